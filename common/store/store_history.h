@@ -6,6 +6,11 @@
  * the counts since.  The setting `history` determines resolution and retention;
  * an answer includes the time from which on it is complete.
  *
+ * A query of all keys may be limited to those that begin with a prefix, and may
+ * sum keys in groups: a group is what all its keys begin with, up to and with
+ * the first byte `group` behind the prefix; a key without that byte is a group
+ * of its own.
+ *
  * A query may take long: it continues in pieces, each of its own snapshot. Each
  * part of a key's time, and each key of a query over all keys, is counted once,
  * as it is in the snapshot that reaches it.
@@ -49,7 +54,7 @@ enum store_history_op {
     STORE_HISTORY_TOP,      /* keys by their sums descending, ties by key */
     STORE_HISTORY_RANK /* the sum of a key, its rank from 0 by that, and how
                        many keys have increments; without a key the sum of
-                       all */
+                       all, and with `group` how many groups */
 };
 
 #define STORE_BUCKETS_MAX 4096
@@ -63,6 +68,12 @@ struct store_history_query {
     size_t name_size;
     const uint8_t *key; /* KEY, RANK */
     size_t key_size;
+    const uint8_t *prefix; /* all but KEY; may be empty */
+    size_t prefix_size;
+    uint8_t group; /* TOP, RANK; 0: each key by itself */
+    /* Whether a key that begins with the prefix counts.  NULL: each does. */
+    bool (*wants)(const struct store_history_query *q, const uint8_t *key,
+                  size_t size);
     uint32_t from, to;            /* without the minute `to` */
     uint32_t step;                /* KEY, KEYSPACE: divides to - from */
     struct store_bucket *buckets; /* KEY, KEYSPACE: one for each step; these and
@@ -86,6 +97,7 @@ struct store_history_query {
     uint64_t least_low;
     uint16_t at_size;
     uint8_t at[STORE_NAME_MAX];
+    struct store_top open; /* the group that is being summed */
 };
 
 #endif

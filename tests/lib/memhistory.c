@@ -32,10 +32,33 @@ by_sum(const void *a, const void *b)
     return p != q ? (p > q ? -1 : 1) : by_key(a, b);
 }
 
-/* Sums of each key of a span, by key; *n of them.  The caller's to free. */
+/* Whether an entry is of a span, and of the keys that are asked about. */
+static bool
+is_wanted(const struct memhistory *p, const struct store_history_query *q,
+          uint32_t from, uint32_t to)
+{
+    return p->minute >= from && p->minute < to &&
+           p->key.size >= q->prefix_size &&
+           memcmp(p->key.bytes, q->prefix ? q->prefix : p->key.bytes,
+                  q->prefix_size) == 0 &&
+           (!q->wants || q->wants(q, p->key.bytes, p->key.size));
+}
+
+/* The size of its row's name: of all of it, or up to the end of its group. */
+static uint16_t
+row_size(const struct memhistory *p, const struct store_history_query *q)
+{
+    for (size_t i = q->prefix_size; q->group != 0 && i < p->key.size; i++)
+        if (p->key.bytes[i] == q->group)
+            return (uint16_t)(i + 1);
+    return (uint16_t)p->key.size;
+}
+
+/* Sums of each key or group of a span, by key; *n of them.  The caller's to
+ * free. */
 static struct store_top *
-sums(const struct memhistory *table, size_t count, uint32_t from, uint32_t to,
-     size_t *n)
+sums(const struct memhistory *table, size_t count,
+     const struct store_history_query *q, uint32_t from, uint32_t to, size_t *n)
 {
     struct store_top *all = calloc(count + 1, sizeof *all);
     size_t kept = 0, found = 0;
@@ -45,10 +68,10 @@ sums(const struct memhistory *table, size_t count, uint32_t from, uint32_t to,
     for (size_t i = 0; i < count; i++) {
         const struct memhistory *p = &table[i];
 
-        if (p->minute < from || p->minute >= to)
+        if (!is_wanted(p, q, from, to))
             continue;
-        all[found].key_size = (uint16_t)p->key.size;
-        memcpy(all[found].key, p->key.bytes, p->key.size);
+        all[found].key_size = row_size(p, q);
+        memcpy(all[found].key, p->key.bytes, all[found].key_size);
         add(&all[found++].sum, p->sum_high, p->sum_low);
     }
     qsort(all, found, sizeof *all, by_key);
@@ -70,9 +93,9 @@ answer_top(const struct memhistory *table, size_t count,
     struct store_top *now, *before = NULL;
     size_t n, earlier = 0;
 
-    now = sums(table, count, q->from, q->to, &n);
+    now = sums(table, count, q, q->from, q->to, &n);
     if (q->from >= span)
-        before = sums(table, count, q->from - span, q->from, &earlier);
+        before = sums(table, count, q, q->from - span, q->from, &earlier);
     qsort(now, n, sizeof *now, by_sum);
     q->before_known = q->from >= span;
     for (q->rows = 0; q->rows < n && q->rows < q->length; q->rows++) {
@@ -96,7 +119,7 @@ answer_rank(const struct memhistory *table, size_t count,
     struct store_top *now, own = {.key_size = (uint16_t)q->key_size};
     const struct store_top *found;
 
-    now = sums(table, count, q->from, q->to, &q->keys);
+    now = sums(table, count, q, q->from, q->to, &q->keys);
     if (q->key_size == 0) {
         for (size_t i = 0; i < q->keys; i++)
             add(&q->sum, now[i].sum.sum_high, now[i].sum.sum_low);
@@ -134,9 +157,11 @@ memhistory_answer(const struct memhistory *table, size_t count,
     for (size_t i = 0; i < count; i++) {
         const struct memhistory *p = &table[i];
 
-        if (p->minute >= q->from && p->minute < q->to &&
-            (q->op == STORE_HISTORY_KEYSPACE ||
-             bytes_equal(p->key.bytes, p->key.size, q->key, q->key_size)))
+        if (q->op == STORE_HISTORY_KEYSPACE
+                ? is_wanted(p, q, q->from, q->to)
+                : p->minute >= q->from && p->minute < q->to &&
+                      bytes_equal(p->key.bytes, p->key.size, q->key,
+                                  q->key_size))
             add(&q->buckets[(p->minute - q->from) / q->step], p->sum_high,
                 p->sum_low);
     }

@@ -19,7 +19,7 @@
 #include "tests/lib/tmpdir.h"
 
 #define DAY  1440u
-#define KEYS 60
+#define KEYS 84 /* words of one to three of the letters of key_text() */
 
 static uint32_t now;
 
@@ -94,12 +94,19 @@ teardown(void **state)
 
 /* ---- doing ------------------------------------------------------------- */
 
+/* Words in order: each comes before those that begin with it. */
 static const char *
 key_text(unsigned i)
 {
-    static char text[KEYS][16];
+    static char text[KEYS][4];
+    unsigned left = i, words = KEYS / 4; /* that begin with the same letters */
 
-    (void)snprintf(text[i], sizeof text[i], "key%03u", i);
+    for (size_t n = 0; words > 0; n++, words = (words - 1) / 4) {
+        text[i][n] = "\1/a\xff"[left / words];
+        if (left % words == 0)
+            break;
+        left = left % words - 1;
+    }
     return text[i];
 }
 
@@ -175,7 +182,7 @@ random_batch(struct fixture *x)
         if (!random_chance(r, share))
             continue;
         d[n++] = (struct store_delta){.key = (const uint8_t *)key_text(i),
-                                      .key_size = 6,
+                                      .key_size = (uint16_t)strlen(key_text(i)),
                                       .minute = random_minute(r),
                                       .sum_high = sum < 0 ? -1 : 0,
                                       .sum_low = (uint64_t)sum};
@@ -292,6 +299,27 @@ compare(struct fixture *x, struct store_history_query q)
     }
 }
 
+static bool
+is_odd(const struct store_history_query *q, const uint8_t *key, size_t size)
+{
+    return ((key[size - 1] + q->prefix_size) & 1) != 0;
+}
+
+/* Asks about some keys, or groups, instead of all. */
+static void
+limit_keys(struct random *r, struct store_history_query *q)
+{
+    static const uint8_t groups[] = {0, 1, '/', 'a', 0xff, '.'};
+    const char *prefix = key_text((unsigned)random_below(r, KEYS));
+
+    q->key_size = 0;
+    q->prefix = (const uint8_t *)prefix;
+    q->prefix_size = (size_t)random_below(r, strlen(prefix) + 1);
+    q->group = groups[random_below(r, sizeof groups)];
+    if (random_chance(r, 20))
+        q->wants = is_odd;
+}
+
 static void
 compare_random(struct fixture *x)
 {
@@ -308,6 +336,8 @@ compare_random(struct fixture *x)
 
     q.step = unit * steps;
     q.length = random_below(r, KEYS + 1);
+    if (q.op != STORE_HISTORY_KEY && random_chance(r, 70))
+        limit_keys(r, &q);
     compare(x, q);
 }
 
@@ -331,7 +361,8 @@ delete_random(struct fixture *x)
 
     for (unsigned i = 0; i < KEYS; i++)
         if (random_chance(&x->random, 10))
-            keys[n++] = (struct store_key){(const uint8_t *)key_text(i), 6};
+            keys[n++] = (struct store_key){(const uint8_t *)key_text(i),
+                                           strlen(key_text(i))};
     assert_rc(
         store_del(x->lmdb, (const uint8_t *)"pages", 5, keys, n, &deleted), 0);
     for (size_t i = 0; i < x->count; i++)

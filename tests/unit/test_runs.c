@@ -405,7 +405,8 @@ ask_key(struct life *l, struct span s, unsigned key)
     uint8_t bytes[HISTORY_KEY_MAX];
     const size_t size = key < KEYS ? key_of(key, bytes) : 0;
 
-    const struct history_range asked = {bytes, size, s.from, s.to, s.step, got};
+    const struct history_range asked = {bytes,  size, s.from, s.to,
+                                        s.step, got,  NULL};
     uint32_t done = 0;
     int rc;
 
@@ -750,8 +751,8 @@ read_all(struct life *l, struct span s,
     for (unsigned i = 0; rc == 0 && i <= KEYS; i++) {
         uint8_t key[HISTORY_KEY_MAX];
         const size_t size = i < KEYS ? key_of(i, key) : 0;
-        const struct history_range asked = {key,  size,   s.from,
-                                            s.to, s.step, buckets[i]};
+        const struct history_range asked = {key,    size,       s.from, s.to,
+                                            s.step, buckets[i], NULL};
         uint32_t done = 0;
 
         rc = history_read(&l->h, &l->kv.kv, &asked, 0, &done);

@@ -211,13 +211,15 @@ int history_tier_of(const struct history *h, uint32_t from, uint32_t to,
 /* From when on a tier's sums are all there is; 0: from the beginning. */
 uint32_t history_since(const struct history *h, unsigned tier);
 
-/* Sums of a key (of size 0: of all keys) by steps of a span, into buckets that
- * are all zero at first. */
+/* Sums of a key (of size 0: of all keys), or of all keys that begin so, by steps
+ * of a span, into buckets that are all zero at first. */
 struct history_range {
     const uint8_t *key;
     size_t key_size;
     uint32_t from, to, step;
     struct store_bucket *buckets;
+    struct history_scan
+        *keys; /* goes over those that begin so; NULL: the key */
 };
 
 /* Goes on behind the first *done minutes of the span, which is 0 at first, in
@@ -227,17 +229,22 @@ int history_read(const struct history *h, const struct kv *kv,
                  const struct history_range *a, uint64_t until_ns,
                  uint32_t *done);
 
-/* Goes over all keys with sums in a span, in order, from `*at` on: calls `row`
- * with each sum, which says the sum below which it wants no more (keys whose
- * blocks cannot reach it may be left out).  Ends when clock_ns() is `until_ns`:
- * -EAGAIN, and *at is where to go on.  -E2BIG: too many runs. */
+/* Goes over the keys with a prefix and sums in a span, in order, from `*at` on:
+ * calls `row` with each sum, which says the sum below which it wants no more
+ * (keys whose blocks cannot reach it may be left out).  Ends when clock_ns() is
+ * `until_ns`: -EAGAIN, and *at is where to go on.  -E2BIG: too many runs. */
 struct history_scan {
+    const uint8_t *prefix;
+    size_t prefix_size;
+    bool (*wants)(void *ctx, const uint8_t *key, size_t size); /* NULL: all */
     uint32_t from, to;
     uint64_t until_ns; /* 0: no end */
     int128 (*row)(void *ctx, const uint8_t *key, size_t size, int128 sum);
     void *ctx;
-    int128 least;                /* at first */
-    uint8_t at[HISTORY_KEY_MAX]; /* size 0: the beginning */
+    const struct history_range *range; /* instead of `row`: a part of its span,
+                                          which each key is added to */
+    int128 least;                      /* at first */
+    uint8_t at[HISTORY_KEY_MAX];       /* size 0: the beginning */
     uint16_t at_size;
 };
 

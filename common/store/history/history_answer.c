@@ -1,7 +1,7 @@
 /* common/store/history/history_answer.c - questions of store.h.
  *
- * The top is found in two phases: the keys with the largest sums, over all
- * keys; then each one's sum in the time before.
+ * The top is found in two phases: the keys or groups with the largest sums, over
+ * all keys; then each one's sum in the time before.
  *
  * Entry points: history_answer(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -14,51 +14,88 @@
 #include "common/store/history/history.h"
 #include "common/store/history/history_top.h"
 
-/* ---- of each key -------------------------------------------------------- */
+/* ---- over all keys ----------------------------------------------------- */
 
 static int128
-offer_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
+take_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
 {
     struct store_history_query *q = ctx;
 
-    history_top_offer(q, key, size, sum);
-    return q->rows < q->length ? INT128_LEAST
-                               : store_bucket_sum(&q->top[0].sum) + 1;
+    history_take_key(q, key, size, sum);
+    return q->op == STORE_HISTORY_RANK || q->group != 0 || q->rows < q->length
+               ? INT128_LEAST
+               : store_bucket_sum(&q->top[0].sum) + 1;
 }
 
-static int128
-count_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
+static bool
+is_wanted(void *ctx, const uint8_t *key, size_t size)
 {
-    history_rank_count(ctx, key, size, sum);
-    return INT128_LEAST;
+    const struct store_history_query *q = ctx;
+
+    return q->wants(q, key, size);
 }
 
-/* ---- over all keys ----------------------------------------------------- */
-
-/* Goes on with a scan of the span, from where the last call ended. */
-static int
-scan_on(const struct history *h, const struct kv *kv,
-        struct store_history_query *q, uint64_t until_ns,
-        int128 (*row)(void *ctx, const uint8_t *key, size_t size, int128 sum))
+/* A scan from where the last call ended. */
+static struct history_scan
+begin_scan(struct store_history_query *q, uint64_t until_ns)
 {
-    struct history_scan s = {.from = q->from,
+    struct history_scan s = {.prefix = q->prefix,
+                             .prefix_size = q->prefix_size,
+                             .wants = q->wants ? is_wanted : NULL,
+                             .from = q->from,
                              .to = q->to,
                              .until_ns = until_ns,
-                             .row = row,
+                             .row = take_key,
                              .ctx = q,
                              .least = INT128_LEAST,
                              .at_size = q->at_size};
-    int rc;
 
     if (q->at_size > 0)
         s.least = store_bucket_sum(
             &(struct store_bucket){q->least_high, q->least_low, true});
     memcpy(s.at, q->at, q->at_size);
-    rc = history_scan(h, kv, &s);
-    memcpy(q->at, s.at, s.at_size);
-    q->at_size = s.at_size;
-    q->least_high = (int64_t)(s.least >> 64);
-    q->least_low = (uint64_t)s.least;
+    return s;
+}
+
+static void
+keep_scan(struct store_history_query *q, const struct history_scan *s)
+{
+    memcpy(q->at, s->at, s->at_size);
+    q->at_size = s->at_size;
+    q->least_high = (int64_t)(s->least >> 64);
+    q->least_low = (uint64_t)s->least;
+}
+
+/* Goes on taking the keys of the span. */
+static int
+take_keys(const struct history *h, const struct kv *kv,
+          struct store_history_query *q, uint64_t until_ns)
+{
+    struct history_scan s = begin_scan(q, until_ns);
+    const int rc = history_scan(h, kv, &s);
+
+    keep_scan(q, &s);
+    if (rc < 0)
+        return rc;
+    history_end_keys(q);
+    q->at_size = 0;
+    q->phase++;
+    return 0;
+}
+
+/* Goes on with the sums of a key, or of those that begin so. */
+static int
+read_sums(const struct history *h, const struct kv *kv,
+          struct store_history_query *q, struct history_range range,
+          bool is_prefix, uint64_t until_ns)
+{
+    struct history_scan s = begin_scan(q, until_ns);
+    int rc;
+
+    if (is_prefix)
+        range.keys = &s;
+    rc = history_read(h, kv, &range, until_ns, &q->minutes);
+    keep_scan(q, &s);
     return rc;
 }
 
@@ -71,22 +108,20 @@ answer_top(const struct history *h, const struct kv *kv,
 
     if (q->length == 0 || span == 0)
         return 0;
-    if (q->phase == 0) {
-        rc = scan_on(h, kv, q, until_ns, offer_key);
-        if (rc < 0)
-            return rc;
-        history_top_sort(q);
-        q->phase = 1;
-    }
+    if (q->phase == 0)
+        rc = take_keys(h, kv, q, until_ns);
+    if (rc < 0)
+        return rc;
     q->before_known = q->from >= span && q->from - span >= q->since;
     if (q->from < span)
         return 0;
     while (rc == 0 && q->done < q->rows) {
         struct store_top *t = &q->top[q->done];
         const struct history_range asked = {
-            t->key, t->key_size, q->from - span, q->from, span, &t->before};
+            t->key,     t->key_size, q->from - span, q->from, span,
+            &t->before, NULL};
 
-        rc = history_read(h, kv, &asked, until_ns, &q->minutes);
+        rc = read_sums(h, kv, q, asked, history_is_group(q, t), until_ns);
         if (rc < 0)
             return rc;
         q->minutes = 0;
@@ -100,29 +135,32 @@ static int
 answer_rank(const struct history *h, const struct kv *kv,
             struct store_history_query *q, uint64_t until_ns)
 {
-    int rc;
+    int rc = 0;
 
-    if (q->phase == 0) {
+    if (q->phase == 0 && q->key_size > 0) {
         const struct history_range asked = {q->key, q->key_size,     q->from,
-                                            q->to,  q->to - q->from, &q->sum};
+                                            q->to,  q->to - q->from, &q->sum,
+                                            NULL};
 
         rc = history_read(h, kv, &asked, until_ns, &q->minutes);
         if (rc < 0)
             return rc;
         q->phase = 1;
     }
-    return scan_on(h, kv, q, until_ns, count_key);
+    return take_keys(h, kv, q, until_ns);
 }
 
 static int
 answer_buckets(const struct history *h, const struct kv *kv,
                struct store_history_query *q, uint64_t until_ns)
 {
-    const bool all = q->op == STORE_HISTORY_KEYSPACE;
+    const bool of_key = q->op == STORE_HISTORY_KEY;
     const uint32_t count = (q->to - q->from) / q->step;
-    const struct history_range asked = {.key =
-                                            all ? (const uint8_t *)"" : q->key,
-                                        .key_size = all ? 0 : q->key_size,
+    const struct history_range asked = {.key = of_key               ? q->key
+                                               : q->prefix_size > 0 ? q->prefix
+                                                                    : q->at,
+                                        .key_size = of_key ? q->key_size
+                                                           : q->prefix_size,
                                         .from = q->from,
                                         .to = q->to,
                                         .step = q->step,
@@ -130,9 +168,10 @@ answer_buckets(const struct history *h, const struct kv *kv,
 
     if (count > STORE_BUCKETS_MAX)
         return -E2BIG;
-    if (q->minutes == 0)
+    if (q->minutes == 0 && q->at_size == 0)
         memset(q->buckets, 0, count * sizeof *q->buckets);
-    return history_read(h, kv, &asked, until_ns, &q->minutes);
+    return read_sums(h, kv, q, asked,
+                     !of_key && (q->prefix_size > 0 || q->wants), until_ns);
 }
 
 int

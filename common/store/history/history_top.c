@@ -70,9 +70,10 @@ wants(const struct store_history_query *q, const uint8_t *key, size_t size,
             bytes_compare(key, size, q->top[0].key, q->top[0].key_size) < 0);
 }
 
-void
-history_top_offer(struct store_history_query *q, const uint8_t *key,
-                  size_t size, int128 sum)
+/* Adds a key if it belongs to the top. */
+static void
+offer_key(struct store_history_query *q, const uint8_t *key, size_t size,
+          int128 sum)
 {
     const bool full = q->rows == q->length;
     struct store_top *to = full ? q->top : &q->top[q->rows];
@@ -95,21 +96,79 @@ compare_entries(const void *a, const void *b)
     return is_before(a, b) ? -1 : 1;
 }
 
-void
-history_top_sort(struct store_history_query *q)
-{
-    qsort(q->top, q->rows, sizeof *q->top, compare_entries);
-}
-
-void
-history_rank_count(struct store_history_query *q, const uint8_t *key,
-                   size_t size, int128 sum)
+/* Counts a key, and whether it ranks before the one of the query; without one
+ * adds its sum. */
+static void
+count_key(struct store_history_query *q, const uint8_t *key, size_t size,
+          int128 sum)
 {
     const int128 own = store_bucket_sum(&q->sum);
 
     q->keys++;
     if (q->key_size == 0)
+        q->sum = history_bucket(own + sum);
+    else
+        q->rank += sum > own || (sum == own && bytes_compare(key, size, q->key,
+                                                             q->key_size) < 0);
+}
+
+/* ---- groups ------------------------------------------------------------ */
+
+static void
+take_row(struct store_history_query *q, const uint8_t *key, size_t size,
+         int128 sum)
+{
+    if (q->op == STORE_HISTORY_TOP)
+        offer_key(q, key, size, sum);
+    else
+        count_key(q, key, size, sum);
+}
+
+static void
+take_open(struct store_history_query *q)
+{
+    if (q->open.key_size > 0)
+        take_row(q, q->open.key, q->open.key_size,
+                 store_bucket_sum(&q->open.sum));
+    q->open.key_size = 0;
+}
+
+void
+history_take_key(struct store_history_query *q, const uint8_t *key, size_t size,
+                 int128 sum)
+{
+    struct store_top *open = &q->open;
+    const uint8_t *end;
+
+    if (q->group == 0) {
+        take_row(q, key, size, sum);
         return;
-    q->rank += sum > own || (sum == own &&
-                             bytes_compare(key, size, q->key, q->key_size) < 0);
+    }
+    end = memchr(key + q->prefix_size, q->group, size - q->prefix_size);
+    if (end)
+        size = (size_t)(end - key) + 1;
+    if (bytes_equal(open->key, open->key_size, key, size)) {
+        open->sum = history_bucket(store_bucket_sum(&open->sum) + sum);
+        return;
+    }
+    take_open(q);
+    open->sum = history_bucket(sum);
+    open->key_size = (uint16_t)size;
+    memcpy(open->key, key, size);
+}
+
+void
+history_end_keys(struct store_history_query *q)
+{
+    take_open(q);
+    if (q->op == STORE_HISTORY_TOP)
+        qsort(q->top, q->rows, sizeof *q->top, compare_entries);
+}
+
+bool
+history_is_group(const struct store_history_query *q,
+                 const struct store_top *row)
+{
+    return q->group != 0 && row->key_size > q->prefix_size &&
+           row->key[row->key_size - 1] == q->group;
 }

@@ -1,4 +1,5 @@
-/* common/store/history/read.c - the history of one key. */
+/* common/store/history/read.c - the history of one key, or of those that begin
+ * so. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/runs.h"
 
@@ -89,7 +90,7 @@ runs_cells_between(const struct history_tier *t, uint32_t start, uint32_t from,
     return mask;
 }
 
-/* ---- one key ----------------------------------------------------------- */
+/* ---- sums by steps ------------------------------------------------------ */
 
 struct reading {
     const struct history *h;
@@ -108,32 +109,57 @@ add_to(struct store_bucket *b, int128 sum)
     b->sum_low = (uint64_t)now;
 }
 
+void
+source_add_cells(const struct source *s, const struct history_range *to)
+{
+    int128 sums[HISTORY_CELLS];
+
+    rows_sums(&s->block, sums);
+    for (uint64_t rest = s->block.cells & s->mask; rest != 0;
+         rest &= rest - 1) {
+        const unsigned i = (unsigned)__builtin_ctzll(rest);
+
+        add_to(&to->buckets[(s->start + i * s->step - to->from) / to->step],
+               sums[i]);
+    }
+}
+
 static int
 read_run(void *ctx, const struct period *p, const struct run_info *run)
 {
     const struct reading *r = ctx;
     const struct history_range *a = r->asked;
     const struct history_tier *t = &r->h->tier[p->tier];
-    const uint64_t mask =
-        run->cells & runs_cells_between(t, p->start, r->at, r->end);
-    int128 sums[HISTORY_CELLS];
-    struct source s = {.copy = NULL};
+    struct source s = {.start = p->start, .step = t->step};
     int rc;
 
-    if (mask == 0)
+    s.mask = run->cells & runs_cells_between(t, p->start, r->at, r->end);
+    if (s.mask == 0)
         return 0;
     rc = source_open(&s, r->kv, p->tier, p->start, run, a->key, a->key_size);
     if (rc < 0 || s.over || s.block.key_size != a->key_size ||
         memcmp(s.block.key, a->key, a->key_size) != 0)
         return rc;
-    rows_sums(&s.block, sums);
-    for (uint64_t rest = s.block.cells & mask; rest != 0; rest &= rest - 1) {
-        const unsigned i = (unsigned)__builtin_ctzll(rest);
-
-        add_to(&a->buckets[(p->start + i * t->step - a->from) / a->step],
-               sums[i]);
-    }
+    source_add_cells(&s, a);
     return 0;
+}
+
+/* Adds the keys that begin so, for a part of the span. */
+static int
+read_keys(const struct reading *r)
+{
+    struct history_scan *keys = r->asked->keys;
+    int rc;
+
+    keys->range = r->asked;
+    keys->prefix = r->asked->key;
+    keys->prefix_size = r->asked->key_size;
+    keys->from = r->at;
+    keys->to = r->end;
+    rc = history_scan(r->h, r->kv, keys);
+    if (rc == 0)
+        keys->at_size = 0;
+    return rc;
 }
 
 /* A part ends with a period of the tier that answers: what such a part is made
@@ -154,7 +180,8 @@ history_read(const struct history *h, const struct kv *kv,
         r.at = a->from + *done;
         end = (uint64_t)history_period(t, r.at) + (uint64_t)t->period * PART;
         r.end = end < a->to ? (uint32_t)end : a->to;
-        rc = runs_each(h, kv, tier, r.at, r.end, read_run, &r);
+        rc = a->keys ? read_keys(&r)
+                     : runs_each(h, kv, tier, r.at, r.end, read_run, &r);
         if (rc < 0)
             break;
         *done = r.end - a->from;

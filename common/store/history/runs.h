@@ -129,8 +129,9 @@ struct source {
     uint8_t *copy;  /* of the block, when the kv changes meanwhile; or NULL */
     size_t *loaded; /* counts blocks; or NULL */
 
-    uint64_t mask; /* cells that are asked for */
-    bool all;      /* they are all it has */
+    uint64_t mask;        /* cells that are asked for */
+    bool all;             /* they are all it has */
+    uint32_t start, step; /* minutes of its first cell, and of each */
 };
 
 /* Stands on the first row with this key or a later one. */
@@ -149,6 +150,9 @@ int source_next_head(struct source *s);
 /* Goes on to the first row with this key or a later one, which is in the block
  * of the source or is the first of the next one; s->over at the end. */
 int source_land(struct source *s, const uint8_t *key, size_t size);
+
+/* Adds the cells that are asked for, of the row it stands on (read.c). */
+void source_add_cells(const struct source *s, const struct history_range *to);
 
 /* Several runs, as one: which of them stand on the lowest key.
  *

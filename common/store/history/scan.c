@@ -1,4 +1,4 @@
-/* common/store/history/scan.c - all keys of a span, each with its sum.
+/* common/store/history/scan.c - keys of a span, each with its sum.
  *
  * Entry points: history_scan(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 
@@ -46,6 +47,8 @@ add_source(void *ctx, const struct period *p, const struct run_info *run)
     at->loaded = &s->loaded;
     at->mask = mask;
     at->all = (run->cells & ~mask) == 0;
+    at->start = p->start;
+    at->step = t->step;
     return source_open(at, s->kv, p->tier, p->start, run, s->asked->at,
                        s->asked->at_size);
 }
@@ -165,6 +168,13 @@ stop_here(struct history_scan *asked, const struct sources *l)
     return -EAGAIN;
 }
 
+static bool
+is_wanted(const struct history_scan *asked, const struct rows_reader *b)
+{
+    return b->key_size > 0 &&
+           (!asked->wants || asked->wants(asked->ctx, b->key, b->key_size));
+}
+
 /* Gives the row of the lowest key, and goes on to the next one. */
 static int
 give_lowest(struct history_scan *asked, struct sources *l)
@@ -172,9 +182,25 @@ give_lowest(struct history_scan *asked, struct sources *l)
     const struct rows_reader *b = &sources_lowest(l, 0)->block;
     int128 sum;
 
-    if (sum_lowest(l, &sum) && b->key_size > 0 && sum >= asked->least)
+    if (is_wanted(asked, b) && asked->range)
+        for (size_t i = 0; i < l->lowest_count; i++)
+            source_add_cells(sources_lowest(l, i), asked->range);
+    else if (is_wanted(asked, b) && sum_lowest(l, &sum) && sum >= asked->least)
         asked->least = asked->row(asked->ctx, b->key, b->key_size, sum);
     return sources_next(l);
+}
+
+/* Whether keys with the prefix are left: there is none behind another key. */
+static bool
+has_more(const struct history_scan *asked, const struct sources *l)
+{
+    const struct rows_reader *b;
+
+    if (l->left == 0 || asked->prefix_size == 0)
+        return l->left > 0;
+    b = &sources_lowest(l, 0)->block;
+    return b->key_size >= asked->prefix_size &&
+           memcmp(b->key, asked->prefix, asked->prefix_size) == 0;
 }
 
 /* Whether rows can be passed over is asked when a block begins: `loaded` counts
@@ -186,7 +212,7 @@ give_rows(struct history_scan *asked, struct sources *l, const size_t *loaded)
     unsigned steps = 0;
     int rc = 0;
 
-    while (rc == 0 && l->left > 0) {
+    while (rc == 0 && has_more(asked, l)) {
         if (steps >= STEPS_PER_CLOCK) {
             steps = 0;
             if (asked->until_ns != 0 && clock_ns() >= asked->until_ns)
@@ -234,12 +260,18 @@ int
 history_scan(const struct history *h, const struct kv *kv,
              struct history_scan *asked)
 {
+    const struct history_range *r = asked->range;
     struct scan s = {.h = h, .kv = kv, .asked = asked};
     unsigned tier;
     int rc;
 
-    rc = history_tier_of(h, asked->from, asked->to, asked->to - asked->from,
-                         &tier);
+    rc = r ? history_tier_of(h, r->from, r->to, r->step, &tier)
+           : history_tier_of(h, asked->from, asked->to, asked->to - asked->from,
+                             &tier);
+    if (asked->at_size == 0 && asked->prefix_size > 0) {
+        memcpy(asked->at, asked->prefix, asked->prefix_size);
+        asked->at_size = (uint16_t)asked->prefix_size;
+    }
     if (rc == 0)
         rc = runs_each(h, kv, tier, asked->from, asked->to, add_source, &s);
     if (rc == 0 && s.count > 0)

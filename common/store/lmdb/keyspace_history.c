@@ -462,7 +462,7 @@ lmdb_history(struct store *store, struct store_history_query *q,
     int rc;
 
     if ((q->op == STORE_HISTORY_KEY && q->key_size < 1) ||
-        q->key_size > BLOCK_KEY_MAX)
+        q->key_size > BLOCK_KEY_MAX || q->prefix_size > BLOCK_KEY_MAX)
         return -EINVAL;
     rc = keyspace_use_view(s, q->name, q->name_size);
     if (rc < 0)

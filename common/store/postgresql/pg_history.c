@@ -424,7 +424,7 @@ pg_history(struct store *store, struct store_history_query *q,
 
     if (!pg_name_ok(q->name, q->name_size) ||
         (q->op == STORE_HISTORY_KEY && q->key_size < 1) ||
-        q->key_size > STORE_NAME_MAX)
+        q->key_size > STORE_NAME_MAX || q->prefix_size > STORE_NAME_MAX)
         return -EINVAL;
     rc = pg_begin_turn(s);
     if (rc == 0)
