@@ -510,7 +510,19 @@ is_dead_fill(void *ctx, const struct store_fill *mark)
     return dead_fills_contain(&m->dead_fills, mark);
 }
 
-/* True also if that cannot be known (R8). */
+/* A backup that runs looks in a keyspace's marks for what was kept for it. */
+static bool
+is_backed_up(const struct merge *m)
+{
+    const int fd = kept_open(m->dir->log_fd);
+
+    if (fd >= 0)
+        (void)close(fd); /* nothing was written through it */
+    return fd != -ENOENT;
+}
+
+/* Whether the file of an empty keyspace must stay (R8); true also if that cannot
+ * be known. */
 static bool
 is_named(void *ctx, const uint8_t *name, size_t name_size)
 {
@@ -519,7 +531,8 @@ is_named(void *ctx, const uint8_t *name, size_t name_size)
 #ifdef COUNTD_MUTANT_SWEEP_BLIND
     return false;
 #endif
-    return waiting_sync(&m->folder) < 0 || waiting_list(&m->folder) < 0 ||
+    return is_backed_up(m) || waiting_sync(&m->folder) < 0 ||
+           waiting_list(&m->folder) < 0 ||
            waiting_find(&m->folder, name, name_size) != WAITING_NONE;
 }
 

@@ -45,7 +45,8 @@
  *    syncs the folder, and then empties it: a file that comes back would bring
  *    back what was dropped.
  * R8 The file of an empty keyspace, and its marks with it, goes only if no file
- *    here names it after a sync of the folder: the marks say what is in.
+ *    here names it after a sync of the folder, and while no backup runs: the
+ *    marks say what is in.
  * R9 A backup copies live/requests, waits until what the logs had is merged or
  *    here, copies this folder, then the keyspaces.  What leaves the folder in
  *    between is in the later copy of its keyspace.  It waits once more, and then

@@ -262,8 +262,8 @@ struct store_maintenance {
      * a later fill, or is gone.  NULL: not known of any. */
     bool (*is_dead_fill)(void *ctx, const struct store_fill *mark);
 
-    /* Whether a fill that waits names this keyspace: its marks show whether it
-     * is applied.  NULL: none does. */
+    /* Whether the marks of this keyspace are needed: they show whether a fill
+     * that waits is applied.  NULL: they are not. */
     bool (*is_named)(void *ctx, const uint8_t *name, size_t name_size);
     void *ctx;
 };

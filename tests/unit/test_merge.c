@@ -670,6 +670,30 @@ CASE(a_backup_that_runs_finds_what_was_merged_or_that_it_is_not_there, x)
     kept_end(&kept, log_fd);
 }
 
+/* A backup that copies the store only now finds by the marks in it that it has
+ * what was kept: else it would bring back what was deleted. */
+CASE(the_file_of_an_empty_keyspace_stays_while_a_backup_runs, x)
+{
+    const int log_fd = x->merge.dir->log_fd;
+    struct kept kept = {.begun = false};
+
+    assert_rc(kept_begin(&kept, log_fd), 0);
+    full_log(x, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    assert_rc(store_drop(x->store, (const uint8_t *)"a", 1), 0);
+    for (int i = 0; i < 50; i++)
+        (void)merge_maintain(&x->merge, clock_ns() + 1000000000);
+    assert_true(tmpdir_has(&x->tmp, "keyspace/a.mdb"));
+    kept_end(&kept, log_fd);
+    fixture_close_worker(x); /* the next pass comes at once */
+    store_close(x->store);
+    fixture_open_store(x);
+    fixture_open_worker(x);
+    for (int i = 0; i < 50; i++)
+        (void)merge_maintain(&x->merge, clock_ns() + 1000000000);
+    assert_false(tmpdir_has(&x->tmp, "keyspace/a.mdb"));
+}
+
 /* ---- any failing call -------------------------------------------------- */
 
 /* Runs until nothing is left to merge and nothing held. */
