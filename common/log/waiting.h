@@ -52,7 +52,9 @@
  *    between is in the later copy of its keyspace.  It waits once more, and then
  *    places in the folder of the copy, for the keyspaces that lack it there, each
  *    fill that was merged meanwhile (common/log/kept.h): the copy has all of a
- *    fill or nothing, and its requests are copied or not.
+ *    fill or nothing, and its requests are copied or not.  What was dropped in
+ *    between neither waits here then nor is in its keyspace: the copy leaves it
+ *    out, too.
  * R10 A command places fills in order of time, and those of one log by epoch,
  *    each name durable before the next: workers merge beside it, and a later
  *    fill that comes first would hide an earlier one.

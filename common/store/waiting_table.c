@@ -31,15 +31,15 @@ is_in(const struct store_mark_info *info)
     return info->state == STORE_MARK_DONE || info->state == STORE_MARK_AHEAD;
 }
 
-bool
+int
 waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
               const struct waiting_fill *fill)
 {
     const struct store_fill mark = mark_of(fill);
     struct store_mark_info info;
+    const int rc = store_marks(s, name, name_size, &mark, 1, &info);
 
-    return store_marks(s, name, name_size, &mark, 1, &info) == 0 &&
-           is_in(&info);
+    return rc < 0 ? rc : is_in(&info);
 }
 
 /* How many of the first of these fills, which are of one log and in order, a

@@ -27,9 +27,10 @@ void waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
                  bool (*counts)(void *ctx, const struct waiting_fill *f),
                  void *ctx, struct waiting_sum *out);
 
-/* Whether the keyspace has this fill, or a later one of its log. */
-bool waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
-                   const struct waiting_fill *fill);
+/* Whether the keyspace has this fill, or a later one of its log: 1, 0, or an
+ * error. */
+int waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
+                  const struct waiting_fill *fill);
 
 /* Calls `row` for each keyspace that has not got all, by name; stops when it
  * returns non-zero and returns that.  -ENOMEM */

@@ -257,21 +257,28 @@ copy_kept(struct backup *b)
 {
     char path[CONFIG_TEXT_SIZE + sizeof "/log/" KEPT_FOLDER];
     struct store_session copy = {.store = b->copy};
+    bool whole;
     int rc;
 
     rc = settle_logs(b);
-    if (rc != 0 || b->lacks_requests)
+    if (rc != 0)
         return rc;
-    if (!kept_is_whole(&b->kept))
-        return leave_requests(b, "what was merged meanwhile could not be kept");
     (void)snprintf(path, sizeof path, "%s/log/" KEPT_FOLDER,
                    b->line->config.data_dir); /* it fits */
+    whole = kept_is_whole(&b->kept);
     rc = waiting_open(&copy.waiting, b->log_fd, true, true, 0);
     if (rc == 0) {
-        rc = backup_kept(b->in.dir.fd, path, &copy, b->fd);
+        rc = backup_dropped(&b->in, &copy.waiting);
+        if (rc == 0 && whole && !b->lacks_requests)
+            rc = backup_kept(b->in.dir.fd, path, &copy, b->fd);
         waiting_close(&copy.waiting);
     }
-    return rc < 0 ? cmd_failed(rc, "copy what was merged meanwhile") : 0;
+    if (rc < 0)
+        return cmd_failed(rc, "copy what was merged meanwhile");
+    return whole || b->lacks_requests
+               ? 0
+               : leave_requests(b,
+                                "what was merged meanwhile could not be kept");
 }
 
 /* ---- keyspaces --------------------------------------------------------- */

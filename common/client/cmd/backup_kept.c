@@ -91,3 +91,42 @@ backup_kept(int from_fd, const char *kept_path, struct store_session *copy,
     archived_free(&list);
     return rc;
 }
+
+/* ---- what was dropped ------------------------------------------------------ */
+
+struct dropped {
+    struct store_session *in;
+    const uint8_t *name;
+    size_t size;
+};
+
+static bool
+is_dropped(void *ctx, const struct waiting_fill *f)
+{
+    const struct dropped *d = ctx;
+    const struct waiting *w = &d->in->waiting;
+
+    return !waiting_same(w, waiting_find(w, d->name, d->size), f->uuid,
+                         f->epoch, f->first_ms) &&
+           waiting_is_in(d->in->store, d->name, d->size, f) == 0;
+}
+
+int
+backup_dropped(struct store_session *in, struct waiting *copy)
+{
+    uint64_t fills = 0;
+    int rc;
+
+    rc = waiting_list(copy);
+    if (rc == 0 && copy->name_count > 0)
+        rc = unmerged_list(&in->waiting); /* before marks are asked */
+    for (uint32_t i = 0; rc == 0 && i < copy->name_count; i++) {
+        uint8_t name[MESSAGE_NAME_MAX];
+        struct dropped d = {.in = in, .name = name};
+        const uint8_t *listed = waiting_name(copy, i, &d.size);
+
+        memcpy(name, listed, d.size); /* the next list may move it */
+        rc = waiting_leave_out(copy, name, d.size, is_dropped, &d, &fills);
+    }
+    return rc;
+}

@@ -336,4 +336,8 @@ int backup_requests_remove(int to_fd);
 int backup_kept(int from_fd, const char *kept_path, struct store_session *copy,
                 int to_fd);
 
+/* Leaves out of log/waiting/ of a copy what was dropped while it was made: what
+ * neither waits here for its keyspace nor is in it. */
+int backup_dropped(struct store_session *in, struct waiting *copy);
+
 #endif

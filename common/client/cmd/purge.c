@@ -417,7 +417,7 @@ is_in(void *ctx, const struct waiting_fill *f)
     const struct purge *p = ctx;
 
     return waiting_is_in(p->in->store, p->keyspace->bytes, p->keyspace->size,
-                         f);
+                         f) > 0;
 }
 
 /* Leaves the keyspace out of fills that it has, which wait for others.  One that

@@ -1,0 +1,364 @@
+/* tests/e2e/test_backup.c - what a backup counts and which requests with an
+ * Idempotency-Key it knows, whatever is counted, dropped and deleted while it is
+ * made. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/e2e/keyed_fixture.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/setup/datadir.h"
+
+static bool
+fleet_has(const struct fleet *f, const char *name)
+{
+    char path[600];
+
+    (void)snprintf(path, sizeof path, "%s/%s", f->path, name);
+    return access(path, F_OK) == 0;
+}
+
+static void
+open_copy(struct fleet *copy, const char *path)
+{
+    fleet_init_at(copy, path);
+    fleet_option(copy, "counter.enable=off");
+    fleet_option(copy, "http.listen=127.0.0.1:0");
+    fleet_start(copy, FLEET_WRITE);
+}
+
+CASE(a_backup_knows_what_it_counts, f)
+{
+    const char *body = "p\ta\np\tb\n";
+    struct fleet copy;
+    struct tmpdir other;
+    char path[600];
+
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect_counted(f, "one", body, 2, false);
+    tmpdir_make(&other);
+    (void)snprintf(path, sizeof path, "%s/copy", other.path);
+    expect(FLEET_RUN(f, "backup", path), 0, "faults=0");
+    fleet_stop_all(f);
+    open_copy(&copy, path);
+    expect_counted(&copy, "one", body, 2, true);
+    expect_counted(&copy, "two", body, 2, false);
+    fleet_stop(&copy, FLEET_WRITE);
+    fleet_start(&copy, FLEET_WORKER);
+    expect_export(&copy, "p", "p\ta\t2\np\tb\t2\n");
+    fleet_stop_all(&copy);
+    fleet_fini(&copy);
+    tmpdir_remove(&other);
+}
+
+CASE(a_backup_of_logs_that_are_not_merged_knows_none, f)
+{
+    struct fleet copy;
+    struct tmpdir other;
+    char path[600];
+
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    fleet_stop(f, FLEET_WRITE);
+    tmpdir_make(&other);
+    (void)snprintf(path, sizeof path, "%s/copy", other.path);
+    expect(FLEET_RUN(f, "backup", "--no-flush", path), 0,
+           "live/requests is not in the copy");
+    open_copy(&copy, path);
+    expect_counted(&copy, "one", "p\ta\n", 1, false);
+    fleet_stop_all(&copy);
+    fleet_fini(&copy);
+    /* Merged, it is in the copy. */
+    fleet_start(f, FLEET_WORKER);
+    fleet_await_drained(f, MERGE_MS);
+    fleet_stop_all(f);
+    (void)snprintf(path, sizeof path, "%s/copy-2", other.path);
+    expect(FLEET_RUN(f, "backup", "--no-flush", path), 0, "faults=0");
+    open_copy(&copy, path);
+    expect_counted(&copy, "one", "p\ta\n", 1, true);
+    expect_export(&copy, "p", "p\ta\t1\n");
+    fleet_stop_all(&copy);
+    fleet_fini(&copy);
+    tmpdir_remove(&other);
+}
+
+/* What is recorded in live/requests is merged between its copy and those of
+ * keyspaces: else the copy would answer a request that it does not count. */
+CASE(a_backup_waits_for_what_its_requests_counted, f)
+{
+    char script[2000], program[700], order[200];
+    struct tmpdir other;
+    FILE *from;
+    size_t size;
+
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    tmpdir_make(&other);
+    daemon_path("countd", program, sizeof program);
+    (void)snprintf(
+        script, sizeof script,
+        "cd '%s' && ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace -e "
+        "trace=openat,linkat,renameat2,rt_sigqueueinfo '%s' -d '%s' backup "
+        "copy >&2 && grep -oE '\"[0-9]{10}\", O_WRONLY|sigqueue|\"p[.]mdb' "
+        "trace | uniq | tr -d '\", 0-9' | tr '\\n' ' '",
+        other.path, program, f->path);
+    if (system("strace -V >/dev/null 2>&1") != 0)
+        test_skip("needs strace");
+    from = popen(script, "r");
+    assert_non_null(from);
+    size = fread(order, 1, sizeof order - 1, from);
+    order[size] = '\0';
+    assert_int_equal(pclose(from), 0);
+    assert_string_equal(order, "sigqueue O_WRONLY sigqueue p.mdb sigqueue ");
+    tmpdir_remove(&other);
+    fleet_stop_all(f);
+}
+
+/* ---- what is done while one runs ------------------------------------------- */
+
+/* A slow backup of 13 keyspaces, and requests meanwhile. */
+struct slow {
+    struct fleet *f, copy;
+    struct tmpdir other;
+    char path[600]; /* of the copy */
+    FILE *from;     /* what the command prints */
+    char said[4000];
+    int requests; /* "during-0", ..., each adds 1 to "k" of "a" and of "z" */
+    int replayed; /* by the copy */
+};
+
+#define REQUEST "a\tk\nz\tk\n"
+
+/* Daemons that merge all the time, keyspaces "a" to "k", "y" and "z", and a backup of
+ * which the first keyspace is copied. */
+static void
+begin_slow(struct slow *s, struct fleet *f)
+{
+    char script[2000], program[700], first[700];
+
+    *s = (struct slow){.f = f};
+    if (system("strace -V >/dev/null 2>&1") != 0)
+        test_skip("needs strace");
+    fleet_option(f, "log.rotate_after=20ms");
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    fleet_start(f, FLEET_WORKER2);
+    expect_counted(f, "before", REQUEST "y\tk\ny\told\n", 4, false);
+    fleet_await_drained(f, MERGE_MS);
+    expect_counted(f, "more",
+                   "b\tk\nc\tk\nd\tk\ne\tk\nf\tk\ng\tk\nh\tk\ni\tk\nj\tk\n"
+                   "k\tk\nk\tother\ny\tsecond\n",
+                   12, false);
+    tmpdir_make(&s->other);
+    (void)snprintf(s->path, sizeof s->path, "%s/copy", s->other.path);
+    daemon_path("countd", program, sizeof program);
+    (void)snprintf(script, sizeof script,
+                   "ASAN_OPTIONS=detect_leaks=0 exec strace -qq -o /dev/null "
+                   "-e inject=fsync:delay_enter=20000 '%s' -d '%s' backup '%s' "
+                   "2>&1",
+                   program, f->path, s->path);
+    s->from = popen(script, "r");
+    assert_non_null(s->from);
+    (void)snprintf(first, sizeof first, "%s/" DATADIR_PARTIAL "/keyspace/a.mdb",
+                   s->path);
+    while (access(first, F_OK) < 0)
+        (void)poll(NULL, 0, 1); /* paces the looking */
+}
+
+static void
+count_one(struct slow *s)
+{
+    char key[24];
+
+    (void)snprintf(key, sizeof key, "during-%d", s->requests++);
+    expect_counted(s->f, key, REQUEST, 2, false);
+}
+
+/* Counts until the backup ends. */
+static void
+end_slow(struct slow *s)
+{
+    struct pollfd end = {.fd = fileno(s->from), .events = POLLIN};
+    size_t size;
+
+    while (poll(&end, 1, 0) == 0)
+        count_one(s);
+    size = fread(s->said, 1, sizeof s->said - 1, s->from);
+    s->said[size] = '\0';
+    assert_int_equal(pclose(s->from), 0);
+    assert_true(s->requests > 10);
+}
+
+/* Sends all requests to the copy and has it merge. */
+static void
+send_to_copy(struct slow *s, bool knows)
+{
+    fleet_stop_all(s->f);
+    assert_false(fleet_has(s->f, "log/kept"));
+    open_copy(&s->copy, s->path);
+    expect_counted(&s->copy, "before", REQUEST "y\tk\ny\told\n", 4, knows);
+    for (int i = 0; i < s->requests; i++) {
+        const int fd = connect_client(&s->copy);
+        struct reply r;
+        char key[24];
+
+        (void)snprintf(key, sizeof key, "during-%d", i);
+        r = send_keyed(fd, key, REQUEST);
+        assert_int_equal(r.status, 200);
+        s->replayed += r.replayed;
+        client_close(fd);
+    }
+    fleet_start(&s->copy, FLEET_WORKER);
+    fleet_await_drained(&s->copy, MERGE_MS);
+    fleet_start(&s->copy, FLEET_READ);
+}
+
+static void
+remove_slow(struct slow *s)
+{
+    fleet_stop_all(&s->copy);
+    fleet_check(&s->copy);
+    fleet_fini(&s->copy);
+    tmpdir_remove(&s->other);
+}
+
+/* Each request once in the copy, in each keyspace. */
+static void
+expect_each_once(struct slow *s)
+{
+    assert_true(s->replayed > 0);
+    assert_int_equal(service_total(&s->copy, "a"), s->requests + 1);
+    assert_int_equal(service_count(&s->copy, "z", "k"), s->requests + 1);
+}
+
+/* What was merged while the keyspaces were copied is in the copies of some. */
+CASE(a_request_during_a_backup_counts_once_in_the_copy, f)
+{
+    struct slow s;
+
+    begin_slow(&s, f);
+    end_slow(&s);
+    send_to_copy(&s, true);
+    expect_each_once(&s);
+    remove_slow(&s);
+}
+
+/* A key is in the copy as it was before it was deleted, or after. */
+CASE(keys_that_are_deleted_during_a_backup_are_whole_in_the_copy_or_gone, f)
+{
+    struct slow s;
+    int64_t count;
+
+    begin_slow(&s, f);
+    count_one(&s);
+    expect(FLEET_RUN(f, "del", "--purge", "k", "k"), 1,
+           "left log/kept: a backup is running, and removes it");
+    expect(FLEET_RUN(f, "del", "z", "k"), 0, "deleted keyspace=z keys=1 of 1");
+    end_slow(&s);
+    expect(FLEET_RUN(f, "del", "--purge", "k", "k"), 0, "left=0");
+    send_to_copy(&s, true);
+    assert_true(s.replayed > 0);
+    assert_int_equal(service_total(&s.copy, "a"), s.requests + 1);
+    count = service_count(&s.copy, "z", "k"); /* two requests came before */
+    assert_true(count == s.requests + 1 || count == s.requests - 1);
+    count = service_count(&s.copy, "k", "k");
+    assert_true(count == 1 || count == INT64_MIN);
+    assert_int_equal(service_count(&s.copy, "k", "other"), 1);
+    remove_slow(&s);
+}
+
+/* So is a keyspace that is dropped, and what waited for it does not come back
+ * alone.  As the drop may be in the copy in part, that knows no requests. */
+CASE(a_keyspace_that_is_dropped_during_a_backup_does_not_come_back_in_part, f)
+{
+    struct slow s;
+    bool old, second;
+
+    fleet_option(f, "keyspace.max_keys=2");
+    begin_slow(&s, f);
+    count_one(&s);
+    expect(FLEET_RUN(f, "held"), 1, "over keyspace.max_keys=2");
+    expect(FLEET_RUN(f, "drop", "y"), 0, "dropped keyspace=y");
+    end_slow(&s);
+    if (!strstr(s.said, "live/requests is not in the copy"))
+        fail_msg("%s", s.said);
+    fleet_stop_all(f);
+    fleet_init_at(&s.copy, s.path);
+    fleet_start(&s.copy, FLEET_WORKER);
+    fleet_await_drained(&s.copy, MERGE_MS);
+    fleet_start(&s.copy, FLEET_READ);
+    old = service_count(&s.copy, "y", "old") == 1;
+    second = service_count(&s.copy, "y", "second") == 1;
+    assert_true(old || !second);
+    fleet_stop_all(&s.copy);
+    fleet_fini(&s.copy);
+    send_to_copy(&s, false);
+    assert_int_equal(s.replayed, 0);
+    assert_in_range(service_count(&s.copy, "a", "k"), s.requests + 1,
+                    2 * (s.requests + 1));
+    remove_slow(&s);
+}
+
+/* What workers keep for it goes with the next merge. */
+CASE(a_backup_that_is_killed_leaves_nothing_behind, f)
+{
+    char script[2000], program[700];
+    struct tmpdir other;
+
+    if (system("strace -V >/dev/null 2>&1") != 0)
+        test_skip("needs strace");
+    fleet_start(f, FLEET_WRITE);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    tmpdir_make(&other);
+    daemon_path("countd", program, sizeof program);
+    (void)snprintf(script, sizeof script,
+                   "ASAN_OPTIONS=detect_leaks=0 strace -qq -o /dev/null -e "
+                   "inject=sendfile:signal=KILL '%s' -d '%s' backup "
+                   "--no-flush '%s/copy' >/dev/null 2>&1",
+                   program, f->path, other.path);
+    assert_int_not_equal(system(script), 0);
+    assert_true(fleet_has(f, "log/kept"));
+    tmpdir_remove(&other);
+    fleet_start(f, FLEET_WORKER);
+    fleet_await_drained(f, MERGE_MS);
+    fleet_stop_all(f);
+    assert_false(fleet_has(f, "log/kept"));
+    fleet_check(f);
+}
+
+/* Without what is merged meanwhile there is no telling what the copy counts. */
+CASE(a_backup_for_which_nothing_can_be_kept_knows_none, f)
+{
+    char script[2000], program[700], said[1000];
+    struct tmpdir other;
+    FILE *from;
+
+    if (system("strace -V >/dev/null 2>&1") != 0)
+        test_skip("needs strace");
+    fleet_start(f, FLEET_WRITE);
+    fleet_start(f, FLEET_WORKER);
+    expect_counted(f, "one", "p\ta\n", 1, false);
+    tmpdir_make(&other);
+    daemon_path("countd", program, sizeof program);
+    /* The folders of the copy come before. */
+    (void)snprintf(script, sizeof script,
+                   "ASAN_OPTIONS=detect_leaks=0 strace -qq -o /dev/null -e "
+                   "inject=mkdirat:error=ENOSPC:when=5 '%s' -d '%s' backup "
+                   "'%s/copy' 2>&1",
+                   program, f->path, other.path);
+    from = popen(script, "r");
+    assert_non_null(from);
+    said[fread(said, 1, sizeof said - 1, from)] = '\0';
+    assert_int_equal(pclose(from), 0);
+    if (!strstr(said, "make log/kept: ") ||
+        !strstr(said, "live/requests is not in the copy"))
+        fail_msg("%s", said);
+    assert_int_equal(tmpdir_count(&other, "copy/live/requests"), 1);
+    tmpdir_remove(&other);
+    fleet_stop_all(f);
+}
