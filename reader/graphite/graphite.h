@@ -70,6 +70,9 @@ struct graphite_job {
     const struct chunk *send_at;
     size_t sent; /* bytes of it */
     struct path_search search;
+    bool has_begun;                    /* the answer to find and expand: */
+    const struct path_found *put_at;   /* the next node */
+    const struct path_found *put_last; /* the last one that is shown */
     struct render render;
 };
 
@@ -90,7 +93,7 @@ int graphite_check_parameters(struct graphite_job *g);
 /* ---- for graphite.c (graphite_lookup.c) --------------------------------- */
 
 /* Begins to look up g->pattern; goes on, as render_step() does, and writes
- * g->answer at the end. */
+ * g->answer when all nodes are found, node by node until its time is up. */
 void graphite_lookup_start(struct graphite_job *g);
 int graphite_lookup_step(struct graphite_job *g, uint64_t until_ns);
 

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "reader/graphite/graphite.h"
 
 #define NODE_MAX (8 * PATTERN_PATH_MAX + 128) /* in JSON */
@@ -49,70 +50,92 @@ put_completion(struct json_writer *w, const struct path_found *f)
     json_object_end(w);
 }
 
-/* The nodes that were found.  Those of one path and kind come once: several
- * keys may have one path; and in an expansion each path comes once. */
-static int
-put_nodes(struct graphite_job *g)
+/* Those of one path and kind come once: several keys may have one path; and in an
+ * expansion each path comes once. */
+static bool
+is_shown(const struct graphite_job *g, const struct path_found *f)
 {
-    struct json_writer *w = &g->answer.json;
-    const struct path_found *before = NULL;
-    int rc;
+    const struct path_found *before = g->put_last;
 
-    for (const struct path_found *f = g->search.found; f; f = f->next) {
-        const bool is_again =
-            before && target_text_equals(before->path, f->path) &&
-            (g->kind == GRAPHITE_EXPAND || before->is_leaf == f->is_leaf);
-
-        if (is_again || (g->only_leaves && !f->is_leaf))
-            continue;
-        before = f;
-        rc = chunks_reserve(&g->answer, NODE_MAX);
-        if (rc < 0)
-            return rc;
-        if (g->kind == GRAPHITE_EXPAND)
-            json_string(w, f->path.at, f->path.size);
-        else if (g->is_completer)
-            put_completion(w, f);
-        else
-            put_node(w, f);
-    }
-    return 0;
+    if (g->only_leaves && !f->is_leaf)
+        return false;
+    return !before || !target_text_equals(before->path, f->path) ||
+           (g->kind != GRAPHITE_EXPAND && before->is_leaf != f->is_leaf);
 }
 
 static int
-put_lookup(struct graphite_job *g)
+put_one(struct graphite_job *g, const struct path_found *f)
 {
     struct json_writer *w = &g->answer.json;
-    const bool has_name = g->kind == GRAPHITE_EXPAND || g->is_completer;
-    int rc;
 
-    rc = chunks_reserve(&g->answer, NODE_MAX);
-    if (rc < 0)
-        return rc;
-    if (has_name) {
+    if (chunks_reserve(&g->answer, NODE_MAX) < 0)
+        return -ENOMEM;
+    if (g->kind == GRAPHITE_EXPAND)
+        json_string(w, f->path.at, f->path.size);
+    else if (g->is_completer)
+        put_completion(w, f);
+    else
+        put_node(w, f);
+    g->put_last = f;
+    return 0;
+}
+
+/* Everything before the nodes. */
+static int
+begin_nodes(struct graphite_job *g)
+{
+    struct json_writer *w = &g->answer.json;
+
+    if (chunks_reserve(&g->answer, NODE_MAX) < 0)
+        return -ENOMEM;
+    if (g->kind == GRAPHITE_EXPAND || g->is_completer) {
         json_object_begin(w);
         json_member(w, g->kind == GRAPHITE_EXPAND ? "results" : "metrics");
     }
     json_array_begin(w);
-    rc = put_nodes(g);
-    if (rc == 0)
-        rc = chunks_reserve(&g->answer, NODE_MAX);
-    if (rc < 0)
-        return rc;
+    g->put_at = g->search.found;
+    g->has_begun = true;
+    return 0;
+}
+
+/* Everything behind them. */
+static int
+end_nodes(struct graphite_job *g)
+{
+    struct json_writer *w = &g->answer.json;
+
+    if (chunks_reserve(&g->answer, NODE_MAX) < 0)
+        return -ENOMEM;
     json_array_end(w);
-    if (has_name)
+    if (g->kind == GRAPHITE_EXPAND || g->is_completer)
         json_object_end(w);
     chunks_end(&g->answer);
-    return 0;
+    return 1;
+}
+
+/* Puts nodes until the time is up: 0, or 1 when all are put. */
+static int
+put_nodes(struct graphite_job *g, uint64_t until_ns)
+{
+    int rc = g->has_begun ? 0 : begin_nodes(g);
+
+    while (rc == 0 && g->put_at) {
+        if (is_shown(g, g->put_at))
+            rc = put_one(g, g->put_at);
+        g->put_at = g->put_at->next;
+        if (clock_ns() >= until_ns)
+            return rc;
+    }
+    return rc == 0 ? end_nodes(g) : rc;
 }
 
 int
 graphite_lookup_step(struct graphite_job *g, uint64_t until_ns)
 {
-    int rc = path_search_step(&g->search, until_ns);
+    int rc = g->has_begun ? 1 : path_search_step(&g->search, until_ns);
 
     if (rc == 1)
-        rc = put_lookup(g) < 0 ? -ENOMEM : 1;
+        rc = put_nodes(g, until_ns);
     if (rc >= 0)
         return rc;
     return render_fail_search(&g->render, rc, "nodes", g->site->max_nodes);

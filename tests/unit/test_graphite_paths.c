@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reader/graphite/graphite.h"
 #include "tests/lib/random.h"
 #include "tests/unit/graphite_fixture.h"
 
@@ -417,32 +418,39 @@ CASE(a_search_finds_what_matches_and_nothing_else, r)
     free(w);
 }
 
-/* Each key is a step when the time is always up. */
+/* Each key is a step when the time is always up, and then each node that is put.
+ */
 CASE(a_search_gives_way_after_each_key, r)
 {
+    static struct graphite_job g;
     static char keys[100][16];
     const struct target_text text = {"web.*[c-z]*", 11};
     char why[TARGET_WHY_SIZE];
-    struct pattern p;
-    int steps = 0, rc;
+    int keys_seen = 0, nodes_put = 0, rc;
 
     for (int i = 0; i < 100; i++) {
         (void)snprintf(keys[i], sizeof keys[i], "%c%03d", i % 2 ? 'a' : 'd', i);
         assert_rc(stored_add(r->store, "web", NULL, keys[i], 1), 0);
     }
-    assert_rc(pattern_parse(&r->scratch, text, &p, why), 0);
-    r->search.pattern = &p;
-    r->search.only_leaves = true;
-    r->search.max = 100;
-    r->search.entered = NULL;
-    path_search_start(&r->search);
-    while ((rc = path_search_step(&r->search, 0)) == 0) {
+    g = (struct graphite_job){.kind = GRAPHITE_EXPAND, .search = r->search};
+    assert_rc(pattern_parse(&r->scratch, text, &g.pattern, why), 0);
+    chunks_init(&g.answer, &r->scratch, SHOWN);
+    g.search.pattern = &g.pattern;
+    g.search.only_leaves = true;
+    g.search.max = 100;
+    path_search_start(&g.search);
+    while ((rc = graphite_lookup_step(&g, 0)) == 0) {
         store_read_end(r->store);
-        steps++;
+        keys_seen += !g.has_begun;
+        nodes_put += g.has_begun;
     }
     assert_rc(rc, 1);
-    assert_int_equal(r->search.count, 50);
-    assert_in_range(steps, 100, 110);
+    assert_int_equal(g.search.count, 50);
+    assert_in_range(keys_seen, 99, 110);
+    assert_int_equal(nodes_put, 50);
+    chunks_copy(&g.answer, (uint8_t *)r->text);
+    r->text[32] = '\0';
+    assert_string_equal(r->text, "{\"results\":[\"web.d000\",\"web.d002");
 }
 
 static const struct store_engine *plain_engine;
