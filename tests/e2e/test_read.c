@@ -274,6 +274,76 @@ CASE(get_rank_and_total_answer_for_one_key_and_for_all, x)
     stop(x, fd);
 }
 
+/* The rows of "many" from `first` on, in JSON or as columns. */
+static void
+expect_rows(const char *from, bool is_json, size_t first, size_t rows)
+{
+    char line[64];
+
+    for (size_t i = first; i < first + rows; i++) {
+        if (is_json)
+            (void)snprintf(line, sizeof line,
+                           " {\"rank\": %zu, \"count\": %zu, \"key\": "
+                           "\"%06zu\"},\n",
+                           i, KEYS - i, i); /* it fits */
+        else
+            (void)snprintf(line, sizeof line, "%zu\t%zu\t%06zu\n", i, KEYS - i,
+                           i); /* as above */
+        if (strncmp(from, line, strlen(line)) != 0)
+            fail_msg("row %zu is \"%.60s\", not \"%s\"", i, from, line);
+        from += strlen(line);
+    }
+}
+
+CASE(more_rows_than_a_document_has_are_one_answer_all_the_same, x)
+{
+    const char *begin = "{\"keyspace\": \"many\", \"rows\": [";
+    const char *end = "}], \"saturated\": 0, \"as_of_ms\": ";
+    int fd;
+
+    put_many(x, "many", KEYS);
+    fd = start_and_connect(x);
+
+    expect(FLEET_RUN(&x->fleet, "range", "many", "-4500", "9999", "--json"), 0,
+           begin);
+    expect_rows(text + strlen(begin) + 1, true, KEYS - 4500, 4499);
+    assert_non_null(strstr(text, end));
+    assert_ptr_equal(strchr(strstr(text, end), '\n') + 1, strchr(text, '\0'));
+    expect(FLEET_RUN(&x->fleet, "top", "many", "4500", "--tsv"), 0, "");
+    expect_rows(text, false, 0, 4500);
+    expect(FLEET_RUN(&x->fleet, "top", "many", "4500"), 0,
+           "\n4500    501  004499\nas of ");
+    expect(FLEET_RUN(&x->fleet, "keys", "many", "-n", "4500", "--tsv"), 0,
+           "\n501\t004499\n");
+    assert_null(strstr(text, "004500"));
+    stop(x, fd);
+}
+
+CASE(several_keys_are_of_one_moment_or_too_long_for_it, x)
+{
+    static char keys[256][257];
+    const char *words[260] = {"get", "many"};
+
+    put_many(x, "many", 3);
+    stop(x, start_and_connect(x));
+    fleet_start(&x->fleet, FLEET_READ);
+    expect(FLEET_RUN(&x->fleet, "get", "many", "000002", "none", "000000"), 0,
+           "count  key\n    1  000002\n    -  none\n    3  000000\nas of ");
+    expect_text(FLEET_RUN(&x->fleet, "get", "many", "000002", "none", "--tsv"),
+                0, "1\t000002\n-\tnone\n");
+    for (size_t i = 0; i < 256; i++) {
+        memset(keys[i], 'k', 100);
+        words[2 + i] = keys[i];
+    }
+    expect(fleet_run(&x->fleet, words), 0, "-  kkkkk");
+    for (size_t i = 0; i < 256; i++)
+        memset(keys[i], 'k', 256);
+    expect(fleet_run(&x->fleet, words), 100, "too long to be read at once");
+    words[258] = "one more";
+    expect(fleet_run(&x->fleet, words), 100, "256 keys at most");
+    fleet_stop(&x->fleet, FLEET_READ);
+}
+
 /* ---- what cannot be answered ------------------------------------------- */
 
 CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)

@@ -162,7 +162,7 @@ fleet_read_port(struct fleet *f)
 
 /* ---- the command --------------------------------------------------------- */
 
-#define WORDS_MAX (2 * FLEET_OPTIONS_MAX + 32)
+#define WORDS_MAX 300
 
 /* Where the daemons listen, as options of a command. */
 static const struct {

@@ -1279,7 +1279,7 @@ CASE(documents_give_their_numbers, s)
     assert_int_equal(n, -7);
     (void)pthread_mutex_lock(&s->lock); /* as in answer_with() */
     assert_string_equal(strtok(s->question, "\r"),
-                        "GET /v1/get?&keyspace_hex=6bff&key_hex=6b6579 "
+                        "GET /v1/get?&keyspace_hex=6bff&key=key "
                         "HTTP/1.1");
     (void)pthread_mutex_unlock(&s->lock);
     assert_rc(countd_rank(s->c, "k", 1, "key", 3, &n), 0);

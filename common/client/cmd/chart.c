@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <math.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -39,20 +40,11 @@ chart_is_utf8(void)
     return utf8;
 }
 
-/* Where int64 has the sum it is taken: of -1 the halves lose all there is. */
-double
-chart_value(const struct countd_sum *s)
-{
-    if (s->value != INT64_MIN && s->value != INT64_MAX)
-        return (double)s->value;
-    return (double)s->high * 18446744073709551616.0 + (double)s->low;
-}
-
 void
 chart_bar(double value, double most, unsigned width,
           char bar[CHART_BAR_MAX + 1])
 {
-    const double size = value < 0 ? -value : value;
+    const double size = isnan(value) ? 0 : fabs(value);
     size_t length = most > 0 ? (size_t)(size / most * width + 0.5) : 0;
 
     assert(width <= CHART_BAR_MAX && size <= most);
@@ -64,22 +56,19 @@ chart_bar(double value, double most, unsigned width,
 
 /* ---- sparklines -------------------------------------------------------- */
 
-struct point {
-    double value;
-    bool any;
-};
-
-/* Returns the mean of `count` buckets; any = false if all are empty. */
-static struct point
-mean_of_buckets(const struct countd_bucket *buckets, size_t count)
+/* The mean of sums, of which those that are not there count as 0; NAN: none is
+ * there. */
+static double
+mean_of(const double *sums, size_t count)
 {
-    struct point p = {.any = false};
+    double mean = 0;
+    bool any = false;
 
     for (size_t i = 0; i < count; i++) {
-        p.any = p.any || buckets[i].sum.any;
-        p.value += chart_value(&buckets[i].sum) / (double)count;
+        any = any || !isnan(sums[i]);
+        mean += isnan(sums[i]) ? 0 : sums[i] / (double)count;
     }
-    return p;
+    return any ? mean : NAN;
 }
 
 static char *
@@ -96,31 +85,29 @@ put_level(char *at, unsigned level, bool utf8)
 }
 
 void
-chart_spark(const struct countd_bucket *buckets, size_t count, unsigned width,
-            bool utf8, char line[CHART_LINE_SIZE])
+chart_spark(const double *sums, size_t count, unsigned width, bool utf8,
+            char line[CHART_LINE_SIZE])
 {
-    struct point points[CHART_WIDTH_MAX];
+    double means[CHART_WIDTH_MAX];
     const size_t each = width > 0 ? (count + width - 1) / width : 1;
     double least = 0, most = 0;
     size_t n = 0;
 
     assert(width >= 1 && width <= CHART_WIDTH_MAX);
     for (size_t i = 0; i < count; i += each) {
-        const struct point p =
-            mean_of_buckets(&buckets[i], count - i < each ? count - i : each);
-
-        least = p.value < least ? p.value : least;
-        most = p.value > most ? p.value : most;
-        points[n++] = p;
+        means[n] = mean_of(&sums[i], count - i < each ? count - i : each);
+        least = means[n] < least ? means[n] : least; /* false of a NAN */
+        most = means[n] > most ? means[n] : most;
+        n++;
     }
     for (size_t i = 0; i < n; i++) {
         const double part =
-            most > least ? (points[i].value - least) / (most - least) : 0;
+            most > least ? (means[i] - least) / (most - least) : 0;
 
-        if (points[i].any)
-            line = put_level(line, (unsigned)(part * (LEVELS - 1) + 0.5), utf8);
-        else
+        if (isnan(means[i]))
             *line++ = ' ';
+        else
+            line = put_level(line, (unsigned)(part * (LEVELS - 1) + 0.5), utf8);
     }
     *line = '\0';
 }

@@ -83,7 +83,7 @@ int cmd_help_print(const struct cmd *c);
 int cmd_printed(void);
 
 /* Value of an option of this subcommand, "" for a flag, NULL when it was not
- * given. */
+ * given, or the subcommand has none of that name. */
 const char *cmd_value(const struct cmd_line *line, const char *option);
 
 /* What a command does by its first argument. */
@@ -296,72 +296,6 @@ uint64_t cmd_time_option(const struct cmd_line *line, const char *option,
 #define TIME_TEXT_SIZE 40
 void cmd_time_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE]);
 
-/* ---- lookup ------------------------------------------------------------ */
-
-/* A command that asks the reader about a keyspace or a key: the names, the
- * connection, the output.
- *
- *     status = lookup_open(l, line, 2);
- *     if (status != 0)
- *         return status;
- *     rc = countd_...(l->c, ...);
- *     if (rc == 0) {
- *         lookup_begin(l, columns, 3);
- *         ...
- *         status = output_fini(&l->out);
- *     }
- *     return lookup_close(l, CMD_READER, rc, status); */
-
-struct lookup {
-    const struct cmd_line *line;
-    struct countd *c;
-    struct cmd_name keyspace, key; /* of size 0: not given */
-    int64_t offset;                /* of lookup_pages() */
-    bool has_begun;                /* the output */
-    struct output out;
-};
-
-/* The first `names` arguments are a keyspace and a key.  Says what is wrong;
- * an exit status. */
-int lookup_open(struct lookup *l, const struct cmd_line *line, int names);
-
-/* Begins the output; its first facts are the names. */
-void lookup_begin(struct lookup *l, const struct table_column *columns,
-                  size_t column_count);
-
-/* Reports that `what`, "keyspace" or "key", does not exist. */
-void lookup_report_missing(const char *what, const struct cmd_name *name);
-
-/* Closes the connection.  The exit status: `status` if all went well; that of
- * the error `rc`.  -ENOENT is a negative answer: it is reported whether the
- * keyspace or the key does not exist, and JSON without output is a document
- * without rows. */
-int lookup_close(struct lookup *l, enum cmd_peer peer, int rc, int status);
-
-/* Calls `page` for the rows of the keyspace from l->offset on, `length` at
- * most, one request after the other; l->offset is the rank of the page's first
- * row.  *changed: there were several requests, and the keyspace is
- * not what `before` says any more.  0, also when `page` stopped it with a value
- * above 0, or an error. */
-int lookup_pages(struct lookup *l, int64_t length,
-                 int (*page)(void *ctx, const struct countd_rows *rows),
-                 void *ctx, const struct countd_facts *before, bool *changed);
-
-/* Calls `page` for the keyspaces and their numbers of keys, by name; stops when
- * it returns non-zero, and returns that. */
-int lookup_keyspaces(struct countd *c,
-                     int (*page)(void *ctx, const struct countd_rows *rows),
-                     void *ctx);
-
-/* countd get of several keys; an exit status. */
-int lookup_keys(const struct cmd_line *line);
-
-/* countd top and rank of a period: whether the line asks about one; an exit
- * status. */
-bool lookup_is_period(const struct cmd_line *line);
-int lookup_period_top(const struct cmd_line *line, int64_t length);
-int lookup_period_rank(const struct cmd_line *line);
-
 /* ---- live peer --------------------------------------------------------- */
 
 /* What the subcommands for live resources share: their names, and the port
@@ -394,14 +328,7 @@ int cmd_serve(struct cmd_line *line);
 int cmd_incr(struct cmd_line *line);
 int cmd_load(struct cmd_line *line);
 int cmd_export(struct cmd_line *line);
-int cmd_top(struct cmd_line *line);
-int cmd_range(struct cmd_line *line);
-int cmd_around(struct cmd_line *line);
-int cmd_history(struct cmd_line *line);
-int cmd_get(struct cmd_line *line);
-int cmd_rank(struct cmd_line *line);
-int cmd_total(struct cmd_line *line);
-int cmd_keyspaces(struct cmd_line *line);
+int cmd_ask(struct cmd_line *line); /* all that only ask countd-read */
 int cmd_statsd(struct cmd_line *line);
 int cmd_flush(struct cmd_line *line);
 int cmd_held(struct cmd_line *line);
@@ -417,8 +344,6 @@ int cmd_acquire(struct cmd_line *line);
 int cmd_live(struct cmd_line *line);
 int cmd_seq(struct cmd_line *line);
 int cmd_quota(struct cmd_line *line);
-int cmd_keys(struct cmd_line *line);
-int cmd_distinct(struct cmd_line *line);
 int cmd_status(struct cmd_line *line);
 int cmd_watch(struct cmd_line *line);
 int cmd_board(struct cmd_line *line);

@@ -58,6 +58,9 @@ static const struct failure {
     {HISTORY, -E2BIG, CONFIG_EXIT_USAGE,
      "more than 4096 steps; give a longer --step or a shorter time"},
 
+    {1u << CMD_READER, -E2BIG, CONFIG_EXIT_USAGE,
+     "the keys are too long to be read at once; ask for fewer"},
+
     {COUNTS, -EADDRNOTAVAIL, CONFIG_EXIT_USAGE, "%s: %a %r"},
     {COUNTS, -EAGAIN, CONFIG_EXIT_SYSTEM, "%s: %a %r"},
     {COUNTS, -ENAMETOOLONG, CONFIG_EXIT_USAGE, "a name is longer than %k"},

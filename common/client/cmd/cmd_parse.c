@@ -3,7 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -357,9 +356,8 @@ cmd_value(const struct cmd_line *line, const char *option)
 {
     const struct cmd_option *options = line->cmd->options;
 
-    for (int i = 0;; i++) {
-        assert(i < CMD_OPTIONS_MAX && options[i].name); /* it is one of them */
+    for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name; i++)
         if (strcmp(options[i].name, option) == 0)
             return line->values[i];
-    }
+    return NULL;
 }

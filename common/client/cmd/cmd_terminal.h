@@ -158,19 +158,16 @@ unsigned chart_width(const struct output *o);
 /* Whether the user's locale has UTF-8. */
 bool chart_is_utf8(void);
 
-/* A sum, as near as a double comes. */
-double chart_value(const struct countd_sum *s);
-
 /* `width` columns (CHART_BAR_MAX at most) for `most`, less in proportion; what
- * is not 0 is seen, and what is below 0 is of another character. */
+ * is not 0 is seen, and what is below 0 is of another character; a NAN is 0. */
 void chart_bar(double value, double most, unsigned width,
                char bar[CHART_BAR_MAX + 1]);
 
-/* A character for each bucket, as high as its sum between the least (or 0) and
- * the largest; a blank where there were no increments.  Of more than `width`
- * buckets some neighbours share a character, by their mean. */
-void chart_spark(const struct countd_bucket *buckets, size_t count,
-                 unsigned width, bool utf8, char line[CHART_LINE_SIZE]);
+/* A character for each sum, as high as it is between the least (or 0) and the
+ * largest; a blank for a NAN: there were no increments.  Of more than `width`
+ * sums some neighbours share a character, by their mean. */
+void chart_spark(const double *sums, size_t count, unsigned width, bool utf8,
+                 char line[CHART_LINE_SIZE]);
 
 /* ---- screen ------------------------------------------------------------ */
 

@@ -49,14 +49,10 @@ output_init(struct output *o, const struct cmd_line *line,
     o->row_count = 0;
     o->headed = o->failed = o->has_begun = false;
     o->raw = line->raw;
-    for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++) {
-        if (line->values[i] == NULL)
-            continue;
-        if (strcmp(line->cmd->options[i].name, "json") == 0)
-            o->format = OUTPUT_JSON;
-        if (strcmp(line->cmd->options[i].name, "tsv") == 0)
-            o->format = OUTPUT_TSV;
-    }
+    if (cmd_value(line, "json"))
+        o->format = OUTPUT_JSON;
+    if (cmd_value(line, "tsv"))
+        o->format = OUTPUT_TSV;
     set_widths(o);
 }
 

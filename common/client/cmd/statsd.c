@@ -4,13 +4,10 @@
  * countd-write counts it in the keyspaces countd.statsd and countd.graphite, so
  * they cover all of its runs.  Read from the end: cmd_statsd(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <errno.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/lib/document.h"
 
 #define FIELDS_MAX 16
 
@@ -37,99 +34,61 @@ static const struct {
 
 #define PROTOCOLS (sizeof protocols / sizeof protocols[0])
 
-struct statsd_command {
-    struct countd *c;
-    size_t rows[PROTOCOLS];
-    int64_t counts[PROTOCOLS][FIELDS_MAX]; /* of the fields */
-    int64_t as_of_ms;
-    struct output out;
-};
-
-/* ---- what there is ------------------------------------------------------ */
-
-static void
-take_row(struct statsd_command *s, size_t protocol,
-         const struct countd_row *row)
+/* One protocol: false, if nothing of it was counted. */
+static int
+print_protocol(struct countd *c, size_t protocol, struct output *out)
 {
     const char *const *fields = protocols[protocol].fields;
-
-    for (size_t i = 0; fields[i]; i++)
-        if (bytes_equal(row->key, row->key_size, fields[i], strlen(fields[i])))
-            s->counts[protocol][i] = row->count;
-}
-
-/* All rows of a keyspace; one that does not exist has none. */
-static int
-read_keyspace(struct statsd_command *s, size_t protocol)
-{
     const char *keyspace = protocols[protocol].keyspace;
-    int64_t first;
-    size_t got;
+    struct countd_key keys[FIELDS_MAX];
+    size_t count = 0;
+    bool any = false;
     int rc;
 
-    do {
-        struct countd_rows *rows;
-
-        rc = document_range(s->c, keyspace, strlen(keyspace),
-                            (int64_t)s->rows[protocol], COUNTD_ROWS_MAX, &first,
-                            &rows);
-        if (rc < 0)
-            return rc;
-        if (s->as_of_ms == 0)
-            s->as_of_ms = rows->as_of_ms;
-        got = rows->count;
-        s->rows[protocol] += got;
-        for (size_t i = 0; i < got; i++)
-            take_row(s, protocol, &rows->rows[i]);
-        countd_rows_free(rows);
-    } while (got == COUNTD_ROWS_MAX);
-    return 0;
-}
-
-/* ---- printing ----------------------------------------------------------- */
-
-static void
-print_protocol(struct statsd_command *s, size_t protocol)
-{
-    const char *const *fields = protocols[protocol].fields;
-
-    for (size_t i = 0; fields[i]; i++)
-        output_row(&s->out,
-                   (const struct cell[]){cell_text(protocols[protocol].name),
-                                         cell_text(fields[i]),
-                                         cell_number(s->counts[protocol][i])});
-}
-
-static int
-print_all(struct statsd_command *s, const struct cmd_line *line)
-{
-    output_init(&s->out, line, OUTPUT_COLUMNS(columns));
-    for (size_t p = 0; p < PROTOCOLS; p++)
-        if (s->rows[p] > 0)
-            print_protocol(s, p);
-    output_rows_end(&s->out);
-    if (s->rows[0] + s->rows[1] > 0 || s->out.format == OUTPUT_JSON)
-        output_as_of(&s->out, s->as_of_ms);
-    return output_fini(&s->out);
+    for (; fields[count]; count++)
+        keys[count] = (struct countd_key){.keyspace = keyspace,
+                                          .keyspace_size = strlen(keyspace),
+                                          .key = fields[count],
+                                          .key_size = strlen(fields[count])};
+    rc = countd_gets(c, keys, count);
+    for (size_t i = 0; i < count; i++)
+        any = any || keys[i].result == 0;
+    for (size_t i = 0; any && i < count; i++)
+        output_row(
+            out, (const struct cell[]){
+                     cell_text(protocols[protocol].name), cell_text(fields[i]),
+                     cell_number(keys[i].result == 0 ? keys[i].count : 0)});
+    return rc < 0 ? rc : any;
 }
 
 int
 cmd_statsd(struct cmd_line *line)
 {
-    static struct statsd_command s;
-    int status, rc;
+    static struct output out;
+    struct countd *c;
+    int64_t as_of_ms = 0;
+    int status, rc, any = 0;
 
-    status = cmd_connect(line, CMD_READER, 0, &s.c);
+    status = cmd_connect(line, CMD_READER, 0, &c);
     if (status != 0)
         return status;
-    rc = read_keyspace(&s, 0);
+    rc = countd_as_of(c, protocols[0].keyspace, strlen(protocols[0].keyspace),
+                      &as_of_ms);
     if (rc == 0)
-        rc = read_keyspace(&s, 1);
-    status = rc == 0 ? print_all(&s, line) : 0;
-    if (rc == 0 && status == 0 && s.rows[0] + s.rows[1] == 0) {
-        diag(DIAG_INFO, "nothing was received, or statsd.self is off");
-        status = CONFIG_EXIT_NEGATIVE;
+        output_init(&out, line, OUTPUT_COLUMNS(columns));
+    for (size_t i = 0; rc >= 0 && i < PROTOCOLS; i++) {
+        rc = print_protocol(c, i, &out);
+        any |= rc > 0;
     }
-    countd_close(s.c);
-    return rc < 0 ? cmd_peer_failed(line, CMD_READER, rc) : status;
+    (void)countd_close(c); /* nothing was sent to be counted */
+    if (rc < 0)
+        return cmd_peer_failed(line, CMD_READER, rc);
+    output_rows_end(&out);
+    if (any || out.format == OUTPUT_JSON)
+        output_as_of(&out, as_of_ms);
+    status = output_fini(&out);
+    if (any || status != 0)
+        return status;
+    diag(DIAG_INFO, "nothing was received, or statsd.self is off");
+    return CONFIG_EXIT_NEGATIVE;
 }

@@ -64,16 +64,33 @@ document_about(struct countd *c, struct document *d, const char *command,
         document_put_name(d, "key", key, key_size);
 }
 
+/* Bytes that stand for themselves in a query. */
+static bool
+is_plain(const uint8_t *bytes, size_t size)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
+
+    for (size_t i = 0; i < size; i++)
+        if (!memchr(plain, bytes[i], sizeof plain - 1))
+            return false;
+    return true;
+}
+
 void
 document_put_name(struct document *d, const char *parameter, const void *bytes,
                   size_t size)
 {
     const uint8_t *from = bytes;
+    const bool is_as_it_is = is_plain(from, size);
 
     if (size > NAME_MAX_SIZE)
         note(d, -ENAMETOOLONG);
-    else if (!document_has_room(d, size))
+    else if (!document_has_room(d, is_as_it_is ? (size + 1) / 2 : size))
         note(d, -E2BIG);
+    else if (is_as_it_is)
+        d->at += sprintf(d->at, "&%s=%.*s", parameter, (int)size,
+                         (const char *)from);
     else {
         d->at += sprintf(d->at, "&%s_hex=", parameter);
         for (size_t i = 0; i < size; i++)
@@ -89,6 +106,15 @@ document_put_number(struct document *d, const char *parameter, int64_t number,
         note(d, -E2BIG);
     else
         d->at += sprintf(d->at, "&%s=%" PRId64 "%s", parameter, number, unit);
+}
+
+void
+document_put_text(struct document *d, const char *parameters)
+{
+    if (!document_has_room(d, strlen(parameters)))
+        note(d, -E2BIG);
+    else
+        d->at += sprintf(d->at, "&%s", parameters);
 }
 
 /* Why there is no answer, by the code of the problem. */
@@ -139,6 +165,7 @@ document_rewind(struct document *d)
     json_read_init(&d->r, d->answer.body, d->answer.size);
     d->in_rows = false;
     d->row = 0;
+    d->rows = d->rows_end = NULL;
 }
 
 /* Passes over a list or an object that is not read here. */
@@ -158,9 +185,10 @@ take_member(struct document *d)
     d->name = d->r.text;
     d->name_size = d->r.size;
     d->token = json_next(&d->r);
-    if (d->token == JSON_ARRAY && d->r.depth == 2 && document_is(d, "rows"))
+    if (d->token == JSON_ARRAY && d->r.depth == 2 && document_is(d, "rows")) {
         d->in_rows = true;
-    else if (d->token == JSON_ARRAY || d->token == JSON_OBJECT)
+        d->rows = (const char *)d->r.at;
+    } else if (d->token == JSON_ARRAY || d->token == JSON_OBJECT)
         skip_value(d);
     else
         return d->token != JSON_BAD;
@@ -181,6 +209,7 @@ document_next(struct document *d)
             break;
         case JSON_ARRAY_END:
             d->in_rows = false;
+            d->rows_end = (const char *)d->r.at - 1;
             break;
         case JSON_END:
             return false;

@@ -34,6 +34,7 @@ struct document {
     size_t name_size;
     bool in_rows;
     size_t row; /* of the member, from 0; then how many there were */
+    const char *rows, *rows_end; /* where they stand; NULL: none were read */
 };
 
 void document_begin(struct handle_asking *a, struct document *d,
@@ -49,6 +50,9 @@ void document_put_name(struct document *d, const char *parameter,
 /* `unit` follows the number: "", or "m" for a duration. */
 void document_put_number(struct document *d, const char *parameter,
                          int64_t number, const char *unit);
+
+/* Parameters as they stand in a query. */
+void document_put_text(struct document *d, const char *parameters);
 
 /* Whether one more name of that size fits. */
 bool document_has_room(const struct document *d, size_t size);

@@ -1,0 +1,467 @@
+/* common/client/cmd/ask.c - the commands that only ask countd-read: a row of
+ * questions[] says what is asked, and what people see of the answer.
+ *
+ * The answer is a document of /v1, which --json and --tsv print as it comes.
+ * More rows than a document has are several, each of its own moment: in JSON
+ * the rows of all stand between the beginning and the end of the first.
+ *
+ * Read from the end: cmd_ask(), print_pages(); ask_people.c prints for people. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/client/cmd/ask.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/wire/query.h"
+
+#define KEYS_MAX 256
+#define DAY_MS   ((uint64_t)86400000)
+#define STEP_MS  ((uint64_t)3600000)
+#define STEP_MAX (366 * DAY_MS)
+#define LAST_MS  ((uint64_t)UINT32_MAX * 60000) /* of what a store can keep */
+
+/* ---- the questions ------------------------------------------------------- */
+
+#define COLUMNS static const struct table_column
+
+COLUMNS by_count[] = {
+    {"rank", "rank", true}, {"count", "count", true}, {"key", "key", false}};
+COLUMNS totals[] = {{"total", "total", true}};
+COLUMNS distinct[] = {{"keys", "keys", true}, {"sum", "sum", true}};
+COLUMNS ranks[] = {
+    {"rank", "rank", true}, {"sum", "sum", true}, {"of keys", "keys", true}};
+COLUMNS buckets[] = {
+    {"from", "from", false}, {"sum", "sum", true}, {"", "bar", false}};
+COLUMNS tops[] = {{"rank", "rank", true},     {"sum", "sum", true},
+                  {"before", "before", true}, {"change", "change", true},
+                  {"key", "key", false},      {"", "bar", false}};
+COLUMNS keyspaces[] = {{"keys", "keys", true},
+                       {"total", "total", true},
+                       {"size", "size", true},
+                       {"keyspace", "keyspace", false},
+                       {"file", "file", false}};
+
+static const struct ask_question questions[] = {
+    {.command = "top",
+     .arguments = {"keyspace", "n"},
+     .time = TIME_IF_GIVEN,
+     .rows = 20,
+     .rows_max = INT64_MAX,
+     .form = {"range", by_count, 3, 0},
+     .other = {"top", tops, 5, 20}},
+    {.command = "range",
+     .arguments = {"keyspace", "offset", "length"},
+     .rows_max = INT64_MAX,
+     .form = {"range", by_count, 3, 0}},
+    {.command = "around",
+     .arguments = {"keyspace", "key", "n"},
+     .rows = 11,
+     .rows_max = QUERY_ROWS_MAX - 1,
+     .form = {"around", by_count, 3, 0}},
+    {.command = "history",
+     .arguments = {"keyspace", "key"},
+     .time = TIME_ALWAYS,
+     .form = {"history", buckets, 2, CHART_BAR_MAX}},
+    {.command = "keys",
+     .arguments = {"keyspace", "prefix"},
+     .rows = 100,
+     .rows_max = INT64_MAX,
+     .form = {"keys", by_count + 1, 2, 0}},
+    {.command = "distinct",
+     .arguments = {"keyspace"},
+     .time = TIME_ALWAYS,
+     .form = {"distinct", distinct, 2, 0}},
+    {.command = "get",
+     .arguments = {"keyspace", "key", "key"},
+     .form = {"get", by_count + 1, 1, 0},
+     .other = {"get", by_count + 1, 2, 0}},
+    {.command = "rank",
+     .arguments = {"keyspace", "key"},
+     .time = TIME_IF_GIVEN,
+     .form = {"rank", ranks, 1, 0},
+     .other = {"rank", ranks, 3, 0}},
+    {.command = "total",
+     .arguments = {"keyspace"},
+     .form = {"total", totals, 1, 0}},
+    {.command = "keyspaces", .form = {"keyspaces", keyspaces, 5, 0}},
+};
+
+/* ---- the command line ---------------------------------------------------- */
+
+/* The parameter that an argument is; of several keys all are the last. */
+static const char *
+parameter_of(const struct ask *a, int i)
+{
+    return a->question->arguments[i < 2 ? i : 2];
+}
+
+/* The name in an argument; an empty prefix is none. */
+static struct cmd_name
+name_of(const struct ask *a, int i)
+{
+    const char *what = parameter_of(a, i), *text = a->line->args[i];
+
+    if (text[0] == '\0' && strcmp(what, "prefix") == 0)
+        return (struct cmd_name){.size = 0};
+    return cmd_name(a->line, text, what);
+}
+
+/* What the rows come after; of size 0: nothing. */
+static struct cmd_name
+name_after(const struct ask *a)
+{
+    const char *text = cmd_value(a->line, "after");
+
+    if (!text || text[0] == '\0')
+        return (struct cmd_name){.size = 0};
+    return cmd_name(a->line, text, "key");
+}
+
+static void
+read_argument(struct ask *a, int i)
+{
+    const char *what = parameter_of(a, i), *text = a->line->args[i];
+    const int64_t max = a->question->rows_max;
+
+    if (ask_is_name(what))
+        (void)name_of(a, i); /* a bad one is refused now */
+    else if (strcmp(what, "offset") == 0)
+        a->offset = cmd_number(a->line, text, what, -INT64_MAX, INT64_MAX);
+    else if (strcmp(what, "length") == 0)
+        a->rows = cmd_number(a->line, text, what, 0, max);
+    else
+        a->rows = cmd_number(a->line, text, "N", 1, max);
+}
+
+static bool
+is_time_given(const struct cmd_line *line)
+{
+    return cmd_value(line, "from") || cmd_value(line, "to") ||
+           cmd_value(line, "utc");
+}
+
+/* --from (a day ago), --to (now), of which the current second is part, and
+ * --step. */
+static int
+read_time(struct ask *a)
+{
+    const uint64_t now = clock_unix_ms();
+    const uint64_t from = cmd_time_option(a->line, "from", now, now - DAY_MS);
+    const uint64_t to = cmd_time_option(a->line, "to", now, now);
+    const uint64_t step = cmd_option_ms(a->line, "step", STEP_MS);
+
+    if (*a->line->status != 0)
+        return *a->line->status;
+    if (to <= from)
+        return cmd_misuse(a->line, "--from --to",
+                          "the end is not after the start");
+    if (to >= LAST_MS)
+        return cmd_misuse(a->line, "--to", "there is no time so late");
+    if (step == 0 || step % 60000 != 0 || step > STEP_MAX)
+        return cmd_misuse(
+            a->line, cmd_value(a->line, "step"),
+            "a step is whole minutes, a year at most: 5m, 1h, 1d");
+    a->span = (struct time_range){(int64_t)(from / 1000),
+                                  (int64_t)((to + 999) / 1000)};
+    if (strcmp(a->form->path, "history") == 0) {
+        a->step = (int64_t)(step / 1000);
+        a->span = time_range_widen(&a->span, a->step, a->utc);
+    }
+    return 0;
+}
+
+/* Says what is wrong; an exit status. */
+static int
+read_line(struct ask *a)
+{
+    const struct cmd_line *line = a->line;
+    const struct ask_question *q = a->question;
+    const bool is_other = q->time == TIME_IF_GIVEN
+                              ? is_time_given(line)
+                              : q->other.path != NULL && line->arg_count > 2;
+
+    a->form = is_other ? &q->other : &q->form;
+    a->has_time =
+        q->time == TIME_ALWAYS || (q->time == TIME_IF_GIVEN && is_other);
+    a->utc = cmd_value(line, "utc") != NULL;
+    a->rows = cmd_option_number(line, "n", 1, q->rows_max, q->rows);
+    if (q->time == TIME_IF_GIVEN && q->rows > 0 && line->arg_count > 1 &&
+        cmd_value(line, "n"))
+        return cmd_misuse(line, line->args[1], "give the rows once");
+    if (line->arg_count > KEYS_MAX + 1)
+        return cmd_misuse(line, line->args[KEYS_MAX + 1],
+                          "256 keys at most are read at once");
+    for (int i = 0; i < line->arg_count; i++)
+        read_argument(a, i);
+    (void)name_after(a); /* a bad one is refused now */
+    if (*line->status == 0 && a->has_time && a->rows > QUERY_ROWS_MAX)
+        return cmd_misuse(line, "--from --to",
+                          "the top of a period has 4096 rows at most");
+    return *line->status == 0 && a->has_time ? read_time(a) : *line->status;
+}
+
+/* ---- asking -------------------------------------------------------------- */
+
+/* `path` about the names and the time of the line. */
+static void
+put_question(const struct ask *a, struct document *d, const char *path)
+{
+    document_begin(&a->c->asking, d, path);
+    for (int i = 0; i < a->line->arg_count; i++)
+        if (ask_is_name(parameter_of(a, i))) {
+            const struct cmd_name name = name_of(a, i);
+
+            document_put_name(d, parameter_of(a, i), name.bytes, name.size);
+        }
+    if (!a->has_time)
+        return;
+    document_put_number(d, "from", a->span.from, "");
+    document_put_number(d, "to", a->span.to, "");
+    if (a->step > 0)
+        document_put_number(d, "step", a->step / 60, "m");
+}
+
+/* Which rows, and in which form. */
+static void
+put_page(const struct ask *a, struct document *d)
+{
+    const struct cmd_name after = name_after(a);
+
+    if (a->question->rows_max > 0)
+        document_put_number(d, ask_is_range(a) ? "length" : "n",
+                            a->rows < QUERY_ROWS_MAX ? a->rows : QUERY_ROWS_MAX,
+                            "");
+    if (a->next)
+        document_put_text(d, a->next);
+    else if (ask_is_range(a))
+        document_put_number(d, "offset", a->offset, "");
+    else if (after.size > 0)
+        document_put_name(d, "after", after.bytes, after.size);
+    if (a->out.format == OUTPUT_TSV)
+        document_put_text(d,
+                          a->line->raw ? "format=tsv&names=raw" : "format=tsv");
+}
+
+/* A copy of what is before one of these characters; NULL of NULL. */
+static char *
+copy_until(const char *text, const char *ends)
+{
+    return text ? strndup(text, strcspn(text, ends)) : NULL;
+}
+
+/* Notes where the next document begins, and whether the keyspace is another
+ * since the first. */
+static void
+take_headers(struct ask *a, const struct document *d)
+{
+    char *link = copy_until(http_header(&d->answer, "Link:"), "\r\n");
+    char *version = copy_until(http_header(&d->answer, "ETag:"), "\r\n");
+    const char *at = link ? strstr(link, "&offset=") : NULL;
+
+    if (link && !at)
+        at = strstr(link, "&after=");
+    free(a->next);
+    a->next = at ? copy_until(at + 1, "&>") : NULL;
+    free(link);
+    if (version && a->version && strcmp(version, a->version) != 0)
+        a->has_changed = true;
+    if (a->version)
+        free(version);
+    else
+        a->version = version;
+}
+
+/* ---- documents ----------------------------------------------------------- */
+
+/* Prints a document as it comes; of several their rows within the first. */
+static void
+print_document(struct ask *a, struct document *d)
+{
+    const char *body = d->answer.body, *from = body;
+    const char *to = body + d->answer.size;
+
+    if (a->out.format == OUTPUT_JSON) {
+        while (document_next(d))
+            continue;
+        if (a->pages == 0 && a->next && d->rows) {
+            a->ending = strdup(d->rows_end);
+            to = d->rows_end;
+        } else if (a->pages > 0 && d->rows) {
+            from = d->rows;
+            to = d->rows_end;
+            (void)fputs(from < to ? "," : "", stdout);
+        }
+    }
+    (void)fwrite(from, 1, (size_t)(to - from), stdout);
+}
+
+/* Asks for one document after the other until all rows are there, and prints
+ * them. */
+static int
+print_pages(struct ask *a)
+{
+    struct document d;
+    int rc;
+
+    do {
+        put_question(a, &d, a->form->path);
+        put_page(a, &d);
+        rc = document_ask(&d);
+        if (rc == 0) {
+            take_headers(a, &d);
+            if (a->out.format == OUTPUT_PEOPLE)
+                ask_print_people(a, &d);
+            else
+                print_document(a, &d);
+            a->pages++;
+            a->rows -= QUERY_ROWS_MAX;
+        }
+        rc = document_end(&d);
+    } while (rc == 0 && a->next && (a->rows > 0 || a->question->rows_max == 0));
+    return rc;
+}
+
+/* Prints what there is to print behind the last document: an exit status. */
+static int
+end_pages(struct ask *a)
+{
+    if (a->out.format == OUTPUT_PEOPLE && a->pages > 0) {
+        output_rows_end(&a->out);
+        ask_report_people(a);
+        if (a->form->count > 1)
+            output_as_of(&a->out, a->as_of_ms);
+    }
+    if (a->ending)
+        (void)fputs(a->ending, stdout);
+    if (a->has_changed && ask_is_range(a))
+        diag(DIAG_WARNING,
+             "counts changed meanwhile, and more than %d rows are several "
+             "requests, each of its own moment: rows may be missing or there "
+             "twice",
+             QUERY_ROWS_MAX);
+    if (a->out.format == OUTPUT_PEOPLE)
+        return output_fini(&a->out);
+    return fflush(stdout) == 0 && !ferror(stdout)
+               ? CONFIG_EXIT_OK
+               : cmd_fail(CONFIG_EXIT_SYSTEM, "stdout cannot be written");
+}
+
+/* ---- what is not there --------------------------------------------------- */
+
+/* The JSON of a key that nothing came to in that time. */
+static int64_t
+put_nothing(struct ask *a, const struct cmd_name *keyspace,
+            const struct cmd_name *key)
+{
+    struct countd_period p = {.rank = -1};
+
+    (void)countd_period_rank(a->c, keyspace->bytes, keyspace->size, key->bytes,
+                             key->size, a->span.from, a->span.to,
+                             &p); /* else it has no numbers */
+    output_fact(&a->out, "from", cell_number(p.from));
+    output_fact(&a->out, "to", cell_number(p.to));
+    output_fact(&a->out, "since", cell_number(p.since));
+    output_fact(&a->out, "rank", cell_none());
+    output_fact(&a->out, "sum", cell_none());
+    output_fact(&a->out, "keys", cell_number(p.keys));
+    return p.as_of_ms;
+}
+
+/* Reports whether the keyspace or the key is not there (-ENOENT), or that
+ * nothing came to it (-ENOMSG); only JSON shows that there are no rows. */
+static int
+report_absence(struct ask *a, int rc)
+{
+    const bool has_key =
+        a->line->arg_count == 2 && strcmp(parameter_of(a, 1), "key") == 0;
+    const struct cmd_name keyspace = name_of(a, 0);
+    const struct cmd_name key = has_key ? name_of(a, 1) : keyspace;
+    struct countd_facts facts = {0};
+    const bool is_there =
+        countd_about(a->c, keyspace.bytes, keyspace.size, NULL, 0, &facts) == 0;
+    struct output *out = &a->out;
+    int status;
+
+    output_fact(out, "keyspace", cell_name(keyspace.bytes, keyspace.size));
+    if (has_key)
+        output_fact(out, "key", cell_name(key.bytes, key.size));
+    if (rc == -ENOMSG)
+        facts.as_of_ms = put_nothing(a, &keyspace, &key);
+    else if (a->form->count == 1)
+        output_fact(out, a->form->columns->key, cell_none());
+    else if (out->format == OUTPUT_JSON)
+        output_rows_end(out);
+    output_fact(out, "as_of_ms", cell_number(facts.as_of_ms));
+    status = output_fini(out);
+    if (rc == -ENOMSG)
+        diag(DIAG_INFO, "nothing came to the key in that time");
+    else if (is_there && has_key)
+        diag(DIAG_INFO, "no such key: %s", cmd_text(key.bytes, key.size));
+    else
+        diag(DIAG_INFO, "no such keyspace: %s",
+             cmd_text(keyspace.bytes, keyspace.size));
+    return status == 0 ? CONFIG_EXIT_NEGATIVE : status;
+}
+
+/* A key without history may be one that is not there. */
+static int
+check_key(struct ask *a)
+{
+    struct cmd_name keyspace, key;
+    struct countd_facts facts;
+
+    if (a->step == 0 || a->line->arg_count < 2)
+        return 0;
+    keyspace = name_of(a, 0);
+    key = name_of(a, 1);
+    return countd_about(a->c, keyspace.bytes, keyspace.size, key.bytes,
+                        key.size, &facts);
+}
+
+/* ---- the commands -------------------------------------------------------- */
+
+static int
+run(struct ask *a)
+{
+    int rc = check_key(a), status = 0;
+
+    if (rc == 0)
+        rc = print_pages(a);
+    if (a->pages > 0)
+        status = end_pages(a);
+    else if (rc == -ENOENT || rc == -ENOMSG)
+        return report_absence(a, rc);
+    if (rc == -ENOENT || rc == 0) /* it went meanwhile */
+        return status == 0 && rc < 0 ? CONFIG_EXIT_NEGATIVE : status;
+    return cmd_peer_failed(a->line, a->has_time ? CMD_HISTORY : CMD_READER, rc);
+}
+
+int
+cmd_ask(struct cmd_line *line)
+{
+    static struct ask a;
+    int status;
+
+    a.line = line;
+    a.question = questions;
+    while (strcmp(a.question->command, line->cmd->name) != 0)
+        a.question++; /* there is one for each that runs this */
+    status = read_line(&a);
+    if (status == 0)
+        status = cmd_connect(line, CMD_READER, 0, &a.c);
+    if (status != 0)
+        return status;
+    output_init(&a.out, line, a.form->columns, a.form->count);
+    a.width = chart_width(&a.out);
+    status = run(&a);
+    (void)countd_close(a.c); /* nothing was sent to be counted */
+    free(a.next);
+    free(a.version);
+    free(a.ending);
+    free(a.sums);
+    return status;
+}
