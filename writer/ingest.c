@@ -27,27 +27,39 @@ input_limit(struct listener *d)
     return (count < most ? count : most) * size;
 }
 
-/* Puts the whole messages there are into the logs.  Returns their number; *bad:
- * the next one is malformed. */
+/* What a connection is at. */
+struct ingest_state {
+    uint32_t minute; /* of the messages that come; 0: of their receipt */
+    uint32_t unused;
+};
+
+/* Puts the whole messages there are into the logs.  Returns their number, time
+ * messages too; *bad: the next one is malformed. */
 static uint32_t
-put_all(struct ingest *in, struct input *input, bool *bad)
+put_all(struct conn *c, struct input *input, bool *bad)
 {
+    struct ingest_state *state = conn_state(c);
+    struct ingest *in = conn_ctx(c);
     const struct layout *l = &in->logs->layout;
     struct message m;
-    uint32_t count = 0;
+    uint32_t count = 0, times = 0;
 
     *bad = false;
     while (input->size >= l->message_size) {
-        if (message_parse(l, input->at, &m) < 0) {
+        if (message_parse(l, input->at, &m) == 0) {
+            m.minute = state->minute;
+            logs_put(in->logs, input->at, &m);
+        } else if (message_is_time(l, input->at, &state->minute)) {
+            times++;
+        } else {
             *bad = true;
             break;
         }
-        logs_put(in->logs, input->at, &m);
         input->at += l->message_size;
         input->size -= l->message_size;
         count++;
     }
-    in->messages += count;
+    in->messages += count - times;
     input->need = l->message_size;
     return count;
 }
@@ -57,7 +69,7 @@ take_silent(struct conn *c, struct input *input)
 {
     bool bad;
 
-    (void)put_all(conn_ctx(c), input, &bad);
+    (void)put_all(c, input, &bad);
     return bad ? conn_refuse(c, malformed) : CONN_MORE;
 }
 
@@ -68,7 +80,7 @@ take_ack(struct conn *c, struct input *input)
     uint32_t count;
     bool bad;
 
-    count = put_all(in, input, &bad);
+    count = put_all(c, input, &bad);
     if (count > 0) {
         (void)conn_gate(c,
                         &in->commit->gate); /* the only gate of this listener */
@@ -77,7 +89,9 @@ take_ack(struct conn *c, struct input *input)
     return bad ? conn_refuse(c, malformed) : CONN_MORE;
 }
 
-const struct protocol ingest_silent = {.flags = CONN_REFUSES_BROWSERS |
+const struct protocol ingest_silent = {.state_size =
+                                           sizeof(struct ingest_state),
+                                       .flags = CONN_REFUSES_BROWSERS |
                                                 CONN_ANSWERS_EOF,
                                        .stop = STOP_DRAIN,
                                        .takes = "increments",
@@ -85,7 +99,8 @@ const struct protocol ingest_silent = {.flags = CONN_REFUSES_BROWSERS |
                                        .input_limit = input_limit,
                                        .take = take_silent};
 
-const struct protocol ingest_ack = {.flags = CONN_REFUSES_BROWSERS |
+const struct protocol ingest_ack = {.state_size = sizeof(struct ingest_state),
+                                    .flags = CONN_REFUSES_BROWSERS |
                                              CONN_ANSWERS_EOF,
                                     .stop = STOP_DRAIN,
                                     .takes = "increments",

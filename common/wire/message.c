@@ -1,6 +1,6 @@
 /* common/wire/message.c - see message.h; its slots are in slot.c.
  *
- * layout_init(), message_parse() and message_put().  Parsing is hot: fields of
+ * layout_init(), message_parse(), message_put() and message_is_time().  Parsing is hot: fields of
  * the default sizes are read 32 bytes at a time where the processor can. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/message.h"
@@ -225,4 +225,22 @@ message_put(const struct layout *l, const struct message *m, uint8_t *bytes)
     memcpy(bytes + 8, m->keyspace, m->keyspace_size);
     memcpy(bytes + l->key_at, m->key, m->key_size);
     return 0;
+}
+
+bool
+message_is_time(const struct layout *l, const uint8_t *bytes, uint32_t *minute)
+{
+    if (get_le32(bytes + 4) != MESSAGE_TIME_TAG ||
+        !message_is_zero(bytes + 8, l->message_size - 8))
+        return false;
+    *minute = get_le32(bytes);
+    return true;
+}
+
+void
+message_put_time(const struct layout *l, uint32_t minute, uint8_t *bytes)
+{
+    memset(bytes, 0, l->message_size);
+    put_le32(bytes, minute);
+    put_le32(bytes + 4, MESSAGE_TIME_TAG);
 }

@@ -8,6 +8,15 @@
  *    264   256  key        NUL-padded, not NUL-terminated when it is full
  *    520        end
  *
+ * A time message, which has no names, says of which minute the messages behind it
+ * are on its connection; minute 0: of that in which they come:
+ *
+ *      0     4  minute     Unix time / 60
+ *      4     4  "TIME"
+ *      8   512  zero
+ *
+ * Without the tag a client whose bug is empty names would date what follows.
+ *
  * A slot is the message followed by what the writer adds:
  *
  *    520     4  epoch        of the log, so that a stale slot never counts
@@ -33,6 +42,10 @@
 #define MESSAGE_NAME_MAX  256 /* bytes; the limit of both settings */
 #define MESSAGE_SIZE_MAX  (8 + 2 * MESSAGE_NAME_MAX)
 #define MESSAGE_UUID_SIZE 16
+#define MESSAGE_TIME_TAG  UINT32_C(0x454d4954) /* "TIME" */
+/* Minutes that no client sends, of the year 2990 on: a connection that begins
+ * with one could be a browser's (first_bytes.h). */
+#define MESSAGE_TIME_END  UINT32_C(0x20000000)
 #define LAYOUT_SLOTS_AT   8192 /* where the slots of a log begin */
 
 struct layout {
@@ -72,6 +85,12 @@ int message_check(const struct layout *l, const struct message *m);
 /* Writes one message, padded, after message_check(). */
 int message_put(const struct layout *l, const struct message *m,
                 uint8_t *bytes);
+
+/* Whether these bytes are a time message; then *minute. */
+bool message_is_time(const struct layout *l, const uint8_t *bytes,
+                     uint32_t *minute);
+
+void message_put_time(const struct layout *l, uint32_t minute, uint8_t *bytes);
 
 /* True when `size` bytes at `at` are all zero. */
 bool message_is_zero(const uint8_t *at, size_t size);

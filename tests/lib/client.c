@@ -197,6 +197,14 @@ client_message(uint8_t *bytes, const char *keyspace, const char *key,
 }
 
 void
+client_time(uint8_t *bytes, uint32_t minute)
+{
+    memset(bytes, 0, CLIENT_MESSAGE_SIZE);
+    put_le32(bytes, minute);
+    memcpy(bytes + 4, "TIME", 4);
+}
+
+void
 client_increment(int fd, const char *keyspace, const char *key,
                  int64_t increment)
 {

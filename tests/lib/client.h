@@ -60,6 +60,9 @@ void client_message(uint8_t *bytes, const char *keyspace, const char *key,
                     int64_t increment);
 
 /* Sends one message. */
+/* One that says of which minute those behind it are. */
+void client_time(uint8_t *bytes, uint32_t minute);
+
 void client_increment(int fd, const char *keyspace, const char *key,
                       int64_t increment);
 

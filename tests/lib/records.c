@@ -20,6 +20,7 @@ add(void *ctx, uint32_t slot, const struct message *m,
     assert_rc(array_grow(&r->at, &r->capacity, r->count + 1, sizeof *r->at), 0);
     to = &r->at[r->count++];
     *to = (struct record){.increment = m->increment,
+                          .minute = m->minute,
                           .log = r->log,
                           .slot = slot,
                           .stamp = *stamp};

@@ -17,6 +17,7 @@ struct record {
     char keyspace[MESSAGE_NAME_MAX + 1]; /* NUL-terminated */
     char key[MESSAGE_NAME_MAX + 1];
     int64_t increment;
+    uint32_t minute;
     uint64_t log; /* its index */
     uint32_t slot;
     struct slot_stamp stamp;

@@ -43,6 +43,9 @@ struct server {
     struct hand hand;
     uint64_t received; /* whole messages */
     int64_t sum;
+    uint64_t times;  /* whole time messages */
+    uint32_t minute; /* of the last one on this connection */
+    uint64_t wrong;  /* increments that are not of the minute they are of */
     struct asked q;               /* the last query */
     pthread_mutex_t lock;         /* of what follows */
     int status;                   /* of the document */
@@ -66,8 +69,15 @@ take_message(struct server *s, int fd)
 
     if (hand_get(fd, bytes, sizeof bytes) < sizeof bytes)
         return false;
-    if (layout_init(&l, 256, 256) < 0 || message_parse(&l, bytes, &m) < 0)
+    if (layout_init(&l, 256, 256) < 0)
         abort();
+    if (message_is_time(&l, bytes, &s->minute)) {
+        s->times++;
+        return true;
+    }
+    if (message_parse(&l, bytes, &m) < 0)
+        abort();
+    s->wrong += m.key[0] == 't' && m.increment != s->minute;
     s->received++;
     s->sum =
         (int64_t)((uint64_t)s->sum + (uint64_t)m.increment); /* it may wrap */
@@ -763,6 +773,160 @@ CASE(increments_of_a_key_leave_as_their_sum_when_that_is_wanted, s)
     finish_client(s, 0);
     assert_int_equal(s->sum, 2000 - 1000 + 5);
     assert_in_range(s->received, 6, 7);
+}
+
+/* ---- times ------------------------------------------------------------- */
+
+/* An increment that says of which minute it is; the server looks. */
+static int
+incr_at(struct server *s, uint32_t minute)
+{
+    return countd_incr_at(s->c, "s", 1, "t", 1, minute,
+                          (int64_t)minute * 60 + 59);
+}
+
+CASE(an_increment_goes_out_in_its_minute, s)
+{
+    static const uint32_t minutes[] = {5, 5, 0, 7, 7, 7, 0, 0, 5};
+    uint64_t unsent, unanswered;
+
+    begin(s, 1, acknowledge_all);
+    for (size_t i = 0; i < sizeof minutes / sizeof minutes[0]; i++)
+        assert_rc(minutes[i] == 0 ? countd_incr(s->c, "s", 1, "t", 1, 0)
+                                  : incr_at(s, minutes[i]),
+                  0);
+    countd_pending(s->c, &unsent, &unanswered);
+    assert_int_equal(unsent + unanswered, 9);
+    finish_client(s, 0);
+    assert_int_equal(s->received, 9);
+    assert_int_equal(s->times, 5);
+    assert_int_equal(s->wrong, 0);
+}
+
+CASE(times_that_cannot_be_are_refused, s)
+{
+    static const int64_t times[] = {-1, 1, 59, INT64_C(60) << 29, INT64_MAX,
+                                    INT64_MIN};
+
+    open_client(s);
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+        assert_rc(countd_incr_at(s->c, "s", 1, "k", 1, 1, times[i]), -ERANGE);
+    assert_rc(countd_incr_at(s->c, "s", 1, "k", 1, 1, (INT64_C(60) << 29) - 1),
+              0);
+    assert_int_equal(countd_refused(s->c), 6);
+    assert_int_equal(countd_close(s->c), 1);
+    s->c = NULL;
+}
+
+/* On the first connection takes some messages, acknowledges them and breaks. */
+static void
+break_after_some(struct server *s, int fd)
+{
+    const struct linger reset = {.l_onoff = 1};
+
+    s->minute = 0; /* of a new connection */
+    if (s->hand.number > 0) {
+        acknowledge_all(s, fd);
+        return;
+    }
+    for (int i = 0; i < 333; i++)
+        if (take_message(s, fd))
+            (void)hand_put(fd, "WIN", 3);
+    hand_await(&s->hand);
+    /* Cannot fail for a socket. */
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+}
+
+/* Also those that wait in the middle of a run, or behind a time message that was
+ * sent. */
+CASE(a_new_connection_begins_with_the_minute_of_what_is_left, s)
+{
+    uint64_t lost, put_in = 0;
+
+    hand_start(&s->hand, 2, break_after_some);
+    open_client_as(s, 0, (size_t)4000 * MESSAGE_SIZE, 1);
+    while (incr_at(s, (uint32_t)(20 + put_in / 3)) == 0)
+        put_in++;
+    hand_let_go(&s->hand);
+    assert_rc(countd_sync(s->c, FLUSH_MS), -ENOTCONN);
+    lost = countd_lost(s->c);
+
+    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
+
+    close_client(s);
+    assert_int_equal(s->wrong, 0);
+    assert_true(lost > 0 && lost < put_in);
+    /* Acknowledgements may have been lost with the connection. */
+    assert_in_range(s->received, put_in - lost, put_in - lost + 333);
+}
+
+static void
+refuse_times(struct server *s, int fd)
+{
+    for (int i = 0; i < 3 && take_message(s, fd); i++)
+        (void)hand_put(fd, s->times == 0 ? "WIN" : "FAIL",
+                       s->times == 0 ? 3 : 4);
+    while (take_message(s, fd))
+        continue;
+}
+
+CASE(a_server_that_takes_no_times_is_told_from_other_refusals, s)
+{
+    begin(s, 1, refuse_times);
+    incr_times(s, 2);
+    for (int i = 0; i < 3; i++)
+        assert_rc(incr_at(s, 9), 0);
+    assert_rc(countd_sync(s->c, FLUSH_MS), -EPROTONOSUPPORT);
+    assert_int_equal(countd_lost(s->c), 3);
+    assert_int_equal(countd_poll(s->c), 0);
+}
+
+/* Takes more time messages than a handle keeps unanswered before it answers. */
+static void
+answer_late(struct server *s, int fd)
+{
+    int64_t owed = 0;
+
+    while (s->times < 16384 - 64 && take_message(s, fd))
+        owed++;
+    hand_await(&s->hand);
+    for (; owed > 0; owed--)
+        (void)hand_put(fd, "WIN", 3);
+    acknowledge_all(s, fd);
+}
+
+CASE(any_number_of_times_is_matched_with_its_answers, s)
+{
+    const uint32_t count = 40000;
+
+    hand_start(&s->hand, 1, answer_late);
+    open_client_as(s, 0, (size_t)100000 * MESSAGE_SIZE, 1);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_rc(incr_at(s, 20 + i % 7), 0);
+        if (i % 1000 == 0)
+            assert_true(countd_poll(s->c) >= 0);
+    }
+    hand_let_go(&s->hand);
+    finish_client(s, 0);
+    assert_int_equal(s->received, count);
+    assert_int_equal(s->times, count);
+    assert_int_equal(s->wrong, 0);
+}
+
+CASE(only_increments_of_one_minute_leave_as_their_sum, s)
+{
+    const struct countd_options o = {
+        .size = sizeof o, .write = s->hand.address, .sum = 1};
+
+    hand_start(&s->hand, 1, acknowledge_all);
+    assert_rc(countd_open(&s->c, &o), 0);
+    for (int i = 0; i < 1000; i++) {
+        assert_rc(countd_incr_at(s->c, "s", 1, "k", 1, 1, 60 * (1 + i % 2)), 0);
+        assert_rc(countd_incr(s->c, "s", 1, "k", 1, 1), 0);
+    }
+    finish_client(s, 0);
+    assert_int_equal(s->sum, 2000);
+    assert_true(s->received >= 3 && s->received <= s->times + 1);
 }
 
 CASE(another_thread_in_the_same_wait_is_told_so, s)

@@ -87,6 +87,43 @@ ON_FIXTURE(messages_are_kept_in_the_order_they_came, r)
     }
 }
 
+/* A time is of its connection, and of what comes behind it; it is answered, and
+ * is no increment. */
+ON_FIXTURE(a_time_is_that_of_the_messages_behind_it, r)
+{
+    static const uint32_t minutes[] = {0, 27609690, 27609690, 0, 5};
+    uint8_t bytes[9 * SIZE];
+    int fd, other;
+
+    start(r, 100, 4);
+    fd = connect_pair(r, LISTENER_ACK);
+    other = connect_pair(r, LISTENER_SILENT);
+    put(bytes, 0);
+    client_time(bytes + SIZE, 27609690);
+    put(bytes + 2 * SIZE, 1);
+    put(bytes + 3 * SIZE, 2);
+    client_time(bytes + 4 * SIZE, 0);
+    put(bytes + 5 * SIZE, 3);
+    client_time(bytes + 6 * SIZE, 4);
+    client_time(bytes + 7 * SIZE, 5);
+    client_send(fd, bytes, 8 * SIZE - 100);
+    put(bytes + 8 * SIZE, 4);
+    run(r, replied, 7);
+    client_send(fd, bytes + 8 * SIZE - 100, SIZE + 100);
+    run(r, replied, 9);
+    client_wins(fd, 9);
+    client_close(fd);
+    put(bytes, 5);
+    client_send(other, bytes, SIZE);
+    client_close(other);
+    run(r, took, 6);
+    finish(r);
+
+    assert_int_equal(r->records.count, 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(r->records.at[i].minute, i < 5 ? minutes[i] : 0);
+}
+
 /* ---- what cannot be a message ------------------------------------------ */
 
 static void
@@ -110,13 +147,24 @@ put_bad(uint8_t *at, int how)
         memmove(at + 1, at, SIZE - 1);
         at[8] = 0;
         break;
+    case 5: /* a time with a key */
+        memcpy(at + 4, "TIME", 4);
+        memset(at + 8, 0, 256);
+        break;
+    case 6: /* a time with a byte at its end */
+        client_time(at, 5);
+        at[SIZE - 1] = 'x';
+        break;
+    case 7: /* no name, and an increment */
+        memset(at + 8, 0, SIZE - 8);
+        break;
     default: /* nothing at all */
         memset(at, 0, SIZE);
         break;
     }
 }
 
-#define BAD_WAYS 6
+#define BAD_WAYS 9
 
 ON_FIXTURE(a_malformed_message_gets_fail_after_the_wins_owed, r)
 {

@@ -21,6 +21,8 @@
 #define message_check   plain_message_check
 #define message_put     plain_message_put
 #define message_is_zero plain_bytes_are_zero
+#define message_is_time plain_message_is_time
+#define message_put_time plain_message_put_time
 int plain_layout_init(struct layout *l, unsigned keyspace_size,
                       unsigned key_size);
 int plain_message_parse(const struct layout *l, const uint8_t *bytes,
@@ -29,12 +31,18 @@ int plain_message_check(const struct layout *l, const struct message *m);
 int plain_message_put(const struct layout *l, const struct message *m,
                       uint8_t *bytes);
 bool plain_bytes_are_zero(const uint8_t *at, size_t size);
+bool plain_message_is_time(const struct layout *l, const uint8_t *bytes,
+                           uint32_t *minute);
+void plain_message_put_time(const struct layout *l, uint32_t minute,
+                            uint8_t *bytes);
 #include "common/wire/message.c"
 #undef layout_init
 #undef message_parse
 #undef message_check
 #undef message_put
 #undef message_is_zero
+#undef message_is_time
+#undef message_put_time
 
 static const uint8_t uuid[MESSAGE_UUID_SIZE] = "0123456789abcde";
 

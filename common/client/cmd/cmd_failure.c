@@ -79,6 +79,8 @@ static const struct failure {
     {COUNTS, -EBADMSG, CONFIG_EXIT_SYSTEM,
      "%d at %a refused a message; are message.keyspace_size and "
      "message.key_size the server's?"},
+    {WRITER, -EPROTONOSUPPORT, CONFIG_EXIT_SYSTEM,
+     "%d at %a is too old to take increments with a time: upgrade it"},
     {COUNTS, -EIO, CONFIG_EXIT_SYSTEM,
      "%d cannot read the keyspace; its messages say why, and countd check says "
      "where the file is damaged"},

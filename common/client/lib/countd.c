@@ -146,6 +146,7 @@ writing_fini(struct handle_writing *w)
     link_drop(&w->link);
     free(w->ring);
     free(w->sums);
+    free(w->times.minutes);
     (void)close(w->wake_fd); /* neither holds anything */
     if (w->poll_fd >= 0)
         (void)close(w->poll_fd);

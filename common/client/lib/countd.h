@@ -101,6 +101,18 @@ int countd_finish(struct countd *c, int timeout_ms);
 int countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
                 const void *key, size_t key_size, int64_t increment);
 
+/* The same of the minute that `at`, Unix seconds, lies in: history has it there,
+ * whenever it comes.  0: of the minute in which the server gets it.  Waits with
+ * the others, and leaves in its minute over whichever connection.
+ *   -ERANGE  a time before 1970-01-01T00:01 or after the year 2989
+ *   -ENOMEM  of the first time that a handle is given
+ * A server of a version that takes no times ends the connection;
+ * countd_sync() then says
+ *   -EPROTONOSUPPORT  and nothing from that increment on was counted */
+int countd_incr_at(struct countd *c, const void *keyspace, size_t keyspace_size,
+                   const void *key, size_t key_size, int64_t increment,
+                   int64_t at);
+
 /* Returns how many increments countd_incr() has refused since the last call.
  * countd_finish() and countd_close() do not report these again: for callers who
  * send a refused increment again, or can do without it. */

@@ -13,6 +13,7 @@
 #include "common/client/lib/countd.h"
 #include "common/client/lib/http_client.h"
 #include "common/client/lib/link.h"
+#include "common/client/lib/outgoing.h"
 #include "common/wire/message.h"
 
 /* The only symbols a user of the library sees. */
@@ -56,6 +57,7 @@ struct handle_writing {
     size_t head;
     size_t buffered;  /* not sent whole */
     size_t part;      /* bytes of `head` sent */
+    struct outgoing_times times;
     uint64_t flight;  /* sent whole and not acknowledged; 0 when silent */
     uint64_t fresh;   /* silent: sent whole on this connection */
     uint64_t taken;   /* ever buffered */

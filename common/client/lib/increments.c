@@ -22,12 +22,12 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/client/lib/handle.h"
+#include "common/client/lib/outgoing.h"
 #include "common/wire/first_bytes.h"
 
 #define ANSWER_SIZE  3 /* WIN */
@@ -52,13 +52,15 @@ unlock_writing(struct handle_writing *w)
 static uint64_t
 count_unconfirmed(const struct handle_writing *w)
 {
+    const size_t part = w->part + w->times.part;
     int bytes = 0;
     uint64_t whole, messages;
 
-    if (ioctl(w->link.fd, SIOCOUTQ, &bytes) < 0 || bytes <= (int)w->part)
+    if (ioctl(w->link.fd, SIOCOUTQ, &bytes) < 0 || bytes <= (int)part)
         return 0;
-    whole = (uint64_t)bytes - w->part; /* what is not whole is kept */
-    messages = (whole + w->layout.message_size - 1) / w->layout.message_size;
+    whole = (uint64_t)bytes - part; /* what is not whole is kept */
+    messages = outgoing_increments(w, (whole + w->layout.message_size - 1) /
+                                          w->layout.message_size);
     return messages < w->fresh ? messages : w->fresh;
 }
 
@@ -70,7 +72,7 @@ end_connection(struct handle_writing *w, int error)
     uint64_t lost = w->silent ? count_unconfirmed(w) : w->flight;
 
     w->done += w->flight;
-    if (error == -EBADMSG) {
+    if (error == -EBADMSG || error == -EPROTONOSUPPORT) {
         lost += w->buffered;
         w->done += w->buffered;
         w->buffered = 0;
@@ -81,6 +83,7 @@ end_connection(struct handle_writing *w, int error)
     w->part = 0;
     w->phase = 0;
     w->failing = false;
+    outgoing_reset(w);
     link_drop(&w->link);
     if (lost == 0 && error == -ENOTCONN)
         return 0;
@@ -90,8 +93,9 @@ end_connection(struct handle_writing *w, int error)
     return error;
 }
 
-/* Takes answer bytes.  -EBADMSG after FAIL, -EPROTO for anything else that is
- * not WIN, or for more of them than messages. */
+/* Takes answer bytes.  -EBADMSG after FAIL, -EPROTONOSUPPORT if that is for a
+ * time message, -EPROTO for anything else that is not WIN, or for more of them
+ * than messages. */
 static int
 take_answers(struct handle_writing *w, const uint8_t *bytes, size_t size)
 {
@@ -100,18 +104,20 @@ take_answers(struct handle_writing *w, const uint8_t *bytes, size_t size)
     for (size_t i = 0; i < size; i++) {
         if (w->phase == 0 && bytes[i] == (uint8_t)fail[0])
             w->failing = true;
-        if (!w->failing && w->flight == 0)
+        if (!w->failing && w->flight == 0 && w->times.count == 0)
             return -EPROTO;
         if (bytes[i] != (uint8_t)(w->failing ? fail : win)[w->phase])
             return -EPROTO;
         w->phase++;
         if (w->failing && w->phase == sizeof fail - 1)
-            return -EBADMSG;
-        if (!w->failing && w->phase == ANSWER_SIZE) {
-            w->phase = 0;
-            w->flight--;
-            w->done++;
-        }
+            return outgoing_expects_time(w) ? -EPROTONOSUPPORT : -EBADMSG;
+        if (w->failing || w->phase < ANSWER_SIZE)
+            continue;
+        w->phase = 0;
+        if (outgoing_take_answer(w))
+            continue;
+        w->flight--;
+        w->done++;
     }
     return 0;
 }
@@ -140,52 +146,21 @@ receive_some(struct handle_writing *w)
     }
 }
 
-/* The unsent bytes of the ring, in one or two pieces. */
-static size_t
-gather_unsent(const struct handle_writing *w, struct iovec piece[2])
-{
-    const size_t until_end = w->capacity - w->head;
-    const size_t first = w->buffered < until_end ? w->buffered : until_end;
-    const size_t rest = w->buffered - first;
-
-    piece[0].iov_base = w->ring + w->head * w->layout.message_size + w->part;
-    piece[0].iov_len = first * w->layout.message_size - w->part;
-    piece[1].iov_base = w->ring;
-    piece[1].iov_len = rest * w->layout.message_size;
-    return rest > 0 ? 2 : 1;
-}
-
-static void
-count_sent(struct handle_writing *w, size_t bytes)
-{
-    const size_t whole = (w->part + bytes) / w->layout.message_size;
-
-    assert(whole <= w->buffered);
-    w->part = (w->part + bytes) % w->layout.message_size;
-    w->head = (w->head + whole) % w->capacity;
-    w->buffered -= whole;
-    if (w->silent) {
-        w->fresh += whole;
-        w->done += whole;
-    } else {
-        w->flight += whole;
-    }
-}
-
 /* Sends what the kernel takes.  0, or what end_connection() said. */
 static int
 send_some(struct handle_writing *w)
 {
-    struct iovec piece[2];
-    struct msghdr m = {.msg_iov = piece};
+    struct outgoing out;
+    struct msghdr m = {.msg_iov = out.piece};
     ssize_t n;
     int rc;
 
-    while (w->buffered > 0) {
-        m.msg_iovlen = gather_unsent(w, piece);
+    while (outgoing_waits(w)) {
+        outgoing_gather(w, &out);
+        m.msg_iovlen = out.count;
         n = sendmsg(w->link.fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n >= 0) {
-            count_sent(w, (size_t)n);
+            outgoing_sent(w, (size_t)n);
             continue;
         }
         rc = -errno;
@@ -210,7 +185,7 @@ update_poll_events(struct handle_writing *w)
 
     if (w->poll_fd < 0 || w->link.fd < 0 || w->link.doomed)
         return;
-    if (w->link.connecting || w->buffered > 0)
+    if (w->link.connecting || outgoing_waits(w))
         e.events |= EPOLLOUT;
     /* A new connection is not known yet; one that was closed is forgotten. */
     if (epoll_ctl(w->poll_fd, EPOLL_CTL_MOD, w->link.fd, &e) < 0)
@@ -246,7 +221,7 @@ count_steps(const struct handle_writing *w)
 static bool
 wants_writable(const struct handle_writing *w)
 {
-    return w->link.connecting || w->buffered > 0;
+    return w->link.connecting || outgoing_waits(w);
 }
 
 /* Wakes the thread that waits for the connection if another thread took what it
@@ -377,11 +352,12 @@ find_place(const struct handle_writing *w, const struct message *m)
     uint64_t h =
         hash_bytes(UINT64_C(0xcbf29ce484222325), m->keyspace, m->keyspace_size);
 
-    h = hash_bytes(h * 31, m->key, m->key_size);
+    h = hash_bytes(h * 31 + m->minute, m->key, m->key_size);
     return &w->sums[(h ^ h >> 32) & w->sums_mask];
 }
 
-/* Adds to a message with the same names that waits to be sent: true. */
+/* Adds to a message with the same names and minute that waits to be sent:
+ * true. */
 static bool
 add_to_equal(struct handle_writing *w, const struct message *m)
 {
@@ -389,13 +365,15 @@ add_to_equal(struct handle_writing *w, const struct message *m)
     const uint64_t place = *find_place(w, m), number = place - 1;
     uint8_t *bytes;
     struct message found;
-    size_t behind;
+    size_t behind, slot;
 
     if (place == 0 || number < first_whole(w))
         return false;
     behind = (size_t)(number - (w->taken - w->buffered));
-    bytes = w->ring + (w->head + behind) % w->capacity * size;
-    if (message_parse(&w->layout, bytes, &found) < 0 ||
+    slot = (w->head + behind) % w->capacity;
+    bytes = w->ring + slot * size;
+    if ((w->times.minutes && w->times.minutes[slot] != m->minute) ||
+        message_parse(&w->layout, bytes, &found) < 0 ||
         !bytes_equal(found.keyspace, found.keyspace_size, m->keyspace,
                      m->keyspace_size) ||
         !bytes_equal(found.key, found.key_size, m->key, m->key_size) ||
@@ -443,6 +421,8 @@ buffer_message(struct handle_writing *w, const struct message *m)
     rc = message_put(&w->layout, m, w->ring + slot * w->layout.message_size);
     if (rc < 0)
         return rc;
+    if (w->times.minutes)
+        w->times.minutes[slot] = m->minute;
     if (w->sums)
         *find_place(w, m) = w->taken + 1;
     w->buffered++;
@@ -472,24 +452,39 @@ buffer_increment(struct handle_writing *w, const struct message *m)
 }
 
 PUBLIC int
-countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
-            const void *key, size_t key_size, int64_t increment)
+countd_incr_at(struct countd *c, const void *keyspace, size_t keyspace_size,
+               const void *key, size_t key_size, int64_t increment, int64_t at)
 {
     struct handle_writing *w = &c->writing;
     const struct message m = {.increment = increment,
                               .keyspace = keyspace,
                               .key = key,
                               .keyspace_size = (uint16_t)keyspace_size,
-                              .key_size = (uint16_t)key_size};
-    int rc = -ENAMETOOLONG;
+                              .key_size = (uint16_t)key_size,
+                              .minute = (uint32_t)(at / 60)};
+    int rc = 0;
 
     lock_writing(w);
-    if (keyspace_size <= MESSAGE_NAME_MAX && key_size <= MESSAGE_NAME_MAX)
+    if (keyspace_size > MESSAGE_NAME_MAX || key_size > MESSAGE_NAME_MAX)
+        rc = -ENAMETOOLONG;
+    else if (at != 0 && (at < 60 || at / 60 >= MESSAGE_TIME_END))
+        rc = -ERANGE;
+    else if (at != 0)
+        rc = outgoing_want_times(w);
+    if (rc == 0)
         rc = buffer_increment(w, &m);
     if (rc < 0 && w->refused++ == 0)
         w->refusal = rc;
     unlock_writing(w);
     return rc;
+}
+
+PUBLIC int
+countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
+            const void *key, size_t key_size, int64_t increment)
+{
+    return countd_incr_at(c, keyspace, keyspace_size, key, key_size, increment,
+                          0);
 }
 
 /* Returns a number of increments and forgets it and the error of the first. */
