@@ -141,7 +141,7 @@ says(struct full *f, enum fleet_role role, const char *words)
 static void
 send_until_pushed_back(struct full *f)
 {
-    uint64_t deadline = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
+    uint64_t deadline = test_deadline(LIMIT_MS);
     size_t acked = 0, now;
     uint64_t last = clock_ms();
 
@@ -160,7 +160,7 @@ send_until_pushed_back(struct full *f)
 static void
 send_some(struct full *f, size_t count)
 {
-    uint64_t deadline = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
+    uint64_t deadline = test_deadline(LIMIT_MS);
     size_t from = model_acked(&f->model, UINT64_MAX);
 
     while (model_acked(&f->model, UINT64_MAX) < from + count) {
@@ -474,7 +474,7 @@ remove_lock_files(const struct full *f)
 static void
 await_complaint(struct full *f, enum fleet_role role, const char *words)
 {
-    const uint64_t end_ms = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
+    const uint64_t end_ms = test_deadline(LIMIT_MS);
 
     while (!says(f, role, words)) {
         expect_alive(f, role);
@@ -534,7 +534,7 @@ TEST(a_restored_directory_on_a_full_disk_is_waited_for)
 static void
 await_reserve(const struct full *f)
 {
-    const uint64_t end_ms = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
+    const uint64_t end_ms = test_deadline(LIMIT_MS);
     char path[640];
     struct stat st;
 
@@ -580,7 +580,7 @@ load_until_full(struct full *f, const char *lines)
 static bool
 is_worker_waiting(struct full *f)
 {
-    const uint64_t end_ms = clock_ms() + LIMIT_MS * (uint64_t)test_slow();
+    const uint64_t end_ms = test_deadline(LIMIT_MS);
 
     for (;;) {
         (void)FLEET_RUN(&f->fleet, "status");

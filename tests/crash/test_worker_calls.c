@@ -154,7 +154,7 @@ finish(const struct program *p, pid_t pid, const struct fleet *f,
        int patience_ms)
 {
     const uint64_t told = clock_ms() + (uint64_t)patience_ms;
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
     bool asked = p->ends;
     int status;
 
@@ -450,7 +450,7 @@ check_counts(struct fixture *x)
 static void
 await_lock_gone(struct fixture *x)
 {
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
 
     fleet_start(&x->fleet, FLEET_WORKER);
     while (faccessat(x->dir.log_fd, "lock-0000000003", F_OK, AT_EACCESS) == 0) {
@@ -506,7 +506,8 @@ run_point(const struct program *p, const struct fixture *x,
     (void)snprintf(value, sizeof value, "inject=%s:%s:when=%u", at->name,
                    action == KILL ? "signal=KILL" : "error=EIO",
                    at->number); /* fits */
-    return finish(p, start(p, "-e", value, "/dev/null"), &x->fleet, 400);
+    return finish(p, start(p, "-e", value, "/dev/null"), &x->fleet,
+                  action == KILL ? WAIT_MS : 400);
 }
 
 /* What may come of a fault: the kill; the documented codes; the dynamic

@@ -214,7 +214,7 @@ any_peer(struct oracle *o)
 static void
 settle(struct oracle *o)
 {
-    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t end_ms = test_deadline(WAIT_MS);
     const unsigned p = any_peer(o);
     char name[16];
 

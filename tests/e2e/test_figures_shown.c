@@ -134,7 +134,7 @@ ask(struct fleet *f, const char *path)
 static void
 await_rows(struct fleet *f)
 {
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
 
     do {
         (void)FLEET_RUN(f, "status", "--json");
@@ -169,7 +169,7 @@ CASE(every_figure_is_in_status_and_over_http_and_in_metrics, f)
 static void
 check_printed(struct daemon *d, const char *begin, enum status_kind kind)
 {
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
     static char output[1 << 16];
     char wanted[64];
     size_t count;
@@ -290,7 +290,7 @@ static uint64_t
 await_shell(struct fleet *f, const char *command, const char *words,
             uint64_t began_ms)
 {
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
 
     do {
         answer_shell(f, command);

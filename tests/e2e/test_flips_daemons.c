@@ -114,7 +114,7 @@ has_said(struct fleet *f)
 static void
 one_flip(struct fleet *f, const struct flip *flip)
 {
-    const uint64_t until = clock_ms() + WAIT_MS * test_slow();
+    const uint64_t until = test_deadline(WAIT_MS);
     bool right;
 
     specimen_restore(&specimen);

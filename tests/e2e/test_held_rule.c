@@ -37,7 +37,7 @@ mode_of(const struct service_site *x, uint64_t index)
 static void
 merge_logs(struct service_site *x)
 {
-    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t end_ms = test_deadline(WAIT_MS);
 
     fleet_start(&x->fleet, FLEET_WORKER);
     for (uint64_t i = 0; i < 3; i++)

@@ -67,7 +67,7 @@ serve_ending(int listen_fd, const struct ending *e)
     struct pollfd p = {.fd = listen_fd, .events = POLLIN};
     int fd;
 
-    assert_int_equal(poll(&p, 1, (int)(20000 * test_slow())), 1);
+    assert_int_equal(poll(&p, 1, (int)test_patience(20000)), 1);
     fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(client_read(fd, bytes, sizeof bytes), sizeof bytes);

@@ -61,7 +61,7 @@ WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was, s)
 static void
 await_rotation(void)
 {
-    const struct timespec limit = {.tv_sec = 20 * (time_t)test_slow()};
+    const struct timespec limit = {.tv_sec = (time_t)test_patience(20)};
     sigset_t mask;
 
     assert_int_equal(sigemptyset(&mask), 0);

@@ -75,7 +75,7 @@ static unsigned
 start_prometheus(struct fleet *f)
 {
     static const char said[] = "msg=\"Listening on\" address=127.0.0.1:";
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
     char config[700], storage[700];
     const char *const argv[] = {config, storage,
                                 "--web.listen-address=127.0.0.1:0", NULL};
@@ -103,7 +103,7 @@ static void
 await_answer(struct fleet *f, unsigned port, const char *request,
              const char *words)
 {
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
     char command[1024];
 
     (void)snprintf(command, sizeof command,

@@ -39,7 +39,7 @@ merge_fills(struct service_site *x, unsigned count)
 static void
 await_refusal(struct service_site *x)
 {
-    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t end_ms = test_deadline(WAIT_MS);
 
     while (FLEET_RUN(&x->fleet, "status") != 1 ||
            strstr(text, "keyspace/ is older than log/") == NULL) {

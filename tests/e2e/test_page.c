@@ -97,7 +97,7 @@ stop_browser(struct browser *b)
 static void
 hear_messages(struct browser *b)
 {
-    const uint64_t deadline = clock_ms() + CALL_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(CALL_MS);
     struct pollfd p = {.fd = b->from, .events = POLLIN};
     ssize_t n;
 

@@ -7,6 +7,7 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -145,8 +146,8 @@ await_merge(int fd)
 {
     char command[64];
 
-    (void)snprintf(command, sizeof command, "WAIT 1 %u",
-                   MERGED_MS * test_slow());
+    (void)snprintf(command, sizeof command, "WAIT 1 %" PRIu64,
+                   test_patience(MERGED_MS));
     talk(fd, command, ":1");
 }
 
@@ -701,7 +702,7 @@ CASE(without_a_writer_increments_are_refused, x)
          "+PONG +OK +QUEUED [-MASTERDOWN countd-write cannot be reached: "
          "nothing was counted]");
     fleet_start(&x->fleet, FLEET_WRITE);
-    until_ms = clock_ms() + (uint64_t)MERGED_MS * test_slow();
+    until_ms = test_deadline(MERGED_MS);
     do {
         client_send(x->fd, "INCR k\r\n", 8);
         read_line(x->fd, line, sizeof line);

@@ -131,7 +131,7 @@ static pid_t
 start_statsd(const struct fixture *r, const struct tmpdir *dir, uint16_t port)
 {
     const uint16_t console = free_port(SOCK_STREAM);
-    const uint64_t until_ms = clock_ms() + LIMIT_MS * test_slow();
+    const uint64_t until_ms = test_deadline(LIMIT_MS);
     char text[1024], path[600];
     pid_t pid;
     int fd;
@@ -187,7 +187,7 @@ graphite_lines(const struct fixture *r)
 ON_FIXTURE(peer_statsd_repeats_and_flushes_to_graphite, r)
 {
     const uint16_t port = free_port(SOCK_DGRAM);
-    const uint64_t until_ms = clock_ms() + LIMIT_MS * test_slow();
+    const uint64_t until_ms = test_deadline(LIMIT_MS);
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons(port),
                              .sin_addr = {htonl(INADDR_LOOPBACK)}};

@@ -394,7 +394,7 @@ ON_FIXTURE(sigkill_loses_a_flush_at_most, r)
 /* ---- all logs are full -------------------------------------------------- */
 
 #define NAME_LINE   185
-#define PATIENCE_MS ((int)(LIMIT_MS * test_slow()))
+#define PATIENCE_MS ((int)test_patience(LIMIT_MS))
 
 /* Sends lines of different names over TCP, from byte `at` of all such lines on,
  * until the writer has not read for `wait_ms`, or to byte `end`.  Returns where

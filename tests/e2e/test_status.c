@@ -18,7 +18,7 @@
 static uint64_t
 await_log(struct status *board, enum status_log state, int64_t *values)
 {
-    const uint64_t until = clock_ms() + PATIENCE_MS * test_slow();
+    const uint64_t until = test_deadline(PATIENCE_MS);
 
     do
         for (uint64_t i = 0; i < 16; i++) {

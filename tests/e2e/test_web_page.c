@@ -232,7 +232,7 @@ welcome(struct site *s, int listener)
 static void
 serve_page(struct site *s)
 {
-    const uint64_t deadline = clock_ms() + BROWSE_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(BROWSE_MS);
     struct pollfd p[2 + PEERS_MAX];
     size_t i;
 

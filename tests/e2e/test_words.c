@@ -10,6 +10,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,7 +28,7 @@
 #endif
 
 #define SCRIPT_SIZE (64 << 10)
-#define LIMIT_S     50 /* of an example, under a minute */
+#define LIMIT_S     50 /* of an example */
 #define COMPILE     "cc app.c $(pkg-config --cflags --libs libcountd)"
 
 static const char *const texts[] = {
@@ -191,7 +192,7 @@ run_shell(const char *line, const char *shell)
 {
     char limit[16];
 
-    snprintf(limit, sizeof limit, "%u", LIMIT_S * test_slow());
+    snprintf(limit, sizeof limit, "%" PRIu64, test_patience(LIMIT_S));
     return daemon_run(text, sizeof text, "/bin/sh", "-c",
                       "cd \"$1\"; export PKG_CONFIG_PATH=$1 "
                       "LD_LIBRARY_PATH=$2 PATH=$2:$1:$PATH BUILD=$2 "

@@ -80,7 +80,7 @@ mode_of(const struct service_site *x, uint64_t index)
 static void
 await_empty(const struct service_site *x, uint64_t index)
 {
-    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t end_ms = test_deadline(WAIT_MS);
 
     while (mode_of(x, index) != LOG_MODE_EMPTY) {
         if (clock_ms() > end_ms)
@@ -393,7 +393,7 @@ static void
 stop_while_writing(struct service_site *x)
 {
     struct daemon *d = fleet_daemon(&x->fleet, FLEET_WORKER);
-    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t end_ms = test_deadline(WAIT_MS);
 
     for (;;) {
         if (is_being_written(x)) {
@@ -413,7 +413,7 @@ stop_while_writing(struct service_site *x)
 CASE(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop, x)
 {
     struct daemon *second = fleet_daemon(&x->fleet, FLEET_WORKER2);
-    const uint64_t end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t end_ms = test_deadline(WAIT_MS);
     static char output[1 << 16];
 
     large_log(x, 0);
@@ -517,7 +517,7 @@ CASE(its_memory_stays_within_the_setting, x)
         filler_seal(&f);
     }
     fleet_start(&x->fleet, FLEET_WORKER);
-    end_ms = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    end_ms = test_deadline(WAIT_MS);
     while (!fleet_is_drained(&x->fleet) && clock_ms() < end_ms) {
         (void)poll(NULL, 0, 1); /* paces the looking */
         memory = daemon_memory(fleet_daemon(&x->fleet, FLEET_WORKER));

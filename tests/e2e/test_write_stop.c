@@ -117,7 +117,7 @@ ON_FIXTURE(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on, r)
 static void
 await_figure(const struct fixture *r, const char *figure)
 {
-    const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
+    const uint64_t end_ms = test_deadline(LIMIT_MS);
     const size_t size = (size_t)1 << 20;
     char *output = malloc(size);
     size_t before, after;

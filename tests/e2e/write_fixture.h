@@ -138,7 +138,7 @@ logs_in_mode(const struct fixture *r, mode_t mode)
 static inline void
 await_logs(const struct fixture *r, mode_t mode, size_t count)
 {
-    const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
+    const uint64_t end_ms = test_deadline(LIMIT_MS);
 
     while (logs_in_mode(r, mode) != count) {
         if (clock_ms() > end_ms)
@@ -151,7 +151,7 @@ await_logs(const struct fixture *r, mode_t mode, size_t count)
 static inline void
 await_output(const struct fixture *r, const char *text)
 {
-    const uint64_t end_ms = clock_ms() + LIMIT_MS * test_slow();
+    const uint64_t end_ms = test_deadline(LIMIT_MS);
     char output[8192];
 
     for (;;) {

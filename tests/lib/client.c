@@ -16,7 +16,7 @@
 #include "tests/lib/daemon.h"
 #include "tests/lib/test.h"
 
-#define DEADLINE_MS 30000 /* of the next bytes, times $TEST_SLOW */
+#define DEADLINE_MS 30000 /* of the next bytes, see test_patience() */
 #define RANGE_SIZE  272
 #define REPLY_SIZE  24
 
@@ -126,7 +126,7 @@ client_try_read(int fd, void *bytes, size_t size, int wait_ms)
 size_t
 client_read(int fd, void *bytes, size_t size)
 {
-    const uint64_t patience_ms = DEADLINE_MS * (uint64_t)test_slow();
+    const uint64_t patience_ms = test_patience(DEADLINE_MS);
     uint64_t deadline = clock_ms() + patience_ms;
     uint8_t *at = bytes;
     size_t have = 0;
@@ -379,8 +379,7 @@ void
 client_await_merge(int fd, const char *keyspace, int64_t unix_ms,
                    int timeout_ms)
 {
-    uint64_t deadline =
-        clock_ms() + (uint64_t)timeout_ms * (uint64_t)test_slow();
+    uint64_t deadline = test_deadline((uint64_t)timeout_ms);
     struct client_rows rows;
     int64_t as_of;
 

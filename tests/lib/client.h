@@ -103,7 +103,7 @@ bool client_get(int fd, const char *keyspace, const char *key, int64_t *count);
 int64_t client_total(int fd, const char *keyspace);
 
 /* Asks until everything in the logs at `unix_ms` is merged (as_of_ms above
- * it), at most timeout_ms (times $TEST_SLOW). */
+ * it), at most timeout_ms (as test_patience() says). */
 void client_await_merge(int fd, const char *keyspace, int64_t unix_ms,
                         int timeout_ms);
 

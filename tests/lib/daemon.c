@@ -36,6 +36,18 @@ test_slow(void)
     return value > 0 ? (unsigned)value : 1;
 }
 
+uint64_t
+test_patience(uint64_t ms)
+{
+    return 8 * ms * test_slow();
+}
+
+uint64_t
+test_deadline(uint64_t ms)
+{
+    return clock_ms() + test_patience(ms);
+}
+
 void
 daemon_path(const char *program, char *path, size_t size)
 {
@@ -292,7 +304,7 @@ take_port(struct daemon *d, char *line)
 static int
 read_ready(struct daemon *d, int fd)
 {
-    uint64_t deadline = clock_ms() + START_MS * (uint64_t)test_slow();
+    uint64_t deadline = test_deadline(START_MS);
     char line[256], c;
     size_t length = 0;
 
@@ -450,7 +462,7 @@ daemon_wait(struct daemon *d)
 
     if (d->pid <= 0)
         return 0;
-    rc = wait_until(d, WAIT_MS * (uint64_t)test_slow(), &status);
+    rc = wait_until(d, test_patience(WAIT_MS), &status);
     if (rc < 0) {
         pid_t pid = d->pid;
 

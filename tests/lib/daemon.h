@@ -14,7 +14,7 @@
  * What a child prints goes to a file of its own that is shown when something
  * fails.  Every child is ended by pid, gets SIGKILL when the test dies, and
  * every wait has a deadline: a hanging daemon is a failed test, with its
- * messages.  Deadlines are multiplied by $TEST_SLOW (sanitizers).
+ * messages.  The deadlines are those of test_deadline().
  *
  * Threads: start daemons from the test's main thread; they die with the
  * thread that started them.
@@ -107,7 +107,15 @@ void daemon_path(const char *program, char *path, size_t size);
  * another takes it meanwhile is unlikely, the kernel goes round. */
 uint16_t daemon_free_port(void);
 
-/* The multiplier of deadlines: $TEST_SLOW, or 1. */
+/* How much slower than usual this build is: $TEST_SLOW, or 1. */
 unsigned test_slow(void);
+
+/* How long to wait, in ms, for what takes less than `ms` on a quiet machine:
+ * eight times as long, and $TEST_SLOW times that.  A limit is for what hangs,
+ * never for what is slow beside busy neighbours. */
+uint64_t test_patience(uint64_t ms);
+
+/* When such a wait ends, by clock_ms(). */
+uint64_t test_deadline(uint64_t ms);
 
 #endif

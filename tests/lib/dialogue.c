@@ -250,7 +250,7 @@ say_end(struct actor *a, const char *say)
 static void
 say_until(struct play *p, struct actor *a, const char *say, const char *hear)
 {
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
     const bool figure = strncmp(say, "AWAIT-STAT", 10) == 0;
     const char *name = strchr(say, ' ') + 1;
     struct live_client_stats stats;

@@ -369,8 +369,7 @@ fleet_logs_are_drained(const struct fleet *f)
 void
 fleet_await_drained(struct fleet *f, int timeout_ms)
 {
-    uint64_t deadline =
-        clock_ms() + (uint64_t)timeout_ms * (uint64_t)test_slow();
+    uint64_t deadline = test_deadline((uint64_t)timeout_ms);
     static char said[8192];
     char what[512];
     size_t i;

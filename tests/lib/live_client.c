@@ -88,7 +88,7 @@ look(struct live_client *t, void *bytes, size_t size, int wait_ms)
 static bool
 gather(struct live_client *t, size_t size)
 {
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
     long n;
 
     if (t->at == t->have || t->at + size > IN_SIZE) {
@@ -436,7 +436,7 @@ live_client_get(struct live_client *t, const char *name)
 void
 live_client_await(struct live_client *t, const char *name, int64_t value)
 {
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
     int64_t got;
 
     while ((got = live_client_get(t, name)) != value) {
@@ -524,7 +524,7 @@ live_client_stat(const struct live_client_stats *s, const char *name)
 void
 live_client_await_stat(struct live_client *t, const char *name, uint64_t value)
 {
-    const uint64_t deadline = clock_ms() + WAIT_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(WAIT_MS);
     struct live_client_stats s;
 
     for (live_client_stats(t, &s); live_client_stat(&s, name) != value;

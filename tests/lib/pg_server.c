@@ -85,7 +85,7 @@ make_data(void)
 static void
 await_server(void)
 {
-    const uint64_t deadline = clock_ms() + START_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(START_MS);
     const struct timespec pause = {.tv_nsec = 10000000};
     char text[4096];
 

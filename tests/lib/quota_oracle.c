@@ -219,7 +219,7 @@ quota_oracle_waits(const struct quota_oracle *t)
 void
 quota_oracle_settle(struct quota_oracle *t)
 {
-    const uint64_t until = clock_ms() + 10000 * (uint64_t)test_slow();
+    const uint64_t until = test_deadline(10000);
 
     for (size_t i = 0; i < TILL_PEERS; i++)
         while (t->peers[i].again_count > 0)

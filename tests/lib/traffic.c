@@ -222,8 +222,7 @@ is_waiting(const struct traffic *t)
 bool
 traffic_drain(struct traffic *t, int timeout_ms)
 {
-    uint64_t deadline =
-        clock_ms() + (uint64_t)timeout_ms * (uint64_t)test_slow();
+    uint64_t deadline = test_deadline((uint64_t)timeout_ms);
 
     t->quiet = true;
     while (is_waiting(t) && clock_ms() < deadline)

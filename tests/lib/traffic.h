@@ -63,7 +63,7 @@ void traffic_silent(struct traffic *t, unsigned peers, uint16_t port);
 void traffic_turn(struct traffic *t, int wait_ms);
 
 /* Sends nothing new until everything sent is answered or its connection is
- * broken; false after timeout_ms (times $TEST_SLOW). */
+ * broken; false after timeout_ms (as test_patience() says). */
 bool traffic_drain(struct traffic *t, int timeout_ms);
 
 /* Closes every connection; what was unanswered stays in doubt. */

@@ -299,7 +299,7 @@ need(struct transcript *t, const char *command)
 static int
 await(struct transcript *t, const char *command, const struct step *s)
 {
-    const uint64_t end_ms = clock_ms() + DEADLINE_MS * test_slow();
+    const uint64_t end_ms = test_deadline(DEADLINE_MS);
     int status;
 
     while ((status = run_shell(t, command)) != s->status ||

@@ -39,9 +39,7 @@ turns_run(struct loop *loop)
                       .limit = {.slot = -1, .due = limit_due},
                       .tick = {.slot = -1, .due = tick_due}};
 
-    assert_rc(
-        loop_arm(loop, &t.limit, clock_ms() + LIMIT_MS * (uint64_t)test_slow()),
-        0);
+    assert_rc(loop_arm(loop, &t.limit, test_deadline(LIMIT_MS)), 0);
     assert_rc(loop_arm(loop, &t.tick, 1), 0);
     assert_rc(loop_run(loop), 0);
     loop_disarm(loop, &t.limit);

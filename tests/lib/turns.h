@@ -13,7 +13,7 @@
 #include "common/net/loop.h"
 
 /* Runs the loop until loop_stop(), with a turn every millisecond at least.
- * After 30 s (times $TEST_SLOW) the test fails. */
+ * The test fails after test_patience() of 30 s. */
 void turns_run(struct loop *loop);
 
 #endif

@@ -76,7 +76,7 @@ answers(uint16_t port)
 void
 yrmcds_start(struct yrmcds *y, unsigned buckets)
 {
-    const uint64_t deadline = clock_ms() + START_MS * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(START_MS);
     char path[600];
     const char *const argv[] = {"-f", path, NULL};
     /* Were it to change its user itself, it would outlive us. */

@@ -76,7 +76,7 @@ fill_of(uint64_t epoch)
 static int
 add_until_known(struct store *s, const struct store_fill *fill, int64_t sum)
 {
-    const uint64_t deadline = clock_ms() + 20000 * (uint64_t)test_slow();
+    const uint64_t deadline = test_deadline(20000);
     const struct timespec pause = {.tv_nsec = 5000000};
     int rc;
 
