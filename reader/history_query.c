@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/store/history/history_top.h"
 #include "common/wire/name.h"
 
 #define MINUTE 60 /* seconds */
@@ -104,12 +106,17 @@ history_query_start(struct history_query *p, const struct query *q)
     memcpy(p->name, q->keyspace, q->keyspace_size);
     if (q->key_size > 0)
         memcpy(p->key, q->key, q->key_size);
+    if (q->prefix_size > 0)
+        memcpy(p->prefix, q->prefix, q->prefix_size);
     p->op = q->op;
     p->q = (struct store_history_query){.op = op_of(q),
                                         .name = p->name,
                                         .name_size = q->keyspace_size,
                                         .key = p->key,
                                         .key_size = q->key_size,
+                                        .prefix = p->prefix,
+                                        .prefix_size = q->prefix_size,
+                                        .group = q->group,
                                         .buckets = p->buckets,
                                         .top = p->top,
                                         .length = (uint64_t)q->length};
@@ -117,15 +124,55 @@ history_query_start(struct history_query *p, const struct query *q)
     p->to = q->to;
     p->step = 0;
     p->tried = 0;
-    p->is_chosen = q->op == QUERY_HISTORY;
+    p->is_all_time = q->op != QUERY_HISTORY && q->to == 0;
+    p->is_chosen = q->op == QUERY_HISTORY || p->is_all_time;
     p->error = 0;
-    if (!p->is_chosen)
+    if (q->op != QUERY_HISTORY)
         return;
     p->step = q->step;
     if (minutes_of(q->from, &p->q.from) < 0 ||
         minutes_of(q->to, &p->q.to) < 0 || q->to < q->from ||
         minutes_of(q->step, &p->q.step) < 0 || p->q.step == 0)
         p->error = -EINVAL;
+}
+
+/* Goes on over the counts of all keys with the prefix. */
+static int
+take_counts(struct history_query *p, uint64_t until_ns)
+{
+    struct store_history_query *to = &p->q;
+    const uint8_t *at;
+
+    do {
+        struct store_query q = {.op = STORE_KEYS,
+                                .name = to->name,
+                                .name_size = to->name_size,
+                                .prefix = to->prefix,
+                                .prefix_size = to->prefix_size,
+                                .after = to->at,
+                                .after_size = to->at_size,
+                                .length = HISTORY_QUERY_ROWS};
+        struct store_reads reads = {.queries = &q,
+                                    .count = 1,
+                                    .at = p->rows,
+                                    .capacity = sizeof p->rows};
+
+        (void)store_read(p->store, &reads); /* there is room for one */
+        if (q.error < 0)
+            return q.error;
+        at = q.bytes;
+        for (uint64_t i = 0; i < q.rows; i++) {
+            to->at_size = get_le16(at + 8);
+            memcpy(to->at, at + QUERY_ROW_SIZE, to->at_size);
+            history_take_key(to, to->at, to->at_size, get_le64s(at));
+            at += QUERY_ROW_SIZE + to->at_size;
+        }
+        if (q.rows < HISTORY_QUERY_ROWS) {
+            history_end_keys(to);
+            return 0;
+        }
+    } while (until_ns == 0 || clock_ns() < until_ns);
+    return -EAGAIN;
 }
 
 static bool
@@ -146,16 +193,16 @@ history_query_step(struct history_query *p, uint64_t until_ns)
     if (!p->is_chosen)
         p->error = choose_step(p, until_ns);
     if (p->error == 0)
-        p->error = store_history(p->store, &p->q, until_ns);
+        p->error = p->is_all_time ? take_counts(p, until_ns)
+                                  : store_history(p->store, &p->q, until_ns);
     if (p->error == -EAGAIN && until_ns != 0) {
         p->error = 0;
         return false;
     }
     if (!is_answer(p->error)) {
         (void)name_escape(p->name, p->q.name_size, name);
-        diag_repeating(&failures, DIAG_ERROR,
-                       "cannot read the history of keyspace=%s: %s%s", name,
-                       diag_text(p->error),
+        diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s",
+                       name, diag_text(p->error),
                        p->error == -EBADMSG ? "; countd check says where" : "");
     }
     return true;

@@ -1,8 +1,11 @@
-/* reader/history_query.h - queries of history: from a request to what the store
- * answers.
+/* reader/history_query.h - queries of history, and of all keys with a prefix:
+ * from a request to what the store answers.
  *
  * A period is widened to whole steps: to the finest that nothing is missing
  * from, or least is.  The answer says which.
+ *
+ * Of all time the counts of keys are taken, in key order, as history's sums of a
+ * period are: the same top and groups come of both.
  *
  * A query of a key or keyspace may cover ten years, and the top of a period and
  * a rank in it read every key: all proceed in steps, each of its own snapshot.
@@ -19,6 +22,8 @@
 #include "common/store/store.h"
 #include "reader/query.h"
 
+#define HISTORY_QUERY_ROWS 256 /* keys read at a time */
+
 struct history_query {
     struct store *store;
     struct store_history_query q;
@@ -27,6 +32,7 @@ struct history_query {
     int64_t step;     /* that the times are multiples of; 0: none yet */
     unsigned tried;   /* steps of which the store was asked */
     bool is_chosen;
+    bool is_all_time;
     /* 0, or why there are no rows: -EINVAL times that no tier has, -E2BIG too
      * many buckets, -ENOENT no such keyspace, -ENODATA it has no history; others:
      * it cannot be read. */
@@ -35,6 +41,8 @@ struct history_query {
     struct store_top *top;
     uint8_t name[QUERY_NAME_SIZE];
     uint8_t key[QUERY_NAME_SIZE];
+    uint8_t prefix[QUERY_NAME_SIZE];
+    uint8_t rows[HISTORY_QUERY_ROWS * (QUERY_ROW_SIZE + QUERY_NAME_SIZE)];
 };
 
 /*   -ENOMEM */

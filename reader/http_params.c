@@ -23,7 +23,7 @@
 static const char *const names[HTTP_PARAMS] = {
     "keyspace", "key",     "prefix", "after",   "n",     "offset",
     "length",   "from",    "to",     "step",    "as_of", "wait",
-    "format",   "numbers", "names",  "version", "sort"};
+    "format",   "numbers", "names",  "version", "sort",  "group"};
 
 struct value {
     const char *name; /* of the parameter */
@@ -188,6 +188,18 @@ read_sort(const struct value *v, enum http_params_sort *out,
 }
 
 static bool
+read_group(const struct value *v, uint8_t *out, struct http_params_fault *f)
+{
+    struct increment_name name;
+
+    if (!read_name(v, &name, f))
+        return false;
+    *out = name.bytes[0];
+    return name.size == 1 ||
+           set_fault(f, "bad-group", "group: one byte, which ends a group");
+}
+
+static bool
 read_key(struct http_params *p, const struct http_params_spec *spec,
          const struct value *v, struct http_params_fault *f)
 {
@@ -238,6 +250,8 @@ read_value(struct http_params *p, const struct http_params_spec *spec,
         return read_version(v, p, f);
     case PARAM_SORT:
         return read_sort(v, &p->sort, f);
+    case PARAM_GROUP:
+        return read_group(v, &p->group, f);
     case HTTP_PARAMS:
         break;
     }
@@ -250,7 +264,8 @@ static bool
 is_name(enum http_param which)
 {
     return which == PARAM_KEYSPACE || which == PARAM_KEY ||
-           which == PARAM_PREFIX || which == PARAM_AFTER;
+           which == PARAM_PREFIX || which == PARAM_AFTER ||
+           which == PARAM_GROUP;
 }
 
 /* Whether this is the parameter's name; with *is_hex the one behind which
@@ -318,6 +333,8 @@ check_all(const struct http_params *p, const struct http_params_spec *spec,
     if (p->sort != SORT_NAME && p->after.size > 0)
         return set_fault(f, "bad-sort",
                          "after: goes on in the order of names only");
+    if (p->key_count > 0 && p->prefix.size > 0)
+        return set_fault(f, "bad-prefix", "prefix: not beside a key");
     if ((spec->allowed & PARAM_BIT(PARAM_FROM)) == 0)
         return true;
     if (p->to_ms <= p->from_ms)

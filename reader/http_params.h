@@ -37,6 +37,7 @@ enum http_param {
     PARAM_NAMES,
     PARAM_VERSION,
     PARAM_SORT,
+    PARAM_GROUP,
     HTTP_PARAMS
 };
 
@@ -51,6 +52,7 @@ enum http_params_sort { SORT_NAME, SORT_SIZE, SORT_KEYS, SORT_TOTAL };
 struct http_params {
     unsigned given; /* PARAM_BIT, or-ed */
     struct increment_name keyspace, prefix, after;
+    uint8_t group; /* 0: none */
     size_t key_count;
     struct increment_name keys[HTTP_PARAMS_KEYS];
     int64_t n, offset, length, as_of_ms, wait_s;

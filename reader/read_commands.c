@@ -72,7 +72,10 @@ read_query(const struct read_request *a, enum query_op op)
                       .keyspace = p->keyspace.bytes,
                       .keyspace_size = (uint16_t)p->keyspace.size,
                       .from = a->span.from,
-                      .to = a->span.to};
+                      .to = a->span.to,
+                      .prefix = p->prefix.bytes,
+                      .prefix_size = (uint16_t)p->prefix.size,
+                      .group = p->group};
 
     if (p->key_count > 0) {
         q.key = p->keys[0].bytes;
@@ -81,8 +84,6 @@ read_query(const struct read_request *a, enum query_op op)
     if (op == QUERY_KEYS) {
         q.key = p->after.bytes;
         q.key_size = (uint16_t)p->after.size;
-        q.prefix = p->prefix.bytes;
-        q.prefix_size = (uint16_t)p->prefix.size;
     }
     q.length = op == QUERY_GET || op == QUERY_RANK || op == QUERY_TOTAL ||
                        op == QUERY_NOW || op == QUERY_ABOUT
@@ -156,6 +157,11 @@ read_begin_facts(struct read_request *a)
     if (p->key_count == 1)
         table_fact(&a->table, "key",
                    cell_name(p->keys[0].bytes, p->keys[0].size));
+    if (p->prefix.size > 0 || a->command->op == QUERY_KEYS)
+        table_fact(&a->table, "prefix",
+                   cell_name(p->prefix.bytes, p->prefix.size));
+    if (p->group != 0)
+        table_fact(&a->table, "group", cell_name(&p->group, 1));
 }
 
 void
@@ -193,6 +199,8 @@ answer_total(struct read_request *a)
     static const struct table_column column = {"total", "total", true};
     struct read_facts f;
 
+    if (read_is_long(a))
+        return read_total_of_keys(a);
     if (!ask_keyspace(a, &f))
         return read_failure(a);
     if (!f.any)
@@ -408,7 +416,6 @@ answer_keys(struct read_request *a)
         return read_failure(a);
     count = reply.rows;
     read_begin_facts(a);
-    table_fact(&a->table, "prefix", cell_name(p->prefix.bytes, p->prefix.size));
     put_rows(a, ROWS_BY_KEY, 0, &reply, &last);
     read_end_facts(a);
     if (count == p->n)
@@ -421,7 +428,7 @@ answer_top(struct read_request *a)
 {
     const struct read_problem *problem;
 
-    if (read_is_period(a))
+    if (read_is_long(a))
         return read_period_top(a);
     problem = answer_rows(a, 0, a->params.n);
     a->next_page.is_there = false; /* that is range's */
@@ -457,20 +464,26 @@ answer_around(struct read_request *a)
 #define BIT(name) PARAM_BIT(PARAM_##name)
 #define PERIOD    (BIT(FROM) | BIT(TO))
 #define OF_ONE    (BIT(KEYSPACE) | BIT(VERSION)) /* keyspace */
+#define OF_KEYS   (BIT(PREFIX) | BIT(GROUP))
 
 const struct read_command read_commands[] = {
     {.path = "/v1/total",
-     .spec = {OF_ONE, BIT(KEYSPACE), 0, 0, 0},
+     .spec = {OF_ONE | OF_KEYS, BIT(KEYSPACE), 0, 0, 0},
+     .op = QUERY_PERIOD_RANK,
+     .step = read_period_step,
+     .is_long = read_is_long,
      .answer = answer_total},
     {.path = "/v1/get",
      .spec = {OF_ONE | BIT(KEY), BIT(KEYSPACE) | BIT(KEY), HTTP_PARAMS_KEYS, 0,
               0},
      .answer = answer_get},
     {.path = "/v1/top",
-     .spec = {OF_ONE | BIT(N) | PERIOD, BIT(KEYSPACE), 0, 0, QUERY_ROWS_MAX},
+     .spec = {OF_ONE | OF_KEYS | BIT(N) | PERIOD, BIT(KEYSPACE), 0, 0,
+              QUERY_ROWS_MAX},
      .n = 20,
+     .op = QUERY_PERIOD_TOP,
      .step = read_period_step,
-     .is_long = read_is_period,
+     .is_long = read_is_long,
      .answer = answer_top},
     {.path = "/v1/range",
      .spec = {OF_ONE | BIT(OFFSET) | BIT(LENGTH), BIT(KEYSPACE) | BIT(OFFSET),
@@ -479,6 +492,7 @@ const struct read_command read_commands[] = {
      .answer = answer_range},
     {.path = "/v1/rank",
      .spec = {OF_ONE | BIT(KEY) | PERIOD, BIT(KEYSPACE) | BIT(KEY), 1, 0, 0},
+     .op = QUERY_PERIOD_RANK,
      .step = read_period_step,
      .is_long = read_is_period,
      .answer = answer_rank},
@@ -488,17 +502,20 @@ const struct read_command read_commands[] = {
      .n = 11,
      .answer = answer_around},
     {.path = "/v1/history",
-     .spec = {OF_ONE | BIT(KEY) | PERIOD | BIT(STEP), BIT(KEYSPACE), 1, 0, 0},
+     .spec = {OF_ONE | BIT(KEY) | BIT(PREFIX) | PERIOD | BIT(STEP),
+              BIT(KEYSPACE), 1, 0, 0},
      .step = read_history_step,
      .answer = read_history},
     {.path = "/v1/distinct",
-     .spec = {OF_ONE | PERIOD, BIT(KEYSPACE), 0, 0, 0},
+     .spec = {OF_ONE | OF_KEYS | PERIOD, BIT(KEYSPACE), 0, 0, 0},
+     .op = QUERY_PERIOD_RANK,
      .step = read_period_step,
      .answer = read_distinct},
     {.path = "/v1/keys",
      .spec = {OF_ONE | BIT(PREFIX) | BIT(AFTER) | BIT(N), BIT(KEYSPACE), 0, 1,
               QUERY_ROWS_MAX},
      .n = 100,
+     .op = QUERY_KEYS,
      .answer = answer_keys},
     {.path = "/v1/keyspaces",
      .spec = {BIT(AFTER) | BIT(N) | BIT(SORT), 0, 0, 1, QUERY_ROWS_MAX},

@@ -19,6 +19,7 @@ struct read_command {
     const char *path;
     struct http_params_spec spec;
     int64_t n, length; /* where they are not given */
+    enum query_op op;  /* of read_period_step(); KEYS: it lists keys */
 
     /* A step of the job that makes the answer: true when `answer` can write it.
      * NULL: it is answered at once. */
@@ -94,7 +95,11 @@ bool read_board(struct read_http *h);
 bool read_history_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_history(struct read_request *a);
 bool read_period_step(struct read_request *a, uint64_t until_ns);
+/* Whether a time is given; and whether that, or some of the keys: without a time
+ * it is about their counts of all time. */
 bool read_is_period(const struct read_request *a);
+bool read_is_long(const struct read_request *a);
+const struct read_problem *read_total_of_keys(struct read_request *a);
 const struct read_problem *read_period_top(struct read_request *a);
 const struct read_problem *read_period_rank(struct read_request *a);
 const struct read_problem *read_distinct(struct read_request *a);

@@ -132,17 +132,29 @@ read_is_period(const struct read_request *a)
 }
 
 bool
+read_is_long(const struct read_request *a)
+{
+    return read_is_period(a) || a->params.prefix.size > 0 ||
+           a->params.group != 0;
+}
+
+/* Where a time need not be given. */
+static bool
+is_of_all_time(const struct read_request *a)
+{
+    return a->command->is_long && !read_is_period(a);
+}
+
+bool
 read_period_step(struct read_request *a, uint64_t until_ns)
 {
-    const bool is_top =
-        a->params.key_count == 0 && a->command->answer != read_distinct;
-    struct query q =
-        read_query(a, is_top ? QUERY_PERIOD_TOP : QUERY_PERIOD_RANK);
+    struct query q = read_query(a, a->command->op);
 
-    a->span = span_of(&a->params);
+    a->span =
+        is_of_all_time(a) ? (struct time_range){0, 0} : span_of(&a->params);
     q.from = a->span.from;
     q.to = a->span.to;
-    q.length = is_top ? a->params.n : 0;
+    q.length = q.op == QUERY_PERIOD_TOP ? a->params.n : 0;
     return step_query(a, &q, until_ns);
 }
 
@@ -150,9 +162,12 @@ static void
 begin_period(struct read_request *a)
 {
     const struct history_query *h = &a->job->history;
-    const struct time_range span = time_range_widen(&a->span, h->step, true);
+    struct time_range span;
 
     read_begin_facts(a);
+    if (is_of_all_time(a))
+        return;
+    span = time_range_widen(&a->span, h->step, true);
     table_fact(&a->table, "from", cell_number(span.from));
     table_fact(&a->table, "to", cell_number(span.to));
     table_fact(&a->table, "since", cell_number(history_query_since(h)));
@@ -174,6 +189,16 @@ put_top_row(struct read_request *a, int64_t rank, const struct store_top *t,
     table_row(&a->table, cells);
 }
 
+static void
+put_count_row(struct read_request *a, int64_t rank, const struct store_top *t)
+{
+    char text[CELL_SUM_SIZE];
+    const struct cell cells[] = {cell_number(rank), cell_bucket(&t->sum, text),
+                                 cell_name(t->key, t->key_size)};
+
+    table_row(&a->table, cells);
+}
+
 const struct read_problem *
 read_period_top(struct read_request *a)
 {
@@ -182,15 +207,23 @@ read_period_top(struct read_request *a)
                                                   {"before", "before", true},
                                                   {"change", "change", true},
                                                   {"key", "key", false}};
+    static const struct table_column counts[] = {{"rank", "rank", true},
+                                                 {"count", "count", true},
+                                                 {"key", "key", false}};
+    const bool is_counts = is_of_all_time(a);
     const struct read_problem *problem = find_problem(a);
     const struct history_query *h = &a->job->history;
 
     if (problem)
         return problem;
     begin_period(a);
-    table_next_rows(&a->table, "rows", columns, 5);
+    table_next_rows(&a->table, "rows", is_counts ? counts : columns,
+                    is_counts ? 3 : 5);
     for (size_t i = 0; i < history_query_rows(h); i++)
-        put_top_row(a, (int64_t)i, &h->q.top[i], h->q.before_known);
+        if (is_counts)
+            put_count_row(a, (int64_t)i, &h->q.top[i]);
+        else
+            put_top_row(a, (int64_t)i, &h->q.top[i], h->q.before_known);
     table_rows_end(&a->table);
     read_end_facts(a);
     return NULL;
@@ -221,11 +254,40 @@ read_period_rank(struct read_request *a)
     return NULL;
 }
 
+/* What is counted: keys, or groups of them. */
+static struct table_column
+column_of_number(const struct read_request *a)
+{
+    return a->params.group != 0
+               ? (struct table_column){"groups", "groups", true}
+               : (struct table_column){"keys", "keys", true};
+}
+
+const struct read_problem *
+read_total_of_keys(struct read_request *a)
+{
+    static const struct table_column column = {"total", "total", true};
+    const struct read_problem *problem = find_problem(a);
+    const struct store_history_query *q = &a->job->history.q;
+    char text[CELL_SUM_SIZE];
+    struct cell total;
+
+    if (problem)
+        return problem;
+    begin_period(a);
+    total = cell_bucket(&q->sum, text);
+    read_put_numbers(a, &column, &total, 1);
+    table_fact(&a->table, column_of_number(a).key,
+               cell_number((int64_t)q->keys));
+    read_end_facts(a);
+    return NULL;
+}
+
 const struct read_problem *
 read_distinct(struct read_request *a)
 {
-    static const struct table_column columns[] = {{"keys", "keys", true},
-                                                  {"sum", "sum", true}};
+    const struct table_column columns[] = {column_of_number(a),
+                                           {"sum", "sum", true}};
     const struct read_problem *problem = find_problem(a);
     const struct store_history_query *q = &a->job->history.q;
     char text[CELL_SUM_SIZE];

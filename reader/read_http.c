@@ -63,6 +63,7 @@ read_parameters(struct http_call *x, const struct read_command *command,
     p->given = 0;
     p->key_count = 0;
     p->keyspace.size = p->after.size = p->prefix.size = 0;
+    p->group = 0;
     p->n = command->n;
     p->length = command->length;
     p->from_ms = now_ms - DAY_MS;

@@ -192,6 +192,52 @@ CASE(answers_are_the_bytes_of_the_commands, f)
          "x", "/no", "/index");
 }
 
+/* Usage per customer, by keys CUSTOMER/METRIC. */
+CASE(prefixes_and_groups_are_sums_of_keys, f)
+{
+    service_add(f, "usage", "acme/api_calls", 30);
+    service_add(f, "usage", "acme/storage", 12);
+    service_add(f, "usage", "acmeology", 5);
+    service_add(f, "usage", "globex/api_calls", INT64_MAX);
+    service_add(f, "usage", "globex/storage", 8);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+
+    ask(f, "/v1/total?keyspace=usage&prefix=acme/", "");
+    forget(got.body, MOMENT);
+    assert_string_equal(got.body, "{\"keyspace\": \"usage\", "
+                                  "\"prefix\": \"acme/\", \"total\": 42, "
+                                  "\"keys\": 2, \"as_of_ms\": 0}\n");
+    ask(f, "/v1/top?keyspace=usage&group=/", "");
+    forget(got.body, MOMENT);
+    assert_string_equal(
+        got.body,
+        "{\"keyspace\": \"usage\", \"group\": \"/\", \"rows\": [\n"
+        " {\"rank\": 0, \"count\": 9223372036854775815, \"key\": \"globex/\"},"
+        "\n {\"rank\": 1, \"count\": 42, \"key\": \"acme/\"},\n"
+        " {\"rank\": 2, \"count\": 5, \"key\": \"acmeology\"}], "
+        "\"as_of_ms\": 0}\n");
+    ask(f, "/v1/top?keyspace=usage&group=/&from=-1h&n=2&format=tsv", "");
+    assert_string_equal(got.body,
+                        "0\t9223372036854775815\t0\t9223372036854775815\t"
+                        "globex/\n1\t42\t0\t42\tacme/\n");
+    ask(f, "/v1/top?keyspace=usage&prefix=acme&n=1&format=tsv", "");
+    assert_string_equal(got.body, "0\t30\tacme/api_calls\n");
+    ask(f, "/v1/distinct?keyspace=usage&group=/&format=tsv", "");
+    assert_string_equal(got.body, "3\t9223372036854775862\n");
+    ask(f, "/v1/total?keyspace=usage&prefix=acme/&group=/", "");
+    assert_non_null(strstr(got.body, "\"total\": 42, \"groups\": 2, "));
+    ask(f,
+        "/v1/history?keyspace=usage&prefix=acme/&step=1d&from=-1d&format=tsv",
+        "");
+    assert_non_null(strstr(got.body, "\t42\n"));
+
+    expect_problem(f, "/v1/total?keyspace=no&prefix=a", 404,
+                   "no-such-keyspace");
+    expect_problem(f, "/v1/top?keyspace=usage&group=//", 400, "\"bad-group\"");
+    expect_problem(f, "/v1/history?keyspace=usage&key=a&prefix=a", 400,
+                   "\"bad-prefix\"");
+}
+
 /* ---- forms --------------------------------------------------------------- */
 
 CASE(rows_are_columns_where_they_are_asked_for, f)

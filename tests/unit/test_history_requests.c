@@ -5,6 +5,8 @@
 
 #include "common/base/clock.h"
 #include "reader/history_query.h"
+#include "tests/lib/memhistory.h"
+#include "tests/lib/random.h"
 
 #define NOW  ((uint32_t)1440 * 20000 + 600) /* a day's 10:00, in minutes */
 #define HOUR 60u
@@ -423,6 +425,97 @@ CASE(keys_come_in_order_after_a_key_with_a_prefix, f)
     (void)ask(f, &q);
     query_reply_get(f->out, &reply);
     assert_int_equal(reply.rows, 0);
+}
+
+/* ---- groups of all time ------------------------------------------------- */
+
+#define WORDS 2000
+
+/* Words of few letters: many are the beginnings of others. */
+static void
+put_words(struct fixture *f, struct random *r, struct memhistory *words)
+{
+    for (unsigned i = 0; i < WORDS; i++) {
+        struct memhistory *w = &words[i];
+        const int64_t sum = (int64_t)random_below(r, 1000) - 300;
+
+        *w = (struct memhistory){.key.size = 1 + (size_t)random_below(r, 9),
+                                 .minute = NOW,
+                                 .sum_high = sum < 0 ? -1 : 0,
+                                 .sum_low = (uint64_t)sum};
+        for (size_t n = 0; n < w->key.size; n++)
+            w->key.bytes[n] = (uint8_t) "\1/ab\xff"[random_below(r, 5)];
+        if (sum == 0) /* no increment is 0 */
+            w->sum_low = 1;
+        assert_rc(stored_apply(
+                      f->store, "words", NULL,
+                      &(struct store_delta){.key = w->key.bytes,
+                                            .key_size = (uint16_t)w->key.size,
+                                            .minute = NOW,
+                                            .sum_high = w->sum_high,
+                                            .sum_low = w->sum_low},
+                      1),
+                  0);
+    }
+}
+
+/* The top, or the number and sum, of some keys or groups: by history, and of all
+ * time by the counts. */
+static void
+compare_words(struct fixture *f, struct random *r,
+              const struct memhistory *words)
+{
+    static struct store_top top[STORE_TOP_MAX];
+    const struct memhistory *like = &words[random_below(r, WORDS)];
+    const bool is_all_time = random_chance(r, 50);
+    struct query q = {
+        .op = random_chance(r, 50) ? QUERY_PERIOD_TOP : QUERY_PERIOD_RANK,
+        .keyspace = (const uint8_t *)"words",
+        .keyspace_size = 5,
+        .prefix = like->key.bytes,
+        .prefix_size = (uint16_t)random_below(r, like->key.size + 1),
+        .group = (uint8_t) "/a\xff."[random_below(r, 5)],
+        .length = (int64_t)random_below(r, 30),
+        .from = is_all_time ? 0 : (int64_t)NOW * 60,
+        .to = is_all_time ? 0 : (int64_t)(NOW + 1) * 60};
+    struct store_history_query want = {
+        .op = q.op == QUERY_PERIOD_TOP ? STORE_HISTORY_TOP : STORE_HISTORY_RANK,
+        .prefix = q.prefix,
+        .prefix_size = q.prefix_size,
+        .group = q.group,
+        .from = NOW,
+        .to = NOW + 1,
+        .top = top,
+        .length = (uint64_t)q.length};
+    struct history_query h;
+
+    assert_rc(memhistory_answer(words, WORDS, &want), 0);
+    assert_rc(history_query_init(&h, f->store), 0);
+    history_query_start(&h, &q);
+    while (!history_query_step(&h, 1))
+        store_read_end(f->store);
+    store_read_end(f->store);
+    assert_rc(h.error, 0);
+    assert_int_equal(h.q.rows, want.rows);
+    assert_int_equal(h.q.keys, want.keys);
+    assert_true(store_bucket_sum(&h.q.sum) == store_bucket_sum(&want.sum));
+    for (uint64_t i = 0; i < want.rows; i++) {
+        assert_int_equal(h.q.top[i].key_size, top[i].key_size);
+        assert_memory_equal(h.q.top[i].key, top[i].key, top[i].key_size);
+        assert_true(store_bucket_sum(&h.q.top[i].sum) ==
+                    store_bucket_sum(&top[i].sum));
+    }
+    history_query_fini(&h);
+}
+
+CASE(groups_of_a_period_and_of_all_time_are_plain_sums, f)
+{
+    static struct memhistory words[WORDS];
+    struct random r = {random_seed("groups")};
+
+    put_words(f, &r, words);
+    for (unsigned i = 0; i < 400; i++)
+        compare_words(f, &r, words);
 }
 
 /* A store that says since when each of its steps has all: a minute, an hour, a

@@ -40,14 +40,14 @@ TEST(each_parameter_is_read)
 {
     assert_true(read_query(
         &all,
-        "keyspace=a+b&key=%2Fx&key=y&prefix=p&after=%5Ct%09&n=7&offset=-3&"
+        "keyspace=a+b&key=%2Fx&key=y&group=%2F&after=%5Ct%09&n=7&offset=-3&"
         "length=4096&from=-2h&to=now&step=5m&as_of=12&wait=60&format=csv&"
         "numbers=string&version=0-ff&sort=name"));
     expect_name(&p.keyspace, "a b");
     assert_int_equal(p.key_count, 2);
     expect_name(&p.keys[0], "/x");
     expect_name(&p.keys[1], "y");
-    expect_name(&p.prefix, "p");
+    assert_int_equal(p.group, '/');
     expect_name(&p.after, "\\t\t");
     assert_int_equal(p.n, 7);
     assert_int_equal(p.offset, -3);
@@ -64,6 +64,20 @@ TEST(each_parameter_is_read)
     assert_int_equal(p.change, 255);
     assert_int_equal(p.sort, SORT_NAME);
     assert_int_equal(p.given & PARAM_BIT(PARAM_NAMES), 0);
+}
+
+TEST(a_prefix_is_not_beside_a_key_and_one_byte_ends_a_group)
+{
+    static const char *const bad[] = {"group=", "group=//", "group=%00"};
+
+    assert_true(read_query(&all, "prefix=p%2F&group=%ff"));
+    expect_name(&p.prefix, "p/");
+    assert_int_equal(p.group, 0xff);
+    assert_false(read_query(&all, "prefix=p&key=x"));
+    assert_string_equal(fault.code, "bad-prefix");
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(read_query(&all, bad[i]));
+    assert_string_equal(fault.code, "bad-name");
 }
 
 TEST(what_is_not_given_stays_as_it_is)
