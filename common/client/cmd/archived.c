@@ -256,6 +256,33 @@ archived_sort(struct archived_list *list)
     qsort(logs, list->count, sizeof *logs, by_order);
 }
 
+static int
+by_epoch(const void *a, const void *b)
+{
+    const struct archived *x = a, *y = b;
+    const int c = memcmp(x->header.uuid, y->header.uuid, MESSAGE_UUID_SIZE);
+
+    return c != 0 ? c : compare_numbers(x->header.epoch, y->header.epoch);
+}
+
+void
+archived_sort_fills(struct archived_list *list)
+{
+    if (list->count > 0)
+        qsort(list->logs, list->count, sizeof *list->logs, by_epoch);
+}
+
+bool
+archived_has(const struct archived_list *list, const uint8_t *uuid,
+             uint64_t epoch)
+{
+    struct archived key = {.header = {.epoch = epoch}};
+
+    memcpy(key.header.uuid, uuid, MESSAGE_UUID_SIZE);
+    return list->count > 0 &&
+           bsearch(&key, list->logs, list->count, sizeof key, by_epoch) != NULL;
+}
+
 void
 archived_free(struct archived_list *list)
 {

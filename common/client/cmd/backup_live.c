@@ -231,8 +231,7 @@ copy_quotas(int from_fd, int to_fd)
 
 struct requests_copy {
     int to_fd;
-    bool (*is_kept)(const void *ctx, const uint8_t *uuid, uint64_t epoch);
-    const void *ctx; /* with is_kept == NULL all are */
+    const struct archived_list *fills; /* whose records are; NULL: all are */
 };
 
 /* A record that does not check is being written, or does not count. */
@@ -240,8 +239,8 @@ static bool
 is_wanted(const struct requests_copy *c, const uint8_t record[REQUEST_SIZE])
 {
     return is_summed(record, REQUEST_SIZE) &&
-           (!c->is_kept ||
-            c->is_kept(c->ctx, record + 24, get_le64(record + 40)));
+           (!c->fills ||
+            archived_has(c->fills, record + 24, get_le64(record + 40)));
 }
 
 /* Adds wanted records to the end of a file, which is at `end`. */
@@ -278,7 +277,7 @@ copy_requests(void *ctx, int folder_fd, const char *name)
     int from, to, rc;
 
     if (name[0] < '0' || name[0] > '9') /* the secret */
-        return c->is_kept ? 0 : copy_file(folder_fd, c->to_fd, name);
+        return c->fills ? 0 : copy_file(folder_fd, c->to_fd, name);
     from = folder_open_file(folder_fd, name);
     if (from < 0)
         return from == -ENOENT ? 0 : from;
@@ -293,12 +292,9 @@ copy_requests(void *ctx, int folder_fd, const char *name)
 }
 
 int
-backup_requests_add(int from_fd, int to_fd,
-                    bool (*is_kept)(const void *ctx, const uint8_t *uuid,
-                                    uint64_t epoch),
-                    const void *ctx)
+backup_requests_add(int from_fd, int to_fd, const struct archived_list *fills)
 {
-    struct requests_copy c = {.is_kept = is_kept, .ctx = ctx};
+    struct requests_copy c = {.fills = fills};
     uint8_t secret[REQUESTS_KEY_SIZE];
     struct requests requests;
     int live, rc;
@@ -321,7 +317,7 @@ backup_requests_add(int from_fd, int to_fd,
 int
 backup_requests(int from_fd, int to_fd)
 {
-    return backup_requests_add(from_fd, to_fd, NULL, NULL);
+    return backup_requests_add(from_fd, to_fd, NULL);
 }
 
 static int

@@ -198,6 +198,11 @@ int archived_add(struct archived_list *list, const char *path);
 /* Sorts the list. Removes the mark of a missing log whose file is in the list,
  * and all but one of several copies of a log. */
 void archived_sort(struct archived_list *list);
+
+/* Sorts it by fill, and whether it has one of this epoch, by then. */
+void archived_sort_fills(struct archived_list *list);
+bool archived_has(const struct archived_list *list, const uint8_t *uuid,
+                  uint64_t epoch);
 void archived_free(struct archived_list *list);
 
 /* Opens a log and checks all of it; archived_close() closes *fd, too. */
@@ -210,16 +215,8 @@ void archived_close(struct archive_reader *r, int fd);
 /* Files of log/waiting/ that a command brings, a fill each; a worker merges
  * them.
  *
- *     place_begin(&p, &header);
- *     rc = place_count(&p, &message);  each increment
- *     rc = place_decide(&p);
- *     rc = place_write(&p, &message, received_ms);  each again
- *     rc = place_end(&p);
- *     ...
- *     rc = place_merge(line, in);
- *
- * What a keyspace has of the fill, or of a later one of its log, as its marks
- * say, is left out, and so is what waits for it already.
+ * What a keyspace has of a fill, or of a later one of its log, as its marks say,
+ * is left out, and so is what waits for it already.
  *
  * Ownership: struct place is the caller's; zeros and its first members make it
  * one.  Errors: 0 or a negative errno. */
@@ -229,6 +226,7 @@ struct place_name;
 struct place {
     struct store_session *in; /* NULL: a dry run against nothing */
     bool dry_run;             /* only ask the marks */
+    struct cmd_name keyspace; /* size 0: all */
     /* Reports a keyspace that has a later fill of the log; may be NULL. */
     void (*ahead)(const uint8_t *name, size_t name_size);
 
@@ -236,35 +234,35 @@ struct place {
     uint64_t wanted;  /* to be merged, by this command or before */
     uint64_t already; /* merged before */
     uint64_t passed;  /* a later fill of their log is in */
+    uint64_t waiting; /* of those wanted, after place_merge() */
     uint64_t names_ahead;
+    bool unread; /* the last fill could not be read: nothing came of it */
 
-    struct archive_header header;
-    struct waiting_fill fill;
+    struct store_fill fill;
     void *names; /* as tsearch(3) has them */
     struct place_name **list, *last;
     size_t count, capacity;
     struct waiting_new file;
-    bool writes; /* there is something to write */
+    struct store_fill *fills; /* that are wanted */
+    size_t fill_count, fill_capacity;
 };
 
-void place_begin(struct place *p, const struct archive_header *h);
-int place_count(struct place *p, const struct message *m);
-int place_decide(struct place *p);
-int place_write(struct place *p, const struct message *m, uint64_t received_ms);
+/* Places a fill: its file is durable, its name included, or there is none.
+ * read() is called once or twice, and calls place_take() with each increment,
+ * the same ones both times. */
+int place_fill(struct place *p, const struct archive_header *h,
+               int (*read)(void *ctx, struct place *p), void *ctx);
+int place_take(struct place *p, const struct message *m, uint64_t received_ms);
 
-/* The file is durable, its name included; or there is none. */
-int place_end(struct place *p);
-void place_abort(struct place *p); /* after an error of place_write() */
+/* Places an archived log.  `seen`, which may be NULL, is called while it is read
+ * for the first time. */
+int place_archived(struct place *p, const struct archived *log,
+                   void (*seen)(void *ctx, int records), void *ctx);
+
+/* Runs a worker until nothing can be merged, and counts what waits.
+ *   -ECHILD  reported */
+int place_merge(struct place *p, const struct cmd_line *line);
 void place_fini(struct place *p);
-
-/* Runs a worker until nothing can be merged.  -ECHILD: reported */
-int place_merge(const struct cmd_line *line, const struct store_session *in);
-
-/* Counts the increments that wait, of the fills for which `is_placed` returns
- * true; of one keyspace, or with size 0 of all. */
-int place_waiting(struct store_session *in, const struct cmd_name *keyspace,
-                  bool (*is_placed)(void *ctx, const struct waiting_fill *f),
-                  void *ctx, uint64_t *increments);
 
 /* ---- daemons ----------------------------------------------------------- */
 
@@ -317,12 +315,10 @@ int backup_live(int from_fd, int to_fd);
  * being written is not in the copy. */
 int backup_requests(int from_fd, int to_fd);
 
-/* Adds the records of the fills for which `is_kept` returns true; some may be in
- * the copy already, which does no harm. */
+/* Adds the records of these fills (archived_sort_fills()); some may be in the
+ * copy already, which does no harm. */
 int backup_requests_add(int from_fd, int to_fd,
-                        bool (*is_kept)(const void *ctx, const uint8_t *uuid,
-                                        uint64_t epoch),
-                        const void *ctx);
+                        const struct archived_list *fills);
 
 /* Removes that copy again, but for the secret.  1: there was something, 0 */
 int backup_requests_remove(int to_fd);

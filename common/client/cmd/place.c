@@ -1,5 +1,6 @@
-/* common/client/cmd/place.c - see cmd_data.h: a fill is gone through twice, to
- * find its keyspaces and what they have of it, and to write what they lack. */
+/* common/client/cmd/place.c - see cmd_data.h: place_fill() goes through a fill
+ * twice, to find its keyspaces and what they have of it, and to write what they
+ * lack; place_merge(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
@@ -74,8 +75,8 @@ forget_node(void *node)
     (void)node; /* the list has it */
 }
 
-void
-place_fini(struct place *p)
+static void
+forget_names(struct place *p)
 {
     tdestroy(p->names, forget_node);
     for (size_t i = 0; i < p->count; i++)
@@ -88,33 +89,27 @@ place_fini(struct place *p)
 }
 
 void
-place_begin(struct place *p, const struct archive_header *h)
+place_fini(struct place *p)
 {
-    place_fini(p);
-    p->header = *h;
-    p->fill = (struct waiting_fill){.epoch = h->epoch, .first_ms = h->first_ms};
-    memcpy(p->fill.uuid, h->uuid, sizeof p->fill.uuid);
+    forget_names(p);
+    free(p->fills);
+    p->fills = NULL;
+    p->fill_count = p->fill_capacity = 0;
 }
 
-int
-place_count(struct place *p, const struct message *m)
+/* Whether the increments of a keyspace are not placed. */
+static bool
+is_left_out(const struct place *p, const struct message *m)
 {
-    struct place_name *n;
-
-    if (m->increment == 0)
-        return 0; /* it changes nothing and makes no key */
-    n = find_name(p, m);
-    if (!n)
-        return add_name(p, m);
-    p->last = n;
-    n->fill.increments++;
-    return 0;
+    return p->keyspace.size > 0 &&
+           !bytes_equal(m->keyspace, m->keyspace_size, p->keyspace.bytes,
+                        p->keyspace.size);
 }
 
 /* ---- what each has ------------------------------------------------------------ */
 
 struct other {
-    const struct waiting_fill *fill;
+    const struct store_fill *fill;
     bool later; /* than it is what the keyspace has */
 };
 
@@ -136,15 +131,12 @@ static int
 read_state(const struct place *p, const struct place_name *n,
            enum store_mark_state *state)
 {
-    struct store_fill mark = {.epoch = p->fill.epoch,
-                              .first_ms = p->fill.first_ms};
     struct store_mark_info info = {.state = STORE_MARK_NONE};
     struct other o = {.fill = &p->fill};
     int rc = 0;
 
-    memcpy(mark.uuid, p->fill.uuid, sizeof mark.uuid);
     if (p->in)
-        rc = store_marks(p->in->store, n->fill.name, n->fill.size, &mark, 1,
+        rc = store_marks(p->in->store, n->fill.name, n->fill.size, &p->fill, 1,
                          &info);
     if (rc == 0 && info.state == STORE_MARK_OTHER)
         rc = store_each_mark(p->in->store, n->fill.name, n->fill.size, see_mark,
@@ -184,87 +176,153 @@ decide_name(struct place *p, struct place_name *n)
     }
 }
 
-/* ---- writing ------------------------------------------------------------------- */
+/* ---- one fill ------------------------------------------------------------------ */
 
 int
-place_decide(struct place *p)
+place_take(struct place *p, const struct message *m, uint64_t received_ms)
 {
-    struct archive_fill_name *names;
-    size_t count = 0;
-    int rc = 0;
+    struct place_name *n;
 
-    p->writes = false;
-    p->last = NULL;
-    p->header.count = p->header.names = 0;
-    for (size_t i = 0; i < p->count; i++) {
-        decide_name(p, p->list[i]);
-        if (p->list[i]->what == PLACE_WRITE)
-            p->header.count += p->list[i]->fill.increments;
-    }
-    if (p->header.count == 0 || p->dry_run)
-        return 0;
-    names = calloc(p->count, sizeof *names);
-    if (!names)
-        return -ENOMEM;
-    for (size_t i = 0; i < p->count; i++)
-        if (p->list[i]->what == PLACE_WRITE)
-            names[count++] = p->list[i]->fill;
-    p->header.names = (uint32_t)count;
-    rc = waiting_begin(&p->in->waiting, &p->file, true);
-    if (rc == 0) {
-        p->writes = true;
-        rc = waiting_member(&p->in->waiting, &p->file, &p->header, names);
-        if (rc < 0)
-            place_abort(p);
+    if (m->increment == 0)
+        return 0; /* it changes nothing and makes no key */
+    n = find_name(p, m);
+    if (n)
+        p->last = n;
+    if (p->file.fd >= 0)
+        return n && n->what == PLACE_WRITE
+                   ? waiting_record(&p->in->waiting, m, received_ms)
+                   : 0;
+    if (!n)
+        return is_left_out(p, m) ? 0 : add_name(p, m);
+    n->fill.increments++;
+    return 0;
+}
+
+/* Begins a file for what the keyspaces lack, if that is anything. */
+static int
+begin_file(struct place *p, struct archive_header h)
+{
+    struct archive_fill_name *names = calloc(p->count + 1, sizeof *names);
+    int rc = names ? 0 : -ENOMEM;
+
+    h.count = h.names = 0;
+    for (size_t i = 0; rc == 0 && i < p->count; i++)
+        if (p->list[i]->what == PLACE_WRITE) {
+            h.count += p->list[i]->fill.increments;
+            names[h.names++] = p->list[i]->fill;
+        }
+    if (rc == 0 && h.count > 0) {
+        rc = waiting_begin(&p->in->waiting, &p->file, true);
+        if (rc == 0)
+            rc = waiting_member(&p->in->waiting, &p->file, &h, names);
     }
     free(names);
     return rc;
 }
 
-int
-place_write(struct place *p, const struct message *m, uint64_t received_ms)
+/* Finds what each keyspace lacks. */
+static int
+decide(struct place *p)
 {
-    struct place_name *n;
+    const uint64_t wanted = p->wanted;
 
-    if (!p->writes || m->increment == 0)
+    p->last = NULL;
+    for (size_t i = 0; i < p->count; i++)
+        decide_name(p, p->list[i]);
+    if (p->wanted == wanted)
         return 0;
-    n = find_name(p, m);
-    p->last = n;
-    return n && n->what == PLACE_WRITE
-               ? waiting_record(&p->in->waiting, m, received_ms)
-               : 0;
+    if (array_grow(&p->fills, &p->fill_capacity, p->fill_count + 1,
+                   sizeof *p->fills) < 0)
+        return -ENOMEM;
+    p->fills[p->fill_count++] = p->fill;
+    return 0;
+}
+
+/* Ends the file, which is durable then, its name included. */
+static int
+end_file(struct place *p, int rc)
+{
+    struct waiting *w = &p->in->waiting;
+
+    if (rc == 0)
+        rc = waiting_member_end(w, &p->file);
+    if (rc == 0)
+        rc = waiting_end(w, &p->file);
+    else
+        waiting_abort(w, &p->file);
+    p->file.fd = -1;
+    return rc;
 }
 
 int
-place_end(struct place *p)
+place_fill(struct place *p, const struct archive_header *h,
+           int (*read)(void *ctx, struct place *p), void *ctx)
 {
     int rc;
 
-    if (!p->writes)
-        return 0;
-    rc = waiting_member_end(&p->in->waiting, &p->file);
-    if (rc < 0) {
-        place_abort(p);
-        return rc;
-    }
-    p->writes = false;
-    return waiting_end(&p->in->waiting, &p->file);
+    forget_names(p);
+    p->file.fd = -1;
+    p->fill = (struct store_fill){.epoch = h->epoch, .first_ms = h->first_ms};
+    memcpy(p->fill.uuid, h->uuid, sizeof p->fill.uuid);
+    rc = read(ctx, p);
+    p->unread = rc < 0;
+    if (rc == 0)
+        rc = decide(p);
+    if (rc == 0 && !p->dry_run)
+        rc = begin_file(p, *h);
+    if (rc == 0 && p->file.fd >= 0)
+        rc = read(ctx, p);
+    return p->file.fd >= 0 ? end_file(p, rc) : rc;
 }
 
-void
-place_abort(struct place *p)
+/* ---- an archived log ------------------------------------------------------------ */
+
+struct place_archive {
+    const struct archived *log;
+    void (*seen)(void *ctx, int records);
+    void *ctx;
+};
+
+static int
+read_archive(void *ctx, struct place *p)
 {
-    if (p->writes)
-        waiting_abort(&p->in->waiting, &p->file);
-    p->writes = false;
+    const struct place_archive *a = ctx;
+    const struct archive_record *records;
+    struct archive_reader *from;
+    int fd, count, rc;
+
+    rc = archived_open(a->log, &from, &fd);
+    if (rc < 0)
+        return rc;
+    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
+        rc = count < 0 ? count : 0;
+        for (int i = 0; rc == 0 && i < count; i++)
+            rc = place_take(p, &records[i].m, records[i].received_ms);
+        if (a->seen && p->file.fd < 0)
+            a->seen(a->ctx, count);
+    }
+    archived_close(from, fd);
+    return rc;
+}
+
+int
+place_archived(struct place *p, const struct archived *log,
+               void (*seen)(void *ctx, int records), void *ctx)
+{
+    struct place_archive a = {.log = log, .seen = seen, .ctx = ctx};
+
+    p->unread = log->error < 0 || log->missing;
+    if (p->unread)
+        return log->missing ? -ENOENT : log->error;
+    return place_fill(p, &log->header, read_archive, &a);
 }
 
 /* ---- merging --------------------------------------------------------------------- */
 
 /* Until nothing can be merged.  While keyspace/ is older than log/, what was
  * placed alone (R11 of common/log/waiting.h). */
-int
-place_merge(const struct cmd_line *line, const struct store_session *in)
+static int
+run_worker(const struct cmd_line *line, const struct store_session *in)
 {
     const char *args[CMD_DAEMON_ARGS];
     char path[PATH_MAX];
@@ -299,25 +357,62 @@ place_merge(const struct cmd_line *line, const struct store_session *in)
     return -ECHILD;
 }
 
-int
-place_waiting(struct store_session *in, const struct cmd_name *keyspace,
-              bool (*is_placed)(void *ctx, const struct waiting_fill *f),
-              void *ctx, uint64_t *increments)
+static int
+by_fill(const void *a, const void *b)
 {
+    const struct store_fill *x = a, *y = b;
+    int c = memcmp(x->uuid, y->uuid, sizeof x->uuid);
+
+    if (c == 0)
+        c = (x->epoch > y->epoch) - (x->epoch < y->epoch);
+    return c != 0 ? c
+                  : (x->first_ms > y->first_ms) - (x->first_ms < y->first_ms);
+}
+
+static bool
+is_wanted(void *ctx, const struct waiting_fill *f)
+{
+    const struct place *p = ctx;
+    struct store_fill fill = {.epoch = f->epoch, .first_ms = f->first_ms};
+
+    memcpy(fill.uuid, f->uuid, sizeof fill.uuid);
+    return bsearch(&fill, p->fills, p->fill_count, sizeof fill, by_fill) !=
+           NULL;
+}
+
+/* Adds up what waits of the fills that were wanted. */
+static int
+count_waiting(struct place *p)
+{
+    struct waiting *w = &p->in->waiting;
     struct waiting_sum sum;
     int rc;
 
-    *increments = 0;
-    rc = unmerged_list(&in->waiting);
-    for (uint32_t i = 0; rc == 0 && i < in->waiting.name_count; i++) {
+    qsort(p->fills, p->fill_count, sizeof *p->fills, by_fill);
+    rc = unmerged_list(w);
+    for (uint32_t i = 0; rc == 0 && i < w->name_count; i++) {
         size_t size;
-        const uint8_t *name = waiting_name(&in->waiting, i, &size);
+        const uint8_t *name = waiting_name(w, i, &size);
+        const struct message m = {.keyspace = name,
+                                  .keyspace_size = (uint16_t)size};
 
-        if (keyspace && keyspace->size > 0 &&
-            !bytes_equal(name, size, keyspace->bytes, keyspace->size))
+        if (is_left_out(p, &m))
             continue;
-        waiting_sum(in->store, &in->waiting, i, is_placed, ctx, &sum);
-        *increments += sum.increments;
+        waiting_sum(p->in->store, w, i, is_wanted, p, &sum);
+        p->waiting += sum.increments;
     }
+    if (p->waiting > p->wanted)
+        p->waiting = p->wanted;
     return rc;
+}
+
+int
+place_merge(struct place *p, const struct cmd_line *line)
+{
+    int rc;
+
+    if (p->dry_run || p->wanted == 0)
+        return 0;
+    rc = run_worker(line, p->in);
+    return rc < 0 ? rc : count_waiting(p);
 }

@@ -12,7 +12,7 @@
  * A log is taken as a whole or not at all: --from and --to go by its first
  * increment.  Nothing of it is placed before all of it has been checked.
  *
- * Read from the end: cmd_replay(), replay_log(), place_log(). */
+ * Read from the end: cmd_replay(), replay_log(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +21,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
@@ -30,14 +29,12 @@
 struct replay {
     const struct cmd_line *line;
     struct archived_list list;
-    uint64_t from_ms, to_ms;  /* logs that begin in between */
-    struct cmd_name keyspace; /* size 0: all */
+    uint64_t from_ms, to_ms; /* logs that begin in between */
     bool dry_run, skip;
 
     bool opened; /* there is a target */
     struct store_session in;
     struct place place;
-    uint64_t waiting; /* increments that were not merged */
     struct progress progress;
     uint64_t done;    /* bytes of files */
     uint64_t records; /* of all logs that were read */
@@ -46,57 +43,13 @@ struct replay {
 
 /* ---- placing ------------------------------------------------------------ */
 
-static bool
-is_left_out(const struct replay *r, const struct message *m)
+static void
+show_progress(void *ctx, int records)
 {
-    return r->keyspace.size > 0 &&
-           !bytes_equal(m->keyspace, m->keyspace_size, r->keyspace.bytes,
-                        r->keyspace.size);
-}
+    struct replay *r = ctx;
 
-/* Goes through a log once: counts its increments, or writes them. */
-static int
-read_records(struct replay *r, const struct archived *a, bool write)
-{
-    const struct archive_record *records;
-    struct archive_reader *from;
-    int fd, count, rc;
-
-    rc = a->error < 0 ? a->error : archived_open(a, &from, &fd);
-    if (rc < 0)
-        return rc;
-    if (!write)
-        place_begin(&r->place, archive_reader_header(from));
-    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
-        rc = count < 0 ? count : 0;
-        for (int i = 0; rc == 0 && i < count; i++) {
-            const struct message *m = &records[i].m;
-
-            if (is_left_out(r, m))
-                continue;
-            rc = write ? place_write(&r->place, m, records[i].received_ms)
-                       : place_count(&r->place, m);
-        }
-        r->records += write || count < 0 ? 0 : (uint64_t)count;
-        progress_show(&r->progress, r->done, r->records, "increment");
-    }
-    archived_close(from, fd);
-    return rc;
-}
-
-/* Places what keyspaces lack of the log that was read. */
-static int
-place_log(struct replay *r, const struct archived *a)
-{
-    int rc;
-
-    rc = place_decide(&r->place);
-    if (rc == 0 && r->place.writes)
-        rc = read_records(r, a, true);
-    if (rc == 0)
-        return place_end(&r->place);
-    place_abort(&r->place);
-    return rc;
+    r->records += records < 0 ? 0 : (uint64_t)records;
+    progress_show(&r->progress, r->done, r->records, "increment");
 }
 
 /* Reports what is wrong with a log. 0: continue with the others; else an exit
@@ -155,12 +108,11 @@ replay_log(struct replay *r, const struct archived *a)
     status = wrong_sizes(r, a);
     if (status != 0)
         return status;
-    rc = read_records(r, a, false);
+    rc = place_archived(&r->place, a, show_progress, r);
     r->done += a->size;
-    if (rc < 0)
+    if (r->place.unread)
         return report_damaged(r, a, rc);
     r->logs++;
-    rc = place_log(r, a);
     return rc < 0 ? cmd_failed(rc, "place %s in log/waiting/", a->path) : 0;
 }
 
@@ -189,48 +141,16 @@ take_all(struct replay *r)
 
 /* ---- merging ------------------------------------------------------------ */
 
-static int
-by_fill(const void *a, const void *b)
-{
-    const struct archived *x = a, *y = b;
-    const int c = memcmp(x->header.uuid, y->header.uuid, MESSAGE_UUID_SIZE);
-
-    return c != 0 ? c
-                  : (x->header.epoch > y->header.epoch) -
-                        (x->header.epoch < y->header.epoch);
-}
-
-/* Whether it is a fill of a log of the list, which is sorted by fill by now. */
-static bool
-is_listed(void *ctx, const struct waiting_fill *f)
-{
-    const struct replay *r = ctx;
-    struct archived key = {.header = {.epoch = f->epoch}};
-
-    memcpy(key.header.uuid, f->uuid, sizeof f->uuid);
-    return bsearch(&key, r->list.logs, r->list.count, sizeof key, by_fill) !=
-           NULL;
-}
-
-/* Has a worker merge what was placed, and counts what is left.  Returns an exit
- * status. */
+/* Has a worker merge what was placed.  Returns an exit status. */
 static int
 merge_placed(struct replay *r)
 {
-    int rc;
+    const int rc = place_merge(&r->place, r->line);
 
-    if (r->dry_run || r->place.wanted == 0)
-        return 0;
-    qsort(r->list.logs, r->list.count, sizeof *r->list.logs, by_fill);
-    rc = place_merge(r->line, &r->in);
-    if (rc == 0)
-        rc = place_waiting(&r->in, &r->keyspace, is_listed, r, &r->waiting);
     if (rc < 0)
         return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
                              : cmd_failed(rc, "merge what was placed");
-    if (r->waiting > r->place.wanted)
-        r->waiting = r->place.wanted;
-    return r->waiting > 0 ? CONFIG_EXIT_NEGATIVE : 0;
+    return r->place.waiting > 0 ? CONFIG_EXIT_NEGATIVE : 0;
 }
 
 /* ---- the subcommand ---------------------------------------------------- */
@@ -253,7 +173,7 @@ static void
 print_merged(struct output *out, const struct replay *r)
 {
     const struct place *p = &r->place;
-    const uint64_t merged = p->wanted - r->waiting;
+    const uint64_t merged = p->wanted - p->waiting;
 
     output_text(out, "%" PRIu64 " increment%s %s, %" PRIu64 " merged already",
                 merged, output_plural(merged),
@@ -265,8 +185,8 @@ print_merged(struct output *out, const struct replay *r)
                     " of logs with a later fill in: merged or left out "
                     "before it)",
                     p->passed);
-    if (r->waiting > 0)
-        output_text(out, ", %" PRIu64 " wait (countd held)", r->waiting);
+    if (p->waiting > 0)
+        output_text(out, ", %" PRIu64 " wait (countd held)", p->waiting);
 }
 
 static int
@@ -277,9 +197,9 @@ print_result(const struct replay *r)
 
     output_init(&out, r->line, NULL, 0);
     output_count(&out, "logs", r->logs);
-    output_count(&out, "merged", p->wanted - r->waiting);
+    output_count(&out, "merged", p->wanted - p->waiting);
     output_count(&out, "already_merged", p->already);
-    output_count(&out, "waiting", r->waiting);
+    output_count(&out, "waiting", p->waiting);
     output_count(&out, "passed", p->passed);
     output_count(&out, "logs_left_out", r->left_out);
     output_count(&out, "logs_missing", r->missing);
@@ -338,7 +258,7 @@ read_options(struct replay *r)
     r->to_ms = cmd_time_option(line, "to", now, UINT64_MAX);
     r->place.dry_run = r->dry_run;
     if (keyspace != NULL)
-        r->keyspace = cmd_name(line, keyspace, "keyspace");
+        r->place.keyspace = cmd_name(line, keyspace, "keyspace");
 }
 
 static int

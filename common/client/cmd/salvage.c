@@ -68,7 +68,6 @@ struct salvage {
     struct inspect report;
     bool dry_run;
     struct place place;
-    uint64_t waiting; /* increments that were not merged */
 };
 
 /* ---- requests with a key ------------------------------------------------ */
@@ -287,14 +286,13 @@ is_unsure(struct salvage_requests *r, uint32_t number, const struct message *m)
 /* ---- reading the log --------------------------------------------------- */
 
 static int
-count_slot(void *ctx, uint32_t number, const struct message *m,
-           const struct slot_stamp *stamp)
+take_slot(void *ctx, uint32_t number, const struct message *m,
+          const struct slot_stamp *stamp)
 {
     struct salvage *s = ctx;
     const bool left_out = is_left_out(&s->requests, number);
     const bool unsure = is_unsure(&s->requests, number, m);
 
-    (void)stamp;
     if (mark_is(m))
         return 0;
     /* The requests of a log that was sealed are in live/requests. */
@@ -302,51 +300,42 @@ count_slot(void *ctx, uint32_t number, const struct message *m,
         (s->report.header.features & LOG_HAS_MARKS) != 0)
         s->requests.unsure++;
     s->requests.left_out += left_out;
-    return left_out ? 0 : place_count(&s->place, m);
+    return left_out ? 0 : place_take(&s->place, m, stamp->received_ms);
 }
 
+/* For place_fill(). */
 static int
-write_slot(void *ctx, uint32_t number, const struct message *m,
-           const struct slot_stamp *stamp)
+read_slots(void *ctx, struct place *p)
 {
     struct salvage *s = ctx;
-
-    return is_left_out(&s->requests, number) || mark_is(m)
-               ? 0
-               : place_write(&s->place, m, stamp->received_ms);
-}
-
-/* Reads the slots for their marks, then for their keyspaces. */
-static int
-read_slots(struct salvage *s, int fd)
-{
-    const struct log_header *h = &s->report.header;
-    const struct archive_header header = archive_header_of(h);
+    struct salvage_requests *r = &s->requests;
     uint32_t skipped;
-    int rc;
 
-    place_begin(&s->place, &header);
-    rc = logfile_each(fd, h, s->report.end, take_mark, &s->requests, &skipped);
-    if (rc == 0)
-        rc = find_left_out(s);
-    if (rc == 0)
-        rc = logfile_each(fd, h, s->report.end, count_slot, s, &skipped);
-    return rc;
+    (void)p;
+    r->left_out = r->unsure = 0;
+    r->next = 0;
+    r->out_end = r->after = r->run_end = 0;
+    r->is_doubtful = false;
+    return logfile_each(s->fd, &s->report.header, s->report.end, take_slot, s,
+                        &skipped);
 }
 
-/* Opens the log and looks at all of it. */
+/* Opens the log, looks at all of it, and reads its marks. */
 static int
 read_log(struct salvage *s)
 {
+    uint32_t skipped;
     int rc;
 
     s->fd = logfile_open(s->in.dir.log_fd, s->name);
     if (s->fd < 0)
         return s->fd;
     rc = log_inspect(s->fd, UINT64_MAX, &s->report);
-    if (rc == 0 && s->report.headers_rc == 0)
-        rc = read_slots(s, s->fd);
-    return rc;
+    if (rc < 0 || s->report.headers_rc < 0)
+        return rc;
+    rc = logfile_each(s->fd, &s->report.header, s->report.end, take_mark,
+                      &s->requests, &skipped);
+    return rc == 0 ? find_left_out(s) : rc;
 }
 
 /* ---- placing ----------------------------------------------------------- */
@@ -365,44 +354,10 @@ report_ahead(const uint8_t *name, size_t name_size)
 static int
 place_log(struct salvage *s)
 {
-    uint32_t skipped;
-    int rc;
+    const struct archive_header h = archive_header_of(&s->report.header);
+    const int rc = unmerged_list(&s->in.waiting);
 
-    rc = unmerged_list(&s->in.waiting);
-    if (rc == 0)
-        rc = place_decide(&s->place);
-    s->requests.next = 0;
-    s->requests.out_end = 0;
-    if (rc == 0 && s->place.writes)
-        rc = logfile_each(s->fd, &s->report.header, s->report.end, write_slot,
-                          s, &skipped);
-    if (rc == 0)
-        return place_end(&s->place);
-    place_abort(&s->place);
-    return rc;
-}
-
-static bool
-is_salvaged(void *ctx, const struct waiting_fill *f)
-{
-    const struct waiting_fill *mine = ctx;
-
-    return f->epoch == mine->epoch && f->first_ms == mine->first_ms &&
-           memcmp(f->uuid, mine->uuid, sizeof f->uuid) == 0;
-}
-
-/* Has a worker merge it, and counts what is left. */
-static int
-merge_placed(struct salvage *s)
-{
-    int rc;
-
-    if (s->dry_run || s->place.wanted == 0)
-        return 0;
-    rc = place_merge(s->line, &s->in);
-    return rc < 0 ? rc
-                  : place_waiting(&s->in, NULL, is_salvaged, &s->place.fill,
-                                  &s->waiting);
+    return rc == 0 ? place_fill(&s->place, &h, read_slots, s) : rc;
 }
 
 /* Removes or renames the file after all of it is placed. */
@@ -435,14 +390,14 @@ remove_salvaged(struct salvage *s)
 static int
 print_result(struct salvage *s)
 {
-    const uint64_t merged = s->place.wanted - s->waiting;
+    const uint64_t merged = s->place.wanted - s->place.waiting;
     struct output out;
 
     output_init(&out, s->line, NULL, 0);
     output_fact(&out, "log", cell_name(s->name, strlen(s->name)));
     output_count(&out, "merged", merged);
     output_count(&out, "already_merged", s->place.already);
-    output_count(&out, "waiting", s->waiting);
+    output_count(&out, "waiting", s->place.waiting);
     output_count(&out, "damaged", s->report.damaged);
     output_count(&out, "left_out", s->requests.left_out);
     output_count(&out, "unsure", s->requests.unsure);
@@ -454,8 +409,8 @@ print_result(struct salvage *s)
                 s->name, merged, output_plural(merged),
                 s->dry_run ? "would be merged" : "merged", s->place.already,
                 s->report.damaged);
-    if (s->waiting > 0)
-        output_text(&out, ", %" PRIu64 " wait (countd held)", s->waiting);
+    if (s->place.waiting > 0)
+        output_text(&out, ", %" PRIu64 " wait (countd held)", s->place.waiting);
     if (s->requests.left_out > 0)
         output_text(&out,
                     ", %" PRIu64 " left out: their requests were sent again "
@@ -520,14 +475,14 @@ run_salvage(struct salvage *s)
     if (rc == 0)
         rc = remove_salvaged(s);
     if (rc == 0)
-        rc = merge_placed(s);
+        rc = place_merge(&s->place, s->line);
     if (rc < 0)
         return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
                              : cmd_failed(rc, "salvage %s", s->name);
     status = print_result(s);
     if (status == 0 && s->place.names_ahead > 0)
         return CONFIG_EXIT_SYSTEM;
-    return status == 0 && s->waiting > 0 ? CONFIG_EXIT_NEGATIVE : status;
+    return status == 0 && s->place.waiting > 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 
 int
