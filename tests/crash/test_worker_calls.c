@@ -54,7 +54,7 @@
 #endif
 #define CALLS_MAX  128
 #define POINTS_MAX 20000
-#define WAIT_MS    120000 /* beside busy neighbours, too */
+#define WAIT_MS    20000
 
 enum action { KILL, FAIL };
 
@@ -151,9 +151,9 @@ is_done(const struct program *p, const struct fleet *f)
  * its status as the shell does. */
 static int
 finish(const struct program *p, pid_t pid, const struct fleet *f,
-       int patience_ms)
+       uint64_t patience_ms)
 {
-    const uint64_t told = clock_ms() + (uint64_t)patience_ms;
+    const uint64_t told = clock_ms() + patience_ms;
     const uint64_t deadline = test_deadline(WAIT_MS);
     bool asked = p->ends;
     int status;
@@ -491,7 +491,7 @@ trace(const struct program *p, const struct fixture *x)
 
     (void)snprintf(file, sizeof file, "%s/trace", x->fleet.path); /* fits */
     pid = start(p, "-s", "4096", file);
-    status = finish(p, pid, &x->fleet, WAIT_MS);
+    status = finish(p, pid, &x->fleet, test_patience(WAIT_MS));
     assert_int_equal(status, 0);
     read_trace(file, x->fleet.path);
 }
@@ -507,7 +507,7 @@ run_point(const struct program *p, const struct fixture *x,
                    action == KILL ? "signal=KILL" : "error=EIO",
                    at->number); /* fits */
     return finish(p, start(p, "-e", value, "/dev/null"), &x->fleet,
-                  action == KILL ? WAIT_MS : 400);
+                  action == KILL ? test_patience(WAIT_MS) : 400);
 }
 
 /* What may come of a fault: the kill; the documented codes; the dynamic
