@@ -312,7 +312,7 @@ fuzz-run: $(LIBFUZZ)
 	  awk -v n=$$n '/number_of_executed/ { e = $$2 } /DONE/ { sub(/.*DONE */, ""); d = $$0 } \
 	    END { printf "%-10s %d runs, no finding; %s\n", n, e, d }' $$log; done
 
-## make mutants           plants bugs that the tests must find
+## make mutants           plants the bugs of tests/mutants, which the tests must find
 mutants: setup
 	@tests/lib/mutants $(MUTANTS)
 

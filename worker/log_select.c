@@ -131,10 +131,8 @@ find_behind(const struct log_select *a, const struct fold_keyspace *k,
     earlier = (struct store_fill){.epoch = f->epoch, .first_ms = f->first_ms};
     memcpy(earlier.uuid, f->uuid, sizeof earlier.uuid);
     rc = store_marks(a->store, k->name, k->name_size, &earlier, 1, &info);
-#ifndef COUNTD_MUTANT_NO_ORDER
     *behind = rc == 0 && info.state != STORE_MARK_DONE &&
               info.state != STORE_MARK_AHEAD;
-#endif
     return rc;
 }
 
@@ -159,9 +157,6 @@ is_in(const struct log_select_lane *l, unsigned i, bool waiting)
 {
     const enum store_mark_state state = l->infos[i].state;
 
-#ifdef COUNTD_MUTANT_LATER_IS_NOT_IN
-    waiting = false;
-#endif
     return state == STORE_MARK_DONE || (waiting && state == STORE_MARK_AHEAD);
 }
 
@@ -308,10 +303,8 @@ log_select_sort(struct log_select *a, struct log_batch *b)
     int rc = 0;
 
     a->batch = b;
-#ifndef COUNTD_MUTANT_LIST_FIRST
     if (!batch_is_waiting(b))
         rc = waiting_list(a->waiting);
-#endif
     while (rc == 0) { /* each iteration removes a log */
         select_for_all(a);
         if (remove_leaving(a, a->lanes_used, &released) == 0)

@@ -410,9 +410,6 @@ merge_run(struct merge *m)
     read_note(m);
     if (m->is_older)
         return MERGE_OLDER;
-#ifdef COUNTD_MUTANT_LIST_FIRST
-    (void)waiting_list(&m->folder);
-#endif
     rc = batch_take(&m->batch);
     if (rc < 0) {
         diag_repeating(&looks, DIAG_ERROR, "scan for full logs: %s",
@@ -528,9 +525,6 @@ is_named(void *ctx, const uint8_t *name, size_t name_size)
 {
     struct merge *m = ctx;
 
-#ifdef COUNTD_MUTANT_SWEEP_BLIND
-    return false;
-#endif
     return is_backed_up(m) || waiting_sync(&m->folder) < 0 ||
            waiting_list(&m->folder) < 0 ||
            waiting_find(&m->folder, name, name_size) != WAITING_NONE;

@@ -69,11 +69,7 @@ remove_done(struct waiting_pass *p)
         struct waiting_file *f = p->folder->files[i];
         int rc;
 
-#ifdef COUNTD_MUTANT_ANY_IS_ALL
-        if (f->left == f->parts || f->damaged)
-#else
         if (f->left > 0 || f->damaged)
-#endif
             continue;
         if (waiting_claim(p->folder, f) < 0)
             continue; /* another process removes it, or has */

@@ -33,9 +33,7 @@ end_sync(struct commit *m)
         return;
     }
     m->released = true;
-#ifndef COUNTD_MUTANT_REPLY_BEFORE_SYNC
     gate_release(&m->gate);
-#endif
 }
 
 /* Whether the next sync is one for the loop, if an answer waits for it. */
@@ -68,9 +66,6 @@ begin_sync(struct commit *m)
     m->in_flight = true;
     m->syncs++;
     gate_close_group(&m->gate);
-#ifdef COUNTD_MUTANT_REPLY_BEFORE_SYNC
-    gate_release(&m->gate); /* a planted bug for `make mutants` */
-#endif
     return true;
 }
 

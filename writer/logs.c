@@ -88,10 +88,8 @@ store_marks(struct retired *r)
 
     if (r->marks.count == 0 || r->stored)
         return 0;
-#ifndef COUNTD_MUTANT_MARKS_IN_MEMORY
     rc = requests_put(&owner_of(r)->keys.journal, &r->log.header, r->marks.at,
                       r->marks.count);
-#endif
     r->stored = rc == 0;
     return rc;
 }
@@ -101,11 +99,9 @@ seal_run(struct io_job *job)
 {
     struct retired *r = LOOP_OWNER(job, struct retired, job);
 
-#ifndef COUNTD_MUTANT_MARKS_AFTER_SEAL
     r->rc = store_marks(r);
     if (r->rc < 0)
         return; /* tried again */
-#endif
     r->rc = log_seal(&r->log);
     if (r->rc == 0 && r->clear)
         r->rc = log_clear(&r->log);
@@ -113,10 +109,6 @@ seal_run(struct io_job *job)
         log_abandon(&r->log);
     else
         r->rc = log_release(&r->log);
-#ifdef COUNTD_MUTANT_MARKS_AFTER_SEAL
-    if (r->rc == 0)
-        r->rc = store_marks(r);
-#endif
 }
 
 void

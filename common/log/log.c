@@ -24,8 +24,7 @@
  * needs nothing but log_recover().  link(2) lets one claimant through and shows
  * that a log is in use; only the flock proves that its owner is alive.  A
  * process that has taken the flock checks the log again: it may have changed
- * after the process found its name.  COUNTD_MUTANT_*: bugs that `make mutants`
- * plants. */
+ * after the process found its name. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/log.h"
 
@@ -136,9 +135,6 @@ log_claim(struct log *log, int dirfd, uint64_t index, mode_t want_mode)
         rc = -ESTALE;
     if (rc < 0)
         return log_owner_fail(&mine, rc, want_mode);
-#ifdef COUNTD_MUTANT_TRUST_MODE
-    mine.header.state = want;
-#endif
     if (mine.header.state != want || remove_old(&mine)) {
         rc = log_release(&mine);
         return rc < 0 ? rc : -ESTALE;
@@ -343,11 +339,9 @@ log_seal(struct log *log)
         h.count = log->count;
         h.first_ms = log->first_ms;
         h.last_ms = log->last_ms;
-#ifndef COUNTD_MUTANT_SEAL_EARLY
         rc = log_owner_sync(log->fd);
         if (rc < 0)
             return rc;
-#endif
     } else {
         h.state = LOG_EMPTY;
     }

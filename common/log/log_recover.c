@@ -144,11 +144,9 @@ store_marks(struct log *log, const struct inspect *look,
         return -ENOMEM;
     rc = read_marks(log, &a);
     log->marks = (uint32_t)a.count;
-#ifndef COUNTD_MUTANT_MARKS_NOT_BY_RECOVERY
     if (rc == 0 && a.count > 0)
         rc = store ? store->store(store, &log->header, a.marks, a.count)
                    : -ENOKEY;
-#endif
     free(a.marks);
     return rc;
 }
@@ -187,10 +185,6 @@ recover_open(struct log *log, struct inspect *look, struct mark_store *marks)
     cut = judge_tail(log->fd, look);
     if (cut < 0)
         return cut;
-#ifdef COUNTD_MUTANT_NO_CUT
-    look->whole = look->prefix;
-    look->whole_ms = look->last_ms;
-#endif
     /* Their epoch keeps the slots that are cut off from ever counting.  No
      * client was answered for a request that is not whole, since all of it is
      * synced at once: it is sent again. */
@@ -377,10 +371,6 @@ log_recover_dead(int dirfd, uint64_t index, struct mark_store *marks,
     rc = looks_owned(dirfd, index, &st, &alien);
     if (rc < 0)
         return rc;
-#ifdef COUNTD_MUTANT_UNLINK_WITHOUT_FLOCK
-    log_lock_name(index, lock);
-    (void)unlinkat(dirfd, lock, 0); /* the planted bug */
-#endif
     if (alien) {
         const int lone = recover_lone_lock(dirfd, index);
 

@@ -51,9 +51,6 @@ gather_bytes(const struct layout *l, const uint8_t *slot,
     at = put_name(at + HEAD_SIZE, slot + 8, m->keyspace_size);
     at = put_name(at, slot + l->key_at, m->key_size);
     memcpy(at, slot + l->message_size, STAMP_SIZE);
-#ifdef COUNTD_MUTANT_NO_EPOCH_IN_CRC
-    memset(at, 0, 8);
-#endif
     return (size_t)(at + STAMP_SIZE - bytes);
 }
 
@@ -101,12 +98,8 @@ read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,
     int rc;
 
     stamp->epoch = get_le32(slot + l->message_size);
-#ifdef COUNTD_MUTANT_NO_EPOCH_IN_CRC
-    (void)epoch; /* the planted bug: a slot of any fill is taken */
-#else
     if (stamp->epoch != epoch)
         return -ENOENT;
-#endif
     stamp->received_ms = get_le64(slot + l->received_at);
     stamp->synced = get_le32(slot + l->synced_at);
     rc = message_parse(l, slot, m);

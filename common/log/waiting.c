@@ -332,10 +332,8 @@ waiting_list(struct waiting *w)
     }
     if (w->locked)
         return list_folder(w);
-#ifndef COUNTD_MUTANT_NO_FOLDER_LOCK
     if (flock(w->dir_fd, LOCK_SH | LOCK_NB) < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
-#endif
     rc = list_folder(w);
     (void)flock(w->dir_fd, LOCK_UN); /* cannot fail */
     return rc;

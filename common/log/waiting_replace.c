@@ -203,11 +203,6 @@ replace_files(struct waiting *w, struct waiting_file **files, size_t count,
             rc = 0;
         }
     }
-#ifdef COUNTD_MUTANT_JOIN_REMOVES_FIRST
-    for (size_t i = 0; rc == 0 && i < count; i++)
-        if (files[i]->lock_fd >= 0)
-            (void)unlinkat(w->dir_fd, files[i]->name, 0);
-#endif
     if (rc == 0 && n.at > 0)
         rc = waiting_end(w, &n);
     else
@@ -298,10 +293,8 @@ waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
         rc = replace_files(w, &w->files[i], 1, &l);
         *fills += rc == 0 ? count : 0;
     }
-#ifndef COUNTD_MUTANT_DROP_NO_SYNC
     if (rc == 0)
         rc = waiting_sync(w);
-#endif
     waiting_unlock(w);
     return rc;
 }

@@ -170,9 +170,6 @@ waiting_end(struct waiting *w, struct waiting_new *n)
 int
 waiting_sync(struct waiting *w)
 {
-#ifdef COUNTD_MUTANT_NO_FOLDER_SYNC
-    return 0;
-#endif
     if (w->dir_fd < 0)
         w->dir_fd = folder_open(w->log_fd, WAITING_FOLDER);
     if (w->dir_fd == -ENOENT)

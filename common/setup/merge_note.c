@@ -136,15 +136,9 @@ write_both(const struct datadir *d, int log_fd, const struct merge_note *n,
     const uint64_t ms = now_ms > last ? now_ms : last + 1;
     int rc;
 
-#ifndef COUNTD_MUTANT_NOTE_LOG_FIRST
     rc = merge_note_put(d->keyspace_fd, ms);
     if (rc == 0)
         rc = write_number(log_fd, ms);
-#else
-    rc = write_number(log_fd, ms);
-    if (rc == 0)
-        rc = merge_note_put(d->keyspace_fd, ms);
-#endif
     return rc;
 }
 

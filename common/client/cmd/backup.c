@@ -376,15 +376,9 @@ copy_keyspaces(struct backup *b)
     if (rc < 0)
         return rc;
     progress_init(&b->progress, "copying", 0);
-#ifdef COUNTD_MUTANT_KEYSPACES_FIRST
-    rc = store_list(b->in.store, first, 0, copy_listed, b);
-    if (rc == 0)
-        rc = copy_waiting(b);
-#else
     rc = copy_waiting(b);
     if (rc == 0)
         rc = store_list(b->in.store, first, 0, copy_listed, b);
-#endif
     progress_clear(&b->progress);
     if (rc == 0)
         b->status = copy_kept(b);

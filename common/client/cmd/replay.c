@@ -122,11 +122,7 @@ take_all(struct replay *r)
     int status = 0;
 
     for (size_t i = 0; status == 0 && i < r->list.count; i++) {
-#ifdef COUNTD_MUTANT_PLACE_BACKWARDS
-        const struct archived *a = &r->list.logs[r->list.count - 1 - i];
-#else
         const struct archived *a = &r->list.logs[i];
-#endif
 
         if (a->header.first_ms >= r->from_ms && a->header.first_ms < r->to_ms) {
             status = replay_log(r, a);

@@ -173,12 +173,6 @@ check_quota(void *ctx, struct tree *keys)
 static int
 write_marks(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state)
 {
-#ifdef COUNTD_MUTANT_NO_MARK
-    (void)txn; /* a planted bug for `make mutants`: marks are not written */
-    (void)b;
-    (void)state;
-    return 0;
-#else
     struct row last;
 
     if (b->end == b->given->delta_count)
@@ -186,7 +180,6 @@ write_marks(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state)
     last = (struct row){.key = b->given->deltas[b->end - 1].key,
                         .key_size = b->given->deltas[b->end - 1].key_size};
     return marks_write(txn, b->keyspace->meta, state, &b->marks, &last);
-#endif
 }
 
 /* Makes the next slice: sums as many deltas from b->at on as fit into changes,

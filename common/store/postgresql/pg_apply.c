@@ -240,10 +240,8 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
     if (b->delta_count > 0)
         rc = change_rows(s, k, b, list, applied);
     step(s, 5);
-#ifndef COUNTD_MUTANT_NO_ROW_MARK
     if (rc == 0)
         rc = pg_marks_put(s, k->id, b->marks, b->mark_count);
-#endif
     if (rc == 0 && b->delta_count > 0)
         rc = pg_keyspace_put(s, k, true);
     return rc;

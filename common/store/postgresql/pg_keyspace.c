@@ -54,9 +54,6 @@ commit(struct pg *s)
     PGresult *r = NULL;
     int rc = pg_ask(s, &r, PG_COMMIT, "");
 
-#ifdef COUNTD_MUTANT_COMMIT_WARNING
-    s->warned = false;
-#endif
     if (rc == 0 && strcmp(PQcmdStatus(r), "COMMIT") != 0) {
         pg_set_trouble(s, "COMMIT was answered %s", PQcmdStatus(r));
         rc = -EIO;
