@@ -127,14 +127,10 @@ start_writer(struct full *f)
     traffic_port(&f->traffic, fleet_ack_port(&f->fleet));
 }
 
-static bool
-says(struct full *f, enum fleet_role role, const char *words)
+static const char *
+text_of(struct full *f, enum fleet_role role)
 {
-    static char said[65536];
-
-    (void)daemon_output(fleet_daemon(&f->fleet, role), said,
-                        sizeof said); /* what is cut off came later */
-    return strstr(said, words) != NULL;
+    return daemon_text(fleet_daemon(&f->fleet, role));
 }
 
 /* Sends until the writer says why, and no answer comes any more. */
@@ -146,7 +142,7 @@ send_until_pushed_back(struct full *f)
     uint64_t last = clock_ms();
 
     while (clock_ms() < last + QUIET_MS ||
-           !says(f, FLEET_WRITE, "cannot get an empty log")) {
+           !strstr(text_of(f, FLEET_WRITE), "cannot get an empty log")) {
         traffic_turn(&f->traffic, 5);
         now = model_acked(&f->model, UINT64_MAX);
         if (now != acked)
@@ -381,7 +377,8 @@ TEST(daemons_start_without_a_free_inode_and_go_on_when_there_is_one)
     fleet_start(&f.fleet, FLEET_WORKER);
     fleet_start(&f.fleet, FLEET_READ);
     send_until_pushed_back(&f);
-    assert_true(says(&f, FLEET_WRITE, "links, locks and syncs are not tried"));
+    assert_has(text_of(&f, FLEET_WRITE),
+               "links, locks and syncs are not tried");
 
     give_inodes(&f, taken);
     send_some(&f, 200);
@@ -476,10 +473,10 @@ await_complaint(struct full *f, enum fleet_role role, const char *words)
 {
     const uint64_t end_ms = test_deadline(LIMIT_MS);
 
-    while (!says(f, role, words)) {
+    while (!strstr(text_of(f, role), words)) {
         expect_alive(f, role);
         if (clock_ms() > end_ms)
-            fail_msg("it never says: %s", words);
+            assert_has(text_of(f, role), words);
         (void)poll(NULL, 0, 1); /* paces the looking */
     }
 }

@@ -75,7 +75,7 @@ ask_once(const struct quota_oracle *t, const char *target)
     size = client_read(fd, text, sizeof text - 1);
     text[size] = '\0';
     client_close(fd);
-    assert_non_null(strstr(text, "\r\n\r\n"));
+    assert_has(text, "\r\n\r\n");
     if (strncmp(text, "HTTP/1.1 503", 12) == 0)
         return -503;
     return strtoll(strstr(text, "\r\n\r\n") + 4, NULL, 10);

@@ -284,10 +284,9 @@ CASE(a_request_that_is_refused_counts_nothing, f)
         answer_read(fd, &a);
         if (a.status != rules[i].status || !strstr(a.body, rules[i].has))
             fail_msg("%s\n%s: %d, %s", head, rules[i].has, a.status, a.body);
-        assert_non_null(
-            strstr(a.head, "Content-Type: application/problem+json\r\n"));
-        assert_non_null(strstr(a.head, "X-Content-Type-Options: nosniff\r\n"));
-        assert_non_null(strstr(a.head, "\r\nDate: "));
+        assert_has(a.head, "Content-Type: application/problem+json\r\n");
+        assert_has(a.head, "X-Content-Type-Options: nosniff\r\n");
+        assert_has(a.head, "\r\nDate: ");
         assert_int_equal(strstr(a.head, "Allow: POST\r\n") != NULL,
                          a.status == 405);
         if (rules[i].ends)
@@ -322,11 +321,11 @@ CASE(a_body_has_64_kib_and_4096_increments, f)
     say(fd, TSV, body, 4 * 4097);
     answer_read(fd, &a);
     assert_int_equal(a.status, 413);
-    assert_non_null(strstr(a.body, "\"code\": \"too-many\""));
+    assert_has(a.body, "\"code\": \"too-many\"");
     say(fd, TSV, body, 65537);
     answer_read(fd, &a);
     assert_int_equal(a.status, 413);
-    assert_non_null(strstr(a.body, "\"code\": \"too-large\""));
+    assert_has(a.body, "\"code\": \"too-large\"");
     client_close(fd);
     fleet_stop(f, FLEET_WRITE);
 }
@@ -370,8 +369,8 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
     answer_read(fd, &a);
     assert_true(clock_ms() - began >= 2999);
     assert_int_equal(a.status, 503);
-    assert_non_null(strstr(a.head, "Retry-After: 1\r\n"));
-    assert_non_null(strstr(a.body, "\"code\": \"no-log\""));
+    assert_has(a.head, "Retry-After: 1\r\n");
+    assert_has(a.body, "\"code\": \"no-log\"");
     /* The connection goes on, and small ones still fit. */
     ms = count(fd, TSV, "late\tb\n", 1);
     /* Two that wait get their turn when there is a log again. */
@@ -435,7 +434,7 @@ CASE(health_is_told_to_everyone, f)
         answer_read(fd, &a);
     } while (a.status == 200);
     assert_int_equal(a.status, 503);
-    assert_non_null(strstr(a.body, "no log to write to"));
+    assert_has(a.body, "no log to write to");
     client_send(fd, asks[0], strlen(asks[0]));
     answer_read(fd, &a);
     assert_int_equal(a.status, 200);
@@ -474,7 +473,7 @@ CASE(curl_counts, f)
         daemon_port(fleet_daemon(f, FLEET_WRITE), "http"), f->path);
     expect(daemon_run(output, sizeof output, "/bin/sh", "-c", script, NULL), 0,
            "");
-    assert_non_null(strstr(output, "415"));
+    assert_has(output, "415");
     fd = join(f);
     ms = count(fd, TSV, "c\tb\n", 1);
     expect_count(f, ms, "c", "a", 111111);

@@ -27,7 +27,7 @@ expect_reused(int fd, const char *request, size_t size)
     client_send(fd, request, size);
     r = read_reply(fd);
     assert_int_equal(r.status, 422);
-    assert_non_null(strstr(r.text, "\"code\": \"key-reused\""));
+    assert_has(r.text, "\"code\": \"key-reused\"");
 }
 
 static void
@@ -40,7 +40,7 @@ expect_no_keys(struct fleet *f)
     fd = connect_client(f);
     r = send_keyed(fd, "one", "p\ta\n");
     assert_int_equal(r.status, 400);
-    assert_non_null(strstr(r.text, "\"code\": \"no-keys\""));
+    assert_has(r.text, "\"code\": \"no-keys\"");
     client_close(fd);
     fleet_stop(f, FLEET_WRITE);
 }
@@ -159,7 +159,7 @@ CASE(a_key_is_refused_where_it_cannot_be_kept, f)
     memset(key, 'k', 256);
     r = send_keyed(fd, key, "p\ta\n");
     assert_int_equal(r.status, 400);
-    assert_non_null(strstr(r.text, "\"code\": \"bad-key\""));
+    assert_has(r.text, "\"code\": \"bad-key\"");
     key[255] = '\0';
     r = send_keyed(fd, key, "p\ta\n");
     assert_int_equal(r.status, 200);
@@ -169,7 +169,7 @@ CASE(a_key_is_refused_where_it_cannot_be_kept, f)
         size += (size_t)sprintf(body + size, "p\tmany\n");
     r = send_keyed(fd, "many", body);
     assert_int_equal(r.status, 413);
-    assert_non_null(strstr(r.text, "\"code\": \"too-many\""));
+    assert_has(r.text, "\"code\": \"too-many\"");
     body[size - 7] = '\0';
     r = send_keyed(fd, "many", body);
     assert_int_equal(r.status, 200);
@@ -453,8 +453,8 @@ CASE(while_another_recovers_a_log_keys_wait, f)
     fd = connect_client(f);
     r = send_keyed(fd, "one", "p\ta\n");
     assert_int_equal(r.status, 503);
-    assert_non_null(strstr(r.text, "\"code\": \"not-ready\""));
-    assert_non_null(strstr(r.text, "\r\nRetry-After: 1\r\n"));
+    assert_has(r.text, "\"code\": \"not-ready\"");
+    assert_has(r.text, "\r\nRetry-After: 1\r\n");
     (void)close(lock);
     do
         r = send_keyed(fd, "one", "p\ta\n");

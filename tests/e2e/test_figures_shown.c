@@ -268,18 +268,18 @@ CASE(a_life_that_cannot_be_seen_is_neither_alive_nor_dead, f)
     hide_lives(f);
 
     assert_int_equal(FLEET_RUN(f, "status"), 0);
-    assert_non_null(strstr(text, " cannot be seen, began "));
-    assert_null(strstr(text, "runs for"));
-    assert_null(strstr(text, "died"));
+    assert_has(text, " cannot be seen, began ");
+    assert_lacks(text, "runs for");
+    assert_lacks(text, "died");
     (void)FLEET_RUN(f, "status", "--json");
-    assert_non_null(strstr(text, "\"alive\": null"));
-    assert_null(strstr(text, "\"alive\": true"));
-    assert_null(strstr(text, "\"alive\": false"));
+    assert_has(text, "\"alive\": null");
+    assert_lacks(text, "\"alive\": true");
+    assert_lacks(text, "\"alive\": false");
     metrics = ask(f, "/metrics");
-    assert_null(strstr(metrics, "\ncountd_process_up{process=\"worker\""));
-    assert_non_null(strstr(metrics, "\ncountd_process_silent_seconds{process="
-                                    "\"worker\""));
-    assert_non_null(strstr(metrics, "\ncountd_workers 1\n"));
+    assert_lacks(metrics, "\ncountd_process_up{process=\"worker\"");
+    assert_has(metrics, "\ncountd_process_silent_seconds{process="
+                        "\"worker\"");
+    assert_has(metrics, "\ncountd_workers 1\n");
     free(metrics);
 }
 
@@ -311,11 +311,11 @@ CASE(a_writer_that_is_stopped_is_reported_within_ten_seconds, f)
     began_ms = clock_ms();
     daemon_signal(fleet_daemon(f, FLEET_WRITE), SIGSTOP);
     ready_ms = await_shell(f, ready, "503", began_ms);
-    assert_non_null(strstr(text, "countd-write is down, stopped or hangs\n"));
+    assert_has(text, "countd-write is down, stopped or hangs\n");
     sentence_ms = await_shell(
         f, status, "\"sentence\": \"countd-write says nothing for ", began_ms);
     assert_int_equal(FLEET_RUN(f, "status"), 1);
-    assert_non_null(strstr(text, "! countd-write says nothing for "));
+    assert_has(text, "! countd-write says nothing for ");
     daemon_signal(fleet_daemon(f, FLEET_WRITE), SIGCONT);
     (void)await_shell(f, ready, "ok\n200", began_ms);
 

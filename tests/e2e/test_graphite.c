@@ -244,8 +244,7 @@ CASE(requests_are_answered_as_recorded, f)
                      got.status, got.body, recorded[i].status,
                      body ? body : "{\"message\":...}");
         if (recorded[i].status == 400)
-            assert_non_null(
-                strstr(got.head, "Content-Type: application/json\r\n"));
+            assert_has(got.head, "Content-Type: application/json\r\n");
     }
 }
 
@@ -258,18 +257,18 @@ CASE(names_in_lines_are_in_text_form, f)
                         "\"\\x3d1,\"\"\\n\",2026-11-21 22:51:00,1\r\n"
                         "\"\\x3d1,\"\"\\n\",2026-11-21 22:53:30,1\r\n"
                         "\"\\x3d1,\"\"\\n\",2026-11-21 22:56:00,1\r\n");
-    assert_non_null(strstr(got.head, "Content-Type: text/csv; charset=utf-8"));
+    assert_has(got.head, "Content-Type: text/csv; charset=utf-8");
     ask(f, "POST /render target=alias%28divideSeries%28web.err,no.x%29,%27a%0A"
            "%27%29&from=1795301460&until=1795301580&format=raw");
     assert_string_equal(got.body, "a\\n,1795301520,1795301640,60|None,None\n");
-    assert_non_null(strstr(got.head, "Content-Type: text/plain"));
+    assert_has(got.head, "Content-Type: text/plain");
 }
 
 CASE(the_functions_are_listed_for_the_editor, f)
 {
     ask(f, "GET /functions");
     assert_int_equal(got.status, 200);
-    assert_non_null(strstr(got.body, "\"sumSeries\":{"));
+    assert_has(got.body, "\"sumSeries\":{");
 }
 
 CASE(an_answer_says_of_which_moment_it_is, f)
@@ -410,7 +409,7 @@ CASE(a_body_that_is_no_plain_form_is_refused, f)
         client_send(fd, request, (size_t)n);
         answer_read(fd, &got);
         assert_int_equal(got.status, 400);
-        assert_non_null(strstr(got.body, "without Content-Encoding"));
+        assert_has(got.body, "without Content-Encoding");
     }
     client_close(fd);
 }
@@ -471,7 +470,7 @@ CASE(many_clients_get_each_their_own_answer, f)
         for (int n = 0; n < 2; n++) {
             answer_read(fds[i], &got);
             assert_int_equal(got.status, 200);
-            assert_non_null(strstr(got.body, words[(i + n) % 4]));
+            assert_has(got.body, words[(i + n) % 4]);
         }
         client_close(fds[i]);
     }
@@ -565,8 +564,8 @@ CASE_WITHOUT_LIMITS(answers_are_packed_for_clients_that_take_gzip, f)
                        long_ones[i]);
         client_send(fd, request, strlen(request));
         answer_read(fd, &got);
-        assert_non_null(strstr(got.head, "Content-Encoding: gzip\r\n"));
-        assert_non_null(strstr(got.head, "Vary: Accept-Encoding\r\n"));
+        assert_has(got.head, "Content-Encoding: gzip\r\n");
+        assert_has(got.head, "Vary: Accept-Encoding\r\n");
         unpack_body(
             strtoul(strstr(got.head, "Content-length: ") + 16, NULL, 10));
         sum_points(got.body);
@@ -578,9 +577,9 @@ CASE_WITHOUT_LIMITS(answers_are_packed_for_clients_that_take_gzip, f)
                 "Host: x\r\nAccept-Encoding: gzip\r\n\r\n",
                 83);
     answer_read(fd, &got); /* short: as it is */
-    assert_null(strstr(got.head, "Content-Encoding"));
+    assert_lacks(got.head, "Content-Encoding");
     say(fd, "GET /render?target=web.err&from=-1d"); /* does not take it */
     answer_read(fd, &got);
-    assert_null(strstr(got.head, "Content-Encoding"));
+    assert_lacks(got.head, "Content-Encoding");
     client_close(fd);
 }

@@ -305,10 +305,10 @@ CASE(a_terminal_shows_bars_and_a_sparkline_and_a_pipe_does_not, x)
     x->fleet.env = utf8;
     expect(TERMINAL(x, "history", "pages"), 0,
            "  ########################################\r\n");
-    assert_non_null(strstr(text, "\xe2\x96\x88"));
+    assert_has(text, "\xe2\x96\x88");
     x->fleet.env = ascii;
     expect(TERMINAL(x, "history", "pages"), 0, "#\r\n");
-    assert_null(strstr(text, "\xe2"));
+    assert_lacks(text, "\xe2");
     expect(TERMINAL(x, "history", "pages", "--tsv"), 0, "\t1050\r\n");
     assert_null(strchr(text, '#'));
     expect(TERMINAL(x, "top", "pages", "2", "--from", "-2h"), 0,

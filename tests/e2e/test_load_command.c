@@ -26,7 +26,7 @@ WITH_SITE(load_shows_a_bar_on_a_terminal_and_takes_it_away, s)
     expect(1, 1, "] 100% 2 increments, ");
     last = strstr(text, "2 increments acknowledged in ");
     assert_non_null(last);
-    assert_null(strstr(last, "\033"));
+    assert_lacks(last, "\033");
     assert_memory_equal(last - 4, "\r\033[K", 4);
 }
 
@@ -137,7 +137,7 @@ WITH_EMPTY(load_names_file_and_line_however_the_connection_ends, s)
                      e->known);
             expect(0, 0, words);
         } else {
-            assert_null(strstr(text, "is the last line acknowledged"));
+            assert_lacks(text, "is the last line acknowledged");
         }
         snprintf(words, sizeof words, "/%s is the last line that may be",
                  e->unsure);

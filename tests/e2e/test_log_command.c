@@ -101,7 +101,7 @@ WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come, s)
     status = daemon_wait(&flush);
     (void)daemon_output(&flush, text, sizeof text);
     expect(status, 1, "not readable: 1 damaged log quarantined");
-    assert_null(strstr(text, "not merged in time"));
+    assert_lacks(text, "not merged in time");
 
     assert_int_equal(daemon_stop(&worker), 0);
     daemon_fini(&worker);

@@ -4,7 +4,6 @@
 #include "tests/lib/test.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
@@ -151,8 +150,7 @@ CASE(what_cannot_work_is_refused_by_name, x)
     how.argv = argv;
     assert_int_equal(daemon_start_how(&d, "countd-worker", &how),
                      CONFIG_EXIT_USAGE);
-    (void)daemon_output(&d, text, TEXT_SIZE);
-    assert_non_null(strstr(text, "run countd store init"));
+    assert_has(daemon_text(&d), "run countd store init");
     daemon_fini(&d);
     expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
     expect(FLEET_RUN(f, "store", "init"), CONFIG_EXIT_NEGATIVE,

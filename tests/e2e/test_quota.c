@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/client/lib/countd.h"
@@ -58,12 +57,12 @@ CASE(another_limit_is_refused_with_what_to_do, f)
                                 "counter.enable=off", "-o", "log.size=64K",
                                 "-o", "quota.limit=5", NULL),
                      100);
-    assert_non_null(strstr(text, "give quota.limit = 1000"));
+    assert_has(text, "give quota.limit = 1000");
 }
 
 CASE(damage_is_told_and_stops_nothing_else, f)
 {
-    char path[700], text[4096];
+    char path[700];
     uint8_t byte;
     int fd;
 
@@ -81,8 +80,8 @@ CASE(damage_is_told_and_stops_nothing_else, f)
     fleet_start(f, FLEET_WRITE);
     (void)ask(f, "GET", "/query", 503);
     (void)ask(f, "POST", "/apply?amt=1", 503);
-    (void)daemon_output(fleet_daemon(f, FLEET_WRITE), text, sizeof text);
-    assert_non_null(strstr(text, "live/quota record=1 byte=4120"));
+    assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)),
+               "live/quota record=1 byte=4120");
     fd = client_connect(fleet_ack_port(f));
     client_increment(fd, "ks", "key", 1);
     client_wins(fd, 1);
@@ -111,7 +110,7 @@ move_note(struct fleet *f, uint8_t bytes[72], bool write)
 CASE(a_backup_has_the_quotas_of_one_moment, f)
 {
     struct fleet copy;
-    char path[600], text[4096];
+    char path[600];
     uint8_t note[72];
 
     fleet_start(f, FLEET_WRITE);
@@ -127,8 +126,8 @@ CASE(a_backup_has_the_quotas_of_one_moment, f)
         fleet_option(&copy, f->options[i]);
     fleet_start(&copy, FLEET_WRITE);
     expect(&copy, "/apply?amt=1", "2 989\n");
-    (void)daemon_output(fleet_daemon(&copy, FLEET_WRITE), text, sizeof text);
-    assert_non_null(strstr(text, "was put in place of another"));
+    assert_has(daemon_text(fleet_daemon(&copy, FLEET_WRITE)),
+               "was put in place of another");
     fleet_stop(&copy, FLEET_WRITE);
     fleet_fini(&copy);
     expect(f, "/apply?amt=1", "4 939\n");

@@ -101,16 +101,6 @@ stop(struct service_site *x, int fd)
     fleet_stop(&x->fleet, FLEET_READ);
 }
 
-static bool
-said(struct service_site *x, enum fleet_role role, const char *words)
-{
-    static char output[1 << 16];
-
-    (void)daemon_output(fleet_daemon(&x->fleet, role), output,
-                        sizeof output); /* NUL-terminated; that is enough */
-    return strstr(output, words) != NULL;
-}
-
 /* ---- ranges ------------------------------------------------------------ */
 
 /* `rows` rows of a keyspace of put_many(), from `first` on. */
@@ -307,7 +297,7 @@ CASE(more_rows_than_a_document_has_are_one_answer_all_the_same, x)
     expect(FLEET_RUN(&x->fleet, "range", "many", "-4500", "9999", "--json"), 0,
            begin);
     expect_rows(text + strlen(begin) + 1, true, KEYS - 4500, 4499);
-    assert_non_null(strstr(text, end));
+    assert_has(text, end);
     assert_ptr_equal(strchr(strstr(text, end), '\n') + 1, strchr(text, '\0'));
     expect(FLEET_RUN(&x->fleet, "top", "many", "4500", "--tsv"), 0, "");
     expect_rows(text, false, 0, 4500);
@@ -315,7 +305,7 @@ CASE(more_rows_than_a_document_has_are_one_answer_all_the_same, x)
            "\n4500    501  004499\nas of ");
     expect(FLEET_RUN(&x->fleet, "keys", "many", "-n", "4500", "--tsv"), 0,
            "\n501\t004499\n");
-    assert_null(strstr(text, "004500"));
+    assert_lacks(text, "004500");
     stop(x, fd);
 }
 
@@ -375,8 +365,9 @@ CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
     }
 
     expect(FLEET_RUN(&x->fleet, "keyspaces", "--tsv"), 0, "-\t-\t");
-    assert_non_null(strstr(text, "10\t55\t"));
-    assert_true(said(x, FLEET_READ, "keyspace=broken"));
+    assert_has(text, "10\t55\t");
+    assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_READ)),
+               "keyspace=broken");
     stop(x, fd);
 }
 
@@ -399,12 +390,12 @@ CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end, x)
     client_send(fd, bytes, client_range_request(bytes, "words", 0, 1000));
     assert_int_equal(daemon_wait(fleet_daemon(&x->fleet, FLEET_READ)),
                      128 + SIGBUS);
-    assert_true(said(x, FLEET_READ, "SIGBUS at "));
-    assert_true(said(x, FLEET_READ,
-                     "/keyspace/words.mdb: the page that was read lies behind "
-                     "the end of the file: a page number in it is damaged, or "
-                     "the file was cut short while it was in use; run countd "
-                     "check keyspace=words"));
+    assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_READ)), "SIGBUS at ");
+    assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_READ)),
+               "/keyspace/words.mdb: the page that was read lies behind "
+               "the end of the file: a page number in it is damaged, or "
+               "the file was cut short while it was in use; run countd "
+               "check keyspace=words");
     client_close(fd);
 
     /* From then on it is a damaged one. */
@@ -428,7 +419,7 @@ CASE(other_message_sizes_are_refused, x)
                                 "-o", "read.listen=127.0.0.1:0", NULL),
                      CONFIG_EXIT_USAGE);
 
-    assert_non_null(strstr(text, "message.key_size=256"));
+    assert_has(text, "message.key_size=256");
 }
 
 /* ---- as_of ------------------------------------------------------------- */

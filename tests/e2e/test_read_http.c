@@ -151,7 +151,7 @@ expect_same(struct fleet *f, const char *target, const char *const *words)
     ask(f, target, "");
     if (got.status != 200)
         fail_msg("%s: %d %s", target, got.status, got.body);
-    assert_non_null(strstr(got.head, "Content-Type: application/json\r\n"));
+    assert_has(got.head, "Content-Type: application/json\r\n");
     assert_int_equal(fleet_run(f, words), 0);
     forget(got.body, MOMENT);
     forget(text, MOMENT);
@@ -247,23 +247,23 @@ CASE(rows_are_columns_where_they_are_asked_for, f)
                                   "0,9223372036854775807,x\r\n"
                                   "1,27,/index\r\n"
                                   "2,12,\"\\xffraw \"\"q\"\"\\t\\\\\"\r\n");
-    assert_non_null(strstr(got.head, "text/csv; charset=utf-8; header="));
+    assert_has(got.head, "text/csv; charset=utf-8; header=");
     ask(f, "/v1/top?keyspace=pages&n=2",
         "Accept: text/tab-separated-values\r\n");
     assert_string_equal(got.body, "0\t9223372036854775807\tx\n1\t27\t/index\n");
     ask(f, "/v1/get?keyspace=pages&key=x&format=tsv", "");
     assert_string_equal(got.body, "9223372036854775807\n");
     ask(f, "/v1/get?keyspace=pages&key=x&numbers=string", "");
-    assert_non_null(strstr(got.body, "\"count\": \"9223372036854775807\""));
+    assert_has(got.body, "\"count\": \"9223372036854775807\"");
     ask(f, "/v1/total?keyspace=z", "Accept: image/png\r\n");
     assert_int_equal(got.status, 406);
     ask(f, "/v1/total?keyspace=z", "Accept: application/*;q=0\r\n");
     assert_int_equal(got.status, 406);
     ask(f, "/v1/get?keyspace=pages&key=x",
         "Accept: application/json;q=0.5, TEXT/CSV;q=0.7, */*;q=0.1\r\n");
-    assert_non_null(strstr(got.head, "text/csv; charset=utf-8; header="));
+    assert_has(got.head, "text/csv; charset=utf-8; header=");
     ask(f, "/v1/get?keyspace=pages&key=x", "Accept: text/html, */*;q=0.8\r\n");
-    assert_non_null(strstr(got.head, "Content-Type: application/json\r\n"));
+    assert_has(got.head, "Content-Type: application/json\r\n");
 }
 
 CASE(several_keys_are_rows_in_the_order_asked, f)
@@ -322,7 +322,7 @@ CASE(long_answers_are_packed_for_who_takes_that, f)
     }
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     ask(f, "/v1/top?keyspace=many&n=300", "Accept-Encoding: gzip; q=0.0\r\n");
-    assert_null(strstr(got.head, "Content-Encoding"));
+    assert_lacks(got.head, "Content-Encoding");
     assert_true(strlen(got.body) > 8192);
     answer_shell(
         f, "u=\"$U/v1/range?keyspace=many&offset=0&length=300&format=tsv\"; "
@@ -340,7 +340,7 @@ find_next(char *target, size_t size)
 
     if (!at)
         return false;
-    assert_non_null(strstr(at, ">; rel=\"next\"\r\n"));
+    assert_has(at, ">; rel=\"next\"\r\n");
     (void)snprintf(target, size, "%.*s", (int)strcspn(at + 7, ">"), at + 7);
     return true;
 }
@@ -397,7 +397,7 @@ expect_names(struct fleet *f, const char *target, const char *want)
                        "%.*s ", (int)strcspn(at, "\""), at);
     }
     assert_string_equal(names, want);
-    assert_null(strstr(got.head, "Link: "));
+    assert_lacks(got.head, "Link: ");
 }
 
 CASE(keyspaces_are_sorted_by_what_is_asked_for, f)
@@ -467,8 +467,7 @@ CASE(names_are_bytes_both_ways, f)
         "/v1/around?names=text&keyspace=pages&n=1&"
         "key=%5cxffraw+%22q%22%5ct%5c%5c",
         "");
-    assert_non_null(
-        strstr(got.body, "\"key\": \"\\\\xffraw \\\"q\\\"\\\\t\\\\\\\\\""));
+    assert_has(got.body, "\"key\": \"\\\\xffraw \\\"q\\\"\\\\t\\\\\\\\\"");
 }
 
 /* ---- processes ----------------------------------------------------------- */
@@ -479,18 +478,18 @@ CASE(status_has_the_members_of_the_command, f)
 
     ask(f, "/v1/status", "");
     assert_int_equal(got.status, 200);
-    assert_non_null(strstr(got.head, "Cache-Control: no-store\r\n"));
+    assert_has(got.head, "Cache-Control: no-store\r\n");
     memcpy(answered, got.body, strlen(got.body) + 1);
     assert_int_equal(FLEET_RUN(f, "status", "--json"), 0);
     forget(answered, "\"value\": ");
     forget(text, "\"value\": ");
     /* The facts before the rows, such as the number of open logs, may differ.
      */
-    assert_non_null(strstr(answered, "\"rows\": ["));
+    assert_has(answered, "\"rows\": [");
     assert_string_equal(strstr(answered, "\"rows\": ["),
                         strstr(text, "\"rows\": ["));
     ask(f, "/v1/status", "Accept-Encoding: gzip\r\n");
-    assert_non_null(strstr(got.head, "Content-Encoding: gzip\r\n"));
+    assert_has(got.head, "Content-Encoding: gzip\r\n");
     assert_memory_equal(got.body, "\x1f\x8b", 2);
 }
 
@@ -518,11 +517,11 @@ CASE_WITH_ONE_LOG(logs_are_those_of_the_command, f)
     service_add(f, "pages", "/index", 2);
     while (!has_same_logs(f))
         assert_true(clock_ms() < deadline_ms);
-    assert_non_null(strstr(got.head, "Cache-Control: no-store\r\n"));
-    assert_non_null(strstr(got.body, "{\"rows\": [\n {\"log\": \"00000000"));
-    assert_non_null(strstr(
+    assert_has(got.head, "Cache-Control: no-store\r\n");
+    assert_has(got.body, "{\"rows\": [\n {\"log\": \"00000000");
+    assert_has(
         text,
-        "\"state\": \"open\", \"mode\": \"0600\", \"used\": 2, \"slots\": "));
+        "\"state\": \"open\", \"mode\": \"0600\", \"used\": 2, \"slots\": ");
     expect_problem(f, "/v1/logs?n=1", 400, "\"unknown-parameter\"");
 }
 
@@ -539,7 +538,7 @@ CASE_WITH_TWO(held_records_are_those_of_the_command, f)
         ask(f, "/v1/held", "");
     while (!strstr(got.body, "\"two\"") && clock_ms() < deadline_ms);
     assert_int_equal(FLEET_RUN(f, "held", "--json"), 1);
-    assert_non_null(strstr(got.body, "\"why\": \"over keyspace.max=2\""));
+    assert_has(got.body, "\"why\": \"over keyspace.max=2\"");
     *strchr(text, '}') = '\0'; /* what follows says that it is not merged */
     *strchr(got.body, '}') = '\0';
     assert_string_equal(got.body, text);
@@ -567,17 +566,17 @@ CASE(metrics_are_of_all_processes, f)
         ask(f, "/metrics", "");
     while (!strstr(got.body, lines[2]) && clock_ms() < deadline_ms);
     assert_int_equal(got.status, 200);
-    assert_non_null(strstr(got.head, "text/plain; version=0.0.4"));
-    assert_null(strstr(got.body, "# EOF"));
+    assert_has(got.head, "text/plain; version=0.0.4");
+    assert_lacks(got.body, "# EOF");
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (!strstr(got.body, lines[i]))
             fail_msg("no %s in:\n%s", lines[i], got.body);
     ask(f, "/metrics",
         "Accept: application/openmetrics-text;version=1.0.0\r\n");
-    assert_non_null(strstr(got.head, "application/openmetrics-text"));
-    assert_non_null(strstr(got.body, "# TYPE countd_log_sync_seconds counter\n"
-                                     "# UNIT countd_log_sync_seconds seconds\n"
-                                     "countd_log_sync_seconds_total{"));
+    assert_has(got.head, "application/openmetrics-text");
+    assert_has(got.body, "# TYPE countd_log_sync_seconds counter\n"
+                         "# UNIT countd_log_sync_seconds seconds\n"
+                         "countd_log_sync_seconds_total{");
     eof = strstr(got.body, "# EOF\n");
     assert_non_null(eof);
     assert_string_equal(eof, "# EOF\n");
@@ -666,7 +665,7 @@ CASE(nothing_is_changed_here, f)
 
     answer_request(fd, "POST", "/v1/count", "Content-Length: 0\r\n");
     expect_next(fd, 405, "Allow: GET, HEAD\r\n");
-    assert_non_null(strstr(got.body, "POST /v1/count at http.listen"));
+    assert_has(got.body, "POST /v1/count at http.listen");
     answer_request(fd, "DELETE", "/v1/top?keyspace=pages", "");
     expect_next(fd, 405, "Allow: ");
     answer_request(fd, "OPTIONS", "/v1/top?keyspace=pages", "");
@@ -676,7 +675,7 @@ CASE(nothing_is_changed_here, f)
     assert_string_equal(got.body, "ok\n");
     answer_request(fd, "HEAD", "/v1/top?keyspace=pages", "");
     answer_read_head(fd, &got);
-    assert_non_null(strstr(got.head, "Content-length: "));
+    assert_has(got.head, "Content-length: ");
     assert_int_equal(got.status, 200);
     client_close(fd);
 }
@@ -731,11 +730,11 @@ CASE(a_question_is_answered_as_it_stands_whatever_came_before, f)
     (void)snprintf(more, sizeof more, "X-Long: %0560d\r\n", 0); /* fits */
     for (int i = 0; i < 6; i++) {
         ask(f, "/v1/total?keyspace=z", "");
-        assert_non_null(strstr(got.body, "\"total\": -2"));
+        assert_has(got.body, "\"total\": -2");
         if (i % 3 != 2)
             continue;
         ask(f, "/v1/get?keyspace=pages&key=/index", more);
-        assert_non_null(strstr(got.body, "\"count\": 27"));
+        assert_has(got.body, "\"count\": 27");
     }
 }
 
@@ -792,8 +791,8 @@ CASE(only_so_many_wait, f)
         while (status_of_wait(f, host) == 504)
             ; /* until all have arrived */
         assert_int_equal(got.status, 503);
-        assert_non_null(strstr(got.head, "Retry-After: 1\r\n"));
-        assert_non_null(strstr(got.body, "\"too-many-waiting\""));
+        assert_has(got.head, "Retry-After: 1\r\n");
+        assert_has(got.body, "\"too-many-waiting\"");
         assert_int_equal(status_of_wait(f, "127.0.0.3"),
                          i < MANY - 1 ? 504 : 503);
     }
@@ -818,11 +817,11 @@ CASE(answers_in_steps_wait_for_each_other_and_for_nobody_who_has_gone, f)
         answer_request(fd, "GET", "/v1/top?keyspace=pages&from=-1h", "");
         client_close(gone);
         answer_read(fd, &got);
-        assert_non_null(strstr(got.body, "\"file\""));
+        assert_has(got.body, "\"file\"");
         answer_read(fd, &got);
-        assert_non_null(strstr(got.body, "\"total\": -2"));
+        assert_has(got.body, "\"total\": -2");
         answer_read(fd, &got);
-        assert_non_null(strstr(got.body, "\"change\""));
+        assert_has(got.body, "\"change\"");
         client_close(fd);
     }
 }
@@ -865,14 +864,13 @@ CASE(each_answer_has_a_date_and_is_for_its_own_site, f)
             (type && !strstr(got.head, "\r\nX-Content-Type-Options: nosniff")))
             fail_msg("%s: %s", cases[i].target, got.head);
         if (got.status == 304)
-            assert_non_null(
-                strstr(got.head, "\r\nCache-Control: no-cache\r\n"));
+            assert_has(got.head, "\r\nCache-Control: no-cache\r\n");
         client_close(fd);
     }
     ask(f, "/v1/now", "Origin: http://evil\r\n");
-    assert_non_null(strstr(got.body, "read.cors"));
+    assert_has(got.body, "read.cors");
     ask(f, "/render", "Origin: http://evil\r\n");
-    assert_non_null(strstr(got.body, "{\"message\":\"a web page of another"));
+    assert_has(got.body, "{\"message\":\"a web page of another");
 }
 
 /* A request that waits is answered when the reader stops, and that is why. */
@@ -890,7 +888,7 @@ CASE(a_stop_answers_those_who_wait, f)
     fleet_stop(f, FLEET_READ);
     answer_read(fd, &got);
     assert_int_equal(got.status, 503);
-    assert_non_null(strstr(got.head, "\r\nRetry-After: 1\r\n"));
-    assert_non_null(strstr(got.body, "\"code\": \"stopping\""));
+    assert_has(got.head, "\r\nRetry-After: 1\r\n");
+    assert_has(got.body, "\"code\": \"stopping\"");
     client_close(fd);
 }

@@ -45,13 +45,6 @@ teardown(void **state)
 
 #define CASE(name) TEST_IN(name, void *unused, setup, teardown)
 
-static bool
-said(const struct daemon *d, const char *words)
-{
-    (void)daemon_output(d, text, sizeof text); /* NUL-terminated */
-    return strstr(text, words) != NULL;
-}
-
 /* No rows are an answer. */
 static void
 expect_answer(int fd)
@@ -61,18 +54,6 @@ expect_answer(int fd)
     client_range(fd, "none", 0, 1, &r);
     assert_int_equal(r.rows, 0);
     client_rows_free(&r);
-}
-
-/* Until it has said so. */
-static void
-await_words(const struct daemon *d, const char *words)
-{
-    const uint64_t until = test_deadline(20000);
-
-    while (!said(d, words)) {
-        assert_true(daemon_alive(d));
-        assert_true(clock_ms() < until);
-    }
 }
 
 CASE(a_port_in_use_is_reported_at_once_and_may_be_free_later)
@@ -91,13 +72,14 @@ CASE(a_port_in_use_is_reported_at_once_and_may_be_free_later)
     snprintf(setting, sizeof setting, "read.listen=%s", where);
 
     assert_int_equal(daemon_start_how(&d, "countd-read", &how), 0);
-    await_words(&d, "is in use by another process: stop it, or set read.listen "
-                    "to a free port; trying for 3 s");
-    assert_non_null(strstr(text, where));
+    daemon_await_words(
+        &d, "is in use by another process: stop it, or set read.listen "
+            "to a free port; trying for 3 s");
+    assert_has(daemon_text(&d), where);
     assert_int_equal(close(fd), 0);
 
-    await_words(&d, "serving read=127.0.0.1:");
-    assert_non_null(strstr(strstr(text, "serving read="), where));
+    daemon_await_words(&d, "serving read=127.0.0.1:");
+    assert_has(strstr(daemon_text(&d), "serving read="), where);
     fd = client_connect((uint16_t)strtoul(where + 10, NULL, 10));
     expect_answer(fd);
     client_close(fd);
@@ -134,7 +116,7 @@ CASE(few_descriptors_mean_fewer_connections)
                  reader, "-d", dir.path, ANY_PORT, NULL);
     snprintf((char *)bytes, sizeof bytes,
              "connections limited to %d by descriptors=256", MAX);
-    assert_true(said(&d, (const char *)bytes));
+    assert_has(daemon_text(&d), (const char *)bytes);
 
     for (int i = 0; i < HERE; i++) {
         fds[i] = connect_from(i % 2 ? "127.0.0.1" : "127.0.0.2",
@@ -169,20 +151,20 @@ CASE(figures_are_told_and_who_is_malformed_or_speaks_http)
     client_send(fd, post, sizeof post);
     assert_int_equal(client_read(fd, &byte, 1), 0);
     client_close(fd);
-    await_words(&d, "read: a connection from 127.0.0.1:");
+    daemon_await_words(&d, "read: a connection from 127.0.0.1:");
     fd = client_connect(daemon_port(&d, "read"));
     client_send(fd, wrong, sizeof wrong);
     client_reply(fd, &r);
     assert_int_equal(r.rows, -EINVAL);
     client_expect_end(fd);
     client_close(fd);
-    await_words(&d, "read: malformed input from 127.0.0.1:");
+    daemon_await_words(&d, "read: malformed input from 127.0.0.1:");
     fd = client_connect(daemon_port(&d, "read"));
     expect_answer(fd);
     daemon_signal(&d, SIGUSR1);
-    await_words(&d, "requests=1 unreadable=0");
-    await_words(&d,
-                "connections=3 received=1144 sent=48 malformed=1 browsers=1");
+    daemon_await_words(&d, "requests=1 unreadable=0");
+    daemon_await_words(
+        &d, "connections=3 received=1144 sent=48 malformed=1 browsers=1");
     client_close(fd);
     assert_int_equal(daemon_stop(&d), 0);
     daemon_fini(&d);

@@ -126,7 +126,7 @@ CASE(the_first_number_has_serial_1_and_the_next_goes_on, r)
 CASE(a_web_page_takes_no_number, r)
 {
     struct sequence_parts n;
-    char line[HTTP_FIXTURE_LINE], text[4096];
+    char line[HTTP_FIXTURE_LINE];
     int fd;
 
     http_fixture_start(r, NULL, "http.hosts=seq.example.org", NULL);
@@ -137,10 +137,9 @@ CASE(a_web_page_takes_no_number, r)
                   "Forbidden: the Host example.com is not known here; if it "
                   "is this server's, add it to http.hosts");
     client_close(fd);
-    (void)daemon_output(&r->writer, text, sizeof text);
-    assert_non_null(strstr(text,
-                           "the Host example.com is not known here; if it "
-                           "is this server's, add it to http.hosts"));
+    assert_has(daemon_text(&r->writer),
+               "the Host example.com is not known here; if it "
+               "is this server's, add it to http.hosts");
     fd = client_connect(r->port);
     http_say(fd, "POST /fetch HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                  "Origin: http://example.com\r\n\r\n");
@@ -340,15 +339,13 @@ CASE(curl_is_content, r)
 CASE(a_damaged_mark_stops_numbers_and_nothing_else, r)
 {
     static const uint8_t damage[8192] = {1};
-    char text[4096];
     int fd;
 
     http_fixture_start(r, env, NULL);
     http_fixture_stop(r);
     tmpdir_put(&r->dir, "live/sequence-2-1", damage, sizeof damage, 0600);
     http_fixture_start(r, env, NULL);
-    (void)daemon_output(&r->writer, text, sizeof text);
-    assert_non_null(strstr(text, "live/sequence-2-1 is damaged"));
+    assert_has(daemon_text(&r->writer), "live/sequence-2-1 is damaged");
     fd = client_connect(r->port);
     http_say(fd, "GET /fetch HTTP/1.1\r\n\r\n");
     http_hear(fd, "HTTP/1.1 503 Service Unavailable\r\n" KEPT

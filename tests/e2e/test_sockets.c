@@ -262,9 +262,9 @@ CASE(a_second_reader_serves_its_port_only, f)
     use_store(f->a, "5");
     daemon_start(&f->second, "countd-read", "-d", f->a, "-o",
                  "read.listen=127.0.0.1:0", "-o", user_setting(), NULL);
-    daemon_output(&f->second, text, sizeof text);
-    assert_non_null(strstr(text, "/a/socket/read is served by another process; "
-                                 "this one serves its port alone"));
+    assert_has(daemon_text(&f->second),
+               "/a/socket/read is served by another process; "
+               "this one serves its port alone");
     snprintf(read, sizeof read, "read.http=127.0.0.1:%u",
              daemon_port(&f->second, "read-http"));
     expect_text(COUNTD("-o", read, "get", "k", "x"), 0, "5\n");

@@ -286,7 +286,7 @@ ON_FIXTURE(rests_survive_a_stop_with_full_logs, r)
     say(fd, text);
     client_close(fd);
     assert_int_equal(daemon_stop(&r->writer), 0);
-    await_output(r, "statsd: no log has a free slot; names=");
+    daemon_await_words(&r->writer, "statsd: no log has a free slot; names=");
     (void)snprintf(path, sizeof path, "%s/live/statsd-rests", r->data);
     assert_rc(stat(path, &st), 0);
     assert_int_equal(st.st_size, strlen("statsd\tslow.q\t400000\n"));

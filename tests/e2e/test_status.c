@@ -3,8 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include <string.h>
-
 #include "common/base/clock.h"
 #include "common/setup/status.h"
 #include "tests/lib/client.h"
@@ -55,7 +53,7 @@ TEST_IN(a_log_that_a_worker_gives_back_still_counts_as_not_merged,
     assert_int_equal(await_log(&board, STATUS_LOG_FULL, values), index);
     assert_int_equal(values[STATUS_LOG_MESSAGES], 5);
     (void)FLEET_RUN(f, "status", "--json");
-    assert_non_null(strstr(text, "\"unmerged\": 5, \"logs_uncounted\": 0"));
+    assert_has(text, "\"unmerged\": 5, \"logs_uncounted\": 0");
     status_close(&board);
     client_close(fd);
 }

@@ -411,7 +411,7 @@ run_daemon(char *line)
         status = daemon_stop(&d);
     daemon_output(&d, text, sizeof text);
     if (status != 0)
-        print_error("%s\n", text);
+        print_error("%s\n", test_visible(text));
     daemon_fini(&d);
     return status;
 }

@@ -95,14 +95,10 @@ drain(struct service_site *x)
     fleet_await_drained(&x->fleet, WAIT_MS);
 }
 
-static bool
-said(struct service_site *x, const char *text)
+static const char *
+worker_text(struct service_site *x)
 {
-    static char output[1 << 16];
-
-    (void)daemon_output(fleet_daemon(&x->fleet, FLEET_WORKER), output,
-                        sizeof output); /* NUL-terminated; that is enough */
-    return strstr(output, text) != NULL;
+    return daemon_text(fleet_daemon(&x->fleet, FLEET_WORKER));
 }
 
 /* ---- what it does ------------------------------------------------------ */
@@ -128,7 +124,7 @@ CASE(it_merges_what_is_full_and_what_becomes_full, x)
     assert_int_equal(count_of(x, "words", "the"), 8);
     assert_int_equal(count_of(x, "words", "cat"), 4);
     assert_int_equal(count_of(x, "lines", "all"), 8);
-    assert_true(said(x, "figures: logs=4"));
+    assert_has(worker_text(x), "figures: logs=4");
     fleet_check(&x->fleet);
 }
 
@@ -158,8 +154,8 @@ CASE(counters_saturate_and_say_so_and_the_smallest_increment_is_valid, x)
 
     assert_true(count_of(x, "s", "min") == INT64_MIN);
     assert_true(count_of(x, "s", "max") == INT64_MAX);
-    assert_true(said(x, "saturated=1"));
-    assert_true(said(x, "counters reached the limit"));
+    assert_has(worker_text(x), "saturated=1");
+    assert_has(worker_text(x), "counters reached the limit");
 }
 
 CASE(once_it_merges_what_is_there_and_ends, x)
@@ -224,7 +220,7 @@ CASE(too_few_descriptors_are_refused_with_what_to_do, x)
                                 WITH_FILES("100"), program, "-d", x->fleet.path,
                                 NULL),
                      CONFIG_EXIT_SYSTEM);
-    assert_non_null(strstr(said_text, "raise the limit"));
+    assert_has(said_text, "raise the limit");
 }
 
 /* ---- damage ------------------------------------------------------------ */
@@ -255,8 +251,9 @@ CASE(records_for_a_broken_keyspace_file_are_held_until_it_is_mended, x)
         await_empty(x, i);
     assert_int_equal(count_of(x, "lines", "all"), 6);
     fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_true(said(x, "keyspace=words cannot take its records"));
-    assert_true(said(x, " held=") && !said(x, " held=0 "));
+    assert_has(worker_text(x), "keyspace=words cannot take its records");
+    assert_has(worker_text(x), " held=");
+    assert_lacks(worker_text(x), " held=0 ");
 
     assert_int_equal(unlinkat(x->dir.keyspace_fd, "words.mdb", 0), 0);
     fleet_start(&x->fleet, FLEET_WORKER);
@@ -310,7 +307,7 @@ CASE(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from, x)
     client_close(fd);
     fleet_stop(&x->fleet, FLEET_READ);
     fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_true(said(x, "its file was replaced"));
+    assert_has(worker_text(x), "its file was replaced");
     assert_int_equal(count_of(x, "words", "the"), 4);
     fleet_check(&x->fleet);
 }
@@ -333,8 +330,8 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     fleet_start(&x->fleet, FLEET_WORKER);
     await_empty(x, 0);
     fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_true(said(x, " held=1 ")); /* a fill of one log */
-    assert_true(said(x, "keyspace.max=20 would be passed"));
+    assert_has(worker_text(x), " held=1 "); /* a fill of one log */
+    assert_has(worker_text(x), "keyspace.max=20 would be passed");
     assert_int_equal(count_of(x, "flood0", "again"), NAMES);
     for (i = 0; i < NAMES; i++) {
         (void)snprintf(name, sizeof name, "flood%d", i); /* fits */
@@ -413,19 +410,13 @@ stop_while_writing(struct service_site *x)
 CASE(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop, x)
 {
     struct daemon *second = fleet_daemon(&x->fleet, FLEET_WORKER2);
-    const uint64_t end_ms = test_deadline(WAIT_MS);
-    static char output[1 << 16];
 
     large_log(x, 0);
     fleet_start(&x->fleet, FLEET_WORKER);
     stop_while_writing(x);
     full_log(x, 1);
     fleet_start(&x->fleet, FLEET_WORKER2);
-    do {
-        assert_true(clock_ms() < end_ms);
-        (void)poll(NULL, 0, 1); /* paces the looking */
-        (void)daemon_output(second, output, sizeof output);
-    } while (!strstr(output, "keyspace=words: waiting for pid="));
+    daemon_await_words(second, "keyspace=words: waiting for pid=");
     fleet_stop(&x->fleet, FLEET_WORKER2);
     assert_int_equal(mode_of(x, 1), LOG_MODE_FULL);
 
@@ -450,8 +441,9 @@ CASE(an_abort_names_the_keyspace_in_use, x)
     daemon_signal(worker, SIGABRT);
 
     assert_int_equal(daemon_wait(worker), 128 + SIGABRT);
-    assert_true(said(x, "countd-worker: error: SIGABRT: what was read may be "
-                        "damaged; run countd check keyspace="));
+    assert_has(worker_text(x),
+               "countd-worker: error: SIGABRT: what was read may be "
+               "damaged; run countd check keyspace=");
 }
 
 CASE(it_prints_figures_when_asked_and_goes_on, x)
@@ -464,8 +456,8 @@ CASE(it_prints_figures_when_asked_and_goes_on, x)
     drain(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
-    assert_true(said(x, "figures: logs=1 records=4") ||
-                said(x, "figures: logs=2 records=8"));
+    if (!strstr(worker_text(x), "figures: logs=1 records=4"))
+        assert_has(worker_text(x), "figures: logs=2 records=8");
     assert_int_equal(count_of(x, "words", "cat"), 2);
 }
 
@@ -480,7 +472,7 @@ CASE(a_directory_of_other_message_sizes_is_refused, x)
                         "-o", "message.key_size=64", NULL);
 
     assert_int_equal(status, CONFIG_EXIT_USAGE);
-    assert_non_null(strstr(text, "message.key_size=256"));
+    assert_has(text, "message.key_size=256");
 }
 
 CASE(bad_settings_are_misuse_and_good_ones_pass_the_test, x)

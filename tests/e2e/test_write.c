@@ -32,7 +32,7 @@ ON_FIXTURE(a_half_close_gets_the_wins_owed_and_the_end, r)
     stop(r);
 
     assert_int_equal(r->records.count, 2);
-    await_output(r, "partial_disconnects=1");
+    daemon_await_words(&r->writer, "partial_disconnects=1");
 }
 
 ON_FIXTURE(many_small_logs_keep_every_message_once, r)
@@ -87,7 +87,7 @@ ON_FIXTURE(senders_that_close_at_once_lose_nothing, r)
     stop(r);
 
     assert_int_equal(records_sum(&r->records, "dash", "k", NULL), 10000);
-    await_output(r, "partial_disconnects=0");
+    daemon_await_words(&r->writer, "partial_disconnects=0");
 }
 
 /* ---- bad clients ------------------------------------------------------- */
@@ -166,9 +166,9 @@ ON_FIXTURE(a_stop_ends_live_connections_at_once, r)
     live_client_expect_end(&client);
     live_client_drop(&client);
     assert_int_equal(daemon_wait(&r->writer), 0);
-    await_output(r, "live=counter objects=1 created=1 ");
-    await_output(r, "port=counter open=0 connections=1 ");
-    await_output(r, " noop=0 get=0 acquire=1 ");
+    daemon_await_words(&r->writer, "live=counter objects=1 created=1 ");
+    daemon_await_words(&r->writer, "port=counter open=0 connections=1 ");
+    daemon_await_words(&r->writer, " noop=0 get=0 acquire=1 ");
 }
 
 ON_FIXTURE(without_a_log_live_requests_go_on, r)
@@ -257,10 +257,10 @@ ON_FIXTURE(a_web_page_can_forge_nothing_on_any_port, r)
                                 firsts[f]);
         (void)snprintf(said, sizeof said,
                        "%s: a connection from 127.0.0.1:", listeners[i]);
-        await_output(r, said);
+        daemon_await_words(&r->writer, said);
     }
     daemon_signal(&r->writer, SIGUSR1);
-    await_output(r, "malformed=0 browsers=75");
+    daemon_await_words(&r->writer, "malformed=0 browsers=75");
     stop(r);
 
     assert_int_equal(r->records.count, 0);
@@ -287,8 +287,8 @@ ON_FIXTURE(the_smallest_messages_cannot_be_forged, r)
         }
     }
     daemon_signal(&r->writer, SIGUSR1);
-    await_output(r, "messages=0 ");
-    await_output(r, "malformed=0 browsers=36 ");
+    daemon_await_words(&r->writer, "messages=0 ");
+    daemon_await_words(&r->writer, "malformed=0 browsers=36 ");
     assert_int_equal(daemon_stop(&r->writer), 0);
 }
 
@@ -302,14 +302,15 @@ ON_FIXTURE(who_sends_what_is_malformed_is_named, r)
     client_send(fd, bytes, sizeof bytes);
     client_expect_end(fd);
     client_close(fd);
-    await_output(r, "silent: malformed input from 127.0.0.1:");
+    daemon_await_words(&r->writer, "silent: malformed input from 127.0.0.1:");
     fd = client_connect(daemon_port(&r->writer, "ack"));
     client_send(fd, "version\r\n", 9);
     client_expect_end(fd);
     client_close(fd);
-    await_output(r, "sends text, not increments; it is closed");
+    daemon_await_words(&r->writer, "sends text, not increments; it is closed");
     daemon_signal(&r->writer, SIGUSR1);
-    await_output(r, "port=silent open=0 connections=1 received=520 sent=0 "
-                    "malformed=1 browsers=0");
+    daemon_await_words(&r->writer,
+                       "port=silent open=0 connections=1 received=520 sent=0 "
+                       "malformed=1 browsers=0");
     stop(r);
 }

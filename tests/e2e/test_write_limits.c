@@ -71,7 +71,7 @@ ON_FIXTURE(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied, r)
     client_send(fd, bytes, 40 * SIZE);
     client_wins(fd, 30);
     assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
-    await_output(r, "log.max=2");
+    daemon_await_words(&r->writer, "log.max=2");
 
     await_logs(r, LOG_MODE_FULL, 2);
     assert_rc(log_claim(&log, log_fd, 1, LOG_MODE_FULL), 0);
@@ -103,7 +103,7 @@ ON_FIXTURE(a_full_disk_pushes_back_and_recovers_when_there_is_space, r)
         client_message(bytes + i * SIZE, "disk", "k", 1);
     fd = ack(r);
     client_send(fd, bytes, 2000 * SIZE);
-    await_output(r, "cannot get an empty log");
+    daemon_await_words(&r->writer, "cannot get an empty log");
     client_wins(fd, 1);
     before = 1;
     while (client_try_read(fd, reply, 1, 300) == 1) {
@@ -115,7 +115,7 @@ ON_FIXTURE(a_full_disk_pushes_back_and_recovers_when_there_is_space, r)
     (void)snprintf(path, sizeof path, "%s/disk", r->dir.path); /* fits */
     assert_int_equal(mount("countd", path, "tmpfs", MS_REMOUNT, "size=8m"), 0);
     client_wins(fd, 2000 - before);
-    await_output(r, "there is an empty log again");
+    daemon_await_words(&r->writer, "there is an empty log again");
     client_close(fd);
     free(bytes);
     stop(r);

@@ -33,7 +33,8 @@ ON_FIXTURE(signals_at_the_start_wait_until_it_serves, r)
     (void)snprintf(listen_at, sizeof listen_at, "write.ack_listen=localhost:%u",
                    ntohs(here.sin_port)); /* fits */
     assert_int_equal(daemon_start_how(&r->writer, "countd-write", &how), 0);
-    await_output(r, "write.ack_listen=localhost:"); /* is that port */
+    daemon_await_words(&r->writer,
+                       "write.ack_listen=localhost:"); /* is that port */
     daemon_signal(&r->writer, SIGUSR2);
     daemon_signal(&r->writer, SIGTERM);
     assert_int_equal(close(fd), 0);
@@ -45,12 +46,13 @@ ON_FIXTURE(a_peer_of_another_network_is_closed_and_counted, r)
     start(r, "64K", "counter.port=0", "write.allow=10.0.0.0/8 fd00::/8");
     for (int i = 0; i < 3; i++)
         client_expect_end(i < 2 ? ack(r) : silent(r));
-    await_output(r, "ack: a connection from 127.0.0.1:");
-    await_output(r, "is closed: write.allow does not have its network");
+    daemon_await_words(&r->writer, "ack: a connection from 127.0.0.1:");
+    daemon_await_words(&r->writer,
+                       "is closed: write.allow does not have its network");
     daemon_signal(&r->writer, SIGUSR1);
-    await_output(r, "port=ack open=0 connections=0");
-    await_output(r, " not_allowed=2 ");
-    await_output(r, " not_allowed=1 ");
+    daemon_await_words(&r->writer, "port=ack open=0 connections=0");
+    daemon_await_words(&r->writer, " not_allowed=2 ");
+    daemon_await_words(&r->writer, " not_allowed=1 ");
     stop(r);
     assert_int_equal(r->records.count, 0);
 }

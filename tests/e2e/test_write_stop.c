@@ -187,7 +187,7 @@ ON_FIXTURE(what_nohup_has_started_goes_on_after_a_hangup, r)
     daemon_signal(&r->writer, SIGHUP);
     /* Signals come in this order. */
     daemon_signal(&r->writer, SIGUSR1);
-    await_output(r, "messages=0");
+    daemon_await_words(&r->writer, "messages=0");
     fd = ack(r);
     client_increment(fd, "space", "key", 1);
     client_wins(fd, 1);

@@ -148,22 +148,6 @@ await_logs(const struct fixture *r, mode_t mode, size_t count)
     }
 }
 
-static inline void
-await_output(const struct fixture *r, const char *text)
-{
-    const uint64_t end_ms = test_deadline(LIMIT_MS);
-    char output[8192];
-
-    for (;;) {
-        daemon_output(&r->writer, output, sizeof output);
-        if (strstr(output, text))
-            return;
-        if (clock_ms() > end_ms)
-            fail_msg("nothing about \"%s\" in:\n%s", text, output);
-        poll(NULL, 0, 2);
-    }
-}
-
 /* Puts the directory on a file system of 1 MiB, in a mount namespace of its
  * own. False: this needs root and the right to mount. */
 static inline bool

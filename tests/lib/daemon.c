@@ -25,7 +25,7 @@
 #define READY_FD  3     /* of the child */
 #define START_MS  60000 /* until ready */
 #define WAIT_MS   60000 /* until ended, after it was told to */
-#define SHOWN_MAX 16384 /* bytes of messages shown on failure */
+#define SHOWN_MAX 65536 /* bytes of messages that are looked at or shown */
 
 unsigned
 test_slow(void)
@@ -105,16 +105,23 @@ daemon_output(const struct daemon *d, char *text, size_t size)
     return length > 0 ? (size_t)length : 0;
 }
 
+const char *
+daemon_text(const struct daemon *d)
+{
+    static char text[SHOWN_MAX];
+
+    (void)daemon_output(d, text, sizeof text); /* NUL-terminated */
+    return text;
+}
+
 /* Prints what the daemon said; called just before a failure. */
 static void
 show(const struct daemon *d)
 {
-    static char text[SHOWN_MAX];
+    const char *text = daemon_text(d);
 
-    if (daemon_output(d, text, sizeof text) == 0)
-        print_error("%s printed nothing\n", d->program);
-    else
-        print_error("%s printed:\n%s\n", d->program, text);
+    print_error("%s printed%s\n%s\n", d->program, *text ? ":" : " nothing",
+                test_visible(text));
 }
 
 /* In the child, between fork and exec: only async-signal-safe calls. */
@@ -547,6 +554,20 @@ end_by_itself(struct daemon *d)
     daemon_signal(d, SIGTERM);
     (void)poll(&end, 1, 5000);
     (void)close(end.fd);
+}
+
+void
+daemon_await_words(const struct daemon *d, const char *words)
+{
+    const uint64_t end_ms = test_deadline(30000);
+
+    while (!strstr(daemon_text(d), words)) {
+        if (clock_ms() > end_ms || !daemon_alive(d)) {
+            assert_has(daemon_text(d), words);
+            return; /* its last words */
+        }
+        (void)poll(NULL, 0, 1); /* paces the looking */
+    }
 }
 
 void

@@ -90,6 +90,13 @@ uint64_t daemon_memory(const struct daemon *d);
 /* What it has printed so far, NUL-terminated, cut to size - 1. */
 size_t daemon_output(const struct daemon *d, char *text, size_t size);
 
+/* The same, valid until the next call. */
+const char *daemon_text(const struct daemon *d);
+
+/* Waits until it has printed these words; the test fails when it ends before
+ * that, or after half a minute times TEST_SLOW. */
+void daemon_await_words(const struct daemon *d, const char *words);
+
 /* Closes what is left of it (kills it when it runs). */
 void daemon_fini(struct daemon *d);
 

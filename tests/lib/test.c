@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -29,6 +28,38 @@ test_assert_rc(long long got, long long expected, const char *text,
         return;
     print_error("%s is %lld %s, not %lld %s\n", text, got, code_name(got),
                 expected, code_name(expected));
+    _fail(file, line);
+}
+
+const char *
+test_visible(const char *text)
+{
+    static char shown[65536];
+    size_t n = 0;
+
+    for (const char *at = text; *at != '\0' && n + 5 < sizeof shown; at++) {
+        const unsigned char c = (unsigned char)*at;
+
+        if (c == '\n' || (c >= ' ' && c != 0x7f))
+            shown[n++] = *at;
+        else if (c == '\r' || c == '\t')
+            n += (size_t)sprintf(shown + n, "\\%c", c == '\r' ? 'r' : 't');
+        else
+            n += (size_t)sprintf(shown + n, "\\x%02x", c);
+    }
+    shown[n] = '\0';
+    return shown;
+}
+
+void
+test_assert_has(const char *text, const char *words, bool wanted,
+                const char *what, const char *file, int line)
+{
+    if (text != NULL && (strstr(text, words) != NULL) == wanted)
+        return;
+    print_error("%s %s \"%s\":\n", what, wanted ? "lacks" : "has",
+                test_visible(words));
+    print_error("%s\n", text != NULL ? test_visible(text) : "(NULL)");
     _fail(file, line);
 }
 

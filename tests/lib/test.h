@@ -1,5 +1,5 @@
-/* tests/lib/test.h - cmocka's include order, assert_rc, and tests that need no
- * table.
+/* tests/lib/test.h - cmocka's include order, assert_rc and assert_has, and tests
+ * that need no table.
  *
  *     TEST(an_empty_log_has_no_slots)
  *     {
@@ -26,6 +26,7 @@
 
 #include <cmocka.h>
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 /* Names of errno values instead of numbers when a code is not the expected
@@ -36,6 +37,19 @@
 
 void test_assert_rc(long long got, long long expected, const char *text,
                     const char *file, int line);
+
+/* The words stand in the text, or do not; a failure prints the text. */
+#define assert_has(text, words)                                                \
+    test_assert_has(text, words, true, #text, __FILE__, __LINE__)
+#define assert_lacks(text, words)                                              \
+    test_assert_has(text, words, false, #text, __FILE__, __LINE__)
+
+void test_assert_has(const char *text, const char *words, bool wanted,
+                     const char *what, const char *file, int line);
+
+/* The text with its control bytes, except line ends, as \r, \t or \x1b: valid
+ * until the next call, cut where it is longer than 64 KiB. */
+const char *test_visible(const char *text);
 
 /* Says loudly why a test cannot run on this machine, counts it, and skips. */
 #define test_skip(why)                                                         \

@@ -373,8 +373,8 @@ play_steps(struct transcript *t)
         } else if (!heard) {
             fail_msg("%s:%u: %s\nprinted, with status %d:\n%s"
                      "expected, with status %d:\n%s",
-                     file.path, s.line, s.command, status, text, s.status,
-                     s.want);
+                     file.path, s.line, s.command, status, test_visible(text),
+                     s.status, s.want);
         }
     }
 }

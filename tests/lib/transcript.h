@@ -12,8 +12,9 @@
  * A case begins with ==; its sentence, with _ for what is no letter, names the
  * test.  A command is a line of /bin/sh after "$ ", continued by "> ".  Below
  * it stands what it prints on stdout and stderr: `...` is any text within a
- * line and, alone, any lines.  [N] is its exit status, else 0.  Lines that
- * begin with "# " and empty ones are for readers.
+ * line and, alone, any lines; a failure shows control bytes as \x1b.  [N] is
+ * its exit status, else 0.  Lines that begin with "# " and empty ones are for
+ * readers.
  *
  * Each case has a directory of its own, where its commands run, after those
  * that stand before the first case.  bin/ in it is first in $PATH.  The data

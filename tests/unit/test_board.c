@@ -605,14 +605,14 @@ CASE(a_board_has_one_master_and_is_made_anew_after_it, r)
 
     user_attach(r, &u);
     assert_rc(create(r, &again), -EBUSY);
-    assert_non_null(strstr(r->error, "is owned by some other process"));
+    assert_has(r->error, "is owned by some other process");
     user_reads(&u, 0, 0, 0, 0, 0, 0);
     assert_rc(user_updates(&u, 0, SHARED(1, 2, 3, 4), NO_PAIR), 1);
 
     close_master(r);
     assert_rc(countd_board_master_alive(u.last.board), 0);
     assert_rc(attach(r, 0, &old), -ESRCH);
-    assert_non_null(strstr(r->error, "is abandoned, cannot attach to it"));
+    assert_has(r->error, "is abandoned, cannot attach to it");
     assert_rc(attach(r, COUNTD_BOARD_ORPHAN | COUNTD_BOARD_READ_ONLY, &old), 0);
     assert_rc(countd_board_read(old, 0, shared, &g), 0);
     assert_int_equal(shared[3], 4);
@@ -640,7 +640,7 @@ CASE(a_board_that_is_not_there_or_empty_is_abandoned, r)
     close_master(r);
     assert_int_equal(unlink(r->path), 0);
     assert_rc(attach(r, 0, &b), -ENOENT);
-    assert_non_null(strstr(r->error, "(file not exists)"));
+    assert_has(r->error, "(file not exists)");
     tmpdir_put(&r->dir, "board", "", 0, 0600);
     assert_rc(attach(r, 0, &b), -ESRCH);
 }
@@ -698,7 +698,7 @@ CASE(a_board_of_another_shape_is_refused_by_what_differs, r)
         assert_rc(
             countd_board_attach(&b, r->path, &s, 0, r->error, sizeof r->error),
             -EPROTO);
-        assert_non_null(strstr(r->error, all[i].text));
+        assert_has(r->error, all[i].text);
     }
 }
 
@@ -735,7 +735,7 @@ CASE(a_file_that_is_no_board_is_not_overwritten, r)
     tmpdir_put(&r->dir, "board", text, sizeof text, 0600);
 
     assert_rc(create(r, &b), -EBADMSG);
-    assert_non_null(strstr(r->error, "is not a board"));
+    assert_has(r->error, "is not a board");
     assert_rc(attach(r, 0, &b), -EBADMSG);
 
     fd = open(r->path, O_RDONLY);
@@ -819,5 +819,5 @@ CASE(a_board_of_another_length_is_refused, r)
         tmpdir_put(&r->dir, "board", bytes, sizes[i], 0600);
         assert_rc(attach(r, COUNTD_BOARD_ORPHAN, &b), -EBADMSG);
     }
-    assert_non_null(strstr(r->error, "wrong size"));
+    assert_has(r->error, "wrong size");
 }

@@ -147,7 +147,7 @@ check_option(const struct cmd *c, const struct cmd_option *o)
     for (size_t i = 0; i < count; i++) {
         if (strstr(c->arguments.text, words[i]) == NULL)
             print_error("countd %s has no argument %s\n", c->name, words[i]);
-        assert_non_null(strstr(c->arguments.text, words[i]));
+        assert_has(c->arguments.text, words[i]);
     }
     status = run(c, given, "other", &said);
     expect_refusal(c, &said, status, o->name, true);
@@ -170,6 +170,6 @@ TEST(a_directory_and_a_host_are_two_places)
         if (!CONTAINS(asking, c->name))
             continue;
         assert_int_equal(run(c, both, "", &said), CONFIG_EXIT_USAGE);
-        assert_non_null(strstr(said.text, "-d -H: each names a place to ask"));
+        assert_has(said.text, "-d -H: each names a place to ask");
     }
 }

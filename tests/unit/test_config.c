@@ -507,7 +507,7 @@ CASE(a_file_that_cannot_be_read_is_named, dir)
     config_defaults(&c);
     snprintf(path, sizeof path, "%s/none.conf", dir->path);
     assert_rc(set_file(path), -ENOENT);
-    assert_non_null(strstr(why, "No such file or directory"));
+    assert_has(why, "No such file or directory");
     assert_rc(set_file(dir->path), -EISDIR);
 
     tmpdir_put(dir, "a.conf", "log.count = 7\n", 14, 0600);

@@ -111,7 +111,7 @@ read_answers(int fd, size_t n)
             earliest = ms;
         at += end;
     }
-    assert_null(strstr(at, "\r\n\r\n"));
+    assert_lacks(at, "\r\n\r\n");
     return earliest;
 }
 

@@ -284,19 +284,19 @@ CASE(functions_are_described, r)
     w.is_compact = true;
     functions_describe(&w);
     assert_true(json_write_size(&w) > 0);
-    assert_non_null(strstr(
+    assert_has(
         text, "\"scale\":{\"name\":\"scale\",\"function\":\"scale(seriesList, "
               "factor)\",\"description\":\"Multiplies by a number.\","
               "\"module\":\"graphite.render.functions\",\"group\":"
               "\"Transform\",\"params\":[{\"name\":\"seriesList\",\"type\":"
               "\"seriesList\",\"required\":true},{\"name\":\"factor\",\"type\":"
-              "\"float\",\"required\":true}]}"));
-    assert_non_null(strstr(text, "\"sum\":{\"name\":\"sum\""));
-    assert_non_null(strstr(text, "\"multiple\":true"));
-    assert_non_null(strstr(text, "{\"name\":\"func\",\"type\":\"aggFunc\","
-                                 "\"default\":\"sum\",\"options\":[\"sum\","));
-    assert_non_null(strstr(text, "{\"name\":\"alignToFrom\",\"type\":"
-                                 "\"boolean\",\"default\":false}"));
+              "\"float\",\"required\":true}]}");
+    assert_has(text, "\"sum\":{\"name\":\"sum\"");
+    assert_has(text, "\"multiple\":true");
+    assert_has(text, "{\"name\":\"func\",\"type\":\"aggFunc\","
+                     "\"default\":\"sum\",\"options\":[\"sum\",");
+    assert_has(text, "{\"name\":\"alignToFrom\",\"type\":"
+                     "\"boolean\",\"default\":false}");
 }
 
 /* The man page has each function of the table, with a blank behind it. */

@@ -258,7 +258,7 @@ CASE(legends_have_names_as_they_are, r)
             fail_msg("%s: %.*s", rows[i][0], (int)name.size, name.at);
     }
     /* tags.name stays the path. */
-    assert_non_null(strstr(render(r, "pages.*", DAY0 - 60, DAY0, 0),
-                           "{\"name\":\"pages./a%20b%3Fx=1&y=%282%29%20100%25\""
-                           "}"));
+    assert_has(render(r, "pages.*", DAY0 - 60, DAY0, 0),
+               "{\"name\":\"pages./a%20b%3Fx=1&y=%282%29%20100%25\""
+               "}");
 }

@@ -192,7 +192,7 @@ CASE(a_pattern_has_at_most_4096_bytes, r)
                             (struct target_text){text, PATTERN_SIZE_MAX + 1},
                             &p, why),
               -EINVAL);
-    assert_non_null(strstr(why, "longer than 4096 bytes"));
+    assert_has(why, "longer than 4096 bytes");
     assert_rc(pattern_parse(&r->scratch,
                             (struct target_text){text, PATTERN_SIZE_MAX}, &p,
                             why),

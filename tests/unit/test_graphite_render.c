@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/lib/random.h"
 #include "tests/unit/graphite_render_fixture.h"
@@ -106,7 +105,7 @@ CASE(a_step_is_the_finest_that_reaches_back, r)
 
         assert_int_equal(r->render.targets->grids->step, rows[i].step);
         if (rows[i].days == 365) /* before it there is no value, not 0 */
-            assert_non_null(strstr(shown, ": - - -"));
+            assert_has(shown, ": - - -");
     }
     r->store->engine = plain_engine;
 }
@@ -223,39 +222,38 @@ CASE(answers_are_exact_integers, r)
         render(r, "big.x", DAY0 - 1, DAY0, 0),
         "[{\"target\":\"big.x\",\"tags\":{\"name\":\"big.x\"},\"datapoints\":[["
         "9223372036854775807,1795219200]]}]");
-    assert_non_null(strstr(render(r, "sum(big.x,big.y)", DAY0 - 1, DAY0, 0),
-                           "[18446744073709551614,1795219200]"));
-    assert_non_null(strstr(render(r, "scale(big.x,10)", DAY0 - 1, DAY0, 0),
-                           "[92233720368547758070,1795219200]"));
-    assert_non_null(strstr(render(r, "big.n", DAY0 - 1, DAY0, 0),
-                           "[-9223372036854775808,1795219200]"));
-    assert_non_null(strstr(render(r, "scale(big.x,0.1)", DAY0 - 1, DAY0, 0),
-                           "[9.2233720368547763e+17,1795219200]"));
-    assert_non_null(
-        strstr(render(r, "perSecond(big.x)", DAY0 - 1, DAY0 + 60, 0),
-               "[[null,1795219200],[null,1795219260]]"));
+    assert_has(render(r, "sum(big.x,big.y)", DAY0 - 1, DAY0, 0),
+               "[18446744073709551614,1795219200]");
+    assert_has(render(r, "scale(big.x,10)", DAY0 - 1, DAY0, 0),
+               "[92233720368547758070,1795219200]");
+    assert_has(render(r, "big.n", DAY0 - 1, DAY0, 0),
+               "[-9223372036854775808,1795219200]");
+    assert_has(render(r, "scale(big.x,0.1)", DAY0 - 1, DAY0, 0),
+               "[9.2233720368547763e+17,1795219200]");
+    assert_has(render(r, "perSecond(big.x)", DAY0 - 1, DAY0 + 60, 0),
+               "[[null,1795219200],[null,1795219260]]");
 }
 
 CASE(more_than_the_limits_is_refused, r)
 {
     add_some(r);
     r->render.limits = (struct render_limits){1, 100, 1 << 20};
-    assert_non_null(strstr(show(r, "web.*", SOME), "more than 1 series"));
+    assert_has(show(r, "web.*", SOME), "more than 1 series");
     r->render.limits = (struct render_limits){10, 9, 1 << 20};
     assert_string_equal(show(r, "web.*", SOME),
                         "10 points, and 9 are the limit: give a shorter time, "
                         "fewer series or maxDataPoints (graphite.max_points)");
     r->render.limits = (struct render_limits){10, 10, 100};
-    assert_non_null(strstr(show(r, "web.*", SOME), "an answer of more than"));
+    assert_has(show(r, "web.*", SOME), "an answer of more than");
     r->render.limits = (struct render_limits){2, 10, 1 << 20};
     begin(r, SOME);
     for (int i = 0; i < 3; i++)
         assert_int_equal(render_add_target(&r->render, "web.a", 5), i < 2);
-    assert_non_null(strstr(r->render.why, "more than 2 targets"));
+    assert_has(r->render.why, "more than 2 targets");
     r->scratch.max = 200000;
     r->render.limits = (struct render_limits){100, 1000000, 1 << 20};
-    assert_non_null(strstr(show(r, "web.*", DAY0 - 6000000, DAY0, 0),
-                           "of memory is needed"));
+    assert_has(show(r, "web.*", DAY0 - 6000000, DAY0, 0),
+               "of memory is needed");
 }
 
 static int read_error;

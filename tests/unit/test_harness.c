@@ -18,6 +18,12 @@
 #define WITH_DIR(name, dir)                                                    \
     TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
 
+TEST(a_failure_shows_control_bytes)
+{
+    assert_string_equal(test_visible("a\r\n\t\x1b[1m\x7f\xc3\xa9\n"),
+                        "a\\r\n\\t\\x1b[1m\\x7f\xc3\xa9\n");
+}
+
 WITH_DIR(only_the_nth_call_fails, dir)
 {
     fault_inject("fsync", 2, EIO);
@@ -135,10 +141,10 @@ WITH_DIR(a_run_names_what_failed_first_and_last, dir)
     assert_non_null(at);
     assert_memory_equal(text, "1 of 1 FAILED prog ", 19);
     assert_memory_equal(at + 1, "    FAILED prog: bad: not what it was", 37);
-    assert_null(strstr(text, "good"));
-    assert_non_null(strstr(text, "\n    daemon says 1\n"));
-    assert_null(strstr(text, "daemon says 50\n"));
-    assert_non_null(strstr(text, "\n    daemon says 100\n"));
+    assert_lacks(text, "good");
+    assert_has(text, "\n    daemon says 1\n");
+    assert_lacks(text, "daemon says 50\n");
+    assert_has(text, "\n    daemon says 100\n");
     at = strstr(text, "1 programs in ");
     assert_non_null(at);
     at = strchr(at, '\n') + 1;

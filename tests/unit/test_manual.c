@@ -102,11 +102,11 @@ find_section(const char *title)
     return find_part(page, heading, "\n.Sh ");
 }
 
-static void assert_has(const char *text, const char *format, ...)
+static void assert_page_has(const char *text, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 static void
-assert_has(const char *text, const char *format, ...)
+assert_page_has(const char *text, const char *format, ...)
 {
     char wanted[256];
     va_list args;
@@ -158,9 +158,9 @@ TEST(limits_are_in_the_pages)
 {
     for (size_t i = 0; i < COUNT(limits); i++) {
         read_page(limits[i].page);
-        assert_has(limits[i].section ? find_section(limits[i].section) : page,
-                   "%s%lu%s", limits[i].before, limits[i].number,
-                   limits[i].after);
+        assert_page_has(
+            limits[i].section ? find_section(limits[i].section) : page,
+            "%s%lu%s", limits[i].before, limits[i].number, limits[i].after);
     }
 }
 
@@ -179,8 +179,8 @@ check_setting(void *ctx, const char *key, const char *type, const char *def,
     setting_count++;
     snprintf(start, sizeof start, ".It Va %s No =%s%s\n", key,
              def[0] != '\0' ? " " : "", def);
-    assert_has(find_part(page, start, "\n.It "), "\n%c%s.", type[0] - 'a' + 'A',
-               type + 1);
+    assert_page_has(find_part(page, start, "\n.It "), "\n%c%s.",
+                    type[0] - 'a' + 'A', type + 1);
 }
 
 TEST(every_setting_its_default_and_its_limits_are_in_countd_5)
@@ -212,12 +212,12 @@ TEST(every_opcode_and_status_of_live_requests_is_in_countd_5)
 
     read_page(COUNTD_5);
     text = find_section(LIVE);
-    assert_has(text, "magic: %x hex in a request, %x hex in", FRAME_REQUEST,
-               FRAME_ANSWER);
+    assert_page_has(text, "magic: %x hex in a request, %x hex in",
+                    FRAME_REQUEST, FRAME_ANSWER);
     for (size_t i = 0; i < COUNT(opcodes); i++) {
         if (opcodes[i] == NULL)
             continue;
-        assert_has(text, "\n.It %02zx Cm %s\n", i, opcodes[i]);
+        assert_page_has(text, "\n.It %02zx Cm %s\n", i, opcodes[i]);
         count++;
     }
     for (unsigned status = 1; status < 256; status++) {
@@ -225,7 +225,7 @@ TEST(every_opcode_and_status_of_live_requests_is_in_countd_5)
 
         if (error[0] == '\0')
             continue;
-        assert_has(text, "\n.It %02x Ql %s\n", status, error);
+        assert_page_has(text, "\n.It %02x Ql %s\n", status, error);
         count++;
     }
     while (next_line(&text, ".It ", rest))
@@ -355,9 +355,9 @@ TEST(every_flag_of_the_daemons_is_in_their_pages)
                 *value = '\0';
             flag_text(rest, flag, sizeof flag);
             if (value)
-                assert_has(help, "\n  %s[=%s] ", flag, value + 15);
+                assert_page_has(help, "\n  %s[=%s] ", flag, value + 15);
             else
-                assert_has(help, "\n  %s ", flag);
+                assert_page_has(help, "\n  %s ", flag);
         }
         assert_int_equal(count_lines(text, ".It Fl "),
                          count_lines(help, "  -"));
@@ -441,7 +441,7 @@ check_subcommand(const char *all, const struct cmd *c)
         if (!lists_option(text, o))
             fail_msg("%s: option %s is not in the page", c->name, o->name);
         if (def != NULL)
-            assert_has(text, "%s", def);
+            assert_page_has(text, "%s", def);
     }
     assert_int_equal(count_options(text), options);
 }
@@ -523,7 +523,7 @@ TEST(every_exit_code_is_in_every_page)
         read_page(pages[i]);
         text = find_section("EXIT STATUS");
         for (size_t k = 0; k < count; k++)
-            assert_has(text, "\n.It %d\n", codes[k]);
+            assert_page_has(text, "\n.It %d\n", codes[k]);
         assert_int_equal(count_lines(text, ".It "), count);
     }
 }

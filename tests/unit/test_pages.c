@@ -648,8 +648,8 @@ KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
     store_close(s);
     assert_true(dup2(was, 2) == 2);
     assert_true(read(pipes[0], text, sizeof text - 1) > 0);
-    assert_non_null(strstr(text, "its lock file is damaged"));
-    assert_non_null(strstr(text, "stop all daemons and start them again"));
+    assert_has(text, "its lock file is damaged");
+    assert_has(text, "stop all daemons and start them again");
 
     /* Which is enough. */
     assert_int_equal(kill(child, SIGKILL), 0);

@@ -464,7 +464,7 @@ CASE(a_commit_with_a_warning_is_not_believed, x)
     (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = 'away'");
     (void)pg_server_run("SELECT pg_reload_conf()");
     add_without_standby(x->s, &fill);
-    assert_non_null(strstr(store_trouble(x->s), "synchronous replication"));
+    assert_has(store_trouble(x->s), "synchronous replication");
     /* It can be seen, and may still be lost: not believed either. */
     assert_int_equal(get_one(x->s, KS_NAME, "the"), 6);
     add_without_standby(x->s, &fill);
@@ -486,7 +486,7 @@ CASE(a_commit_that_waits_for_its_standby_is_given_up, x)
     x->options.timeout_ms = 400 * test_slow();
     assert_rc(postgresql_store_open(&s, &x->options), 0);
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EIO);
-    assert_non_null(strstr(store_trouble(s), "does not answer"));
+    assert_has(store_trouble(s), "does not answer");
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EAGAIN); /* its lock */
     (void)pg_server_run("ALTER SYSTEM RESET synchronous_standby_names");
     (void)pg_server_run("SELECT pg_reload_conf()");
@@ -522,8 +522,8 @@ CASE(a_silent_server_is_given_up_and_named, x)
     assert_rc(rc, -EHOSTDOWN);
     assert_true(took_ms >= x->options.timeout_ms);
     assert_true(took_ms < 10 * x->options.timeout_ms);
-    assert_non_null(strstr(store_trouble(s), "does not answer within"));
-    assert_non_null(strstr(store_trouble(s), pg_server_path()));
+    assert_has(store_trouble(s), "does not answer within");
+    assert_has(store_trouble(s), pg_server_path());
     assert_rc(add_until_known(s, &fill, 5), 0);
     assert_int_equal(get_one(s, KS_NAME, "the"), 6);
     store_close(s);
@@ -545,7 +545,7 @@ CASE(a_lock_of_another_session_is_named, x)
     PQclear(PQexec(c, sql));
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EAGAIN);
     (void)snprintf(named, sizeof named, "process %d has one", PQbackendPID(c));
-    assert_non_null(strstr(store_trouble(s), named));
+    assert_has(store_trouble(s), named);
     PQclear(PQexec(c, "ROLLBACK"));
     PQfinish(c);
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), 0);
@@ -560,17 +560,17 @@ CASE(missing_tables_and_servers_are_told_apart, x)
     x->options.schema = "nothing";
     assert_rc(postgresql_store_open(&s, &x->options), 0);
     assert_rc(postgresql_store_connect(s), -EPERM);
-    assert_non_null(strstr(store_trouble(s), "countd store init"));
+    assert_has(store_trouble(s), "countd store init");
     store_close(s);
     x->options.conninfo = "host=/nowhere";
     assert_rc(postgresql_store_open(&s, &x->options), 0);
     assert_rc(postgresql_store_connect(s), -EHOSTDOWN);
-    assert_non_null(strstr(store_trouble(s), "/nowhere"));
+    assert_has(store_trouble(s), "/nowhere");
     store_close(s);
     x->options.conninfo = "host=a nonsense=1";
     assert_rc(postgresql_store_open(&s, &x->options), 0);
     assert_rc(postgresql_store_connect(s), -EPERM);
-    assert_non_null(strstr(store_trouble(s), "nonsense"));
+    assert_has(store_trouble(s), "nonsense");
     store_close(s);
 }
 

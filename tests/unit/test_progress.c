@@ -168,7 +168,7 @@ TTY_TEST(a_narrow_terminal_gets_no_bar_and_then_a_part_of_the_line)
 
     assert_non_null(strchr(in_columns((unsigned short)(whole + 1)), '['));
     assert_null(strchr(in_columns((unsigned short)whole), '['));
-    assert_non_null(strstr(in_columns((unsigned short)whole), "left"));
+    assert_has(in_columns((unsigned short)whole), "left");
 
     assert_string_equal(in_columns(20), "loading 50% 5 lines");
     assert_int_equal(strlen(in_columns((unsigned short)strlen(most))),
@@ -204,7 +204,7 @@ TTY_TEST(it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due)
     uint64_t before;
 
     progress_show(&p, 1, 1, "line");
-    assert_non_null(strstr(drawn(), "1 line,"));
+    assert_has(drawn(), "1 line,");
 
     do {               /* until this took less than the tenth of a second */
         (void)drawn(); /* nobody wants it */
@@ -216,11 +216,11 @@ TTY_TEST(it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due)
 
     progress_due(&p);
     progress_show(&p, 3, 3, "line");
-    assert_non_null(strstr(drawn(), "3 lines,"));
+    assert_has(drawn(), "3 lines,");
 
     p.drawn_ms -= 100;
     progress_show(&p, 4, 4, "line");
-    assert_non_null(strstr(drawn(), "4 lines,"));
+    assert_has(drawn(), "4 lines,");
 }
 
 TTY_TEST(clearing_leaves_an_empty_line_and_is_done_once)
@@ -231,7 +231,7 @@ TTY_TEST(clearing_leaves_an_empty_line_and_is_done_once)
     assert_string_equal(drawn(), "");
 
     progress_show(&p, 1, 1, "line");
-    assert_non_null(strstr(drawn(), "1 line,"));
+    assert_has(drawn(), "1 line,");
     progress_clear(&p);
     assert_string_equal(drawn(), HIDDEN);
     progress_clear(&p);
@@ -239,6 +239,6 @@ TTY_TEST(clearing_leaves_an_empty_line_and_is_done_once)
 
     /* What comes after an interruption is drawn at once. */
     progress_show(&p, 2, 2, "line");
-    assert_non_null(strstr(drawn(), "2 lines,"));
+    assert_has(drawn(), "2 lines,");
     assert_true(progress_ms(&p) < 600 * SECOND);
 }

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tests/lib/capture.h"
@@ -263,15 +262,15 @@ CASE(an_older_copy_of_the_journal_is_reported, r)
     fixture_stop(r);
 
     put_file(r, JOURNAL_NAME, bytes, size); /* the same inode */
-    assert_non_null(strstr(start_and_hear(r), "or is an older copy"));
+    assert_has(start_and_hear(r), "or is an older copy");
     fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NOTE_NAME, 0), 0);
-    assert_non_null(strstr(start_and_hear(r), "is an older copy, and so is"));
+    assert_has(start_and_hear(r), "is an older copy, and so is");
     fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     fixture_stop(r);
     put_file(r, JOURNAL_NOTE_NAME, note, note_size); /* both are older ones */
-    assert_non_null(strstr(start_and_hear(r), "is an older copy, and so is"));
+    assert_has(start_and_hear(r), "is an older copy, and so is");
     fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_SEEN_NAME, 0), 0);
@@ -283,7 +282,7 @@ CASE(an_older_copy_of_the_journal_is_reported, r)
 
     put_file(r, "copy", bytes, get_file(r, JOURNAL_NAME, bytes));
     assert_int_equal(renameat(r->dir.fd, "copy", r->dir.fd, JOURNAL_NAME), 0);
-    assert_non_null(strstr(start_and_hear(r), "was put in place of another"));
+    assert_has(start_and_hear(r), "was put in place of another");
     fixture_stop(r);
 }
 
@@ -293,11 +292,11 @@ CASE(a_journal_that_is_gone_is_not_begun_anew, r)
     fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
     fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NAME, 0), 0);
-    assert_non_null(strstr(start_and_hear(r), "does not exist"));
+    assert_has(start_and_hear(r), "does not exist");
     fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_NOTE_NAME, 0), 0);
-    assert_non_null(strstr(start_and_hear(r), "but " JOURNAL_SEEN_NAME));
+    assert_has(start_and_hear(r), "but " JOURNAL_SEEN_NAME);
     fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     fixture_stop(r);
     assert_int_equal(unlinkat(r->dir.fd, JOURNAL_SEEN_NAME, 0), 0);
@@ -318,8 +317,7 @@ CASE(a_damaged_note_is_reported_and_made_anew, r)
     for (size_t at = 0; at < size; at++) {
         bytes[at] ^= (uint8_t)(1u << at % 8);
         put_file(r, JOURNAL_NOTE_NAME, bytes, size);
-        assert_non_null(
-            strstr(start_and_hear(r), JOURNAL_NOTE_NAME " is damaged"));
+        assert_has(start_and_hear(r), JOURNAL_NOTE_NAME " is damaged");
         assert_int_equal(r->service.state, QUOTA_READY);
         fixture_stop(r);
         bytes[at] ^= (uint8_t)(1u << at % 8);

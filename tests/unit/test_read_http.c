@@ -188,8 +188,8 @@ CASE(who_comes_to_the_place_of_another_gets_an_answer_of_its_own)
     ask_and_go(f, "/v1/keyspaces", "");
     hear(f, ask(f, "/v1/keyspaces?after=a", ""), "as_of_ms");
 
-    assert_non_null(strstr(f->heard, "\"keyspace\": \"b\""));
-    assert_null(strstr(f->heard, "\"keyspace\": \"a\""));
+    assert_has(f->heard, "\"keyspace\": \"b\"");
+    assert_lacks(f->heard, "\"keyspace\": \"a\"");
 }
 
 /* An answer without a version is made in between. */
@@ -201,9 +201,9 @@ CASE(what_was_packed_for_another_is_not_sent_to_who_takes_no_gzip)
     ask_and_go(f, "/v1/top?keyspace=b&n=2000", "Accept-Encoding: gzip\r\n");
     hear(f, ask(f, "/v1/now", next), "\"saturated\"");
 
-    assert_null(strstr(f->heard, "Content-Encoding"));
-    assert_non_null(strstr(f->heard, "1999 of so many"));
-    assert_non_null(strstr(f->heard, "ETag: "));
+    assert_lacks(f->heard, "Content-Encoding");
+    assert_has(f->heard, "1999 of so many");
+    assert_has(f->heard, "ETag: ");
 }
 
 /* A step packs 16 KiB here, however fast the machine is. */
@@ -291,7 +291,7 @@ CASE(a_short_question_is_answered_while_a_long_one_is)
         turns_run(f->loop);
         client_close(f->peer);
 
-        assert_non_null(strstr(f->heard, "HTTP/1.1 200 OK\r\n"));
+        assert_has(f->heard, "HTTP/1.1 200 OK\r\n");
         assert_int_equal(f->jobs.placed, 1);
     }
     f->size = 0;
@@ -322,8 +322,8 @@ CASE(a_list_is_made_in_steps_and_one_that_cannot_be_made_says_so)
     turns_run(f->loop);
     client_close(f->peer);
     assert_in_range(f->turns, 4, 1000);
-    assert_non_null(strstr(f->heard, "\"keyspace\": \"a\""));
-    assert_non_null(strstr(f->heard, "\"keyspace\": \"b\""));
+    assert_has(f->heard, "\"keyspace\": \"a\"");
+    assert_has(f->heard, "\"keyspace\": \"b\"");
     assert_int_equal(f->jobs.placed, 0);
 
     failing = *real;
@@ -334,7 +334,7 @@ CASE(a_list_is_made_in_steps_and_one_that_cannot_be_made_says_so)
     f->peer = ask(f, "/v1/keyspaces", "");
     turns_run(f->loop);
     client_close(f->peer);
-    assert_non_null(strstr(f->heard, "HTTP/1.1 500"));
+    assert_has(f->heard, "HTTP/1.1 500");
     f->site->store->engine = real;
 }
 
@@ -368,7 +368,7 @@ CASE(an_answer_of_a_mib_is_packed)
         f->peer =
             ask(f, "/v1/top?keyspace=long&n=4000", "Accept-Encoding: gzip\r\n");
         turns_run(f->loop);
-        assert_non_null(strstr(f->heard, "Content-Encoding: gzip"));
+        assert_has(f->heard, "Content-Encoding: gzip");
         client_close(f->peer);
     }
 }
@@ -382,8 +382,8 @@ CASE(what_a_second_line_of_accept_names_is_answered_each_time)
         f->peer = ask(f, "/v1/get?keyspace=a&key=key",
                       "Accept: image/png\r\nX: y\r\nAccept: text/csv\r\n");
         turns_run(f->loop);
-        assert_non_null(strstr(f->heard, "HTTP/1.1 200 OK\r\n"));
-        assert_non_null(strstr(f->heard, "Content-Type: text/csv"));
+        assert_has(f->heard, "HTTP/1.1 200 OK\r\n");
+        assert_has(f->heard, "Content-Type: text/csv");
         client_close(f->peer);
     }
 }

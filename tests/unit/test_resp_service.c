@@ -428,7 +428,7 @@ CASE(a_scan_of_members_gives_way_and_misses_none, f)
     talk(f, one, "HSCAN big 0 COUNT 4000 MATCH *00000016\r\n",
          "*2\r\n$2\r\n16\r\n*0\r\n");
     talk(f, one, "HSCAN big 3999 COUNT 4000 MATCH *9\r\n", NULL);
-    assert_non_null(strstr(f->heard, "*2\r\n$1\r\n0\r\n*2\r\n$203\r\naaa"));
+    assert_has(f->heard, "*2\r\n$1\r\n0\r\n*2\r\n$203\r\naaa");
     talk(f, one, "HSCAN big 4000 COUNT 4000\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
     client_close(one);
 }
@@ -643,7 +643,7 @@ CASE(info_has_the_fields_that_monitors_read, f)
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (!strstr(f->heard, fields[i]))
             fail_msg("%s is not in: %s", fields[i], f->heard);
-    assert_null(strstr(f->heard, "\r\nused_memory:0\r\n"));
+    assert_lacks(f->heard, "\r\nused_memory:0\r\n");
     talk(f, one, "INFO replication cluster\r\n",
          "$102\r\n# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"
          "master_repl_offset:0\r\n\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n");
@@ -658,16 +658,16 @@ CASE(clients_are_listed_with_what_they_do, f)
     talk(f, one, "CLIENT SETNAME me\r\n", "+OK\r\n");
     talk(f, two, "MULTI\r\nECHO a\r\n", "+OK\r\n+QUEUED\r\n");
     talk(f, one, "CLIENT INFO\r\n", NULL);
-    assert_non_null(strstr(f->heard, "\r\nid=1 addr=socket/resp:0 laddr="));
-    assert_non_null(strstr(f->heard, " name=me age="));
-    assert_non_null(strstr(f->heard, " flags=N db=0 "));
-    assert_null(strstr(f->heard, "id=2 "));
+    assert_has(f->heard, "\r\nid=1 addr=socket/resp:0 laddr=");
+    assert_has(f->heard, " name=me age=");
+    assert_has(f->heard, " flags=N db=0 ");
+    assert_lacks(f->heard, "id=2 ");
     f->jobs.step_ns = 0;
     talk(f, one, "CLIENT LIST\r\n", NULL);
     assert_true(f->turns >= PEERS);
-    assert_non_null(strstr(f->heard, " name=me "));
-    assert_non_null(strstr(f->heard, "\nid=2 "));
-    assert_non_null(strstr(f->heard, " flags=x db=0 sub=0 psub=0 multi=1 "));
+    assert_has(f->heard, " name=me ");
+    assert_has(f->heard, "\nid=2 ");
+    assert_has(f->heard, " flags=x db=0 sub=0 psub=0 multi=1 ");
     talk(f, one, "CLIENT LIST TYPE pubsub\r\n", "$0\r\n\r\n");
     client_close(one);
     client_close(two);

@@ -291,7 +291,7 @@ CASE(a_clock_far_behind_is_an_error_that_is_said, r)
     set_clock(r, -2 * 3600 * 1000);
     capture_start(&said);
     start(r);
-    assert_non_null(strstr(capture_stop(&said), "seconds behind the sequence"));
+    assert_has(capture_stop(&said), "seconds behind the sequence");
     fetch(r);
 }
 
@@ -512,10 +512,10 @@ CASE(one_flipped_bit_is_damage_that_is_reported, r)
         store(r, bad);
         capture_start(&said);
         rc = sequence_mark_read(&m, r->dir.fd, 2, 1);
-        assert_non_null(strstr(capture_stop(&said), "damaged"));
+        assert_has(capture_stop(&said), "damaged");
         assert_rc(rc, -EBADMSG);
     }
-    assert_non_null(strstr(start_and_hear(r, DIAG_ERROR), "damaged"));
+    assert_has(start_and_hear(r, DIAG_ERROR), "damaged");
     expect_refused(r);
     stop(r);
     store(r, good);
@@ -575,8 +575,7 @@ CASE(a_mark_that_was_deleted_is_reported_and_repeats_no_number, r)
     tmpdir_put(&r->dir, "quota", "", 0, 0600);
     for (unsigned i = 0; i < 10; i++) {
         assert_int_equal(unlinkat(r->dir.fd, NAME, 0), 0);
-        assert_non_null(
-            strstr(start_and_hear(r, DIAG_WARNING), NAME " does not exist"));
+        assert_has(start_and_hear(r, DIAG_WARNING), NAME " does not exist");
         fetch(r);
         stop(r);
     }
@@ -613,8 +612,8 @@ CASE(with_an_older_copy_and_a_clock_behind_it_no_number_is_given, r)
         else
             replace(r, old);
         set_clock(r, 0);
-        assert_non_null(strstr(start_and_hear(r, DIAG_ERROR),
-                               "was put in place of another"));
+        assert_has(start_and_hear(r, DIAG_ERROR),
+                   "was put in place of another");
         expect_refused(r);
         stop(r);
         set_clock(r, (in_place + 1) * DAY_MS);

@@ -261,8 +261,8 @@ TEST(counts_put_at_once_are_those_put_by_cell)
         put_counts(has_rank != 0, false);
         assert_string_equal(end_text(), want);
     }
-    assert_non_null(strstr(want, "\n {\"rank\": 4, \"count\": 0, \"key\": "
-                                 "\"/b\"},\n {\"rank\": 5"));
+    assert_has(want, "\n {\"rank\": 4, \"count\": 0, \"key\": "
+                     "\"/b\"},\n {\"rank\": 5");
 }
 
 /* What has another form than plain JSON is left to table_row(). */

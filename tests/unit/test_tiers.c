@@ -110,5 +110,5 @@ TEST(the_name_counts_before_the_longest_pattern)
     assert_rc(config_set(&c, "history.max", "1G", why), 0);
     assert_int_equal(c.history_max, 1 << 30);
     assert_rc(config_set(&c, "history", "1x:2d", why), -EINVAL);
-    assert_non_null(strstr(why, "history"));
+    assert_has(why, "history");
 }
