@@ -26,7 +26,7 @@
 /* The bytes of a request without its Content-Encoding. */
 struct content {
     enum count_format format;
-    enum name_form names;
+    struct count_query query;
     const uint8_t *at;
     size_t size;
 };
@@ -41,7 +41,8 @@ open_content(struct http_call *x, struct content *content, enum conn_next *next)
     int size;
 
     content->format = (enum count_format)(x->note >> NOTE_FORMAT);
-    content->names = (enum name_form)(x->note >> NOTE_NAMES & 3);
+    if (!count_read_query(x, &content->query, next))
+        return false;
     content->at = x->body.at;
     content->size = x->body.size;
     if ((x->note & NOTE_PACKED) == 0)
@@ -73,9 +74,12 @@ begin_body(const struct count *s, const struct content *content,
 {
     const struct layout *l = &s->ingest->logs->layout;
     const struct increment_form form = {
-        .raw = name_form_is_raw(content->names, content->format == COUNT_TSV),
+        .raw = name_form_is_raw(content->query.names,
+                                content->format == COUNT_TSV),
         .keyspace_max = l->keyspace_size,
-        .key_max = l->key_size};
+        .key_max = l->key_size,
+        .at = content->query.at,
+        .latest = content->query.latest};
 
     count_body_init(body, content->format, content->at, content->size, &form);
 }
@@ -118,7 +122,8 @@ message_of(const struct increment *i)
                             .keyspace = i->keyspace.bytes,
                             .key = i->key.bytes,
                             .keyspace_size = (uint16_t)i->keyspace.size,
-                            .key_size = (uint16_t)i->key.size};
+                            .key_size = (uint16_t)i->key.size,
+                            .minute = (uint32_t)(i->at / 60)};
 }
 
 /* Parses the body to its end; each increment makes a record.  False: *next is
@@ -434,7 +439,9 @@ answer_keyed(struct http_call *x)
         return next;
     mark = keys_mark(&logs->keys, x->request->key.at, x->request->key.size,
                      content.at, content.size);
-    mark.body ^= content.names; /* the same bytes may be other names then */
+    /* The same bytes may be other names then, or of another time. */
+    mark.body ^= (uint64_t)content.query.names ^ (uint64_t)content.query.at
+                                                     << 2;
     e = keys_find(&logs->keys, &mark, clock_steady_unix_ms());
     if (e)
         return replay_answer(x, e, &mark);

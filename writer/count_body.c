@@ -17,7 +17,8 @@ enum {
     HAS_KEYSPACE_HEX = 8,
     HAS_KEY_HEX = 16,
     NULL_KEYSPACE = 32,
-    NULL_KEY = 64
+    NULL_KEY = 64,
+    HAS_AT = 128
 };
 
 void
@@ -153,6 +154,22 @@ take_count(struct count_body *b, int64_t *out, struct count_fault *fault)
     }
 }
 
+/* A time, as a number or as a string. */
+static int
+take_time(struct count_body *b, int64_t *out, struct count_fault *fault)
+{
+    const struct increment_fault *why;
+
+    if (b->token == JSON_BAD)
+        return fail_detail(b, fault, "bad-json", b->json.why);
+    if (b->token != JSON_NUMBER && b->token != JSON_STRING)
+        return fail_detail(b, fault, "bad-time",
+                           "at must be a number or a string");
+    why = increment_time_read(&b->form, (const char *)b->json.text,
+                              b->json.size, out);
+    return why ? fail_line(b, fault, why) : 0;
+}
+
 /* The bit of the member whose name is the token; 0: there is none such. */
 static unsigned
 find_member(const struct count_body *b)
@@ -163,6 +180,7 @@ find_member(const struct count_body *b)
     } members[] = {{"keyspace", HAS_KEYSPACE},
                    {"key", HAS_KEY},
                    {"n", HAS_N},
+                   {"at", HAS_AT},
                    {"keyspace_hex", HAS_KEYSPACE_HEX},
                    {"key_hex", HAS_KEY_HEX}};
 
@@ -182,13 +200,15 @@ take_member(struct count_body *b, struct increment *out, unsigned *has,
 
     if (member == 0)
         return fail_with(b, fault, "unknown-member", "unknown member \"",
-                         "\"; there are keyspace, key and n");
+                         "\"; there are keyspace, key, n and at");
     if ((*has & member) != 0)
         return fail_detail(b, fault, "bad-json", "a member is there twice");
     *has |= member;
     b->token = json_next(&b->json);
     if (member == HAS_N)
         return take_count(b, &out->count, fault);
+    if (member == HAS_AT)
+        return take_time(b, &out->at, fault);
     if (b->token == JSON_NULL && !is_hex) {
         *has |= is_keyspace ? NULL_KEYSPACE : NULL_KEY;
         return 0;
@@ -228,6 +248,7 @@ take_object(struct count_body *b, struct increment *out,
     unsigned has = 0;
 
     out->count = 1;
+    out->at = b->form.at;
     while ((token = json_next(&b->json)) == JSON_MEMBER)
         if (take_member(b, out, &has, fault) < 0)
             return -1;

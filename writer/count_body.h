@@ -6,7 +6,8 @@
  *   application/x-ndjson, .../jsonl        an object a line
  *
  * An object has keyspace, key and, optional, n: an integer, or a string of one,
- * 1 without it.  Nothing else, and nothing twice: `count` for `n` would count 1
+ * 1 without it; and at: a time (event_time.h), as a number or a string, that of
+ * the form without it.  Nothing else, and nothing twice: `count` for `n` would count 1
  * in silence.  keyspace_hex and key_hex have a name's bytes in hexadecimal
  * digits, and keyspace or key is null or missing then.
  *

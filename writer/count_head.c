@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/net/http_query.h"
-#include "common/wire/name.h"
+#include "common/wire/event_time.h"
 #include "writer/count_body.h"
 
 enum conn_next
@@ -48,25 +48,57 @@ is_plain(const struct http_request *r)
     return r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
 }
 
-/* Reads `names`, of which all of the query is.  False: *next is the answer. */
-static bool
-read_query(struct http_call *x, enum name_form *names, enum conn_next *next)
+/* A value that `rc` says is whole.  NULL, or what is wrong with it. */
+static const struct increment_fault *
+read_names(struct count_query *q, const uint8_t *value, size_t size, int rc)
 {
-    struct http_text query = x->request->query;
+    static const struct increment_fault bad = {"bad-names",
+                                               "names: raw or text"};
+
+    return rc < 0 || !name_form_read(value, size, &q->names) ? &bad : NULL;
+}
+
+static const struct increment_fault *
+read_at(struct count_query *q, const uint8_t *value, size_t size, int rc)
+{
+    const struct increment_form form = {.latest = q->latest};
+
+    if (rc > 0 && size == 3 && memcmp(value, "now", 3) == 0)
+        return NULL;
+    return increment_time_read(&form, (const char *)value, rc > 0 ? size : 0,
+                               &q->at);
+}
+
+bool
+count_read_query(struct http_call *x, struct count_query *q,
+                 enum conn_next *next)
+{
+    static const struct {
+        const char *name;
+        const struct increment_fault *(*read)(struct count_query *q,
+                                              const uint8_t *value, size_t size,
+                                              int rc);
+    } parameters[] = {{"names", read_names}, {"at", read_at}};
+    const struct count *s = x->ctx;
+    const size_t count = sizeof parameters / sizeof parameters[0];
+    struct http_text query = x->request->query, rest = query;
     char name[HTTP_QUERY_NAME_SIZE], shown[HTTP_QUERY_SHOWN];
     char detail[HTTP_DETAIL_SIZE];
-    uint8_t value[4];
-    size_t size = 0;
+    const struct increment_fault *fault;
+    uint8_t value[40];
+    size_t size = 0, i;
+    unsigned has = 0;
     int rc;
 
-    *names = NAMES_USUAL;
-    for (;;) {
-        const struct http_text rest = query;
-
-        rc = http_query_next(&query, name, value, sizeof value, &size);
-        if (rc == 0)
-            return true;
-        if (strcmp(name, "names") != 0) {
+    *q = (struct count_query){
+        .names = NAMES_USUAL,
+        .latest = (int64_t)(loop_unix_ms(s->loop) / 1000) + EVENT_TIME_AHEAD};
+    for (;
+         (rc = http_query_next(&query, name, value, sizeof value, &size)) != 0;
+         rest = query) {
+        for (i = 0; i < count && strcmp(name, parameters[i].name) != 0;)
+            i++;
+        if (i == count) {
             (void)http_query_shows(rest, shown);
             (void)snprintf(detail, sizeof detail, "unknown parameter: %s",
                            shown);
@@ -74,17 +106,19 @@ read_query(struct http_call *x, enum name_form *names, enum conn_next *next)
                 count_refuse(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
             return false;
         }
-        if (*names != NAMES_USUAL) {
-            *next = count_refuse(x, HTTP_BAD_REQUEST, "twice",
-                                 "names is there twice");
+        if ((has & 1u << i) != 0) {
+            (void)snprintf(detail, sizeof detail, "%s is there twice", name);
+            *next = count_refuse(x, HTTP_BAD_REQUEST, "twice", detail);
             return false;
         }
-        if (rc < 0 || !name_form_read(value, size, names)) {
-            *next = count_refuse(x, HTTP_BAD_REQUEST, "bad-names",
-                                 "names: raw or text");
+        has |= 1u << i;
+        fault = parameters[i].read(q, value, size, rc);
+        if (fault) {
+            *next = count_refuse(x, HTTP_BAD_REQUEST, fault->code, fault->text);
             return false;
         }
     }
+    return true;
 }
 
 /* An Idempotency-Key is never ignored. */
@@ -117,7 +151,7 @@ count_check_head(struct http_call *x, enum conn_next *next)
 {
     const struct http_request *r = x->request;
     enum count_format format;
-    enum name_form names;
+    struct count_query query;
 
     if (!find_format(r, &format))
         *next =
@@ -131,10 +165,9 @@ count_check_head(struct http_call *x, enum conn_next *next)
     else if (!r->has_length && !r->is_chunked)
         *next = count_refuse(x, HTTP_LENGTH_REQUIRED, "length",
                              "Content-Length, or a body in chunks, is needed");
-    else if (read_query(x, &names, next)) {
-        x->note = (unsigned)format << NOTE_FORMAT |
-                  (unsigned)names << NOTE_NAMES |
-                  (is_plain(r) ? 0 : NOTE_PACKED);
+    else if (count_read_query(x, &query, next)) {
+        x->note =
+            (unsigned)format << NOTE_FORMAT | (is_plain(r) ? 0 : NOTE_PACKED);
         return !r->key.at || check_key(x, next);
     }
     return false;

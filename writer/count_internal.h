@@ -5,11 +5,24 @@
 
 #include "writer/count.h"
 
-/* What count_check_head() notes for the route: an enum count_format, an enum
- * name_form, and whether the body is packed. */
+#include "common/net/http.h"
+#include "common/wire/name.h"
+
+/* What count_check_head() notes for the route: whether the body is packed, and
+ * an enum count_format. */
 #define NOTE_PACKED 1u /* by gzip */
-#define NOTE_NAMES  1  /* bits before their form */
-#define NOTE_FORMAT 3
+#define NOTE_FORMAT 1  /* bits before it */
+
+/* The query of a request: of all increments of its body. */
+struct count_query {
+    enum name_form names;
+    int64_t at;     /* of increments without a time; 0: now */
+    int64_t latest; /* no time is after it */
+};
+
+/* False: *next is the answer. */
+bool count_read_query(struct http_call *x, struct count_query *q,
+                      enum conn_next *next);
 
 /* Looks at the head of a request before its body is awaited.  False: *next is
  * the answer. */

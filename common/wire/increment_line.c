@@ -9,6 +9,7 @@
 #include "common/base/byte_word.h"
 #include "common/base/bytes.h"
 #include "common/base/hex.h"
+#include "common/wire/event_time.h"
 
 #define FILLED      UINT64_C(0x2020202020202000) /* seven blanks */
 #define SMALL_VALUE (UINT64_MAX / 40) /* times 10, and a digit: below 2^63 */
@@ -27,7 +28,11 @@ static const struct increment_fault
     no_number = {"bad-number", "the increment is not a whole number"},
     empty_line = {"bad-line", "an empty line"},
     no_tab = {"bad-line", "no tab; give KEYSPACE TAB KEY TAB INCREMENT"},
-    too_many = {"bad-line", "more than three columns"};
+    bad_time = {"bad-time", "not a time: Unix seconds or milliseconds, "
+                            "2024-03-01 or 2024-03-01T10:00Z"},
+    too_old = {"old", "a time before 1970-01-01T00:01Z"},
+    too_new = {"future", "a time more than a day ahead of the clock"},
+    too_many = {"bad-line", "more than four columns"};
 
 /* Cuts the field up to the next tab off; false when there is none left, and
  * *text is NULL then. */
@@ -179,6 +184,17 @@ read_count(const char *field, size_t size, int64_t *out)
 }
 
 const struct increment_fault *
+increment_time_read(const struct increment_form *form, const char *field,
+                    size_t size, int64_t *at)
+{
+    if (event_time_parse(field, size, at) < 0)
+        return &bad_time;
+    if (*at < EVENT_TIME_MIN)
+        return &too_old;
+    return *at > form->latest ? &too_new : NULL;
+}
+
+const struct increment_fault *
 increment_line_read(const struct increment_form *form, const char *text,
                     size_t size, struct increment *out)
 {
@@ -198,10 +214,13 @@ increment_line_read(const struct increment_form *form, const char *text,
     if (fault)
         return fault;
     out->count = 1;
+    out->at = form->at;
     if (!cut_field(&text, &left, &field, &size))
         return NULL;
     fault = read_count(field, size, &out->count);
-    if (fault)
+    if (fault || !cut_field(&text, &left, &field, &size))
         return fault;
-    return text == NULL ? NULL : &too_many;
+    if (text != NULL)
+        return &too_many;
+    return size > 0 ? increment_time_read(form, field, size, &out->at) : NULL;
 }

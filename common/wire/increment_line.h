@@ -1,9 +1,9 @@
 /* common/wire/increment_line.h - an increment as a line of text.
  *
- *     KEYSPACE TAB KEY [TAB INCREMENT]      as `countd export` prints them
+ *     KEYSPACE TAB KEY [TAB INCREMENT [TAB TIME]]     as `countd export` prints
  *
  * Names are in text form (name.h), or as they are; without an increment it is
- * 1.  `countd load` and POST /v1/count read the same lines.  Pure; allocates
+ * 1, and without a time (event_time.h) it is of now.  `countd load` and POST /v1/count read the same lines.  Pure; allocates
  * nothing.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -21,6 +21,8 @@ struct increment_form {
     bool control;        /* control characters may stand as they are */
     size_t keyspace_max; /* bytes that names may have */
     size_t key_max;
+    int64_t at;     /* of increments without a time; 0: now */
+    int64_t latest; /* no time is after it */
 };
 
 struct increment_name {
@@ -31,6 +33,7 @@ struct increment_name {
 struct increment {
     struct increment_name keyspace, key;
     int64_t count;
+    int64_t at; /* Unix seconds; 0: now */
 };
 
 /* Bytes of the byte order mark that a text of increments may begin with: it is
@@ -56,6 +59,11 @@ increment_name_read(const struct increment_form *form, const char *field,
 const struct increment_fault *
 increment_name_read_hex(const char *field, size_t size, size_t max,
                         struct increment_name *out);
+
+/* The same of the time of an increment. */
+const struct increment_fault *
+increment_time_read(const struct increment_form *form, const char *field,
+                    size_t size, int64_t *at);
 
 /* Digits with a sign or none.  0, -EINVAL, or -ERANGE beyond 64 bits. */
 int increment_number_parse(const char *text, size_t size, int64_t *out);

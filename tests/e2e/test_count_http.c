@@ -183,7 +183,7 @@ static const struct {
      "{\"title\": \"Bad Request\", \"status\": 400, \"code\": "
      "\"unknown-member\", \"detail\": \"unknown member \\\"count\\\"; there "
      "are "
-     "keyspace, key and n\", \"line\": 2}\n",
+     "keyspace, key, n and at\", \"line\": 2}\n",
      false},
     {"POST /v1/count", NAMED "Content-Type: " JSON,
      "{\"keyspace\":\"p\",\"key\":\"a\",\"n\":1.0}", 400,
@@ -199,6 +199,22 @@ static const struct {
      "[{\"keyspace\":\"p\",\"key\":\"a\"},{\"keyspace\":\"p\"}]", 400,
      "\"code\": \"bad-member\", \"detail\": \"key is missing\", "
      "\"line\": 2}\n",
+     false},
+    {"POST /v1/count?at=yesterday", NAMED "Content-Type: " TSV, "p\ta\n", 400,
+     "\"code\": \"bad-time\"", false},
+    {"POST /v1/count?at=59", NAMED "Content-Type: " TSV, "p\ta\n", 400,
+     "\"code\": \"old\", \"detail\": \"a time before 1970-01-01T00:01Z\"}",
+     false},
+    {"POST /v1/count?at=2999-01-01", NAMED "Content-Type: " TSV, "p\ta\n", 400,
+     "\"code\": \"future\"", false},
+    {"POST /v1/count?at=60&at=now", NAMED "Content-Type: " TSV, "p\ta\n", 400,
+     "\"code\": \"twice\", \"detail\": \"at is there twice\"", false},
+    {"POST /v1/count", NAMED "Content-Type: " JSON,
+     "[{\"keyspace\":\"p\",\"key\":\"a\",\"at\":60},"
+     "{\"keyspace\":\"p\",\"key\":\"a\",\"at\":\"2999-01-01\"}]",
+     400,
+     "\"code\": \"future\", \"detail\": \"a time more than a day ahead of "
+     "the clock\", \"line\": 2}",
      false},
     {"POST /v1/count?names=bytes", NAMED "Content-Type: " TSV, "p\ta\n", 400,
      "\"code\": \"bad-names\"", false},

@@ -22,13 +22,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define INPUT_MAX    65536
 #define INFLATED_MAX 262144
+#define LATEST       4102444800 /* Unix seconds */
 
 static struct layout layout;
 
 /* Names in text form, and as they are. */
 static const struct increment_form forms[] = {
-    {.keyspace_max = NAME_MAX_SIZE, .key_max = NAME_MAX_SIZE},
-    {.raw = true, .keyspace_max = NAME_MAX_SIZE, .key_max = NAME_MAX_SIZE}};
+    {.keyspace_max = NAME_MAX_SIZE, .key_max = NAME_MAX_SIZE, .latest = LATEST},
+    {.raw = true,
+     .keyspace_max = NAME_MAX_SIZE,
+     .key_max = NAME_MAX_SIZE,
+     .at = 60,
+     .latest = LATEST}};
 
 /* Puts a name as answers have it in each form. */
 static void
@@ -66,12 +71,17 @@ check_again(const struct increment *i, bool is_raw)
     put_name(&w, "key", &i->key, is_raw);
     json_member(&w, "n");
     json_integer(&w, i->count);
+    if (i->at != 0) {
+        json_member(&w, "at");
+        json_integer(&w, i->at);
+    }
     json_object_end(&w);
     assert(json_write_size(&w) > 0);
     count_body_init(&b, COUNT_JSON, (const uint8_t *)text, json_write_size(&w),
                     &forms[is_raw]);
     assert(count_body_next(&b, &same, &fault) == 1);
-    assert(same.count == i->count && same.key.size == i->key.size &&
+    assert(same.count == i->count && (i->at == 0 || same.at == i->at) &&
+           same.key.size == i->key.size &&
            same.keyspace.size == i->keyspace.size &&
            memcmp(same.key.bytes, i->key.bytes, i->key.size) == 0 &&
            memcmp(same.keyspace.bytes, i->keyspace.bytes, i->keyspace.size) ==
@@ -89,6 +99,7 @@ check_increment(const struct increment *i)
                               .keyspace_size = (uint16_t)i->keyspace.size,
                               .key_size = (uint16_t)i->key.size};
 
+    assert(i->at == 0 || (i->at >= 60 && i->at <= LATEST));
     assert(message_put(&layout, &m, bytes) == 0);
     check_again(i, false);
     check_again(i, true);

@@ -5,13 +5,16 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #define ZLIB_CONST
 #include <zlib.h>
 
+#include "common/wire/event_time.h"
 #include "common/wire/gunzip.h"
 #include "writer/count_body.h"
 
 #define TEXT_MAX 4096
+#define LATEST   1800000000 /* Unix seconds */
 
 /* What a body has, increment by increment in text form; behind it the fault. */
 static void
@@ -33,8 +36,11 @@ spell_as(const struct increment_form *form, enum count_format format,
     while ((rc = count_body_next(&b, &i, &fault)) > 0) {
         (void)name_escape(i.keyspace.bytes, i.keyspace.size, keyspace);
         (void)name_escape(i.key.bytes, i.key.size, key);
-        at += (size_t)snprintf(to + at, TEXT_MAX - at, "%s.%s=%lld ", keyspace,
+        at += (size_t)snprintf(to + at, TEXT_MAX - at, "%s.%s=%lld", keyspace,
                                key, (long long)i.count);
+        at += (size_t)snprintf(to + at, TEXT_MAX - at,
+                               i.at == form->at ? " " : "@%lld ",
+                               (long long)i.at);
         assert_true(at < TEXT_MAX);
     }
     if (rc < 0)
@@ -46,7 +52,8 @@ static void
 spell(enum count_format format, const char *bytes, size_t size, char *to)
 {
     static const struct increment_form text = {.keyspace_max = NAME_MAX_SIZE,
-                                               .key_max = NAME_MAX_SIZE};
+                                               .key_max = NAME_MAX_SIZE,
+                                               .latest = LATEST};
 
     spell_as(&text, format, bytes, size, to);
 }
@@ -92,8 +99,19 @@ static const struct body bodies[] = {
     {COUNT_TSV, "a\t\\xff\\t\\\\\n", "a.\\xff\\t\\\\=1 "},
     {COUNT_TSV, "a\tb\t0\n", "a.b=0 "},
     {COUNT_TSV, "a\tb\nab\n", "a.b=1 bad-line 2"},
-    {COUNT_TSV, "\n\na\tb\t1\tc\n", "bad-line 3"},
+    {COUNT_TSV, "\n\na\tb\t1\tc\n", "bad-time 3"},
     {COUNT_TSV, "a\tb\tmany", "bad-number 1"},
+    {COUNT_TSV, "a\tb\t2\t1709287245\nc\td\t-1\t2024-03-01T10:00:45Z",
+     "a.b=2@1709287245 c.d=-1@1709287245 "},
+    {COUNT_TSV, "a\tb\t2\t\r\n", "a.b=2 "},
+    {COUNT_TSV, "a\tb\t2\t60\na\tb\t2\t1800000000\n",
+     "a.b=2@60 a.b=2@1800000000 "},
+    {COUNT_TSV, "a\tb\t2\t59", "old 1"},
+    {COUNT_TSV, "a\tb\t2\t-5", "old 1"},
+    {COUNT_TSV, "a\tb\t2\t1800000001", "future 1"},
+    {COUNT_TSV, "a\tb\t2\tnow", "bad-time 1"},
+    {COUNT_TSV, "a\tb\t2\t60\t", "bad-line 1"},
+    {COUNT_TSV, "a\tb\t\t60", "bad-number 1"},
     {COUNT_TSV, "a\tb\t", "bad-number 1"},
     {COUNT_TSV, "a\tb\t1.0", "bad-number 1"},
     {COUNT_TSV, "a\tb\t9223372036854775808", "bad-number 1"},
@@ -115,6 +133,18 @@ static const struct body bodies[] = {
      "a.\xc3\xa9\\n\\xff=1 "},
     {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":9223372036854775807}",
      "a.b=9223372036854775807 "},
+    {COUNT_JSON,
+     "[{\"keyspace\":\"a\",\"key\":\"b\",\"at\":1709287245.75},"
+     "{\"at\":\"1709287245750\",\"keyspace\":\"a\",\"key\":\"b\"},"
+     "{\"at\":\"2024-03-01 11:00:45+01:00\",\"keyspace\":\"a\","
+     "\"key\":\"b\"},{\"keyspace\":\"a\",\"key\":\"b\"}]",
+     "a.b=1@1709287245 a.b=1@1709287245 a.b=1@1709287245 a.b=1 "},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"at\":1e9}", "bad-time 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"at\":null}",
+     "bad-time 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"at\":0}", "old 1"},
+    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"at\":60,\"at\":61}",
+     "bad-json 1"},
     {COUNT_JSON, "", "bad-json 1"},
     {COUNT_JSON, "1", "bad-json 1"},
     {COUNT_JSON, "[1]", "bad-json 1"},
@@ -175,6 +205,111 @@ TEST(a_body_has_its_increments_up_to_the_first_fault)
     }
     spell(COUNT_TSV, "a\tb\0c", 5, text);
     assert_string_equal(text, "bad-name 1");
+}
+
+TEST(a_time_is_read_in_each_of_its_forms_and_in_no_other)
+{
+    static const struct {
+        const char *text;
+        int64_t at; /* -1: it is no time */
+    } times[] = {
+        {"0", 0},
+        {"1709287245", 1709287245},
+        {"1709287245.999", 1709287245},
+        {"99999999999", 99999999999},
+        {"100000000000", 100000000},
+        {"1709287245123.5", 1709287245},
+        {"999999999999999", 999999999999},
+        {"1000000000000000", -1},
+        {"1970-01-01", 0},
+        {"2024-02-29", 1709164800},
+        {"2023-02-29", -1},
+        {"1900-02-29", -1},
+        {"2000-02-29", 951782400},
+        {"2024-04-31", -1},
+        {"2024-00-01", -1},
+        {"2024-13-01", -1},
+        {"2024-01-00", -1},
+        {"9999-12-31T23:59:60Z", 253402300800},
+        {"2024-03-01T10:00", 1709287200},
+        {"2024-03-01t10:00z", 1709287200},
+        {"2024-03-01 10:00:45.123456789", 1709287245},
+        {"2024-03-01T10:00:45-05:30", 1709307045},
+        {"2024-03-01T00:00+02:00", 1709244000},
+        {"2024-03-01T24:00", -1},
+        {"2024-03-01T10:60", -1},
+        {"2024-03-01T10:00:61", -1},
+        {"2024-03-01T10", -1},
+        {"2024-03-01T10:0", -1},
+        {"2024-03-01T10:00:", -1},
+        {"2024-03-01T10:00:45.", -1},
+        {"2024-03-01T10:00+0200", -1},
+        {"2024-03-01T10:00+24:00", -1},
+        {"2024-03-01T10:00ZZ", -1},
+        {"2024-03-01T", -1},
+        {"2024-3-1", -1},
+        {"24-03-01", -1},
+        {"", -1},
+        {"-", -1},
+        {".5", -1},
+        {"5.", -1},
+        {"+5", -1},
+        {"5 ", -1},
+        {" 5", -1},
+        {"0x5", -1},
+    };
+
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
+        const size_t size = strlen(times[i].text);
+        char *copy = malloc(size + 1); /* nothing behind it may be read */
+        int64_t at = -1;
+        int rc;
+
+        assert_non_null(copy);
+        memcpy(copy, times[i].text, size);
+        rc = event_time_parse(copy, size, &at);
+        if (rc != (times[i].at < 0 ? -EINVAL : 0) || at != times[i].at)
+            fail_msg("%s: %d, %lld", times[i].text, rc, (long long)at);
+        free(copy);
+    }
+}
+
+TEST(every_day_of_four_centuries_is_that_of_the_c_library)
+{
+    for (int64_t day = 0; day < 146097; day++) {
+        const time_t when = (time_t)(day * 86400 + 3661);
+        char text[32];
+        struct tm tm;
+        int64_t at;
+
+        assert_non_null(gmtime_r(&when, &tm));
+        assert_true(strftime(text, sizeof text, "%FT%TZ", &tm) > 0);
+        assert_rc(event_time_parse(text, strlen(text), &at), 0);
+        assert_int_equal(at, when);
+    }
+}
+
+TEST(a_time_of_the_form_is_of_increments_without_one)
+{
+    struct increment_form form = {.keyspace_max = NAME_MAX_SIZE,
+                                  .key_max = NAME_MAX_SIZE,
+                                  .at = 7200,
+                                  .latest = LATEST};
+    static const char tsv[] = "a\tb\na\tb\t3\na\tb\t3\t\na\tb\t3\t60\n",
+                      json[] = "{\"keyspace\":\"a\",\"key\":\"b\"}";
+    struct count_fault fault;
+    struct count_body b;
+    struct increment i;
+
+    count_body_init(&b, COUNT_TSV, (const uint8_t *)tsv, sizeof tsv - 1, &form);
+    for (int n = 0; n < 4; n++) {
+        assert_int_equal(count_body_next(&b, &i, &fault), 1);
+        assert_int_equal(i.at, n < 3 ? 7200 : 60);
+    }
+    count_body_init(&b, COUNT_JSON, (const uint8_t *)json, sizeof json - 1,
+                    &form);
+    assert_int_equal(count_body_next(&b, &i, &fault), 1);
+    assert_int_equal(i.at, 7200);
 }
 
 TEST(a_byte_order_mark_is_no_part_of_the_first_name)

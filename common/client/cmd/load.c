@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_terminal.h"
+#include "common/wire/event_time.h"
 #include "common/wire/increment_line.h"
 
 #define BAD_SHOWN_MAX 20
@@ -105,8 +106,9 @@ send_record(struct load *l, const struct lines *lines,
 
     l->moved_ms = 0;
     while (l->c != NULL) {
-        rc = countd_incr(l->c, record->keyspace.bytes, record->keyspace.size,
-                         record->key.bytes, record->key.size, record->count);
+        rc = countd_incr_at(l->c, record->keyspace.bytes, record->keyspace.size,
+                            record->key.bytes, record->key.size, record->count,
+                            record->at);
         if (rc != -EAGAIN)
             break;
         show_progress(l, lines);
@@ -249,8 +251,8 @@ load_file(struct load *l, const char *path)
         filled = lines_fill(&lines);
         if (filled <= 0)
             break;
-        if (rc == 0)
-            rc = take_lines(l, &lines);
+        l->form.latest = (int64_t)(clock_unix_ms() / 1000) + EVENT_TIME_AHEAD;
+        rc = take_lines(l, &lines);
     }
     if (filled == -EISDIR)
         open_failed(l, filled);
