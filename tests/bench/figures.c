@@ -189,6 +189,7 @@ static const struct goal goals[] = {
     {"HTTP, the 100 largest", "fixed reply", false, 0.75},
     {"HTTP, the same, not changed (304)", "fixed reply", false, 0.9},
     {"HTTP, the page, packed", "fixed reply", false, 0.9},
+    {"4,096 rows as a document", "range", false, 0.5},
     {"HTTP count of 1, 50 x 1", "fixed reply, synced", false, 0.75},
     {"HTTP count of 1, 50 x 16", "durable /apply", false, 0.8},
     {"HTTP count with keys, 1000 lines, 8 connections", "without keys", false,

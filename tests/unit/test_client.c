@@ -46,10 +46,10 @@ struct server {
     uint64_t times;  /* whole time messages */
     uint32_t minute; /* of the last one on this connection */
     uint64_t wrong;  /* increments that are not of the minute they are of */
-    struct asked q;               /* the last query */
+    struct asked q;  /* the last query */
     pthread_mutex_t lock;         /* of what follows */
     int status;                   /* of the document */
-    char document[1024];          /* that answers each question */
+    char document[8192];          /* that answers each question */
     char question[1 << 16];       /* the last one's head */
     uint8_t reply[(1 << 20) + 1]; /* the last reply */
     atomic_bool enough;           /* a thread of the test may end */
@@ -805,8 +805,8 @@ CASE(an_increment_goes_out_in_its_minute, s)
 
 CASE(times_that_cannot_be_are_refused, s)
 {
-    static const int64_t times[] = {-1, 1, 59, INT64_C(60) << 29, INT64_MAX,
-                                    INT64_MIN};
+    static const int64_t times[] = {-1,        1,        59, INT64_C(60) << 29,
+                                    INT64_MAX, INT64_MIN};
 
     open_client(s);
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
@@ -1394,7 +1394,7 @@ static bool
 answer_question(struct server *s, int fd)
 {
     static char head[sizeof s->question];
-    char answer[2048];
+    static char answer[sizeof s->document + 256];
     size_t size = 0;
     int n;
 
@@ -1493,6 +1493,44 @@ CASE(documents_give_their_rows, s)
     assert_int_equal(rows->count, 1);
     assert_int_equal(rows->rows[0].count, -1); /* it cannot be read */
     countd_rows_free(rows);
+}
+
+CASE(plain_rows_and_others_follow_one_another, s)
+{
+    static const struct {
+        const char *row, *key;
+        int64_t count;
+    } rows[] = {
+        {"\"count\": 12, \"key\": \"plain\"", "plain", 12},
+        {"\"count\": -9, \"key\": \"12345678\"", "12345678", -9},
+        {"\"count\": 0, \"key\": \"\"", "", 0},
+        {"\"count\": 1, \"key\": \"a\\\\b\"", "a\\b", 1},
+        {"\"count\": 2, \"key\": \"12345678\xc3\xa9\"", "12345678\xc3\xa9", 2},
+        {"\"count\": 9223372036854775807, \"key\": \"m\", \"at_limit\": true",
+         "m", INT64_MAX},
+        {"\"count\": 3, \"key\": null, \"key_hex\": \"ff\"", "\xff", 3},
+        {"\"key\": \"other\", \"count\": 4", "other", 4}};
+    const size_t kinds = sizeof rows / sizeof rows[0], count = 64;
+    char document[sizeof s->document], *at = document;
+    struct countd_rows *out;
+    int64_t first = 0;
+
+    at += sprintf(at, "{\"rows\": [");
+    for (size_t i = 0; i < count; i++) /* each kind behind each */
+        at += sprintf(at, "%s\n {\"rank\": %zu, %s}", i == 0 ? "" : ",", i + 5,
+                      rows[(i + i / kinds * (i % 2)) % kinds].row);
+    (void)sprintf(at, "], \"as_of_ms\": 5}");
+    begin_documents(s, 1, document);
+    assert_rc(countd_around(s->c, "k", 1, "a", 1, 64, &first, &out), 0);
+    assert_true(out->count == count && out->as_of_ms == 5 && first == 5);
+    for (size_t i = 0; i < count; i++) {
+        const size_t k = (i + i / kinds * (i % 2)) % kinds;
+
+        assert_int_equal(out->rows[i].count, rows[k].count);
+        assert_int_equal(out->rows[i].key_size, strlen(rows[k].key));
+        assert_string_equal(out->rows[i].key, rows[k].key);
+    }
+    countd_rows_free(out);
 }
 
 CASE(sums_of_128_bits_are_exact, s)
@@ -1595,6 +1633,9 @@ CASE(documents_that_cannot_be_are_refused, s)
     answer_with(s, 200, "{\"rows\": [{\"count\": 1, \"key\": 7}]}");
     assert_rc(countd_keys(s->c, "k", 1, "", 0, "", 0, 9, &rows), -EPROTO);
     answer_with(s, 200, "{\"rows\": [{\"count\": 1, \"key_hex\": \"f\"}]}");
+    assert_rc(countd_keys(s->c, "k", 1, "", 0, "", 0, 9, &rows), -EPROTO);
+    answer_with(s, 200,
+                "{\"rows\": [{\"a\":1},{\"a\":1},{\"a\":1},{\"a\":1}]}");
     assert_rc(countd_keys(s->c, "k", 1, "", 0, "", 0, 9, &rows), -EPROTO);
 }
 

@@ -72,12 +72,11 @@ print_row(struct ask *a, size_t row)
 static void
 read_sums(struct ask *a, struct document *d)
 {
-    size_t rows;
+    const size_t rows = document_rows_max(d);
 
     if (a->width == 0 || a->form->bar_width == 0)
         return;
-    (void)document_measure(d, &rows);
-    a->sums = malloc((rows + 1) * sizeof *a->sums);
+    a->sums = malloc(rows * sizeof *a->sums);
     if (!a->sums)
         return;
     for (size_t i = 0; i < rows; i++)
@@ -89,7 +88,7 @@ read_sums(struct ask *a, struct document *d)
             a->sums[d->row] = sum;
             a->most = fabs(sum) > a->most ? fabs(sum) : a->most;
         }
-    a->sum_count = rows;
+    a->sum_count = d->row;
     document_rewind(d);
     a->out.column_count = a->form->count + 1;
 }

@@ -13,6 +13,7 @@
 #include "common/base/bytes.h"
 #include "common/base/hex.h"
 #include "common/wire/increment_line.h"
+#include "common/wire/json_plain.h"
 #include "common/wire/name.h"
 
 #define PARAMETER_MAX 16 /* bytes of its name */
@@ -201,6 +202,10 @@ document_next(struct document *d)
     for (;;) {
         switch (json_next(&d->r)) {
         case JSON_MEMBER:
+            if (d->in_rows && d->row >= document_rows_max(d)) {
+                note(d, -EPROTO);
+                return false;
+            }
             if (take_member(d))
                 return true;
             break;
@@ -222,19 +227,11 @@ document_next(struct document *d)
     }
 }
 
-bool
-document_is(const struct document *d, const char *name)
-{
-    return strlen(name) == d->name_size &&
-           memcmp(name, d->name, d->name_size) == 0;
-}
-
-/* Whether the member has this name and is not null: then it is to be a `type`.
- */
+/* Whether the value is not null: then it is to be a `type`. */
 static bool
-has_value(struct document *d, const char *name, enum json_token type)
+has_value(struct document *d, enum json_token type)
 {
-    if (!document_is(d, name) || d->token == JSON_NULL)
+    if (d->token == JSON_NULL)
         return false;
     if (d->token != type)
         note(d, -EPROTO);
@@ -242,9 +239,9 @@ has_value(struct document *d, const char *name, enum json_token type)
 }
 
 void
-document_number(struct document *d, const char *name, int64_t *out)
+document_take_number(struct document *d, int64_t *out)
 {
-    if (has_value(d, name, JSON_NUMBER) &&
+    if (has_value(d, JSON_NUMBER) &&
         increment_number_parse((const char *)d->r.text, d->r.size, out) < 0)
         note(d, -EPROTO);
 }
@@ -277,7 +274,7 @@ document_sum(struct document *d, const char *name, struct countd_sum *out)
 {
     int128 sum;
 
-    if (!has_value(d, name, JSON_NUMBER))
+    if (!document_is(d, name) || !has_value(d, JSON_NUMBER))
         return;
     if (!read_wide(d->r.text, d->r.size, &sum)) {
         note(d, -EPROTO);
@@ -304,34 +301,109 @@ is_hex_of(const struct document *d, const char *name)
 int
 document_name(struct document *d, const char *name, uint8_t *to)
 {
-    int size = -ENOENT;
+    const uint8_t *text = d->r.text;
+    const size_t size = d->r.size;
+    int rc;
 
-    if (is_hex_of(d, name) && d->token == JSON_STRING) {
-        size = d->r.size % 2 == 0 && d->r.size / 2 <= NAME_MAX_SIZE &&
-                       hex_get(d->r.text, to, d->r.size / 2)
-                   ? (int)(d->r.size / 2)
-                   : -EPROTO;
-        if (size < 0)
-            note(d, size);
-    } else if (has_value(d, name, JSON_STRING)) {
-        size = json_unescape(d->r.text, d->r.size, to, NAME_MAX_SIZE);
-        if (size < 0)
-            note(d, -EPROTO);
+    if (document_is(d, name)) {
+        if (!has_value(d, JSON_STRING))
+            return -ENOENT;
+        rc = json_unescape(text, size, to, NAME_MAX_SIZE);
+    } else if (is_hex_of(d, name) && d->token == JSON_STRING) {
+        rc = size % 2 == 0 && size / 2 <= NAME_MAX_SIZE &&
+                     hex_get(text, to, size / 2)
+                 ? (int)(size / 2)
+                 : -EPROTO;
+    } else {
+        return -ENOENT;
     }
-    return size;
+    if (rc < 0)
+        note(d, -EPROTO);
+    return rc;
 }
 
-size_t
-document_measure(struct document *d, size_t *rows)
-{
-    size_t size = 0;
+/* ---- many rows ----------------------------------------------------------- */
 
-    while (document_next(d))
-        if (d->in_rows && d->token == JSON_STRING)
-            size += d->r.size < NAME_MAX_SIZE ? d->r.size : NAME_MAX_SIZE;
-    *rows = d->row;
-    document_rewind(d);
-    return size;
+#define ROW_MIN    16 /* bytes, of any row; they have at least two members */
+#define PLAIN_MAX  (NAME_MAX_SIZE + 128) /* of one that is taken here */
+#define DIGITS_MAX 18                    /* below 2^63 whatever they are */
+
+size_t
+document_rows_max(const struct document *d)
+{
+    const size_t rows = d->answer.size / ROW_MIN;
+
+    return rows < COUNTD_ROWS_MAX ? rows : COUNTD_ROWS_MAX;
+}
+
+/* Behind the text, which stands at `at`, or NULL. */
+static inline const uint8_t *
+pass_text(const uint8_t *at, const char *text)
+{
+    return at && memcmp(at, text, strlen(text)) == 0 ? at + strlen(text) : NULL;
+}
+
+static inline const uint8_t *
+pass_number(const uint8_t *at, int64_t *out)
+{
+    const uint8_t *first;
+    int64_t value = 0;
+    bool is_negative;
+
+    if (!at)
+        return NULL;
+    is_negative = *at == '-';
+    first = at += is_negative;
+    while (*at >= '0' && *at <= '9' && at - first < DIGITS_MAX)
+        value = value * 10 + (*at++ - '0');
+    *out = is_negative ? -value : value;
+    return at > first ? at : NULL;
+}
+
+/* Copies a string without escapes up to its quote; *size is how long it is. */
+static inline const uint8_t *
+pass_name(const uint8_t *at, uint8_t *to, size_t *size)
+{
+    for (size_t n = 0; at && n <= NAME_MAX_SIZE; n += 8) {
+        const uint64_t word = get_le64(at + n);
+        const uint64_t special = json_find_special(word);
+
+        put_le64(to + n, word);
+        if (special == 0)
+            continue;
+        *size = n + (size_t)__builtin_ctzll(special) / 8;
+        return *size <= NAME_MAX_SIZE && at[*size] == '"' ? at + *size + 1
+                                                          : NULL;
+    }
+    return NULL;
+}
+
+void
+document_plain_rows(struct document *d, struct countd_row *rows, uint8_t **at)
+{
+    const size_t max = document_rows_max(d);
+    uint8_t *to = *at;
+
+    while (d->r.end - d->r.at > PLAIN_MAX && d->row + 1 < max) {
+        const uint8_t *from = d->r.at;
+        const bool has_rank = from[6] == 'r';
+        struct countd_row row = {.key = (const char *)to};
+        int64_t rank;
+
+        if (has_rank)
+            from = pass_number(pass_text(from, "},\n {\"rank\": "), &rank);
+        from =
+            pass_text(from, has_rank ? ", \"count\": " : "},\n {\"count\": ");
+        from = pass_text(pass_number(from, &row.count), ", \"key\": \"");
+        from = pass_name(from, to, &row.key_size);
+        if (!from)
+            break;
+        to += row.key_size;
+        *to++ = '\0';
+        rows[++d->row] = row;
+        d->r.at = from;
+    }
+    *at = to;
 }
 
 int

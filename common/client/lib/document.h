@@ -19,6 +19,8 @@
 #ifndef COUNTD_COMMON_CLIENT_LIB_DOCUMENT_H
 #define COUNTD_COMMON_CLIENT_LIB_DOCUMENT_H
 
+#include <string.h>
+
 #include "common/client/lib/handle.h"
 #include "common/wire/json_read.h"
 
@@ -72,10 +74,24 @@ bool document_next(struct document *d);
 void document_rewind(struct document *d);
 
 /* Whether the member has this name. */
-bool document_is(const struct document *d, const char *name);
+static inline bool
+document_is(const struct document *d, const char *name)
+{
+    return strlen(name) == d->name_size &&
+           memcmp(name, d->name, strlen(name)) == 0;
+}
 
-/* Takes the value if the member has this name; a null changes nothing. */
-void document_number(struct document *d, const char *name, int64_t *out);
+/* Takes the value of the member; a null changes nothing. */
+void document_take_number(struct document *d, int64_t *out);
+
+/* The same if the member has this name. */
+static inline void
+document_number(struct document *d, const char *name, int64_t *out)
+{
+    if (document_is(d, name))
+        document_take_number(d, out);
+}
+
 void document_sum(struct document *d, const char *name, struct countd_sum *out);
 
 /* Takes a name, which with _hex behind its own is in digits, to `to`, which has
@@ -84,8 +100,14 @@ void document_sum(struct document *d, const char *name, struct countd_sum *out);
  */
 int document_name(struct document *d, const char *name, uint8_t *to);
 
-/* Bytes that all names of the rows take at most, and *rows. */
-size_t document_measure(struct document *d, size_t *rows);
+/* Rows that an answer of this size has at most; one with more is bad. */
+size_t document_rows_max(const struct document *d);
+
+/* Behind the key of a row by count: takes the rows that follow, up to one that
+ * has an escape, an extreme count or another form, which document_next() takes.
+ * They go behind rows[d->row], and their keys to *at, each with a NUL. */
+void document_plain_rows(struct document *d, struct countd_row *rows,
+                         uint8_t **at);
 
 /* The first error of all; unlocks the handle. */
 int document_end(struct document *d);

@@ -19,14 +19,11 @@ put_times(struct document *d, int64_t from, int64_t to)
 static int
 take_buckets(struct document *d, struct countd_buckets **out)
 {
-    size_t rows;
-    struct countd_buckets *b;
+    struct countd_buckets *b =
+        calloc(1, sizeof *b + document_rows_max(d) * sizeof *b->buckets);
 
-    (void)document_measure(d, &rows);
-    b = calloc(1, sizeof *b + rows * sizeof *b->buckets);
     if (!b)
         return -ENOMEM;
-    b->count = rows;
     b->buckets = (struct countd_bucket *)(b + 1);
     while (document_next(d)) {
         struct countd_bucket *bucket = &b->buckets[d->row];
@@ -38,6 +35,7 @@ take_buckets(struct document *d, struct countd_buckets **out)
         document_number(d, "from", &bucket->start);
         document_sum(d, "sum", &bucket->sum);
     }
+    b->count = d->row;
     *out = b;
     return 0;
 }
@@ -76,15 +74,13 @@ countd_buckets_free(struct countd_buckets *buckets)
 static int
 take_top(struct document *d, struct countd_top **out)
 {
-    size_t rows;
-    const size_t size = document_measure(d, &rows);
+    const size_t rows = document_rows_max(d);
     struct countd_top *t =
-        calloc(1, sizeof *t + rows * sizeof *t->rows + size + rows + 1);
+        calloc(1, sizeof *t + rows * sizeof *t->rows + d->answer.size);
     uint8_t *at;
 
     if (!t)
         return -ENOMEM;
-    t->count = rows;
     t->rows = (struct countd_top_row *)(t + 1);
     at = (uint8_t *)(t->rows + rows);
     while (document_next(d)) {
@@ -112,6 +108,7 @@ take_top(struct document *d, struct countd_top **out)
         at += name_size;
         *at++ = '\0';
     }
+    t->count = d->row;
     *out = t;
     return 0;
 }

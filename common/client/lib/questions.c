@@ -154,16 +154,14 @@ static int
 take_rows(struct document *d, const char *name, const char *count,
           int64_t *first, struct countd_rows **out)
 {
-    size_t rows;
-    const size_t size = document_measure(d, &rows);
+    const size_t rows = document_rows_max(d);
     struct countd_rows *r =
-        malloc(sizeof *r + rows * sizeof *r->rows + size + rows + 1);
+        malloc(sizeof *r + rows * sizeof *r->rows + d->answer.size);
     uint8_t *at;
 
     if (!r)
         return -ENOMEM;
-    *r = (struct countd_rows){.count = rows,
-                              .rows = (struct countd_row *)(r + 1)};
+    *r = (struct countd_rows){.rows = (struct countd_row *)(r + 1)};
     at = (uint8_t *)(r->rows + rows);
     for (size_t i = 0; i < rows; i++)
         r->rows[i] = (struct countd_row){-1, (const char *)at, 0};
@@ -171,9 +169,10 @@ take_rows(struct document *d, const char *name, const char *count,
         struct countd_row *row = &r->rows[d->row];
         int name_size;
 
-        document_number(d, "as_of_ms", &r->as_of_ms);
-        if (!d->in_rows)
+        if (!d->in_rows) {
+            document_number(d, "as_of_ms", &r->as_of_ms);
             continue;
+        }
         document_number(d, count, &row->count);
         if (d->row == 0)
             document_number(d, "rank", first);
@@ -184,7 +183,9 @@ take_rows(struct document *d, const char *name, const char *count,
         row->key_size = (size_t)name_size;
         at += name_size;
         *at++ = '\0';
+        document_plain_rows(d, r->rows, &at);
     }
+    r->count = d->row;
     *out = r;
     return 0;
 }
