@@ -115,6 +115,7 @@ static const struct {
     const char *words, *prints;
 } printed[] = {
     {"countd top pages -d", "/about"},
+    {"countd top usage --group /", "acme/"},
     {"top sold -n 5", "rank"},
     {"countd_wait_readable(c, \"pages\"", "/index "},
     {"struct.unpack_from(\"<qH\", data)", "/index "},

@@ -1592,7 +1592,7 @@ CASE(problems_have_their_errors, s)
         {404, -ENOENT, "no-such-key"},    {404, -ENOENT, "no-such-keyspace"},
         {404, -ENODATA, "no-history"},    {400, -E2BIG, "too-many-rows"},
         {400, -EINVAL, "bad-time"},       {500, -EIO, "unreadable"},
-        {503, -EHOSTDOWN, "unavailable"}, {503, -ETIMEDOUT, "too-long"},
+        {503, -EHOSTDOWN, "unavailable"}, {503, -ETIME, "too-long"},
         {401, -EACCES, "no-token"},       {404, -EOPNOTSUPP, "another"}};
     char document[128];
     int64_t n = 77;

@@ -18,11 +18,12 @@
 #include "common/base/diag.h"
 #include "common/wire/query.h"
 
-#define KEYS_MAX 256
-#define DAY_MS   ((uint64_t)86400000)
-#define STEP_MS  ((uint64_t)3600000)
-#define STEP_MAX (366 * DAY_MS)
-#define LAST_MS  ((uint64_t)UINT32_MAX * 60000) /* of what a store can keep */
+#define KEYS_MAX  256
+#define ANSWER_MS 5000 /* for an answer to come, when it is made */
+#define DAY_MS    ((uint64_t)86400000)
+#define STEP_MS   ((uint64_t)3600000)
+#define STEP_MAX  (366 * DAY_MS)
+#define LAST_MS   ((uint64_t)UINT32_MAX * 60000) /* of what a store can keep */
 
 /* ---- the questions ------------------------------------------------------- */
 
@@ -32,6 +33,7 @@ COLUMNS by_count[] = {
     {"rank", "rank", true}, {"count", "count", true}, {"key", "key", false}};
 COLUMNS totals[] = {{"total", "total", true}};
 COLUMNS distinct[] = {{"keys", "keys", true}, {"sum", "sum", true}};
+COLUMNS groups[] = {{"groups", "groups", true}, {"sum", "sum", true}};
 COLUMNS ranks[] = {
     {"rank", "rank", true}, {"sum", "sum", true}, {"of keys", "keys", true}};
 COLUMNS buckets[] = {
@@ -52,7 +54,8 @@ static const struct ask_question questions[] = {
      .rows = 20,
      .rows_max = INT64_MAX,
      .form = {"range", by_count, 3, 0},
-     .other = {"top", tops, 5, 20}},
+     .other = {"top", tops, 5, 20},
+     .some = {"top", by_count, 3, 0}},
     {.command = "range",
      .arguments = {"keyspace", "offset", "length"},
      .rows_max = INT64_MAX,
@@ -74,7 +77,8 @@ static const struct ask_question questions[] = {
     {.command = "distinct",
      .arguments = {"keyspace"},
      .time = TIME_ALWAYS,
-     .form = {"distinct", distinct, 2, 0}},
+     .form = {"distinct", distinct, 2, 0},
+     .some = {"distinct", groups, 2, 0}},
     {.command = "get",
      .arguments = {"keyspace", "key", "key"},
      .form = {"get", by_count + 1, 1, 0},
@@ -119,6 +123,27 @@ name_after(const struct ask *a)
     if (!text || text[0] == '\0')
         return (struct cmd_name){.size = 0};
     return cmd_name(a->line, text, "key");
+}
+
+/* Says what is wrong; an exit status. */
+static int
+read_prefix(struct ask *a)
+{
+    const char *prefix = cmd_value(a->line, "prefix");
+    const char *group = cmd_value(a->line, "group");
+    const bool has_more = a->line->arg_count > 1;
+
+    if (prefix && has_more && a->question->arguments[1] &&
+        ask_is_name(a->question->arguments[1]))
+        return cmd_misuse(a->line, a->line->args[1],
+                          "give either a key or one prefix");
+    if (prefix && prefix[0] != '\0')
+        a->prefix = cmd_name(a->line, prefix, "prefix");
+    if (group)
+        a->group = cmd_name(a->line, group, "group");
+    if (*a->line->status == 0 && a->group.size > 1)
+        return cmd_misuse(a->line, group, "one byte ends a group");
+    return *a->line->status;
 }
 
 static void
@@ -174,6 +199,17 @@ read_time(struct ask *a)
     return 0;
 }
 
+/* Whether a form of its own has the answer about some keys. */
+static bool
+has_some(const struct ask *a)
+{
+    const bool is_some =
+        a->group.size > 0 ||
+        (a->prefix.size > 0 && a->question->time != TIME_ALWAYS);
+
+    return is_some && a->question->some.path != NULL;
+}
+
 /* Says what is wrong; an exit status. */
 static int
 read_line(struct ask *a)
@@ -183,8 +219,11 @@ read_line(struct ask *a)
     const bool is_other = q->time == TIME_IF_GIVEN
                               ? is_time_given(line)
                               : q->other.path != NULL && line->arg_count > 2;
+    const int status = read_prefix(a);
 
-    a->form = is_other ? &q->other : &q->form;
+    if (status != 0)
+        return status;
+    a->form = is_other ? &q->other : has_some(a) ? &q->some : &q->form;
     a->has_time =
         q->time == TIME_ALWAYS || (q->time == TIME_IF_GIVEN && is_other);
     a->utc = cmd_value(line, "utc") != NULL;
@@ -198,9 +237,10 @@ read_line(struct ask *a)
     for (int i = 0; i < line->arg_count; i++)
         read_argument(a, i);
     (void)name_after(a); /* a bad one is refused now */
-    if (*line->status == 0 && a->has_time && a->rows > QUERY_ROWS_MAX)
-        return cmd_misuse(line, "--from --to",
-                          "the top of a period has 4096 rows at most");
+    if (*line->status == 0 && strcmp(a->form->path, "top") == 0 &&
+        a->rows > QUERY_ROWS_MAX)
+        return cmd_misuse(line, "--from --to --prefix --group",
+                          "the top has 4096 rows at most with these");
     return *line->status == 0 && a->has_time ? read_time(a) : *line->status;
 }
 
@@ -217,6 +257,10 @@ put_question(const struct ask *a, struct document *d, const char *path)
 
             document_put_name(d, parameter_of(a, i), name.bytes, name.size);
         }
+    if (a->prefix.size > 0)
+        document_put_name(d, "prefix", a->prefix.bytes, a->prefix.size);
+    if (a->group.size > 0)
+        document_put_name(d, "group", a->group.bytes, a->group.size);
     if (!a->has_time)
         return;
     document_put_number(d, "from", a->span.from, "");
@@ -455,6 +499,8 @@ cmd_ask(struct cmd_line *line)
         status = cmd_connect(line, CMD_READER, 0, &a.c);
     if (status != 0)
         return status;
+    /* The reader says itself that it needs too long. */
+    countd_read_timeout(a.c, (int)line->config.read_max_time_ms + ANSWER_MS);
     output_init(&a.out, line, a.form->columns, a.form->count);
     a.width = chart_width(&a.out);
     status = run(&a);

@@ -25,6 +25,7 @@ struct ask_question {
     int64_t rows, rows_max;   /* usually, and at most; 0: that is not said */
     struct ask_form form;
     struct ask_form other; /* of a time that is given, or of several keys */
+    struct ask_form some;  /* of a prefix or of groups, without a time */
 };
 
 struct ask {
@@ -33,9 +34,10 @@ struct ask {
     const struct ask_form *form;
     bool has_time, utc;
     struct time_range span;
-    int64_t step;   /* of history, seconds; else 0 */
-    int64_t offset; /* of a range */
-    int64_t rows;   /* that are still wanted */
+    int64_t step;                  /* of history, seconds; else 0 */
+    int64_t offset;                /* of a range */
+    int64_t rows;                  /* that are still wanted */
+    struct cmd_name prefix, group; /* of the options; of size 0: not given */
     struct countd *c;
 
     /* Of the documents: */

@@ -89,6 +89,10 @@ static const struct failure {
      "%d cannot read the keyspace now: the server that holds it does not "
      "answer; its messages say which"},
 
+    {READER, -ETIME, CONFIG_EXIT_SYSTEM,
+     "%d at %a needs longer than read.max_time for this: ask for fewer keys or "
+     "a shorter time"},
+
     {LIVE | HTTP, -ETIMEDOUT, CONFIG_EXIT_SYSTEM,
      "%d at %a did not answer in time"},
     {LIVE, -ECONNREFUSED, CONFIG_EXIT_SYSTEM,

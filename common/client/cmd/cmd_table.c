@@ -21,6 +21,17 @@
         "tsv", NULL, "print tab-separated columns without a heading"           \
     }
 
+#define PREFIX_OPTION                                                          \
+    {                                                                          \
+        "prefix", "P", "only keys that begin with P"                           \
+    }
+
+#define GROUP_OPTION                                                           \
+    {                                                                          \
+        "group", "C",                                                          \
+            "groups of keys, up to the first byte C, not each key by itself"   \
+    }
+
 #define PERIOD_OPTIONS                                                         \
     {"from", "T",                                                              \
      "increments received at T or later; default a day before now"},           \
@@ -87,6 +98,8 @@ const struct cmd cmd_table[] = {
      "the largest counts of a keyspace, or the largest sums of a period",
      "countd top words 10 --from -1d",
      {{"n", "N", "the same as the argument N, rows; default 20"},
+      PREFIX_OPTION,
+      GROUP_OPTION,
       PERIOD_OPTIONS,
       RAW_OPTION,
       OUTPUT_OPTIONS},
@@ -110,7 +123,8 @@ const struct cmd cmd_table[] = {
      CMD_ASKS,
      "what came to a key or a keyspace, step by step",
      "countd history words the --from -1d --step 1h",
-     {{"from", "T", "the first step has T; default a day before now"},
+     {PREFIX_OPTION,
+      {"from", "T", "the first step has T; default a day before now"},
       {"to", "T", "the last step ends at T or behind it; default now"},
       {"step", "DURATION", "whole minutes; default 1h"},
       {"utc", NULL, "dates are UTC, not local time"},
@@ -122,7 +136,8 @@ const struct cmd cmd_table[] = {
      CMD_ASKS,
      "keys in their order, with their counts",
      "countd keys words th -n 1000",
-     {{"n", "N", "rows; default 100"},
+     {{"prefix", "P", "the same as the argument PREFIX"},
+      {"n", "N", "rows; default 100"},
       {"after", "KEY", "those after this one, where the last page ended"},
       RAW_OPTION,
       OUTPUT_OPTIONS},
@@ -132,7 +147,7 @@ const struct cmd cmd_table[] = {
      CMD_ASKS,
      "how many keys something came to in a period, and the sum",
      "countd distinct words --from -1d",
-     {PERIOD_OPTIONS, RAW_OPTION, OUTPUT_OPTIONS},
+     {PREFIX_OPTION, GROUP_OPTION, PERIOD_OPTIONS, RAW_OPTION, OUTPUT_OPTIONS},
      cmd_ask},
     {"get",
      {"KEYSPACE KEY ...", 2, -1},
@@ -153,7 +168,7 @@ const struct cmd cmd_table[] = {
      CMD_ASKS,
      "the sum of a keyspace",
      "countd total words",
-     {RAW_OPTION, OUTPUT_OPTIONS},
+     {PREFIX_OPTION, RAW_OPTION, OUTPUT_OPTIONS},
      cmd_ask},
     {"keyspaces",
      {"", 0, 0},

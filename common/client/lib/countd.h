@@ -186,6 +186,7 @@ struct countd_rows {
  *   -EINVAL, -ENAMETOOLONG  no such request
  *   -EIO        the keyspace's file cannot be read
  *   -EHOSTDOWN  the server that holds it does not answer: soon again
+ *   -ETIME      it takes the server longer than its read.max_time
  *   -ETIMEDOUT, -ENOTCONN, -EPROTO (no countd there), what connecting said */
 int countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
                  int64_t offset, int64_t length, struct countd_rows **out);

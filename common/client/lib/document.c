@@ -129,7 +129,7 @@ problem_error(struct document *d, int rc)
         {"no-such-keyspace", -ENOENT}, {"no-such-key", -ENOENT},
         {"nothing-came", -ENOMSG},     {"no-history", -ENODATA},
         {"too-many-rows", -E2BIG},     {"unreadable", -EIO},
-        {"unavailable", -EHOSTDOWN},   {"too-long", -ETIMEDOUT},
+        {"unavailable", -EHOSTDOWN},   {"too-long", -ETIME},
     };
 
     document_rewind(d);

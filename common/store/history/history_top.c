@@ -16,19 +16,10 @@ is_before(const struct store_top *a, const struct store_top *b)
     return bytes_compare(a->key, a->key_size, b->key, b->key_size) < 0;
 }
 
+/* Puts an entry into the heap of `count` in place of its root, which is the entry
+ * that ranks last: those on the way down move up, so that each is copied once. */
 static void
-swap_entries(struct store_top *a, struct store_top *b)
-{
-    const struct store_top c = *a;
-
-    *a = *b;
-    *b = c;
-}
-
-/* Restores the heap of the first `count` entries after its root changed: the
- * root is the entry that ranks last. */
-static void
-sift_down(struct store_top *top, uint64_t count)
+sift_down(struct store_top *top, uint64_t count, const struct store_top *entry)
 {
     uint64_t at = 0;
 
@@ -37,20 +28,23 @@ sift_down(struct store_top *top, uint64_t count)
 
         if (child + 1 < count && is_before(&top[child], &top[child + 1]))
             child++;
-        if (child >= count || is_before(&top[child], &top[at]))
-            return;
-        swap_entries(&top[child], &top[at]);
+        if (child >= count || is_before(&top[child], entry))
+            break;
+        top[at] = top[child];
         at = child;
     }
+    top[at] = *entry;
 }
 
+/* Puts an entry into the heap at its end, `at`. */
 static void
-sift_up(struct store_top *top, uint64_t at)
+sift_up(struct store_top *top, uint64_t at, const struct store_top *entry)
 {
-    while (at > 0 && is_before(&top[(at - 1) / 2], &top[at])) {
-        swap_entries(&top[(at - 1) / 2], &top[at]);
+    while (at > 0 && is_before(&top[(at - 1) / 2], entry)) {
+        top[at] = top[(at - 1) / 2];
         at = (at - 1) / 2;
     }
+    top[at] = *entry;
 }
 
 /* Whether the top would change by a key. */
@@ -75,19 +69,18 @@ static void
 offer_key(struct store_history_query *q, const uint8_t *key, size_t size,
           int128 sum)
 {
-    const bool full = q->rows == q->length;
-    struct store_top *to = full ? q->top : &q->top[q->rows];
+    struct store_top entry;
 
     if (!wants(q, key, size, sum))
         return;
-    to->sum = history_bucket(sum);
-    to->before = (struct store_bucket){.any = false};
-    to->key_size = (uint16_t)size;
-    memcpy(to->key, key, size);
-    if (full)
-        sift_down(q->top, q->rows);
+    entry.sum = history_bucket(sum);
+    entry.before = (struct store_bucket){.any = false};
+    entry.key_size = (uint16_t)size;
+    memcpy(entry.key, key, size);
+    if (q->rows == q->length)
+        sift_down(q->top, q->rows, &entry);
     else
-        sift_up(q->top, q->rows++);
+        sift_up(q->top, q->rows++, &entry);
 }
 
 static int
