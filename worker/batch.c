@@ -464,6 +464,7 @@ note_busy(struct log_batch *b)
 int
 batch_take(struct log_batch *b)
 {
+    const uint64_t recovered = b->dir.recovered;
     int rc, ready, i, more = 1;
 
     assert(b->count == 0);
@@ -481,7 +482,7 @@ batch_take(struct log_batch *b)
     if (b->dir.recovered > 0 && !b->has_recovered)
         diag(DIAG_INFO, "recovered logs=%" PRIu64, b->dir.recovered);
     b->has_recovered = true;
-    b->stats.recovered = b->dir.recovered;
+    b->stats.recovered += b->dir.recovered - recovered;
     note_busy(b);
     ready = find_ready(b);
     if (ready < 0)

@@ -175,6 +175,7 @@ struct arrival {
     struct fixture *x;
     unsigned calls;     /* before it comes */
     unsigned keyspaces; /* that have a record in it */
+    bool dies;          /* its writer dies before it is sealed */
     bool seen;          /* it was empty while log 0 was not */
     int left;           /* calls before the merge is stopped; -1: it is not */
 };
@@ -190,7 +191,10 @@ bring_log(void *ctx)
         filler_open(&f, a->x->dir.log_fd, QUICK_LOG, KEYSPACES);
         for (unsigned i = 0; i < a->keyspaces; i++)
             filler_add(&f, name_of(i, name), "one", 1);
-        filler_seal(&f);
+        if (a->dies)
+            filler_die(&f);
+        else
+            filler_seal(&f);
     } else if (a->calls == 0 && mode_of(a->x, QUICK_LOG) == LOG_MODE_EMPTY &&
                mode_of(a->x, 0) != LOG_MODE_EMPTY) {
         a->seen = true;
@@ -228,6 +232,18 @@ CASE(a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many, x)
     assert_int_equal(count_of(x, "keyspace-63", "one"), 2);
     assert_int_equal(count_of(x, "keyspace-64", "one"), 1);
     end_reading(x);
+}
+
+CASE(a_log_that_a_quick_batch_recovers_is_counted_once, x)
+{
+    struct arrival a = {.calls = 5, .keyspaces = 2, .dies = true, .left = -1};
+
+    assert_int_equal(merge_with(x, &a), MERGE_DONE);
+    assert_true(a.seen);
+    assert_int_equal(x->merge.batch.stats.recovered, 1);
+
+    assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
+    assert_int_equal(x->merge.batch.stats.recovered, 1);
 }
 
 CASE(a_log_of_many_keyspaces_waits_for_the_batch_before, x)
