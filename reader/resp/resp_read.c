@@ -163,6 +163,8 @@ resp_count_before(struct resp_call *call, enum store_op op,
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
     int64_t from = 0, to = count;
 
+    if (count < 0)
+        return count;
     while (from < to) {
         const int64_t middle = from + (to - from) / 2;
         struct store_query q = {.op = op,
@@ -179,7 +181,7 @@ resp_count_before(struct resp_call *call, enum store_op op,
         else
             to = middle;
     }
-    return to < 0 ? to : from;
+    return from;
 }
 
 /* ---- GET, HGET, ZSCORE ... ----------------------------------------------- */

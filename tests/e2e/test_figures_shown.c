@@ -111,6 +111,34 @@ check_in_metrics(const char *metrics, const struct figure *f)
     fail_msg("no sample of %s %s in %s", f->metric, label, metrics);
 }
 
+/* The figure of the row in a document of status. */
+static int64_t
+status_value(const char *document, const char *row, const char *figure)
+{
+    char wanted[96];
+    const char *at;
+
+    (void)snprintf(wanted, sizeof wanted, "\n {\"process\": \"%s\", ", row);
+    at = strstr(document, wanted);
+    (void)snprintf(wanted, sizeof wanted,
+                   "\"figure\": \"%s\", \"value\": ", figure);
+    at = at ? strstr(at, wanted) : NULL;
+    if (!at)
+        fail_msg("no %s of %s in %s", figure, row, document);
+    return strtoll(at + strlen(wanted), NULL, 10);
+}
+
+/* The first sample that begins so, in units of 1 / `scale`. */
+static int64_t
+metric_value(const char *metrics, const char *sample, double scale)
+{
+    const char *at = strstr(metrics, sample);
+
+    if (!at || !(at = strstr(at, " ")))
+        fail_msg("no %s in %s", sample, metrics);
+    return (int64_t)(strtod(at, NULL) * scale + 0.5);
+}
+
 static char *
 copy_text(void)
 {
@@ -163,6 +191,30 @@ CASE(every_figure_is_in_status_and_over_http_and_in_metrics, f)
     free(status);
     free(answer);
     free(metrics);
+}
+
+CASE(a_time_is_in_seconds_in_metrics, f)
+{
+    char *before, *metrics, *after;
+    int64_t sync_us;
+
+    await_rows(f);
+    before = ask(f, "/v1/status");
+    metrics = ask(f, "/metrics");
+    after = ask(f, "/v1/status");
+
+    assert_int_equal(
+        metric_value(metrics,
+                     "\ncountd_process_start_time_seconds{process=\"worker\"",
+                     1e3),
+        status_value(before, "worker", "started_ms"));
+    sync_us = metric_value(metrics, "\ncountd_log_sync_seconds_total{", 1e6);
+    assert_true(sync_us > 0);
+    assert_in_range(sync_us, status_value(before, "writer", "sync_us"),
+                    status_value(after, "writer", "sync_us"));
+    free(before);
+    free(metrics);
+    free(after);
 }
 
 /* Waits for a line of SIGUSR1 with all figures of the kind. */

@@ -10,6 +10,11 @@ static void look_on(void);
 #define BOARD_STEP() step()
 #define BOARD_LOOK() look_on()
 
+#include <time.h>
+
+static int pause_once(const struct timespec *time, struct timespec *left);
+#define nanosleep pause_once
+
 #include "common/board/board_file.c"
 #include "common/board/board_format.c"
 #include "common/board/board_last_read.c"
@@ -45,6 +50,22 @@ look_on(void)
     looking = NULL; /* once */
     if (now)
         now();
+}
+
+/* Pauses between two tries for the table's lock take no time; in the last of
+ * them another process gives it up. */
+static unsigned pauses_left, pauses;
+static int locking_fd;
+
+static int
+pause_once(const struct timespec *time, struct timespec *left)
+{
+    (void)time;
+    (void)left;
+    pauses++;
+    if (pauses_left > 0 && --pauses_left == 0)
+        board_lock_drop(locking_fd, BOARD_LOCK_TABLE);
+    return 0;
 }
 
 struct fixture {
@@ -419,4 +440,23 @@ CASE(an_update_of_what_was_overtaken_is_refused, r)
     update_once();
 
     assert_rc(countd_board_last_update(&a, 1, shared, SHARED, NULL, 0), 0);
+}
+
+CASE(the_lock_of_the_table_is_waited_for_and_not_for_ever, r)
+{
+    locking_fd = open(r->path, O_RDWR | O_CLOEXEC);
+    assert_true(locking_fd >= 0);
+    assert_rc(board_lock_try(locking_fd, BOARD_LOCK_TABLE), 0);
+
+    pauses = pauses_left = 0;
+    assert_rc(board_lock_table(r->b), -EBUSY);
+    assert_int_equal(pauses, TABLE_TRIES - 1);
+    assert_in_range(TABLE_TRIES, 100, 5000); /* of a millisecond */
+
+    pauses_left = 3;
+    assert_rc(board_lock_table(r->b), 0);
+    assert_rc(board_lock_try(locking_fd, BOARD_LOCK_TABLE), -EBUSY);
+    board_unlock_table(r->b);
+    assert_rc(board_lock_try(locking_fd, BOARD_LOCK_TABLE), 0);
+    assert_int_equal(close(locking_fd), 0);
 }

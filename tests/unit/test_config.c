@@ -380,9 +380,52 @@ TEST(settings_that_contradict_each_other_are_refused)
                "127.0.0.1:48881; give each its own port");
 
     config_defaults(&c);
+    c.log_count = c.log_max = 4;
+    assert_rc(check(), 0);
+
+    config_defaults(&c);
     c.log_size = 8192 + 543;
     assert_rc(check(), -EINVAL);
     c.log_size++;
+    assert_rc(check(), 0);
+}
+
+/* The keyspaces and keys that lines and Redis clients need, at both sides of
+ * the longest that fits. */
+TEST(keyspaces_of_other_protocols_fit_into_messages)
+{
+    static const char *const ports[] = {"statsd.listen", "statsd.tcp_listen",
+                                        "graphite.listen"};
+
+    for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++) {
+        config_defaults(&c);
+        assert_rc(set("statsd.keyspace", "twenty_bytes_of_name"), 0);
+        c.keyspace_size = 20 + sizeof ".timer.count" - 2;
+        assert_rc(check(), 0); /* no such port */
+        assert_rc(set(ports[i], "127.0.0.1:0"), 0);
+        assert_rc(check(), -EINVAL);
+        assert_why("message.keyspace_size: 31 bytes do not hold "
+                   "twenty_bytes_of_name.timer.count and countd.graphite; give "
+                   "at least 32, or a shorter statsd.keyspace");
+        c.keyspace_size++;
+        assert_rc(check(), 0);
+        assert_rc(set("statsd.keyspace", "s"), 0);
+        c.keyspace_size = sizeof "countd.graphite" - 2;
+        assert_rc(check(), -EINVAL);
+        c.keyspace_size++;
+        assert_rc(check(), 0);
+        c.key_size = sizeof "ignored.gauge" - 2;
+        assert_rc(check(), -EINVAL);
+        c.key_size++;
+        assert_rc(check(), 0);
+    }
+    config_defaults(&c);
+    assert_rc(set("resp.keyspace", "twenty_bytes_of_name"), 0);
+    c.keyspace_size = 19;
+    assert_rc(check(), 0);
+    assert_rc(set("resp.listen", "127.0.0.1:0"), 0);
+    assert_rc(check(), -EINVAL);
+    c.keyspace_size = 20;
     assert_rc(check(), 0);
 }
 

@@ -489,6 +489,7 @@ CASE(a_keyspace_that_cannot_be_read_ends_the_connection, f)
     client_close(fd);
     await_none(f);
     assert_int_equal(ask(f).stats.malformed, 0);
+    assert_int_equal(f->range.unreadable, 1);
 }
 
 CASE(a_request_must_be_whole_in_time, f)

@@ -533,6 +533,24 @@ CASE(keys_and_fields_are_listed, f)
     "-ERR SELECT was refused: countd has only database 0, which SELECT 0 or "  \
     "RESET selects\r\n"
 
+/* The number of keys of one that cannot be read is an error, and the search of
+ * a bound begins with it. */
+CASE(no_count_is_given_of_a_keyspace_that_cannot_be_read, f)
+{
+    static const char *const commands[] = {
+        "ZCOUNT sick -inf +inf\r\n", "ZCOUNT sick 1 2\r\n",
+        "ZREVRANGEBYSCORE sick +inf -inf\r\n", "ZCARD sick\r\n",
+        "HSCAN sick 0 MATCH a*\r\n"};
+    const size_t count = sizeof commands / sizeof commands[0];
+    const int one = join(f);
+
+    break_keyspace(f->site, "sick");
+    for (size_t i = 0; i < count; i++)
+        talk(f, one, commands[i], "-ERR keyspace cannot be read\r\n");
+    assert_int_equal(f->resp.unreadable, count);
+    client_close(one);
+}
+
 CASE(after_a_refused_select_no_database_is_counted_or_read, f)
 {
     const int one = join(f);

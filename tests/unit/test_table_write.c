@@ -105,6 +105,22 @@ TEST(columns_have_the_text_form_of_names)
                                      "18446744073709551616,,yes\r\n");
 }
 
+TEST(each_byte_that_ends_a_cell_of_csv_puts_it_in_quotes)
+{
+    static const char *const texts[] = {"a,b", "a\"b", "a\rb", "a\nb",
+                                        "a;b\tc"};
+
+    begin(TABLE_CSV, columns + 1, 1);
+    t.names = NAMES_RAW;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        const struct cell name = cell_name(texts[i], strlen(texts[i]));
+
+        table_row(&t, &name);
+    }
+    assert_string_equal(end_rows(), "key\r\n\"a,b\"\r\n\"a\"\"b\"\r\n"
+                                    "\"a\rb\"\r\n\"a\nb\"\r\na;b\tc\r\n");
+}
+
 TEST(no_cell_of_csv_is_a_formula)
 {
     const struct cell name = cell_name("=1+2", 4), at = cell_name("@", 1);

@@ -1,0 +1,204 @@
+/* tests/unit/test_listeners.c - the tables of ports of countd-write and
+ * countd-read: settings, times and shares of each row. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "reader/listeners.h"
+#include "writer/listeners.h"
+
+#define TABLE_SIZE 4096
+
+/* A row as the tests have it; times in seconds. */
+static size_t
+put_row(char *out, size_t size, const struct listener_config *r)
+{
+    return (size_t)snprintf(
+        out, size,
+        "%s: %s=%s %s=%s on by %s, socket %s, %s=%zu reserved=%zu idle=%u "
+        "request=%u by %s, yield=%u keep_alive=%u%s\n",
+        r->name, r->listen_key, r->listen ? r->listen : "off", r->allow_key,
+        r->allow, r->enable_key, r->socket ? r->socket : "none", r->max_key,
+        r->max, r->reserved, r->idle_s, r->request_s,
+        r->request_key ? r->request_key : "none", r->yield_s, r->keep_alive_s,
+        r->close_over ? " close_over" : "");
+}
+
+static void
+expect_table(const struct listener_config *rows, size_t count,
+             const char *expected)
+{
+    char table[TABLE_SIZE];
+    size_t size = 0;
+
+    for (size_t i = 0; i < count; i++)
+        size += put_row(table + size, sizeof table - size, &rows[i]);
+    assert_string_equal(table, expected);
+}
+
+static void
+set(struct config *c, const char *key, const char *value)
+{
+    char why[CONFIG_WHY_SIZE];
+
+    assert_rc(config_set(c, key, value, why), 0);
+}
+
+/* Limits far below that of open files, whatever that is here. */
+TEST(the_ports_of_countd_read_have_their_settings_and_times)
+{
+    static struct reader_listeners l;
+    static struct range range;
+    static struct resp_service resp;
+    static struct read_http http;
+    struct config c;
+
+    config_defaults(&c);
+    set(&c, "read.max_connections", "120");
+    set(&c, "read.allow", "127.0.0.0/8");
+    set(&c, "resp.listen", "127.0.0.1:6380");
+    set(&c, "resp.allow", "10.0.0.0/8");
+    set(&c, "read.listen", "127.0.0.1:1");
+    set(&c, "read.http", "127.0.0.1:2");
+    set(&c, "request_timeout", "77");
+    assert_rc(reader_listeners_init(&l, &c, &range, &resp, &http), 0);
+
+    expect_table(
+        l.rows, READER_LISTENERS,
+        "read: read.listen=127.0.0.1:1 read.allow=127.0.0.0/8 on by "
+        "read.listen, socket read, read.max_connections=120 reserved=20 idle=0 "
+        "request=77 by request_timeout, yield=60 keep_alive=0\n"
+        "resp: resp.listen=127.0.0.1:6380 resp.allow=10.0.0.0/8 on by "
+        "resp.listen, socket resp, read.max_connections=120 reserved=20 idle=0 "
+        "request=77 by request_timeout, yield=60 keep_alive=0\n"
+        "read-http: read.http=127.0.0.1:2 read.allow=127.0.0.0/8 on by "
+        "read.http, socket read-http, read.max_connections=120 reserved=20 "
+        "idle=60 request=60 by none, yield=10 keep_alive=0\n");
+    assert_ptr_equal(l.rows[LISTENER_RANGE].ctx, &range);
+    assert_ptr_equal(l.rows[LISTENER_RANGE].protocol, &range_protocol);
+    assert_ptr_equal(l.rows[LISTENER_RESP].ctx, &resp);
+    assert_ptr_equal(l.rows[LISTENER_RESP].protocol, &resp_protocol);
+    assert_ptr_equal(l.rows[LISTENER_READ_HTTP].ctx, &http.site);
+    assert_ptr_equal(l.rows[LISTENER_READ_HTTP].protocol, &http_protocol);
+}
+
+TEST(a_port_of_countd_read_that_is_off_has_no_share)
+{
+    static struct reader_listeners l;
+    struct config c;
+
+    config_defaults(&c);
+    set(&c, "read.max_connections", "120");
+    set(&c, "read.listen", "");
+    set(&c, "resp.listen", "");
+    set(&c, "read.http", "");
+    assert_rc(reader_listeners_init(&l, &c, NULL, NULL, &(struct read_http){0}),
+              0);
+
+    assert_false(reader_listener_is_on(&l.rows[LISTENER_RANGE]));
+    assert_int_equal(l.rows[LISTENER_RANGE].reserved, 0);
+    assert_int_equal(l.rows[LISTENER_RESP].reserved, 0);
+    assert_string_equal(l.rows[LISTENER_READ_HTTP].listen, LISTENER_NO_PORT);
+    assert_int_equal(l.rows[LISTENER_READ_HTTP].reserved, 20);
+}
+
+static struct listeners w;
+static struct ingest ingest;
+static struct live_service lives;
+static struct http_site site;
+static struct statsd statsd;
+
+static void
+init_writer(const struct config *c)
+{
+    listeners_init(&w, c, &ingest, &lives, &site, &statsd);
+}
+
+TEST(the_ports_of_countd_write_have_their_settings_and_times)
+{
+    struct config c;
+
+    config_defaults(&c);
+    set(&c, "request_timeout", "77");
+    set(&c, "live.address", "[::1]");
+    set(&c, "live.allow", "::1/128");
+    set(&c, "counter.port", "3");
+    set(&c, "counter.max_connections", "30");
+    set(&c, "semaphore.enable", "on");
+    set(&c, "semaphore.port", "4");
+    set(&c, "semaphore.max_connections", "8");
+    set(&c, "quota.enable", "on");
+    set(&c, "http.listen", "127.0.0.1:5");
+    set(&c, "http.allow", "10.0.0.0/8");
+    set(&c, "http.max_connections", "40");
+    set(&c, "write.listen", "127.0.0.1:6");
+    set(&c, "write.ack_listen", "127.0.0.1:7");
+    set(&c, "write.allow", "11.0.0.0/8");
+    set(&c, "write.max_connections", "16");
+    set(&c, "statsd.tcp_listen", "127.0.0.1:8");
+    set(&c, "statsd.allow", "12.0.0.0/8");
+    set(&c, "graphite.listen", "127.0.0.1:9");
+    set(&c, "graphite.allow", "13.0.0.0/8");
+    init_writer(&c);
+    for (size_t i = 0; i < LISTENERS; i++) { /* by the limit of open files */
+        assert_true(w.rows[i].reserved > 0);
+        assert_true(w.rows[i].reserved <= w.rows[i].max);
+        w.rows[i].reserved = 0;
+    }
+
+    expect_table(
+        w.rows, LISTENERS,
+        "counter: counter.port=[::1]:3 live.allow=::1/128 on by "
+        "counter.enable, socket counter, counter.max_connections=30 reserved=0 "
+        "idle=0 request=77 by request_timeout, yield=0 keep_alive=345 "
+        "close_over\n"
+        "semaphore: semaphore.port=[::1]:4 live.allow=::1/128 on by "
+        "semaphore.enable, socket semaphore, semaphore.max_connections=8 "
+        "reserved=0 idle=0 request=77 by request_timeout, yield=0 "
+        "keep_alive=345 close_over\n"
+        "http: http.listen=127.0.0.1:5 http.allow=10.0.0.0/8 on by "
+        "http.listen, socket http, http.max_connections=40 reserved=0 idle=60 "
+        "request=60 by none, yield=10 keep_alive=0\n"
+        "ack: write.ack_listen=127.0.0.1:7 write.allow=11.0.0.0/8 on by "
+        "write.ack_listen, socket ack, write.max_connections=16 reserved=0 "
+        "idle=0 request=77 by request_timeout, yield=60 keep_alive=0\n"
+        "silent: write.listen=127.0.0.1:6 write.allow=11.0.0.0/8 on by "
+        "write.listen, socket count, write.max_connections=16 reserved=0 "
+        "idle=0 request=77 by request_timeout, yield=60 keep_alive=0\n"
+        "statsd-tcp: statsd.tcp_listen=127.0.0.1:8 statsd.allow=12.0.0.0/8 on "
+        "by statsd.tcp_listen, socket none, write.max_connections=16 "
+        "reserved=0 idle=0 request=77 by request_timeout, yield=60 "
+        "keep_alive=0\n"
+        "graphite: graphite.listen=127.0.0.1:9 graphite.allow=13.0.0.0/8 on "
+        "by graphite.listen, socket graphite, write.max_connections=16 "
+        "reserved=0 idle=0 request=77 by request_timeout, yield=60 "
+        "keep_alive=0\n");
+    assert_ptr_equal(w.rows[LISTENER_COUNTER].ctx,
+                     &lives.servers[LIVE_COUNTER]);
+    assert_ptr_equal(w.rows[LISTENER_SEMAPHORE].ctx,
+                     &lives.servers[LIVE_SEMAPHORE]);
+    assert_ptr_equal(w.rows[LISTENER_HTTP].ctx, &site);
+    assert_ptr_equal(w.rows[LISTENER_ACK].protocol, &ingest_ack);
+    assert_ptr_equal(w.rows[LISTENER_SILENT].protocol, &ingest_silent);
+    assert_ptr_equal(w.rows[LISTENER_STATSD].ctx,
+                     &statsd.ports[STATSD_LINE_PROTOCOL]);
+    assert_ptr_equal(w.rows[LISTENER_GRAPHITE].ctx,
+                     &statsd.ports[GRAPHITE_LINE_PROTOCOL]);
+}
+
+TEST(live_names_without_a_limit_wait_and_are_not_closed)
+{
+    struct config c;
+
+    config_defaults(&c);
+    set(&c, "counter.port", "socket");
+    init_writer(&c);
+
+    assert_string_equal(w.rows[LISTENER_COUNTER].listen, LISTENER_NO_PORT);
+    assert_false(w.rows[LISTENER_COUNTER].close_over);
+    assert_int_equal(w.rows[LISTENER_COUNTER].max, w.shared);
+    assert_null(w.rows[LISTENER_SEMAPHORE].listen);
+    assert_int_equal(w.rows[LISTENER_SEMAPHORE].reserved, 0);
+}
