@@ -148,6 +148,7 @@ graphite_lookup_start(struct graphite_job *g)
 
     s->pattern = &g->pattern;
     s->only_leaves = g->only_leaves;
+    s->only_starts = false;
     s->max = g->site->max_nodes;
     s->entered = g->render.entered;
     s->ctx = g;

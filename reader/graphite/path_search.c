@@ -105,6 +105,7 @@ add_found(struct path_search *s, size_t keyspace_size, const uint8_t *key,
                                     .keyspace_size = (uint16_t)keyspace_size,
                                     .key = key,
                                     .key_size = (uint16_t)key_size,
+                                    .keyspace_nodes = s->keyspace_nodes,
                                     .next = s->found};
     struct path_found *f;
 
@@ -161,6 +162,32 @@ sort_found(struct path_search *s)
 
 /* ---- keys --------------------------------------------------------------- */
 
+bool
+path_search_is_prefix(const struct pattern *p)
+{
+    const struct pattern_node *last = &p->nodes[p->count - 1];
+
+    return p->count > 1 && p->literals + 1 == p->count &&
+           last->text[last->size - 1] == '*' &&
+           strcspn(last->text, "*?[{") == last->size - 1;
+}
+
+bool
+path_search_matches(const struct pattern *p, unsigned keyspace_nodes,
+                    const uint8_t *key, size_t size)
+{
+    size_t at = 0;
+
+    for (unsigned i = keyspace_nodes; i < p->count; i++) {
+        const size_t n = at < size ? pattern_node_size(key + at, size - at) : 0;
+
+        if (n == 0 || !pattern_matches(&p->nodes[i], key + at, n))
+            return false;
+        at += n + 1;
+    }
+    return at == size + 1;
+}
+
 /* The node at `at` of a key does not match: sets `after` to what comes before
  * the next that may.  False: no later key matches. */
 static bool
@@ -207,6 +234,9 @@ take_key(struct path_search *s, const uint8_t *key, size_t size)
         if (!pattern_matches(&p->nodes[i], key + at, end - at))
             return jump_mismatch(s, &p->nodes[i], key, size, at) ? 1 : 0;
     }
+    if (end == size && s->only_starts)
+        return add_found(s, s->keyspace.size, s->start.bytes, s->start.size,
+                         true);
     if (end == size) {
         rc = add_found(s, s->keyspace.size, key, size, true);
         return rc < 0 ? rc : 1;

@@ -27,6 +27,7 @@ struct path_found {
     bool is_leaf; /* it is a key; else keys are below it */
     const uint8_t *keyspace, *key;
     uint16_t keyspace_size, key_size;
+    unsigned keyspace_nodes; /* of a leaf: so many nodes are the keyspace's */
     struct path_found *next;
 };
 
@@ -52,7 +53,11 @@ struct path_search {
     struct scratch *scratch;
     const struct pattern *pattern;
     bool only_leaves; /* nodes that are no keys are not wanted */
-    size_t max;       /* nodes there may be */
+    bool
+        only_starts; /* of a pattern that path_search_is_prefix(): a leaf for each
+                         keyspace with keys that match, whose key is what these
+                         begin with */
+    size_t max;      /* nodes there may be */
     /* Called before keys of a keyspace are read.  NULL: nothing is. */
     void (*entered)(void *ctx, const uint8_t *keyspace, size_t size);
     void *ctx;
@@ -69,6 +74,14 @@ struct path_search {
     struct path_name after; /* keys up to this one are done with */
     uint8_t rows[PATH_SEARCH_ROWS_SIZE];
 };
+
+/* Whether keys match that begin with a name and go on with one node: the last
+ * byte is `*`, and there is no other wildcard. */
+bool path_search_is_prefix(const struct pattern *p);
+
+/* Whether a key in a keyspace of so many nodes matches. */
+bool path_search_matches(const struct pattern *p, unsigned keyspace_nodes,
+                         const uint8_t *key, size_t size);
 
 /* Begins; the members before `count` are the caller's. */
 void path_search_start(struct path_search *s);

@@ -150,7 +150,7 @@ leaf_interval(const struct render_target *t, const struct render_scope *scope)
 
 static int
 add_leaf(struct render *r, struct render_target *t, struct target_node *node,
-         const struct render_scope *scope)
+         const struct render_scope *scope, bool is_summed)
 {
     struct render_leaf *leaf = scratch_take(r->scratch, sizeof *leaf);
     int rc = 0;
@@ -175,19 +175,21 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node,
     rc = pattern_parse(r->scratch, node->text, &leaf->pattern, r->why);
     if (rc < 0)
         return fail_target(r, rc);
+    leaf->is_sum = is_summed && path_search_is_prefix(&leaf->pattern);
     return 0;
 }
 
-/* Adds the paths below a node.  Calls are at most TARGET_DEPTH_MAX deep. */
+/* Adds the paths below a node, which are only summed or not.  Calls are at most
+ * TARGET_DEPTH_MAX deep. */
 static int
 add_leaves(struct render *r, struct render_target *t, struct target_node *node,
-           const struct render_scope *scope)
+           const struct render_scope *scope, bool is_summed)
 {
     struct render_scope *inner;
     int rc = 0;
 
     if (node->kind == TARGET_PATH || functions_is(node, "topKeys"))
-        return add_leaf(r, t, node, scope);
+        return add_leaf(r, t, node, scope, is_summed);
     if (functions_call(node)->function->scope != FUNCTION_KEEPS_TIMES) {
         inner = scratch_take(r->scratch, sizeof *inner);
         if (!inner)
@@ -198,7 +200,7 @@ add_leaves(struct render *r, struct render_target *t, struct target_node *node,
     }
     for (struct target_node *v = node->args; v && rc == 0; v = v->next)
         if (v->kind == TARGET_CALL || v->kind == TARGET_PATH)
-            rc = add_leaves(r, t, v, scope);
+            rc = add_leaves(r, t, v, scope, functions_is(node, "sumSeries"));
     return rc;
 }
 
@@ -243,7 +245,7 @@ render_add_target(struct render *r, const char *text, size_t size)
     if (!target_read_path(t->target.root))
         return render_fail(r, HTTP_BAD_REQUEST,
                            "a target is a path or a call of a function") == 0;
-    if (add_leaves(r, t, t->target.root, NULL) < 0)
+    if (add_leaves(r, t, t->target.root, NULL, false) < 0)
         return false;
     *r->targets_end = t;
     r->targets_end = &t->next;
@@ -320,6 +322,7 @@ search_step(struct render *r, uint64_t until_ns)
     if (!r->has_begun) {
         s->pattern = &r->leaf->pattern;
         s->only_leaves = true;
+        s->only_starts = r->leaf->is_sum;
         s->max = r->limits.max_series - r->series;
         s->entered = r->entered;
         s->ctx = r->ctx;

@@ -55,6 +55,7 @@ struct render_leaf {
     const struct render_scope *scope;
     int64_t shift; /* how long ago it is read, seconds */
     bool is_top;
+    bool is_sum; /* of one series, which is read as such */
     struct pattern pattern;
     struct path_found *found; /* sorted by path */
     size_t count;             /* paths in it */

@@ -4,6 +4,7 @@
  * Entry points: render_span(), render_read_step(), render_top_step(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "reader/graphite/render.h"
@@ -89,6 +90,17 @@ count_before_all(const struct render *r)
     return first < 0 ? (size_t)((-first + step - 1) / step) : 0;
 }
 
+/* Whether a key belongs to the sum that is read, which is the query's render. */
+static bool
+is_summed(const struct store_history_query *q, const uint8_t *key, size_t size)
+{
+    const struct render *r =
+        (const void *)((const char *)q - offsetof(struct render, query));
+
+    return path_search_matches(&r->leaf->pattern, r->found->keyspace_nodes, key,
+                               size);
+}
+
 static void
 begin_query(struct render *r, size_t count)
 {
@@ -108,6 +120,12 @@ begin_query(struct render *r, size_t count)
         .to = (uint32_t)((from + (int64_t)count * g->step) / 60),
         .step = (uint32_t)(g->step / 60),
         .buckets = r->buckets};
+    if (!r->leaf->is_sum)
+        return;
+    r->query.op = STORE_HISTORY_KEYSPACE;
+    r->query.prefix = r->found->key;
+    r->query.prefix_size = r->found->key_size;
+    r->query.wants = is_summed;
 }
 
 /* Adds what was read.  A step without increments is 0 where history is

@@ -201,6 +201,70 @@ CASE(sums_are_exact_at_every_step, r)
     }
 }
 
+/* The values of what show() returns; "" when there is none. */
+static const char *
+values_of(const char *shown)
+{
+    const char *at = strstr(shown, " +");
+
+    return at ? at : "";
+}
+
+/* In keyspaces that share nodes with keys, with empty nodes and escaped dots. */
+CASE(the_sum_of_a_prefix_is_that_of_its_keys, r)
+{
+    static const char *const keyspaces[] = {"u", "u.a", "u.a."};
+    static const char *const parts[] = {"a", "b", "/", ".", "%2E"};
+    struct random random = {random_seed("graphite prefixes")};
+    char key[8], target[80], expected[SHOWN];
+    unsigned found = 0;
+
+    for (int i = 0; i < 90; i++) {
+        const size_t size = 1 + (size_t)random_below(&random, 5);
+
+        for (size_t n = 0; n < size; n++)
+            key[n] = "ab/."[random_below(&random, 4)];
+        key[size] = '\0';
+        add(r, keyspaces[random_below(&random, 3)], key,
+            DAY0 + 60 * (int64_t)random_below(&random, 5),
+            (int64_t)random_below(&random, 100) - 30);
+    }
+    for (int i = 0; i < 400; i++) {
+        char *at = stpcpy(target, "sum(scale(u.");
+
+        for (int n = (int)random_below(&random, 5); n > 0; n--)
+            at = stpcpy(at, parts[random_below(&random, 5)]);
+        at = stpcpy(at, "*");
+        strcpy(at, ",1))");
+        strcpy(expected, values_of(show(r, target, SOME)));
+        strcpy(at, ")");
+        memmove(target + 4, target + 10, strlen(target + 10) + 1);
+        if (strcmp(values_of(show(r, target, SOME)), expected) != 0)
+            fail_msg("%s is%s, not%s", target, values_of(show(r, target, SOME)),
+                     expected);
+        found += expected[0] != '\0';
+    }
+    assert_in_range(found, 50, 350);
+}
+
+CASE(the_sum_of_a_prefix_is_one_series_of_any_number_of_keys, r)
+{
+    for (int i = 0; i < 1000; i++) {
+        char key[32];
+
+        (void)sprintf(key, "acme/%d", i);
+        add(r, "usage", key, DAY0, i);
+        add(r, "usage", i % 2 ? "acme/x.y" : "acme", DAY0, 1);
+    }
+    r->render.limits = (struct render_limits){1, 10, 1 << 20};
+    assert_string_equal(show(r, "usage.acme/*|sum()", SOME),
+                        "sumSeries(usage.acme/*) +60/60: 499500 0 0 0 0");
+    assert_has(show(r, "usage.acme/*", SOME), "more than 1 series");
+    assert_has(show(r, "sum(usage.acme/*9)", SOME), "more than 1 series");
+    assert_has(show(r, "maxSeries(usage.acme/*)", SOME), "more than 1 series");
+    assert_string_equal(show(r, "sum(usage.acmeology*)", SOME), "");
+}
+
 CASE(a_summary_is_of_whole_steps, r)
 {
     add_some(r);
