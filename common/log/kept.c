@@ -20,15 +20,18 @@ remove_file(void *ctx, int folder_fd, const char *name)
     return unlinkat(folder_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Removes the folder if nobody uses it.  What stays, as another worker was
- * writing to it, the next one removes. */
+/* Removes the folder if nobody uses it.  A worker that began before may still
+ * put a log there; one that finds the folder gone has nothing to keep. */
 static bool
 remove_unused(int log_fd, int fd)
 {
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         return false;
-    if (dirstream_each(fd, ".", remove_file, NULL) == 0)
-        (void)unlinkat(log_fd, KEPT_FOLDER, AT_REMOVEDIR);
+    for (unsigned i = 0; i < TRIES; i++)
+        if (dirstream_each(fd, ".", remove_file, NULL) < 0 ||
+            unlinkat(log_fd, KEPT_FOLDER, AT_REMOVEDIR) == 0 ||
+            errno != ENOTEMPTY)
+            break; /* what stays the next worker removes */
     return true;
 }
 

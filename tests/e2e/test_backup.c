@@ -173,10 +173,17 @@ begin_slow(struct slow *s, struct fleet *f)
 static void
 count_one(struct slow *s)
 {
+    const int fd = connect_client(s->f);
+    struct reply r;
     char key[24];
 
     (void)snprintf(key, sizeof key, "during-%d", s->requests++);
-    expect_counted(s->f, key, REQUEST, 2, false);
+    do
+        r = send_keyed(fd, key, REQUEST);
+    while (r.status == 503); /* workers are behind; nothing was counted */
+    if (r.status != 200 || r.counted != 2 || r.replayed)
+        fail_msg("%s: %s", key, r.text);
+    client_close(fd);
 }
 
 /* Counts until the backup ends. */
@@ -318,7 +325,7 @@ CASE(a_backup_that_is_killed_leaves_nothing_behind, f)
     daemon_path("countd", program, sizeof program);
     (void)snprintf(script, sizeof script,
                    "ASAN_OPTIONS=detect_leaks=0 strace -qq -o /dev/null -e "
-                   "inject=sendfile:signal=KILL '%s' -d '%s' backup "
+                   "inject=renameat,renameat2:signal=KILL '%s' -d '%s' backup "
                    "--no-flush '%s/copy' >/dev/null 2>&1",
                    program, f->path, other.path);
     assert_int_not_equal(system(script), 0);
