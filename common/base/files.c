@@ -19,6 +19,7 @@
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 
+#define COPY_SIZE   ((size_t)64 << 10)
 #define FILES_USUAL 1024 /* the soft limit where nothing has changed it */
 
 int
@@ -189,6 +190,27 @@ write_zeros(int fd, uint64_t size, uint64_t at)
                                                  : sizeof zeros,
                       at + done);
     return rc;
+}
+
+int64_t
+copy_at(int from, uint64_t at, uint64_t size, int to, uint64_t to_at)
+{
+    uint8_t *bytes = malloc(COPY_SIZE);
+    int64_t rc = bytes ? 0 : -ENOMEM;
+    uint64_t done = 0;
+
+    while (rc == 0 && done < size) {
+        const size_t most =
+            size - done < COPY_SIZE ? (size_t)(size - done) : COPY_SIZE;
+        const ssize_t got = read_at(from, bytes, most, at + done);
+
+        rc = got > 0 ? write_at(to, bytes, (size_t)got, to_at + done) : got;
+        if (got <= 0)
+            break;
+        done += (uint64_t)got;
+    }
+    free(bytes);
+    return rc < 0 ? rc : (int64_t)done;
 }
 
 int

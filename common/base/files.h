@@ -47,6 +47,10 @@ int write_at(int fd, const void *bytes, size_t size, uint64_t at);
 /* Writes `size` zeros from byte `at` on.  As write_at(). */
 int write_zeros(int fd, uint64_t size, uint64_t at);
 
+/* Copies `size` bytes from byte `at` on, or as many as there are, to byte
+ * `to_at` of another file.  Returns how many, or -errno; says nothing. */
+int64_t copy_at(int from, uint64_t at, uint64_t size, int to, uint64_t to_at);
+
 #define FILE_IDENTITY_SIZE 16
 
 /* Inode and creation time (0 where the file system has none) of the file behind

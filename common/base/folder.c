@@ -7,6 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/files.h"
+
 int
 folder_open(int dirfd, const char *name)
 {
@@ -34,6 +36,30 @@ folder_open_file(int dirfd, const char *name)
         openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
     return fd < 0 ? -errno : fd;
+}
+
+int
+folder_copy_file(int from_fd, const char *name, int to_fd)
+{
+    const int from = folder_open_file(from_fd, name);
+    struct stat st;
+    int64_t rc;
+    int to;
+
+    if (from < 0)
+        return from == -ENOENT ? 0 : from;
+    to = openat(to_fd, name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    rc = to < 0 || fstat(from, &st) < 0 ? -errno : 0;
+    if (rc == 0)
+        rc = copy_at(from, 0, UINT64_MAX, to, 0);
+    if (rc >= 0 &&
+        (futimens(to, (const struct timespec[2]){st.st_atim, st.st_mtim}) < 0 ||
+         fsync(to) < 0))
+        rc = -errno;
+    if (to >= 0)
+        (void)close(to); /* synced, or given up */
+    (void)close(from);
+    return rc < 0 ? (int)rc : 0;
 }
 
 int

@@ -18,6 +18,10 @@ int folder_make(int dirfd, const char *name);
  * not waited for. */
 int folder_open_file(int dirfd, const char *name);
 
+/* Copies a file, with its times, into another folder; it is durable then, its
+ * name is not.  0, also if there is no such file. */
+int folder_copy_file(int from_fd, const char *name, int to_fd);
+
 /* fsync of the folder that contains the one behind `fd`. */
 int folder_sync_parent(int fd);
 

@@ -63,6 +63,7 @@
 #ifndef COUNTD_COMMON_LOG_ARCHIVE_FILE_H
 #define COUNTD_COMMON_LOG_ARCHIVE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -155,15 +156,14 @@ struct archive_member {
     uint64_t size;
 };
 
-/* Finds the member at m->at in a file of `file_size` bytes and sets its size.
- *   -ENOENT   that is the end of the file
- *   -EBADMSG  no member begins there, or it is cut short */
-int archive_member_find(int fd, uint64_t file_size, struct archive_member *m);
-
-/* The next place from `at` on where a member seems to begin, to go on behind
- * damage; file_size when there is none. */
-int archive_member_seek(int fd, uint64_t at, uint64_t file_size,
-                        uint64_t *found);
+/* Calls `member` with each member of a file of `file_size` bytes, in order.
+ * Behind damage, which is what it says with -EBADMSG or -EIO, too, it goes on
+ * with the next one, and sets *damaged.  Stops when `member` returns another
+ * value than 0, and returns that. */
+int archive_each_member(int fd, uint64_t file_size,
+                        int (*member)(void *ctx, int fd,
+                                      const struct archive_member *m),
+                        void *ctx, bool *damaged);
 
 /* Reads and checks a whole member; the file has nothing else when `m` is NULL.
  *   -EBADMSG          it is damaged or cut short

@@ -1,5 +1,5 @@
 /* common/log/archive_read.c - reads the file of an archived log; see
- * archive_file.h: archive_reader_next(), archive_member_find(),
+ * archive_file.h: archive_reader_next(), archive_each_member(),
  * archive_reader_open(), archive_read_names().
  *
  * A member is inflated twice: the first time nothing but its form and its
@@ -201,8 +201,11 @@ is_member_head(const uint8_t *bytes)
     return true;
 }
 
-int
-archive_member_find(int fd, uint64_t file_size, struct archive_member *m)
+/* Finds the member at m->at and sets its size.
+ *   -ENOENT   that is the end of the file
+ *   -EBADMSG  no member begins there, or it is cut short */
+static int
+find_member(int fd, uint64_t file_size, struct archive_member *m)
 {
     uint8_t head[ARCHIVE_MEMBER_HEAD];
     const uint64_t left = file_size - m->at;
@@ -223,8 +226,10 @@ archive_member_find(int fd, uint64_t file_size, struct archive_member *m)
     return m->size < sizeof head || m->size > left ? -EBADMSG : 0;
 }
 
-int
-archive_member_seek(int fd, uint64_t at, uint64_t file_size, uint64_t *found)
+/* The next place from `at` on where a member seems to begin; file_size when
+ * there is none, or it cannot be read. */
+static uint64_t
+seek_member(int fd, uint64_t at, uint64_t file_size)
 {
     uint8_t bytes[4096];
     ssize_t got;
@@ -234,14 +239,33 @@ archive_member_seek(int fd, uint64_t at, uint64_t file_size, uint64_t *found)
         const size_t last = (size_t)got - HEAD_FIXED;
 
         for (size_t i = 0; i <= last; i++)
-            if (is_member_head(bytes + i)) {
-                *found = at + i;
-                return 0;
-            }
+            if (is_member_head(bytes + i))
+                return at + i;
         at += last + 1;
     }
-    *found = file_size;
-    return got < 0 ? (int)got : 0;
+    return file_size;
+}
+
+int
+archive_each_member(int fd, uint64_t file_size,
+                    int (*member)(void *ctx, int fd,
+                                  const struct archive_member *m),
+                    void *ctx, bool *damaged)
+{
+    struct archive_member m = {.at = 0};
+    int rc;
+
+    while ((rc = find_member(fd, file_size, &m)) != -ENOENT) {
+        if (rc == 0)
+            rc = member(ctx, fd, &m);
+        if (rc != 0 && rc != -EBADMSG && rc != -EIO)
+            return rc;
+        *damaged = *damaged || rc < 0;
+        m.at = rc == 0 ? m.at + m.size : seek_member(fd, m.at + 1, file_size);
+        if (rc < 0 && m.at >= file_size)
+            break;
+    }
+    return 0;
 }
 
 /* ---- opening ----------------------------------------------------------- */
@@ -346,7 +370,7 @@ first_member(int fd, struct archive_member *m, bool only)
     if (fstat(fd, &st) < 0)
         return -errno;
     m->at = 0;
-    rc = archive_member_find(fd, (uint64_t)st.st_size, m);
+    rc = find_member(fd, (uint64_t)st.st_size, m);
     return rc == 0 && only && m->size != (uint64_t)st.st_size ? -EBADMSG : rc;
 }
 

@@ -77,11 +77,11 @@ add_part(void *ctx, const struct archive_fill_name *n)
     return 0;
 }
 
-/* Adds a member to the fresh fills. */
+/* Adds a member of the last file to the fresh fills. */
 static int
-add_member(struct waiting *w, struct waiting_file *f, int fd,
-           const struct archive_member *m)
+add_member(void *ctx, int fd, const struct archive_member *m)
 {
+    struct waiting *w = ctx;
     struct waiting_index *x = &w->fresh;
     const size_t parts = x->part_count;
     struct archive_header h;
@@ -98,36 +98,11 @@ add_member(struct waiting *w, struct waiting_file *f, int fd,
     x->fills[x->fill_count] =
         (struct waiting_fill){.epoch = h.epoch,
                               .first_ms = h.first_ms,
-                              .file = f,
+                              .file = w->files[w->file_count - 1],
                               .member = *m,
                               .count = (uint32_t)h.count,
                               .number = (uint32_t)x->fill_count};
     memcpy(x->fills[x->fill_count++].uuid, h.uuid, sizeof h.uuid);
-    return 0;
-}
-
-/* Adds the members of a file; behind damage it goes on with the next one. */
-static int
-add_members(struct waiting *w, struct waiting_file *f, int fd)
-{
-    struct archive_member m = {.at = 0};
-    int rc;
-
-    while ((rc = archive_member_find(fd, f->size, &m)) != -ENOENT) {
-        if (rc == 0)
-            rc = add_member(w, f, fd, &m);
-        if (rc == 0) {
-            m.at += m.size;
-            continue;
-        }
-        if (rc != -EBADMSG && rc != -EIO)
-            return rc;
-        f->damaged = true;
-        if (m.at >= f->size ||
-            archive_member_seek(fd, m.at + 1, f->size, &m.at) < 0 ||
-            m.at == f->size)
-            break;
-    }
     return 0;
 }
 
@@ -147,7 +122,7 @@ read_file(struct waiting *w, struct waiting_file *f)
         f->since_ms = (uint64_t)st.st_mtim.tv_sec * 1000 +
                       (uint64_t)st.st_mtim.tv_nsec / 1000000;
         if (!f->placed || w->placed)
-            rc = add_members(w, f, fd);
+            rc = archive_each_member(fd, f->size, add_member, w, &f->damaged);
     }
     (void)close(fd);
     if (rc == -EPROTONOSUPPORT)

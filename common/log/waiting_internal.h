@@ -20,11 +20,6 @@ void waiting_forget_names(struct waiting *w);
 int waiting_index_merge(struct waiting *w);
 void waiting_index_free(struct waiting_index *x);
 
-/* ---- waiting_write.c ------------------------------------------------------- */
-
-int waiting_copy_bytes(int from, uint64_t at, uint64_t size, int to,
-                       uint64_t *to_at);
-
 /* ---- waiting_replace.c ----------------------------------------------------- */
 
 /* Takes the folder, shared (LOCK_SH) or not (LOCK_EX), and lists it.

@@ -7,12 +7,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
+#include "common/base/files.h"
 
 /* ---- the folder's lock ----------------------------------------------------- */
 
@@ -44,15 +46,22 @@ waiting_unlock(struct waiting *w)
 
 /* ---- one file -------------------------------------------------------------- */
 
-/* What a member is, and the names that stay. */
 struct left_out {
     const uint8_t *name; /* size 0: no name is left out */
     size_t size;
     bool (*leaves)(void *ctx, const struct waiting_fill *f); /* NULL: always */
     void *ctx;
-    bool found;
-    uint64_t increments; /* of the others */
+
+    /* While files are written again. */
+    struct waiting *w;
+    struct waiting_new new;
+    const struct waiting_file *file;
+    int error; /* of writing */
+
+    /* Of a member. */
     struct archive_header header;
+    bool found;
+    uint64_t increments; /* of the other names */
 };
 
 static int
@@ -70,15 +79,14 @@ see_fill_name(void *ctx, const struct archive_fill_name *n)
 /* Writes a member without the records of a name; its names are then those of
  * its records again. */
 static int
-filter_member(struct waiting *w, struct waiting_new *n, struct left_out *l,
-              struct archive_reader *r)
+filter_member(struct left_out *l, struct archive_reader *r)
 {
     const struct archive_record *records;
     int count, rc;
 
     l->header.count = l->increments;
     l->header.names = 0;
-    rc = waiting_member(w, n, &l->header, NULL);
+    rc = waiting_member(l->w, &l->new, &l->header, NULL);
     while (rc == 0 && (count = archive_reader_next(r, &records)) != 0) {
         rc = count < 0 ? count : 0;
         for (int i = 0; rc == 0 && i < count; i++) {
@@ -86,28 +94,77 @@ filter_member(struct waiting *w, struct waiting_new *n, struct left_out *l,
 
             if (m->increment != 0 &&
                 !bytes_equal(m->keyspace, m->keyspace_size, l->name, l->size))
-                rc = waiting_record(w, m, records[i].received_ms);
+                rc = waiting_record(l->w, m, records[i].received_ms);
         }
     }
-    return rc == 0 ? waiting_member_end(w, n) : rc;
+    return rc == 0 ? waiting_member_end(l->w, &l->new) : rc;
 }
 
-/* Whether the name is left out of a fill that has it. */
+/* Whether two members have the same bytes. */
 static bool
-leaves_fill(const struct left_out *l)
+is_same_member(const struct waiting_fill *a, const struct waiting_fill *b)
+{
+    const size_t size = (size_t)a->member.size;
+    uint8_t *bytes;
+    bool same;
+
+    if (a->member.size != b->member.size)
+        return false;
+    bytes = malloc(2 * size);
+    same =
+        bytes &&
+        read_at(a->file->lock_fd, bytes, size, a->member.at) == (ssize_t)size &&
+        read_at(b->file->lock_fd, bytes + size, size, b->member.at) ==
+            (ssize_t)size &&
+        memcmp(bytes, bytes + size, size) == 0;
+    free(bytes);
+    return same;
+}
+
+/* Whether the new file has a fill already, as an earlier one of those that it
+ * replaces does: a join was killed, or a power loss undid its end. */
+static bool
+is_doubled(const struct left_out *l, const struct archive_member *m)
+{
+    const struct waiting_fill *f =
+        waiting_fill_of(l->w, l->file, m->at, l->header.uuid, l->header.epoch,
+                        l->header.first_ms);
+    const struct waiting_fill *e = f;
+
+    while (f && e-- > l->w->index.fills && e->epoch == f->epoch &&
+           e->first_ms == f->first_ms &&
+           memcmp(e->uuid, f->uuid, sizeof e->uuid) == 0)
+        if (e->file->lock_fd >= 0 && is_same_member(e, f))
+            return true;
+    return false;
+}
+
+/* Adds a member to the new file, if anything of it stays. */
+static int
+write_member(struct left_out *l, int fd, const struct archive_member *m,
+             struct archive_reader *r)
 {
     struct waiting_fill f = {.epoch = l->header.epoch,
                              .first_ms = l->header.first_ms};
+    int64_t copied;
 
     memcpy(f.uuid, l->header.uuid, sizeof f.uuid);
-    return l->found && (!l->leaves || l->leaves(l->ctx, &f));
+    if (l->found && (!l->leaves || l->leaves(l->ctx, &f)))
+        return l->increments > 0 ? filter_member(l, r) : 0;
+    if (is_doubled(l, m))
+        return 0;
+    if (l->header.first_ms < l->new.first_ms)
+        l->new.first_ms = l->header.first_ms;
+    copied = copy_at(fd, m->at, m->size, l->new.fd, l->new.at);
+    l->new.at += m->size;
+    return copied < 0 ? (int)copied : copied < (int64_t)m->size ? -EIO : 0;
 }
 
-/* Adds one member to the new file, if anything of it stays.  1: it is damaged. */
+/* For archive_each_member(), which takes its errors for damage. */
 static int
-rewrite_member(struct waiting *w, struct waiting_new *n, int fd,
-               const struct archive_member *m, struct left_out *l)
+rewrite_member(void *ctx, int fd, const struct archive_member *m)
 {
+    struct left_out *l = ctx;
     struct archive_reader *r;
     int rc;
 
@@ -117,43 +174,27 @@ rewrite_member(struct waiting *w, struct waiting_new *n, int fd,
     if (rc == 0)
         rc = archive_reader_open(&r, fd, m);
     if (rc < 0)
-        return rc == -EBADMSG || rc == -EIO ? 1 : rc;
-    if (!leaves_fill(l)) {
-        if (l->header.first_ms < n->first_ms)
-            n->first_ms = l->header.first_ms;
-        rc = waiting_copy_bytes(fd, m->at, m->size, n->fd, &n->at);
-    } else if (l->increments > 0) {
-        rc = filter_member(w, n, l, r);
-    }
+        return rc;
+    l->error = write_member(l, fd, m, r);
     archive_reader_close(r);
-    return rc;
+    return l->error != 0;
 }
 
-/* Adds the members of a claimed file to the new one; *lost: some are damaged. */
+/* Adds a file to the new one.  1: some of it is damaged */
 static int
-rewrite_members(struct waiting *w, struct waiting_new *n,
-                const struct waiting_file *f, struct left_out *l, bool *lost)
+rewrite_file(struct left_out *l, struct waiting_file *f)
 {
-    struct archive_member m = {.at = 0};
+    bool damaged = false;
     int rc;
 
-    while ((rc = archive_member_find(f->lock_fd, f->size, &m)) != -ENOENT) {
-        if (rc == 0)
-            rc = rewrite_member(w, n, f->lock_fd, &m, l);
-        else if (rc == -EBADMSG || rc == -EIO)
-            rc = 1;
-        if (rc < 0)
-            return rc;
-        *lost = *lost || rc > 0;
-        if (rc == 0)
-            m.at += m.size;
-        else if (m.at >= f->size ||
-                 archive_member_seek(f->lock_fd, m.at + 1, f->size, &m.at) <
-                     0 ||
-                 m.at == f->size)
-            break;
-    }
-    return 0;
+    rc = waiting_claim(l->w, f);
+    if (rc < 0)
+        return rc;
+    if (l->new.since_ms == 0 || f->since_ms < l->new.since_ms)
+        l->new.since_ms = f->since_ms;
+    l->file = f;
+    rc = archive_each_member(f->lock_fd, f->size, rewrite_member, l, &damaged);
+    return rc < 0 ? rc : rc > 0 ? l->error : damaged;
 }
 
 /* Removes the old name of a file that was replaced, or, if it was damaged,
@@ -187,26 +228,22 @@ replace_files(struct waiting *w, struct waiting_file **files, size_t count,
               struct left_out *l)
 {
     bool lost[WAITING_JOIN_COUNT] = {false};
-    struct waiting_new n;
     int rc;
 
-    rc = waiting_begin(w, &n, files[0]->placed);
+    l->w = w;
+    rc = waiting_begin(w, &l->new, files[0]->placed);
     if (rc < 0)
         return rc;
     for (size_t i = 0; rc == 0 && i < count; i++) {
-        rc = waiting_claim(w, files[i]);
-        if (rc == 0) {
-            if (n.since_ms == 0 || files[i]->since_ms < n.since_ms)
-                n.since_ms = files[i]->since_ms;
-            rc = rewrite_members(w, &n, files[i], l, &lost[i]);
-        } else if (rc == -ENOENT || (rc == -EAGAIN && count > 1)) {
+        rc = rewrite_file(l, files[i]);
+        lost[i] = rc > 0;
+        if (rc > 0 || rc == -ENOENT || (rc == -EAGAIN && count > 1))
             rc = 0;
-        }
     }
-    if (rc == 0 && n.at > 0)
-        rc = waiting_end(w, &n);
+    if (rc == 0 && l->new.at > 0)
+        rc = waiting_end(w, &l->new);
     else
-        waiting_abort(w, &n);
+        waiting_abort(w, &l->new);
     for (size_t i = 0; i < count; i++) {
         if (rc == 0 && files[i]->lock_fd >= 0)
             rc = retire_file(w, files[i], lost[i]);

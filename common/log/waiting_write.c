@@ -24,8 +24,6 @@
 #include "common/base/files.h"
 #include "common/base/folder.h"
 
-#define COPY_SIZE ((size_t)64 << 10)
-
 /* ---- a new file ----------------------------------------------------------- */
 
 static int
@@ -179,55 +177,36 @@ waiting_sync(struct waiting *w)
 
 /* ---- check and copy -------------------------------------------------------- */
 
-int
-waiting_copy_bytes(int from, uint64_t at, uint64_t size, int to,
-                   uint64_t *to_at)
+static int
+check_member(void *ctx, int fd, const struct archive_member *m)
 {
-    uint8_t *bytes = malloc(COPY_SIZE);
-    int rc = bytes ? 0 : -ENOMEM;
+    struct archive_reader *r;
+    const int rc = archive_reader_open(&r, fd, m);
 
-    while (rc == 0 && size > 0) {
-        const ssize_t got =
-            read_at(from, bytes, size < COPY_SIZE ? size : COPY_SIZE, at);
-
-        rc = got > 0   ? write_at(to, bytes, (size_t)got, *to_at)
-             : got < 0 ? (int)got
-                       : -EBADMSG;
-        if (rc < 0)
-            break;
-        at += (uint64_t)got;
-        *to_at += (uint64_t)got;
-        size -= (uint64_t)got;
-    }
-    free(bytes);
+    (void)ctx;
+    if (rc == 0)
+        archive_reader_close(r);
     return rc;
 }
 
 static int
-check_file(struct waiting *w, const char *name, uint64_t size,
+check_file(struct waiting *w, const struct waiting_file *f,
            void (*fault)(void *ctx, const char *text), void *ctx)
 {
-    const int fd = folder_open_file(w->dir_fd, name);
-    struct archive_member m = {.at = 0};
-    struct archive_reader *r;
+    const int fd = folder_open_file(w->dir_fd, f->name);
+    bool damaged = false;
     char text[128];
     int rc;
 
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd; /* merged meanwhile */
-    while ((rc = archive_member_find(fd, size, &m)) == 0 &&
-           (rc = archive_reader_open(&r, fd, &m)) == 0) {
-        archive_reader_close(r);
-        m.at += m.size;
-    }
+    rc = archive_each_member(fd, f->size, check_member, NULL, &damaged);
     (void)close(fd);
-    if (rc == -ENOENT)
-        return 0;
-    if (rc != -EBADMSG && rc != -EIO)
-        return rc;
-    (void)snprintf(text, sizeof text, "%s is damaged", name);
-    fault(ctx, text);
-    return 0;
+    if (damaged) {
+        (void)snprintf(text, sizeof text, "%s is damaged", f->name);
+        fault(ctx, text);
+    }
+    return rc;
 }
 
 int
@@ -238,30 +217,7 @@ waiting_check(struct waiting *w, void (*fault)(void *ctx, const char *text),
 
     rc = waiting_list(w);
     for (size_t i = 0; rc == 0 && i < w->file_count; i++)
-        rc = check_file(w, w->files[i]->name, w->files[i]->size, fault, ctx);
-    return rc;
-}
-
-static int
-copy_file(struct waiting *w, const struct waiting_file *f, int to_fd)
-{
-    const int from = folder_open_file(w->dir_fd, f->name);
-    const struct timespec since = {.tv_sec = (time_t)(f->since_ms / 1000)};
-    uint64_t at = 0;
-    int to, rc;
-
-    if (from < 0)
-        return from == -ENOENT ? 0 : from; /* its keyspaces have it by now */
-    to = openat(to_fd, f->name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-    rc = to < 0 ? -errno : waiting_copy_bytes(from, 0, f->size, to, &at);
-    if (rc == 0)
-        (void)futimens(to,
-                       (const struct timespec[2]){since, since}); /* shown */
-    if (rc == 0 && fsync(to) < 0)
-        rc = -errno;
-    if (to >= 0)
-        (void)close(to); /* synced, or given up */
-    (void)close(from);
+        rc = check_file(w, w->files[i], fault, ctx);
     return rc;
 }
 
@@ -276,7 +232,7 @@ waiting_copy(struct waiting *w, int to_log_fd)
     to = folder_make(to_log_fd, WAITING_FOLDER);
     rc = to < 0 ? to : 0;
     for (size_t i = 0; rc == 0 && i < w->file_count; i++)
-        rc = copy_file(w, w->files[i], to);
+        rc = folder_copy_file(w->dir_fd, w->files[i]->name, to);
     waiting_unlock(w);
     if (rc == 0 && fsync(to) < 0)
         rc = -errno;

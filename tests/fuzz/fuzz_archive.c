@@ -149,30 +149,32 @@ read_member(int fd, const struct archive_member *m, int write)
     return hash;
 }
 
-static void
-check_member(const struct archive_member *m)
+static int
+check_member(void *ctx, int fd, const struct archive_member *m)
 {
     struct archive_header h;
     struct archive_reader *r;
     size_t names = 0;
     int listed, rc;
 
+    (void)ctx;
+    (void)fd; /* `given` */
     listed = archive_read_names(given, m, &h, count_name, &names);
     rc = archive_reader_open(&r, given, m);
     assert(rc == 0 || rc == -EBADMSG || rc == -EPROTONOSUPPORT);
     if (rc < 0)
-        return;
+        return -EBADMSG;
     archive_reader_close(r);
     assert(listed == 0 && (h.names == 0 || names == h.names));
     clear_file(again);
     assert(read_member(given, m, 1) == read_member(again, NULL, 0));
+    return 0;
 }
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    struct archive_member m = {.at = 0};
-    uint64_t file_size;
+    bool damaged = false;
     int rc;
 
     if (size < 1 || size > FILE_MOST)
@@ -184,18 +186,8 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         assert(rc == 0 && given >= 0 && again >= 0);
     }
     make_file(bytes + 1, size - 1, bytes[0]);
-    file_size = (uint64_t)lseek(given, 0, SEEK_END);
-    while ((rc = archive_member_find(given, file_size, &m)) != -ENOENT) {
-        assert(rc == 0 || rc == -EBADMSG);
-        if (rc == 0) {
-            check_member(&m);
-            m.at += m.size;
-        } else if (m.at >= file_size) {
-            break;
-        } else {
-            rc = archive_member_seek(given, m.at + 1, file_size, &m.at);
-            assert(rc == 0 && m.at <= file_size);
-        }
-    }
+    rc = archive_each_member(given, (uint64_t)lseek(given, 0, SEEK_END),
+                             check_member, NULL, &damaged);
+    assert(rc == 0);
     return 0;
 }

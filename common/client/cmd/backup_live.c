@@ -10,7 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,23 +21,7 @@
 #include "common/base/folder.h"
 #include "common/journal/requests.h"
 
-#define COPY_SIZE ((size_t)1 << 30) /* at a time */
-
 /* ---- one file ---------------------------------------------------------- */
-
-/* Copies `size` bytes, or fewer when the file ends before. */
-static int
-copy_bytes(int from, int to, uint64_t size)
-{
-    ssize_t n;
-
-    /* Unlike copy_file_range(2), sendfile(2) copies to any file system. */
-    do {
-        n = sendfile(to, from, NULL, size < COPY_SIZE ? size : COPY_SIZE);
-        size -= n > 0 ? (uint64_t)n : 0;
-    } while (size > 0 && (n > 0 || (n < 0 && errno == EINTR)));
-    return n < 0 ? -errno : 0;
-}
 
 static int
 make_file(int dir_fd, const char *name)
@@ -59,22 +42,6 @@ finish_file(int fd, int rc)
     return rc;
 }
 
-/* A file that was deleted or renamed meanwhile is not copied. */
-static int
-copy_file(int from_fd, int to_fd, const char *name)
-{
-    const int from = folder_open_file(from_fd, name);
-    int to;
-
-    if (from < 0)
-        return from == -ENOENT ? 0 : from;
-    to = make_file(to_fd, name);
-    if (to >= 0)
-        to = finish_file(to, copy_bytes(from, to, UINT64_MAX));
-    (void)close(from);
-    return to;
-}
-
 /* For dirstream_each(): copies a file to the folder *ctx. */
 static int
 copy_entry(void *ctx, int folder_fd, const char *name)
@@ -84,7 +51,7 @@ copy_entry(void *ctx, int folder_fd, const char *name)
 
     if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : -errno;
-    return S_ISREG(st.st_mode) ? copy_file(folder_fd, *to_fd, name) : 0;
+    return S_ISREG(st.st_mode) ? folder_copy_file(folder_fd, name, *to_fd) : 0;
 }
 
 /* ---- the quota journal and its note ------------------------------------ */
@@ -194,16 +161,15 @@ copy_journal(int from, int to_fd, uint64_t end)
 {
     const int to = make_file(to_fd, QUOTA_JOURNAL);
     struct stat st;
-    int rc;
+    int64_t rc;
 
     if (to < 0)
         return to;
-    rc = copy_bytes(from, to, end);
-    if (rc == 0 && fstat(from, &st) < 0)
+    rc = copy_at(from, 0, end, to, 0);
+    if (rc >= 0 && (fstat(from, &st) < 0 || (end < (uint64_t)st.st_size &&
+                                             ftruncate(to, st.st_size) < 0)))
         rc = -errno;
-    if (rc == 0 && end < (uint64_t)st.st_size && ftruncate(to, st.st_size) < 0)
-        rc = -errno;
-    return finish_file(to, rc);
+    return finish_file(to, rc < 0 ? (int)rc : 0);
 }
 
 /* A journal and a note that do not fit are copied as they are: what is wrong
@@ -223,7 +189,7 @@ copy_quotas(int from_fd, int to_fd)
     }
     if (rc < 0)
         return rc;
-    return end.byte == UINT64_MAX ? copy_file(from_fd, to_fd, QUOTA_NOTE)
+    return end.byte == UINT64_MAX ? folder_copy_file(from_fd, QUOTA_NOTE, to_fd)
                                   : write_note(to_fd, end.note);
 }
 
@@ -277,7 +243,7 @@ copy_requests(void *ctx, int folder_fd, const char *name)
     int from, to, rc;
 
     if (name[0] < '0' || name[0] > '9') /* the secret */
-        return c->fills ? 0 : copy_file(folder_fd, c->to_fd, name);
+        return c->fills ? 0 : folder_copy_file(folder_fd, name, c->to_fd);
     from = folder_open_file(folder_fd, name);
     if (from < 0)
         return from == -ENOENT ? 0 : from;
