@@ -201,12 +201,21 @@ end_slow(struct slow *s)
     assert_true(s->requests > 10);
 }
 
+/* What a worker was still writing to log/kept/ when the backup ended, the next
+ * merge removes. */
+static void
+stop_source(struct slow *s)
+{
+    expect_counted(s->f, "after", "after\ta\n", 1, false);
+    fleet_await_drained(s->f, MERGE_MS);
+    fleet_stop_all(s->f);
+    assert_false(fleet_has(s->f, "log/kept"));
+}
+
 /* Sends all requests to the copy and has it merge. */
 static void
 send_to_copy(struct slow *s, bool knows)
 {
-    fleet_stop_all(s->f);
-    assert_false(fleet_has(s->f, "log/kept"));
     open_copy(&s->copy, s->path);
     expect_counted(&s->copy, "before", REQUEST "y\tk\ny\told\n", 4, knows);
     for (int i = 0; i < s->requests; i++) {
@@ -250,6 +259,7 @@ CASE(a_request_during_a_backup_counts_once_in_the_copy, f)
 
     begin_slow(&s, f);
     end_slow(&s);
+    stop_source(&s);
     send_to_copy(&s, true);
     expect_each_once(&s);
     remove_slow(&s);
@@ -268,6 +278,7 @@ CASE(keys_that_are_deleted_during_a_backup_are_whole_in_the_copy_or_gone, f)
     expect(FLEET_RUN(f, "del", "z", "k"), 0, "deleted keyspace=z keys=1 of 1");
     end_slow(&s);
     expect(FLEET_RUN(f, "del", "--purge", "k", "k"), 0, "left=0");
+    stop_source(&s);
     send_to_copy(&s, true);
     assert_true(s.replayed > 0);
     assert_int_equal(service_total(&s.copy, "a"), s.requests + 1);
@@ -294,7 +305,7 @@ CASE(a_keyspace_that_is_dropped_during_a_backup_does_not_come_back_in_part, f)
     end_slow(&s);
     if (!strstr(s.said, "live/requests is not in the copy"))
         fail_msg("%s", s.said);
-    fleet_stop_all(f);
+    stop_source(&s);
     fleet_init_at(&s.copy, s.path);
     fleet_start(&s.copy, FLEET_WORKER);
     fleet_await_drained(&s.copy, MERGE_MS);
