@@ -120,12 +120,14 @@ struct config {
     bool statsd_tags;         /* statsd.tags = drop; true: append */
     bool statsd_self;         /* statsd.self = on */
     uint64_t statsd_flush_ms; /* statsd.flush = 200ms */
+    uint64_t statsd_late_ms;  /* statsd.late = 2m */
     uint64_t statsd_idle_ms;  /* statsd.idle = 60s */
     uint64_t statsd_memory;   /* statsd.memory = 64M, bytes */
     uint64_t statsd_rcvbuf;   /* statsd.rcvbuf = 4M, bytes */
     char graphite_listen[CONFIG_TEXT_SIZE];    /* graphite.listen = */
     char graphite_allow[CONFIG_ALLOW_SIZE];    /* graphite.allow = */
     char graphite_count[CONFIG_PATTERNS_SIZE]; /* graphite.count */
+    uint64_t graphite_late_ms;                 /* graphite.late = 0 */
     uint64_t graphite_max_series;              /* graphite.max_series */
     uint64_t graphite_max_nodes;               /* graphite.max_nodes */
     uint64_t graphite_max_points;              /* graphite.max_points */

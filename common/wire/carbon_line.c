@@ -72,12 +72,12 @@ find_match(const char *patterns, struct word path, struct word *name)
 
 int
 carbon_line(const char *patterns, const uint8_t *line, size_t size,
-            const uint8_t **name, size_t *name_size, int128 *millionths,
-            const char **why)
+            struct carbon_sample *out, const char **why)
 {
     static const struct decimal one = {.digits = 1};
     struct word path, value, time, rest, found;
     struct decimal v, t;
+    int128 time_millionths;
 
     *why = "not the three words PATH VALUE TIME";
     if (!take_word(&line, &size, &path) || !take_word(&line, &size, &value) ||
@@ -93,10 +93,13 @@ carbon_line(const char *patterns, const uint8_t *line, size_t size,
         decimal_parse(time.at, time.size, &t) < 0)
         return -EBADMSG;
     *why = "a value does not fit into 64 bits";
-    if (decimal_millionths(&v, &one, millionths) < 0)
+    if (decimal_millionths(&v, &one, &out->millionths) < 0)
         return -EBADMSG;
-    *name = found.at;
-    *name_size = found.size;
+    out->name = found.at;
+    out->name_size = found.size;
+    out->at = t.negative || decimal_millionths(&t, &one, &time_millionths) < 0
+                  ? -1
+                  : (int64_t)(time_millionths / DECIMAL_MILLIONTHS);
     return CARBON_COUNTED;
 }
 

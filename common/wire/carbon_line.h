@@ -8,8 +8,6 @@
  * dots included, and the part it stands for is the name that is counted.  The
  * first pattern that matches decides.
  *
- * The time is checked and not used: an increment counts when it arrives.
- *
  * Everything here is pure. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_CARBON_LINE_H
@@ -22,12 +20,17 @@
 
 enum carbon_result { CARBON_IGNORED, CARBON_COUNTED };
 
-/* Takes a line without its LF.  Returns CARBON_COUNTED, with the name (a part
- * of the line) and the increment in millionths, or CARBON_IGNORED if no pattern
+struct carbon_sample {
+    const uint8_t *name; /* a part of the line */
+    size_t name_size;
+    int128 millionths;
+    int64_t at; /* Unix seconds; -1: now, also for what is no time */
+};
+
+/* Takes a line without its LF.  Returns CARBON_COUNTED, or CARBON_IGNORED if no pattern
  * matches.  -EBADMSG: malformed; *why says what is wrong. */
 int carbon_line(const char *patterns, const uint8_t *line, size_t size,
-                const uint8_t **name, size_t *name_size, int128 *millionths,
-                const char **why);
+                struct carbon_sample *out, const char **why);
 
 /* Checks patterns with blanks between: each must have exactly one *.  On
  * failure *wrong is the first that has not, *size its bytes.  0 or -EINVAL. */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/wire/increment_line.h"
 #include "common/wire/message.h"
 
 #define TAGS_MAX     (MESSAGE_NAME_MAX / 2) /* ";=" is the shortest in a key */
@@ -34,6 +35,7 @@ struct parser {
     int kinds;
     uint8_t key[MESSAGE_NAME_MAX]; /* of the group, with tags */
     size_t key_size;
+    int64_t at;   /* of the line; 0: it has no time */
     unsigned fit; /* parts of the key that the sink has room for, as bits */
 };
 
@@ -191,6 +193,17 @@ parse_rate(struct parser *p, struct span text, struct decimal *rate)
     return 0;
 }
 
+static void
+take_time(struct parser *p, struct span field)
+{
+    int64_t at;
+
+    if (field.size > 1 && field.at[1] >= '0' && field.at[1] <= '9' &&
+        increment_number_parse((const char *)field.at + 1, field.size - 1,
+                               &at) == 0)
+        p->at = at;
+}
+
 static int
 parse_field(struct parser *p, struct span *rest, struct statsd_group *g,
             bool *has_rate)
@@ -209,8 +222,12 @@ parse_field(struct parser *p, struct span *rest, struct statsd_group *g,
         g->tags = (struct span){field.at + 1, field.size - 1};
         return 0;
     }
-    if (begins_with(field, "c:") || begins_with(field, "T") ||
-        begins_with(field, "e:") || begins_with(field, "card:"))
+    if (begins_with(field, "T")) {
+        take_time(p, field);
+        return 0;
+    }
+    if (begins_with(field, "c:") || begins_with(field, "e:") ||
+        begins_with(field, "card:"))
         return 0;
     return refuse_line(p,
                        "a field that is not @rate, #tags, c:, T, e: or card:");
@@ -253,7 +270,7 @@ add_increment(struct parser *p, enum statsd_part part, int128 millionths)
     const struct statsd_sink *sink = p->sink;
 
     if (p->adding)
-        sink->add(sink->ctx, part, p->key, p->key_size, millionths);
+        sink->add(sink->ctx, part, p->key, p->key_size, millionths, p->at);
     else if ((p->fit & 1u << part) == 0 &&
              !sink->fits(sink->ctx, part, p->key, p->key_size))
         return refuse_room(&p->why);
@@ -376,6 +393,7 @@ parse_groups(const struct statsd_rules *rules, struct span name,
     p.name = name;
     p.kinds = 0;
     p.key_size = 0;
+    p.at = 0;
     p.fit = 0;
     rc = take_groups(&p, rest);
     if (rc < 0) {
@@ -412,6 +430,6 @@ statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
         return parse_groups(rules, name, rest, sink, why);
     if (!sink->fits(sink->ctx, STATSD_PART_COUNTER, name.at, name.size))
         return refuse_room(why);
-    sink->add(sink->ctx, STATSD_PART_COUNTER, name.at, name.size, sum);
+    sink->add(sink->ctx, STATSD_PART_COUNTER, name.at, name.size, sum, 0);
     return STATSD_COUNTER;
 }

@@ -8,7 +8,8 @@
  * counters; ms, h and d timers; g gauges; s sets.  A rate is a number of
  * common/wire/decimal.h, above 0 and at most 1.  A colon within a type or a
  * rate begins the next group; within tags and the other fields it belongs to
- * the field.
+ * the field.  T and digits are the Unix seconds of the whole line; the last such
+ * field decides, and any other that begins with T is passed over.
  *
  * A line counts as a whole or not at all: the whole line is checked before the
  * first increment is delivered.  Increments are in millionths, see
@@ -55,9 +56,10 @@ struct statsd_sink {
      * where a key comes again behind another.  False: the line is refused. */
     bool (*fits)(void *ctx, enum statsd_part part, const uint8_t *key,
                  size_t key_size);
-    /* One increment for `key`, which is valid during the call only. */
+    /* One increment for `key`, which is valid during the call only; `at` is the
+     * line's time in Unix seconds, 0 if it has none. */
     void (*add)(void *ctx, enum statsd_part part, const uint8_t *key,
-                size_t key_size, int128 millionths);
+                size_t key_size, int128 millionths, int64_t at);
     void *ctx;
 };
 

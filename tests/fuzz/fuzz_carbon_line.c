@@ -23,26 +23,24 @@ check_line(const char *patterns, const uint8_t *bytes, size_t size)
 {
     const int128 bound = ((int128)INT64_MAX + 2) * DECIMAL_MILLIONTHS;
     uint8_t *line = malloc(size > 0 ? size : 1);
-    const uint8_t *name;
-    size_t name_size;
-    int128 millionths;
+    struct carbon_sample c;
     const char *why;
     int rc, all;
 
     assert(line != NULL);
     if (size > 0)
         memcpy(line, bytes, size);
-    rc =
-        carbon_line(patterns, line, size, &name, &name_size, &millionths, &why);
+    rc = carbon_line(patterns, line, size, &c, &why);
     assert(rc == CARBON_IGNORED || rc == CARBON_COUNTED || rc == -EBADMSG);
     if (rc == CARBON_COUNTED) {
-        assert(name_size >= 1 && name >= line &&
-               name + name_size <= line + size);
-        assert(memchr(name, '\0', name_size) == NULL);
-        assert(memchr(name, ' ', name_size) == NULL);
-        assert(millionths < bound && millionths > -bound);
+        assert(c.name_size >= 1 && c.name >= line &&
+               c.name + c.name_size <= line + size);
+        assert(memchr(c.name, '\0', c.name_size) == NULL);
+        assert(memchr(c.name, ' ', c.name_size) == NULL);
+        assert(c.millionths < bound && c.millionths > -bound);
+        assert(c.at >= -1);
     }
-    all = carbon_line("*", line, size, &name, &name_size, &millionths, &why);
+    all = carbon_line("*", line, size, &c, &why);
     assert(all != CARBON_IGNORED);
     assert(rc != CARBON_COUNTED || all == CARBON_COUNTED);
     free(line);

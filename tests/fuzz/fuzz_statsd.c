@@ -2,7 +2,7 @@
  * that change what they become.
  *
  * The first bytes choose: 1 timers are counted, 2 tags are part of the key, 4
- * Graphite's lines; the sizes of names, less one; statsd.split and the length of
+ * Graphite's lines, 8 late lines have their minute; the sizes of names, less one; statsd.split and the length of
  * statsd.keyspace; the memory of the sums, from next to nothing to 8 MB.  What
  * follows is one datagram, or lines.
  *
@@ -27,6 +27,8 @@ choose_config(const uint8_t *choice)
 {
     struct config c = {.statsd_timers = (choice[0] & 1) != 0,
                        .statsd_tags = (choice[0] & 2) != 0,
+                       .statsd_late_ms = (choice[0] & 8) != 0 ? 1000 : 0,
+                       .graphite_late_ms = (choice[0] & 8) != 0 ? 1000 : 0,
                        .statsd_split = choice[3] & 3u,
                        .key_size = choice[1] + 1u};
     const size_t suffix = sizeof ".timer.count" - 1;
@@ -49,12 +51,15 @@ flush(struct statsd *s, const struct layout *l)
     uint8_t bytes[MESSAGE_SIZE_MAX];
     struct aggregate_name name;
     struct message m, parsed;
+    int64_t increment;
 
-    while (aggregate_take(&s->sums, &name, &m.increment)) {
-        m.keyspace = name.keyspace;
-        m.key = name.key;
-        m.keyspace_size = (uint16_t)name.keyspace_size;
-        m.key_size = (uint16_t)name.key_size;
+    while (aggregate_take(&s->sums, &name, &increment)) {
+        assert(name.minute == 0 || s->config->statsd_late_ms > 0);
+        m = (struct message){.increment = increment,
+                             .keyspace = name.keyspace,
+                             .key = name.key,
+                             .keyspace_size = (uint16_t)name.keyspace_size,
+                             .key_size = (uint16_t)name.key_size};
         assert(message_put(l, &m, bytes) == 0);
         assert(message_parse(l, bytes, &parsed) == 0);
     }
@@ -97,17 +102,21 @@ take_round(struct statsd *s, const uint8_t *bytes, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
+    static struct loop *loop;
     static struct statsd s;
     struct config config;
     struct layout layout;
 
     if (size < CHOICES)
         return 0;
+    if (!loop)
+        loop = loop_new();
+    assert(loop);
     diag_init("fuzz", DIAG_ERROR);
     config = choose_config(bytes);
     assert(layout_init(&layout, (unsigned)config.keyspace_size,
                        (unsigned)config.key_size) == 0);
-    s = (struct statsd){.config = &config};
+    s = (struct statsd){.config = &config, .loop = loop};
     s.rules = (struct statsd_rules){.timers = config.statsd_timers,
                                     .append_tags = config.statsd_tags,
                                     .key_size = config.key_size};

@@ -34,7 +34,7 @@ fits(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size)
 
 static void
 see(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
-    int128 millionths)
+    int128 millionths, int64_t at)
 {
     const int128 bound =
         ((int128)INT64_MAX + 1) * DECIMAL_MILLIONTHS + DECIMAL_MILLIONTHS;
@@ -49,6 +49,7 @@ see(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
     s->timers += part == STATSD_PART_TIMER_COUNT ? 1 : 0;
     s->sums += part == STATSD_PART_TIMER_SUM ? 1 : 0;
     s->total += millionths;
+    assert(at >= 0);
 }
 
 static int

@@ -15,14 +15,21 @@
 #define UNIT   ((int128)DECIMAL_MILLIONTHS)
 
 static int
-add(struct aggregate *s, const char *key, int128 millionths)
+add_at(struct aggregate *s, const char *key, int128 millionths, uint32_t minute)
 {
     const struct aggregate_name name = {.keyspace = (const uint8_t *)"k",
                                         .key = (const uint8_t *)key,
                                         .keyspace_size = 1,
-                                        .key_size = strlen(key)};
+                                        .key_size = strlen(key),
+                                        .minute = minute};
 
     return aggregate_add(s, &name, millionths);
+}
+
+static int
+add(struct aggregate *s, const char *key, int128 millionths)
+{
+    return add_at(s, key, millionths, 0);
 }
 
 /* Flushes all; returns what `key` got. */
@@ -240,6 +247,77 @@ count_flush(struct aggregate *s, int64_t *counted)
 
         memcpy(key, name.key, name.key_size);
         counted[atoi(key)] += increment;
+    }
+}
+
+/* Flushes all; what `minute` got. */
+static int64_t
+flush_minute(struct aggregate *s, uint32_t minute)
+{
+    struct aggregate_name name;
+    int64_t increment, sum = 0;
+
+    while (aggregate_take(s, &name, &increment))
+        sum += name.minute == minute ? increment : 0;
+    return sum;
+}
+
+CASE(a_minute_of_a_name_has_its_own_sum, s)
+{
+    for (uint32_t minute = 0; minute < 4; minute++) {
+        for (uint32_t m = 0; m < 4; m++)
+            assert_rc(add_at(s, "a", (m + 1) * UNIT, m), 0);
+        assert_int_equal(flush_minute(s, minute), minute + 1);
+    }
+    assert_int_equal(aggregate_fractions(s), 0);
+}
+
+CASE(the_rest_of_a_minute_that_leaves_memory_is_of_now, s)
+{
+    for (uint32_t m = 0; m < 10; m++)
+        assert_rc(add_at(s, "a", UNIT * 2 / 5, m), 0);
+    assert_rc(add_at(s, "b", UNIT * 2 / 5, 7), 0);
+    assert_int_equal(flush(s, "a"), 0);
+    assert_int_equal(aggregate_fractions(s), 11);
+    assert_rc(aggregate_age(s), 0);
+    assert_rc(aggregate_age(s), 0);
+    assert_int_equal(aggregate_fractions(s), 2);
+    assert_int_equal(flush_minute(s, 0), 4);
+    assert_rc(add(s, "b", UNIT / 5), 0);
+    assert_int_equal(flush(s, "b"), 1);
+    assert_int_equal(s->forgotten, 0);
+}
+
+/* What was added in minutes, and what came out of all of them. */
+CASE(random_minutes_are_right_to_less_than_a_unit_in_the_end, s)
+{
+    struct random random = {.state = random_seed("minutes")};
+    int64_t counted[20] = {0};
+    int128 exact[20] = {0};
+
+    for (int i = 0; i < 100000; i++) {
+        const unsigned k = (unsigned)random_below(&random, 20);
+        const int128 n = (int128)random_below(&random, 20000000) - 10000000;
+        char key[8];
+
+        (void)snprintf(key, sizeof key, "%u", k);
+        assert_rc(add_at(s, key, n, (uint32_t)random_below(&random, 5)), 0);
+        exact[k] += n;
+        if (random_chance(&random, 1)) {
+            count_flush(s, counted);
+            if (random_chance(&random, 20))
+                assert_rc(aggregate_age(s), 0);
+        }
+    }
+    for (int age = 0; age < 3; age++) {
+        count_flush(s, counted);
+        assert_rc(aggregate_age(s), 0);
+    }
+    count_flush(s, counted);
+    for (int k = 0; k < 20; k++) {
+        const int128 off = exact[k] - counted[k] * UNIT;
+
+        assert_true(off > -UNIT && off < UNIT);
     }
 }
 

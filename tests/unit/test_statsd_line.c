@@ -34,7 +34,7 @@ fits(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size)
 
 static void
 show(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
-     int128 millionths)
+     int128 millionths, int64_t at)
 {
     static const char marks[] = "=#+";
     struct shown *s = ctx;
@@ -43,6 +43,9 @@ show(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
         (size_t)snprintf(s->text + s->size, SHOWN - s->size, "%s%.*s%c%lld",
                          s->size > 0 ? " " : "", (int)key_size,
                          (const char *)key, marks[part], (long long)millionths);
+    if (at != 0)
+        s->size += (size_t)snprintf(s->text + s->size, SHOWN - s->size, "@%lld",
+                                    (long long)at);
     assert_true(s->size < SHOWN);
 }
 
@@ -113,7 +116,15 @@ TEST(lines_count_as_their_grammar_says)
         {"_sc|name|0", STATSD_CHECK, ""},
         {"a b/c\xff:1|c", STATSD_COUNTER, "a b/c\xff=1000000"},
         {"a:1|c|#x:y:z,w|@0.5|T16|c:abc|e:1|card:low", STATSD_COUNTER,
-         "a=2000000"},
+         "a=2000000@16"},
+        {"a:1|c|T1656581400", STATSD_COUNTER, "a=1000000@1656581400"},
+        {"a:1|c|T1656581400|#x:2|@0.5", STATSD_COUNTER, "a=2000000@1656581400"},
+        {"a:1|c:2|c|T7", STATSD_COUNTER, "a=1000000@7 a=2000000@7"},
+        {"a:1|c|T5:2", STATSD_COUNTER, "a=1000000"},
+        {"a:1|c|T", STATSD_COUNTER, "a=1000000"},
+        {"a:1|c|T-5", STATSD_COUNTER, "a=1000000"},
+        {"a:1|c|Tomorrow", STATSD_COUNTER, "a=1000000"},
+        {"a:1|c|T99999999999999999999", STATSD_COUNTER, "a=1000000"},
     };
 
     CHECK(&drop_tags, cases);
@@ -232,35 +243,33 @@ TEST(graphite_lines_count_where_a_pattern_says_so)
     static const struct {
         const char *line, *name;
         int rc;
-        int64_t millionths;
+        int64_t millionths, at;
     } cases[] = {
-        {"stats_counts.a 1 -1", "a", CARBON_COUNTED, 1000000},
+        {"stats_counts.a 1 -1", "a", CARBON_COUNTED, 1000000, -1},
         {" stats_counts.b.c \t 7 1795301760  \r", "b.c", CARBON_COUNTED,
-         7000000},
-        {"stats.counters.web.hits.count 3.3333333333333335 1", "web.hits",
-         CARBON_COUNTED, 3333333},
-        {"stats.counters.a.rate 1 1", "", CARBON_IGNORED, 0},
-        {"stats.counters.count 1 1", "", CARBON_IGNORED, 0},
-        {"stats_counts. 1 1", "", CARBON_IGNORED, 0},
-        {"stats.gauges.a nan 1", "", CARBON_IGNORED, 0},
-        {"stats_counts.a nan 1", "", -EBADMSG, 0},
-        {"stats_counts.a 1", "", -EBADMSG, 0},
-        {"stats_counts.a 1 2 3", "", -EBADMSG, 0},
-        {"stats_counts.a 1 now", "", -EBADMSG, 0},
+         7000000, 1795301760},
+        {"stats.counters.web.hits.count 3.3333333333333335 1.9", "web.hits",
+         CARBON_COUNTED, 3333333, 1},
+        {"stats_counts.a 1 1e30", "a", CARBON_COUNTED, 1000000, -1},
+        {"stats.counters.a.rate 1 1", "", CARBON_IGNORED, 0, 0},
+        {"stats.counters.count 1 1", "", CARBON_IGNORED, 0, 0},
+        {"stats_counts. 1 1", "", CARBON_IGNORED, 0, 0},
+        {"stats.gauges.a nan 1", "", CARBON_IGNORED, 0, 0},
+        {"stats_counts.a nan 1", "", -EBADMSG, 0, 0},
+        {"stats_counts.a 1", "", -EBADMSG, 0, 0},
+        {"stats_counts.a 1 2 3", "", -EBADMSG, 0, 0},
+        {"stats_counts.a 1 now", "", -EBADMSG, 0, 0},
     };
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const uint8_t *name = (const uint8_t *)"";
-        size_t size = 0;
-        int128 millionths = 0;
+        struct carbon_sample c = {.name = (const uint8_t *)""};
         const char *why;
-        const int rc =
-            carbon_line(patterns, (const uint8_t *)cases[i].line,
-                        strlen(cases[i].line), &name, &size, &millionths, &why);
+        const int rc = carbon_line(patterns, (const uint8_t *)cases[i].line,
+                                   strlen(cases[i].line), &c, &why);
 
-        if (rc != cases[i].rc || (int64_t)millionths != cases[i].millionths ||
-            size != strlen(cases[i].name) ||
-            memcmp(name, cases[i].name, size) != 0)
+        if (rc != cases[i].rc || (int64_t)c.millionths != cases[i].millionths ||
+            c.at != cases[i].at || c.name_size != strlen(cases[i].name) ||
+            memcmp(c.name, cases[i].name, c.name_size) != 0)
             fail_msg("%s", cases[i].line);
     }
 }

@@ -18,13 +18,14 @@ struct aggregate_entry {
     int128 millionths;
     struct aggregate_entry *next; /* while it waits */
     uint32_t hash;
+    uint32_t minute;
     uint16_t keyspace_size;
     uint16_t key_size;
-    bool waits;
-    bool has_fraction;
-    bool may_leave; /* with a fraction, since others may keep all memory */
-    bool has_offset;
-    uint8_t half;
+    bool waits : 1;
+    bool has_fraction : 1;
+    bool may_leave : 1; /* with a fraction, since others may keep all memory */
+    bool has_offset : 1;
+    uint8_t half : 1;
     uint8_t names[]; /* keyspace, then key */
 };
 
@@ -120,7 +121,8 @@ entry_at(const struct aggregate_half *h, uint32_t place)
 static bool
 is_named(const struct aggregate_entry *e, const struct aggregate_name *name)
 {
-    return e->keyspace_size == name->keyspace_size &&
+    return e->minute == name->minute &&
+           e->keyspace_size == name->keyspace_size &&
            e->key_size == name->key_size &&
            memcmp(e->names, name->keyspace, name->keyspace_size) == 0 &&
            memcmp(e->names + name->keyspace_size, name->key, name->key_size) ==
@@ -180,11 +182,12 @@ make_entry(struct aggregate *s, const struct aggregate_name *name,
     e = (struct aggregate_entry *)(void *)(h->bytes + h->used);
     e->millionths = 0;
     e->hash = hash;
+    e->minute = name->minute;
     e->keyspace_size = (uint16_t)name->keyspace_size;
     e->key_size = (uint16_t)name->key_size;
     e->waits = e->has_fraction = e->has_offset = false;
     e->may_leave = !has_kept_room(s, h, size);
-    e->half = (uint8_t)s->young;
+    e->half = s->young & 1;
     memcpy(e->names, name->keyspace, name->keyspace_size);
     memcpy(e->names + name->keyspace_size, name->key, name->key_size);
     add_to_half(s, h, e, size);
@@ -204,7 +207,8 @@ hash_of(struct aggregate *s, const struct aggregate_name *name)
         s->keyspace_hash = hash_name(&s->hash_key, name->keyspace_size,
                                      name->keyspace, name->keyspace_size);
     }
-    hash = hash_name(&s->hash_key, s->keyspace_hash, name->key, name->key_size);
+    hash = hash_name(&s->hash_key, s->keyspace_hash + name->minute, name->key,
+                     name->key_size);
     return (uint32_t)(hash ^ hash >> 32);
 }
 
@@ -267,6 +271,22 @@ add_offset(const struct aggregate *s, struct aggregate_entry *e)
                     (int64_t)((uint64_t)x * (uint64_t)span >> 32) - span / 2);
 }
 
+/* Adds to an entry, which waits for a flush from then on. */
+static void
+add_to_entry(struct aggregate *s, struct aggregate_entry *e, int128 millionths)
+{
+    struct aggregate_half *h = &s->halves[e->half];
+
+    if (!e->waits) {
+        h->waiting++;
+        e->waits = true;
+        e->next = NULL;
+        *s->last = e;
+        s->last = &e->next;
+    }
+    e->millionths = add_bounded(e->millionths, millionths);
+}
+
 int
 aggregate_add(struct aggregate *s, const struct aggregate_name *name,
               int128 millionths)
@@ -283,15 +303,18 @@ aggregate_add(struct aggregate *s, const struct aggregate_name *name,
     }
     if (e->has_fraction)
         add_offset(s, e);
-    if (!e->waits) {
-        h->waiting++;
-        e->waits = true;
-        e->next = NULL;
-        *s->last = e;
-        s->last = &e->next;
-    }
-    e->millionths = add_bounded(e->millionths, millionths);
+    add_to_entry(s, e, millionths);
     return 0;
+}
+
+static struct aggregate_name
+name_of(const struct aggregate_entry *e)
+{
+    return (struct aggregate_name){.keyspace = e->names,
+                                   .key = e->names + e->keyspace_size,
+                                   .keyspace_size = e->keyspace_size,
+                                   .key_size = e->key_size,
+                                   .minute = e->minute};
 }
 
 bool
@@ -312,11 +335,32 @@ aggregate_take(struct aggregate *s, struct aggregate_name *name,
     e->waits = false;
     h = &s->halves[e->half];
     h->waiting--;
-    *name = (struct aggregate_name){.keyspace = e->names,
-                                    .key = e->names + e->keyspace_size,
-                                    .keyspace_size = e->keyspace_size,
-                                    .key_size = e->key_size};
+    *name = name_of(e);
     return true;
+}
+
+/* Makes an entry that leaves one of minute 0.  NULL: its rest went to the one
+ * that there is. */
+static struct aggregate_entry *
+clear_minute(struct aggregate *s, const struct aggregate_half *kept,
+             struct aggregate_entry *e)
+{
+    struct aggregate_name name = name_of(e);
+    struct aggregate_entry *other;
+
+    name.minute = e->minute = 0;
+    e->hash = hash_of(s, &name);
+    other = find_entry(s, kept, &name, e->hash);
+    if (!other)
+        other = find_entry(s, &s->halves[s->young], &name, e->hash);
+    if (!other)
+        return e;
+    if (!other->has_fraction) {
+        other->has_fraction = true;
+        s->halves[other->half].fractions++;
+    }
+    add_to_entry(s, other, e->millionths);
+    return NULL;
 }
 
 /* Moves the entries with a fraction, which lie between others up to `end`, to
@@ -325,13 +369,17 @@ static void
 keep_fractions(struct aggregate *s, struct aggregate_half *h, size_t end)
 {
     size_t at = 0, size;
+    bool had_minutes = false; /* an entry further on may be of such a name */
 
     for (; at < end; at += size) {
-        const struct aggregate_entry *e =
-            (const struct aggregate_entry *)(void *)(h->bytes + at);
+        struct aggregate_entry *e =
+            (struct aggregate_entry *)(void *)(h->bytes + at);
 
         size = aggregate_name_size(e->keyspace_size, e->key_size);
         if (!e->has_fraction)
+            continue;
+        had_minutes |= e->minute != 0;
+        if (had_minutes && !clear_minute(s, h, e))
             continue;
         if (!has_kept_room(s, h, size)) {
             s->forgotten++;
@@ -409,11 +457,7 @@ aggregate_each_rest(const struct aggregate *s,
         for (size_t at = 0; at < h->used; at += size) {
             const struct aggregate_entry *e =
                 (const struct aggregate_entry *)(void *)(h->bytes + at);
-            const struct aggregate_name name = {
-                .keyspace = e->names,
-                .key = e->names + e->keyspace_size,
-                .keyspace_size = e->keyspace_size,
-                .key_size = e->key_size};
+            const struct aggregate_name name = name_of(e);
 
             size = aggregate_name_size(e->keyspace_size, e->key_size);
             if (e->has_fraction && !e->waits && e->millionths != 0)

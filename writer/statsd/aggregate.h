@@ -1,9 +1,10 @@
 /* writer/statsd/aggregate.h - what arrived for each name since the last flush.
  *
- * One entry for each (keyspace, key) sums millionths in 128 bits.  A flush
- * takes the whole part of every sum as one increment and leaves the rest, at
- * most half a unit, with the name for the next flush: a count is always less than
- * one away from the exact sum.  Where a rest may be forgotten, for want of memory
+ * One entry for each (keyspace, key, minute) sums millionths in 128 bits; minute
+ * 0 is that of the flush.  A flush takes the whole part of every sum as one
+ * increment and leaves the rest, at most half a unit, with the name for the next
+ * flush: a count is always less than one away from the exact sum.  The rests of
+ * other minutes go to minute 0 when their entries leave memory.  Where a rest may be forgotten, for want of memory
  * or since rests were lost before (`is_lossy`), the first fraction of an entry
  * brings an offset of up to half a unit: so counts are right on average.
  *
@@ -11,7 +12,7 @@
  * in the old one moves to the young one when something arrives for it.  After
  * `statsd.idle`, or when the young half is full, aggregate_age() clears the old
  * half and exchanges the two.  A name thus leaves after one to two idle times
- * without an increment.  A name with a fraction stays, surely if it lies in the
+ * without an increment.  A name with a fraction stays, in minute 0, surely if it lies in the
  * first half of a half; `forgotten` counts those that leave.
  *
  * An entry that waits for a flush is never cleared: aggregate_age() refuses.
@@ -61,6 +62,7 @@ struct aggregate {
 struct aggregate_name {
     const uint8_t *keyspace, *key;
     size_t keyspace_size, key_size; /* 1 to 256 each */
+    uint32_t minute; /* Unix minute that it is of; 0: that of the flush */
 };
 
 /* Maps `size` bytes.  -ENOMEM. */
@@ -84,7 +86,7 @@ bool aggregate_take(struct aggregate *s, struct aggregate_name *name,
                     int64_t *increment);
 
 /* Clears the old half of all but names with a fraction; it becomes the young
- * one.  -EBUSY: a name in it waits for a flush. */
+ * one.  Names to which the rest of another minute went wait for a flush then.  -EBUSY: a name in it waits for a flush. */
 int aggregate_age(struct aggregate *s);
 
 /* Clears both halves of all names, unless one waits for a flush.  If rests are

@@ -4,8 +4,8 @@
  *     statsd_rests_write()  at a stop, after the last flush
  *     statsd_rests_read()   at the next start, which empties the file
  *
- * live/statsd-rests has the lines of `countd export`, with millionths for
- * counts, and is empty while countd-write runs.  It is renamed into place, or
+ * live/statsd-rests has lines as countd load reads them, with millionths for
+ * increments, and is empty while countd-write runs.  It is renamed into place, or
  * removed where there are no rests.  One that is empty at a start is of a writer
  * that was killed: each name may be less than one away once more, and offsets
  * keep that right on average (aggregate.h). */
@@ -34,7 +34,10 @@ print_rest(void *ctx, const struct aggregate_name *name, int64_t millionths)
 
     name_escape(name->keyspace, name->keyspace_size, keyspace);
     name_escape(name->key, name->key_size, key);
-    (void)fprintf(file, "%s\t%s\t%" PRId64 "\n", keyspace, key, millionths);
+    (void)fprintf(file, "%s\t%s\t%" PRId64, keyspace, key, millionths);
+    if (name->minute != 0)
+        (void)fprintf(file, "\t%" PRIu64, (uint64_t)name->minute * 60);
+    (void)fputc('\n', file);
 }
 
 static int
@@ -85,7 +88,8 @@ take_rest(struct statsd *s, const char *line, size_t size)
 {
     const struct increment_form form = {.keyspace_max =
                                             s->config->keyspace_size,
-                                        .key_max = s->config->key_size};
+                                        .key_max = s->config->key_size,
+                                        .latest = (int64_t)UINT32_MAX * 60};
     struct increment i;
 
     /* The rest of a name that the settings no longer allow is left out. */
@@ -93,7 +97,8 @@ take_rest(struct statsd *s, const char *line, size_t size)
         return;
     aggregate_set_rest(&s->sums,
                        &(struct aggregate_name){i.keyspace.bytes, i.key.bytes,
-                                                i.keyspace.size, i.key.size},
+                                                i.keyspace.size, i.key.size,
+                                                (uint32_t)(i.at / 60)},
                        i.count);
 }
 

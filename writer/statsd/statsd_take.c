@@ -11,6 +11,7 @@
 
 #include "common/base/bytes.h"
 #include "common/wire/carbon_line.h"
+#include "common/wire/event_time.h"
 #include "common/wire/first_bytes.h"
 #include "common/wire/name.h"
 
@@ -88,17 +89,39 @@ fits(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size)
     return aggregate_free(&s->sums) >= s->line_memory;
 }
 
-static void
-add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
-              size_t key_size, int128 millionths)
+/* The minute of a line's time that is more than `late_ms` ago; 0: it is of now,
+ * as all are for which late_ms is 0. */
+static uint32_t
+late_minute(const struct statsd *s, uint64_t late_ms, int64_t at)
 {
-    struct statsd *s = ctx;
+    if (late_ms == 0 || at < EVENT_TIME_MIN ||
+        (uint64_t)at > loop_unix_ms(s->loop) / 1000 ||
+        loop_unix_ms(s->loop) - (uint64_t)at * 1000 <= late_ms)
+        return 0;
+    return (uint32_t)(at / 60);
+}
+
+static void
+add_name(struct statsd *s, enum statsd_part part, const uint8_t *key,
+         size_t key_size, int128 millionths, uint32_t minute)
+{
     uint8_t keyspace[2 * MESSAGE_NAME_MAX];
-    const struct aggregate_name name =
+    struct aggregate_name name =
         name_of(s->config, part, key, key_size, keyspace);
 
+    name.minute = minute;
     if (aggregate_add(&s->sums, &name, millionths) < 0)
         s->counts[STATSD_LINE_PROTOCOL][STATSD_NO_MEMORY]++;
+}
+
+static void
+add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
+              size_t key_size, int128 millionths, int64_t at)
+{
+    struct statsd *s = ctx;
+
+    add_name(s, part, key, key_size, millionths,
+             late_minute(s, s->config->statsd_late_ms, at));
 }
 
 /* No more is read until a flush has made room. */
@@ -191,15 +214,12 @@ take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
 static void
 take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
 {
-    const uint8_t *name;
-    size_t name_size;
-    int128 millionths;
+    struct carbon_sample c;
     const char *why;
     int rc;
 
-    rc = carbon_line(s->config->graphite_count, line, size, &name, &name_size,
-                     &millionths, &why);
-    if (rc == CARBON_COUNTED && name_size > s->rules.key_size) {
+    rc = carbon_line(s->config->graphite_count, line, size, &c, &why);
+    if (rc == CARBON_COUNTED && c.name_size > s->rules.key_size) {
         rc = -EBADMSG;
         why = "a name is longer than message.key_size";
     }
@@ -207,10 +227,11 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
         refuse_line(s, GRAPHITE_LINE_PROTOCOL, line, size, why);
     else if (rc == CARBON_IGNORED)
         s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_IGNORED]++;
-    else if (!fits(s, STATSD_PART_COUNTER, name, name_size))
+    else if (!fits(s, STATSD_PART_COUNTER, c.name, c.name_size))
         lose_line(s, GRAPHITE_LINE_PROTOCOL);
     else
-        add_increment(s, STATSD_PART_COUNTER, name, name_size, millionths);
+        add_name(s, STATSD_PART_COUNTER, c.name, c.name_size, c.millionths,
+                 late_minute(s, s->config->graphite_late_ms, c.at));
 }
 
 /* Bytes of a line without the CR at its end. */
