@@ -387,12 +387,32 @@ apply_batch_slice(struct merge *m)
     return apply_some(m) && !apply_batch_stopped(m);
 }
 
+/* What the store was told is noted first; else all is tried again, and found
+ * applied by its marks. */
+static void
+settle(struct merge *m)
+{
+    static struct diag_repeat repeat;
+    const int rc = store_settle(m->store);
+
+    if (rc == 0)
+        return;
+    m->waiting = true;
+    diag_repeating(&repeat, DIAG_ERROR,
+                   "note what was merged: %s; logs stay full, trying again",
+                   diag_text(rc));
+    for (struct fold_keyspace *k = m->current->fold.first; k; k = k->next)
+        if (k->state == KEYSPACE_APPLIED)
+            k->state = KEYSPACE_FAILED;
+}
+
 void
 apply_batch_end(struct merge *m)
 {
     int rc;
 
     apply_rest(m);
+    settle(m);
     mark_not_whole_in(m, KEYSPACE_FAILED);
     if (batch_is_waiting(m->current))
         return; /* what is not in stays where it is */

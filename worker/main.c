@@ -129,7 +129,10 @@ static int
 open_store(struct worker *w)
 {
     const struct postgresql_options remote = {
-        .writable = true, .lanes = (unsigned)w->config.worker_threads};
+        .writable = true,
+        .sender = &w->dir,
+        .repairs = w->command.placed,
+        .lanes = (unsigned)w->config.worker_threads};
 
     return w->config.store_postgresql ? postgresql_store_open_configured(
                                             &w->store, &w->config, &remote)

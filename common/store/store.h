@@ -281,6 +281,7 @@ struct store_engine {
                  struct store_mark_info *infos);
     int (*apply)(struct store *s, const struct store_batch *batch,
                  struct store_applied *applied);
+    int (*settle)(struct store *s); /* NULL: applied is all */
     size_t (*read)(struct store *s, struct store_reads *reads);
     void (*read_end)(struct store *s); /* NULL: nothing is kept */
     int (*history)(struct store *s, struct store_history_query *q,
@@ -368,6 +369,14 @@ store_apply(struct store *s, const struct store_batch *batch,
             struct store_applied *applied)
 {
     return s->engine->apply(s, batch, applied);
+}
+
+/* To be called behind store_apply(), before what was applied is removed from
+ * where it came from: a remote engine notes durably what it was told. */
+static inline int
+store_settle(struct store *s)
+{
+    return s->engine->settle ? s->engine->settle(s) : 0;
 }
 
 /* The time (Unix, ms) up to which everything that was applied, by any process

@@ -20,14 +20,31 @@
 
 #define START_MS 30000
 
-static struct {
-    bool is_made;
-    pid_t owner; /* a child of the program does not end the server */
-    uid_t uid;
+struct node {
     struct tmpdir dir;
     struct daemon daemon;
     char data[600], conninfo[600];
-} server;
+};
+
+static struct {
+    pid_t owner; /* a child of the program does not end the servers; 0: none */
+    uid_t uid;
+    struct node nodes[2]; /* the second one is made when it is asked for */
+    char both[1200];
+    int primary; /* which of them */
+} servers;
+
+static struct node *
+primary(void)
+{
+    return &servers.nodes[servers.primary];
+}
+
+static struct node *
+other(void)
+{
+    return &servers.nodes[1 - servers.primary];
+}
 
 /* The path of a program of the newest version that is installed. */
 static bool
@@ -68,105 +85,131 @@ choose_user(void)
     return p->pw_uid;
 }
 
+/* Runs a program as the servers' user. */
 static void
-make_data(void)
+run(const char *program, const char *const *argv)
 {
-    const char *const argv[] = {
-        "-D", server.data, "-U",         "postgres", "-A",        "trust",
-        "-E", "UTF8",      "--locale=C", "-k",       "--no-sync", NULL};
-    const struct daemon_how how = {.argv = argv, .uid = server.uid};
+    const struct daemon_how how = {.argv = argv, .uid = servers.uid};
     char path[512], text[4096];
 
-    assert_true(find_program("initdb", path, sizeof path));
+    if (!find_program(program, path, sizeof path))
+        (void)snprintf(path, sizeof path, "/bin/%s", program);
     if (daemon_run_how(text, sizeof text, path, &how) != 0)
-        fail_msg("initdb: %s", text);
+        fail_msg("%s: %s", program, text);
 }
 
 static void
-await_server(void)
+make_node(struct node *n)
+{
+    tmpdir_make_in_memory(&n->dir);
+    if (servers.uid != 0)
+        tmpdir_chown(&n->dir, servers.uid);
+    (void)snprintf(n->data, sizeof n->data, "%s/data", n->dir.path);
+    (void)snprintf(n->conninfo, sizeof n->conninfo,
+                   "host=%s user=postgres dbname=postgres", n->dir.path);
+}
+
+static void
+await_server(struct node *n)
 {
     const uint64_t deadline = test_deadline(START_MS);
     const struct timespec pause = {.tv_nsec = 10000000};
     char text[4096];
 
-    while (PQping(server.conninfo) != PQPING_OK) {
-        if (clock_ms() >= deadline || !daemon_alive(&server.daemon)) {
-            (void)daemon_output(&server.daemon, text, sizeof text);
+    while (PQping(n->conninfo) != PQPING_OK) {
+        if (clock_ms() >= deadline || !daemon_alive(&n->daemon)) {
+            (void)daemon_output(&n->daemon, text, sizeof text);
             fail_msg("postgres does not start: %s", text);
         }
         (void)nanosleep(&pause, NULL);
     }
 }
 
-void
-pg_server_start(void)
+static void
+start_node(struct node *n)
 {
-    const char *const argv[] = {
-        "-D", server.data,          "-k", server.dir.path,
-        "-c", "listen_addresses=",  "-c", "shared_buffers=16MB",
-        "-c", "max_connections=40", NULL};
+    const char *const argv[] = {"-D", n->data,
+                                "-k", n->dir.path,
+                                "-c", "listen_addresses=",
+                                "-c", "shared_buffers=16MB",
+                                "-c", "max_connections=40",
+                                "-c", "wal_receiver_status_interval=1s",
+                                NULL};
     const struct daemon_how how = {
-        .argv = argv, .uid = server.uid, .not_ready = true};
+        .argv = argv, .uid = servers.uid, .not_ready = true};
     char path[512];
 
     assert_true(find_program("postgres", path, sizeof path));
-    (void)daemon_start_how(&server.daemon, path, &how);
-    await_server();
+    (void)daemon_start_how(&n->daemon, path, &how);
+    await_server(n);
+}
+
+/* As a crash does. */
+static void
+stop_node(struct node *n)
+{
+    if (n->daemon.pid == 0)
+        return;
+    daemon_signal(&n->daemon, SIGQUIT);
+    (void)daemon_wait(&n->daemon); /* its status is that of a crash */
+    daemon_fini(&n->daemon);
+    n->daemon.pid = 0;
 }
 
 /* An orderly stop: a killed one would leave its shared memory. */
 static void
-end_server(void)
+end_servers(void)
 {
-    if (getpid() != server.owner)
+    if (getpid() != servers.owner)
         return;
-    if (server.daemon.pid != 0 && daemon_alive(&server.daemon)) {
-        daemon_signal(&server.daemon, SIGCONT);
-        daemon_signal(&server.daemon, SIGINT);
-        (void)daemon_wait(&server.daemon); /* nothing depends on how it ends */
+    for (struct node *n = servers.nodes; n < servers.nodes + 2; n++) {
+        if (n->daemon.pid != 0 && daemon_alive(&n->daemon)) {
+            daemon_signal(&n->daemon, SIGCONT);
+            daemon_signal(&n->daemon, SIGINT);
+            (void)daemon_wait(&n->daemon); /* however it ends */
+            daemon_fini(&n->daemon);
+        }
+        if (n->data[0] != '\0')
+            tmpdir_remove(&n->dir);
     }
-    daemon_fini(&server.daemon);
-    tmpdir_remove(&server.dir);
 }
 
 static void
 need_server(void)
 {
-    if (server.is_made)
+    const char *const argv[] = {
+        "-D", primary()->data, "-U",         "postgres", "-A",        "trust",
+        "-E", "UTF8",          "--locale=C", "-k",       "--no-sync", NULL};
+
+    if (servers.owner != 0)
         return;
-    server.is_made = true;
-    server.owner = getpid();
-    server.uid = choose_user();
-    tmpdir_make_in_memory(&server.dir);
-    if (server.uid != 0)
-        tmpdir_chown(&server.dir, server.uid);
-    (void)snprintf(server.data, sizeof server.data, "%s/data", server.dir.path);
-    (void)snprintf(server.conninfo, sizeof server.conninfo,
-                   "host=%s user=postgres dbname=postgres", server.dir.path);
-    make_data();
-    pg_server_start();
-    (void)atexit(end_server); /* else the directory stays */
+    servers.owner = getpid();
+    servers.uid = choose_user();
+    make_node(primary());
+    run("initdb", argv);
+    start_node(primary());
+    (void)atexit(end_servers); /* else the directories stay */
 }
 
 const char *
 pg_server_conninfo(void)
 {
     need_server();
-    return server.conninfo;
+    return primary()->conninfo;
 }
 
 const char *
 pg_server_path(void)
 {
     need_server();
-    return server.dir.path;
+    return primary()->dir.path;
 }
 
 pid_t
 pg_server_pid(void)
 {
     need_server();
-    return server.daemon.pid;
+    return primary()->daemon.pid;
 }
 
 const char *
@@ -192,12 +235,29 @@ pg_server_run(const char *sql)
 }
 
 void
+pg_server_await(const char *sql, const char *value)
+{
+    const uint64_t deadline = clock_ms() + START_MS * (uint64_t)test_slow();
+    const struct timespec pause = {.tv_nsec = 10000000};
+
+    while (strcmp(pg_server_run(sql), value) != 0) {
+        if (clock_ms() >= deadline)
+            fail_msg("%s: not %s in time", sql, value);
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+void
+pg_server_start(void)
+{
+    start_node(primary());
+}
+
+void
 pg_server_stop(void)
 {
     need_server();
-    daemon_signal(&server.daemon, SIGQUIT);
-    (void)daemon_wait(&server.daemon); /* its status is that of a crash */
-    daemon_fini(&server.daemon);
+    stop_node(primary());
 }
 
 void
@@ -205,4 +265,97 @@ pg_server_crash(void)
 {
     pg_server_stop();
     pg_server_start();
+}
+
+/* ---- copies ---------------------------------------------------------------- */
+
+static void
+copy_data(const char *from, const char *to)
+{
+    const char *const clear[] = {"-rf", to, NULL};
+    const char *const copy[] = {"-a", from, to, NULL};
+
+    run("rm", clear);
+    run("cp", copy);
+}
+
+void
+pg_server_save(void)
+{
+    char saved[700];
+
+    pg_server_stop();
+    (void)snprintf(saved, sizeof saved, "%s.saved", primary()->data);
+    copy_data(primary()->data, saved);
+    pg_server_start();
+}
+
+void
+pg_server_restore(void)
+{
+    char saved[700];
+
+    pg_server_stop();
+    (void)snprintf(saved, sizeof saved, "%s.saved", primary()->data);
+    copy_data(saved, primary()->data);
+    pg_server_start();
+}
+
+/* ---- a standby --------------------------------------------------------------- */
+
+const char *
+pg_server_both(void)
+{
+    if (other()->data[0] == '\0')
+        make_node(other());
+    (void)snprintf(servers.both, sizeof servers.both,
+                   "host=%s,%s user=postgres dbname=postgres",
+                   servers.nodes[0].dir.path, servers.nodes[1].dir.path);
+    return servers.both;
+}
+
+const char *
+pg_server_standby_conninfo(void)
+{
+    return other()->conninfo;
+}
+
+void
+pg_server_standby_start(bool synchronous)
+{
+    struct node *n = other();
+    const char *const clear[] = {"-rf", n->data, NULL};
+    const char *const argv[] = {"-D", n->data, "-d",   pg_server_conninfo(),
+                                "-R", "-c",    "fast", "--no-sync",
+                                NULL};
+
+    (void)pg_server_both();
+    run("rm", clear);
+    run("pg_basebackup", argv);
+    start_node(n);
+    pg_server_await("SELECT count(*) FROM pg_stat_replication WHERE state = "
+                    "'streaming'",
+                    "1");
+    if (!synchronous)
+        return;
+    (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = '*'");
+    (void)pg_server_run("SELECT pg_reload_conf()");
+    pg_server_await("SELECT sync_state FROM pg_stat_replication", "sync");
+}
+
+void
+pg_server_standby_stop(void)
+{
+    stop_node(other());
+}
+
+void
+pg_server_fail_over(void)
+{
+    stop_node(primary());
+    if (other()->daemon.pid == 0)
+        start_node(other());
+    servers.primary = 1 - servers.primary;
+    (void)pg_server_run("SELECT pg_promote()");
+    pg_server_await("SELECT pg_is_in_recovery()", "f");
 }

@@ -1,6 +1,6 @@
 /* tests/lib/pg_server.h - a PostgreSQL server for the tests of a program: made
  * when it is first asked for, in a temporary directory, on a socket in it; gone
- * when the program ends.
+ * when the program ends; and a standby of it.
  *
  * A failure to start it fails the test.  As root it runs as another user, for
  * PostgreSQL refuses root. */
@@ -24,6 +24,9 @@ const char *pg_server_path(void);
  * text, which lives until the next call. */
 const char *pg_server_run(const char *sql);
 
+/* Runs it until it returns this. */
+void pg_server_await(const char *sql, const char *value);
+
 /* The main process. */
 pid_t pg_server_pid(void);
 
@@ -31,5 +34,23 @@ pid_t pg_server_pid(void);
 void pg_server_stop(void);
 void pg_server_start(void);
 void pg_server_crash(void);
+
+/* Keeps a copy of its data, of a server that is stopped for it; puts it back. */
+void pg_server_save(void);
+void pg_server_restore(void);
+
+/* How to connect to whichever of two servers is the primary one; to the
+ * standby. */
+const char *pg_server_both(void);
+const char *pg_server_standby_conninfo(void);
+
+/* Makes the other server a standby of this one, whose commits wait for it if it
+ * is synchronous.  Stops it as a crash does. */
+void pg_server_standby_start(bool synchronous);
+void pg_server_standby_stop(void);
+
+/* The primary server crashes, and the standby takes its place: what it has.  If
+ * it was stopped it is started. */
+void pg_server_fail_over(void);
 
 #endif

@@ -319,8 +319,8 @@ place_archived(struct place *p, const struct archived *log,
 
 /* ---- merging --------------------------------------------------------------------- */
 
-/* Until nothing can be merged.  While keyspace/ is older than log/, what was
- * placed alone (R11 of common/log/waiting.h). */
+/* Until nothing can be merged.  While keyspace/ is older than log/, or a database
+ * may be, what was placed alone (R11 of common/log/waiting.h). */
 static int
 run_worker(const struct cmd_line *line, const struct store_session *in)
 {
@@ -333,8 +333,9 @@ run_worker(const struct cmd_line *line, const struct store_session *in)
 
     cmd_daemon_path("countd-worker", path);
     cmd_daemon_args(&line->sources, "countd-worker",
-                    merge_note_read(&in->dir, &note) == 0 &&
-                            merge_note_is_older(&note)
+                    line->config.store_postgresql ||
+                            (merge_note_read(&in->dir, &note) == 0 &&
+                             merge_note_is_older(&note))
                         ? "--once=placed"
                         : "--once",
                     NULL, args);

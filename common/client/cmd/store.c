@@ -1,21 +1,25 @@
-/* common/client/cmd/store.c - countd store: the database of the counters, and
- * its tables made. */
+/* common/client/cmd/store.c - countd store: the database of the counters; its
+ * tables made; what to do when it has lost something. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/client/cmd/cmd.h"
+#include "common/client/cmd/cmd_data.h"
 #include "common/store/postgresql/postgresql_store.h"
 
 static int
-open_store(const struct cmd_line *line, struct store **out)
+open_store(const struct cmd_line *line, const struct datadir *sender,
+           struct store **out)
 {
     const struct postgresql_options options = {
         .conninfo = line->config.store_conninfo,
         .schema = line->config.store_schema,
         .timeout_ms = line->config.store_timeout_ms,
+        .sender = sender,
+        .repairs = sender != NULL,
         .writable = true};
     const int rc = postgresql_store_open(out, &options);
 
@@ -51,33 +55,59 @@ print_fact(void *ctx, const char *name, const char *value)
     output_row(ctx, cells);
 }
 
+/* 0, or the exit status of a directory without a database. */
 static int
-show_store(struct cmd_line *line)
+need_postgresql(const struct cmd_line *line)
 {
-    static struct output out;
-    struct store *s;
-    int rc, status;
+    return line->config.store_postgresql
+               ? 0
+               : cmd_fail(CONFIG_EXIT_NEGATIVE,
+                          "store = files: counters are in %s/keyspace",
+                          line->config.data_dir);
+}
 
-    if (!line->config.store_postgresql)
-        return cmd_fail(CONFIG_EXIT_NEGATIVE,
-                        "store = files: counters are in %s/keyspace",
-                        line->config.data_dir);
-    status = open_store(line, &s);
+/* With the database and this directory's numbers, also if it is behind. */
+static int
+use_store(struct cmd_line *line,
+          int (*use)(struct cmd_line *line, struct store *s))
+{
+    struct store *s;
+    struct datadir d;
+    int status = need_postgresql(line);
+
+    if (status == 0)
+        status = wait_datadir(line, &d);
     if (status != 0)
         return status;
-    output_init(&out, line, OUTPUT_COLUMNS(columns));
-    rc = postgresql_store_report(s, print_fact, &out);
-    if (rc < 0) {
-        status = fail_store(s, rc);
-    } else {
-        output_rows_end(&out);
-        status = output_fini(&out);
+    status = open_store(line, &d, &s);
+    if (status == 0) {
+        status = use(line, s);
+        store_close(s);
     }
-    store_close(s);
+    datadir_close(&d);
     return status;
 }
 
-/* ---- init -------------------------------------------------------------- */
+static int
+report(struct cmd_line *line, struct store *s)
+{
+    static struct output out;
+    int rc, status;
+
+    output_init(&out, line, OUTPUT_COLUMNS(columns));
+    rc = postgresql_store_report(s, print_fact, &out);
+    if (rc < 0)
+        return fail_store(s, rc);
+    output_rows_end(&out);
+    status = output_fini(&out);
+    return status == 0 && rc > 0 ? CONFIG_EXIT_NEGATIVE : status;
+}
+
+static int
+show_store(struct cmd_line *line)
+{
+    return use_store(line, report);
+}
 
 static int
 init_store(struct cmd_line *line)
@@ -94,7 +124,7 @@ init_store(struct cmd_line *line)
         free(text);
         return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
     }
-    status = open_store(line, &s);
+    status = open_store(line, NULL, &s);
     if (status != 0)
         return status;
     rc = postgresql_store_init(s);
@@ -106,11 +136,55 @@ init_store(struct cmd_line *line)
     return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
 }
 
+/* ---- a database that is behind ------------------------------------------ */
+
+/* What archive/ has and the database lacks. */
+static int
+replay_archive(struct cmd_line *line)
+{
+    struct cmd_line replay = *line; /* of countd replay, without options */
+    char *folder = line->config.data_dir;
+    const int status = need_postgresql(line);
+
+    for (replay.cmd = cmd_table; strcmp(replay.cmd->name, "replay") != 0;)
+        replay.cmd++;
+    memset(replay.values, 0, sizeof replay.values);
+    replay.args = &folder;
+    replay.arg_count = 1;
+    return status != 0 ? status : cmd_replay(&replay);
+}
+
+static int
+accept_loss(struct cmd_line *line, struct store *s)
+{
+    uint64_t has, acked;
+    const int rc = postgresql_store_accept(s, &has, &acked);
+
+    (void)line;
+    if (rc < 0)
+        return fail_store(s, rc);
+    if (acked == 0)
+        (void)printf("the database is not behind: nothing to accept\n");
+    else
+        (void)printf("accepted: the database had %" PRIu64 " of %" PRIu64
+                     " transactions; workers merge again\n",
+                     has, acked);
+    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
+}
+
+static int
+accept_store(struct cmd_line *line)
+{
+    return use_store(line, accept_loss);
+}
+
 int
 cmd_store(struct cmd_line *line)
 {
     static const struct cmd_verb verbs[] = {{"", 0, 0, show_store},
-                                            {"init", 1, 1, init_store}};
+                                            {"init", 1, 1, init_store},
+                                            {"replay", 1, 1, replay_archive},
+                                            {"accept", 1, 1, accept_store}};
 
     return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
 }

@@ -10,10 +10,11 @@
  *     pg_apply.c       store_apply(), store_del(), store_drop()
  *     pg_read.c        store_read()
  *     pg_check.c       store_check()
+ *     pg_sender.c      what this directory's commits have been, and data/store
  *
  * Locks: a transaction that changes anything has locked the row of its keyspace
- * first, and no other: all that a keyspace has is changed by one transaction at
- * a time, and two of countd's cannot wait for each other. */
+ * first, and of its lane last: all that a keyspace has is changed by one
+ * transaction at a time, and two of countd's cannot wait for each other. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_POSTGRESQL_PG_H
 #define COUNTD_COMMON_STORE_POSTGRESQL_PG_H
@@ -71,6 +72,10 @@ enum pg_statement {
     PG_BLOCK_COUNT,
     PG_LIST,
     PG_DUE,
+    PG_LANES,
+    PG_SEND,
+    PG_ACCEPT,
+    PG_NOTHING,
     PG_STATEMENTS
 };
 
@@ -152,6 +157,10 @@ struct pg {
     struct postgresql_options options;
     struct pg *lanes[POSTGRESQL_LANES_MAX]; /* behind lane 0, which is this */
     PGconn *connection;                     /* NULL: none */
+    unsigned lane;                          /* which this is */
+    struct pg_sender *sender;               /* of all lanes; NULL: none */
+    bool is_repairing;    /* the database is behind, and may be */
+    uint64_t sent;        /* the number of the transaction under way */
     unsigned host;        /* of several: the first one to try */
     bool in_turn;         /* a reading transaction is open */
     bool warned;          /* in this run */
@@ -234,16 +243,40 @@ int pg_keyspace_get(const PGresult *r, struct pg_keyspace *k);
 int pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
                      struct pg_keyspace *k);
 
-/* `changed`: answers differ from now on. */
+/* The statement that stores it; `sum` is for it to point to.  `changed`: answers
+ * differ from now on. */
+void pg_keyspace_call(struct pg_call *c, const struct pg_keyspace *k,
+                      bool changed, char sum[48]);
 int pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed);
 
 int pg_marks_read(struct pg *s, int32_t id, const struct store_fill *marks,
                   size_t count, struct store_mark_info *infos);
-int pg_marks_put(struct pg *s, int32_t id, const struct store_fill *marks,
-                 size_t count);
+
+/* The statement that stores them. */
+void pg_marks_call(struct pg *s, struct pg_call *c, int32_t id,
+                   const struct store_fill *marks, size_t count);
 
 /* The lane of a keyspace. */
 struct pg *pg_lane(struct store *store, const uint8_t *name, size_t size);
+
+/* ---- the sender (pg_sender.c) ---------------------------------------------- */
+
+#define PG_SENDER_FILE "store" /* in the data directory */
+#define PG_SENDER_SIZE 16
+
+int pg_sender_open(struct pg_sender **out, const struct datadir *d);
+void pg_sender_close(struct pg_sender *p); /* NULL is fine */
+
+/* After a connection is made.  -EHOSTDOWN: the database is behind. */
+int pg_sender_check(struct pg *s);
+
+/* The statement before COMMIT; its result, -EHOSTDOWN as above; COMMIT was
+ * acknowledged. */
+void pg_sender_call(struct pg *s, struct pg_call *c);
+int pg_sender_sent(struct pg *s, const PGresult *r);
+void pg_sender_acked(struct pg *s);
+
+int pg_settle(struct store *store);
 
 /* ---- bands (pg_bands.c) --------------------------------------------------- */
 

@@ -217,6 +217,29 @@ create_keyspace(struct pg *s, const struct store_batch *b,
     return applied->at_keyspace_max ? -EDQUOT : rc == -ENOENT ? -EAGAIN : rc;
 }
 
+/* The last statements before COMMIT. */
+static int
+put_rest(struct pg *s, const struct pg_keyspace *k, const struct store_batch *b,
+         bool is_new)
+{
+    struct pg_call c[3];
+    size_t n = 0;
+    char sum[48];
+    int rc;
+
+    if (is_new && b->mark_count > 0)
+        pg_marks_call(s, &c[n++], k->id, b->marks, b->mark_count);
+    if (is_new && b->delta_count > 0)
+        pg_keyspace_call(&c[n++], k, true, sum);
+    pg_sender_call(s, &c[n++]);
+    rc = pg_run(s, c, n);
+    if (rc == 0)
+        rc = pg_sender_sent(s, c[n - 1].result);
+    for (size_t i = 0; i < n; i++)
+        PQclear(c[i].result);
+    return rc;
+}
+
 /* Within the transaction, `found` says what pg_begin() did.  `list` and `infos`
  * are for as many as the batch has. */
 static int
@@ -224,7 +247,7 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
              int found, struct change *list, struct store_mark_info *infos,
              struct store_applied *applied)
 {
-    int rc = found;
+    int rc = found, done = 0;
 
     step(s, 1);
     if (rc == -ENOENT && b->delta_count == 0)
@@ -234,17 +257,13 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
     if (rc == 0)
         rc = pg_marks_read(s, k->id, b->marks, b->mark_count, infos);
     if (rc == 0)
-        rc = judge_marks(infos, b->mark_count);
-    if (rc != 0)
-        return rc < 0 ? rc : 0;
-    if (b->delta_count > 0)
+        done = judge_marks(infos, b->mark_count);
+    if (rc < 0 || done < 0)
+        return rc < 0 ? rc : done;
+    if (done == 0 && b->delta_count > 0)
         rc = change_rows(s, k, b, list, applied);
     step(s, 5);
-    if (rc == 0)
-        rc = pg_marks_put(s, k->id, b->marks, b->mark_count);
-    if (rc == 0 && b->delta_count > 0)
-        rc = pg_keyspace_put(s, k, true);
-    return rc;
+    return rc < 0 ? rc : put_rest(s, k, b, done == 0);
 }
 
 int

@@ -488,6 +488,8 @@ pg_connect(struct pg *s)
         rc = prepare(s);
     if (rc == 0)
         rc = pg_server_check(s);
+    if (rc == 0)
+        rc = pg_sender_check(s);
     if (rc < 0)
         return fail_connect(s, rc);
     s->retry_wait_ms = 0;

@@ -64,6 +64,8 @@ commit(struct pg *s)
     if (rc < 0) {
         pg_report_trouble(s);
         pg_disconnect(s);
+    } else {
+        pg_sender_acked(s);
     }
     return rc;
 }
@@ -99,6 +101,7 @@ pg_begin(struct pg *s, enum pg_statement lock, const uint8_t *name, size_t size,
     if (rc < 0)
         return rc;
     pg_read_end(&s->store);
+    s->sent = 0;
     pg_call(&c[0], PG_BEGIN, "");
     pg_call(&c[1], lock, "b", name, size);
     rc = pg_run(s, c, 2);
@@ -193,15 +196,26 @@ pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
     return rc;
 }
 
+void
+pg_keyspace_call(struct pg_call *c, const struct pg_keyspace *k, bool changed,
+                 char sum[48])
+{
+    pg_format_sum(k->sum, sum);
+    pg_call(c, PG_KEYSPACE_PUT, "iqtqqn", k->id, k->keys, sum, k->saturated,
+            k->change + changed, k->history, k->history_size);
+}
+
 int
 pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed)
 {
+    struct pg_call c;
     char sum[48];
+    int rc;
 
-    pg_format_sum(k->sum, sum);
-    return pg_ask(s, NULL, PG_KEYSPACE_PUT, "iqtqqn", k->id, k->keys, sum,
-                  k->saturated, k->change + changed, k->history,
-                  k->history_size);
+    pg_keyspace_call(&c, k, changed, sum);
+    rc = pg_run(s, &c, 1);
+    PQclear(c.result);
+    return rc;
 }
 
 struct pg *
@@ -259,9 +273,9 @@ pg_marks_read(struct pg *s, int32_t id, const struct store_fill *marks,
     return 0;
 }
 
-int
-pg_marks_put(struct pg *s, int32_t id, const struct store_fill *marks,
-             size_t count)
+void
+pg_marks_call(struct pg *s, struct pg_call *c, int32_t id,
+              const struct store_fill *marks, size_t count)
 {
     struct pg_array *a = s->arrays;
 
@@ -271,9 +285,7 @@ pg_marks_put(struct pg *s, int32_t id, const struct store_fill *marks,
         pg_array_add_bigint(&a[1], (int64_t)marks[i].epoch);
         pg_array_add_bigint(&a[2], (int64_t)marks[i].first_ms);
     }
-    return count == 0
-               ? 0
-               : pg_ask(s, NULL, PG_MARK_PUT, "iaaa", id, &a[0], &a[1], &a[2]);
+    pg_call(c, PG_MARK_PUT, "iaaa", id, &a[0], &a[1], &a[2]);
 }
 
 int

@@ -8,6 +8,7 @@
  *               and how many there are up to the next
  *     mark      the last fill of each log that is merged
  *     block     history: the kv of common/store/history
+ *     lane      how many transactions a directory's lane has made
  *     counters  a view, to join with: others read this and write nothing */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
@@ -65,6 +66,12 @@ static const char schema_text[] =
     "    PRIMARY KEY (keyspace, k)\n"
     ");\n"
     "ALTER TABLE @.block ALTER v SET STORAGE PLAIN;\n"
+    "CREATE TABLE @.lane (\n"
+    "    sender bytea NOT NULL,\n"
+    "    lane int NOT NULL,\n"
+    "    seq bigint NOT NULL,\n"
+    "    PRIMARY KEY (sender, lane)\n"
+    ") WITH (fillfactor = 50);\n"
     "CREATE TABLE @.meta (version int NOT NULL);\n"
     "INSERT INTO @.meta VALUES (" TEXT(
         PG_SCHEMA) ");\n"
@@ -243,5 +250,7 @@ postgresql_store_report(struct store *store,
     }
     PQclear(c[0].result);
     PQclear(c[1].result);
-    return 0;
+    if (s->is_repairing)
+        line(ctx, "behind", s->trouble);
+    return s->is_repairing;
 }

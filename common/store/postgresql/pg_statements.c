@@ -158,4 +158,14 @@ const char *const pg_statements[PG_STATEMENTS] = {
     [PG_BLOCK_DEL] = "DELETE FROM block " IN "AND k = $2",
     [PG_BLOCK_CLEAR] = CLEAR("block", "k"),
     [PG_BLOCK_COUNT] = "SELECT count(*) FROM block " IN,
+
+    /* The sender. */
+    [PG_LANES] = "SELECT lane::int8, seq FROM lane WHERE sender = $1",
+    [PG_SEND] = "INSERT INTO lane (sender, lane, seq) VALUES ($1, $2::int4, 1) "
+                "ON CONFLICT (sender, lane) DO UPDATE SET seq = lane.seq + 1 "
+                "RETURNING seq",
+    [PG_ACCEPT] =
+        "INSERT INTO lane (sender, lane, seq) VALUES ($1, $2::int4, $3::int8) "
+        "ON CONFLICT (sender, lane) DO UPDATE SET seq = excluded.seq",
+    [PG_NOTHING] = "SELECT",
 };

@@ -33,6 +33,7 @@ close_store(struct store *store)
 
     for (unsigned i = 1; i < store->lanes; i++)
         close_lane(s->lanes[i]);
+    pg_sender_close(s->sender);
     close_lane(s);
 }
 
@@ -68,6 +69,7 @@ const struct store_engine pg_engine = {
     .lane = lane_of_name,
     .marks = pg_marks,
     .apply = pg_apply,
+    .settle = pg_settle,
     .read = pg_read,
     .read_end = pg_read_end,
     .history = pg_history,
@@ -107,23 +109,32 @@ postgresql_store_open(struct store **out,
 {
     const unsigned lanes = options->lanes > 1 ? options->lanes : 1;
     struct pg *s = open_lane(options);
+    int rc = 0;
 
     assert(lanes <= POSTGRESQL_LANES_MAX);
     if (!s)
         return -ENOMEM;
     s->lanes[0] = s;
-    for (s->store.lanes = 1; s->store.lanes < lanes; s->store.lanes++) {
+    s->store.lanes = 1;
+    if (options->sender)
+        rc = pg_sender_open(&s->sender, options->sender);
+    for (; rc == 0 && s->store.lanes < lanes; s->store.lanes++) {
         struct pg *lane = open_lane(options);
 
         if (!lane) {
-            close_store(&s->store);
-            return -ENOMEM;
+            rc = -ENOMEM;
+            break;
         }
+        lane->lane = s->store.lanes;
+        lane->sender = s->sender;
         lane->was_told = true; /* by lane 0 */
         s->lanes[s->store.lanes] = lane;
     }
-    *out = &s->store;
-    return 0;
+    if (rc < 0)
+        close_store(&s->store);
+    else
+        *out = &s->store;
+    return rc;
 }
 
 int

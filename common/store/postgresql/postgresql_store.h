@@ -13,7 +13,8 @@
  * the marks tell.  store_trouble() has the text of the last error.
  *
  * Errors as in store.h, and:
- *   -EHOSTDOWN  also: a standby was reached, or a server that is starting
+ *   -EHOSTDOWN  also: a standby was reached, or a server that is starting, or a
+ *               database that has lost commits of this directory
  *   -EAGAIN     also: a deadlock, or a lock of another session was not given
  *               up in half of `timeout_ms`; trouble names the session
  *   -EPERM      tables or privileges are missing, or the server was refused:
@@ -25,6 +26,7 @@
 #define COUNTD_COMMON_STORE_POSTGRESQL_POSTGRESQL_STORE_H
 
 #include "common/setup/config.h"
+#include "common/setup/datadir.h"
 #include "common/store/store.h"
 
 #define POSTGRESQL_LANES_MAX 16
@@ -34,7 +36,10 @@ struct postgresql_options {
     const char *schema;
     uint64_t timeout_ms;
     bool writable;
-    unsigned lanes;        /* each with a connection of its own; 0: one */
+    const struct datadir *sender; /* whose commits are numbered, borrowed; NULL:
+                                     nobody's */
+    bool repairs;   /* a database that is behind is used, without numbers */
+    unsigned lanes; /* each with a connection of its own; 0: one */
     uint64_t keyspace_max; /* keyspaces; 0: no limit */
     uint64_t keys_max;     /* keys per keyspace; 0: no limit */
 
@@ -52,7 +57,8 @@ struct postgresql_options {
 
 #define POSTGRESQL_STEPS 7
 
-/* Opens the engine; does not connect.  -ENOMEM. */
+/* Opens the engine; does not connect.  -ENOMEM; -EBADMSG, ...: data/store cannot
+ * be read, which is reported. */
 int postgresql_store_open(struct store **out,
                           const struct postgresql_options *options);
 
@@ -74,7 +80,12 @@ int postgresql_store_init(struct store *s);
  * from malloc(); NULL: no memory. */
 char *postgresql_schema_text(const char *schema);
 
-/* What `countd store` prints, a line per fact. */
+/* With `sender` and `repairs`: goes on with a database that is behind.  Says how
+ * many transactions of this directory it has, of how many; 0 of 0: it is not. */
+int postgresql_store_accept(struct store *s, uint64_t *has, uint64_t *acked);
+
+/* What `countd store` prints, a line per fact; with `sender` and `repairs`, also
+ * whether the database is behind.  1: something needs an operator. */
 int postgresql_store_report(struct store *s,
                             void (*line)(void *ctx, const char *name,
                                          const char *value),

@@ -1,0 +1,270 @@
+/* common/store/postgresql/pg_sender.c - whether the database has lost what this
+ * data directory had been told was committed.
+ *
+ * Each commit of a lane adds one to its number in the table `lane`.  The file
+ * data/store has the directory's id and the highest number of each lane that a
+ * COMMIT was acknowledged for, durably before a log is emptied:
+ *
+ *   at    size  field
+ *      0     8  magic   "COUNTDS1"
+ *      8    16  id      random, of the data directory
+ *     24   128  acked   uint64 for each of 16 lanes
+ *    152     4  crc32   of bytes 0 to 151
+ *
+ * Invariant: a database that has less than `acked` is an older copy, or a
+ * standby that took over without all commits.  Nothing is merged into it then:
+ * a later fill of a log would hide for ever that earlier ones are missing.
+ * Several workers may share the file; they write under its flock.
+ *
+ * Not detected: loss of another directory's commits, which sees it itself; a
+ * database that was copied, where both are used on. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/store/postgresql/pg.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "common/base/crc.h"
+#include "common/base/files.h"
+
+#define FILE_SIZE 156
+#define CRC_AT    152
+
+static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'S', '1'};
+
+struct pg_sender {
+    uint8_t id[PG_SENDER_SIZE];
+    int fd;
+    _Atomic uint64_t acked[POSTGRESQL_LANES_MAX];
+    uint64_t saved[POSTGRESQL_LANES_MAX]; /* of these: synced by this process */
+};
+
+/* ---- the file -------------------------------------------------------------- */
+
+/* Takes what the file has, also of other workers.  -ENOENT: it is empty. */
+static int
+read_file(struct pg_sender *p)
+{
+    uint8_t bytes[FILE_SIZE];
+    const ssize_t size = read_at(p->fd, bytes, sizeof bytes, 0);
+
+    if (size <= 0)
+        return size < 0 ? (int)size : -ENOENT;
+    if (size != FILE_SIZE || memcmp(bytes, magic, sizeof magic) != 0 ||
+        get_le32(bytes + CRC_AT) != crc_of(bytes, CRC_AT))
+        return -EBADMSG;
+    memcpy(p->id, bytes + 8, sizeof p->id);
+    for (int i = 0; i < POSTGRESQL_LANES_MAX; i++) {
+        const uint64_t acked = get_le64(bytes + 24 + 8 * i);
+
+        if (acked > p->acked[i])
+            p->acked[i] = acked;
+    }
+    return 0;
+}
+
+/* One sector: a loss of power leaves this or what was there before. */
+static int
+write_file(struct pg_sender *p)
+{
+    uint64_t acked[POSTGRESQL_LANES_MAX];
+    uint8_t bytes[FILE_SIZE];
+    int rc;
+
+    memcpy(bytes, magic, sizeof magic);
+    memcpy(bytes + 8, p->id, sizeof p->id);
+    for (int i = 0; i < POSTGRESQL_LANES_MAX; i++) {
+        acked[i] = p->acked[i];
+        put_le64(bytes + 24 + 8 * i, acked[i]);
+    }
+    put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
+    rc = write_at(p->fd, bytes, sizeof bytes, 0);
+    if (rc == 0 && fdatasync(p->fd) < 0)
+        rc = -errno;
+    if (rc == 0)
+        memcpy(p->saved, acked, sizeof acked);
+    return rc;
+}
+
+/* With the file's flock; makes the id of a new file. */
+static int
+begin_file(struct pg_sender *p, const struct datadir *d)
+{
+    int rc = read_file(p);
+
+    if (rc != -ENOENT)
+        return rc;
+    if (getrandom(p->id, sizeof p->id, 0) != (ssize_t)sizeof p->id)
+        return -EIO;
+    rc = write_file(p);
+    return rc == 0 && fsync(d->fd) < 0 ? -errno : rc;
+}
+
+int
+pg_sender_open(struct pg_sender **out, const struct datadir *d)
+{
+    struct pg_sender *p = calloc(1, sizeof *p);
+    int rc;
+
+    if (!p)
+        return -ENOMEM;
+    p->fd = openat(d->fd, PG_SENDER_FILE,
+                   O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    rc = p->fd < 0 || flock(p->fd, LOCK_EX) < 0 ? -errno : begin_file(p, d);
+    if (rc == 0 && flock(p->fd, LOCK_UN) < 0)
+        rc = -errno;
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "read " PG_SENDER_FILE);
+        pg_sender_close(p);
+        return rc;
+    }
+    *out = p;
+    return 0;
+}
+
+void
+pg_sender_close(struct pg_sender *p)
+{
+    if (p && p->fd >= 0)
+        (void)close(p->fd);
+    free(p);
+}
+
+int
+pg_settle(struct store *store)
+{
+    struct pg_sender *p = pg_of(store)->sender;
+    bool any = false;
+    int rc;
+
+    for (int i = 0; p && i < POSTGRESQL_LANES_MAX; i++)
+        any = any || p->acked[i] > p->saved[i];
+    if (!any)
+        return 0;
+    if (flock(p->fd, LOCK_EX) < 0)
+        return -errno;
+    rc = read_file(p);
+    if (rc == 0)
+        rc = write_file(p);
+    if (flock(p->fd, LOCK_UN) < 0 && rc == 0)
+        rc = -errno;
+    return rc;
+}
+
+/* ---- the database ---------------------------------------------------------- */
+
+static int
+set_behind(struct pg *s, uint64_t has, uint64_t acked)
+{
+    pg_set_trouble(s,
+                   "the database is behind: it has %" PRIu64
+                   " transactions of this directory, which had acknowledged "
+                   "ones up to %" PRIu64 "; nothing is merged: countd store "
+                   "replay applies what was archived, countd store accept goes "
+                   "on without the rest",
+                   has, acked);
+    return -EHOSTDOWN;
+}
+
+/* What the database has of each lane. */
+static int
+read_lanes(struct pg *s, uint64_t has[POSTGRESQL_LANES_MAX])
+{
+    PGresult *r;
+    const int rc =
+        pg_ask(s, &r, PG_LANES, "b", s->sender->id, sizeof s->sender->id);
+
+    if (rc < 0)
+        return rc;
+    memset(has, 0, POSTGRESQL_LANES_MAX * sizeof *has);
+    for (int i = 0; i < PQntuples(r); i++) {
+        const uint64_t lane = (uint64_t)pg_bigint(r, i, 0);
+
+        if (lane < POSTGRESQL_LANES_MAX)
+            has[lane] = (uint64_t)pg_bigint(r, i, 1);
+    }
+    PQclear(r);
+    return 0;
+}
+
+int
+pg_sender_check(struct pg *s)
+{
+    struct pg_sender *p = s->sender;
+    uint64_t has[POSTGRESQL_LANES_MAX];
+    bool is_behind = false;
+    int rc;
+
+    s->is_repairing = false;
+    if (!p)
+        return 0;
+    rc = read_file(p); /* what another worker was told counts, too */
+    if (rc == 0)
+        rc = read_lanes(s, has);
+    for (int i = 0; rc == 0 && i < POSTGRESQL_LANES_MAX; i++)
+        if (has[i] < p->acked[i]) {
+            is_behind = true;
+            rc = set_behind(s, has[i], p->acked[i]);
+        }
+    if (rc < 0 && is_behind && s->options.repairs) {
+        s->is_repairing = true;
+        rc = 0;
+    }
+    return rc;
+}
+
+void
+pg_sender_call(struct pg *s, struct pg_call *c)
+{
+    if (s->sender && !s->is_repairing)
+        pg_call(c, PG_SEND, "bi", s->sender->id, sizeof s->sender->id,
+                (int32_t)s->lane);
+    else
+        pg_call(c, PG_NOTHING, "");
+}
+
+int
+pg_sender_sent(struct pg *s, const PGresult *r)
+{
+    s->sent = 0;
+    if (!s->sender || s->is_repairing)
+        return 0;
+    s->sent = (uint64_t)pg_bigint(r, 0, 0);
+    return s->sent > s->sender->acked[s->lane]
+               ? 0
+               : set_behind(s, s->sent - 1, s->sender->acked[s->lane]);
+}
+
+void
+pg_sender_acked(struct pg *s)
+{
+    if (s->sender && s->sent > s->sender->acked[s->lane])
+        s->sender->acked[s->lane] = s->sent;
+}
+
+int
+postgresql_store_accept(struct store *store, uint64_t *has, uint64_t *acked)
+{
+    struct pg *s = pg_of(store);
+    uint64_t lanes[POSTGRESQL_LANES_MAX];
+    int rc = pg_connect(s);
+
+    *has = *acked = 0;
+    if (rc == 0 && s->is_repairing)
+        rc = read_lanes(s, lanes);
+    for (int32_t i = 0; rc == 0 && s->is_repairing && i < POSTGRESQL_LANES_MAX;
+         i++) {
+        *has += lanes[i];
+        *acked += s->sender->acked[i];
+        if (lanes[i] < s->sender->acked[i])
+            rc = pg_ask(s, NULL, PG_ACCEPT, "biq", s->sender->id,
+                        sizeof s->sender->id, i, (int64_t)s->sender->acked[i]);
+    }
+    return rc;
+}

@@ -1,0 +1,196 @@
+/* tests/unit/test_postgresql_sender.c - the numbers of a directory's commits:
+ * what is noted in data/store, and a database that has fewer. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/lib/engines.h"
+#include "tests/lib/fault.h"
+#include "tests/lib/pg_server.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+struct fixture {
+    struct postgresql_options options;
+    struct tmpdir tmp;
+    struct datadir dir;
+    struct store *s;
+};
+
+static void
+open_again(struct fixture *x)
+{
+    store_close(x->s);
+    assert_rc(postgresql_store_open(&x->s, &x->options), 0);
+}
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+
+    x = (struct fixture){.s = NULL};
+    *state = &x;
+    if (!pg_server_is_installed())
+        return 0;
+    tmpdir_make_in_memory(&x.tmp);
+    x.dir.fd = x.tmp.fd;
+    x.options = engine_postgresql_options();
+    x.options.sender = &x.dir;
+    open_again(&x);
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    if (!x->s)
+        return 0;
+    store_close(x->s);
+    tmpdir_remove(&x->tmp);
+    return 0;
+}
+
+#define CASE(name, x)                                                          \
+    static void name(struct fixture *x);                                       \
+    static void name##_run(void **state)                                       \
+    {                                                                          \
+        if (!((struct fixture *)*state)->s)                                    \
+            test_skip("PostgreSQL's server is not installed");                 \
+        name(*state);                                                          \
+    }                                                                          \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    static void name(struct fixture *x)
+
+static void
+add_some(struct fixture *x, uint64_t from, uint64_t to)
+{
+    for (; from < to; from++) {
+        const struct store_fill fill = {.uuid = {1}, .epoch = from};
+
+        assert_rc(stored_add(x->s, "words", &fill, "the", 1), 0);
+    }
+}
+
+static void
+set_back(struct fixture *x, int by)
+{
+    char sql[128];
+
+    (void)snprintf(sql, sizeof sql, "UPDATE %s.lane SET seq = seq - %d",
+                   x->options.schema, by);
+    (void)pg_server_run(sql);
+}
+
+CASE(a_database_with_fewer_commits_is_found_when_it_is_opened, x)
+{
+    add_some(x, 1, 4);
+    assert_rc(store_settle(x->s), 0);
+    open_again(x);
+    assert_rc(postgresql_store_connect(x->s), 0);
+    set_back(x, 2);
+    open_again(x);
+    assert_rc(postgresql_store_connect(x->s), -EHOSTDOWN);
+    assert_non_null(strstr(store_trouble(x->s),
+                           "has 1 transactions of this directory, which had "
+                           "acknowledged ones up to 3"));
+}
+
+CASE(a_database_with_fewer_commits_is_found_behind_a_connection, x)
+{
+    const struct store_fill fill = {.uuid = {1}, .epoch = 9};
+    struct store_row row;
+
+    add_some(x, 1, 4);
+    set_back(x, 1);
+    assert_rc(stored_add(x->s, "words", &fill, "the", 1), -EHOSTDOWN);
+    assert_non_null(strstr(store_trouble(x->s), "the database is behind"));
+    x->options.sender = NULL;
+    open_again(x);
+    assert_rc(stored_get(x->s, "words", "the", &row), 0);
+    assert_int_equal(row.count, 3);
+}
+
+/* A commit whose answer was lost has not been acknowledged. */
+CASE(a_database_with_more_commits_is_not_behind, x)
+{
+    add_some(x, 1, 4);
+    assert_rc(store_settle(x->s), 0);
+    set_back(x, -5);
+    open_again(x);
+    add_some(x, 4, 6);
+}
+
+CASE(workers_of_a_directory_share_what_they_note, x)
+{
+    struct store *other;
+
+    assert_rc(postgresql_store_open(&other, &x->options), 0);
+    add_some(x, 1, 3);
+    assert_rc(stored_add(other, "words", NULL, "the", 1), 0);
+    assert_rc(store_settle(other), 0);
+    assert_rc(store_settle(x->s), 0);
+    store_close(other);
+    set_back(x, 1);
+    open_again(x);
+    assert_rc(postgresql_store_connect(x->s), -EHOSTDOWN);
+}
+
+static void
+fail_to_settle(struct fixture *x)
+{
+    fault_inject("fdatasync", 1, EIO);
+    assert_rc(store_settle(x->s), -EIO);
+    fault_clear();
+}
+
+/* Also when the file was read meanwhile: it has what was not synced. */
+CASE(what_could_not_be_noted_is_noted_again, x)
+{
+    add_some(x, 1, 3);
+    fail_to_settle(x);
+    fail_to_settle(x);
+    pg_server_crash();
+    assert_rc(postgresql_store_connect(x->s), 0);
+    fail_to_settle(x);
+    assert_rc(store_settle(x->s), 0);
+    assert_int_equal(fault_calls("fdatasync"), 1);
+    assert_rc(store_settle(x->s), 0);
+    assert_int_equal(fault_calls("fdatasync"), 1);
+}
+
+CASE(one_that_repairs_goes_on_and_counts_nothing, x)
+{
+    uint64_t has, acked;
+
+    add_some(x, 1, 4);
+    assert_rc(store_settle(x->s), 0);
+    set_back(x, 3);
+    x->options.repairs = true;
+    open_again(x);
+    add_some(x, 4, 6);
+    x->options.repairs = false;
+    open_again(x);
+    assert_rc(postgresql_store_connect(x->s), -EHOSTDOWN);
+    x->options.repairs = true;
+    open_again(x);
+    assert_rc(postgresql_store_accept(x->s, &has, &acked), 0);
+    assert_int_equal(has, 0);
+    assert_int_equal(acked, 3);
+    x->options.repairs = false;
+    open_again(x);
+    add_some(x, 6, 8);
+}
+
+CASE(a_damaged_file_is_refused, x)
+{
+    struct store *s;
+
+    tmpdir_put(&x->tmp, "store", "COUNTDS1 and no more", 20, 0600);
+    assert_rc(postgresql_store_open(&s, &x->options), -EBADMSG);
+}
