@@ -313,12 +313,12 @@ int
 main(int argc, char **argv)
 {
     static struct reader r;
-    int rc;
+    int status, rc;
 
-    rc = config_daemon(&r.config, &r.command, argc, argv, "countd-read",
-                       "answers ranges from the merged counters");
-    if (rc >= 0)
-        return rc;
+    status = config_daemon(&r.config, &r.command, argc, argv, "countd-read",
+                           "answers ranges from the merged counters");
+    if (status != CONFIG_EXIT_NONE)
+        return status;
     sigbus_init("countd-read");
     rc = layout_init(&r.layout, (unsigned)r.config.keyspace_size,
                      (unsigned)r.config.key_size);
@@ -331,9 +331,9 @@ main(int argc, char **argv)
     rc = bind_begin(&r.binding, r.listeners.rows, READER_LISTENERS);
     if (rc < 0)
         return exit_status(&r, rc);
-    rc = privilege_become(&r.config, DATADIR_READ);
-    if (rc != 0)
-        return rc;
+    status = privilege_become(&r.config, DATADIR_READ);
+    if (status != 0)
+        return status;
     if (!await_directory(&r))
         return signals_exit_status(r.stop_signal);
     rc = datadir_open(&r.datadir, r.config.data_dir, DATADIR_READ);
@@ -341,11 +341,8 @@ main(int argc, char **argv)
         return datadir_exit_status(rc, DATADIR_READ);
     rc = tokens_open(&r.tokens, r.config.http_tokens, false);
     r.http.site.tokens = r.tokens;
-    if (rc == 0)
-        rc = serve_until_stopped(&r);
-    else
-        rc = rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+    status = rc == 0 ? serve_until_stopped(&r) : config_exit_of(rc);
     tokens_close(r.tokens);
     datadir_close(&r.datadir);
-    return rc;
+    return status;
 }

@@ -180,7 +180,7 @@ main(int argc, char **argv)
     diag_init("countd-worker", DIAG_INFO);
     status = config_daemon(&w.config, &w.command, argc, argv, "countd-worker",
                            "merges full commit logs into the keyspaces");
-    if (status >= 0)
+    if (status != CONFIG_EXIT_NONE)
         return status;
     if (w.command.once) /* for a command, which has said the rest */
         diag_init("countd-worker", DIAG_ERROR);

@@ -12,6 +12,7 @@
 #ifndef COUNTD_COMMON_SETUP_CONFIG_H
 #define COUNTD_COMMON_SETUP_CONFIG_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,10 +34,18 @@
 #define CONFIG_SYNC_ALWAYS 0
 #define CONFIG_SYNC_NEVER  UINT64_MAX
 
+#define CONFIG_EXIT_NONE     (-1) /* no exit status: go on */
 #define CONFIG_EXIT_OK       0
 #define CONFIG_EXIT_NEGATIVE 1
 #define CONFIG_EXIT_USAGE    100
 #define CONFIG_EXIT_SYSTEM   111
+
+/* The exit status for a negative errno: -EINVAL is a setting's. */
+static inline int
+config_exit_of(int rc)
+{
+    return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+}
 
 struct config {
     char data_dir[CONFIG_TEXT_SIZE];         /* data_dir = data */
@@ -163,8 +172,8 @@ int config_text(struct config *c, const char *text, size_t size,
 int config_check(const struct config *c, char why[CONFIG_WHY_SIZE]);
 
 /* A daemon's whole command line: -f FILE, -o KEY=VALUE, -d DIR, -u USER, -t,
- * -h, -V, --ready-fd N, of countd-worker --once.  Prints help, version or the error itself.  Returns -1
- * to go on, else the exit status. */
+ * -h, -V, --ready-fd N, and for countd-worker --once.  Prints help, version or
+ * the error itself.  Returns an exit status, or CONFIG_EXIT_NONE. */
 int config_daemon(struct config *c, struct config_command *command, int argc,
                   char **argv, const char *program, const char *summary);
 

@@ -209,7 +209,7 @@ test_tokens(const struct config *c)
     rc = tokens_open(&t, c->http_tokens, !is_user_known);
     tokens_close(t);
     if (rc < 0)
-        return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+        return config_exit_of(rc);
     return CONFIG_EXIT_OK;
 }
 
@@ -230,7 +230,7 @@ config_test(const struct config *c)
                               row->allow_key, &address);
     }
     if (rc < 0)
-        return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
+        return config_exit_of(rc);
     status = privilege_check(c);
     if (status == CONFIG_EXIT_OK)
         status = test_tokens(c);

@@ -226,10 +226,10 @@ take_option(int option, struct config_sources *sources,
     case 'd':
     case 'u':
         status = config_source_add(sources, option, optarg);
-        return status != 0 ? status : -1;
+        return status != 0 ? status : CONFIG_EXIT_NONE;
     case 't':
         command->test = true;
-        return -1;
+        return CONFIG_EXIT_NONE;
     case 'h':
         return print_help(program, summary);
     case 'V':
@@ -237,13 +237,13 @@ take_option(int option, struct config_sources *sources,
         return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
     case 'r':
         status = config_ready_fd(optarg, &command->ready_fd);
-        return status != 0 ? status : -1;
+        return status != 0 ? status : CONFIG_EXIT_NONE;
     case '1':
         command->once = can_end(program);
         command->placed = optarg && strcmp(optarg, "placed") == 0;
         if (optarg && !command->placed)
             return bad_option(option, argv);
-        return command->once ? -1 : bad_option(option, argv);
+        return command->once ? CONFIG_EXIT_NONE : bad_option(option, argv);
     default:
         return bad_option(option, argv);
     }
@@ -280,7 +280,7 @@ config_daemon(struct config *c, struct config_command *command, int argc,
         return CONFIG_EXIT_USAGE;
     }
     if (!command->test)
-        return -1;
+        return CONFIG_EXIT_NONE;
     return config_test(c);
 }
 

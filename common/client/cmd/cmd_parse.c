@@ -47,6 +47,8 @@ split_option(const char *text, struct given *g)
     g->value = equals ? equals + 1 : NULL;
 }
 
+#define HELP_ASKED (-1) /* in the place of an exit status */
+
 /* Index of the option in a list, or -1. */
 static int
 find_option(const struct cmd_option *options, const struct given *g)
@@ -110,13 +112,12 @@ unknown_option(const struct cmd_line *line, const struct given *g)
     return cmd_misuse_like(line, g->text, "no such option", &meant);
 }
 
-/* -f, -o, -d, -H, and -h, the one without a value (-1 lets the caller print
- * it). */
+/* -f, -o, -d, -H, and -h, the one without a value. */
 static int
 take_common(struct cmd_line *line, char letter, const char *value)
 {
     if (value == NULL)
-        return -1;
+        return HELP_ASKED;
     if (letter == 'H') {
         line->host = value;
         return 0;
@@ -125,7 +126,7 @@ take_common(struct cmd_line *line, char letter, const char *value)
 }
 
 /* Takes the option at argv[*at] and moves *at behind it.  Returns 0, an exit
- * status, or -1 for help. */
+ * status, or HELP_ASKED. */
 static int
 take_option(struct cmd_line *line, int argc, char **argv, int *at)
 {
@@ -135,7 +136,7 @@ take_option(struct cmd_line *line, int argc, char **argv, int *at)
 
     split_option(argv[(*at)++], &g);
     if (g.is_long && strcmp(g.name, "help") == 0)
-        return -1;
+        return HELP_ASKED;
     common = find_option(cmd_common_options, &g);
     own = line->cmd ? find_option(line->cmd->options, &g) : -1;
     if (common >= 0)
@@ -180,41 +181,41 @@ find_topic(struct cmd_line *line, int argc, char **argv, int at)
     int status;
 
     if (line->cmd != NULL || at >= argc || is_option(argv[at]))
-        return -1;
+        return HELP_ASKED;
     status = find_command(line, argv[at]);
-    return status != 0 ? status : -1;
+    return status != 0 ? status : HELP_ASKED;
 }
 
 /* Reads argv into `line`; arguments are moved to the front of argv.  Returns
- * 0, an exit status, or -1 for help. */
+ * 0, an exit status, or HELP_ASKED. */
 static int
 parse_line(struct cmd_line *line, int argc, char **argv)
 {
     bool options = true;
     int at = 1;
-    int rc = 0;
+    int status = 0;
 
     line->args = argv;
-    while (at < argc && rc == 0) {
+    while (at < argc && status == 0) {
         char *text = argv[at];
 
         if (options && strcmp(text, "--") == 0) {
             options = false;
             at++;
         } else if (options && is_option(text)) {
-            rc = take_option(line, argc, argv, &at);
+            status = take_option(line, argc, argv, &at);
         } else if (line->cmd == NULL && strcmp(text, "help") == 0) {
-            rc = -1;
+            status = HELP_ASKED;
             at++;
         } else if (line->cmd == NULL) {
-            rc = find_command(line, text);
+            status = find_command(line, text);
             at++;
         } else {
             line->args[line->arg_count++] = text;
             at++;
         }
     }
-    return rc < 0 ? find_topic(line, argc, argv, at) : rc;
+    return status == HELP_ASKED ? find_topic(line, argc, argv, at) : status;
 }
 
 /* One form of output at a time. */
@@ -314,10 +315,9 @@ check_count(const struct cmd_line *line)
 int
 cmd_main(int argc, char **argv)
 {
-    int status = 0;
-    struct cmd_line line = {.status = &status};
+    int run_status = 0, status;
+    struct cmd_line line = {.status = &run_status};
     char why[CONFIG_WHY_SIZE];
-    int rc;
 
     diag_init("countd", DIAG_INFO);
     if (argc == 2 &&
@@ -325,30 +325,30 @@ cmd_main(int argc, char **argv)
         (void)printf("countd %s\n", COUNTD_VERSION);
         return cmd_printed();
     }
-    rc = parse_line(&line, argc, argv);
-    if (rc < 0) {
+    status = parse_line(&line, argc, argv);
+    if (status == HELP_ASKED) {
         if (line.cmd != NULL)
             return cmd_help_print(line.cmd);
         cmd_help_overview(stdout);
         return cmd_printed();
     }
-    if (rc > 0)
-        return rc;
+    if (status != 0)
+        return status;
     if (line.cmd == NULL) {
         cmd_help_overview(stderr);
         return CONFIG_EXIT_USAGE;
     }
-    rc = check_options(&line);
-    if (rc == 0)
-        rc = check_count(&line);
-    if (rc == 0)
-        rc = check_formats(&line);
-    if (rc != 0)
-        return rc;
+    status = check_options(&line);
+    if (status == 0)
+        status = check_count(&line);
+    if (status == 0)
+        status = check_formats(&line);
+    if (status != 0)
+        return status;
     if (config_load(&line.config, &line.sources, why) < 0)
         return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
-    rc = line.host ? cmd_set_host(&line.config, line.host) : 0;
-    return rc != 0 ? rc : line.cmd->run(&line);
+    status = line.host ? cmd_set_host(&line.config, line.host) : 0;
+    return status != 0 ? status : line.cmd->run(&line);
 }
 
 const char *

@@ -365,7 +365,7 @@ cmd_drop(struct cmd_line *line)
     struct drop d = {.line = line};
     int status;
 
-    d.dry_run = cmd_value(line, "n") || cmd_value(line, "dry-run");
+    d.dry_run = cmd_value(line, "dry-run") != NULL;
     status = begin_drop(&d, "keyspace");
     if (status == 0)
         status = drop_all(&d, line->arg_count);
