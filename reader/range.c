@@ -120,7 +120,7 @@ take(struct conn *c, struct input *in)
         else if (!put_answers(c, out))
             return conn_last(c);
     }
-    return put_answers(c, out) ? CONN_MORE : conn_last(c);
+    return put_answers(c, out) ? CONN_NEED_INPUT : conn_last(c);
 }
 
 const struct protocol range_protocol = {.flags = CONN_ANSWERS_EOF |

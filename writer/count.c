@@ -162,7 +162,7 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
     *next = http_refuse(
         x, HTTP_BAD_REQUEST,
         &(struct http_problem){fault.code, fault.detail, fault.line});
-    s->stats.refused += *next == CONN_MORE;
+    s->stats.refused += *next == CONN_ANSWERED;
     return false;
 }
 
@@ -255,7 +255,7 @@ hold_request(struct http_call *x, const struct http_problem *problem)
     }
     x->more = "Retry-After: 1\r\n";
     next = http_refuse(x, HTTP_UNAVAILABLE, problem);
-    s->stats.busy += next == CONN_MORE;
+    s->stats.busy += next == CONN_ANSWERED;
     return next;
 }
 

@@ -17,7 +17,7 @@ count_refuse(struct http_call *x, enum http_status status, const char *code,
     const struct http_problem problem = {code, detail, 0};
     const enum conn_next next = http_refuse(x, status, &problem);
 
-    s->stats.refused += next == CONN_MORE;
+    s->stats.refused += next == CONN_ANSWERED;
     return next;
 }
 

@@ -11,7 +11,7 @@
 static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
 
 bool
-http_is_on(const struct config *c)
+http_service_is_on(const struct config *c)
 {
     return c->count_http || c->sequence_enable || c->quota_enable;
 }
@@ -24,7 +24,7 @@ http_is_on(const struct config *c)
 static enum conn_next
 answer_ready(struct http_call *x)
 {
-    struct http *h = x->ctx;
+    struct http_service *h = x->ctx;
 
     if (h->stopping)
         return http_answer_text(x, HTTP_UNAVAILABLE, "stopping\n");
@@ -44,7 +44,7 @@ static const struct http_route health_routes[] = {
 /* ---- open and close ----------------------------------------------------- */
 
 static int
-open_count(struct http *h, struct loop *loop, struct ingest *ingest,
+open_count(struct http_service *h, struct loop *loop, struct ingest *ingest,
            const struct config *config)
 {
     const int rc = count_open(&h->count, loop, ingest, config->count_wait_ms);
@@ -57,7 +57,7 @@ open_count(struct http *h, struct loop *loop, struct ingest *ingest,
 }
 
 static int
-open_sequence(struct http *h, struct loop *loop, const struct datadir *dir,
+open_sequence(struct http_service *h, struct loop *loop, const struct datadir *dir,
               const struct config *config)
 {
     const int rc = sequence_open(&h->sequence, loop, dir->live_fd,
@@ -72,7 +72,7 @@ open_sequence(struct http *h, struct loop *loop, const struct datadir *dir,
 }
 
 int
-http_open(struct http *h, struct loop *loop, struct datadir *dir,
+http_service_open(struct http_service *h, struct loop *loop, struct datadir *dir,
           const struct config *config, struct ingest *ingest)
 {
     int rc = 0;
@@ -93,12 +93,12 @@ http_open(struct http *h, struct loop *loop, struct datadir *dir,
     if (rc == 0 && config->sequence_enable)
         rc = open_sequence(h, loop, dir, config);
     if (rc < 0)
-        http_close(h);
+        http_service_close(h);
     return rc;
 }
 
 void
-http_close(struct http *h)
+http_service_close(struct http_service *h)
 {
     if (h->sequence_on)
         sequence_close(&h->sequence);
@@ -108,14 +108,14 @@ http_close(struct http *h)
 }
 
 void
-http_logs_are_ready(struct http *h)
+http_service_logs_are_ready(struct http_service *h)
 {
     if (h->count_on)
         count_ready(&h->count);
 }
 
 void
-http_turn(struct http *h)
+http_service_turn(struct http_service *h)
 {
     if (h->count_on)
         count_turn(&h->count);

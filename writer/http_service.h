@@ -17,7 +17,7 @@
 
 #define HTTP_OUT_SIZE ((size_t)128 * 1024) /* the largest answer */
 
-struct http {
+struct http_service {
     struct http_site site;
     struct count count;
     struct sequence sequence;
@@ -26,20 +26,20 @@ struct http {
 };
 
 /* Whether anything is served there. */
-bool http_is_on(const struct config *c);
+bool http_service_is_on(const struct config *c);
 
 /* Opens what is turned on, and adds its routes to the site.  -EBUSY: another
  * process has what is in the folder live. */
-int http_open(struct http *h, struct loop *loop, struct datadir *dir,
+int http_service_open(struct http_service *h, struct loop *loop, struct datadir *dir,
               const struct config *config, struct ingest *ingest);
 
 /* All connections of the listener have ended before. */
-void http_close(struct http *h);
+void http_service_close(struct http_service *h);
 
 /* The logs have free slots again. */
-void http_logs_are_ready(struct http *h);
+void http_service_logs_are_ready(struct http_service *h);
 
 /* The end of a turn, before the logs' commit. */
-void http_turn(struct http *h);
+void http_service_turn(struct http_service *h);
 
 #endif

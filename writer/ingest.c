@@ -70,7 +70,7 @@ take_silent(struct conn *c, struct input *input)
     bool bad;
 
     (void)put_all(c, input, &bad);
-    return bad ? conn_refuse(c, malformed) : CONN_MORE;
+    return bad ? conn_refuse(c, malformed) : CONN_NEED_INPUT;
 }
 
 static enum conn_next
@@ -86,7 +86,7 @@ take_ack(struct conn *c, struct input *input)
                         &in->commit->gate); /* the only gate of this listener */
         conn_add_acks(c, count);
     }
-    return bad ? conn_refuse(c, malformed) : CONN_MORE;
+    return bad ? conn_refuse(c, malformed) : CONN_NEED_INPUT;
 }
 
 const struct protocol ingest_silent = {.state_size =

@@ -43,7 +43,7 @@ struct writer {
     struct commit commit; /* of the logs */
     struct ingest ingest;
     struct live_service lives;
-    struct http http;
+    struct http_service http;
     struct tokens *tokens; /* NULL: no client needs one */
     struct quota_service quota;
     struct statsd statsd;
@@ -71,7 +71,7 @@ logs_are_ready(void *ctx)
 
     listener_wake(conns_listener(w->conns, LISTENER_ACK));
     listener_wake(conns_listener(w->conns, LISTENER_SILENT));
-    http_logs_are_ready(&w->http);
+    http_service_logs_are_ready(&w->http);
     statsd_logs_ready(&w->statsd);
 }
 
@@ -143,7 +143,7 @@ after_turn(void *ctx)
      * when their socket is full. */
     more |= quota_turn(&w->quota, listeners_only_http(w->conns) &&
                                       !datagram_is_on(&w->statsd.datagrams));
-    http_turn(&w->http);
+    http_service_turn(&w->http);
     /* The last: it syncs what all others have put. */
     more |= commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
                                         listeners_live(w->conns) == 0);
@@ -314,7 +314,7 @@ open_http(struct writer *w)
     int rc;
 
     w->http.site.tokens = w->tokens;
-    rc = http_open(&w->http, w->loop, &w->dir, &w->config, &w->ingest);
+    rc = http_service_open(&w->http, w->loop, &w->dir, &w->config, &w->ingest);
     if (rc < 0 || !w->config.quota_enable)
         return rc;
     rc = datadir_live(&w->dir);
@@ -384,7 +384,7 @@ serve_until_stopped(struct writer *w)
     w->conns = NULL;
     statsd_close(&w->statsd);
     quota_close(&w->quota);
-    http_close(&w->http);
+    http_service_close(&w->http);
     live_service_close(&w->lives);
     logs_close(&w->logs);
     writer_status_close(&w->status);
@@ -416,7 +416,7 @@ main(int argc, char **argv)
     status = config_daemon(
         &w.config, &w.command, argc, argv, "countd-write",
         "takes increments into commit logs; live counters and semaphores");
-    if (status >= 0)
+    if (status != CONFIG_EXIT_NONE)
         return status;
     rc = bind_low_ports(&w);
     if (rc < 0)

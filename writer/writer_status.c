@@ -64,7 +64,7 @@ fill_lines(int64_t *v, const struct statsd *s)
 }
 
 static void
-fill_http(int64_t *v, const struct http *h)
+fill_http(int64_t *v, const struct http_service *h)
 {
     const struct count_stats *c = &h->count.stats;
 

@@ -31,7 +31,7 @@ struct writer_parts {
     const struct ingest *ingest;
     const struct live_service *lives;
     const struct statsd *statsd;
-    const struct http *http;
+    const struct http_service *http;
     const struct quota_service *quota;
     struct conns *conns;
     int log_fd; /* of the directory */

@@ -146,7 +146,7 @@ take_input(struct conn *c, size_t size)
     if ((c->flags & F_FRESH) != 0 && (p->flags & CONN_REFUSES_BROWSERS) != 0) {
         if (size < FIRST_BYTES_SIZE) {
             in.need = FIRST_BYTES_SIZE;
-            return conn_keep_rest(c, &in, CONN_MORE);
+            return conn_keep_rest(c, &in, CONN_NEED_INPUT);
         }
         browser = first_bytes_browser(cs->in);
         if (browser) {
@@ -195,7 +195,7 @@ continue_answer(struct conn *c)
     if ((c->flags & F_GONE) != 0)
         return false;
     next = c->listener->row->protocol->more(c);
-    if (next == CONN_MORE)
+    if (next == CONN_ANSWERED)
         c->flags &= (uint16_t)~F_LONG;
     return apply_next(c, next);
 }

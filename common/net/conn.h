@@ -151,12 +151,14 @@ conn_of_state(void *state)
 /* ---- protocols --------------------------------------------------------- */
 
 enum conn_next {
-    CONN_MORE,  /* the rest is not a whole request: see need and skip */
+    CONN_NEED_INPUT, /* take(): the rest is not a whole request: need, skip */
+    /* more(), a route of HTTP, a Redis command: answered; goes on behind it. */
+    CONN_ANSWERED = CONN_NEED_INPUT,
     CONN_FULL,  /* conn_space() or conn_gate() failed: call again later */
     CONN_YIELD, /* call take() again in the next slice: there is more to do */
     CONN_PAUSE, /* again after conn_wake(); it ends when its peer has gone */
-    CONN_LONG,  /* call more(), not take(), until that says CONN_MORE; it ends
-                   when its peer has gone */
+    CONN_LONG,  /* call more(), not take(), until that says CONN_ANSWERED; it
+                   ends when its peer has gone */
     CONN_END,   /* ends when all answers, acks and gated bytes are sent */
     CONN_CUT    /* close now */
 };
@@ -164,9 +166,9 @@ enum conn_next {
 struct input {
     const uint8_t *at; /* take() moves it on, and size, over what it did */
     size_t size;
-    uint32_t need; /* MORE: bytes from `at` that must be there; 0: one more.  At
+    uint32_t need; /* NEED_INPUT: bytes from `at` that must be there; 0: one more.  At
                       most input_max */
-    uint32_t skip; /* MORE: bytes behind these to throw away before the call */
+    uint32_t skip; /* NEED_INPUT: bytes behind these to throw away before the call */
     bool skipped;  /* these are the `need` bytes, and `skip` have passed */
 };
 
@@ -207,7 +209,7 @@ struct protocol {
     /* The peer has closed its side within a request; `in` is what came of it.
      * Not after a reset.  NULL: such a rest is dropped. */
     void (*rest)(struct conn *c, struct input *in);
-    enum conn_next (*more)(struct conn *c); /* MORE: it is done; FULL, ... */
+    enum conn_next (*more)(struct conn *c); /* ANSWERED, FULL, ... */
     /* Called after a connection is accepted.  NULL: nothing to do. */
     void (*began)(struct conn *c);
     /* Called after the socket is closed, in steps as short as a service, until

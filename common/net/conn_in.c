@@ -110,7 +110,7 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
     c->need = c->skip = 0;
     if (in->at != c->listener->conns->in)
         c->began_ms = conns_now(c->listener->conns); /* what follows is new */
-    if (next != CONN_MORE) {
+    if (next != CONN_NEED_INPUT) {
         c->flags |= F_AGAIN;
         return keep_bytes(c, in->at, size);
     }

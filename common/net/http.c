@@ -63,7 +63,7 @@ answer_no_route(struct http_call *x, unsigned allow)
         next = http_refuse(x, HTTP_NOT_FOUND, &p);
     } else
         next = http_fail(x, HTTP_NOT_FOUND);
-    s->stats.refused += next == CONN_MORE;
+    s->stats.refused += next == CONN_ANSWERED;
     return next;
 }
 
@@ -162,7 +162,7 @@ refuse_request(struct conn *c, const struct http_asked *a, int status)
         next = http_refuse(&x, HTTP_FORBIDDEN, &not_listed);
     } else
         next = http_fail(&x, (enum http_status)status);
-    if (next != CONN_MORE)
+    if (next != CONN_ANSWERED)
         return CONN_FULL;
     (void)conn_refuse(c, why); /* it has said its last word just now */
     return conn_last(c);
@@ -339,14 +339,14 @@ is_refused(struct conn *c, const struct http_asked *a, enum conn_next *next)
     last.request.keep = false;
     if (is_admitted(&x, &last, next))
         return false;
-    if (*next == CONN_MORE)
+    if (*next == CONN_ANSWERED)
         *next = conn_last(c);
     return true;
 }
 
 /* A client that waits before it sends its body: 100 Continue where a
  * route takes it.  Else it gets its answer and the end, as it may
- * or may not send the body then.  MORE: go on. */
+ * or may not send the body then.  ANSWERED: go on. */
 static enum conn_next
 answer_expectation(struct conn *c, const struct http_asked *a)
 {
@@ -357,7 +357,7 @@ answer_expectation(struct conn *c, const struct http_asked *a)
 
     if (!a->request.has_expected || s->has_continued ||
         (a->request.body == 0 && !a->request.is_chunked))
-        return CONN_MORE;
+        return CONN_ANSWERED;
     if (is_refused(c, a, &next))
         return next;
     to = conn_space(c, sizeof text - 1);
@@ -366,10 +366,10 @@ answer_expectation(struct conn *c, const struct http_asked *a)
     memcpy(to, text, sizeof text - 1);
     conn_put(c, sizeof text - 1);
     s->has_continued = true;
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
-/* Serves the request that is next.  MORE: *answered, or more must come. */
+/* Serves the request that is next.  ANSWERED if *answered, else NEED_INPUT. */
 static enum conn_next
 serve_request(struct conn *c, struct input *in, struct http_asked *a,
               bool *answered)
@@ -379,12 +379,12 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
     enum conn_next next = answer_expectation(c, a);
     int status;
 
-    if (next != CONN_MORE)
+    if (next != CONN_ANSWERED)
         return next;
     if (!has_body(s, in, a, &status))
-        return status != 0 ? refuse_request(c, a, status) : CONN_MORE;
+        return status != 0 ? refuse_request(c, a, status) : CONN_NEED_INPUT;
     next = answer_request(c, a, body_of(c, in, a));
-    if (next != CONN_MORE && next != CONN_LONG)
+    if (next != CONN_ANSWERED && next != CONN_LONG)
         return next;
     site->stats.requests++;
     pass_request(s, in, a);
@@ -395,7 +395,7 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
     /* Bytes behind the last request must not reset its answer. */
     if (!a->request.keep)
         return in->size > 0 ? conn_last(c) : CONN_END;
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 static enum conn_next
@@ -416,15 +416,15 @@ take(struct conn *c, struct input *in)
             if (size < 0)
                 return refuse_request(c, &fresh, -size);
             if (size == 0)
-                return CONN_MORE;
+                return CONN_NEED_INPUT;
             a = &fresh;
         }
         answered = false;
         next = serve_request(c, in, a, &answered);
-        if (next != CONN_MORE)
+        if (next != CONN_ANSWERED)
             return next;
     }
-    return CONN_MORE;
+    return CONN_NEED_INPUT;
 }
 
 /* Goes on with an answer in pieces. */
@@ -434,10 +434,10 @@ more(struct conn *c)
     struct http_state *s = conn_state(c);
     const enum conn_next next = s->held->more(s->held, c);
 
-    if (next != CONN_MORE)
+    if (next != CONN_ANSWERED)
         return next;
     drop_held(s);
-    return s->ends ? conn_last(c) : CONN_MORE;
+    return s->ends ? conn_last(c) : CONN_ANSWERED;
 }
 
 static bool

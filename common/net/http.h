@@ -114,7 +114,7 @@ struct http_held {
     void (*gone)(struct http_held *held);
     /* After http_begin_long(): puts the next piece of the answer with
      * conn_space() and conn_put(), of about CONN_SLICE bytes: CONN_LONG when
-     * there is more, CONN_FULL, CONN_MORE after the last. */
+     * there is more, CONN_FULL, CONN_ANSWERED after the last. */
     enum conn_next (*more)(struct http_held *held, struct conn *c);
 };
 
@@ -160,7 +160,7 @@ struct http_route {
                           that of the target (what follows is ignored); "*":
                           anything, or nothing */
     unsigned methods;  /* enum http_method, or-ed */
-    /* CONN_MORE when it is answered, CONN_FULL, CONN_PAUSE (http_hold()). */
+    /* CONN_ANSWERED when it is answered, CONN_FULL, CONN_PAUSE (http_hold()). */
     enum conn_next (*answer)(struct http_call *x);
     unsigned flags; /* enum http_route_flags, or-ed */
     /* Checks the head, before the client is asked to send its body and before

@@ -283,7 +283,7 @@ end_answer(struct http_call *x, enum http_status status, unsigned allow,
     /* The length is that of the body of a GET. */
     put_answer(x, status, allow, x->request->method == HTTP_HEAD ? 0 : size,
                size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 enum conn_next

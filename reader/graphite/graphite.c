@@ -85,7 +85,7 @@ put_piece(struct http_held *held, struct conn *c)
         g->send_at = g->send_at->next;
         g->sent = 0;
     }
-    return g->send_at ? CONN_LONG : CONN_MORE;
+    return g->send_at ? CONN_LONG : CONN_ANSWERED;
 }
 
 /* The answer has been sent in pieces, or its connection has ended before. */

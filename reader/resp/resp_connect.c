@@ -36,7 +36,7 @@ resp_do_select(struct resp_call *call)
         return resp_not_integer(call);
     next = number == 0 ? resp_answer(call, "+OK\r\n")
                        : resp_error(call, "DB index is out of range");
-    if (next == CONN_MORE)
+    if (next == CONN_ANSWERED)
         call->state->has_no_database = number != 0;
     return next;
 }
@@ -147,7 +147,7 @@ answer_hello(struct resp_call *call)
     size += resp_put_bulk(out + size, "modules", 7);
     size += resp_put_number(out + size, '*', 0);
     resp_put(call, size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 enum conn_next
@@ -190,7 +190,7 @@ resp_do_hello(struct resp_call *call)
 enum conn_next
 resp_do_quit(struct resp_call *call)
 {
-    if (resp_answer(call, "+OK\r\n") != CONN_MORE)
+    if (resp_answer(call, "+OK\r\n") != CONN_ANSWERED)
         return CONN_FULL;
     return conn_last(call->conn);
 }
@@ -198,12 +198,12 @@ resp_do_quit(struct resp_call *call)
 enum conn_next
 resp_do_reset(struct resp_call *call)
 {
-    if (resp_answer(call, "+RESET\r\n") != CONN_MORE)
+    if (resp_answer(call, "+RESET\r\n") != CONN_ANSWERED)
         return CONN_FULL;
     resp_drop_transaction(call->service, call->state);
     call->state->protocol = 2;
     call->state->name_size = 0;
     call->state->has_no_database = false;
     resp_auth_begin(call);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }

@@ -33,7 +33,7 @@ answer_zero(struct resp_call *call, const struct resp_arg *keyspace,
     if (resp_read_count(call, keyspace, key, &read) < 0)
         return resp_unreadable(call);
     resp_put(call, put_value(call, out, form, read.count));
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 static enum conn_next
@@ -51,7 +51,7 @@ forward_increment(struct resp_call *call, const struct message *m, uint8_t *out,
     size = put_value(call, out, form, value);
     forward_add(&r->forward, call->conn, m, entry, (uint32_t)size);
     resp_put(call, size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 static enum conn_next

@@ -3,7 +3,7 @@
  *
  * A command's function answers it, or changes nothing:
  *
- *     CONN_MORE   answered
+ *     CONN_ANSWERED   and the next one may be done
  *     CONN_FULL   there is no memory now: the command is done again later
  *     CONN_YIELD  gives way: the command is done again, and goes on where
  *                 state->progress says
@@ -338,7 +338,7 @@ void resp_drop_transaction(struct resp_service *r, struct resp_state *s);
 /* One of its requests cannot be done: it queues no more, and EXEC says so. */
 void resp_abort_transaction(struct resp_service *r, struct resp_state *s);
 
-/* Does what is queued; CONN_MORE: all of it, or as much as fits the turn. */
+/* Does what is queued; CONN_ANSWERED: all of it, or as much as fits the turn. */
 enum conn_next resp_replay(struct resp_call *call);
 
 /* ---- resp_service.c ---- */

@@ -110,7 +110,7 @@ resp_job_answer(struct resp_call *call)
         next = resp_error(call, "%s", ANSWER_TOO_LONG);
     else /* it was not taken: there was no memory to send it */
         next = resp_error(call, "no memory for this answer: try again");
-    if (next == CONN_MORE)
+    if (next == CONN_ANSWERED)
         resp_job_free(call->state);
     return next;
 }

@@ -116,7 +116,7 @@ answer_rows(struct resp_call *call, const struct resp_job *job)
                              top->key_size, cut_sum(&top->sum));
     }
     resp_put(call, size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 static enum conn_next

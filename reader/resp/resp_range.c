@@ -117,7 +117,7 @@ answer_rows(struct resp_call *call, const struct resp_arg *keyspace,
     if (rc < 0 && rc != -ENOENT)
         return resp_unreadable(call);
     resp_put(call, put_rows(call, out, rows, &q));
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 /* ---- by rank ------------------------------------------------------------- */

@@ -207,7 +207,7 @@ answer_members(struct resp_call *call, const struct resp_arg *keyspace,
 {
     struct resp_state *s = call->state;
     struct last_answers_read read;
-    enum conn_next next = CONN_MORE;
+    enum conn_next next = CONN_ANSWERED;
     uint8_t *out;
 
     if (s->progress == 0 &&
@@ -223,8 +223,8 @@ answer_members(struct resp_call *call, const struct resp_arg *keyspace,
         if (rc < 0 && i == first)
             return resp_unreadable(call);
         out = rc < 0 ? NULL : resp_space(call, 3 * RESP_NUMBER_SIZE);
-        next = rc < 0 ? resp_unreadable(call) : out ? CONN_MORE : CONN_FULL;
-        if (next != CONN_MORE)
+        next = rc < 0 ? resp_unreadable(call) : out ? CONN_ANSWERED : CONN_FULL;
+        if (next != CONN_ANSWERED)
             return next;
         if (begins)
             size = resp_put_number(out, '*', (int64_t)(call->count - first));
@@ -235,7 +235,7 @@ answer_members(struct resp_call *call, const struct resp_arg *keyspace,
             return CONN_YIELD;
     }
     s->progress = 0;
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 enum conn_next
@@ -296,7 +296,7 @@ answer_rank(struct resp_call *call, bool with_score, int64_t rank,
     if (with_score)
         size += resp_put_score(call, out + size, score);
     resp_put(call, size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 /* ZREVRANK and ZRANK: the rank by count descending, or from the other end. */
@@ -402,7 +402,7 @@ resp_do_exists(struct resp_call *call)
     }
     next = resp_answer_number(call, s->found);
 reset:
-    if (next == CONN_MORE)
+    if (next == CONN_ANSWERED)
         s->progress = s->found = 0;
     return next;
 }

@@ -304,7 +304,7 @@ answer_keys(struct resp_call *call, bool has_pattern, struct store_query *q)
     memcpy(out, head, head_size);
     memmove(out + head_size, out + sizeof head, size);
     resp_put(call, head_size + size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 enum conn_next
@@ -435,7 +435,7 @@ put_names(struct resp_call *call, const struct resp_job *j, bool has_cursor)
     size += resp_put_number(out + size, '*', (int64_t)j->count);
     memcpy(out + size, j->rows, j->size);
     resp_put(call, size + j->size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 static enum conn_next

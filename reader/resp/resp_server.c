@@ -215,7 +215,7 @@ resp_do_config(struct resp_call *call)
         if ((found >> k & 1) != 0)
             size += resp_put_pair(out + size, known[k].name, known[k].value);
     resp_put(call, size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 enum conn_next

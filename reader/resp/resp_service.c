@@ -30,7 +30,7 @@ resp_answer(struct resp_call *call, const char *bytes)
         return CONN_FULL;
     (void)bytes_append(out, bytes, size);
     resp_put(call, size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 enum conn_next
@@ -56,7 +56,7 @@ resp_answer_number(struct resp_call *call, int64_t value)
     if (!out)
         return CONN_FULL;
     resp_put(call, resp_put_number(out, ':', value));
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 size_t
@@ -75,7 +75,7 @@ resp_answer_nil(struct resp_call *call)
     if (!out)
         return CONN_FULL;
     resp_put(call, resp_put_nil(call, out));
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 enum conn_next
@@ -86,7 +86,7 @@ resp_answer_bulk(struct resp_call *call, const void *bytes, size_t size)
     if (!out)
         return CONN_FULL;
     resp_put(call, resp_put_bulk(out, bytes, size));
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 enum conn_next
@@ -102,7 +102,7 @@ resp_answer_text(struct resp_call *call, const void *text, size_t size)
     at = out + resp_put_number(out, '=', (int64_t)size + 4);
     at = bytes_append(bytes_append(at, "txt:", 4), text, size);
     resp_put(call, (size_t)(bytes_append(at, "\r\n", 2) - out));
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 size_t
@@ -203,12 +203,12 @@ do_request(struct resp_call *call, const uint8_t *bytes)
     call->args = r->request.args;
     call->count = r->request.count;
     if (call->count == 0)
-        return CONN_MORE;
+        return CONN_ANSWERED;
     if (!s->is_queueing)
         return resp_run(call);
     call->command = resp_find_command(call, &answer);
     if (!call->command) {
-        if (answer == CONN_MORE)
+        if (answer == CONN_ANSWERED)
             resp_abort_transaction(r, s);
         return answer;
     }
@@ -224,7 +224,7 @@ refuse_frame(struct resp_call *call)
     char text[ERROR_MAX];
 
     (void)snprintf(text, sizeof text, PROTOCOL_ERRORS "%s\r\n", r->request.why);
-    if (resp_answer(call, text) != CONN_MORE)
+    if (resp_answer(call, text) != CONN_ANSWERED)
         return CONN_FULL;
     /* The protocol has no refusal of its own: this counts and reports. */
     (void)conn_refuse(call->conn, r->request.why);
@@ -243,7 +243,7 @@ await_rest(struct resp_call *call, struct input *in)
         return refuse_frame(call);
     }
     in->need = (uint32_t)r->request.need;
-    return CONN_MORE;
+    return CONN_NEED_INPUT;
 }
 
 /* ---- the protocol -------------------------------------------------------- */
@@ -293,9 +293,9 @@ begin_call(struct conn *c)
 static enum conn_next
 give_way(const struct resp_call *call, enum conn_next next)
 {
-    if (next == CONN_MORE) /* it may have had a place for a job, and no right */
+    if (next == CONN_ANSWERED) /* it may have had a place for a job, and no right */
         resp_job_free(call->state);
-    return next == CONN_MORE && resp_is_late(call) ? CONN_YIELD : next;
+    return next == CONN_ANSWERED && resp_is_late(call) ? CONN_YIELD : next;
 }
 
 static enum conn_next
@@ -303,9 +303,9 @@ take(struct conn *c, struct input *in)
 {
     struct resp_call call = begin_call(c);
     struct resp_service *r = call.service;
-    enum conn_next next = CONN_MORE;
+    enum conn_next next = CONN_ANSWERED;
 
-    for (; next == CONN_MORE; next = give_way(&call, next)) {
+    for (; next == CONN_ANSWERED; next = give_way(&call, next)) {
         if (call.state->is_replaying) {
             next = resp_replay(&call);
             continue;

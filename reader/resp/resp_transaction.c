@@ -46,7 +46,7 @@ resp_do_multi(struct resp_call *call)
     if (call->state->is_queueing)
         return resp_error(call, "MULTI calls can not be nested");
     next = resp_answer(call, "+OK\r\n");
-    call->state->is_queueing = next == CONN_MORE;
+    call->state->is_queueing = next == CONN_ANSWERED;
     return next;
 }
 
@@ -58,7 +58,7 @@ resp_do_discard(struct resp_call *call)
     if (!call->state->is_queueing)
         return resp_error(call, "DISCARD without MULTI");
     next = resp_answer(call, "+OK\r\n");
-    if (next == CONN_MORE)
+    if (next == CONN_ANSWERED)
         resp_drop_transaction(call->service, call->state);
     return next;
 }
@@ -127,11 +127,11 @@ resp_queue(struct resp_call *call, const uint8_t *bytes, size_t size)
                                 "one again later");
     else {
         next = resp_answer(call, "+QUEUED\r\n");
-        if (next == CONN_MORE && !s->is_aborted)
+        if (next == CONN_ANSWERED && !s->is_aborted)
             push_request(r, s, bytes, size);
         return next;
     }
-    if (next == CONN_MORE)
+    if (next == CONN_ANSWERED)
         resp_abort_transaction(r, s);
     return next;
 }
@@ -146,7 +146,7 @@ answer_aborted(struct resp_call *call, const char *why)
     (void)snprintf(text, sizeof text,
                    "-EXECABORT Transaction discarded because of%s\r\n", why);
     next = resp_answer(call, text);
-    if (next == CONN_MORE)
+    if (next == CONN_ANSWERED)
         resp_drop_transaction(call->service, call->state);
     return next;
 }
@@ -174,7 +174,7 @@ resp_do_exec(struct resp_call *call)
         list_remove(&s->transaction);
     s->is_queueing = false;
     s->is_replaying = true;
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 enum conn_next
@@ -183,10 +183,10 @@ resp_replay(struct resp_call *call)
     struct resp_service *r = call->service;
     struct resp_state *s = call->state;
     const size_t size = chain_copy(&r->queued, &s->queued, r->replay);
-    enum conn_next next = CONN_MORE;
+    enum conn_next next = CONN_ANSWERED;
     size_t at = 0;
 
-    while (at < size && next == CONN_MORE) {
+    while (at < size && next == CONN_ANSWERED) {
         const enum resp_parsed parsed =
             resp_parse(r->replay + at, size - at, &r->request);
 

@@ -45,7 +45,7 @@ put(struct conn *c, const uint8_t *bytes, size_t size)
     else
         memset(at, 'b', size);
     conn_put(c, size);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 static enum conn_next
@@ -59,7 +59,7 @@ echo_more(struct conn *c)
             return CONN_FULL;
         s->left = (uint16_t)(s->left - part);
     }
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 static enum conn_next
@@ -94,7 +94,7 @@ work(struct conn *c)
     if (f->served_count < ECHO_SERVED)
         f->served[f->served_count++] =
             c->listener->index * 1000u + conn_number(c);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 static enum conn_next
@@ -103,7 +103,7 @@ owe(struct conn *c, uint16_t count)
     if (!conn_gate(c, echo_of(c)->gate))
         return CONN_FULL;
     conn_add_acks(c, count);
-    return CONN_MORE;
+    return CONN_ANSWERED;
 }
 
 static enum conn_next
@@ -152,25 +152,25 @@ echo_take(struct conn *c, struct input *in)
             in->need = ECHO_HEAD + 1;
             in->skip = (uint32_t)size - 1;
             if (in->size < used)
-                return CONN_MORE;
+                return CONN_NEED_INPUT;
         }
         if (in->skipped)
             used = in->size;
         else if (in->size < used) {
             in->need = (uint32_t)used;
-            return CONN_MORE;
+            return CONN_NEED_INPUT;
         }
         next = one(c, in->at, size, in->skipped || in->size >= used);
         if (next == CONN_FULL || next == CONN_PAUSE)
             return next;
         in->at += used;
         in->size -= used;
-        if (next != CONN_MORE)
+        if (next != CONN_ANSWERED)
             return next;
     }
     in->need = 0;
     in->skip = 0;
-    return CONN_MORE;
+    return CONN_NEED_INPUT;
 }
 
 static bool

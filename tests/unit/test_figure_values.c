@@ -267,7 +267,7 @@ fill_lines(struct statsd *s)
 }
 
 static void
-fill_http(struct http *h)
+fill_http(struct http_service *h)
 {
     h->site.stats.requests = 317;
     h->site.stats.refused = 318;
@@ -332,7 +332,7 @@ static struct commit commit;
 static struct ingest ingest;
 static struct live_service lives;
 static struct statsd statsd;
-static struct http http_service;
+static struct http_service http;
 static struct quota_service quota;
 static struct quota_store quota_store;
 static struct listener writer_ports[LISTENERS];
@@ -361,7 +361,7 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
                                  .ingest = &ingest,
                                  .lives = &lives,
                                  .statsd = &statsd,
-                                 .http = &http_service,
+                                 .http = &http,
                                  .quota = &quota,
                                  .conns = &cs,
                                  .log_fd = dir->fd};
@@ -369,7 +369,7 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
 
     fill_increments(&ingest, &logs, &commit);
     fill_lines(&statsd);
-    fill_http(&http_service);
+    fill_http(&http);
     fill_quotas(&quota, &quota_store);
     for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++) {
         lives.on[i] = true;

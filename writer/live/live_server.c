@@ -132,13 +132,13 @@ take(struct conn *c, struct input *in)
         break;
     }
     if (in->size == 0)
-        return CONN_MORE;
+        return CONN_NEED_INPUT;
     need = live_protocol_need(s, in->at, in->size);
     in->need = (uint32_t)need;
     /* Below that it is not known yet how long the name is. */
     if (need <= in->size || need > FRAME_HEADER + ASK_FIXED_MAX)
         in->skip = (uint32_t)(FRAME_HEADER + get_be32(in->at + 4) - need);
-    return CONN_MORE;
+    return CONN_NEED_INPUT;
 }
 
 static enum conn_next
@@ -153,7 +153,7 @@ more(struct conn *c)
         return CONN_FULL;
     done = live_protocol_dump(s, &d->from, d->opaque, &r);
     conn_put(c, r.out_size);
-    return done ? CONN_MORE : CONN_LONG;
+    return done ? CONN_ANSWERED : CONN_LONG;
 }
 
 /* Releases what a closed connection holds; true when that was all. */

@@ -354,7 +354,7 @@ take_lines(struct conn *c, struct input *input)
         input->size -= size + 1;
     }
     input->need = 0;
-    return CONN_MORE;
+    return CONN_NEED_INPUT;
 }
 
 /* The peer has closed its side: its last line needs no LF. */
