@@ -137,12 +137,13 @@ CASE(a_cpp_program_counts_and_reads, f)
     run_script(f, script, "/a 6\n/b 3\n");
 }
 
-CASE(the_example_of_the_readme_counts_a_million, f)
+CASE(the_example_of_the_manual_counts_a_million, f)
 {
     static const char script[] =
-        "awk '/^#include <countd.h>/ { on = 1 } /^```/ { on = 0 } on' "
-        "README.md |\n"
-        "sed 's/i < 1000;/i < 1000000;/; s/, NULL) < 0/, OPTIONS) < 0/' \\\n"
+        "awk '/^#include <countd.h>/ { on = 1 } /^.Ed/ { on = 0 } on' "
+        "common/client/lib/libcountd.3 |\n"
+        "sed 's/i < 1000;/i < 1000000;/; s/, NULL) < 0/, OPTIONS) < 0/; "
+        "s/\\\\e/\\\\/g' \\\n"
         "  > \"$3/app.c\"\n"
         "grep -q 'i < 1000000;' \"$3/app.c\"\n"
         "cc -Wall -Wextra -Werror -Icommon/client/lib -o \"$3/app\" \\\n"
@@ -157,10 +158,11 @@ CASE(the_example_of_the_readme_counts_a_million, f)
     run_script(f, script, "/index 666666\n/about 333334\n");
 }
 
-CASE(the_python_example_of_the_readme_prints_what_it_counted, f)
+CASE(the_python_example_of_the_format_prints_what_it_counted, f)
 {
     static const char script[] =
-        "awk '/^import socket/ { on = 1 } /^```/ { on = 0 } on' README.md |\n"
+        "awk '/^import socket/ { on = 1 } /^```/ { on = 0 } on' "
+        "data/FORMAT.md |\n"
         "sed \"s/48881/${1##*:}/; s/48880/${4##*:}/\" > \"$3/app.py\"\n"
         "python3 \"$3/app.py\"\n";
 
