@@ -32,7 +32,7 @@
 #include <stdint.h>
 
 #include "common/net/conn.h"
-#include "writer/io.h"
+#include "common/net/io.h"
 
 #define COMMIT_QUICK_RUNS 8 /* quick syncs in a row before one in the loop */
 

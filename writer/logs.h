@@ -38,12 +38,12 @@
 #include <stdint.h>
 
 #include "common/log/logdir.h"
+#include "common/net/io.h"
 #include "common/net/loop.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/wire/message.h"
 #include "writer/commit.h"
-#include "writer/io.h"
 #include "writer/keys.h"
 
 #define LOGS_STAGE   1024 /* slots that wait for one pwrite */

@@ -38,8 +38,8 @@
 
 #include "common/base/diag.h"
 #include "common/net/http.h"
+#include "common/net/io.h"
 #include "common/wire/sequence.h"
-#include "writer/io.h"
 #include "writer/sequence_mark.h"
 
 #define SEQUENCE_AHEAD_S   2     /* of the clock, the mark */

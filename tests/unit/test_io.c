@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/net/io.h"
 #include "tests/lib/fault.h"
-#include "writer/io.h"
 
 #define JOBS 100
 

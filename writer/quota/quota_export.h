@@ -22,9 +22,9 @@
 #include <stdint.h>
 
 #include "common/base/diag.h"
+#include "common/net/io.h"
 #include "common/net/loop.h"
 #include "common/setup/config.h"
-#include "writer/io.h"
 #include "writer/quota/journal_numbers.h"
 
 #define QUOTA_EXPORT_PAUSE_MS 1000

@@ -29,10 +29,10 @@
 #include <stdint.h>
 
 #include "common/net/http.h"
+#include "common/net/io.h"
 #include "common/net/loop.h"
 #include "common/setup/config.h"
 #include "writer/commit.h"
-#include "writer/io.h"
 #include "writer/quota/quota_export.h"
 #include "writer/quota/quota_store.h"
 

@@ -1,6 +1,6 @@
-/* writer/io.c - see io.h: io_start(), io_push(), io_stop(). */
+/* common/net/io.c - see io.h: io_start(), io_push(), io_stop(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "writer/io.h"
+#include "common/net/io.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -104,7 +104,7 @@ take_finished(struct loop_source *source, uint32_t events)
 static int
 report_error(int rc, const char *what)
 {
-    diag_errno(DIAG_ERROR, rc, "%s for waiting on the disk", what);
+    diag_errno(DIAG_ERROR, rc, "%s for a thread that waits", what);
     return rc;
 }
 

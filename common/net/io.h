@@ -1,18 +1,20 @@
-/* writer/io.h - a thread that waits for the disk, so that the loop does not.
+/* common/net/io.h - a thread that waits for the disk, or for a server, so that the
+ * loop does not.
  *
  * Jobs run one after the other in the order pushed; each is handed back to
  * the loop's thread, where its `done` is called.  Between io_push() and
  * `done` a job, and whatever it carries, belongs to the I/O thread.
  *
  * The writer has two: one only syncs, so that a reply never waits for the
- * other, which makes, begins and seals logs.
+ * other, which makes, begins and seals logs.  countd-read has some where the
+ * counters are in a database (reader/remote.h).
  *
  * Ownership: struct io and the jobs are the caller's; nothing allocates.
  * Errors: 0 or a negative errno.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_WRITER_IO_H
-#define COUNTD_WRITER_IO_H
+#ifndef COUNTD_COMMON_NET_IO_H
+#define COUNTD_COMMON_NET_IO_H
 
 #include <pthread.h>
 #include <stdbool.h>
