@@ -132,6 +132,10 @@ put_heads(struct answer *a, uint8_t *out, bool *failed)
                                           .size = (int64_t)q->size,
                                           .as_of_ms = a->as_of_ms[i]};
 
+        if (q->error == -EAGAIN) {
+            a->unread = a->count - i;
+            return size;
+        }
         if (q->error < 0 && q->error != -ENOENT) {
             report_failure(q);
             *failed = true;
@@ -201,6 +205,10 @@ put_alone(struct answer *a, struct store_reads *reads, uint8_t *out,
     if (a->one.op != QUERY_NOW) {
         reads->head += a->one.op == QUERY_AROUND ? QUERY_ROW_SIZE : 0;
         (void)store_read(a->store, reads); /* there is room for one */
+        if (q->error == -EAGAIN) {
+            a->unread = 1;
+            return 0;
+        }
         if (q->error < 0 && q->error != -ENOENT) {
             report_failure(q);
             *failed = true;
@@ -244,6 +252,7 @@ answer_put(struct answer *a, uint8_t *out, bool *failed)
 
     assert(a->count > 0);
     *failed = false;
+    a->unread = 0;
     if (a->alone) {
         size = put_alone(a, &reads, out, failed);
     } else {

@@ -29,9 +29,10 @@
 struct answer {
     struct store *store;
     struct as_of *as_of;
-    size_t count;     /* requests added */
-    size_t bound;     /* bytes that their answers take at most */
-    bool alone;       /* it is one whose rows the store does not make */
+    size_t count;  /* requests added */
+    size_t bound;  /* bytes that their answers take at most */
+    size_t unread; /* of the last ones: not answered yet, to be asked again */
+    bool alone;    /* it is one whose rows the store does not make */
     struct query one; /* that one */
     struct store_query queries[ANSWER_BATCH];
     int64_t as_of_ms[ANSWER_BATCH];
@@ -51,7 +52,8 @@ size_t answer_bound(const struct query *q);
 bool answer_add(struct answer *a, const struct query *q);
 
 /* Writes the answers to what was added, in that order, and returns their size:
- * at most the sum of answer_bound().  *failed: the last one says that its
+ * at most the sum of answer_bound().  What a store that is not local has not read
+ * yet, and the requests behind it, are not answered: a->unread.  *failed: the last one says that its
  * keyspace cannot be read, and requests behind it are not answered. */
 size_t answer_put(struct answer *a, uint8_t *out, bool *failed);
 

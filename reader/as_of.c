@@ -352,9 +352,19 @@ find_claim(struct as_of *f, const uint8_t *name, size_t size)
 }
 
 int64_t
-as_of_get(struct as_of *f, const uint8_t *name, size_t size)
+as_of_claim(struct as_of *f, const uint8_t *name, size_t size)
 {
     const uint64_t as_of = find_claim(f, name, size);
 
     return (int64_t)(as_of < f->store_ms ? as_of : f->store_ms);
+}
+
+int64_t
+as_of_get(struct as_of *f, const uint8_t *name, size_t size)
+{
+    int64_t as_of;
+
+    return f->remote && remote_as_of(f->remote, name, size, &as_of)
+               ? as_of
+               : as_of_claim(f, name, size);
 }

@@ -39,6 +39,7 @@
 #include "common/setup/datadir.h"
 #include "common/store/store.h"
 #include "common/store/waiting_table.h"
+#include "reader/remote.h"
 
 #define AS_OF_AGE_MS  5    /* a refresh is valid for this long */
 #define AS_OF_CLAIMS  512  /* keyspaces whose last claim is stored */
@@ -55,6 +56,7 @@ struct as_of_claim {
 
 struct as_of {
     struct store *store;    /* borrowed */
+    struct remote *remote;  /* its threads; NULL: it is local; the caller's */
     struct waiting waiting; /* held files alone */
     struct logdir logs;
     uint64_t refresh;  /* number of the last refresh that worked; 0: none did */
@@ -88,6 +90,10 @@ void as_of_fini(struct as_of *f);
 void as_of_refresh(struct as_of *f, uint64_t now_ms);
 
 /* The as_of of one keyspace, or of all (size 0), by the last refresh. */
+int64_t as_of_claim(struct as_of *f, const uint8_t *name, size_t size);
+
+/* The same, or what was claimed before a store that is not local read the answers
+ * that it gives now. */
 int64_t as_of_get(struct as_of *f, const uint8_t *name, size_t size);
 
 #endif

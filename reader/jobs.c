@@ -1,5 +1,5 @@
 /* reader/jobs.c - see jobs.h: jobs_init(), jobs_end_turn(), job_enter(),
- * job_run(), job_wait(), job_leave(), job_hold(). */
+ * job_ask(), job_run(), job_wait(), job_leave(), job_hold(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/jobs.h"
 
@@ -69,6 +69,13 @@ give_places(struct jobs *j)
     }
 }
 
+static void
+forget(struct job *job)
+{
+    if (job->jobs->remote)
+        remote_forget(job->jobs->remote, &job->asker);
+}
+
 /* Ends what the job does, and its place is another's. */
 static void
 give_up(struct job *job, enum job_state state)
@@ -78,6 +85,7 @@ give_up(struct job *job, enum job_state state)
 
     if (was >= JOB_RUNS)
         job->stop(job);
+    forget(job);
     set_state(job, state, NULL);
     if (was < JOB_HAS_PLACE)
         return;
@@ -108,24 +116,85 @@ job_leave(struct job *job)
 {
     if (job->state != JOB_NONE)
         give_up(job, JOB_NONE);
+    else
+        forget(job);
+}
+
+/* ---- a store that is not local -------------------------------------------- */
+
+/* All that the job has asked is answered. */
+static void
+wake_job(struct remote_asker *a)
+{
+    struct job *job = LOOP_OWNER(a, struct job, asker);
+
+    if (job->state != JOB_RUNS) {
+        conn_wake(job->conn);
+        return;
+    }
+    list_remove(&job->link);
+    list_add(&job->jobs->running, &job->link);
+}
+
+void
+job_ask(struct job *job)
+{
+    if (job->jobs->remote)
+        remote_begin(job->jobs->remote, &job->asker, true);
+}
+
+bool
+job_asked(struct job *job)
+{
+    if (job->jobs->remote)
+        remote_end(job->jobs->remote);
+    return remote_is_asking(&job->asker);
+}
+
+/* A step of the job.  True: it is done. */
+static bool
+run_step(struct job *job, uint64_t until_ns)
+{
+    struct jobs *j = job->jobs;
+    bool is_done;
+
+    if (!j->remote)
+        return job->step(job, until_ns);
+    remote_begin(j->remote, &job->asker, false);
+    is_done = job->step(job, until_ns);
+    remote_end(j->remote);
+    if (!is_done && remote_is_asking(&job->asker)) {
+        list_remove(&job->link);
+        list_add(&j->asking, &job->link);
+    }
+    return is_done;
 }
 
 /* ---- steps --------------------------------------------------------------- */
+
+/* Gives the job up if it has had its time. */
+static bool
+is_late(struct job *job)
+{
+    struct jobs *j = job->jobs;
+
+    if (loop_now_ms(j->loop) - job->since_ms < j->max_time_ms)
+        return false;
+    give_up(job, JOB_LATE);
+    conn_wake(job->conn);
+    return true;
+}
 
 static void
 step_job(struct job *job, uint64_t until_ns)
 {
     struct jobs *j = job->jobs;
-    const uint64_t now_ms = loop_now_ms(j->loop);
 
     job->turn = j->client_turns[job->conn->client] = ++j->turn;
-    if (now_ms - job->since_ms >= j->max_time_ms) {
-        give_up(job, JOB_LATE);
-        conn_wake(job->conn);
+    if (is_late(job))
         return;
-    }
-    as_of_refresh(j->as_of, now_ms);
-    if (job->step(job, until_ns)) {
+    as_of_refresh(j->as_of, loop_now_ms(j->loop));
+    if (run_step(job, until_ns)) {
         set_state(job, JOB_DONE, &j->untaken);
         conn_wake(job->conn);
     }
@@ -173,6 +242,11 @@ jobs_end_turn(struct jobs *j)
 
     store_read_end(j->store);
     give_up_untaken(j);
+    for (struct list_link *l = j->asking.next, *next; l != &j->asking;
+         l = next) {
+        next = l->next;
+        (void)is_late(job_of_link(l)); /* what it asks may take long */
+    }
     while ((job = next_to_run(j)) != NULL) {
         step_job(job, until_ns);
         if (clock_ns() >= until_ns)
@@ -245,6 +319,7 @@ jobs_init(struct jobs *j, struct loop *loop, struct store *store,
                        .timer = {.slot = -1, .due = look}};
     list_init(&j->line);
     list_init(&j->running);
+    list_init(&j->asking);
     list_init(&j->untaken);
     list_init(&j->waiting);
 }
@@ -253,6 +328,14 @@ void
 jobs_fini(struct jobs *j)
 {
     loop_disarm(j->loop, &j->timer);
+}
+
+void
+job_init(struct job *job, struct jobs *j, struct conn *c,
+         void (*stop)(struct job *))
+{
+    *job = (struct job){
+        .jobs = j, .conn = c, .stop = stop, .asker = {.wake = wake_job}};
 }
 
 static void
@@ -275,8 +358,8 @@ job_hold(struct http_call *x, struct jobs *j, size_t size,
     job = malloc(size);
     if (!job)
         return NULL;
-    *job = (struct job){
-        .held = {.gone = free_held}, .jobs = j, .conn = x->conn, .stop = stop};
+    job_init(job, j, x->conn, stop);
+    job->held.gone = free_held;
     *x->held = &job->held;
     return job;
 }

@@ -20,6 +20,10 @@
  * job_wait() has step() called every JOBS_LOOK_MS, without a place, and when that
  * says true the connection is served again.
  *
+ * A step whose store is not local (remote.h) does not wait for it: the job is
+ * stepped again when what it has asked is answered.  Nor does what needs no step
+ * (job_ask()): the connection is served again, and makes its answer anew.
+ *
  * A job that is not done after read.max_time is stopped, and is LATE.  A place
  * that is not used for JOBS_KEPT_MS, and an answer that is not taken, since its
  * client does not read or there is no memory to send it, are given up, and the
@@ -34,6 +38,7 @@
 
 #include "common/net/http.h"
 #include "reader/as_of.h"
+#include "reader/remote.h"
 
 #define JOBS_MAX     64 /* that have a place, and with it memory */
 #define JOBS_STEP_NS UINT64_C(1000000)
@@ -61,6 +66,7 @@ struct job {
     /* Gives back what the job has since job_run(). */
     void (*stop)(struct job *job);
 
+    struct remote_asker asker;
     struct list_link link;
     uint64_t since_ms; /* monotonic: of its state */
     uint64_t waits_ms; /* monotonic: when it first waited; 0: it has not */
@@ -71,11 +77,12 @@ struct job {
 struct jobs {
     struct loop *loop;
     struct store *store;
+    struct remote *remote; /* its threads; NULL: it is local; the caller's */
     struct as_of *as_of;
     uint64_t max_time_ms;    /* read.max_time */
     uint64_t step_ns;        /* JOBS_STEP_NS; a test has less */
     struct loop_timer timer; /* while any wait */
-    struct list_link line, running, untaken, waiting;
+    struct list_link line, running, asking, untaken, waiting;
     unsigned placed, waits;
     uint64_t turn; /* number of the last step */
     uint64_t client_turns[NETWORKS_CLIENTS];
@@ -92,6 +99,18 @@ void jobs_fini(struct jobs *j);
 /* At the end of each turn of the loop: ends the turn's snapshots, and works.
  * True: do not wait before the next. */
 bool jobs_end_turn(struct jobs *j);
+
+/* A job of a connection, in no state. */
+void job_init(struct job *job, struct jobs *j, struct conn *c,
+              void (*stop)(struct job *job));
+
+/* What the connection asks of the store from now on, up to job_asked(), is of
+ * this job, where the store is not local: it may have -EAGAIN for an answer. */
+void job_ask(struct job *job);
+
+/* Whether something is not answered yet: CONN_PAUSE, and the same is asked again
+ * when the connection is served. */
+bool job_asked(struct job *job);
 
 /* Whether the job has a place; if not it stands in line for one. */
 bool job_enter(struct job *job);

@@ -37,6 +37,7 @@ struct reader {
     struct datadir datadir;
     struct layout layout;
     struct store *store;
+    struct remote *remote; /* its threads, if it is not local */
     struct as_of as_of;
     struct answer answer;
     struct jobs jobs;
@@ -82,9 +83,23 @@ await_directory(struct reader *r)
     return true;
 }
 
+/* The handle of a thread: the first connects now, and finds out what cannot
+ * work. */
+static int
+open_remote(void *ctx, unsigned thread, struct store **store)
+{
+    const struct reader *r = ctx;
+    const struct postgresql_options options = {.writable = false,
+                                               .connects_later = thread > 0};
+
+    return postgresql_store_open_configured(store, &r->config, &options);
+}
+
 static int
 open_store(struct reader *r)
 {
+    int rc;
+
     const struct lmdb_options options = {
         .keyspace_fd = r->datadir.keyspace_fd,
         .keyspace_size = (uint16_t)r->config.keyspace_size,
@@ -92,11 +107,13 @@ open_store(struct reader *r)
         .open_max = files_keyspaces(),
         .keyspace_max = r->config.keyspace_max,
     };
-    const struct postgresql_options remote = {.writable = false};
 
-    return r->config.store_postgresql ? postgresql_store_open_configured(
-                                            &r->store, &r->config, &remote)
-                                      : lmdb_store_open(&r->store, &options);
+    if (!r->config.store_postgresql)
+        return lmdb_store_open(&r->store, &options);
+    rc = remote_open(&r->remote, open_remote, r);
+    if (rc == 0)
+        r->store = remote_store(r->remote);
+    return rc;
 }
 
 static int
@@ -115,6 +132,7 @@ open_files(struct reader *r)
         diag_errno(DIAG_ERROR, rc, "open logs");
         goto close_store;
     }
+    r->as_of.remote = r->remote;
     rc = logdir_check_sizes(&r->as_of.logs);
     if (rc == 0)
         return 0;
@@ -190,6 +208,12 @@ start_loop(struct reader *r)
     return loop_arm(r->loop, &r->maintain, loop_now_ms(r->loop) + MAINTAIN_MS);
 }
 
+static int64_t
+claim_as_of(void *ctx, const uint8_t *name, size_t size)
+{
+    return as_of_claim(&((struct reader *)ctx)->as_of, name, size);
+}
+
 static int
 start_serving(struct reader *r)
 {
@@ -204,8 +228,11 @@ start_serving(struct reader *r)
     answer_init(&r->answer, r->store, &r->as_of);
     jobs_init(&r->jobs, r->loop, r->store, &r->as_of,
               r->config.read_max_time_ms);
-    range_init(&r->range, r->loop, &r->answer);
-    if (reader_listener_is_on(&r->listeners.rows[LISTENER_RESP]))
+    r->jobs.remote = r->remote;
+    range_init(&r->range, r->loop, &r->answer, &r->jobs);
+    if (r->remote)
+        rc = remote_start(r->remote, r->loop, claim_as_of, r);
+    if (rc == 0 && reader_listener_is_on(&r->listeners.rows[LISTENER_RESP]))
         rc = resp_service_init(&r->resp, r->loop, &r->jobs, &r->config,
                                &r->layout, r->listeners.shared);
     r->resp.tokens = r->tokens;
@@ -303,6 +330,8 @@ serve_until_stopped(struct reader *r)
     resp_service_fini(&r->resp);
     read_http_close(&r->http);
     jobs_fini(&r->jobs);
+    if (r->remote)
+        remote_stop(r->remote);
     as_of_fini(&r->as_of);
     store_close(r->store);
     loop_free(r->loop);

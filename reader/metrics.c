@@ -249,8 +249,6 @@ step_scrape(struct job *job, uint64_t until_ns)
     struct user_metrics *u = &LOOP_OWNER(job, struct scrape, job)->http->users;
     const uint64_t now_ms = loop_now_ms(job->jobs->loop);
 
-    if (user_metrics_is_fresh(u, now_ms)) /* by another's step */
-        return true;
     user_metrics_start(u, now_ms);
     return user_metrics_step(u, until_ns, now_ms);
 }
@@ -260,8 +258,19 @@ stop_scrape(struct job *job)
 {
     struct read_http *h = LOOP_OWNER(job, struct scrape, job)->http;
 
-    if (--h->scrapes == 0)
-        user_metrics_stop(&h->users);
+    user_metrics_stop(&h->users);
+    h->is_scraping = false;
+}
+
+/* Whether the scrape of another is over, whose answer this one has, too. */
+static bool
+step_other(struct job *job, uint64_t until_ns)
+{
+    const struct read_http *h = LOOP_OWNER(job, struct scrape, job)->http;
+
+    (void)until_ns; /* a look is short */
+    return !h->is_scraping ||
+           user_metrics_is_fresh(&h->users, loop_now_ms(h->loop));
 }
 
 /* Whether what there is of users is to be answered; else *next. */
@@ -273,7 +282,7 @@ has_users(struct http_call *x, enum conn_next *next)
     struct read_http *h = x->ctx;
     struct job *job;
 
-    if (!*x->held && user_metrics_is_fresh(&h->users, loop_now_ms(h->loop)))
+    if (user_metrics_is_fresh(&h->users, loop_now_ms(h->loop)))
         return true;
     job = job_hold(x, h->jobs, sizeof(struct scrape), stop_scrape);
     if (job && job->state == JOB_DONE)
@@ -282,9 +291,15 @@ has_users(struct http_call *x, enum conn_next *next)
     if (!job || job->state == JOB_LATE) {
         x->more = "Retry-After: 1\r\n";
         *next = http_refuse(x, HTTP_UNAVAILABLE, job ? &late : &no_memory);
-    } else if (job->state != JOB_RUNS && job_enter(job)) {
-        LOOP_OWNER(job, struct scrape, job)->http = h;
-        h->scrapes++;
+        return false;
+    }
+    LOOP_OWNER(job, struct scrape, job)->http = h;
+    if (job->state == JOB_RUNS)
+        return false;
+    if (h->is_scraping) {
+        job_wait(job, step_other);
+    } else if (job_enter(job)) {
+        h->is_scraping = true;
         job->step = step_scrape;
         job_run(job);
     }

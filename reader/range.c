@@ -3,6 +3,7 @@
 #include "reader/range.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 /* Requests are taken from the kernel a batch at a time, so that those which
  * wait for memory do not use it up. */
@@ -12,9 +13,10 @@
 #define BATCH_SIZE ((size_t)256 * 1024)
 
 void
-range_init(struct range *r, struct loop *loop, struct answer *answer)
+range_init(struct range *r, struct loop *loop, struct answer *answer,
+           struct jobs *jobs)
 {
-    *r = (struct range){.loop = loop, .answer = answer};
+    *r = (struct range){.loop = loop, .answer = answer, .jobs = jobs};
 }
 
 static void
@@ -75,17 +77,25 @@ add_request(struct conn *c, const struct query_range *range, uint8_t **out)
     return true;
 }
 
-/* Answers what was added.  False: a keyspace cannot be read. */
-static bool
-put_answers(struct conn *c, uint8_t *out)
+/* Answers what was added: NEED_INPUT, or why what is behind it has to wait. */
+static enum conn_next
+put_answers(struct conn *c, struct input *in, uint8_t *out)
 {
     struct range *r = conn_ctx(c);
     bool failed = false;
 
-    if (r->answer->count > 0)
-        conn_put(c, answer_put(r->answer, out, &failed));
+    if (r->answer->count == 0)
+        return CONN_NEED_INPUT;
+    conn_put(c, answer_put(r->answer, out, &failed));
     r->unreadable += failed;
-    return !failed;
+    if (failed)
+        return conn_last(c);
+    if (r->answer->unread == 0)
+        return CONN_NEED_INPUT;
+    r->requests -= r->answer->unread;
+    in->at -= r->answer->unread * QUERY_SIZE;
+    in->size += r->answer->unread * QUERY_SIZE;
+    return CONN_PAUSE;
 }
 
 /* The last answer of a connection: that this is no request. */
@@ -102,31 +112,78 @@ refuse(struct conn *c)
 }
 
 static enum conn_next
-take(struct conn *c, struct input *in)
+take_requests(struct conn *c, struct input *in)
 {
     struct range *r = conn_ctx(c);
+    enum conn_next next = CONN_NEED_INPUT;
     struct query_range q;
     uint8_t *out = NULL;
 
     begin_turn(r);
     in->need = QUERY_SIZE;
-    while (in->size >= QUERY_SIZE) {
+    while (next == CONN_NEED_INPUT && in->size >= QUERY_SIZE) {
         const bool is_request = query_parse(in->at, &q) == 0;
 
         if (is_request && add_request(c, &q, &out))
             skip_input(in, QUERY_SIZE);
         else if (r->answer->count == 0)
             return is_request ? CONN_FULL : refuse(c);
-        else if (!put_answers(c, out))
-            return conn_last(c);
+        else
+            next = put_answers(c, in, out);
     }
-    return put_answers(c, out) ? CONN_NEED_INPUT : conn_last(c);
+    return next == CONN_NEED_INPUT ? put_answers(c, in, out) : next;
 }
 
-const struct protocol range_protocol = {.flags = CONN_ANSWERS_EOF |
-                                                 CONN_REFUSES_BROWSERS,
-                                        .stop = STOP_ANSWER,
-                                        .slice = IN_SIZE,
-                                        .takes = "requests",
-                                        .take = take,
-                                        .turn = turn};
+/* ---- a store that is not local -------------------------------------------- */
+
+struct range_state {
+    struct job *job; /* NULL: nothing is asked */
+};
+
+static void
+stop_job(struct job *job)
+{
+    (void)job; /* it never runs */
+}
+
+static bool
+ended(struct conn *c)
+{
+    struct range_state *s = conn_state(c);
+
+    if (s->job)
+        job_leave(s->job);
+    free(s->job);
+    s->job = NULL;
+    return true;
+}
+
+static enum conn_next
+take(struct conn *c, struct input *in)
+{
+    struct range_state *s = conn_state(c);
+    struct jobs *jobs = ((struct range *)conn_ctx(c))->jobs;
+    enum conn_next next;
+
+    if (!jobs->remote)
+        return take_requests(c, in);
+    if (!s->job && (s->job = malloc(sizeof *s->job)) != NULL)
+        job_init(s->job, jobs, c, stop_job);
+    if (!s->job)
+        return CONN_FULL;
+    job_ask(s->job);
+    next = take_requests(c, in);
+    if (!job_asked(s->job))
+        (void)ended(c); /* all that was asked is answered */
+    return next;
+}
+
+const struct protocol range_protocol = {
+    .state_size = sizeof(struct range_state),
+    .flags = CONN_ANSWERS_EOF | CONN_REFUSES_BROWSERS,
+    .stop = STOP_ANSWER,
+    .slice = IN_SIZE,
+    .takes = "requests",
+    .take = take,
+    .ended = ended,
+    .turn = turn};

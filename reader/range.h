@@ -7,7 +7,9 @@
  * Malformed input, and a keyspace that cannot be read, are answered with an
  * error, which is the last answer.
  *
- * The store's snapshots for the requests of a turn end with the turn.
+ * The store's snapshots for the requests of a turn end with the turn.  What a store
+ * that is not local is asked, the job of the connection asks (jobs.h), which is
+ * paused then.
  *
  * Ownership: the caller's; loop and answers are borrowed.
  */
@@ -17,11 +19,13 @@
 
 #include "common/net/conn.h"
 #include "reader/answer.h"
+#include "reader/jobs.h"
 
 /* What the listener has for ctx. */
 struct range {
     struct loop *loop;
     struct answer *answer;
+    struct jobs *jobs;
     bool in_turn;        /* something was answered in this turn */
     uint64_t requests;   /* statistics: answered */
     uint64_t unreadable; /* answered with -EIO */
@@ -29,6 +33,7 @@ struct range {
 
 extern const struct protocol range_protocol;
 
-void range_init(struct range *r, struct loop *loop, struct answer *answer);
+void range_init(struct range *r, struct loop *loop, struct answer *answer,
+                struct jobs *jobs);
 
 #endif

@@ -44,6 +44,10 @@ read_run_query(struct read_request *a, const struct query *q,
     assert(added); /* no other request is being answered */
     (void)answer_put(answer, a->http->binary,
                      &failed); /* the head has the error */
+    if (answer->unread > 0) {
+        a->error = -EAGAIN;
+        return false;
+    }
     return begin_reply(a, reply);
 }
 
@@ -57,7 +61,7 @@ read_failure(const struct read_request *a)
                                               NULL};
 
     if (a->error != -EHOSTDOWN) {
-        a->http->unreadable++;
+        a->http->unreadable += a->error != -EAGAIN;
         return &unreadable;
     }
     unavailable.detail = store_trouble(a->http->answer->store);

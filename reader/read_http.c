@@ -123,6 +123,16 @@ read_request(struct http_call *x, enum conn_next *next)
            check_request(x, next);
 }
 
+/* Whether the request has asked what a store that is not local has not answered
+ * yet: it is served again then. */
+static bool
+is_asking(const struct http_call *x)
+{
+    const struct read_job *w = read_job_of(x);
+
+    return w && remote_is_asking(&w->job.asker);
+}
+
 /* ---- waiting ------------------------------------------------------------ */
 
 static enum conn_next
@@ -289,7 +299,8 @@ is_known(struct http_call *x, enum conn_next *next)
     struct read_request *a = &h->now;
 
     set_version(a);
-    if (has_changed(x, a, next))
+    *next = CONN_PAUSE;
+    if (is_asking(x) || has_changed(x, a, next))
         return true;
     if (a->version[0] == '\0' || !http_has_version(x->request, a->version))
         return false;
@@ -353,6 +364,8 @@ answer_request(struct http_call *x, struct read_request *a)
     a->table.has_numbers_as_texts = a->params.are_numbers_texts;
     a->table.names = a->params.names;
     problem = a->command->answer(a);
+    if (is_asking(x))
+        return CONN_PAUSE;
     if (problem) {
         x->as_of_ms = a->as_of_ms;
         return refuse_request(x, problem->status, problem->code,
@@ -393,6 +406,8 @@ answer_job(struct http_call *x, struct read_job *w)
         return put_answer(x, &w->request, w->pack.packed, w->pack.size, true);
     if (http_params_has(&w->request.params, PARAM_VERSION))
         read_state(&w->request);
+    if (is_asking(x))
+        return CONN_PAUSE;
     return has_changed(x, &w->request, &next) ? next
                                               : answer_request(x, &w->request);
 }
@@ -408,10 +423,9 @@ is_large(const struct http_params *p)
 }
 
 static enum conn_next
-answer_command(struct http_call *x)
+answer_now(struct http_call *x, struct read_job *w)
 {
     struct read_http *h = x->ctx;
-    struct read_job *w = read_job_of(x);
     enum conn_next next;
 
     if (w && w->job.state == JOB_RUNS)
@@ -426,6 +440,24 @@ answer_command(struct http_call *x)
     if (is_large(&h->now.params) && conn_goes_first(x->conn))
         return CONN_FULL;
     return answer_request(x, &h->now);
+}
+
+/* A store that is not local is asked by the request's job. */
+static enum conn_next
+answer_command(struct http_call *x)
+{
+    struct read_http *h = x->ctx;
+    struct read_job *w = h->jobs->remote ? read_job_hold(x) : read_job_of(x);
+    enum conn_next next;
+
+    if (!h->jobs->remote)
+        return answer_now(x, w);
+    if (!w)
+        return refuse_memory(x);
+    job_ask(&w->job);
+    next = answer_now(x, w);
+    (void)job_asked(&w->job); /* answer_now() has seen to it */
+    return next;
 }
 
 /* The directory is there: nothing is served before. */

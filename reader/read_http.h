@@ -109,7 +109,7 @@ struct read_http {
     struct waiting_limits held_limits;
     struct graphite graphite;
     struct user_metrics users; /* counters of users, for /metrics */
-    unsigned scrapes;          /* wait for these */
+    bool is_scraping;          /* a job reads these */
     struct overview overview;  /* read for each status and /metrics */
     struct read_pack pack;     /* for what is packed at once */
     uint8_t *binary;           /* answers as the range port gives them */

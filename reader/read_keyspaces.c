@@ -68,10 +68,13 @@ static bool
 read_some(struct read_request *a, uint64_t until_ns)
 {
     while (a->done < a->count) {
-        struct read_listed *l = &a->job->listed[a->done++];
+        struct read_listed *l = &a->job->listed[a->done];
 
         read_total(a, l);
+        if (!l->has_total && a->error == -EAGAIN)
+            return false;
         read_size(a, l);
+        a->done++;
         if (clock_ns() >= until_ns)
             break;
     }

@@ -147,6 +147,7 @@ add_keyspace(struct user_metrics *u, const struct store_listed *found)
     }
     memcpy(row->name, found->name, found->name_size);
     row->size = (uint16_t)found->name_size;
+    row->has_value = false;
     u->series += 2;
     u->count++;
 }
@@ -170,7 +171,8 @@ next_list(struct user_metrics *u, uint64_t now_ms)
     }
 }
 
-static void
+/* False: it is time for others. */
+static bool
 list_some(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
 {
     static struct diag_repeat failures;
@@ -178,7 +180,7 @@ list_some(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
     const int rc = store_listing_next(u->listing, until_ns, &found);
 
     if (rc == -EAGAIN)
-        return;
+        return false;
     if (rc < 0)
         diag_repeating(&failures, DIAG_ERROR, "metrics: list keyspaces: %s",
                        diag_text(rc));
@@ -188,12 +190,13 @@ list_some(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
         add_keyspace(u, &found);
     } else
         next_list(u, now_ms);
+    return true;
 }
 
 /* ---- one keyspace -------------------------------------------------------- */
 
-/* Asks what is answered at once.  Returns the number of rows, which follow the
- * head in u->binary; 0: there are none, or the keyspace cannot be read. */
+/* Asks for rows.  Returns their number, and they follow the head in u->binary; 0:
+ * there are none, or the keyspace cannot be read; -EAGAIN: not yet. */
 static int64_t
 ask_rows(struct user_metrics *u, const struct user_keyspace *k,
          enum query_op op, int64_t length)
@@ -208,6 +211,8 @@ ask_rows(struct user_metrics *u, const struct user_keyspace *k,
     if (!answer_add(u->answer, &q))
         return 0;
     (void)answer_put(u->answer, u->binary, &failed); /* the head says it */
+    if (u->answer->unread > 0)
+        return -EAGAIN;
     query_reply_get(u->binary, &head);
     return head.rows > 0 ? head.rows : 0;
 }
@@ -252,13 +257,16 @@ put_key(struct user_metrics *u, const char *keyspace, int64_t count,
     u->series++;
 }
 
-static void
+/* False: they are not there yet. */
+static bool
 put_keys(struct user_metrics *u, const struct user_keyspace *k)
 {
     const int64_t rows = ask_rows(u, k, QUERY_RANGE, u->top);
     const uint8_t *at = u->binary + QUERY_REPLY_SIZE;
     char keyspace[USER_METRICS_LABEL];
 
+    if (rows < 0)
+        return false;
     (void)user_metrics_label(k->name, k->size, keyspace);
     for (int64_t i = 0; i < rows; i++) {
         const uint16_t size = get_le16(at + 8);
@@ -266,26 +274,41 @@ put_keys(struct user_metrics *u, const struct user_keyspace *k)
         put_key(u, keyspace, get_le64s(at), at + QUERY_ROW_SIZE, size);
         at += QUERY_ROW_SIZE + size;
     }
+    return true;
 }
 
-/* One that has gone meanwhile, or cannot be read, has no samples. */
-static void
-read_keyspace(struct user_metrics *u)
+static int64_t
+read_value(struct user_metrics *u, struct user_keyspace *k)
 {
-    struct user_keyspace *k = &u->rows[u->at];
     const uint8_t *at = u->binary + QUERY_REPLY_SIZE;
+    const int64_t rows = ask_rows(u, k, QUERY_ABOUT, 0);
 
-    if (ask_rows(u, k, QUERY_ABOUT, 0) != 3) {
-        u->count--;
-        memmove(k, k + 1, (u->count - u->at) * sizeof *k);
-        return;
-    }
+    if (rows != 3)
+        return rows;
     k->value = get_le64s(at);
     at += QUERY_ROW_SIZE + get_le16(at + 8);
     k->keys = get_le64s(at);
-    if (u->text)
-        put_keys(u, k);
-    u->at++;
+    k->has_value = true;
+    return rows;
+}
+
+/* One that has gone meanwhile, or cannot be read, has no samples.  False: it is
+ * not read yet. */
+static bool
+read_keyspace(struct user_metrics *u)
+{
+    struct user_keyspace *k = &u->rows[u->at];
+    const int64_t rows = k->has_value ? 3 : read_value(u, k);
+
+    if (rows < 0 || (rows == 3 && u->text && !put_keys(u, k)))
+        return false;
+    if (rows == 3) {
+        u->at++;
+        return true;
+    }
+    u->count--;
+    memmove(k, k + 1, (u->count - u->at) * sizeof *k);
+    return true;
 }
 
 /* ---- rounds -------------------------------------------------------------- */
@@ -318,17 +341,19 @@ user_metrics_start(struct user_metrics *u, uint64_t now_ms)
 bool
 user_metrics_step(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
 {
+    bool goes_on = true;
+
     do {
         if (u->state == USER_METRICS_LIST)
-            list_some(u, until_ns, now_ms);
+            goes_on = list_some(u, until_ns, now_ms);
         else if (u->at < u->count)
-            read_keyspace(u);
+            goes_on = read_keyspace(u);
         else {
             u->state = USER_METRICS_IDLE;
             u->done_ms = now_ms;
             return true;
         }
-    } while (clock_ns() < until_ns);
+    } while (goes_on && clock_ns() < until_ns);
     return false;
 }
 

@@ -34,6 +34,7 @@ struct user_pattern {
 
 struct user_keyspace {
     int64_t keys, value;
+    bool has_value; /* both are read */
     uint16_t size;
     uint8_t name[NAME_MAX_SIZE];
 };

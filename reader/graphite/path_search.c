@@ -292,7 +292,7 @@ search_keys(struct path_search *s, uint64_t until_ns)
     int rc;
 
     (void)store_read(s->store, &reads); /* there is room for it */
-    if (q.error == -ENOENT)
+    if (q.error == -ENOENT)             /* -EAGAIN: it is being read */
         q.rows = 0;
     else if (q.error < 0)
         return q.error;
@@ -406,7 +406,7 @@ next_listed(struct path_search *s, uint64_t until_ns)
         path_search_stop(s);
         s->phase = PATH_SEARCH_END;
     }
-    return rc == 1 || rc == -EAGAIN ? 0 : rc;
+    return rc == 1 ? 0 : rc;
 }
 
 /* ---- steps -------------------------------------------------------------- */
@@ -434,6 +434,8 @@ path_search_step(struct path_search *s, uint64_t until_ns)
             next_given(s);
         else if (s->phase == PATH_SEARCH_LISTED)
             rc = next_listed(s, until_ns);
+        if (rc == -EAGAIN)
+            return 0;
         if (rc < 0) {
             path_search_stop(s);
             return rc;

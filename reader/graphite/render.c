@@ -330,6 +330,7 @@ search_step(struct render *r, uint64_t until_ns)
         r->has_begun = true;
     }
     rc = path_search_step(s, until_ns);
+    r->gives_way = rc == 0;
     if (rc < 0)
         return render_fail_search(r, rc, "series", r->limits.max_series);
     if (rc == 1) {
@@ -474,11 +475,12 @@ int
 render_step(struct render *r, uint64_t until_ns)
 {
     r->status = HTTP_OK;
+    r->gives_way = false;
     do {
         if (take_step(r, until_ns) < 0)
             return -1;
         if (r->phase == RENDER_DONE)
             return 1;
-    } while (clock_ns() < until_ns);
+    } while (!r->gives_way && clock_ns() < until_ns);
     return 0;
 }

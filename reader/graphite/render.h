@@ -87,6 +87,7 @@ struct render_choice {
     struct render_leaf *leaf; /* whose keyspace is looked at next */
     struct path_found *at;
     bool has_begun, is_bad;
+    bool is_asking; /* `at` is looked at again */
     uint32_t since; /* the latest of all keyspaces, minutes */
     int64_t best;   /* minutes; 0: none yet */
     uint32_t best_since;
@@ -128,6 +129,7 @@ struct render {
     struct render_grid *grid;
     struct render_choice choice;
     bool has_begun; /* the search, or the query */
+    bool gives_way; /* the store goes on in the next step */
     struct path_found *found;
     size_t read; /* points of the series that is read */
     struct store_history_query query;

@@ -121,6 +121,9 @@ check_keyspace_steps(struct render *r, const struct path_found *k,
         .to = (uint32_t)(r->grid->first / 60 + minutes)};
     const int rc = store_history(r->store, &q, 0);
 
+    c->is_asking = r->gives_way = rc == -EAGAIN;
+    if (rc == -EAGAIN)
+        return 0;
     if (rc == -EINVAL)
         c->is_bad = true;
     else if (rc == 0 && kept_since(r, &q) > c->since)
@@ -183,7 +186,7 @@ render_grid_step(struct render *r)
     c->is_free |= r->grid->interval == 0;
     if (!c->has_begun && !can_try(r, minutes))
         return next_candidate(r);
-    k = next_keyspace(r);
+    k = c->is_asking ? c->at : next_keyspace(r);
     if (k)
         return check_keyspace_steps(r, k, minutes);
     if (!judge_step(r, minutes))

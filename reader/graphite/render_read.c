@@ -166,7 +166,8 @@ render_read_step(struct render *r, uint64_t until_ns)
         r->has_begun = true;
     }
     rc = r->read < elapsed ? store_history(r->store, &r->query, until_ns) : 0;
-    if (rc == -EAGAIN)
+    r->gives_way = rc == -EAGAIN;
+    if (r->gives_way)
         return 0;
     r->has_begun = false;
     if (rc == 0 && r->read < elapsed)
@@ -243,7 +244,8 @@ render_top_step(struct render *r, uint64_t until_ns)
         r->has_begun = true;
     }
     rc = store_history(r->store, &r->query, until_ns);
-    if (rc == -EAGAIN)
+    r->gives_way = rc == -EAGAIN;
+    if (r->gives_way)
         return 0;
     if (rc == -ENOENT || rc == -ENODATA || rc == -EINVAL)
         r->query.rows = 0;

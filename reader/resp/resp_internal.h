@@ -297,6 +297,9 @@ struct resp_job {
     struct resp_pattern pattern; /* of names; not zero */
 };
 
+/* The job of the connection, or one of which most is not touched yet. */
+struct resp_job *resp_job_make(struct resp_call *call);
+
 /* The job of a command, with a place, and memory for `size` bytes of rows.  NULL:
  * *next is what the command returns. */
 struct resp_job *resp_job_enter(struct resp_call *call, size_t size,

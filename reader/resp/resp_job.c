@@ -26,9 +26,8 @@ stop_job(struct job *job)
     j->rows = NULL;
 }
 
-/* The job of the connection, or one of which most is not touched yet. */
-static struct resp_job *
-make_job(struct resp_call *call)
+struct resp_job *
+resp_job_make(struct resp_call *call)
 {
     struct resp_job *j = call->state->job;
 
@@ -36,8 +35,7 @@ make_job(struct resp_call *call)
         return j;
     call->state->job = j = malloc(sizeof *j);
     if (j)
-        j->job = (struct job){
-            .jobs = call->service->jobs, .conn = call->conn, .stop = stop_job};
+        job_init(&j->job, call->service->jobs, call->conn, stop_job);
     return j;
 }
 
@@ -54,7 +52,7 @@ struct resp_job *
 resp_job_enter(struct resp_call *call, size_t size, enum conn_next *next)
 {
     const size_t zero = offsetof(struct resp_job, error);
-    struct resp_job *j = make_job(call);
+    struct resp_job *j = resp_job_make(call);
 
     if (j && !job_enter(&j->job)) {
         *next = CONN_PAUSE;
@@ -86,7 +84,7 @@ resp_job_wait(struct resp_call *call, uint64_t until_ms,
               bool (*step)(struct job *, uint64_t),
               enum conn_next (*answer)(struct resp_call *, struct resp_job *))
 {
-    struct resp_job *j = make_job(call);
+    struct resp_job *j = resp_job_make(call);
 
     if (!j)
         return resp_job_no_memory(call);

@@ -12,6 +12,8 @@
 #include "common/wire/name.h"
 #include "reader/resp/resp_period.h"
 
+#define ASKED_AHEAD 64 /* keys of one command */
+
 /* ---- names --------------------------------------------------------------- */
 
 /* Whether an argument may name a keyspace, or a key. */
@@ -49,12 +51,17 @@ resp_check_keyspace(struct resp_call *call, bool takes_period,
                     enum conn_next *answer)
 {
     const struct resp_arg *name = &call->args[1];
+    int64_t keys;
 
     if (!check_name(call, name, false, answer))
         return false;
-    if (takes_period || !resp_period_is_name(name) ||
-        resp_count_keys(call, name) != 0)
+    if (takes_period || !resp_period_is_name(name))
         return true;
+    keys = resp_count_keys(call, name);
+    if (keys == -EAGAIN)
+        *answer = CONN_PAUSE;
+    if (keys != 0)
+        return keys != -EAGAIN;
     *answer = resp_error(call, "a period of a keyspace is only read by "
                                "ZREVRANGE, or ZRANGE with REV");
     return false;
@@ -94,6 +101,8 @@ resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
     if (q->error == 0 || q->error == -ENOENT)
         return q->error;
     call->service->read_error = q->error;
+    if (q->error == -EAGAIN) /* it is being read */
+        return q->error;
     name_escape(q->name, q->name_size, name);
     diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", name,
                    diag_text(q->error),
@@ -199,6 +208,19 @@ put_member(const struct resp_call *call, uint8_t *out,
     return resp_put_number_bulk(out, read->count);
 }
 
+/* A store that is not local is asked for the keys from args[i] on together. */
+static enum conn_next
+ask_ahead(struct resp_call *call, const struct resp_arg *keyspace, size_t i)
+{
+    const size_t end = i + ASKED_AHEAD;
+    struct last_answers_read read;
+
+    while (++i < call->count && i < end)
+        (void)resp_read_count(call, keyspace, &call->args[i],
+                              &read); /* its answer comes later */
+    return CONN_PAUSE;
+}
+
 /* The keys args[first] and later: one alone, or an array of them, which gives
  * way between two. */
 static enum conn_next
@@ -219,6 +241,8 @@ answer_members(struct resp_call *call, const struct resp_arg *keyspace,
         const int rc = resp_read_count(call, keyspace, &call->args[i], &read);
         size_t size = 0;
 
+        if (rc == -EAGAIN)
+            return ask_ahead(call, keyspace, i);
         /* Of one that is read later the error stands in its place. */
         if (rc < 0 && i == first)
             return resp_unreadable(call);

@@ -142,6 +142,8 @@ resp_unreadable(struct resp_call *call)
 {
     char text[ERROR_MAX];
 
+    if (call->service->read_error == -EAGAIN)
+        return CONN_PAUSE; /* the store is asked: the command is done again */
     call->service->unreadable++;
     if (call->service->read_error == -EHOSTDOWN) {
         (void)snprintf(text, sizeof text, "-TRYAGAIN %s\r\n",
@@ -289,40 +291,54 @@ begin_call(struct conn *c)
     return call;
 }
 
+/* What the command reads is asked for by the connection's job. */
+static bool
+begin_asking(struct resp_call *call)
+{
+    struct resp_job *j =
+        call->service->jobs->remote ? resp_job_make(call) : NULL;
+
+    if (j)
+        job_ask(&j->job);
+    return j || !call->service->jobs->remote;
+}
+
 /* After a command, so that each service does one. */
 static enum conn_next
 give_way(const struct resp_call *call, enum conn_next next)
 {
-    if (next == CONN_ANSWERED) /* it may have had a place for a job, and no right */
+    if (next ==
+        CONN_ANSWERED) /* it may have had a place for a job, and no right */
         resp_job_free(call->state);
     return next == CONN_ANSWERED && resp_is_late(call) ? CONN_YIELD : next;
 }
 
 static enum conn_next
-take(struct conn *c, struct input *in)
+take_requests(struct resp_call *call, struct input *in)
 {
-    struct resp_call call = begin_call(c);
-    struct resp_service *r = call.service;
+    struct resp_service *r = call->service;
     enum conn_next next = CONN_ANSWERED;
 
-    for (; next == CONN_ANSWERED; next = give_way(&call, next)) {
-        if (call.state->is_replaying) {
-            next = resp_replay(&call);
+    for (; next == CONN_ANSWERED; next = give_way(call, next)) {
+        if (!begin_asking(call))
+            return CONN_FULL; /* no memory */
+        if (call->state->is_replaying) {
+            next = resp_replay(call);
             continue;
         }
-        if (call.state->place.owed >= RESP_OWED_MAX)
+        if (call->state->place.owed >= RESP_OWED_MAX)
             return CONN_FULL; /* until the gate lets some of them go */
         switch (resp_parse(in->at, in->size, &r->request)) {
         case RESP_PARTIAL:
-            return await_rest(&call, in);
+            return await_rest(call, in);
         case RESP_BAD:
-            return refuse_frame(&call);
+            return refuse_frame(call);
         case RESP_HTTP:
-            return conn_refuse_browser(c, "HTTP");
+            return conn_refuse_browser(call->conn, "HTTP");
         default:
             break;
         }
-        next = do_request(&call, in->at);
+        next = do_request(call, in->at);
         if (next == CONN_FULL || next == CONN_YIELD || next == CONN_PAUSE)
             return next;
         r->commands += r->request.count > 0;
@@ -332,12 +348,34 @@ take(struct conn *c, struct input *in)
     return next;
 }
 
+/* Of a connection that waits for nothing no job is left. */
+static enum conn_next
+end_asking(struct resp_call *call, enum conn_next next)
+{
+    struct resp_job *j = call->state->job;
+
+    if (j && next == CONN_ANSWERED)
+        resp_job_free(call->state);
+    else if (j)
+        (void)job_asked(&j->job); /* it is served again in any case */
+    return next;
+}
+
+static enum conn_next
+take(struct conn *c, struct input *in)
+{
+    struct resp_call call = begin_call(c);
+
+    return end_asking(&call, take_requests(&call, in));
+}
+
 static enum conn_next
 more(struct conn *c)
 {
     struct resp_call call = begin_call(c);
 
-    return resp_job_answer(&call);
+    job_ask(&call.state->job->job);
+    return end_asking(&call, resp_job_answer(&call));
 }
 
 static bool

@@ -2,6 +2,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/pg_server.h"
 
+#include <errno.h>
 #include <glob.h>
 #include <libpq-fe.h>
 #include <pwd.h>
@@ -210,6 +211,26 @@ pg_server_pid(void)
 {
     need_server();
     return primary()->daemon.pid;
+}
+
+void
+pg_server_hold(bool holds)
+{
+    const int signo = holds ? SIGSTOP : SIGCONT;
+    const pid_t pid = pg_server_pid();
+    char path[64];
+    FILE *children;
+    int child;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid,
+                   (int)pid);              /* it fits */
+    assert_int_equal(kill(pid, signo), 0); /* first: no more are made */
+    children = fopen(path, "r");
+    assert_non_null(children);
+    while (fscanf(children, "%d", &child) == 1)
+        if (kill(child, signo) < 0)
+            assert_int_equal(errno, ESRCH); /* it ends just now */
+    assert_int_equal(fclose(children), 0);
 }
 
 const char *

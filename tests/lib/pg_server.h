@@ -30,6 +30,10 @@ void pg_server_await(const char *sql, const char *value);
 /* The main process. */
 pid_t pg_server_pid(void);
 
+/* Has all of its processes stand still, or go on: it takes connections and
+ * requests, and answers none. */
+void pg_server_hold(bool holds);
+
 /* Stops the server at once, as a crash does; starts it again; both. */
 void pg_server_stop(void);
 void pg_server_start(void);

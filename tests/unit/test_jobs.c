@@ -248,3 +248,69 @@ CASE(half_of_those_that_may_wait_are_of_one_client)
         job_leave(&o->all[i].job);
     assert_true(jobs_may_wait(&o->jobs, &o->all[0].conn, 8));
 }
+
+/* ---- a store that is not local -------------------------------------------- */
+
+/* A question that does not end. */
+static int
+go_on(struct store *s, struct store_history_query *q, uint64_t until_ns)
+{
+    (void)s;
+    (void)q;
+    (void)until_ns;
+    return -EAGAIN;
+}
+
+static void
+close_nothing(struct store *s)
+{
+    (void)s;
+}
+
+static int
+open_endless(void *ctx, unsigned thread, struct store **store)
+{
+    static const struct store_engine endless = {.close = close_nothing,
+                                                .history = go_on};
+    static struct store stores[REMOTE_THREADS];
+
+    (void)ctx;
+    stores[thread].engine = &endless;
+    *store = &stores[thread];
+    return 0;
+}
+
+static bool
+ask_step(struct job *job, uint64_t until_ns)
+{
+    struct store_history_query q = {.op = STORE_HISTORY_RANK, .to = 1};
+
+    office.order[office.steps++] = 'a';
+    return store_history(remote_store(job->jobs->remote), &q, until_ns) !=
+           -EAGAIN;
+}
+
+CASE(a_job_that_asks_is_not_stepped_and_has_its_time_nevertheless)
+{
+    struct job *job;
+
+    assert_rc(remote_open(&o->jobs.remote, open_endless, NULL), 0);
+    assert_rc(remote_start(o->jobs.remote, o->loop, NULL, NULL), 0);
+    o->jobs.max_time_ms = 20;
+    job = &o->all[0].job;
+    job_init(job, &o->jobs, &o->all[0].conn, stop);
+    assert_true(job_enter(job));
+    job->step = ask_step;
+    job_run(job);
+    run_turns(o, 1);
+    assert_int_equal(job->state, JOB_RUNS);
+    while (job->state == JOB_RUNS) /* turns come with each piece */
+        run_turns(o, 1);
+    assert_int_equal(job->state, JOB_LATE);
+    assert_int_equal(o->steps, 1);
+    assert_int_equal(o->all[0].stops, 1);
+    job_leave(job);
+    remote_stop(o->jobs.remote);
+    store_close(remote_store(o->jobs.remote));
+    o->jobs.remote = NULL;
+}

@@ -30,6 +30,7 @@ struct server {
     struct fixture *site;
     struct loop *loop;
     struct range range;
+    struct jobs jobs;
     struct listener_config row;
     struct conns *conns;
     struct loop_source control;
@@ -207,7 +208,8 @@ start(struct server *f)
 
     f->loop = loop_new();
     assert_non_null(f->loop);
-    range_init(&f->range, f->loop, &f->site->answer);
+    jobs_init(&f->jobs, f->loop, f->site->store, &f->site->as_of, 10000);
+    range_init(&f->range, f->loop, &f->site->answer, &f->jobs);
     f->row = (struct listener_config){.name = "read",
                                       .max_key = "read.max_connections",
                                       .protocol = &range_protocol,

@@ -161,6 +161,9 @@ postgresql_store_open_configured(struct store **out,
     rc = postgresql_store_open(out, &o);
     if (rc < 0)
         return rc;
+    pg_of(*out)->was_told = options->connects_later;
+    if (options->connects_later)
+        return 0;
     rc = pg_connect(pg_of(*out));
     if (rc == 0 || rc == -EHOSTDOWN)
         return 0;

@@ -38,6 +38,7 @@ struct postgresql_options {
     bool writable;
     const struct datadir *sender; /* whose commits are numbered, borrowed; NULL:
                                      nobody's */
+    bool connects_later; /* open_configured() does not; another handle has */
     bool repairs;   /* a database that is behind is used, without numbers */
     unsigned lanes; /* each with a connection of its own; 0: one */
     uint64_t keyspace_max; /* keyspaces; 0: no limit */

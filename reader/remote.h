@@ -1,0 +1,86 @@
+/* reader/remote.h - an engine that is not local, for a loop that never waits for
+ * it: a store whose calls are made by threads.
+ *
+ * Each thread has a handle of the engine, and with it a connection.  A call that
+ * the loop makes for an asker is noted, and returns -EAGAIN; a thread makes it,
+ * and the asker is woken when all its calls have been made.  Then the same is
+ * asked again, and is answered:
+ *
+ *     remote_begin(r, &job->asker, false);
+ *     done = step(job);                   // store_read(): -EAGAIN
+ *     remote_end(r);
+ *     if (!done && remote_is_asking(&job->asker))
+ *         ... the loop goes on until asker.wake() ...
+ *
+ * What makes its answer from the beginning each time (`again`) has every answer
+ * as often as it asks, until remote_forget(); a step that goes on where it was
+ * has it once.  A store_read() is one call, whatever the number of its queries:
+ * those that have no answer yet are of one snapshot.
+ *
+ * The as_of of an answer is from before its snapshot: remote_as_of() has what was
+ * claimed when it was asked for.
+ *
+ * While the server does not answer, one call at a time finds out whether it does
+ * again, and the others fail at once (-EHOSTDOWN).
+ *
+ * Ownership: the store, which store_close() ends, owns the handles that it was
+ * given.  An asker is its owner's, and is forgotten before its memory goes.
+ * Errors: as store.h; -EAGAIN means that and nothing else. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_READER_REMOTE_H
+#define COUNTD_READER_REMOTE_H
+
+#include "common/base/list.h"
+#include "common/net/loop.h"
+#include "common/store/store.h"
+
+#define REMOTE_THREADS 4
+#define REMOTE_NAMES   256 /* of a list, in one call */
+#define REMOTE_QUERIES 64  /* of one store_read(), at most */
+/* Of a question about history, until its next call stands behind others. */
+#define REMOTE_STEP_NS UINT64_C(20000000)
+
+struct remote;
+
+/* Zero at first, but for `wake`. */
+struct remote_asker {
+    void (*wake)(struct remote_asker *a);
+    struct list_link calls; /* of it, made or not; of `next` NULL: none */
+    unsigned asking;        /* calls that are not made yet */
+};
+
+/* Claims as_of of a keyspace now. */
+typedef int64_t remote_claim(void *ctx, const uint8_t *name, size_t size);
+
+/* `open` makes the handle of a thread.  The store is for store_read() and the
+ * rest, and is ready for them after remote_start().  -ENOMEM, or what it says. */
+int remote_open(struct remote **out,
+                int (*open)(void *ctx, unsigned thread, struct store **store),
+                void *ctx);
+struct store *remote_store(struct remote *r);
+
+/* Starts the threads; askers are woken in this loop until remote_stop(), which
+ * waits for calls that are being made. */
+int remote_start(struct remote *r, struct loop *loop, remote_claim *claim,
+                 void *ctx);
+void remote_stop(struct remote *r);
+
+/* Calls are of this asker, until remote_end(). */
+void remote_begin(struct remote *r, struct remote_asker *a, bool again);
+void remote_end(struct remote *r);
+
+static inline bool
+remote_is_asking(const struct remote_asker *a)
+{
+    return a->asking > 0;
+}
+
+/* Drops all that the asker has asked, and ends what remote_begin() began for it. */
+void remote_forget(struct remote *r, struct remote_asker *a);
+
+/* What was claimed of the keyspace before the asker's answers were read.  False:
+ * nothing about it was. */
+bool remote_as_of(const struct remote *r, const uint8_t *name, size_t size,
+                  int64_t *as_of_ms);
+
+#endif

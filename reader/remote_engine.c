@@ -1,0 +1,476 @@
+/* reader/remote_engine.c - see remote.h: the functions of the engine, of which
+ * each looks among the asker's calls for its answer, and else makes a call; and
+ * what a thread does with one.
+ *
+ *     remote_call_make() - in a thread
+ *     read_store(), read_history(), next_name() - in the loop
+ *     remote_as_of() */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "reader/remote_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/wire/query.h"
+
+/* ---- what a thread does -------------------------------------------------- */
+
+/* -EAGAIN is this engine's own: what another session is in the way of is soon
+ * over, as is a server that does not answer. */
+static int
+error_of(int error)
+{
+    return error == -EAGAIN ? -EHOSTDOWN : error;
+}
+
+static void
+make_reads(struct remote_call *c, struct store *s)
+{
+    struct store_reads reads = {.queries = c->queries,
+                                .count = c->count,
+                                .at = c->rows,
+                                .capacity = c->capacity};
+
+    while (reads.count > 0) {
+        const size_t done = store_read(s, &reads);
+
+        for (size_t i = 0; i < done; i++) {
+            reads.at += reads.queries[i].size;
+            reads.capacity -= reads.queries[i].size;
+            reads.queries[i].error = error_of(reads.queries[i].error);
+            if (reads.queries[i].error == -EHOSTDOWN)
+                c->error = -EHOSTDOWN;
+        }
+        reads.queries += done;
+        reads.count -= done;
+    }
+}
+
+static void
+make_names(struct remote_call *c, struct store *s)
+{
+    const uint64_t until_ns = clock_ns() + REMOTE_STEP_NS;
+    struct store_listing *l;
+    struct store_listed found;
+    int rc = store_listing_open(s, &l);
+
+    if (rc < 0) {
+        c->error = rc;
+        return;
+    }
+    store_listing_start(l, c->after, c->after_size);
+    while (c->count < REMOTE_NAMES &&
+           (rc = store_listing_next(l, until_ns, &found)) == 1) {
+        struct remote_name *n = &c->names[c->count++];
+
+        n->keys = found.keys;
+        n->size = found.name_size;
+        memcpy(n->bytes, found.name, found.name_size);
+    }
+    c->is_end = rc == 0;
+    c->error = rc < 0 && rc != -EAGAIN ? rc : 0;
+    store_listing_stop(l);
+    store_listing_close(l);
+}
+
+void
+remote_call_make(struct remote_call *c, struct store *s)
+{
+    c->error = 0;
+    if (c->kind == REMOTE_READ)
+        make_reads(c, s);
+    else if (c->kind == REMOTE_LIST)
+        make_names(c, s);
+    else
+        c->error = store_history(s, &c->history, clock_ns() + REMOTE_STEP_NS);
+    store_read_end(s);
+}
+
+static const uint8_t *
+copy_name(uint8_t **at, const uint8_t *name, size_t size)
+{
+    uint8_t *to = *at;
+
+    if (size > 0)
+        memcpy(to, name, size);
+    *at += size;
+    return to;
+}
+
+static bool
+is_same(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
+{
+    return a_size == b_size && (a_size == 0 || memcmp(a, b, a_size) == 0);
+}
+
+/* ---- reads ---------------------------------------------------------------- */
+
+struct missing {
+    struct remote *remote;
+    struct store_query *queries[REMOTE_QUERIES];
+    size_t count, names, rows; /* bytes */
+};
+
+static bool
+is_same_query(const struct store_query *a, const struct store_query *b)
+{
+    return a->op == b->op && a->length == b->length &&
+           (a->op == STORE_AROUND || a->offset == b->offset) &&
+           is_same(a->name, a->name_size, b->name, b->name_size) &&
+           is_same(a->key, a->key_size, b->key, b->key_size) &&
+           is_same(a->prefix, a->prefix_size, b->prefix, b->prefix_size) &&
+           is_same(a->after, a->after_size, b->after, b->after_size);
+}
+
+static int
+take_answer(struct remote *r, struct remote_call *c, struct store_query *from,
+            struct store_query *to)
+{
+    const int error = from->error;
+
+    if (!c->is_made)
+        return -EAGAIN;
+    if (from->size > 0)
+        memcpy(to->bytes, from->bytes, from->size);
+    to->size = from->size;
+    to->rows = from->rows;
+    to->row = from->row;
+    to->rank = from->rank;
+    to->totals = from->totals;
+    to->offset = from->offset;
+    if (r->again)
+        return error;
+    from->name_size = 0;
+    if (++c->taken == c->count)
+        remote_call_drop(c);
+    return error;
+}
+
+static int
+read_one(void *ctx, struct store_query *q, size_t size_max)
+{
+    struct missing *m = ctx;
+
+    (void)size_max; /* there is room for all that it may have */
+    for (struct remote_call *c = NULL;
+         (c = remote_call_next(m->remote, REMOTE_READ, c)) != NULL;)
+        for (size_t i = 0; i < c->count; i++)
+            if (is_same_query(&c->queries[i], q))
+                return take_answer(m->remote, c, &c->queries[i], q);
+    if (m->count < REMOTE_QUERIES) {
+        m->queries[m->count++] = q;
+        m->names += q->name_size + q->key_size + q->prefix_size + q->after_size;
+        m->rows += store_query_size_max(q);
+    }
+    return -EAGAIN;
+}
+
+static void
+copy_query(struct remote_call *c, size_t i, const struct store_query *q,
+           uint8_t **at)
+{
+    struct remote *r = c->remote;
+    struct store_query *to = &c->queries[i];
+
+    *to = *q;
+    to->name = copy_name(at, q->name, q->name_size);
+    to->key = copy_name(at, q->key, q->key_size);
+    to->prefix = copy_name(at, q->prefix, q->prefix_size);
+    to->after = copy_name(at, q->after, q->after_size);
+    c->as_of[i] = r->claim(r->claim_ctx, q->name, q->name_size);
+}
+
+/* Makes one call of the queries that have no answer yet. */
+static int
+ask_missing(const struct missing *m)
+{
+    struct remote_call *c;
+    uint8_t *at;
+    const int rc = remote_call_new(
+        m->remote, REMOTE_READ,
+        m->count * (sizeof *c->queries + sizeof *c->as_of) + m->names + m->rows,
+        &c, &at);
+
+    if (rc < 0)
+        return rc;
+    c->queries = (struct store_query *)(void *)at;
+    c->as_of = (int64_t *)(c->queries + m->count);
+    at = (uint8_t *)(c->as_of + m->count);
+    c->count = m->count;
+    for (size_t i = 0; i < m->count; i++)
+        copy_query(c, i, m->queries[i], &at);
+    c->rows = at;
+    c->capacity = m->rows;
+    return remote_call_push(c);
+}
+
+static size_t
+read_store(struct store *s, struct store_reads *reads)
+{
+    struct missing m = {.remote = remote_of(s)};
+    const size_t done = store_read_each(reads, read_one, &m);
+    const int rc = m.count > 0 ? ask_missing(&m) : 0;
+
+    for (size_t i = 0; i < m.count; i++)
+        m.queries[i]->error = rc;
+    return done;
+}
+
+bool
+remote_as_of(const struct remote *r, const uint8_t *name, size_t size,
+             int64_t *as_of_ms)
+{
+    for (struct remote_call *c = NULL;
+         (c = remote_call_next(r, REMOTE_READ, c)) != NULL;)
+        for (size_t i = 0; i < c->count; i++)
+            if (is_same(c->queries[i].name, c->queries[i].name_size, name,
+                        size)) {
+                *as_of_ms = c->as_of[i];
+                return true;
+            }
+    return false;
+}
+
+/* ---- history -------------------------------------------------------------- */
+
+static bool
+is_same_history(const struct store_history_query *a,
+                const struct store_history_query *b)
+{
+    return a->op == b->op && a->from == b->from && a->to == b->to &&
+           a->step == b->step && a->length == b->length &&
+           a->group == b->group && a->wants == b->wants &&
+           is_same(a->name, a->name_size, b->name, b->name_size) &&
+           is_same(a->key, a->key_size, b->key, b->key_size) &&
+           is_same(a->prefix, a->prefix_size, b->prefix, b->prefix_size);
+}
+
+static bool
+has_buckets(const struct store_history_query *q)
+{
+    return q->op == STORE_HISTORY_KEY || q->op == STORE_HISTORY_KEYSPACE;
+}
+
+/* Buckets that an answer may have; the engine refuses more. */
+static size_t
+count_buckets(const struct store_history_query *q)
+{
+    const size_t n = has_buckets(q) && q->step > 0 && q->to > q->from
+                         ? (q->to - q->from) / q->step
+                         : 0;
+
+    return n < STORE_BUCKETS_MAX ? n : STORE_BUCKETS_MAX;
+}
+
+static size_t
+count_top(const struct store_history_query *q)
+{
+    return q->op == STORE_HISTORY_TOP ? (size_t)q->length : 0;
+}
+
+/* The answer, in the caller's arrays. */
+static int
+take_history(struct remote_call *c, struct store_history_query *to)
+{
+    const struct store_history_query *from = &c->history;
+    const struct store_history_query mine = *to;
+    const int error = c->error;
+
+    if (!c->is_made)
+        return -EAGAIN;
+    *to = *from;
+    to->name = mine.name;
+    to->key = mine.key;
+    to->prefix = mine.prefix;
+    to->buckets = mine.buckets;
+    to->top = mine.top;
+    if (error == 0 && has_buckets(to))
+        memcpy(to->buckets, from->buckets,
+               count_buckets(to) * sizeof *to->buckets);
+    if (error == 0 && count_top(to) > 0)
+        memcpy(to->top, from->top, (size_t)from->rows * sizeof *to->top);
+    if (!c->remote->again)
+        remote_call_drop(c);
+    return error;
+}
+
+static int
+ask_history(struct remote *r, const struct store_history_query *q)
+{
+    const size_t buckets = count_buckets(q) * sizeof *q->buckets;
+    const size_t top = count_top(q) * sizeof *q->top;
+    struct remote_call *c;
+    uint8_t *at;
+    const int rc = remote_call_new(
+        r, REMOTE_HISTORY,
+        buckets + top + q->name_size + q->key_size + q->prefix_size, &c, &at);
+
+    if (rc < 0)
+        return rc;
+    c->asked = *q;
+    c->history = *q;
+    c->history.buckets = (struct store_bucket *)(void *)at;
+    c->history.top = (struct store_top *)(void *)(at + buckets);
+    at += buckets + top;
+    c->asked.name = c->history.name = copy_name(&at, q->name, q->name_size);
+    c->asked.key = c->history.key = copy_name(&at, q->key, q->key_size);
+    c->asked.prefix = c->history.prefix =
+        copy_name(&at, q->prefix, q->prefix_size);
+    return remote_call_push(c);
+}
+
+static int
+read_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
+{
+    struct remote *r = remote_of(s);
+
+    (void)until_ns; /* the loop does not wait at all */
+    for (struct remote_call *c = NULL;
+         (c = remote_call_next(r, REMOTE_HISTORY, c)) != NULL;)
+        if (is_same_history(&c->asked, q))
+            return take_history(c, q);
+    return ask_history(r, q);
+}
+
+/* ---- lists of keyspaces --------------------------------------------------- */
+
+static struct remote_listing *
+listing_of(struct store_listing *l)
+{
+    return (struct remote_listing *)(void *)l;
+}
+
+static void
+stop_listing(struct store_listing *listing)
+{
+    struct remote_listing *l = listing_of(listing);
+
+    if (l->call)
+        remote_call_drop(l->call);
+}
+
+static void
+close_listing(struct store_listing *listing)
+{
+    stop_listing(listing);
+    free(listing_of(listing));
+}
+
+static void
+start_listing(struct store_listing *listing, const uint8_t *after, size_t size)
+{
+    struct remote_listing *l = listing_of(listing);
+
+    stop_listing(listing);
+    l->after_size = size;
+    if (size > 0)
+        memcpy(l->after, after, size);
+}
+
+static int
+ask_names(struct remote_listing *l)
+{
+    struct remote_call *c;
+    uint8_t *at;
+    const int rc = remote_call_new(l->remote, REMOTE_LIST,
+                                   REMOTE_NAMES * sizeof *c->names, &c, &at);
+
+    if (rc < 0)
+        return rc;
+    c->names = (struct remote_name *)(void *)at;
+    c->listing = l;
+    c->after_size = l->after_size;
+    memcpy(c->after, l->after, l->after_size);
+    l->call = c;
+    l->at = 0;
+    return remote_call_push(c);
+}
+
+static int
+next_name(struct store_listing *listing, uint64_t until_ns,
+          struct store_listed *out)
+{
+    struct remote_listing *l = listing_of(listing);
+    const struct remote_call *c = l->call;
+    const struct remote_name *n;
+
+    (void)until_ns; /* the loop does not wait at all */
+    if (!c)
+        return ask_names(l);
+    if (!c->is_made)
+        return -EAGAIN;
+    if (l->at == c->count) {
+        const int rc = c->error < 0 || c->is_end ? c->error : -EAGAIN;
+
+        remote_call_drop(l->call);
+        return rc == -EAGAIN ? ask_names(l) : rc;
+    }
+    n = &c->names[l->at++];
+    l->after_size = n->size;
+    memcpy(l->after, n->bytes, n->size);
+    *out = (struct store_listed){n->bytes, n->size, n->keys};
+    return 1;
+}
+
+/* ---- the engine ----------------------------------------------------------- */
+
+/* The marks of a keyspace only sharpen what is claimed, and are not waited
+ * for. */
+static int
+read_marks(struct store *s, const uint8_t *name, size_t name_size,
+           const struct store_fill *marks, size_t count,
+           struct store_mark_info *infos)
+{
+    (void)s;
+    (void)name;
+    (void)name_size;
+    (void)marks;
+    (void)count;
+    (void)infos;
+    return -EHOSTDOWN;
+}
+
+static const char *
+show_trouble(const struct store *s)
+{
+    return ((const struct remote *)(const void *)s)->trouble;
+}
+
+static void
+close_store(struct store *s)
+{
+    struct remote *r = remote_of(s);
+
+    for (unsigned i = 0; i < r->opened; i++)
+        store_close(r->threads[i].store);
+    free(r);
+}
+
+static int
+open_listing(struct store *s, struct store_listing **out)
+{
+    struct remote_listing *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return -ENOMEM;
+    l->listing.engine = &remote_engine;
+    l->remote = remote_of(s);
+    *out = &l->listing;
+    return 0;
+}
+
+const struct store_engine remote_engine = {
+    .close = close_store,
+    .marks = read_marks,
+    .read = read_store,
+    .history = read_history,
+    .listing_open = open_listing,
+    .listing_close = close_listing,
+    .listing_start = start_listing,
+    .listing_stop = stop_listing,
+    .listing_next = next_name,
+    .trouble = show_trouble,
+};

@@ -1,0 +1,105 @@
+/* reader/remote_internal.h - what remote.c, which has threads make calls, and
+ * remote_engine.c, which asks and makes them, share. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_READER_REMOTE_INTERNAL_H
+#define COUNTD_READER_REMOTE_INTERNAL_H
+
+#include "common/net/io.h"
+#include "reader/remote.h"
+
+enum remote_kind { REMOTE_READ, REMOTE_HISTORY, REMOTE_LIST };
+
+struct remote_name {
+    int64_t keys;
+    size_t size;
+    uint8_t bytes[STORE_NAME_MAX];
+};
+
+/* One malloc(), with all that its pointers point to behind it. */
+struct remote_call {
+    struct io_job job;
+    struct remote *remote;
+    struct remote_thread *thread; /* that makes it */
+    struct remote_asker *asker;   /* NULL: it was forgotten */
+    struct list_link link;        /* of the asker's calls */
+    struct list_link queued;      /* in r->waiting */
+    enum remote_kind kind;
+    bool is_made;
+    int error;
+
+    struct store_query *queries; /* READ; of name_size 0: it was taken */
+    int64_t *as_of;              /* of each */
+    size_t count, taken;         /* of them; NAMES: how many */
+    uint8_t *rows;
+    size_t capacity;
+
+    struct store_history_query asked, history; /* HISTORY */
+
+    struct remote_listing *listing; /* NAMES; NULL: it is gone */
+    struct remote_name *names;
+    bool is_end;
+    uint8_t after[STORE_NAME_MAX];
+    size_t after_size;
+};
+
+struct remote_listing {
+    struct store_listing listing;
+    struct remote *remote;
+    struct remote_call *call; /* NULL: none */
+    size_t at;                /* of its names */
+    uint8_t after[STORE_NAME_MAX];
+    size_t after_size;
+};
+
+struct remote_thread {
+    struct io io;
+    struct store *store;
+    struct remote_call *call; /* NULL: it is idle */
+};
+
+struct remote {
+    struct store store; /* first: the handle */
+    struct remote_thread threads[REMOTE_THREADS];
+    unsigned opened;  /* handles */
+    unsigned started; /* threads */
+    unsigned busy;    /* of these */
+    struct list_link waiting;
+    remote_claim *claim;
+    void *claim_ctx;
+    struct remote_asker *asker; /* NULL: nobody asks */
+    bool again;
+    bool is_down; /* the last call was not answered */
+    char trouble[512];
+};
+
+static inline struct remote *
+remote_of(struct store *s)
+{
+    return (struct remote *)(void *)s;
+}
+
+/* ---- remote.c ---- */
+
+/* Makes a call of the asker with `size` bytes behind it: 0, or an error. */
+int remote_call_new(struct remote *r, enum remote_kind kind, size_t size,
+                    struct remote_call **out, uint8_t **at);
+
+/* It is made from now on: -EAGAIN. */
+int remote_call_push(struct remote_call *c);
+
+/* The next of the asker's calls of that kind, after `c` (NULL: the first). */
+struct remote_call *remote_call_next(const struct remote *r,
+                                     enum remote_kind kind,
+                                     struct remote_call *c);
+
+/* Nobody wants the call, which a thread may still make. */
+void remote_call_drop(struct remote_call *c);
+
+/* ---- remote_engine.c ---- */
+
+extern const struct store_engine remote_engine;
+
+/* In a thread: makes the call with its store. */
+void remote_call_make(struct remote_call *c, struct store *s);
+
+#endif

@@ -1,0 +1,259 @@
+/* tests/e2e/test_postgresql_read.c - countd-read in front of a database: what it
+ * answers at every port, and that none waits for a database that is silent. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/answer.h"
+#include "tests/lib/client.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/pg_server.h"
+#include "tests/lib/service.h"
+
+#define TIMEOUT_S 3 /* store.timeout, for a test that is not slow */
+#define ASKERS    6 /* at each port: more than there are threads */
+
+static struct answer got;
+
+struct fixture {
+    struct fleet fleet;
+    char schema[32];
+    bool has_server;
+};
+
+static void
+option(struct fleet *f, const char *key, const char *value)
+{
+    char line[FLEET_OPTION_SIZE];
+
+    assert_in_range(snprintf(line, sizeof line, "%s=%s", key, value), 1,
+                    sizeof line - 1);
+    fleet_option(f, line);
+}
+
+static int
+setup(void **state)
+{
+    static unsigned schemas;
+    static struct fixture x;
+    char seconds[16];
+
+    x = (struct fixture){.has_server = pg_server_is_installed()};
+    fleet_init_in_memory(&x.fleet);
+    *state = &x;
+    if (!x.has_server)
+        return 0;
+    (void)snprintf(x.schema, sizeof x.schema, "read%u", ++schemas);
+    (void)snprintf(seconds, sizeof seconds, "%ds",
+                   TIMEOUT_S * (int)test_slow());
+    option(&x.fleet, "store", "postgresql");
+    option(&x.fleet, "store.conninfo", pg_server_conninfo());
+    option(&x.fleet, "store.schema", x.schema);
+    option(&x.fleet, "store.timeout", seconds);
+    option(&x.fleet, "read.http", "127.0.0.1:0");
+    option(&x.fleet, "resp.listen", "127.0.0.1:0");
+    option(&x.fleet, "metrics.keyspaces", "*");
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    fleet_fini(&x->fleet);
+    return 0;
+}
+
+#define CASE(name, x)                                                          \
+    static void name(struct fixture *x);                                       \
+    static void name##_run(void **state)                                       \
+    {                                                                          \
+        if (!((struct fixture *)*state)->has_server)                           \
+            test_skip("PostgreSQL's server is not installed");                 \
+        name(*state);                                                          \
+    }                                                                          \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    static void name(struct fixture *x)
+
+static void
+start(struct fleet *f)
+{
+    expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
+    service_start(f);
+    service_add(f, "words", "the", 3);
+    service_add(f, "words", "of", 2);
+    service_add(f, "words", "a b", 1);
+    service_add(f, "default", "hits", 7);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+}
+
+/* ---- ports ---------------------------------------------------------------- */
+
+static int
+join_resp(struct fleet *f)
+{
+    return client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
+}
+
+/* Sends inline commands, and reads what is expected. */
+static void
+resp(int fd, const char *commands, const char *expected)
+{
+    char read[1024];
+    const size_t size = strlen(expected);
+
+    assert_true(size < sizeof read);
+    client_send(fd, commands, strlen(commands));
+    read[client_read(fd, read, size)] = '\0';
+    assert_string_equal(read, expected);
+}
+
+static void
+get(int fd, const char *target, int status, const char *has)
+{
+    answer_request(fd, "GET", target, "");
+    answer_read(fd, &got);
+    assert_int_equal(got.status, status);
+    assert_has(got.body, has);
+}
+
+CASE(every_port_reads_the_database, x)
+{
+    struct fleet *f = &x->fleet;
+    struct client_rows rows;
+    int range, http, redis;
+
+    start(f);
+    range = client_connect(fleet_read_port(f));
+    client_range(range, "words", 0, 10, &rows);
+    assert_int_equal(rows.rows, 3);
+    assert_string_equal(rows.row[2].key, "a b");
+    client_rows_free(&rows);
+
+    http = answer_join(f);
+    get(http, "/v1/total?keyspace=words", 200, "\"total\": 6");
+    get(http, "/v1/get?keyspace=words&key=the&key=none&key=of", 200,
+        "\"count\": 2, \"key\": \"of\"");
+    get(http, "/v1/rank?keyspace=words&key=of", 200, "\"rank\": 1");
+    get(http, "/v1/rank?keyspace=words&key=none", 404, "no-such-key");
+    get(http, "/v1/around?keyspace=words&key=of&n=1", 200, "\"of\"");
+    get(http, "/v1/top?keyspace=words&n=2", 200, "\"rank\": 1, \"count\": 2");
+    get(http, "/v1/top?keyspace=words&n=2&from=-1h", 200, "\"sum\": 2");
+    get(http, "/v1/history?keyspace=words&step=1h", 200, "\"sum\": 6");
+    get(http, "/v1/distinct?keyspace=words", 200, "\"keys\": 3");
+    get(http, "/v1/keys?keyspace=words&prefix=o", 200, "\"of\"");
+    get(http, "/v1/keyspaces", 200, "\"keys\": 3, \"total\": 6");
+    get(http, "/v1/range?keyspace=none&offset=0", 404, "no-such-keyspace");
+    get(http, "/metrics", 200, "keyspace=\"words\"} 6");
+    get(http, "/metrics/find?query=words.*", 200, "\"of\"");
+    get(http, "/render?target=words.the&from=-1h&format=json", 200,
+        "words.the");
+    get(http, "/render?target=sumSeries(words.*)&from=-1h&format=json", 200,
+        "sumSeries");
+
+    redis = join_resp(f);
+    resp(redis, "ZSCORE words the\r\n", "$1\r\n3\r\n");
+    resp(redis, "ZMSCORE words of none the\r\nPING\r\n",
+         "*3\r\n$1\r\n2\r\n$-1\r\n$1\r\n3\r\n+PONG\r\n");
+    resp(redis, "ZREVRANGE words 0 1\r\n", "*2\r\n$3\r\nthe\r\n$2\r\nof\r\n");
+    resp(redis, "ZREVRANGE words@1h 0 0\r\n", "*1\r\n$3\r\nthe\r\n");
+    resp(redis, "ZRANK words the\r\n", ":2\r\n");
+    resp(redis, "TYPE words\r\nEXISTS words hits none\r\n", "+zset\r\n:2\r\n");
+    resp(redis, "DBSIZE\r\n", ":2\r\n");
+    resp(redis, "ZINCRBY words 4 the\r\nZINCRBY words 4 the\r\n",
+         "$1\r\n7\r\n$2\r\n11\r\n");
+    resp(redis, "MULTI\r\nZSCORE words of\r\nINCR hits\r\nEXEC\r\n",
+         "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$1\r\n2\r\n:8\r\n");
+    resp(redis, "ZSCORE words@1d the\r\n",
+         "-ERR a period of a keyspace is only read by ZREVRANGE, or ZRANGE "
+         "with REV\r\n");
+    client_close(range);
+    client_close(http);
+    client_close(redis);
+    fleet_stop_all(f);
+}
+
+/* ---- a database that is silent --------------------------------------------- */
+
+/* How long the slowest of 100 requests that need no database takes at each
+ * port, ms. */
+static uint64_t
+time_others(struct fleet *f)
+{
+    const int http = answer_join(f), redis = join_resp(f);
+    uint64_t longest = 0, began_ms;
+
+    for (int i = 0; i < 100; i++) {
+        began_ms = clock_ms();
+        get(http, i % 2 == 0 ? "/healthz" : "/v1/status", 200, "");
+        resp(redis, "PING\r\n", "+PONG\r\n");
+        client_close(client_connect(fleet_read_port(f)));
+        if (clock_ms() - began_ms > longest)
+            longest = clock_ms() - began_ms;
+    }
+    client_close(http);
+    client_close(redis);
+    return longest;
+}
+
+CASE(no_port_waits_for_a_database_that_is_silent, x)
+{
+    const uint64_t timeout_ms = 1000 * TIMEOUT_S * test_slow();
+    struct fleet *f = &x->fleet;
+    int ranges[ASKERS], https[ASKERS], redises[ASKERS];
+    uint8_t request[272];
+    uint64_t longest_ms;
+    struct client_rows rows;
+
+    start(f);
+    for (int i = 0; i < ASKERS; i++) {
+        ranges[i] = client_connect(fleet_read_port(f));
+        https[i] = answer_join(f);
+        redises[i] = join_resp(f);
+    }
+    pg_server_hold(true);
+    for (int i = 0; i < ASKERS; i++) {
+        client_send(ranges[i], request,
+                    client_range_request(request, "words", 0, 10));
+        answer_request(https[i], "GET",
+                       i % 2 == 0 ? "/v1/get?keyspace=words&key=the"
+                                  : "/v1/top?keyspace=words&from=-1h",
+                       "");
+        client_send(redises[i], "ZSCORE words the\r\n", 18);
+    }
+    longest_ms = time_others(f);
+    for (int i = 0; i < ASKERS; i++) {
+        client_reply(ranges[i], &rows);
+        assert_int_equal(rows.rows, -EHOSTDOWN);
+        client_rows_free(&rows);
+        answer_read(https[i], &got);
+        assert_int_equal(got.status, 503);
+        assert_has(got.body, "unavailable");
+        resp(redises[i], "", "-TRYAGAIN ");
+        client_close(ranges[i]);
+        client_close(https[i]);
+        client_close(redises[i]);
+    }
+    pg_server_hold(false);
+    if (longest_ms >= timeout_ms / 3)
+        fail_msg("a request without a database took %llu ms",
+                 (unsigned long long)longest_ms);
+    ranges[0] = client_connect(fleet_read_port(f));
+    client_range(ranges[0], "words", 0, 1, &rows);
+    while (rows.rows < 0) { /* threads connect again one after the other */
+        client_rows_free(&rows);
+        client_close(ranges[0]);
+        ranges[0] = client_connect(fleet_read_port(f));
+        client_range(ranges[0], "words", 0, 1, &rows);
+    }
+    assert_int_equal(rows.row[0].count, 3);
+    client_rows_free(&rows);
+    client_close(ranges[0]);
+    fleet_stop_all(f);
+}
