@@ -140,15 +140,10 @@ note_pending(void *ctx, const struct pending_log *p)
         s->oldest_ms = p->first_ms;
     if (p->first_ms > s->newest_ms)
         s->newest_ms = p->first_ms;
-    if (p->merging && f->merging_count < AS_OF_MERGING) {
-        struct store_fill *fill = &f->merging[f->merging_count++];
-
-        fill->epoch = p->epoch;
-        fill->first_ms = p->first_ms;
-        memcpy(fill->uuid, p->uuid, sizeof fill->uuid);
-    } else if (p->first_ms < s->waiting_ms) {
+    if (p->merging && f->merging_count < AS_OF_MERGING)
+        f->merging[f->merging_count++] = p->fill;
+    else if (p->first_ms < s->waiting_ms)
         s->waiting_ms = p->first_ms;
-    }
     return 0;
 }
 

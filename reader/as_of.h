@@ -74,8 +74,8 @@ struct as_of {
     uint64_t most_ms;    /* the latest claim of a keyspace by its marks */
     bool is_late;        /* marks are compared with `merging` */
     unsigned merging_count;
-    struct store_fill *merging; /* AS_OF_MERGING; the fills being merged */
-    bool is_held;               /* fills wait for some keyspace */
+    struct log_fill *merging; /* AS_OF_MERGING; the fills being merged */
+    bool is_held;             /* fills wait for some keyspace */
     struct as_of_claim
         *claims; /* AS_OF_CLAIMS of them; unused while nothing waits */
 };

@@ -94,7 +94,7 @@ have_uuid(const struct log_batch *b, const uint8_t *uuid)
     unsigned i;
 
     for (i = 0; i < b->count; i++)
-        if (memcmp(b->logs[i].mark.uuid, uuid, MESSAGE_UUID_SIZE) == 0)
+        if (log_fill_is_of_log(&b->logs[i].mark, uuid))
             return true;
     return false;
 }
@@ -383,9 +383,7 @@ claim_log(struct log_batch *b, const struct logfile *entry)
         return false;
     }
     l->claimed = true;
-    memcpy(l->mark.uuid, l->log.header.uuid, sizeof l->mark.uuid);
-    l->mark.epoch = l->log.header.epoch;
-    l->mark.first_ms = l->log.header.first_ms;
+    l->mark = LOG_FILL_OF(&l->log.header);
     l->count = (uint32_t)l->log.header.count;
     if (has_other_sizes(b, &l->log)) {
         diag(DIAG_ERROR,
@@ -435,13 +433,11 @@ batch_add_waiting(struct log_batch *b, const struct waiting_fill *f)
 {
     struct batch_log *l = &b->logs[b->count];
 
-    *l = (struct batch_log){
-        .claimed = true,
-        .file = f->file,
-        .member = f->member,
-        .count = f->count,
-        .mark = {.epoch = f->epoch, .first_ms = f->first_ms}};
-    memcpy(l->mark.uuid, f->uuid, sizeof l->mark.uuid);
+    *l = (struct batch_log){.claimed = true,
+                            .file = f->file,
+                            .member = f->member,
+                            .count = f->count,
+                            .mark = f->id};
     return fold_next(b);
 }
 

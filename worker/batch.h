@@ -38,7 +38,7 @@
 
 struct batch_log {
     struct log log;
-    struct store_fill mark;
+    struct log_fill mark;
     uint64_t inode;
     bool claimed; /* false: it leaves the batch */
     bool whole;   /* all its records are durable in their keyspaces or in

@@ -138,21 +138,21 @@ read_from_disk(const struct dead_fills *s, struct dead_fills_log *log)
 
 /* True if the headers of the log show that this fill ended and was emptied. */
 static bool
-is_fill_over(const struct dead_fills_log *log, const struct store_fill *mark)
+is_fill_over(const struct dead_fills_log *log, const struct log_fill *mark)
 {
     return log->whole && (log->epoch > mark->epoch ||
                           (log->epoch == mark->epoch && log->empty));
 }
 
 static bool
-has_uuid(const struct dead_fills_log *log, const struct store_fill *mark)
+has_uuid(const struct dead_fills_log *log, const struct log_fill *mark)
 {
-    return memcmp(log->uuid, mark->uuid, sizeof log->uuid) == 0;
+    return log_fill_is_of_log(mark, log->uuid);
 }
 
 /* Several logs may have one uuid, as copies made by hand: all of them count. */
 bool
-dead_fills_contain(void *ctx, const struct store_fill *mark)
+dead_fills_contain(void *ctx, const struct log_fill *mark)
 {
     struct dead_fills *s = ctx;
     bool found = false;

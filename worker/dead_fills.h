@@ -58,7 +58,7 @@ void dead_fills_fini(struct dead_fills *s);
 
 /* Whether this fill, which is in, can never be merged again.
  * ctx: the struct dead_fills. */
-bool dead_fills_contain(void *ctx, const struct store_fill *mark);
+bool dead_fills_contain(void *ctx, const struct log_fill *mark);
 
 /* The next question reads the logs afresh. */
 void dead_fills_forget(struct dead_fills *s);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/diag.h"
+#include "common/store/waiting_table.h"
 #include "common/wire/name.h"
 
 enum leaving { STAYS, RELEASED, QUARANTINED };
@@ -117,23 +118,14 @@ report_other_fill(const struct log_batch *b, unsigned number,
 /* Whether an earlier fill of a log waits for a keyspace that has not got it. */
 static int
 find_behind(const struct log_select *a, const struct fold_keyspace *k,
-            uint32_t name, const struct store_fill *mark, bool *behind)
+            uint32_t name, const struct log_fill *mark, bool *behind)
 {
-    const struct waiting_fill *f =
-        waiting_earlier(a->waiting, name, mark->uuid, mark->epoch);
-    struct store_fill earlier;
-    struct store_mark_info info;
-    int rc;
+    const struct log_fill *earlier = waiting_earlier(a->waiting, name, mark);
+    const int rc =
+        earlier ? waiting_is_in(a->store, k->name, k->name_size, earlier) : 1;
 
-    *behind = false;
-    if (!f)
-        return 0;
-    earlier = (struct store_fill){.epoch = f->epoch, .first_ms = f->first_ms};
-    memcpy(earlier.uuid, f->uuid, sizeof earlier.uuid);
-    rc = store_marks(a->store, k->name, k->name_size, &earlier, 1, &info);
-    *behind = rc == 0 && info.state != STORE_MARK_DONE &&
-              info.state != STORE_MARK_AHEAD;
-    return rc;
+    *behind = rc == 0;
+    return rc < 0 ? rc : 0;
 }
 
 /* Reads what the keyspace's marks and what waits say about its n logs. */

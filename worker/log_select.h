@@ -44,7 +44,7 @@ bool is_machine_error(const struct store *s, int rc);
 /* What a thread uses for the keyspaces of its lane. */
 struct log_select_lane {
     /* For one keyspace: the logs with records for it. */
-    struct store_fill *marks;
+    struct log_fill *marks;
     unsigned *numbers;
     struct store_mark_info *infos;
     bool *behind;

@@ -500,7 +500,7 @@ merge_waiting(struct merge *m, bool logs_wait)
 }
 
 static bool
-is_dead_fill(void *ctx, const struct store_fill *mark)
+is_dead_fill(void *ctx, const struct log_fill *mark)
 {
     struct merge *m = ctx;
 

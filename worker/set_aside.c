@@ -23,12 +23,10 @@ struct aside {
 static bool
 is_wanted(const struct merge *m, const struct fold_keyspace *k, unsigned i)
 {
-    const struct store_fill *mark = &m->current->logs[i].mark;
-
     return k->state == KEYSPACE_REFUSED && fold_bit(k->touched, i) &&
-           !waiting_same(&m->folder,
-                         waiting_find(&m->folder, k->name, k->name_size),
-                         mark->uuid, mark->epoch, mark->first_ms);
+           !waiting_has(&m->folder,
+                        waiting_find(&m->folder, k->name, k->name_size),
+                        &m->current->logs[i].mark);
 }
 
 static struct fold_keyspace *

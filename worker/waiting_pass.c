@@ -96,10 +96,9 @@ by_age(const void *a, const void *b)
 {
     const struct waiting_fill *const *x = a, *const *y = b;
 
-    return (*x)->first_ms < (*y)->first_ms   ? -1
-           : (*x)->first_ms > (*y)->first_ms ? 1
-           : *x < *y                         ? -1
-                                             : *x > *y;
+    const uint64_t s = (*x)->id.first_ms, t = (*y)->id.first_ms;
+
+    return s != t ? (s > t) - (s < t) : (*x > *y) - (*x < *y);
 }
 
 /* The first wanted fill of each log, oldest first; returns how many. */
@@ -114,7 +113,7 @@ choose(const struct waiting_pass *p, struct waiting_fill **out)
 
         if (is_wanted(p, f) &&
             (count == 0 ||
-             memcmp(out[count - 1]->uuid, f->uuid, sizeof f->uuid) != 0))
+             !log_fill_is_of_log(&f->id, out[count - 1]->id.uuid)))
             out[count++] = f;
     }
     if (count > 1)
@@ -219,9 +218,7 @@ waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b)
     for (unsigned i = 0; fills && i < b->count; i++) {
         const struct batch_log *l = &b->logs[i];
 
-        fills[i] =
-            waiting_fill_of(p->folder, l->file, l->member.at, l->mark.uuid,
-                            l->mark.epoch, l->mark.first_ms);
+        fills[i] = waiting_fill_of(p->folder, l->file, l->member.at, &l->mark);
         if (fills[i])
             fills[i]->tried = p->number;
     }

@@ -73,8 +73,7 @@ judge_open_file(int fd, uint64_t index, struct pending_log *p)
     case LOG_SEALED:
         p->first_ms = look.header.first_ms;
         p->merging = true;
-        p->epoch = look.header.epoch;
-        memcpy(p->uuid, look.header.uuid, sizeof p->uuid);
+        p->fill = LOG_FILL_OF(&look.header);
         return JUDGED;
     case LOG_EMPTY:
         if (look.header_ok[look.next_block])

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/log/log_fill.h"
 #include "common/log/logdir.h"
 
 /* Sets *oldest_ms to a time before which no unmerged increment in a log was
@@ -31,8 +32,7 @@ struct pending_log {
     /* A log that is being merged: no record can be added to this fill, which
      * keyspaces may have marks of. */
     bool merging;
-    uint64_t epoch;
-    uint8_t uuid[MESSAGE_UUID_SIZE];
+    struct log_fill fill;
 };
 int pending_each(struct logdir *dir,
                  int (*each)(void *ctx, const struct pending_log *p),

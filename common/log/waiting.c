@@ -96,13 +96,12 @@ add_member(void *ctx, int fd, const struct archive_member *m)
         return rc;
     }
     x->fills[x->fill_count] =
-        (struct waiting_fill){.epoch = h.epoch,
-                              .first_ms = h.first_ms,
+        (struct waiting_fill){.id = LOG_FILL_OF(&h),
                               .file = w->files[w->file_count - 1],
                               .member = *m,
                               .count = (uint32_t)h.count,
                               .number = (uint32_t)x->fill_count};
-    memcpy(x->fills[x->fill_count++].uuid, h.uuid, sizeof h.uuid);
+    x->fill_count++;
     return 0;
 }
 
@@ -252,10 +251,10 @@ count_all(struct waiting *w)
         if (f->file->placed)
             continue;
         w->held_fills++;
-        if (f->first_ms < w->oldest_ms)
-            w->oldest_ms = f->first_ms;
-        if (f->first_ms > w->newest_ms)
-            w->newest_ms = f->first_ms;
+        if (f->id.first_ms < w->oldest_ms)
+            w->oldest_ms = f->id.first_ms;
+        if (f->id.first_ms > w->newest_ms)
+            w->newest_ms = f->id.first_ms;
     }
 }
 

@@ -78,6 +78,7 @@
 
 #include "common/base/hash.h"
 #include "common/log/archive_file.h"
+#include "common/log/log_fill.h"
 
 #define WAITING_FOLDER     "waiting" /* in log/ */
 #define WAITING_BAD        "bad-"
@@ -99,11 +100,9 @@ struct waiting_file {
     uint32_t parts;
 };
 
-/* Sorted by uuid, epoch, first_ms. */
+/* Sorted by log_fill_compare(). */
 struct waiting_fill {
-    uint8_t uuid[MESSAGE_UUID_SIZE];
-    uint64_t epoch;
-    uint64_t first_ms;
+    struct log_fill id;
     struct waiting_file *file;
     struct archive_member member;
     uint32_t count;  /* records */
@@ -177,18 +176,16 @@ int waiting_list(struct waiting *w);
 uint32_t waiting_find(const struct waiting *w, const uint8_t *name,
                       size_t size);
 
-/* The parts of a keyspace, by fill. */
+/* The parts of a keyspace, by fill; none of WAITING_NONE. */
 const struct waiting_part *waiting_parts(const struct waiting *w, uint32_t name,
                                          size_t *count);
 
 /* The latest fill of a log before this one that names the keyspace (R3), and
- * the fill itself (R4); or NULL. */
-const struct waiting_fill *waiting_earlier(const struct waiting *w,
-                                           uint32_t name, const uint8_t *uuid,
-                                           uint64_t epoch);
-const struct waiting_fill *waiting_same(const struct waiting *w, uint32_t name,
-                                        const uint8_t *uuid, uint64_t epoch,
-                                        uint64_t first_ms);
+ * whether this one does (R4). */
+const struct log_fill *waiting_earlier(const struct waiting *w, uint32_t name,
+                                       const struct log_fill *id);
+bool waiting_has(const struct waiting *w, uint32_t name,
+                 const struct log_fill *id);
 
 static inline const uint8_t *
 waiting_name(const struct waiting *w, uint32_t name, size_t *size)
@@ -207,8 +204,7 @@ void waiting_let_go(struct waiting *w, struct waiting_file *file);
 /* The fill at this place of a file that is claimed, which may have it twice. */
 struct waiting_fill *waiting_fill_of(struct waiting *w,
                                      const struct waiting_file *file,
-                                     uint64_t at, const uint8_t *uuid,
-                                     uint64_t epoch, uint64_t first_ms);
+                                     uint64_t at, const struct log_fill *id);
 
 /* A keyspace has a fill, durably.  Returns whether that was not known. */
 bool waiting_set_in(struct waiting *w, const struct waiting_fill *fill,
@@ -259,7 +255,7 @@ int waiting_join(struct waiting *w);
  * `leaves` returns true; adds to *fills how many these are.  -EAGAIN: a file or
  * the folder is in use; call again. */
 int waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
-                      bool (*leaves)(void *ctx, const struct waiting_fill *f),
+                      bool (*leaves)(void *ctx, const struct log_fill *id),
                       void *ctx, uint64_t *fills);
 
 /* Writes what is good of each damaged file anew and renames it to bad-...;

@@ -99,23 +99,11 @@ compare_u64(uint64_t x, uint64_t y)
     return (x > y) - (x < y);
 }
 
-/* A fill as a key of searches. */
-static int
-compare_fill(const struct waiting_fill *f, const uint8_t *uuid, uint64_t epoch,
-             uint64_t first_ms)
-{
-    int c = memcmp(f->uuid, uuid, sizeof f->uuid);
-
-    if (c == 0)
-        c = compare_u64(f->epoch, epoch);
-    return c != 0 ? c : compare_u64(f->first_ms, first_ms);
-}
-
 static int
 by_fill(const void *a, const void *b)
 {
     const struct waiting_fill *x = a, *y = b;
-    int c = compare_fill(x, y->uuid, y->epoch, y->first_ms);
+    int c = log_fill_compare(&x->id, &y->id);
 
     if (c == 0)
         c = strcmp(x->file->name, y->file->name);
@@ -243,8 +231,7 @@ waiting_index_merge(struct waiting *w)
 
 /* The first part that is not before this fill of a name. */
 static size_t
-find_part(const struct waiting *w, uint32_t name, const uint8_t *uuid,
-          uint64_t epoch, uint64_t first_ms)
+find_part(const struct waiting *w, uint32_t name, const struct log_fill *id)
 {
     const struct waiting_index *x = &w->index;
     size_t from = 0, to = x->part_count;
@@ -253,9 +240,8 @@ find_part(const struct waiting *w, uint32_t name, const uint8_t *uuid,
         const size_t at = from + (to - from) / 2;
         const struct waiting_part *p = &x->parts[at];
 
-        if (p->name < name ||
-            (p->name == name &&
-             compare_fill(&x->fills[p->fill], uuid, epoch, first_ms) < 0))
+        if (p->name < name || (p->name == name &&
+                               log_fill_compare(&x->fills[p->fill].id, id) < 0))
             from = at + 1;
         else
             to = at;
@@ -281,54 +267,54 @@ waiting_find(const struct waiting *w, const uint8_t *name, size_t size)
 const struct waiting_part *
 waiting_parts(const struct waiting *w, uint32_t name, size_t *count)
 {
-    static const uint8_t first[MESSAGE_UUID_SIZE];
-    const size_t from = find_part(w, name, first, 0, 0);
+    static const struct log_fill first;
+    const size_t from = find_part(w, name, &first);
 
-    *count = find_part(w, name + 1, first, 0, 0) - from;
-    return w->index.parts + from;
+    *count = name == WAITING_NONE ? 0 : find_part(w, name + 1, &first) - from;
+    return *count == 0 ? NULL : &w->index.parts[from];
 }
 
-const struct waiting_fill *
-waiting_earlier(const struct waiting *w, uint32_t name, const uint8_t *uuid,
-                uint64_t epoch)
+const struct log_fill *
+waiting_earlier(const struct waiting *w, uint32_t name,
+                const struct log_fill *id)
 {
-    const size_t at = find_part(w, name, uuid, epoch, 0);
+    const struct log_fill begin = log_fill_make(id->uuid, id->epoch, 0);
+    const size_t at = find_part(w, name, &begin);
     const struct waiting_part *p;
-    const struct waiting_fill *f;
+    const struct log_fill *f;
 
-    if (name == WAITING_NONE || at == 0)
+    if (at == 0)
         return NULL;
     p = &w->index.parts[at - 1];
-    f = &w->index.fills[p->fill];
-    return p->name == name && memcmp(f->uuid, uuid, sizeof f->uuid) == 0 ? f
-                                                                         : NULL;
+    f = &w->index.fills[p->fill].id;
+    return p->name == name && log_fill_is_of_log(f, id->uuid) ? f : NULL;
 }
 
-const struct waiting_fill *
-waiting_same(const struct waiting *w, uint32_t name, const uint8_t *uuid,
-             uint64_t epoch, uint64_t first_ms)
+bool
+waiting_has(const struct waiting *w, uint32_t name, const struct log_fill *id)
 {
-    const size_t at = find_part(w, name, uuid, epoch, first_ms);
-    const struct waiting_part *p = &w->index.parts[at];
+    const size_t at = find_part(w, name, id);
+    const struct waiting_part *p;
 
-    if (name == WAITING_NONE || at == w->index.part_count || p->name != name ||
-        compare_fill(&w->index.fills[p->fill], uuid, epoch, first_ms) != 0)
-        return NULL;
-    return &w->index.fills[p->fill];
+    if (at == w->index.part_count)
+        return false;
+    p = &w->index.parts[at];
+    return p->name == name &&
+           log_fill_compare(&w->index.fills[p->fill].id, id) == 0;
 }
 
 /* ---- what is in --------------------------------------------------------- */
 
 struct waiting_fill *
 waiting_fill_of(struct waiting *w, const struct waiting_file *file, uint64_t at,
-                const uint8_t *uuid, uint64_t epoch, uint64_t first_ms)
+                const struct log_fill *id)
 {
     size_t from = 0, to = w->index.fill_count;
 
     while (from < to) {
         const size_t middle = from + (to - from) / 2;
 
-        if (compare_fill(&w->index.fills[middle], uuid, epoch, first_ms) < 0)
+        if (log_fill_compare(&w->index.fills[middle].id, id) < 0)
             from = middle + 1;
         else
             to = middle;
@@ -336,7 +322,7 @@ waiting_fill_of(struct waiting *w, const struct waiting_file *file, uint64_t at,
     for (; from < w->index.fill_count; from++) {
         struct waiting_fill *f = &w->index.fills[from];
 
-        if (compare_fill(f, uuid, epoch, first_ms) != 0)
+        if (log_fill_compare(&f->id, id) != 0)
             break;
         if (f->file == file && f->member.at == at)
             return f;

@@ -49,7 +49,7 @@ waiting_unlock(struct waiting *w)
 struct left_out {
     const uint8_t *name; /* size 0: no name is left out */
     size_t size;
-    bool (*leaves)(void *ctx, const struct waiting_fill *f); /* NULL: always */
+    bool (*leaves)(void *ctx, const struct log_fill *id); /* NULL: always */
     void *ctx;
 
     /* While files are written again. */
@@ -124,16 +124,13 @@ is_same_member(const struct waiting_fill *a, const struct waiting_fill *b)
 /* Whether the new file has a fill already, as an earlier one of those that it
  * replaces does: a join was killed, or a power loss undid its end. */
 static bool
-is_doubled(const struct left_out *l, const struct archive_member *m)
+is_doubled(const struct left_out *l, const struct archive_member *m,
+           const struct log_fill *id)
 {
-    const struct waiting_fill *f =
-        waiting_fill_of(l->w, l->file, m->at, l->header.uuid, l->header.epoch,
-                        l->header.first_ms);
+    const struct waiting_fill *f = waiting_fill_of(l->w, l->file, m->at, id);
     const struct waiting_fill *e = f;
 
-    while (f && e-- > l->w->index.fills && e->epoch == f->epoch &&
-           e->first_ms == f->first_ms &&
-           memcmp(e->uuid, f->uuid, sizeof e->uuid) == 0)
+    while (f && e-- > l->w->index.fills && log_fill_compare(&e->id, id) == 0)
         if (e->file->lock_fd >= 0 && is_same_member(e, f))
             return true;
     return false;
@@ -144,14 +141,12 @@ static int
 write_member(struct left_out *l, int fd, const struct archive_member *m,
              struct archive_reader *r)
 {
-    struct waiting_fill f = {.epoch = l->header.epoch,
-                             .first_ms = l->header.first_ms};
+    const struct log_fill id = LOG_FILL_OF(&l->header);
     int64_t copied;
 
-    memcpy(f.uuid, l->header.uuid, sizeof f.uuid);
-    if (l->found && (!l->leaves || l->leaves(l->ctx, &f)))
+    if (l->found && (!l->leaves || l->leaves(l->ctx, &id)))
         return l->increments > 0 ? filter_member(l, r) : 0;
-    if (is_doubled(l, m))
+    if (is_doubled(l, m, &id))
         return 0;
     if (l->header.first_ms < l->new.first_ms)
         l->new.first_ms = l->header.first_ms;
@@ -295,23 +290,23 @@ static uint64_t
 count_left_out(const struct waiting *w, const struct waiting_file *f,
                const struct left_out *l)
 {
-    const uint32_t name = waiting_find(w, l->name, l->size);
     const struct waiting_part *p;
     uint64_t found = 0;
-    size_t count = 0;
+    size_t count;
 
-    p = name == WAITING_NONE ? NULL : waiting_parts(w, name, &count);
+    p = waiting_parts(w, waiting_find(w, l->name, l->size), &count);
     for (size_t i = 0; i < count; i++) {
         const struct waiting_fill *fill = &w->index.fills[p[i].fill];
 
-        found += fill->file == f && (!l->leaves || l->leaves(l->ctx, fill));
+        found +=
+            fill->file == f && (!l->leaves || l->leaves(l->ctx, &fill->id));
     }
     return found;
 }
 
 int
 waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
-                  bool (*leaves)(void *ctx, const struct waiting_fill *f),
+                  bool (*leaves)(void *ctx, const struct log_fill *id),
                   void *ctx, uint64_t *fills)
 {
     struct left_out l = {

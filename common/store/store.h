@@ -39,6 +39,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/log/log_fill.h"
+
 #include "common/base/bytes.h"
 #include "common/store/store_history.h"
 
@@ -55,15 +57,6 @@ enum store_trait {
 };
 
 /* ---- applying (worker) ------------------------------------------------- */
-
-/* One fill of a log.  The epoch counts its fills; first_ms, the received_ms of
- * the first record, distinguishes two fills of one epoch: a log that was put
- * back to an earlier state begins such a second one. */
-struct store_fill {
-    uint8_t uuid[16];
-    uint64_t epoch;
-    uint64_t first_ms;
-};
 
 /* What a keyspace has of a fill. */
 enum store_mark_state {
@@ -117,7 +110,7 @@ store_delta_sum(const struct store_delta *d)
 struct store_batch {
     const uint8_t *name;
     size_t name_size;
-    const struct store_fill *marks; /* of one log each */
+    const struct log_fill *marks; /* of one log each */
     size_t mark_count;
     const struct store_delta *deltas;
     size_t delta_count;
@@ -260,7 +253,7 @@ struct store_maintenance {
 
     /* Whether an applied fill can never be merged again: its log is durably in
      * a later fill, or is gone.  NULL: not known of any. */
-    bool (*is_dead_fill)(void *ctx, const struct store_fill *mark);
+    bool (*is_dead_fill)(void *ctx, const struct log_fill *mark);
 
     /* Whether the marks of this keyspace are needed: they show whether a fill
      * that waits is applied.  NULL: they are not. */
@@ -277,7 +270,7 @@ struct store_engine {
     unsigned (*lane)(const struct store *s, const uint8_t *name,
                      size_t name_size); /* NULL: there is one lane */
     int (*marks)(struct store *s, const uint8_t *name, size_t name_size,
-                 const struct store_fill *marks, size_t count,
+                 const struct log_fill *marks, size_t count,
                  struct store_mark_info *infos);
     int (*apply)(struct store *s, const struct store_batch *batch,
                  struct store_applied *applied);
@@ -299,7 +292,7 @@ struct store_engine {
                  void (*fault)(void *ctx, const char *text), void *ctx,
                  struct store_check_result *out);
     int (*each_mark)(struct store *s, const uint8_t *name, size_t name_size,
-                     int (*mark)(void *ctx, const struct store_fill *m,
+                     int (*mark)(void *ctx, const struct log_fill *m,
                                  const struct store_mark_info *info),
                      void *ctx);
     int (*copy)(struct store *s, const uint8_t *name, size_t name_size,
@@ -348,7 +341,7 @@ store_lanes(const struct store *s)
  * keyspace. */
 static inline int
 store_marks(struct store *s, const uint8_t *name, size_t name_size,
-            const struct store_fill *marks, size_t count,
+            const struct log_fill *marks, size_t count,
             struct store_mark_info *infos)
 {
     return s->engine->marks(s, name, name_size, marks, count, infos);
@@ -497,7 +490,7 @@ store_check(struct store *s, const uint8_t *name, size_t name_size,
 /* Calls `mark` with the mark of every log known to this keyspace. */
 static inline int
 store_each_mark(struct store *s, const uint8_t *name, size_t name_size,
-                int (*mark)(void *ctx, const struct store_fill *m,
+                int (*mark)(void *ctx, const struct log_fill *m,
                             const struct store_mark_info *info),
                 void *ctx)
 {

@@ -12,18 +12,7 @@
 #include "common/base/diag.h"
 #include "common/wire/query.h"
 
-#define CHUNK 64 /* marks that are asked at once */
-
 /* ---- sums ------------------------------------------------------------------- */
-
-static struct store_fill
-mark_of(const struct waiting_fill *f)
-{
-    struct store_fill mark = {.epoch = f->epoch, .first_ms = f->first_ms};
-
-    memcpy(mark.uuid, f->uuid, sizeof mark.uuid);
-    return mark;
-}
 
 static bool
 is_in(const struct store_mark_info *info)
@@ -33,11 +22,10 @@ is_in(const struct store_mark_info *info)
 
 int
 waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
-              const struct waiting_fill *fill)
+              const struct log_fill *id)
 {
-    const struct store_fill mark = mark_of(fill);
     struct store_mark_info info;
-    const int rc = store_marks(s, name, name_size, &mark, 1, &info);
+    const int rc = store_marks(s, name, name_size, id, 1, &info);
 
     return rc < 0 ? rc : is_in(&info);
 }
@@ -49,25 +37,22 @@ count_in(struct store *s, const struct waiting *w,
          const struct waiting_part *parts, size_t count,
          struct waiting_sum *sum)
 {
-    struct store_fill marks[CHUNK];
-    struct store_mark_info infos[CHUNK];
-    size_t name_size, done = 0;
+    size_t name_size, from = 0;
     const uint8_t *name = waiting_name(w, parts->name, &name_size);
 
-    while (s && sum->error == 0 && done < count) {
-        const size_t n = count - done < CHUNK ? count - done : CHUNK;
-        size_t in = 0;
+    while (s && sum->error == 0 && from < count) {
+        const size_t at = from + (count - from) / 2;
+        const int rc = waiting_is_in(s, name, name_size,
+                                     &w->index.fills[parts[at].fill].id);
 
-        for (size_t i = 0; i < n; i++)
-            marks[i] = mark_of(&w->index.fills[parts[done + i].fill]);
-        sum->error = store_marks(s, name, name_size, marks, n, infos);
-        while (sum->error == 0 && in < n && is_in(&infos[in]))
-            in++;
-        done += in;
-        if (in < n)
-            break;
+        if (rc < 0)
+            sum->error = rc;
+        else if (rc > 0)
+            from = at + 1;
+        else
+            count = at;
     }
-    return done;
+    return sum->error == 0 ? from : 0;
 }
 
 static void
@@ -78,15 +63,15 @@ add_fill(struct waiting_sum *sum, const struct waiting_fill *f,
         sum->since_ms = f->file->since_ms;
     sum->increments += increments;
     sum->bytes += f->member.size;
-    if (f->first_ms < sum->oldest_ms)
-        sum->oldest_ms = f->first_ms;
-    if (f->first_ms > sum->newest_ms)
-        sum->newest_ms = f->first_ms;
+    if (f->id.first_ms < sum->oldest_ms)
+        sum->oldest_ms = f->id.first_ms;
+    if (f->id.first_ms > sum->newest_ms)
+        sum->newest_ms = f->id.first_ms;
 }
 
 void
 waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
-            bool (*counts)(void *ctx, const struct waiting_fill *f), void *ctx,
+            bool (*counts)(void *ctx, const struct log_fill *id), void *ctx,
             struct waiting_sum *out)
 {
     const struct waiting_fill *fills = w->index.fills;
@@ -94,17 +79,15 @@ waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
     size_t count, i, end;
 
     *out = (struct waiting_sum){.oldest_ms = UINT64_MAX};
-    if (name == WAITING_NONE)
-        return;
     p = waiting_parts(w, name, &count);
     for (i = 0; i < count; i = end) {
-        for (end = i + 1; end < count &&
-                          memcmp(fills[p[end].fill].uuid, fills[p[i].fill].uuid,
-                                 MESSAGE_UUID_SIZE) == 0;)
+        for (end = i + 1;
+             end < count && log_fill_is_of_log(&fills[p[end].fill].id,
+                                               fills[p[i].fill].id.uuid);)
             end++;
         i += count_in(s, w, p + i, end - i, out);
         for (; i < end; i++)
-            if (!counts || counts(ctx, &fills[p[i].fill]))
+            if (!counts || counts(ctx, &fills[p[i].fill].id))
                 add_fill(out, &fills[p[i].fill], p[i].increments);
     }
 }

@@ -24,13 +24,13 @@ struct waiting_sum {
  * that its marks do not show; without a store, all that name it.  `counts` NULL,
  * or those for which it returns true. */
 void waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
-                 bool (*counts)(void *ctx, const struct waiting_fill *f),
+                 bool (*counts)(void *ctx, const struct log_fill *id),
                  void *ctx, struct waiting_sum *out);
 
 /* Whether the keyspace has this fill, or a later one of its log: 1, 0, or an
  * error. */
 int waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
-                  const struct waiting_fill *fill);
+                  const struct log_fill *id);
 
 /* Calls `row` for each keyspace that has not got all, by name; stops when it
  * returns non-zero and returns that.  -ENOMEM */

@@ -78,7 +78,7 @@ side_close(struct side *s)
 double
 side_apply(struct side *s, const char *name)
 {
-    const struct store_fill mark = {
+    const struct log_fill mark = {
         .uuid = {1}, .epoch = ++s->epoch, .first_ms = 1};
     const uint64_t start = clock_ns();
 

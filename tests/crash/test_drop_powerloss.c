@@ -54,7 +54,7 @@ make_dropped(const char *path)
     const int log_fd = open_dir(path, "log");
     const int keyspace_fd = open_dir(path, "keyspace");
     struct store *s = engine_open(keyspace_fd);
-    struct store_fill mark;
+    struct log_fill mark;
     struct filler f;
 
     filler_open(&f, log_fd, 0, 10);

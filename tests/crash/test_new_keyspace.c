@@ -49,7 +49,7 @@ close_side(struct side *s)
 static int
 apply_one(struct side *s, uint8_t log)
 {
-    const struct store_fill mark = {.uuid = {log}, .epoch = 1};
+    const struct log_fill mark = {.uuid = {log}, .epoch = 1};
 
     return stored_add(s->store, "new", &mark, "key", 1);
 }

@@ -295,11 +295,9 @@ set_aside(const struct fixture *x, const struct filler *f)
                                                {"some", "m", 8},
                                                {"more", "m", 9}},
                                      of_log[] = {{"new", "m", 5000}};
-    const struct store_fill first = {.uuid = "held", .epoch = 1, .first_ms = 1};
-    const struct store_fill second = {
-        .uuid = "many", .epoch = 1, .first_ms = 2};
-    struct store_fill earlier = {.epoch = f->log.header.epoch - 1,
-                                 .first_ms = 3};
+    const struct log_fill first = {.uuid = "held", .epoch = 1, .first_ms = 1};
+    const struct log_fill second = {.uuid = "many", .epoch = 1, .first_ms = 2};
+    struct log_fill earlier = {.epoch = f->log.header.epoch - 1, .first_ms = 3};
 
     memcpy(earlier.uuid, f->log.header.uuid, sizeof earlier.uuid);
     (void)aside_put(x->dir.log_fd, false, &first, one, 1, 1);
@@ -311,7 +309,7 @@ set_aside(const struct fixture *x, const struct filler *f)
 static void
 make_old(const struct fixture *x)
 {
-    const struct store_fill base = {.uuid = "base", .epoch = 1};
+    const struct log_fill base = {.uuid = "base", .epoch = 1};
     struct store *s;
 
     open_store(x, true, &s);

@@ -163,7 +163,7 @@ CASE(what_waits_for_another_keyspace_is_written_again_without_the_key, f)
 {
     static const struct aside_record records[] = {{"sick", "k", 1},
                                                   {"words", SECRET, 1}};
-    const struct store_fill mark = {.uuid = {9}, .epoch = 1, .first_ms = 1};
+    const struct log_fill mark = {.uuid = {9}, .epoch = 1, .first_ms = 1};
     char path[600];
     int log_fd;
 

@@ -19,7 +19,7 @@ message_of(const struct aside_record *r)
 }
 
 const char *
-aside_put(int log_fd, bool placed, const struct store_fill *mark,
+aside_put(int log_fd, bool placed, const struct log_fill *mark,
           const struct aside_record *records, size_t count,
           uint64_t received_ms)
 {

@@ -18,7 +18,7 @@ struct aside_record {
 
 /* Writes a file with one fill, whose records come by keyspace and were received
  * at `received_ms`, and returns its name, valid until the next call. */
-const char *aside_put(int log_fd, bool placed, const struct store_fill *mark,
+const char *aside_put(int log_fd, bool placed, const struct log_fill *mark,
                       const struct aside_record *records, size_t count,
                       uint64_t received_ms);
 

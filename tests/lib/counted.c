@@ -200,7 +200,7 @@ apply_agreeing(struct store *s, const struct log_batch *logs, size_t n,
                struct store_mark_info *infos)
 {
     struct store_mark_info first = {.state = STORE_MARK_AHEAD};
-    struct store_fill marks[4] = {{.epoch = 0}};
+    struct log_fill marks[4] = {{.epoch = 0}};
     struct store_applied applied;
     struct store_delta *deltas;
     size_t count = 0, room = 1, chosen = 0;
@@ -235,7 +235,7 @@ int
 apply_logs(struct store *s, const struct log_batch *logs, size_t n)
 {
     struct store_mark_info infos[4];
-    struct store_fill marks[4] = {{.epoch = 0}};
+    struct log_fill marks[4] = {{.epoch = 0}};
     int rc = -ESTALE;
 
     for (size_t i = 0; i < n; i++)
@@ -280,7 +280,7 @@ delta(const char *key, int64_t sum)
 
 int
 apply_deltas(struct store *s, const uint8_t *name, size_t name_size,
-             const struct store_fill *marks, size_t mark_count,
+             const struct log_fill *marks, size_t mark_count,
              const struct store_delta *deltas, size_t count,
              struct store_applied *applied)
 {
@@ -312,7 +312,7 @@ get_one(struct store *s, const char *name, const char *key)
 }
 
 enum store_mark_state
-mark_state(struct store *s, const struct store_fill *mark)
+mark_state(struct store *s, const struct log_fill *mark)
 {
     struct store_mark_info info;
 

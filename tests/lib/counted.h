@@ -63,7 +63,7 @@ void model_apply(struct model *m, const struct batch_keys *b);
 
 /* A log's records. */
 struct log_batch {
-    struct store_fill mark;
+    struct log_fill mark;
     struct batch_keys keys;
 };
 
@@ -83,15 +83,14 @@ struct store *open_store(const struct tmpdir *d, size_t txn_memory,
 
 struct store_delta delta(const char *key, int64_t sum);
 int apply_deltas(struct store *s, const uint8_t *name, size_t name_size,
-                 const struct store_fill *marks, size_t mark_count,
+                 const struct log_fill *marks, size_t mark_count,
                  const struct store_delta *deltas, size_t count,
                  struct store_applied *applied);
 int apply_one(struct store *s, const char *name, const char *key, int64_t sum);
 
 /* A count, or an error. */
 int64_t get_one(struct store *s, const char *name, const char *key);
-enum store_mark_state mark_state(struct store *s,
-                                 const struct store_fill *mark);
+enum store_mark_state mark_state(struct store *s, const struct log_fill *mark);
 
 /* Expects KS to be as the model: totals, every key, every rank. */
 void compare_all(struct store *s, struct model *m);

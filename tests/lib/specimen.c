@@ -109,15 +109,15 @@ make_batch(struct deltas *d, enum specimen_keyspace k, size_t first,
 }
 
 /* Of a later fill each time. */
-static struct store_fill
+static struct log_fill
 make_mark(uint8_t log)
 {
     static uint64_t epoch;
 
     /* Spread, so that marks go to pages in no order. */
-    return (struct store_fill){.uuid = {(uint8_t)(log * 151u), 5, log},
-                               .epoch = ++epoch,
-                               .first_ms = 1700000000000};
+    return (struct log_fill){.uuid = {(uint8_t)(log * 151u), 5, log},
+                             .epoch = ++epoch,
+                             .first_ms = 1700000000000};
 }
 
 int
@@ -125,7 +125,7 @@ specimen_add(struct store *store, enum specimen_keyspace k, uint8_t log,
              size_t first, size_t last, int64_t sum)
 {
     static struct deltas d;
-    const struct store_fill mark = make_mark(log);
+    const struct log_fill mark = make_mark(log);
     struct store_batch b = make_batch(&d, k, first, last, sum);
     struct store_applied applied;
 
@@ -171,7 +171,7 @@ static void
 add_partly(struct specimen *s, enum specimen_keyspace k, uint8_t log)
 {
     static struct deltas d;
-    const struct store_fill mark = make_mark(log);
+    const struct log_fill mark = make_mark(log);
     struct store_batch b = make_batch(&d, k, 0, keyspaces[k].keys, 1000);
     struct store *store = open_store(s, true, 1);
     struct store_applied applied;
@@ -227,7 +227,7 @@ hold(struct specimen *s)
 
     for (uint8_t log = 120; log < 123; log++) {
         const size_t last = log == 121 ? 13 : 2;
-        const struct store_fill mark = make_mark(log);
+        const struct log_fill mark = make_mark(log);
 
         for (size_t i = 0; i < last; i++) {
             specimen_key(k, i, keys[i]);
@@ -263,8 +263,8 @@ make_logs(struct specimen *s, struct store *store)
     filler_open(&f, s->data.log_fd, 2, LOG_SLOTS);
     for (int i = 0; i < SPECIMEN_NAMES; i++) {
         const enum specimen_keyspace k = (enum specimen_keyspace)i;
-        struct store_fill mark = {.epoch = f.log.header.epoch,
-                                  .first_ms = f.received_ms};
+        struct log_fill mark = {.epoch = f.log.header.epoch,
+                                .first_ms = f.received_ms};
         struct store_batch b = make_batch(&d, k, 0, 1, 77);
 
         if ((s->parts & 1u << i) == 0)

@@ -46,8 +46,7 @@ call_hook(void)
 
 static int
 marks(struct store *s, const uint8_t *name, size_t name_size,
-      const struct store_fill *fills, size_t count,
-      struct store_mark_info *infos)
+      const struct log_fill *fills, size_t count, struct store_mark_info *infos)
 {
     const struct keyspace_faults *k = find_keyspace(name, name_size);
 

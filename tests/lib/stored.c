@@ -10,7 +10,7 @@
 #include "common/wire/query.h"
 
 int
-stored_apply(struct store *s, const char *name, const struct store_fill *mark,
+stored_apply(struct store *s, const char *name, const struct log_fill *mark,
              const struct store_delta *deltas, size_t count)
 {
     const struct store_batch batch = {.name = (const uint8_t *)name,
@@ -25,7 +25,7 @@ stored_apply(struct store *s, const char *name, const struct store_fill *mark,
 }
 
 int
-stored_add(struct store *s, const char *name, const struct store_fill *mark,
+stored_add(struct store *s, const char *name, const struct log_fill *mark,
            const char *key, int64_t sum)
 {
     const struct store_delta d = {.key = (const uint8_t *)key,

@@ -7,12 +7,11 @@
 #include "common/store/store.h"
 
 /* Applies deltas under one mark, or (NULL) under none. */
-int stored_apply(struct store *s, const char *name,
-                 const struct store_fill *mark,
+int stored_apply(struct store *s, const char *name, const struct log_fill *mark,
                  const struct store_delta *deltas, size_t count);
 
 /* The same of one key. */
-int stored_add(struct store *s, const char *name, const struct store_fill *mark,
+int stored_add(struct store *s, const char *name, const struct log_fill *mark,
                const char *key, int64_t sum);
 
 /*   -ENOENT  no such keyspace or key */

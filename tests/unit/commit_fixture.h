@@ -41,9 +41,9 @@ code_after_one_key(void)
 /* Applies the first of the two keys of full_log(), as a worker does that died
  * then. */
 static inline void
-had_one_key(struct fixture *x, const struct store_fill *mark)
+had_one_key(struct fixture *x, const struct log_fill *mark)
 {
-    const struct store_fill other = {.uuid = {99}, .epoch = 1, .first_ms = 1};
+    const struct log_fill other = {.uuid = {99}, .epoch = 1, .first_ms = 1};
     int rc;
 
     assert_rc(stored_add(x->store, "a", &other, "one", 0), 0); /* it exists */

@@ -44,7 +44,7 @@ CASE(a_log_that_is_in_is_committed_again_and_counts_once, d)
 
 CASE(marks_without_records_are_kept, d)
 {
-    const struct store_fill mark = {.uuid = "abcdefghijklmno", .epoch = 3};
+    const struct log_fill mark = {.uuid = "abcdefghijklmno", .epoch = 3};
     struct store *s = open_store(d, 1 << 24, true);
     struct store_applied applied;
 
@@ -326,7 +326,7 @@ CASE(a_view_stays_as_it_was_while_others_merge, d)
 }
 
 static int
-collect_mark(void *ctx, const struct store_fill *m,
+collect_mark(void *ctx, const struct log_fill *m,
              const struct store_mark_info *info)
 {
     unsigned *count = ctx;
@@ -364,8 +364,8 @@ CASE(every_mark_can_be_listed, d)
 CASE(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs, d)
 {
     struct store *s = open_store(d, 1 << 24, true);
-    const struct store_fill logs[2] = {{.uuid = {1}, .epoch = 1},
-                                       {.uuid = {2}, .epoch = 1}};
+    const struct log_fill logs[2] = {{.uuid = {1}, .epoch = 1},
+                                     {.uuid = {2}, .epoch = 1}};
     struct store_mark_info infos[2];
     struct store_delta sum = delta("k", 0);
     struct store_applied applied;
@@ -384,11 +384,10 @@ CASE(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs, d)
 CASE(logs_that_came_unequally_far_are_not_put_together, d)
 {
     struct store *s = open_store(d, 1 << 20, true);
-    const struct store_fill logs[3] = {
-        {.uuid = {1}, .epoch = 1},
-        {.uuid = {2}, .epoch = 1},
-        {.uuid = {2}, .epoch = 1, .first_ms = 7}};
-    const struct store_fill swapped[2] = {logs[1], logs[0]};
+    const struct log_fill logs[3] = {{.uuid = {1}, .epoch = 1},
+                                     {.uuid = {2}, .epoch = 1},
+                                     {.uuid = {2}, .epoch = 1, .first_ms = 7}};
+    const struct log_fill swapped[2] = {logs[1], logs[0]};
     const struct store_delta k = delta("k", 5);
     struct store_applied applied;
 
@@ -404,8 +403,8 @@ CASE(logs_that_came_unequally_far_are_not_put_together, d)
     assert_int_equal(mark_state(s, &logs[2]), STORE_MARK_OTHER);
     assert_rc(
         apply_deltas(s, KS,
-                     (struct store_fill[]){{.uuid = {3}, .epoch = 1}, logs[2]},
-                     2, &k, 1, &applied),
+                     (struct log_fill[]){{.uuid = {3}, .epoch = 1}, logs[2]}, 2,
+                     &k, 1, &applied),
         0);
     assert_int_equal(get_one(s, KS_NAME, "k"), 15);
     check_clean(s);
@@ -415,9 +414,9 @@ CASE(logs_that_came_unequally_far_are_not_put_together, d)
 CASE(one_log_that_is_ahead_stops_the_batch, d)
 {
     struct store *s = open_store(d, 1 << 20, true);
-    const struct store_fill now = {.uuid = {1}, .epoch = 5};
-    const struct store_fill marks[2] = {{.uuid = {2}, .epoch = 1},
-                                        {.uuid = {1}, .epoch = 4}};
+    const struct log_fill now = {.uuid = {1}, .epoch = 5};
+    const struct log_fill marks[2] = {{.uuid = {2}, .epoch = 1},
+                                      {.uuid = {1}, .epoch = 4}};
     const struct store_delta k = delta("k", 5);
     struct store_applied applied;
 
@@ -450,7 +449,7 @@ stop_while_writing(const struct tmpdir *d)
 CASE(nobody_waits_for_a_process_that_stopped_while_writing, d)
 {
     struct store *s = open_store(d, 1 << 20, true);
-    const struct store_fill mark = {.uuid = {1}, .epoch = 1};
+    const struct log_fill mark = {.uuid = {1}, .epoch = 1};
     const struct store_delta k = delta("k", 5);
     struct store_applied applied;
     struct tmpdir to;

@@ -73,7 +73,7 @@ seal_log(struct fixture *f, uint64_t index, uint64_t first_ms)
 /* A fill waits that has a record of each of so many keyspaces. */
 static void
 set_aside(struct fixture *f, const char *const *keyspaces, size_t count,
-          const struct store_fill *mark)
+          const struct log_fill *mark)
 {
     struct aside_record *records = calloc(count, sizeof *records);
 
@@ -88,7 +88,7 @@ set_aside(struct fixture *f, const char *const *keyspaces, size_t count,
 static void
 hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
 {
-    const struct store_fill mark = {
+    const struct log_fill mark = {
         .uuid = {1}, .epoch = epoch, .first_ms = first_ms};
 
     set_aside(f, &keyspace, 1, &mark);
@@ -98,7 +98,7 @@ hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
 static void
 hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch, size_t count)
 {
-    const struct store_fill mark = {
+    const struct log_fill mark = {
         .uuid = {1}, .epoch = epoch, .first_ms = first_ms};
     char(*text)[16] = calloc(count, sizeof *text);
     const char **names = calloc(count, sizeof *names);
@@ -186,8 +186,8 @@ begin_merge(struct fixture *f, struct log *log, uint64_t index,
 static void
 apply_to(struct fixture *f, const struct log *log, const char *keyspace)
 {
-    struct store_fill mark = {.epoch = log->header.epoch,
-                              .first_ms = log->header.first_ms};
+    struct log_fill mark = {.epoch = log->header.epoch,
+                            .first_ms = log->header.first_ms};
 
     memcpy(mark.uuid, log->header.uuid, sizeof mark.uuid);
     store_read_end(f->store);
@@ -361,7 +361,7 @@ CASE(records_held_for_one_keyspace_hold_back_that_one_only, f)
 CASE(a_keyspace_that_has_what_waits_is_not_held_back_by_it, f)
 {
     const uint64_t now = clock_unix_ms();
-    const struct store_fill mark = {
+    const struct log_fill mark = {
         .uuid = {1}, .epoch = 3, .first_ms = now - 4000};
     const char *const both[] = {"well", "sick"};
 
@@ -376,7 +376,7 @@ CASE(a_keyspace_that_has_what_waits_is_not_held_back_by_it, f)
 CASE(what_a_command_placed_holds_nothing_back, f)
 {
     const struct aside_record record = {"words", "k", 1};
-    const struct store_fill mark = {.uuid = {1}, .epoch = 3, .first_ms = 1000};
+    const struct log_fill mark = {.uuid = {1}, .epoch = 3, .first_ms = 1000};
 
     (void)aside_put(f->datadir.log_fd, true, &mark, &record, 1, 1000);
     expect_now(f, "words");

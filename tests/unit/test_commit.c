@@ -84,7 +84,7 @@ fdatasync(int fd)
 static int
 apply_keys(struct store *s, uint64_t epoch, unsigned count, size_t size)
 {
-    const struct store_fill mark = {.uuid = "a log", .epoch = epoch};
+    const struct log_fill mark = {.uuid = "a log", .epoch = epoch};
     struct store_delta *deltas = calloc(count, sizeof *deltas);
     char *keys = calloc(count, size + 1);
     struct store_applied applied;

@@ -109,7 +109,7 @@ TEST_IN(a_large_merge_whose_second_commit_fails_is_readable, struct tmpdir *d,
 static int
 apply_log(struct store *s, uint64_t epoch)
 {
-    const struct store_fill mark = {.uuid = "a log", .epoch = epoch};
+    const struct log_fill mark = {.uuid = "a log", .epoch = epoch};
     struct store_delta deltas[LOG_KEYS];
     char keys[LOG_KEYS][12];
     struct store_applied applied;
@@ -192,7 +192,7 @@ TEST_IN(a_root_that_was_not_put_back_is_refused_until_it_is_repaired,
 static int
 apply_large(const struct tmpdir *d, uint64_t epoch)
 {
-    const struct store_fill mark = {.uuid = "a log", .epoch = epoch};
+    const struct log_fill mark = {.uuid = "a log", .epoch = epoch};
     struct store *s = open_store(d, 1 << 28, true);
     struct store_delta *deltas = calloc(KEYS, sizeof *deltas);
     char(*keys)[KEY_SIZE + 1] = calloc(KEYS, sizeof *keys);

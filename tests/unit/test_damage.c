@@ -71,17 +71,17 @@ count_fault(void *ctx, const char *text)
 
 /* ---- marks -------------------------------------------------------------- */
 
-static const struct store_fill counted_log = {.uuid = "one of the logs",
-                                              .epoch = 7};
-static const struct store_fill other_log = {.uuid = "two of the logs",
-                                            .epoch = 3};
+static const struct log_fill counted_log = {.uuid = "one of the logs",
+                                            .epoch = 7};
+static const struct log_fill other_log = {.uuid = "two of the logs",
+                                          .epoch = 3};
 
 /* As a branch page that leads elsewhere would have it: marks that are whole,
  * but one is missing, or is of an earlier commit. */
 CASE(marks_that_are_not_those_of_the_state_are_damage, d)
 {
     struct store *s = open_store(d, 1 << 20, true);
-    struct store_fill later = counted_log;
+    struct log_fill later = counted_log;
     struct store_check_result r;
     char bytes[17] = "m";
     MDB_val key = {.mv_size = 17, .mv_data = bytes}, v;

@@ -15,7 +15,7 @@
 struct fixture {
     struct tmpdir tmp;
     struct dead_fills spent;
-    struct store_fill mark; /* of log 0, which is full */
+    struct log_fill mark; /* of log 0, which is full */
 };
 
 static int

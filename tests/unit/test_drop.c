@@ -21,16 +21,16 @@
 #include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 
-static const struct store_fill log_a = {
+static const struct log_fill log_a = {
     .uuid = "a log of records", .epoch = 4, .first_ms = 1000};
-static const struct store_fill log_b = {
+static const struct log_fill log_b = {
     .uuid = "b log of records", .epoch = 9, .first_ms = 2000};
 
 static const struct store_key key_k = {.key = (const uint8_t *)"k",
                                        .key_size = 1};
 
 static int
-add(struct store *s, const struct store_fill *mark, const char *key,
+add(struct store *s, const struct log_fill *mark, const char *key,
     int64_t count)
 {
     return stored_add(s, KS_NAME, mark, key, count);
@@ -54,7 +54,7 @@ expect_totals(struct store *s, uint64_t keys, uint64_t sum)
 CASE(a_dropped_keyspace_is_empty_and_its_logs_stay_in, d)
 {
     struct store *s = open_store(d, 1 << 24, true);
-    struct store_fill later = log_a;
+    struct log_fill later = log_a;
     struct store_row row;
     struct store_totals t;
 
@@ -493,7 +493,7 @@ CASE(marks_stay_when_keys_are_deleted, d)
 
 /* Which logs are spent, by the first letter. */
 static bool
-is_dead_fill(void *ctx, const struct store_fill *mark)
+is_dead_fill(void *ctx, const struct log_fill *mark)
 {
     const char *spent = ctx;
 

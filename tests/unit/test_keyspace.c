@@ -599,13 +599,13 @@ CASE(marks_are_the_same_with_and_without_lmdb, tmp)
 {
     enum { MOST = 400 }; /* several leaves, below a branch */
     static const size_t counts[] = {0, 1, 2, 30, 90, MOST};
-    static struct store_fill asked[MOST + 1];
+    static struct log_fill asked[MOST + 1];
     static struct store_mark_info peeked[MOST + 1], read[MOST + 1];
 
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
         struct store_totals totals;
-        struct store_fill fill;
+        struct log_fill fill;
         struct tmpdir d;
         struct store *s;
 
@@ -613,7 +613,7 @@ CASE(marks_are_the_same_with_and_without_lmdb, tmp)
         s = open_store(&d, 1 << 22, true);
         assert_rc(stored_add(s, KS_NAME, NULL, "key", 1), 0);
         for (size_t i = 0; i <= count; i++) {
-            fill = (struct store_fill){
+            fill = (struct log_fill){
                 .uuid = {(uint8_t)(i * 37), 7, (uint8_t)(i / 256)},
                 .epoch = 5,
                 .first_ms = 1000 + i};

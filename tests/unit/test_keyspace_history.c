@@ -134,7 +134,7 @@ static void
 apply(struct fixture *x, const char *name, const struct store_delta *d,
       size_t n)
 {
-    const struct store_fill mark = {
+    const struct log_fill mark = {
         .uuid = {9}, .epoch = ++x->epoch, .first_ms = 1};
 
     assert_rc(stored_apply(x->lmdb, name, &mark, d, n), 0);

@@ -33,7 +33,7 @@ open_lmdb(const struct tmpdir *d, bool writable)
 static int
 apply(struct lmdb *s, const char *name, unsigned key)
 {
-    struct store_fill mark = {.epoch = 1, .first_ms = 1};
+    struct log_fill mark = {.epoch = 1, .first_ms = 1};
     char text[16];
 
     (void)snprintf(text, sizeof text, "key-%06u", key); /* fits */

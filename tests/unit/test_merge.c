@@ -83,7 +83,7 @@ CASE(what_keyspaces_have_already_is_not_counted_again, x)
         print_message("case %u\n", i);
         logs += cases[i].logs;
         for (unsigned k = 0; k < cases[i].logs; k++) {
-            const struct store_fill mark = full_log(x, k);
+            const struct log_fill mark = full_log(x, k);
 
             for (const char *at = cases[i].had[k]; *at != '\0'; at++)
                 assert_rc(had(x, (const char[2]){*at}, &mark), 0);
@@ -102,7 +102,7 @@ CASE(what_keyspaces_have_already_is_not_counted_again, x)
 
 CASE(logs_that_share_no_keyspace_are_merged_together_whatever_is_in, x)
 {
-    const struct store_fill mark = full_log(x, 0);
+    const struct log_fill mark = full_log(x, 0);
     struct filler f;
 
     assert_rc(had(x, "a", &mark), 0);
@@ -119,7 +119,7 @@ CASE(logs_that_share_no_keyspace_are_merged_together_whatever_is_in, x)
 
 CASE(a_log_that_is_in_everywhere_is_made_durable_before_it_is_emptied, x)
 {
-    const struct store_fill mark = full_log(x, 0);
+    const struct log_fill mark = full_log(x, 0);
 
     assert_rc(had(x, "a", &mark), 0);
     assert_rc(had(x, "b", &mark), 0);
@@ -137,7 +137,7 @@ CASE(a_log_that_is_in_everywhere_is_made_durable_before_it_is_emptied, x)
 
 CASE(of_a_log_that_is_in_partly_only_later_keys_are_applied, x)
 {
-    const struct store_fill mark = full_log(x, 0);
+    const struct log_fill mark = full_log(x, 0);
 
     full_log(x, 1);
     had_one_key(x, &mark);
@@ -151,7 +151,7 @@ CASE(of_a_log_that_is_in_partly_only_later_keys_are_applied, x)
 
 CASE(a_log_older_than_its_mark_is_quarantined_and_the_others_merged, x)
 {
-    struct store_fill mark = full_log(x, 0);
+    struct log_fill mark = full_log(x, 0);
 
     full_log(x, 1);
     mark.epoch += 5;
@@ -167,8 +167,8 @@ CASE(a_log_older_than_its_mark_is_quarantined_and_the_others_merged, x)
 
 CASE(a_second_fill_of_an_epoch_counts_beside_the_first, x)
 {
-    const struct store_fill mark = full_log(x, 0);
-    struct store_fill first = mark;
+    const struct log_fill mark = full_log(x, 0);
+    struct log_fill first = mark;
 
     first.first_ms--;
     assert_rc(had(x, "a", &first), 0);
@@ -243,7 +243,7 @@ CASE(nothing_is_set_aside_of_a_log_that_stays_full, x)
  * goes into the keyspace, and the file is removed. */
 CASE(records_that_were_set_aside_already_are_not_counted_again, x)
 {
-    const struct store_fill mark = full_log(x, 0);
+    const struct log_fill mark = full_log(x, 0);
 
     set_aside_by_another(x, "a", &mark);
     refuse("a", -EBADMSG);
@@ -300,7 +300,7 @@ CASE(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one, x)
  * keyspace cannot be read nobody can tell. */
 CASE(logs_of_a_keyspace_that_cannot_be_read_wait_each_by_itself, x)
 {
-    const struct store_fill mark = full_log(x, 0);
+    const struct log_fill mark = full_log(x, 0);
 
     full_log(x, 1);
     assert_rc(had(x, "a", &mark), 0);

@@ -45,11 +45,11 @@ name_of(unsigned i, char name[24])
 }
 
 /* A full log with `one` in each keyspace, and many keys in the first. */
-static struct store_fill
+static struct log_fill
 log_of_all(struct fixture *x, uint64_t index)
 {
     char name[24], key[16];
-    struct store_fill mark;
+    struct log_fill mark;
     struct filler f;
 
     filler_open(&f, x->dir.log_fd, index, KEYSPACES + BIG_KEYS);
@@ -110,7 +110,7 @@ CASE(each_record_of_many_keyspaces_counts_once, x)
 
 CASE(logs_that_one_lane_tells_apart_are_merged_one_after_the_other, x)
 {
-    struct store_fill mark;
+    struct log_fill mark;
     char name[24];
 
     log_of_all(x, 0);

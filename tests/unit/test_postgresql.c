@@ -66,15 +66,15 @@ teardown(void **state)
     TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
     static void name(struct fixture *x)
 
-static struct store_fill
+static struct log_fill
 fill_of(uint64_t epoch)
 {
-    return (struct store_fill){.uuid = {9}, .epoch = epoch, .first_ms = epoch};
+    return (struct log_fill){.uuid = {9}, .epoch = epoch, .first_ms = epoch};
 }
 
 /* Adds to one key of KS under a fill; again while the engine says to. */
 static int
-add_until_known(struct store *s, const struct store_fill *fill, int64_t sum)
+add_until_known(struct store *s, const struct log_fill *fill, int64_t sum)
 {
     const uint64_t deadline = test_deadline(20000);
     const struct timespec pause = {.tv_nsec = 5000000};
@@ -215,7 +215,7 @@ CASE(limits_of_keyspaces_and_keys_are_kept, x)
 static pid_t
 count_in_child(const struct fixture *x, uint8_t log)
 {
-    struct store_fill fill = {.uuid = {log}};
+    struct log_fill fill = {.uuid = {log}};
     struct store *s;
     const pid_t pid = fork();
 
@@ -259,7 +259,7 @@ CASE(a_worker_that_dies_at_any_step_counts_once, x)
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
     for (kill_at = 0; kill_at < POSTGRESQL_STEPS; kill_at++) {
-        const struct store_fill fill = fill_of(kill_at + 1);
+        const struct log_fill fill = fill_of(kill_at + 1);
         const pid_t pid = fork();
 
         if (pid == 0) {
@@ -281,7 +281,7 @@ CASE(a_worker_that_dies_at_any_step_counts_once, x)
 CASE(a_server_that_crashes_keeps_what_it_committed, x)
 {
     for (uint64_t i = 1; i <= 3; i++) {
-        const struct store_fill fill = fill_of(i);
+        const struct log_fill fill = fill_of(i);
 
         assert_rc(add_until_known(x->s, &fill, 10), 0);
         pg_server_crash();
@@ -407,10 +407,10 @@ CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
     x->options.conninfo = conninfo;
     assert_rc(postgresql_store_open(&s, &x->options), 0);
     for (uint64_t i = 0; i < 6; i++) {
-        const struct store_fill fill = fill_of(i + 1);
+        const struct log_fill fill = fill_of(i + 1);
 
         assert_rc(add_until_known(
-                      s, &(struct store_fill){.uuid = {3}, .epoch = i + 1}, 0),
+                      s, &(struct log_fill){.uuid = {3}, .epoch = i + 1}, 0),
                   0); /* connected */
         p.cut = i % 2 == 0 ? CUT_BEFORE : CUT_ANSWER;
         assert_rc(stored_add(s, KS_NAME, &fill, "the", 7), -EIO);
@@ -444,7 +444,7 @@ cancel_a_wait(void *ctx)
 
 /* The same batch, with that. */
 static void
-add_without_standby(struct store *s, const struct store_fill *fill)
+add_without_standby(struct store *s, const struct log_fill *fill)
 {
     PGconn *c = PQconnectdb(pg_server_conninfo());
     pthread_t thread;
@@ -458,7 +458,7 @@ add_without_standby(struct store *s, const struct store_fill *fill)
 /* A commit that no standby has is answered COMMIT, with a warning. */
 CASE(a_commit_with_a_warning_is_not_believed, x)
 {
-    const struct store_fill fill = fill_of(1);
+    const struct log_fill fill = fill_of(1);
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
     (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = 'away'");
@@ -477,7 +477,7 @@ CASE(a_commit_with_a_warning_is_not_believed, x)
 /* A database whose standby is away keeps the worker waiting, not silent. */
 CASE(a_commit_that_waits_for_its_standby_is_given_up, x)
 {
-    const struct store_fill fill = fill_of(1);
+    const struct log_fill fill = fill_of(1);
     struct store *s;
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
@@ -499,7 +499,7 @@ CASE(a_commit_that_waits_for_its_standby_is_given_up, x)
 
 CASE(a_silent_server_is_given_up_and_named, x)
 {
-    const struct store_fill fill = fill_of(1);
+    const struct log_fill fill = fill_of(1);
     uint64_t since_ms, took_ms;
     struct store *s;
     char sql[160];
@@ -531,7 +531,7 @@ CASE(a_silent_server_is_given_up_and_named, x)
 
 CASE(a_lock_of_another_session_is_named, x)
 {
-    const struct store_fill fill = fill_of(1);
+    const struct log_fill fill = fill_of(1);
     PGconn *c = PQconnectdb(pg_server_conninfo());
     char sql[160], named[64];
     struct store *s;

@@ -71,7 +71,7 @@ static void
 add_some(struct fixture *x, uint64_t from, uint64_t to)
 {
     for (; from < to; from++) {
-        const struct store_fill fill = {.uuid = {1}, .epoch = from};
+        const struct log_fill fill = {.uuid = {1}, .epoch = from};
 
         assert_rc(stored_add(x->s, "words", &fill, "the", 1), 0);
     }
@@ -103,7 +103,7 @@ CASE(a_database_with_fewer_commits_is_found_when_it_is_opened, x)
 
 CASE(a_database_with_fewer_commits_is_found_behind_a_connection, x)
 {
-    const struct store_fill fill = {.uuid = {1}, .epoch = 9};
+    const struct log_fill fill = {.uuid = {1}, .epoch = 9};
     struct store_row row;
 
     add_some(x, 1, 4);

@@ -77,12 +77,12 @@ need_store(const struct fixture *x)
                setup_postgresql, teardown, NULL)                               \
     static void name(struct fixture *x)
 
-static const struct store_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
+static const struct log_fill fill3 = {.uuid = {7}, .epoch = 3, .first_ms = 5};
 
 static enum store_mark_state
 state_of(struct fixture *x, uint64_t epoch, uint64_t first_ms)
 {
-    struct store_fill mark = fill3;
+    struct log_fill mark = fill3;
     struct store_mark_info info;
 
     mark.epoch = epoch;
@@ -134,7 +134,7 @@ CASE(a_batch_given_twice_counts_once, x)
 
 CASE(an_earlier_fill_is_refused_and_another_fill_counts, x)
 {
-    struct store_fill mark = fill3;
+    struct log_fill mark = fill3;
 
     assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
 
@@ -148,7 +148,7 @@ CASE(an_earlier_fill_is_refused_and_another_fill_counts, x)
 
 CASE(marks_that_do_not_agree_are_no_batch, x)
 {
-    const struct store_fill marks[2] = {fill3, {.uuid = {8}, .epoch = 1}};
+    const struct log_fill marks[2] = {fill3, {.uuid = {8}, .epoch = 1}};
     const struct store_delta the = delta("the", 9);
     struct store_applied applied;
 

@@ -8,10 +8,10 @@
 #define CASE(name, x)                                                          \
     TEST_IN(name, struct fixture *x, fixture_setup, fixture_teardown)
 
-static struct store_fill
+static struct log_fill
 fill(uint8_t log, uint64_t epoch)
 {
-    return (struct store_fill){
+    return (struct log_fill){
         .uuid = {log}, .epoch = epoch, .first_ms = 1000 * epoch + log};
 }
 
@@ -20,7 +20,7 @@ static const char *
 put(struct fixture *x, uint8_t log, uint64_t epoch, const char *keyspaces)
 {
     struct aside_record records[8];
-    const struct store_fill mark = fill(log, epoch);
+    const struct log_fill mark = fill(log, epoch);
     static char names[8][2];
     size_t count = strlen(keyspaces);
 
@@ -47,16 +47,15 @@ fills_of(const struct waiting *w, const char *keyspace)
 {
     static char text[512];
     const struct waiting_part *p;
-    size_t count = 0;
-    uint32_t name = waiting_find(w, (const uint8_t *)keyspace, 1);
+    size_t count;
 
     text[0] = '\0';
-    p = name == WAITING_NONE ? NULL : waiting_parts(w, name, &count);
+    p = waiting_parts(w, waiting_find(w, (const uint8_t *)keyspace, 1), &count);
     for (size_t i = 0; i < count; i++) {
         const struct waiting_fill *f = &w->index.fills[p[i].fill];
 
         (void)snprintf(text + strlen(text), sizeof text - strlen(text),
-                       "%u.%u ", f->uuid[0], (unsigned)f->epoch);
+                       "%u.%u ", f->id.uuid[0], (unsigned)f->id.epoch);
     }
     return text;
 }
@@ -92,6 +91,7 @@ CASE(files_that_come_and_go_are_in_the_list, x)
 CASE(the_earlier_fill_of_a_log_is_the_last_one_before, x)
 {
     struct waiting w;
+    struct log_fill id;
     uint32_t b;
 
     (void)put(x, 1, 3, "b");
@@ -99,14 +99,19 @@ CASE(the_earlier_fill_of_a_log_is_the_last_one_before, x)
     (void)put(x, 2, 5, "b");
     w = open_folder(x);
     b = waiting_find(&w, (const uint8_t *)"b", 1);
-    assert_int_equal(waiting_earlier(&w, b, fill(1, 0).uuid, 9)->epoch, 7);
-    assert_int_equal(waiting_earlier(&w, b, fill(1, 0).uuid, 7)->epoch, 3);
-    assert_null(waiting_earlier(&w, b, fill(1, 0).uuid, 3));
-    assert_null(waiting_earlier(&w, b, fill(2, 0).uuid, 5));
-    assert_null(waiting_earlier(&w, waiting_find(&w, (const uint8_t *)"a", 1),
-                                fill(1, 0).uuid, 7));
-    assert_non_null(waiting_same(&w, b, fill(2, 0).uuid, 5, 5002));
-    assert_null(waiting_same(&w, b, fill(2, 0).uuid, 5, 5003));
+    id = fill(1, 9);
+    assert_int_equal(waiting_earlier(&w, b, &id)->epoch, 7);
+    id = fill(1, 7);
+    assert_int_equal(waiting_earlier(&w, b, &id)->epoch, 3);
+    assert_null(
+        waiting_earlier(&w, waiting_find(&w, (const uint8_t *)"a", 1), &id));
+    id = fill(1, 3);
+    assert_null(waiting_earlier(&w, b, &id));
+    id = fill(2, 5);
+    assert_null(waiting_earlier(&w, b, &id));
+    assert_true(waiting_has(&w, b, &id));
+    id.first_ms++;
+    assert_false(waiting_has(&w, b, &id));
     waiting_close(&w);
 }
 
@@ -368,7 +373,7 @@ CASE(a_log_stays_full_until_what_was_set_aside_has_a_durable_name, x)
 /* Another worker died between the two syncs. */
 CASE(a_name_that_another_gave_is_made_durable_before_the_log_is_empty, x)
 {
-    struct store_fill mark;
+    struct log_fill mark;
 
     warm_up(x);
     mark = full_log(x, 0);
@@ -432,7 +437,7 @@ CASE(a_file_stays_until_all_its_keyspaces_have_it, x)
 /* The file came back after a power loss. */
 CASE(a_fill_behind_the_mark_is_in, x)
 {
-    const struct store_fill later = fill(1, 5);
+    const struct log_fill later = fill(1, 5);
 
     assert_rc(stored_add(x->store, "a", &later, "one", 7), 0);
     (void)put(x, 1, 3, "a");
@@ -473,7 +478,7 @@ CASE(passes_that_merge_nothing_come_less_and_less_often, x)
 /* Its marks say that the fill is in; without them it would count again. */
 CASE(the_file_of_an_empty_keyspace_stays_while_a_fill_names_it, x)
 {
-    const struct store_fill mark = full_log(x, 0);
+    const struct log_fill mark = full_log(x, 0);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_rc(store_drop(x->store, (const uint8_t *)"a", 1), 0);

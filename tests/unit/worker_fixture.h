@@ -120,10 +120,10 @@ fixture_teardown(void **state)
 
 /* A full log of one record each of "a", "b" and "c", and a second key in "a".
  * Returns its mark. */
-static inline struct store_fill
+static inline struct log_fill
 full_log(struct fixture *x, uint64_t index)
 {
-    struct store_fill mark;
+    struct log_fill mark;
     struct filler f;
 
     filler_open(&f, x->dir.log_fd, index, SLOTS);
@@ -166,7 +166,7 @@ log_deltas(const char *name, struct store_delta deltas[2])
 
 /* Applies them as a worker did that died before it emptied the log. */
 static inline int
-had(struct fixture *x, const char *name, const struct store_fill *mark)
+had(struct fixture *x, const char *name, const struct log_fill *mark)
 {
     struct store_delta deltas[2];
     const size_t count = log_deltas(name, deltas);
@@ -178,7 +178,7 @@ had(struct fixture *x, const char *name, const struct store_fill *mark)
  * the log. */
 static inline void
 set_aside_by_another(struct fixture *x, const char *name,
-                     const struct store_fill *mark)
+                     const struct log_fill *mark)
 {
     const struct aside_record records[] = {{name, "one",
                                             *name == 'a'   ? 1

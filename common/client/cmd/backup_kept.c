@@ -35,14 +35,13 @@ struct dropped {
 };
 
 static bool
-is_dropped(void *ctx, const struct waiting_fill *f)
+is_dropped(void *ctx, const struct log_fill *id)
 {
     const struct dropped *d = ctx;
     const struct waiting *w = &d->in->waiting;
 
-    return !waiting_same(w, waiting_find(w, d->name, d->size), f->uuid,
-                         f->epoch, f->first_ms) &&
-           waiting_is_in(d->in->store, d->name, d->size, f) == 0;
+    return !waiting_has(w, waiting_find(w, d->name, d->size), id) &&
+           waiting_is_in(d->in->store, d->name, d->size, id) == 0;
 }
 
 int

@@ -26,7 +26,7 @@
 
 /* The highest epoch any keyspace has of one log. */
 struct known {
-    struct store_fill mark;
+    struct log_fill mark;
     struct cmd_name keyspace; /* that has it */
 };
 
@@ -95,7 +95,7 @@ compare_known(const void *a, const void *b)
 }
 
 static int
-keep_mark(void *ctx, const struct store_fill *m,
+keep_mark(void *ctx, const struct log_fill *m,
           const struct store_mark_info *info)
 {
     struct check *c = ctx;

@@ -238,12 +238,12 @@ struct place {
     uint64_t names_ahead;
     bool unread; /* the last fill could not be read: nothing came of it */
 
-    struct store_fill fill;
+    struct log_fill fill;
     void *names; /* as tsearch(3) has them */
     struct place_name **list, *last;
     size_t count, capacity;
     struct waiting_new file;
-    struct store_fill *fills; /* that are wanted */
+    struct log_fill *fills; /* that are wanted */
     size_t fill_count, fill_capacity;
 };
 

@@ -282,7 +282,7 @@ key_history_summarize(const struct key_history *p, int64_t count, bool utc)
 /* ---- what is explained --------------------------------------------------- */
 
 struct explain_mark {
-    struct store_fill m;
+    struct log_fill m;
     bool done;
     bool archived; /* this very fill is */
 };
@@ -320,7 +320,7 @@ struct explain {
 /* ---- the count and its marks ------------------------------------------- */
 
 static int
-keep_mark(void *ctx, const struct store_fill *m,
+keep_mark(void *ctx, const struct log_fill *m,
           const struct store_mark_info *info)
 {
     struct explain *e = ctx;

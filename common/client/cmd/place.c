@@ -109,18 +109,18 @@ is_left_out(const struct place *p, const struct message *m)
 /* ---- what each has ------------------------------------------------------------ */
 
 struct other {
-    const struct store_fill *fill;
+    const struct log_fill *fill;
     bool later; /* than it is what the keyspace has */
 };
 
 static int
-see_mark(void *ctx, const struct store_fill *m,
+see_mark(void *ctx, const struct log_fill *m,
          const struct store_mark_info *info)
 {
     struct other *o = ctx;
 
     (void)info; /* how far it came does not matter */
-    if (memcmp(m->uuid, o->fill->uuid, sizeof m->uuid) == 0)
+    if (log_fill_is_of_log(m, o->fill->uuid))
         o->later = m->first_ms > o->fill->first_ms;
     return 0;
 }
@@ -149,10 +149,10 @@ read_state(const struct place *p, const struct place_name *n,
 static bool
 is_waiting(const struct place *p, const struct place_name *n)
 {
-    return p->in && waiting_same(&p->in->waiting,
-                                 waiting_find(&p->in->waiting, n->fill.name,
-                                              n->fill.size),
-                                 p->fill.uuid, p->fill.epoch, p->fill.first_ms);
+    return p->in && waiting_has(&p->in->waiting,
+                                waiting_find(&p->in->waiting, n->fill.name,
+                                             n->fill.size),
+                                &p->fill);
 }
 
 /* A keyspace that cannot be read gets its records when it can be. */
@@ -262,8 +262,7 @@ place_fill(struct place *p, const struct archive_header *h,
 
     forget_names(p);
     p->file.fd = -1;
-    p->fill = (struct store_fill){.epoch = h->epoch, .first_ms = h->first_ms};
-    memcpy(p->fill.uuid, h->uuid, sizeof p->fill.uuid);
+    p->fill = LOG_FILL_OF(h);
     rc = read(ctx, p);
     p->unread = rc < 0;
     if (rc == 0)
@@ -358,26 +357,12 @@ run_worker(const struct cmd_line *line, const struct store_session *in)
     return -ECHILD;
 }
 
-static int
-by_fill(const void *a, const void *b)
-{
-    const struct store_fill *x = a, *y = b;
-    int c = memcmp(x->uuid, y->uuid, sizeof x->uuid);
-
-    if (c == 0)
-        c = (x->epoch > y->epoch) - (x->epoch < y->epoch);
-    return c != 0 ? c
-                  : (x->first_ms > y->first_ms) - (x->first_ms < y->first_ms);
-}
-
 static bool
-is_wanted(void *ctx, const struct waiting_fill *f)
+is_wanted(void *ctx, const struct log_fill *id)
 {
     const struct place *p = ctx;
-    struct store_fill fill = {.epoch = f->epoch, .first_ms = f->first_ms};
 
-    memcpy(fill.uuid, f->uuid, sizeof fill.uuid);
-    return bsearch(&fill, p->fills, p->fill_count, sizeof fill, by_fill) !=
+    return bsearch(id, p->fills, p->fill_count, sizeof *id, log_fill_compare) !=
            NULL;
 }
 
@@ -389,7 +374,7 @@ count_waiting(struct place *p)
     struct waiting_sum sum;
     int rc;
 
-    qsort(p->fills, p->fill_count, sizeof *p->fills, by_fill);
+    qsort(p->fills, p->fill_count, sizeof *p->fills, log_fill_compare);
     rc = unmerged_list(w);
     for (uint32_t i = 0; rc == 0 && i < w->name_count; i++) {
         size_t size;

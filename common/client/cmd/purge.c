@@ -412,12 +412,12 @@ purge_archive(struct purge *p)
 /* ---- what waits -------------------------------------------------------- */
 
 static bool
-is_in(void *ctx, const struct waiting_fill *f)
+is_in(void *ctx, const struct log_fill *id)
 {
     const struct purge *p = ctx;
 
     return waiting_is_in(p->in->store, p->keyspace->bytes, p->keyspace->size,
-                         f) > 0;
+                         id) > 0;
 }
 
 /* Leaves the keyspace out of fills that it has, which wait for others.  One that
@@ -428,8 +428,7 @@ purge_waiting(struct purge *p, uint64_t deadline_ms)
     struct wait_turn turn = {.deadline_ms = deadline_ms};
     struct waiting *w = &p->in->waiting;
     const struct waiting_part *parts;
-    size_t count = 0;
-    uint32_t name;
+    size_t count;
     int rc;
 
     do
@@ -440,8 +439,8 @@ purge_waiting(struct purge *p, uint64_t deadline_ms)
         rc = unmerged_list(w);
     if (rc < 0)
         return rc;
-    name = waiting_find(w, p->keyspace->bytes, p->keyspace->size);
-    parts = name == WAITING_NONE ? NULL : waiting_parts(w, name, &count);
+    parts = waiting_parts(
+        w, waiting_find(w, p->keyspace->bytes, p->keyspace->size), &count);
     for (size_t i = 0; i < count; i++)
         report_left(p, "log/" WAITING_FOLDER,
                     w->index.fills[parts[i].fill].file->name,

@@ -233,7 +233,7 @@ lmdb_of(struct store *s)
 /* ---- the operations of the engine, as in store.h ---- */
 
 int lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
-               const struct store_fill *marks, size_t count,
+               const struct log_fill *marks, size_t count,
                struct store_mark_info *infos);
 int lmdb_apply(struct store *store, const struct store_batch *given,
                struct store_applied *applied);
@@ -257,7 +257,7 @@ int lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
                void (*fault)(void *ctx, const char *text), void *ctx,
                struct store_check_result *out);
 int lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
-                   int (*mark)(void *ctx, const struct store_fill *m,
+                   int (*mark)(void *ctx, const struct log_fill *m,
                                const struct store_mark_info *info),
                    void *ctx);
 int lmdb_copy(struct store *store, const uint8_t *name, size_t name_size,
@@ -475,13 +475,13 @@ struct mark_found {
 
 /* The marks of some fills, each of another log. */
 struct marks {
-    const struct store_fill *marks; /* borrowed */
+    const struct log_fill *marks; /* borrowed */
     size_t count;
     size_t *sorted; /* their indexes, ordered by uuid */
     struct mark_found *found;
 };
 
-int marks_init(struct marks *m, const struct store_fill *marks, size_t count);
+int marks_init(struct marks *m, const struct log_fill *marks, size_t count);
 void marks_fini(struct marks *m);
 
 /* Gets a mark; `hash` is its share of the state's hash. */

@@ -69,7 +69,7 @@ close_lanes(struct store *store)
 
 static int
 lanes_marks(struct store *store, const uint8_t *name, size_t name_size,
-            const struct store_fill *marks, size_t count,
+            const struct log_fill *marks, size_t count,
             struct store_mark_info *infos)
 {
     return store_marks(lane_with(store, name, name_size), name, name_size,

@@ -30,7 +30,7 @@ stop_at_needed(void *ctx, const uint8_t uuid[16],
                const struct keyspace_mark *mark, uint64_t hash)
 {
     const struct store_maintenance *t = ctx;
-    struct store_fill m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
+    struct log_fill m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
 
     (void)hash;
     memcpy(m.uuid, uuid, sizeof m.uuid);

@@ -21,7 +21,7 @@ by_uuid(const void *a, const void *b, void *ctx)
 }
 
 int
-marks_init(struct marks *m, const struct store_fill *marks, size_t count)
+marks_init(struct marks *m, const struct log_fill *marks, size_t count)
 {
     *m = (struct marks){.marks = marks, .count = count};
     m->sorted = malloc((count + 1) * sizeof *m->sorted);
@@ -79,7 +79,7 @@ marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
 }
 
 static void
-fill_found(struct mark_found *f, const struct store_fill *asked,
+fill_found(struct mark_found *f, const struct log_fill *asked,
            const struct keyspace_mark *m, uint64_t hash)
 {
     f->there = true;
@@ -250,7 +250,7 @@ find_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
 
 int
 lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
-           const struct store_fill *marks, size_t count,
+           const struct log_fill *marks, size_t count,
            struct store_mark_info *infos)
 {
     struct lmdb *s = lmdb_of(store);
@@ -278,7 +278,7 @@ lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
 
 struct giving {
     struct lmdb *store;
-    int (*mark)(void *ctx, const struct store_fill *m,
+    int (*mark)(void *ctx, const struct log_fill *m,
                 const struct store_mark_info *info);
     void *ctx;
 };
@@ -288,7 +288,7 @@ give_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
           uint64_t hash)
 {
     const struct giving *g = ctx;
-    struct store_fill m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
+    struct log_fill m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
     struct store_mark_info info = {.state = STORE_MARK_DONE};
 
     (void)hash; /* only marks_each() needs it */
@@ -303,7 +303,7 @@ give_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
 
 int
 lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
-               int (*mark)(void *ctx, const struct store_fill *m,
+               int (*mark)(void *ctx, const struct log_fill *m,
                            const struct store_mark_info *info),
                void *ctx)
 {

@@ -249,12 +249,12 @@ void pg_keyspace_call(struct pg_call *c, const struct pg_keyspace *k,
                       bool changed, char sum[48]);
 int pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed);
 
-int pg_marks_read(struct pg *s, int32_t id, const struct store_fill *marks,
+int pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
                   size_t count, struct store_mark_info *infos);
 
 /* The statement that stores them. */
 void pg_marks_call(struct pg *s, struct pg_call *c, int32_t id,
-                   const struct store_fill *marks, size_t count);
+                   const struct log_fill *marks, size_t count);
 
 /* The lane of a keyspace. */
 struct pg *pg_lane(struct store *store, const uint8_t *name, size_t size);
@@ -315,10 +315,10 @@ int pg_history_check(struct pg *s, const struct pg_keyspace *k,
 int pg_apply(struct store *store, const struct store_batch *batch,
              struct store_applied *applied);
 int pg_marks(struct store *store, const uint8_t *name, size_t size,
-             const struct store_fill *marks, size_t count,
+             const struct log_fill *marks, size_t count,
              struct store_mark_info *infos);
 int pg_each_mark(struct store *store, const uint8_t *name, size_t size,
-                 int (*mark)(void *ctx, const struct store_fill *m,
+                 int (*mark)(void *ctx, const struct log_fill *m,
                              const struct store_mark_info *info),
                  void *ctx);
 size_t pg_read(struct store *store, struct store_reads *reads);

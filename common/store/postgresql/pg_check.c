@@ -115,7 +115,7 @@ check_history(struct check *c)
 }
 
 static int
-count_mark(void *ctx, const struct store_fill *m,
+count_mark(void *ctx, const struct log_fill *m,
            const struct store_mark_info *info)
 {
     struct check *c = ctx;

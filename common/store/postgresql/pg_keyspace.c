@@ -228,7 +228,7 @@ pg_lane(struct store *store, const uint8_t *name, size_t size)
 
 /* What a stored mark says of a fill of the same log. */
 static enum store_mark_state
-state_of_mark(const struct store_fill *fill, uint64_t epoch, uint64_t first_ms)
+state_of_mark(const struct log_fill *fill, uint64_t epoch, uint64_t first_ms)
 {
     if (epoch != fill->epoch)
         return epoch > fill->epoch ? STORE_MARK_AHEAD : STORE_MARK_NONE;
@@ -236,7 +236,7 @@ state_of_mark(const struct store_fill *fill, uint64_t epoch, uint64_t first_ms)
 }
 
 static void
-compare_marks(const PGresult *r, const struct store_fill *marks, size_t count,
+compare_marks(const PGresult *r, const struct log_fill *marks, size_t count,
               struct store_mark_info *infos)
 {
     for (int row = 0; row < PQntuples(r); row++) {
@@ -252,7 +252,7 @@ compare_marks(const PGresult *r, const struct store_fill *marks, size_t count,
 }
 
 int
-pg_marks_read(struct pg *s, int32_t id, const struct store_fill *marks,
+pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
               size_t count, struct store_mark_info *infos)
 {
     PGresult *r;
@@ -275,7 +275,7 @@ pg_marks_read(struct pg *s, int32_t id, const struct store_fill *marks,
 
 void
 pg_marks_call(struct pg *s, struct pg_call *c, int32_t id,
-              const struct store_fill *marks, size_t count)
+              const struct log_fill *marks, size_t count)
 {
     struct pg_array *a = s->arrays;
 
@@ -290,7 +290,7 @@ pg_marks_call(struct pg *s, struct pg_call *c, int32_t id,
 
 int
 pg_marks(struct store *store, const uint8_t *name, size_t size,
-         const struct store_fill *marks, size_t count,
+         const struct log_fill *marks, size_t count,
          struct store_mark_info *infos)
 {
     struct pg *s = pg_lane(store, name, size);
@@ -311,7 +311,7 @@ pg_marks(struct store *store, const uint8_t *name, size_t size,
 
 int
 pg_each_mark(struct store *store, const uint8_t *name, size_t size,
-             int (*mark)(void *ctx, const struct store_fill *m,
+             int (*mark)(void *ctx, const struct log_fill *m,
                          const struct store_mark_info *info),
              void *ctx)
 {
@@ -329,8 +329,8 @@ pg_each_mark(struct store *store, const uint8_t *name, size_t size,
     if (rc == 0)
         rc = pg_ask(s, &r, PG_EACH_MARK, "i", k.id);
     for (int i = 0; rc == 0 && i < PQntuples(r); i++) {
-        struct store_fill m = {.epoch = (uint64_t)pg_bigint(r, i, 1),
-                               .first_ms = (uint64_t)pg_bigint(r, i, 2)};
+        struct log_fill m = {.epoch = (uint64_t)pg_bigint(r, i, 1),
+                             .first_ms = (uint64_t)pg_bigint(r, i, 2)};
         size_t log_size;
         const uint8_t *log = pg_bytes(r, i, 0, &log_size);
 
