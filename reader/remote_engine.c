@@ -421,7 +421,7 @@ next_name(struct store_listing *listing, uint64_t until_ns,
  * for. */
 static int
 read_marks(struct store *s, const uint8_t *name, size_t name_size,
-           const struct store_fill *marks, size_t count,
+           const struct log_fill *marks, size_t count,
            struct store_mark_info *infos)
 {
     (void)s;
