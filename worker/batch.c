@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +120,16 @@ note_due(struct log_batch *b, uint64_t due_ms)
         b->retry_ms = due_ms;
 }
 
+/* A log that should be ready is locked: its owner is between the chmod and the
+ * end of its flock, or has died there.  The end of a flock wakes no process, and
+ * log_recover() may repair only what no process holds: it is tried again soon. */
+static void
+look_again_soon(struct log_batch *b)
+{
+    b->recover_ms = 0;
+    note_due(b, clock_ms() + BATCH_BUSY_MS);
+}
+
 /* Defers the next try with a log that failed. */
 static void
 defer_log(struct log_batch *b, uint64_t index, uint64_t inode)
@@ -208,25 +217,6 @@ batch_release_one(struct log_batch *b, unsigned number)
 {
     assert(number < b->count);
     release_log(b, &b->logs[number]);
-}
-
-/* Makes the log durable before it is read.  If that fails, the page cache
- * cannot be trusted: it is dropped, and recovery reads the disk. */
-static int
-make_durable(struct log_batch *b, struct batch_log *l)
-{
-    int rc;
-
-    rc = log_sync(&l->log);
-    if (rc == 0)
-        return 0;
-    diag_errno(DIAG_ERROR, rc, "sync log=%" PRIu64, l->log.header.index);
-    /* Only advice: pages that stay are clean and checked by their crc. */
-    (void)posix_fadvise(l->log.fd, 0, 0, POSIX_FADV_DONTNEED);
-    defer_log(b, l->log.header.index, l->inode);
-    log_abandon(&l->log);
-    l->claimed = false;
-    return rc;
 }
 
 /* ---- folding ----------------------------------------------------------- */
@@ -345,7 +335,7 @@ report_claim(struct log_batch *b, const struct logfile *entry, int rc)
     static struct diag_repeat repeat;
 
     if (rc == -EBUSY)
-        note_due(b, clock_ms() + BATCH_BUSY_MS);
+        look_again_soon(b);
     if (rc == -EBUSY || rc == -ESTALE || rc == -ENOENT)
         return; /* another process has it, or had it until now */
     if (rc == -EBADMSG) {
@@ -400,7 +390,7 @@ claim_log(struct log_batch *b, const struct logfile *entry)
         release_log(b, l);
         return false;
     }
-    return make_durable(b, l) == 0;
+    return true;
 }
 
 /* Folds log b->count, which is claimed.  1: more may be added, 0: no more. */
@@ -441,9 +431,6 @@ batch_add_waiting(struct log_batch *b, const struct waiting_fill *f)
     return fold_next(b);
 }
 
-/* Sets the next scan if a log is full and still locked: its owner is between
- * the chmod and the end of its flock, or has died there.  The end of a flock
- * wakes no process, and log_recover() may repair only what no process holds. */
 static void
 note_busy(struct log_batch *b)
 {
@@ -453,7 +440,7 @@ note_busy(struct log_batch *b)
         const struct logfile *e = &b->dir.entries[i];
 
         if (e->ours && e->locked && e->mode == LOG_MODE_FULL)
-            note_due(b, clock_ms() + BATCH_BUSY_MS);
+            look_again_soon(b);
     }
 }
 
@@ -470,7 +457,14 @@ batch_take(struct log_batch *b)
     rc = fold_clear(&b->fold);
     if (rc < 0)
         return rc;
-    rc = logdir_recover(&b->dir);
+    /* A dead owner wakes no process, and each log that is owned costs some
+     * system calls. */
+    if (clock_ms() >= b->recover_ms || b->retry_most_ms == 0) {
+        b->recover_ms = clock_ms() + BATCH_RECOVER_MS;
+        rc = logdir_recover(&b->dir);
+    } else {
+        rc = logdir_scan(&b->dir);
+    }
     if (rc < 0)
         return rc;
     /* After the first time, recovered logs may be those that a clean stop of

@@ -1,8 +1,8 @@
 /* worker/batch.h - the full logs that a worker has claimed, folded together; or
  * fills of log/waiting/, which waiting_pass.c takes.
  *
- * Oldest first, so that as_of_ms advances.  A log is synced before it is read:
- * only records that survive a power loss may be merged.
+ * Oldest first, so that as_of_ms advances.  Only records that survive a power
+ * loss may be merged: the mode of a full log promises that they do.
  *
  * The fold always holds exactly the logs of the batch: when one of them must go
  * (it is damaged, or does not fit, or cannot be merged with the others) the
@@ -32,9 +32,9 @@
 
 #define BATCH_RETRY_FIRST_MS 50
 #define BATCH_RETRY_MOST_MS  5000
-#define BATCH_BUSY_MS                                                          \
-    10 /* until a full log whose owner lingers is tried again */
-#define BATCH_RETRIES 256 /* places for logs that failed, by index */
+#define BATCH_RECOVER_MS     900 /* between two searches for dead owners */
+#define BATCH_BUSY_MS        10  /* until a full, locked log is tried again */
+#define BATCH_RETRIES        256 /* places for logs that failed, by index */
 
 struct batch_log {
     struct log log;
@@ -79,6 +79,7 @@ struct log_batch {
     uint64_t retry_most_ms; /* BATCH_RETRY_MOST_MS; tests: 0, nothing waits */
     uint64_t retry_ms;      /* when the next log that failed or was busy may be
                                tried again (clock_ms); UINT64_MAX: none was */
+    uint64_t recover_ms;    /* when dead owners are searched for (clock_ms) */
     bool has_recovered;     /* once, at the start */
     bool other_sizes;       /* a log was written with other message sizes */
     struct batch_stats stats;
@@ -93,10 +94,10 @@ int batch_open(struct log_batch *b, int log_fd, int scratch_fd,
                size_t memory);
 void batch_close(struct log_batch *b);
 
-/* Recovers logs of dead owners, then claims and folds full logs; logs that
- * failed lately are deferred.  Returns their number, or an error of the
- * directory itself or of clearing the fold: then call batch_release_unmerged().
- */
+/* Recovers logs of dead owners, once a second, then claims and folds full logs;
+ * logs that failed lately are deferred.  Returns their number, or an error of
+ * the directory itself or of clearing the fold: then call
+ * batch_release_unmerged(). */
 int batch_take(struct log_batch *b);
 
 /* Adds and folds a fill of a file that is claimed, after fold_clear() and the

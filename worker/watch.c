@@ -14,8 +14,9 @@
 #define SELF(type, member, pointer)                                            \
     ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 
-#define CHANGES                                                                \
-    (IN_ATTRIB | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO)
+/* A log becomes full for workers when its lock goes; claims, modes and new logs
+ * are no work. */
+#define CHANGES (IN_DELETE | IN_MOVED_TO)
 
 #define READS_MAX 64 /* of the queue, in one turn */
 

@@ -9,11 +9,12 @@
  *     begin    header OPEN(e+1), sync: before the first slot of e+1, else a
  *              power loss could leave SEALED(e) over slots of e+1
  *     append   slots; a message is acknowledged after the sync that covers it
- *     seal     sync the slots, then header SEALED, sync: with one sync, the
- *              header could reach the disk first and promise slots that are
- *              not there
+ *     seal     the slots are durable; header SEALED, sync: with one sync for
+ *              both, the header could reach the disk first and promise slots
+ *              that are not there
  *     release  mtime of the oldest increment, 0200, unlink lock-N, drop the
- *              flock
+ *              flock: 0200 promises that header and slots are durable, so a
+ *              worker merges what it reads without a sync of its own
  *     claim    by a worker; each keyspace commits its records together with a
  *              mark that names the fill
  *     empty    header EMPTY; not synced: by these marks a second merge adds
@@ -339,9 +340,6 @@ log_seal(struct log *log)
         h.count = log->count;
         h.first_ms = log->first_ms;
         h.last_ms = log->last_ms;
-        rc = log_owner_sync(log->fd);
-        if (rc < 0)
-            return rc;
     } else {
         h.state = LOG_EMPTY;
     }

@@ -100,10 +100,10 @@ int log_append(struct log *log, const uint8_t *slots, uint32_t count,
 /* fdatasync.  A failure is never retried. */
 int log_sync(struct log *log);
 
-/* OPEN -> SEALED(count), durable; or -> EMPTY if nothing was appended. Two
- * syncs: the slots, then the header.  The marks of its requests with an
- * Idempotency-Key were stored before (struct mark_store): from here on a worker
- * may empty it.
+/* OPEN -> SEALED(count), durable; or -> EMPTY if nothing was appended.  A
+ * log_sync() after the last log_append() must have succeeded.  The marks of its
+ * requests with an Idempotency-Key were stored before (struct mark_store): from
+ * here on a worker may empty it.
  *   -ESTALE  the file was removed or replaced by hand meanwhile */
 int log_seal(struct log *log);
 

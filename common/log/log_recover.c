@@ -151,26 +151,40 @@ store_marks(struct log *log, const struct inspect *look,
     return rc;
 }
 
+/* Whether more than an EMPTY header may not be on disk.  The owner may also
+ * have died between a SEALED header and the sync of it, and the mode of a full
+ * log promises a durable one. */
+static bool
+may_be_unsynced(const struct inspect *look)
+{
+    return look->header.state == LOG_SEALED || log_owner_is_doubtful(look);
+}
+
+/* Makes what the dead owner wrote durable, and reads the headers again.  If it
+ * died of a failed sync, the page cache contains slots or a header that the
+ * disk does not, marked clean.  So first write all dirty pages, drop the clean
+ * ones, and then read.  Dropping is best effort: a slot trusted wrongly was
+ * never acknowledged. */
+static int
+make_durable(struct log *log, struct inspect *look)
+{
+    int rc;
+
+    rc = log_owner_sync(log->fd);
+    if (rc < 0)
+        return rc;
+    (void)posix_fadvise(log->fd, 0, 0, POSIX_FADV_DONTNEED);
+    return log_owner_read_headers(log, look);
+}
+
 /* Recovers a log whose owner died during a fill, or whose header may not show
- * it: counts its valid slots, makes them durable and seals the log.  Returns
+ * it: counts its valid slots, which are durable, and seals the log.  Returns
  * the number of records that were cut off. */
 static int
 recover_open(struct log *log, struct inspect *look, struct mark_store *marks)
 {
     int rc, cut;
 
-    /* If the owner died of a failed sync, the page cache contains slots that
-     * the disk does not, marked clean.  So first write all dirty pages, drop
-     * the clean ones, and then read.  Dropping is best effort: a slot trusted
-     * wrongly was never acknowledged. */
-    rc = log_owner_sync(log->fd);
-    if (rc < 0)
-        return rc;
-    (void)posix_fadvise(log->fd, 0, 0, POSIX_FADV_DONTNEED);
-
-    rc = log_owner_read_headers(log, look);
-    if (rc < 0)
-        return rc;
     rc = inspect_slots(log->fd, look);
     if (rc < 0)
         return rc;
@@ -326,6 +340,8 @@ recover_log(int dirfd, uint64_t index, struct mark_store *marks,
     if (rc < 0)
         goto close_lock;
     rc = log_owner_read_headers(&log, &look);
+    if (rc == 0 && may_be_unsynced(&look))
+        rc = make_durable(&log, &look);
     if (rc == 0 && log_owner_is_doubtful(&look))
         cut = rc = recover_open(&log, &look, marks);
     if (rc < 0)

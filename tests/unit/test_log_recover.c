@@ -251,6 +251,52 @@ IN_MEMORY(a_living_owner_keeps_its_log_and_its_lock, d)
     assert_int_equal(merge(d->fd, 0), 4);
 }
 
+/* ---- the order of syncs ------------------------------------------------- */
+
+/* A SEALED header that overtook its slots would promise what is not there. */
+IN_MEMORY(a_dead_owners_slots_are_synced_before_its_log_is_sealed, d)
+{
+    struct inspect r;
+    struct log log;
+
+    log = begin_with(d->fd, 0, 3);
+    log_abandon(&log);
+    fault_inject("fdatasync", 1, EIO);
+    assert_rc(log_recover(d->fd, 0, NULL), -EIO);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_rc(inspect_log(d->fd, 0, &r), 0);
+    assert_int_equal(r.header.state, LOG_OPEN);
+
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
+    assert_int_equal(fault_calls("fdatasync"), 2); /* slots, header */
+    assert_int_equal(merge(d->fd, 0), 3);
+}
+
+/* The owner dies before, or of, the sync of its SEALED header.  A worker that
+ * finds the mode of a full log syncs nothing. */
+IN_MEMORY(a_dead_owners_sealed_header_is_synced_before_the_mode_shows_it, d)
+{
+    struct log log;
+
+    log = begin_with(d->fd, 0, 3);
+    assert_rc(log_sync(&log), 0);
+    fault_inject("fdatasync", 1, EIO);
+    assert_rc(log_seal(&log), -EIO);
+    log_abandon(&log);
+    fault_inject("fdatasync", 1, EIO);
+    assert_rc(log_recover(d->fd, 0, NULL), -EIO);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(mode_of(d->fd, 0), LOG_MODE_OWNED);
+
+    assert_rc(log_recover(d->fd, 0, NULL), 0);
+    assert_int_equal(mode_of(d->fd, 0), LOG_MODE_FULL);
+    fault_clear();
+    assert_int_equal(merge(d->fd, 0), 3);
+    assert_int_equal(fault_calls("fdatasync"), 0);
+}
+
 /* ---- damage -------------------------------------------------------------- */
 
 static void
@@ -734,6 +780,8 @@ live(int dirfd, struct known *k)
         return rc;
     k->acked = 5;
     rc = append(&log, 3, 5);
+    if (rc == 0)
+        rc = log_sync(&log);
     if (rc == 0)
         rc = log_seal(&log);
     if (rc < 0)

@@ -478,7 +478,7 @@ ON_FIXTURE(a_failing_seal_ends_the_writer_and_recovery_mends_it, r)
     logs_rotate(&r->logs);
     run(r, has_spare, 0);
     /* The group's sync is the first, the seal is behind it. */
-    fault_inject("fdatasync", 3, EIO);
+    fault_inject("fdatasync", 2, EIO);
     assert_true(begin_sync(r));
     run(r, has_failed, 0);
     fault_clear();
