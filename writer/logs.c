@@ -3,9 +3,10 @@
  * The life of a log here: the file thread claims an empty one (or creates
  * it) and makes it OPEN, durably: the spare.  The loop makes it current and
  * appends.  Full or old, it is retired: DIRTY until a sync starts that covers
- * it, SYNCING until that is done, SEALING while the file thread seals and
- * releases it.  Any error of the disk on a log that holds messages ends the
- * process: `failed`, no reply, and recovery decides from what the disk says.
+ * it, SYNCING until that is done (neither, if all of it is durable), SEALING
+ * while the file thread seals and releases it.  Any error of the disk on a log
+ * that holds messages ends the process: `failed`, no reply, and recovery decides
+ * from what the disk says.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
@@ -115,6 +116,7 @@ void
 logs_seal(struct logs *l, struct retired *r)
 {
     r->state = RETIRED_SEALING;
+    logs_early_sealing(l, r->index);
     io_push(&l->file_io, &r->job);
 }
 
@@ -169,11 +171,20 @@ retire_unused(struct logs *l, const struct log *log, bool clear)
     logs_seal(l, r);
 }
 
+/* Whether all of the current log is durable, and no sync has its descriptor. */
+static bool
+is_synced(const struct logs *l)
+{
+    return !l->dirty && l->synced_slots == l->current.count &&
+           !(l->syncing && l->sync.fill == l->fill);
+}
+
 /* Takes the current log out of use; the next sync covers it. */
 static void
 retire_log(struct logs *l)
 {
     struct retired *r = free_place(l);
+    const bool synced = is_synced(l);
     struct mark_list list;
 
     assert(r);
@@ -189,11 +200,17 @@ retire_log(struct logs *l)
     r->marks = l->marks;
     l->marks = list;
     r->stored = r->deferred = r->clear = false;
-    r->state = RETIRED_DIRTY;
-    l->retired_dirty = true;
+    logs_early_retired(l, r->index);
+    if (synced) {
+        logs_seal(l, r);
+    } else {
+        r->state = RETIRED_DIRTY;
+        l->retired_dirty = true;
+    }
     l->has_current = false;
     l->dirty = false;
     l->rotating = false;
+    loop_disarm(l->loop, &l->early.timer);
     loop_disarm(l->loop, &l->rotate_timer);
     loop_disarm(l->loop, &l->overdue_timer);
 }
@@ -300,6 +317,7 @@ logs_finish(struct logs *l)
 {
     logs_flush(l);
     l->finishing = true;
+    loop_disarm(l->loop, &l->early.timer);
     loop_disarm(l->loop, &l->rotate_timer);
     loop_disarm(l->loop, &l->overdue_timer);
     loop_disarm(l->loop, &l->retry_timer);
@@ -378,6 +396,7 @@ set_up_jobs(struct logs *l)
     l->rotate_timer = (struct loop_timer){.slot = -1, .due = rotate_due};
     l->overdue_timer = (struct loop_timer){.slot = -1, .due = overdue_due};
     l->seal_timer = (struct loop_timer){.slot = -1, .due = seal_due};
+    logs_set_up_early(l);
     logs_set_up_sync(l);
     logs_set_up_spares(l);
 }
@@ -496,6 +515,7 @@ logs_close(struct logs *l)
         if (l->retired[i].state == RETIRED_DIRTY ||
             l->retired[i].state == RETIRED_SYNCING || l->retired[i].deferred)
             log_abandon(&l->retired[i].log);
+    loop_disarm(l->loop, &l->early.timer);
     loop_disarm(l->loop, &l->rotate_timer);
     loop_disarm(l->loop, &l->overdue_timer);
     loop_disarm(l->loop, &l->sync_timer);

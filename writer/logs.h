@@ -8,10 +8,12 @@
  *     free slots -> put ... put -> flush -> begin -> sync ~~> end
  *
  * A log is retired when it is full, `log.rotate_after` after its first
- * message, by logs_rotate() and by logs_finish().  It then waits for the next
- * sync, which covers it and its successor, and only after that it is sealed:
- * so the slots are durable before the SEALED header is written, and a message
- * that is acknowledged after a rotation never depends on an unsynced log.
+ * message, sooner while workers keep up (logs_early.c), by logs_rotate() and by
+ * logs_finish().  Unless all of it is durable already it then waits for the
+ * next sync, which covers it and its successor, and only after that it is
+ * sealed: so the slots are durable before the SEALED header is written, and a
+ * message that is acknowledged after a rotation never depends on an unsynced
+ * log.
  *
  * A log that has marks of requests with a key (keys.h) is sealed after they are
  * stored.  While that fails, the log stays OPEN and sealing is retried; when
@@ -36,6 +38,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "common/log/logdir.h"
 #include "common/net/io.h"
@@ -122,6 +125,18 @@ struct recover_job {
     bool secret_lost;  /* keys.h: is_lost */
 };
 
+/* The log that was retired last. */
+struct logs_early {
+    struct loop_timer timer;
+    uint64_t index;      /* of that log */
+    uint64_t retired_ms; /* monotonic */
+    uint64_t sealed_ms;  /* Unix: when its sealing began; 0: it has not */
+    uint64_t took_ms;    /* from then until it is merged, about, of the last */
+    struct timespec changed; /* log/waiting/, when it was merged */
+    bool is_merged;          /* as last seen */
+    bool left_file;          /* its merge left one in log/waiting/ */
+};
+
 struct logs_events {
     void *ctx;
     /* logs_free_slots() is not 0 any more, or the group not full */
@@ -182,6 +197,7 @@ struct logs {
     bool group_full; /* a caller found the group full */
     bool warned;     /* that there was none */
 
+    struct logs_early early;
     struct loop_timer rotate_timer;
     struct loop_timer overdue_timer; /* rotates without a spare */
     struct loop_timer sync_timer;

@@ -106,8 +106,10 @@ first_put(struct logs *l)
     if (now_ms > l->last_ms || l->current.count == 0)
         l->last_ms = now_ms;
     l->staged_first_ms = l->last_ms;
-    if (l->current.count == 0)
+    if (l->current.count == 0) {
         logs_arm(l, &l->rotate_timer, l->config->log_rotate_after_ms);
+        logs_arm_early(l);
+    }
     if (!l->dirty && !l->sync_due && !l->sync_timer.deadline_ms &&
         l->config->log_sync_ms != CONFIG_SYNC_NEVER &&
         l->config->log_sync_ms != CONFIG_SYNC_ALWAYS)

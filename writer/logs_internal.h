@@ -2,6 +2,7 @@
  *
  *     logs.c        the current log: rotation, sealing, start and end
  *     logs_fill.c   messages into it
+ *     logs_early.c  when it is handed on before its time
  *     logs_sync.c   what was put becomes durable
  *     logs_spare.c  the log that comes next, and logs of dead owners */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -43,6 +44,21 @@ bool logs_can_retire(struct logs *l);
 
 /* Writes the stage into the current log. */
 void logs_flush(struct logs *l);
+
+/* ---- logs_early.c ---- */
+
+void logs_set_up_early(struct logs *l);
+
+/* The current log has its first message. */
+void logs_arm_early(struct logs *l);
+
+/* A log is retired; its sealing begins. */
+void logs_early_retired(struct logs *l, uint64_t index);
+void logs_early_sealing(struct logs *l, uint64_t index);
+
+/* How long the current log stays, unless it is full or old before: 0, it is
+ * handed on now, or milliseconds until this is to be asked again. */
+uint64_t logs_early_wait(struct logs *l);
 
 /* ---- logs_sync.c ---- */
 

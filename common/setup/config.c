@@ -47,6 +47,9 @@ static const struct config_row rows[] = {
      "logs there may be; then the writer takes no more"},
     {"log.rotate_after", KIND_TIME, AT(log_rotate_after_ms), 1, DAY, "1s",
      "age of its first message at which a log is handed on"},
+    {"log.merge_share", KIND_COUNT, AT(log_merge_share), 0, 100, "10",
+     "percent of the time that merges may take so that counts are readable "
+     "sooner"},
     {"log.sync", KIND_SYNC, AT(log_sync_ms), 1, HOUR, "200ms",
      "longest time an increment of the silent port waits for the disk"},
     {"message.keyspace_size", KIND_COUNT, AT(keyspace_size), 1,

@@ -56,6 +56,7 @@ struct config {
     uint64_t log_count;                      /* log.count = 4 */
     uint64_t log_max;                        /* log.max = 1024 */
     uint64_t log_rotate_after_ms;            /* log.rotate_after = 1s */
+    uint64_t log_merge_share;                /* log.merge_share = 10 */
     uint64_t log_sync_ms;                    /* log.sync = 200ms|always|never */
     uint64_t keyspace_size;                  /* message.keyspace_size = 256 */
     uint64_t key_size;                       /* message.key_size = 256 */

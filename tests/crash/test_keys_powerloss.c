@@ -51,7 +51,7 @@ set_options(struct fleet *f)
     fleet_option(f, "http.listen=127.0.0.1:0");
     fleet_option(f, "log.size=32K"); /* 45 slots */
     fleet_option(f, "log.count=3");
-    fleet_option(f, "log.rotate_after=20ms");
+    fleet_option(f, "log.merge_share=100");
     fleet_option(f, "count.wait=30s");
 }
 

@@ -247,7 +247,7 @@ small_logs(struct fleet *f)
 {
     fleet_option(f, "log.size=24K");
     fleet_option(f, "log.count=3");
-    fleet_option(f, "log.rotate_after=20ms");
+    fleet_option(f, "log.merge_share=100");
 }
 
 /* Every merged log is archived, or full and merged again: a replay of the

@@ -374,6 +374,7 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
     fleet_option(f, "log.count=2");
     fleet_option(f, "log.max=2");
     fleet_option(f, "log.rotate_after=1h");
+    fleet_option(f, "log.merge_share=0");
     fleet_option(f, "count.wait=3s");
     fleet_start(f, FLEET_WRITE);
     fd = join(f);
@@ -430,6 +431,7 @@ CASE(health_is_told_to_everyone, f)
     fleet_option(f, "log.count=2");
     fleet_option(f, "log.max=2");
     fleet_option(f, "log.rotate_after=1h");
+    fleet_option(f, "log.merge_share=0");
     fleet_option(f, "count.wait=3s");
     fleet_start(f, FLEET_WRITE);
     fd = join(f);

@@ -212,6 +212,7 @@ CASE(salvage_leaves_out_what_was_sent_again, f)
     const char *body = "p\ta\np\tb\n";
 
     fleet_option(f, "log.rotate_after=1h");
+    fleet_option(f, "log.merge_share=0");
     fleet_start(f, FLEET_WRITE);
     expect_counted(f, "one", body, 2, false);
     expect_counted(f, "two", body, 2, false);
@@ -287,6 +288,8 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     struct reply r;
     int fd;
 
+    fleet_option(f, "log.rotate_after=1h");
+    fleet_option(f, "log.merge_share=0");
     fleet_start(f, FLEET_WRITE);
     expect_counted(f, "one", "p\ta\n", 1, false);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
@@ -470,6 +473,7 @@ CASE(a_log_whose_marks_cannot_be_stored_is_not_handed_on, f)
     int lock;
 
     fleet_option(f, "log.rotate_after=1h");
+    fleet_option(f, "log.merge_share=0");
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
     expect_counted(f, "one", "p\ta\n", 1, false);

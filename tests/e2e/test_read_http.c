@@ -28,6 +28,7 @@ set_up_as(void **state, const char *option)
     f = *state;
     if (option)
         fleet_option(f, option);
+    fleet_option(f, "log.merge_share=0");
     fleet_option(f, "counter.enable=off");
     fleet_option(f, "read.http=127.0.0.1:0");
     service_start(f);

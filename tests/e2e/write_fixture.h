@@ -65,8 +65,8 @@ start(struct fixture *r, const char *log_size, const char *one, const char *two)
     (void)snprintf(size, sizeof size, "log.size=%s", log_size); /* fits */
     daemon_start(&r->writer, "countd-write", "-d", r->data, "-o", size, "-o",
                  "write.listen=127.0.0.1:0", "-o",
-                 "write.ack_listen=127.0.0.1:0", "-o",
-                 one ? one : "log.rotate_after=1h", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o", "log.merge_share=0",
+                 "-o", one ? one : "log.rotate_after=1h", "-o",
                  two ? two : "log.count=2", NULL);
 }
 

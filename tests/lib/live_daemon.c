@@ -44,6 +44,7 @@ live_daemon_start(struct live_daemon *r, ...)
         "-o", "log.size=64K",
         "-o", "log.count=2",
         "-o", "log.rotate_after=1h",
+        "-o", "log.merge_share=0",
         "-o", "write.listen=127.0.0.1:0",
         "-o", "write.ack_listen=127.0.0.1:0",
         "-o", "counter.port=0",

@@ -34,11 +34,12 @@ find_children(struct serve_fixture *s)
 void
 serve_fixture_serve(struct serve_fixture *s, const char *option)
 {
-    daemon_start(
-        &s->serve, "countd", "serve", "-d", s->data, "-o", "log.size=64K", "-o",
-        "log.rotate_after=1h", "-o", "write.listen=127.0.0.1:0", "-o",
-        "write.ack_listen=127.0.0.1:0", "-o", "read.listen=127.0.0.1:0", "-o",
-        "read.http=127.0.0.1:0", option ? "-o" : NULL, option, NULL);
+    daemon_start(&s->serve, "countd", "serve", "-d", s->data, "-o",
+                 "log.size=64K", "-o", "log.rotate_after=1h", "-o",
+                 "log.merge_share=0", "-o", "write.listen=127.0.0.1:0", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o",
+                 "read.listen=127.0.0.1:0", "-o", "read.http=127.0.0.1:0",
+                 option ? "-o" : NULL, option, NULL);
     snprintf(s->silent, sizeof s->silent, "write.listen=127.0.0.1:%u",
              daemon_port(&s->serve, "silent"));
     snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",

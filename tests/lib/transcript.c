@@ -414,6 +414,7 @@ setup(void **state)
     (void)snprintf(path, sizeof path, "%s/data", t.dir.path);
     fleet_init_at(&t.fleet, path);
     fleet_option(&t.fleet, "log.rotate_after=1h");
+    fleet_option(&t.fleet, "log.merge_share=0");
     t.name = c->name;
     t.at = c->at;
     t.line = c->line;

@@ -246,6 +246,7 @@ set_up(void **state)
     tmpdir_make(&r->dir);
     config_defaults(&r->config);
     r->config.log_rotate_after_ms = 60000;
+    r->config.log_merge_share = 0;
     *state = r;
     return 0;
 }

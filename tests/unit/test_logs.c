@@ -176,6 +176,7 @@ set_up(void **state)
     config_defaults(&r->config);
     r->config.log_size = LOG_SLOTS_AT + SLOTS * 544;
     r->config.log_rotate_after_ms = 60000;
+    r->config.log_merge_share = 0;
     r->config.log_sync_ms = CONFIG_SYNC_NEVER;
     r->config.log_count = 2;
     assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
@@ -468,6 +469,53 @@ ON_FIXTURE(a_log_is_sealed_only_after_a_sync, r)
     look(r);
     assert_int_equal(r->records.states[LOG_SEALED], 1);
     finish(r);
+}
+
+/* Sealing costs one sync then, that of the header. */
+ON_FIXTURE(a_log_that_is_durable_is_sealed_without_another_sync, r)
+{
+    start(r);
+    put(r, 3);
+    assert_true(begin_sync(r));
+    run(r, has_synced, 1);
+    run(r, has_spare, 0);
+    fault_clear();
+    r->logs.finishing = true; /* no spare is made meanwhile */
+    logs_rotate(&r->logs);
+    r->logs.finishing = false;
+    assert_false(logs_file.is_due(&r->logs));
+    run(r, has_sealed, 1);
+    assert_int_equal(fault_calls("fdatasync"), 1);
+    finish(r);
+    assert_int_equal(r->records.count, 3);
+}
+
+/* An answer waits for the sync of a log that has nothing new. */
+ON_FIXTURE(a_durable_log_that_a_sync_is_wanted_of_waits_for_it, r)
+{
+    start(r);
+    put(r, 3);
+    assert_true(begin_sync(r));
+    run(r, has_synced, 1);
+    run(r, has_spare, 0);
+    assert_true(logs_want_sync(&r->logs));
+    logs_rotate(&r->logs);
+    assert_true(logs_file.is_due(&r->logs));
+    assert_true(begin_sync(r));
+    run(r, has_sealed, 1);
+
+    /* Nor is it closed while a sync has its descriptor. */
+    run(r, has_spare, 0);
+    put(r, 3);
+    assert_true(begin_sync(r));
+    run(r, has_synced, 3);
+    assert_true(logs_want_sync(&r->logs));
+    assert_true(begin_sync(r));
+    logs_rotate(&r->logs);
+    assert_int_equal(r->logs.retired[0].state, RETIRED_DIRTY);
+    run(r, has_sealed, 2);
+    finish(r);
+    assert_int_equal(r->records.count, 6);
 }
 
 ON_FIXTURE(a_failing_seal_ends_the_writer_and_recovery_mends_it, r)
