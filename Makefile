@@ -343,12 +343,12 @@ install: all
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
 	$(INSTALL) -d $(DESTDIR)$(DOCDIR)/data
 	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE reader/alerts.yml reader/grafana.json $(DESTDIR)$(DOCDIR)
-	$(INSTALL) -m 644 data/FORMAT.md data/sample.tsv.gz $(DESTDIR)$(DOCDIR)/data
+	$(INSTALL) -m 644 data/FORMAT.md data/page.png data/sample.tsv.gz $(DESTDIR)$(DOCDIR)/data
 	$(if $(DESTDIR),,$(LDCONFIG) || true) # only root may; LD_LIBRARY_PATH does without
 uninstall:
 	rm -f $(addprefix $(DESTDIR)$(BINDIR)/,countd countd-write countd-worker countd-read) \
 	  $(addprefix $(DESTDIR)$(LIBDIR)/,libcountd.a libcountd.so libcountd.so.0 pkgconfig/libcountd.pc) \
-	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(addprefix $(DOCDIR)/,countd.conf README.md CHANGELOG.md LICENSE alerts.yml grafana.json data/FORMAT.md data/sample.tsv.gz) $(BASHDIR)/countd $(ZSHDIR)/_countd) \
+	  $(addprefix $(DESTDIR),$(MANDIR)/man5/countd.conf.5 $(addprefix $(DOCDIR)/,countd.conf README.md CHANGELOG.md LICENSE alerts.yml grafana.json data/FORMAT.md data/page.png data/sample.tsv.gz) $(BASHDIR)/countd $(ZSHDIR)/_countd) \
 	  $(addprefix $(DESTDIR)$(INCLUDEDIR)/,countd.h countd_board.h) $(addprefix $(DESTDIR)$(UNITDIR)/,$(notdir $(UNITS))) \
 	  $(foreach s,1 3 5 7 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 ## make deb               Debian packages into build/release/deb

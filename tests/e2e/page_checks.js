@@ -35,12 +35,21 @@ const redrawn = async () => {
 const type = key => (document.activeElement || document.body).dispatchEvent(
   new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}));
 const focused = () => document.activeElement.textContent;
+const rows = () => all('[data-row]').map(a => a.textContent);
+const pressed = () => all('[aria-label=Span] [aria-pressed=true]').map(b => b.textContent).join();
+
+/* Fills in a form and sends it. */
+function send(id, value) {
+  document.getElementById(id).value = value;
+  document.getElementById(id).form.requestSubmit();
+}
 
 /* ---- checks -------------------------------------------------------------- */
 
 async function check_keyspaces() {
   await until('keyspaces are listed', () => shown().includes('pages'));
-  await until('the state is told', () => shown().includes('1 trouble'));
+  await until('what needs an operator is told', () =>
+    document.getElementById('needs').innerText.includes('1 damaged log quarantined'));
   await until('int64 is exact', () => shown().includes('9223372036854775807'));
   await until('each has a sparkline', () => all('svg.spark').length >= 3);
   await until('freshness is told', () =>
@@ -52,8 +61,8 @@ async function check_keyspaces() {
   if (focused() !== second)
     throw new Error('the focus is lost when the view is drawn again');
   await visit('#/?sort=name', 'Keyspaces');
-  await until('sorted by name', () => all('[data-row]').map(a => a.textContent).join() === 'big,odd,pages');
-  await visit('#/?find=ag', 'pages');
+  await until('sorted by name', () => all('[data-row]').map(a => a.textContent).join() === 'big,odd,pages,past,usage');
+  await visit('#/?find=ages', 'pages');
   await until('found', () => all('[data-row]').length === 1);
 }
 
@@ -64,11 +73,10 @@ async function check_keyspace() {
   await until('n is the next page', () => shown().includes('51 to 100 of 120'));
   type('p');
   await until('p is the one before', () => shown().includes('1 to 50 of 120'));
-  document.getElementById('rank').value = 119;
-  document.getElementById('rank').form.requestSubmit();
+  send('rank', 119);
   await until('a rank is gone to', () => shown().includes('119 to 120 of 120'));
-  await visit('#/ks/pages?from=-1d', 'Change');
-  await until('sums of a day', () => all('td.good').length > 0);
+  await visit('#/ks/pages?by=span&span=1d', 'This span');
+  await until('sums of a day', () => rows()[0] === '/p/0');
   await visit('#/ks/pages', '1 to 50 of 120');
   type('/');
   document.activeElement.value = '/p/1';
@@ -79,7 +87,68 @@ async function check_keyspace() {
   await until('a prefix is searched', () => location.hash.includes('prefix=%2Fp%2F1'));
   await until('its keys', () => all('[data-row]').length === 31 &&
     all('[data-row]').every(a => a.textContent.startsWith('/p/1')));
-  await until('keys with increments', () => shown().includes('Keys with increments, day'));
+  await until('the chart is of the prefix', () =>
+    document.querySelector('.chart').ariaLabel.includes('/p/1* by minute') &&
+    document.title === 'pages / /p/1* – countd');
+  await until('keys in the span', () => /Keys in this span\s+31/.test(shown()));
+}
+
+/* The largest value of the chart's bars, by its table. */
+const bars_sum = column => all('details table tbody tr')
+  .reduce((sum, tr) => sum + Number(plain(tr.cells[column].textContent).replace('–', 0)), 0);
+
+async function check_series() {
+  await visit('#/ks/usage?span=1h', 'acme/api_calls');
+  await until('the chart is of all keys', () => all('.chart rect.b').length > 0);
+  send('with', 'acme/*');
+  await until('a second series', () => all('path.halo').length === 1 && shown().includes('acme/*'));
+  document.querySelector('summary').click();
+  await until('both are in the table', () => bars_sum(1) === 117 && bars_sum(2) === 42);
+  document.getElementById('chart').focus();
+  type('End');
+  await until('a step is told', () => /: \d+|: –/.test(plain(document.querySelector('.under').innerText)));
+  const words = document.querySelector('.under span').textContent;
+  type('ArrowLeft');
+  await until('an arrow goes to the step before', () =>
+    document.querySelector('.under span').textContent !== words);
+  all('.series button')[0].click();
+  await until('it is taken away', () => location.hash.includes('span=1h') && all('path.halo').length === 0);
+  await visit('#/key/usage/acme%2Fapi_calls?with=*', 'all keys');
+  await until('a key beside all', () => all('path.halo').length === 1);
+}
+
+async function check_groups() {
+  await visit('#/ks/usage', 'acme/api_calls');
+  send('group', '/');
+  await until('groups', () => rows().join() === 'globex/,acme/,acmeology');
+  all('button').find(b => b.textContent === 'In this span').click();
+  await until('of the span', () => location.hash.includes('by=span') && shown().includes('This span'));
+  all('[data-row]')[1].click();
+  await until('a group is a prefix', () => rows().join() === 'acme/api_calls,acme/storage' &&
+    document.title === 'usage / acme/* – countd');
+  await visit('#/ks/usage?group=%2F', 'acmeology');
+  all('[data-row]')[2].click();
+  await until('a key without the byte is a key', () => location.hash.startsWith('#/key/usage/acmeology'));
+}
+
+async function check_span() {
+  await visit('#/ks/pages', '1 to 50 of 120');
+  await until('the shortest span', () => pressed() === '1 h');
+  await visit('#/ks/past', 'old');
+  await until('where there is only old data, all of it', () => pressed() === 'All data' &&
+    all('.chart rect.b').length >= 2 && shown().includes('by hour from'));
+  const from = document.getElementById('from'), to = document.getElementById('to');
+  if (!(Date.parse(from.value) < Date.now() - 500 * 864e5 && Date.parse(to.value) < Date.now() - 300 * 864e5))
+    throw new Error('the span is ' + from.value + ' to ' + to.value);
+  const sum = /In this span\s+(\d+)/;
+  if (sum.exec(shown())[1] !== '12')
+    throw new Error('the sum of all data is ' + sum.exec(shown())[1]);
+  from.value = new Date(Date.now() - 450 * 864e5).toISOString().slice(0, 16);
+  to.form.requestSubmit();
+  await until('a span of its own', () => pressed() === '' && sum.exec(shown())[1] === '5');
+  await visit('#/ks/past?span=1h', 'In this span');
+  await until('no bars where nothing is', () => all('.chart rect.b').length === 0);
+  await visit('#/ks/past?from=9&to=3', 'There is no history');
 }
 
 async function check_names() {
@@ -87,7 +156,7 @@ async function check_names() {
   await until('bytes are in text form', () => shown().includes('\\xffraw\\x01bytes'));
   all('[data-row]').find(a => a.textContent.startsWith('\\xff')).click();
   await until('its link works', () =>
-    document.querySelector('h1').textContent === 'odd / \\xffraw\\x01bytes' &&
+    document.title === 'odd / \\xffraw\\x01bytes – countd' &&
     document.querySelector('.chart'));
   await visit('#/key/odd/%22%3A%201234567890123456%2C', '": 1234567890123456,');
   await visit('#/key/odd/less', '-7');
@@ -98,10 +167,10 @@ async function check_names() {
 }
 
 async function check_key() {
-  await visit('#/key/pages/%2Fp%2F0?span=0', '3 h by minute');
+  await visit('#/key/pages/%2Fp%2F0?span=1h', 'by minute');
   await until('a chart with bars', () => all('.chart rect.b').length > 0);
   document.querySelector('summary').click();
-  await until('a table of the same', () => all('details table tr').length > 100);
+  await until('a table of the same', () => all('details table tr').length > 60);
   await redrawn();
   if (!document.querySelector('details').open)
     throw new Error('the table is closed when the view is drawn again');
@@ -111,7 +180,7 @@ async function check_key() {
 async function check_status() {
   await visit('#/status', 'alive');
   await until('processes', () => shown().includes('worker') && shown().includes('disk_free'));
-  await until('what needs an operator', () => shown().includes('1 damaged log quarantined'));
+  await until('zeros are behind a word', () => /\d+ are 0/.test(shown()) && !/\t0(\n|$)/.test(shown()));
 }
 
 async function check_access() {
@@ -143,11 +212,23 @@ async function check_policy() {
 }
 
 async function check_narrow() {
-  for (const hash of ['#/', '#/ks/pages', '#/key/pages/%2Fp%2F0', '#/status']) {
+  for (const hash of ['#/', '#/ks/pages', '#/ks/usage?group=%2F&by=span&span=all&with=acme%2F*',
+                      '#/key/pages/%2Fp%2F0', '#/status']) {
     await visit(hash, '');
     if (document.documentElement.scrollWidth > innerWidth)
       throw new Error(hash + ' is ' + document.documentElement.scrollWidth + ' wide');
   }
+}
+
+async function check_empty() {
+  await until('first steps', () => shown().includes('Nothing is counted yet'));
+  const lines = all('.line code').map(code => code.textContent);
+  if (!lines[0].includes(' ' + location.hostname + ':9527/v1/count') || !lines[1].includes('countd load'))
+    throw new Error('to be copied: ' + lines.join('; '));
+  let copied = '';
+  Object.defineProperty(navigator, 'clipboard', {value: {writeText: async text => { copied = text; }}});
+  all('.line button')[0].click();
+  await until('it is copied', () => copied === lines[0] && shown().includes('Copied'));
 }
 
 async function check_token(token) {
@@ -160,7 +241,8 @@ async function check_token(token) {
 }
 
 async function check_views() {
-  for (const check of [check_keyspaces, check_keyspace, check_names, check_key, check_status,
+  for (const check of [check_keyspaces, check_keyspace, check_series, check_groups, check_span,
+                       check_names, check_key, check_status,
                        check_access, check_policy])
     await check();
 }

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -233,6 +234,77 @@ expect_checked(struct browser *b, const char *check)
         fail_msg("%s: %s", check, wrong);
 }
 
+/* ---- pictures ------------------------------------------------------------ */
+
+static void
+set_width(struct browser *b, unsigned width, unsigned height)
+{
+    char parameters[128];
+
+    (void)snprintf(parameters, sizeof parameters,
+                   "\"width\": %u, \"height\": %u, \"deviceScaleFactor\": 1, "
+                   "\"mobile\": false",
+                   width, height);
+    call(b, "Emulation.setDeviceMetricsOverride", parameters);
+}
+
+/* Writes what the browser sent in base64. */
+static void
+write_base64(const char *base64, const char *path)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopq"
+                                 "rstuvwxyz0123456789+/";
+    FILE *f = fopen(path, "we");
+    uint32_t bits = 0;
+
+    assert_non_null(f);
+    for (unsigned i = 1; *base64 != '"' && *base64 != '='; i++) {
+        const char *digit = strchr(digits, *base64++);
+
+        assert_non_null(digit);
+        bits = bits << 6 | (uint32_t)(digit - digits);
+        if (i % 4 != 1)
+            assert_true(
+                putc((int)(bits >> (6 - 2 * ((i - 1) % 4)) & 0xff), f) != EOF);
+    }
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Makes $BUILD/page/NAME-WIDTH-THEME.png of the whole view. */
+static void
+take_picture(struct browser *b, const char *name, unsigned width,
+             const char *theme)
+{
+    static const char data[] = "\"data\":\"";
+    char words[512];
+    const char *at;
+    unsigned height;
+
+    (void)snprintf(words, sizeof words,
+                   "\"features\": [{\"name\": \"prefers-color-scheme\", "
+                   "\"value\": \"%s\"}]",
+                   theme);
+    call(b, "Emulation.setEmulatedMedia", words);
+    call(b, "Emulation.setScrollbarsHidden", "\"hidden\": true");
+    set_width(b, width, 400);
+    height = (unsigned)atoi(evaluate(
+        b, "draw('again').then(() => String(document.body.scrollHeight))"));
+    assert_true(height > 200);
+    set_width(b, width, height);
+    assert_string_equal(
+        evaluate(b, "draw('again').then(() => String("
+                    "document.documentElement.scrollWidth <= innerWidth))"),
+        "true");
+    call(b, "Page.captureScreenshot", "\"format\": \"png\"");
+    at = memmem(b->reply, b->size, data, sizeof data - 1);
+    assert_non_null(at);
+    (void)snprintf(words, sizeof words, "%s/page", getenv("BUILD"));
+    (void)mkdir(words, 0777); /* it may be there */
+    (void)snprintf(words, sizeof words, "%s/page/%s-%u-%s.png", getenv("BUILD"),
+                   name, width, theme);
+    write_base64(at + sizeof data - 1, words);
+}
+
 /* ---- the service --------------------------------------------------------- */
 
 static int
@@ -259,6 +331,14 @@ put_counts(struct fleet *f)
     service_add(f, "odd", "\": 1234567890123456,", 10);
     service_add(f, "odd", "C:\\temp", 8);
     service_add(f, "odd", "less", -7);
+    service_add(f, "usage", "acme/api_calls", 30);
+    service_add(f, "usage", "acme/storage", 12);
+    service_add(f, "usage", "acmeology", 5);
+    service_add(f, "usage", "globex/api_calls", 70);
+    expect_text(FLEET_RUN(f, "incr", "past", "old", "7", "--at", "-600d"), 0,
+                "");
+    expect_text(FLEET_RUN(f, "incr", "past", "old", "5", "--at", "-400d"), 0,
+                "");
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
@@ -361,10 +441,83 @@ CASE(peer_a_browser_shows_what_is_counted, f)
     put_damaged_log(f);
     open_page(f);
     expect_checked(&browser, "check_views()");
-    call(&browser, "Emulation.setDeviceMetricsOverride",
-         "\"width\": 390, \"height\": 844, \"deviceScaleFactor\": 1, "
-         "\"mobile\": false");
+    set_width(&browser, 420, 900);
     expect_checked(&browser, "check_narrow()");
+    set_width(&browser, 375, 900);
+    expect_checked(&browser, "check_narrow()");
+    stop_browser(&browser);
+}
+
+CASE(peer_a_browser_shows_first_steps_where_nothing_is_counted, f)
+{
+    if (access(BROWSER, X_OK) != 0)
+        test_skip("no chromium (Debian's package chromium)");
+    service_start(f);
+    open_page(f);
+    expect_checked(&browser, "check_empty()");
+    take_picture(&browser, "empty", 1000, "light");
+    take_picture(&browser, "empty", 375, "dark");
+    stop_browser(&browser);
+}
+
+/* Three years of usage by customer, growing and falling with the seasons. */
+static void
+put_usage(struct fleet *f)
+{
+    static const char usage[] =
+        "awk -v now=$(date +%%s) 'BEGIN { srand(7); day = now - now %% 86400;"
+        " n = split(\"acme 10 globex 6 initech 3 hooli 2 umbrella 1\", c);"
+        " split(\"9 -1 -4 12 2\", growth);"
+        " split(\"api_calls 100 storage_gb 14 seats 4 exports 1\", m);"
+        " for (d = 1095; d > 0; d--) for (i = 1; i < n; i += 2)"
+        " for (k = 1; k < 8; k += 2) {"
+        " v = c[i + 1] * m[k + 1] * (1 + growth[(i + 1) / 2] * (1095 - d) / "
+        "8000) * (1 + sin(d / 58) / 4) * (0.85 + 0.3 * rand());"
+        " printf \"usage\\t%%s/%%s\\t%%d\\t%%d\\n\", c[i], m[k], v + 1,"
+        " day - 86400 * d } }' >%s/usage";
+    char command[sizeof usage + sizeof f->path], path[sizeof f->path + 8];
+
+    (void)snprintf(command, sizeof command, usage, f->path);
+    (void)snprintf(path, sizeof path, "%s/usage", f->path);
+    answer_shell(f, command);
+    expect(FLEET_RUN(f, "load", path), 0, "increments acknowledged");
+    service_add(f, "pages", "/index", 27);
+    service_add(f, "pages", "/about", 9);
+}
+
+/* For a reader to look at: README's data/page.png is usage-1000-light.png. */
+CASE(peer_pictures_are_made_of_every_view_at_three_widths, f)
+{
+    static const struct {
+        const char *name, *hash, *words;
+    } views[] = {
+        {"keyspaces", "#/", "usage"},
+        {"usage",
+         "#/ks/usage?group=%2F&by=span&with=acme%2F*&from=' + Math.floor("
+         "Date.now() / 1000 - 450 * 86400) + '",
+         "acme/"},
+        {"prefix", "#/ks/usage?prefix=acme%2F&span=all", "acme/seats"},
+        {"key", "#/key/usage/acme%2Fapi_calls?with=acme%2F*", "Neighbours"},
+        {"status", "#/status", "alive"},
+    };
+    static const unsigned widths[] = {1000, 420, 375};
+
+    if (access(BROWSER, X_OK) != 0)
+        test_skip("no chromium (Debian's package chromium)");
+    service_start(f);
+    put_usage(f);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    open_page(f);
+    for (size_t i = 0; i < 6 * sizeof views / sizeof views[0]; i++) {
+        const char *theme = i % 2 == 0 ? "light" : "dark";
+        char check[320];
+
+        set_width(&browser, widths[i / 2 % 3], 900);
+        (void)snprintf(check, sizeof check, "visit('%s', '%s')",
+                       views[i / 6].hash, views[i / 6].words);
+        expect_checked(&browser, check);
+        take_picture(&browser, views[i / 6].name, widths[i / 2 % 3], theme);
+    }
     stop_browser(&browser);
 }
 
