@@ -239,8 +239,9 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
     static char set[] = "-o", counter_port[] = "counter.port=0",
                 semaphore_port[] = "semaphore.port=0",
                 count_off[] = "count.http=off",
+                http_port[] = "http.listen=127.0.0.1:0",
                 read_http_port[] = "read.http=127.0.0.1:0";
-    char path[4096], *argv[DAEMON_ARGS_MAX + 12], **env;
+    char path[4096], *argv[DAEMON_ARGS_MAX + 14], **env;
     pid_t parent = getpid();
     size_t n = 0, i;
 
@@ -265,6 +266,8 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
         if (!says_something_about(how->argv, "http.listen")) {
             argv[n++] = set;
             argv[n++] = count_off;
+            argv[n++] = set;
+            argv[n++] = http_port;
         }
         if (!says_something_about(how->argv, "semaphore.port")) {
             argv[n++] = set;
