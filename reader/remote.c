@@ -170,6 +170,9 @@ void
 remote_call_drop(struct remote_call *c)
 {
     if (c->thread) {
+        (void)pthread_mutex_lock(&c->remote->lock); /* as in wants_key() */
+        c->theirs = NULL;
+        (void)pthread_mutex_unlock(&c->remote->lock);
         if (c->listing)
             c->listing->call = NULL;
         c->listing = NULL;
@@ -195,6 +198,8 @@ remote_open(struct remote **out,
     if (!r)
         return rc;
     r->store.engine = &remote_engine;
+    /* Of a normal mutex: cannot fail. */
+    (void)pthread_mutex_init(&r->lock, NULL);
     list_init(&r->waiting);
     while (rc == 0 && r->opened < REMOTE_THREADS) {
         rc = open(ctx, r->opened, &r->threads[r->opened].store);

@@ -20,6 +20,9 @@
  * The as_of of an answer is from before its snapshot: remote_as_of() has what was
  * claimed when it was asked for.
  *
+ * wants() of a question about history is called by a thread, while its asker waits;
+ * the question is then to stay where it is until it is answered or forgotten.
+ *
  * While the server does not answer, one call at a time finds out whether it does
  * again, and the others fail at once (-EHOSTDOWN).
  *

@@ -285,6 +285,7 @@ take_history(struct remote_call *c, struct store_history_query *to)
     to->name = mine.name;
     to->key = mine.key;
     to->prefix = mine.prefix;
+    to->wants = mine.wants;
     to->buckets = mine.buckets;
     to->top = mine.top;
     if (error == 0 && has_buckets(to))
@@ -295,6 +296,24 @@ take_history(struct remote_call *c, struct store_history_query *to)
     if (!c->remote->again)
         remote_call_drop(c);
     return error;
+}
+
+/* In a thread: asks the asker, who waits meanwhile, whether a key counts.  Once it
+ * has forgotten the question its memory may be gone. */
+static bool
+wants_key(const struct store_history_query *q, const uint8_t *key, size_t size)
+{
+    const struct remote_call *c =
+        (const struct remote_call *)(const void *)((const char *)q -
+                                                   offsetof(struct remote_call,
+                                                            history));
+    bool wants;
+
+    /* A normal mutex, locked and unlocked in pairs: neither can fail. */
+    (void)pthread_mutex_lock(&c->remote->lock);
+    wants = c->theirs && c->asked.wants(c->theirs, key, size);
+    (void)pthread_mutex_unlock(&c->remote->lock);
+    return wants;
 }
 
 static int
@@ -313,6 +332,8 @@ ask_history(struct remote *r, const struct store_history_query *q)
     c->asked = *q;
     c->history = *q;
     c->history.buckets = (struct store_bucket *)(void *)at;
+    c->theirs = q;
+    c->history.wants = q->wants ? wants_key : NULL;
     c->history.top = (struct store_top *)(void *)(at + buckets);
     at += buckets + top;
     c->asked.name = c->history.name = copy_name(&at, q->name, q->name_size);
@@ -446,6 +467,7 @@ close_store(struct store *s)
 
     for (unsigned i = 0; i < r->opened; i++)
         store_close(r->threads[i].store);
+    (void)pthread_mutex_destroy(&r->lock); /* no thread is left */
     free(r);
 }
 

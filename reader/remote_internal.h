@@ -34,6 +34,8 @@ struct remote_call {
     size_t capacity;
 
     struct store_history_query asked, history; /* HISTORY */
+    const struct store_history_query *theirs;  /* what wants() is called with;
+                                                  NULL: it was forgotten */
 
     struct remote_listing *listing; /* NAMES; NULL: it is gone */
     struct remote_name *names;
@@ -64,6 +66,7 @@ struct remote {
     unsigned started; /* threads */
     unsigned busy;    /* of these */
     struct list_link waiting;
+    pthread_mutex_t lock; /* of `theirs`, and while wants() runs */
     remote_claim *claim;
     void *claim_ctx;
     struct remote_asker *asker; /* NULL: nobody asks */

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,6 +98,8 @@ fake_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
     assert(until_ns > 0);
     if (!works)
         return -EHOSTDOWN;
+    if (q->wants)
+        q->rank += q->wants(q, (const uint8_t *)"the", 3);
     if (++q->done < o->pieces)
         return -EAGAIN;
     q->since = 7;
@@ -454,6 +457,45 @@ CASE(history_is_read_in_pieces_and_answered_in_the_callers_arrays)
     assert_true(q.buckets == buckets && buckets[2].sum_low == 5);
     assert_int_equal(q.since, 7);
     remote_end(o->remote);
+}
+
+struct wanting {
+    struct store_history_query q;
+    atomic_uint asked;
+};
+
+static bool
+wants(const struct store_history_query *q, const uint8_t *key, size_t size)
+{
+    struct wanting *w = (struct wanting *)(uintptr_t)q;
+
+    assert(size == 3 && memcmp(key, "the", 3) == 0);
+    atomic_fetch_add(&w->asked, 1);
+    return true;
+}
+
+CASE(which_keys_count_is_asked_of_the_asker_until_it_forgets)
+{
+    struct wanting w = {.q = {.op = STORE_HISTORY_RANK,
+                              .name = (const uint8_t *)"words",
+                              .name_size = 5,
+                              .wants = wants}};
+    struct store *s = remote_store(o->remote);
+
+    remote_begin(o->remote, &o->askers[0].asker, false);
+    assert_rc(store_history(s, &w.q, 1), -EAGAIN);
+    await_woken(o, 1);
+    assert_rc(store_history(s, &w.q, 1), 0);
+    assert_true(w.q.rank == 1 && w.q.wants == wants);
+    assert_int_equal(atomic_load(&w.asked), 1);
+
+    set_server(o, true, false);
+    assert_rc(store_history(s, &w.q, 1), -EAGAIN);
+    await_inside(o, 1);
+    remote_forget(o->remote, &o->askers[0].asker);
+    set_server(o, false, false);
+    remote_stop(o->remote); /* the call is over */
+    assert_int_equal(atomic_load(&w.asked), 1);
 }
 
 CASE(a_list_goes_on_behind_its_last_name)
