@@ -1,4 +1,5 @@
-/* reader/answer.h - requests in, the bytes of their answers out.
+/* reader/answer.h - requests for ranges in, the bytes of their answers out; and
+ * what else reads the store at once.
  *
  * Requests of one connection are added and then answered together, in one call
  * of the store, which puts the rows where they are sent from.  What the store
@@ -14,8 +15,8 @@
 #include <stdbool.h>
 
 #include "common/store/store.h"
+#include "common/wire/query.h"
 #include "reader/as_of.h"
-#include "reader/query.h"
 
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
 #define ANSWER_SIZE_MAX (QUERY_REPLY_SIZE + QUERY_ROWS_MAX * ANSWER_ROW_MAX)
@@ -32,8 +33,6 @@ struct answer {
     size_t count;  /* requests added */
     size_t bound;  /* bytes that their answers take at most */
     size_t unread; /* of the last ones: not answered yet, to be asked again */
-    bool alone;    /* it is one whose rows the store does not make */
-    struct query one; /* that one */
     struct store_query queries[ANSWER_BATCH];
     int64_t as_of_ms[ANSWER_BATCH];
 };
@@ -45,17 +44,22 @@ void answer_start_turn(struct answer *a, uint64_t now_ms);
 void answer_end_turn(struct answer *a);
 
 /* The most bytes that the answer to `q` can take. */
-size_t answer_bound(const struct query *q);
+size_t answer_bound(const struct query_range *q);
 
 /* Adds a request to those that are answered together; its names stay where they
  * are until then.  False: answer those before it first. */
-bool answer_add(struct answer *a, const struct query *q);
+bool answer_add(struct answer *a, const struct query_range *q);
 
 /* Writes the answers to what was added, in that order, and returns their size:
  * at most the sum of answer_bound().  What a store that is not local has not read
  * yet, and the requests behind it, are not answered: a->unread.  *failed: the last one says that its
  * keyspace cannot be read, and requests behind it are not answered. */
 size_t answer_put(struct answer *a, uint8_t *out, bool *failed);
+
+/* Answers one query, with its rows in `rows`: its error.  *as_of_ms is of before
+ * the snapshot.  What is not -ENOENT or -EAGAIN was reported. */
+int answer_query(struct answer *a, struct store_query *q, uint8_t *rows,
+                 size_t size, int64_t *as_of_ms);
 
 /* Writes an answer that is an error, as query_error() says it, and returns its
  * size. */

@@ -89,27 +89,24 @@ choose_step(struct history_query *p, uint64_t until_ns)
     return p->step > 0 ? 0 : -EINVAL;
 }
 
-static enum store_history_op
-op_of(const struct query *q)
+static bool
+has_buckets(const struct history_query *p)
 {
-    if (q->op == QUERY_PERIOD_TOP)
-        return STORE_HISTORY_TOP;
-    if (q->op == QUERY_PERIOD_RANK)
-        return STORE_HISTORY_RANK;
-    return q->key_size > 0 ? STORE_HISTORY_KEY : STORE_HISTORY_KEYSPACE;
+    return p->q.op == STORE_HISTORY_KEY || p->q.op == STORE_HISTORY_KEYSPACE;
 }
 
 void
-history_query_start(struct history_query *p, const struct query *q)
+history_query_start(struct history_query *p, const struct history_question *q)
 {
-    assert(query_is_history(q->op));
     memcpy(p->name, q->keyspace, q->keyspace_size);
     if (q->key_size > 0)
         memcpy(p->key, q->key, q->key_size);
     if (q->prefix_size > 0)
         memcpy(p->prefix, q->prefix, q->prefix_size);
-    p->op = q->op;
-    p->q = (struct store_history_query){.op = op_of(q),
+    p->q = (struct store_history_query){.op = q->op == STORE_HISTORY_KEY &&
+                                                      q->key_size == 0
+                                                  ? STORE_HISTORY_KEYSPACE
+                                                  : q->op,
                                         .name = p->name,
                                         .name_size = q->keyspace_size,
                                         .key = p->key,
@@ -124,10 +121,10 @@ history_query_start(struct history_query *p, const struct query *q)
     p->to = q->to;
     p->step = 0;
     p->tried = 0;
-    p->is_all_time = q->op != QUERY_HISTORY && q->to == 0;
-    p->is_chosen = q->op == QUERY_HISTORY || p->is_all_time;
+    p->is_all_time = !has_buckets(p) && q->to == 0;
+    p->is_chosen = has_buckets(p) || p->is_all_time;
     p->error = 0;
-    if (q->op != QUERY_HISTORY)
+    if (!has_buckets(p))
         return;
     p->step = q->step;
     if (minutes_of(q->from, &p->q.from) < 0 ||
@@ -214,8 +211,8 @@ size_t
 history_query_rows(const struct history_query *p)
 {
     assert(p->error == 0);
-    return p->op == QUERY_HISTORY ? (p->q.to - p->q.from) / p->q.step
-                                  : (size_t)p->q.rows;
+    return has_buckets(p) ? (p->q.to - p->q.from) / p->q.step
+                          : (size_t)p->q.rows;
 }
 
 int64_t

@@ -20,14 +20,25 @@
 #include <stdbool.h>
 
 #include "common/store/store.h"
-#include "reader/query.h"
+#include "common/wire/query.h"
 
 #define HISTORY_QUERY_ROWS 256 /* keys read at a time */
+
+/* What is asked, as requests say it. */
+struct history_question {
+    enum store_history_op op; /* KEY without a key: KEYSPACE */
+    const uint8_t *keyspace, *key, *prefix;
+    uint16_t keyspace_size, key_size, prefix_size; /* but the first: may be 0 */
+    uint8_t group;    /* TOP, RANK: groups (store_history.h); 0: keys */
+    int64_t from, to; /* seconds; TOP, RANK, both 0: of all time, the counts
+                         instead of sums */
+    int64_t step;     /* KEY: seconds */
+    int64_t length;   /* TOP */
+};
 
 struct history_query {
     struct store *store;
     struct store_history_query q;
-    enum query_op op;
     int64_t from, to; /* as asked, of a period: seconds */
     int64_t step;     /* that the times are multiples of; 0: none yet */
     unsigned tried;   /* steps of which the store was asked */
@@ -50,7 +61,8 @@ int history_query_init(struct history_query *p, struct store *store);
 void history_query_fini(struct history_query *p);
 
 /* Begins; what was begun before is forgotten.  Nothing of `q` is kept. */
-void history_query_start(struct history_query *p, const struct query *q);
+void history_query_start(struct history_query *p,
+                         const struct history_question *q);
 
 /* Goes on until about until_ns (clock_ns(); 0: to the end); true when it is
  * done.  What the store keeps goes with the next store_read_end(). */

@@ -2,7 +2,7 @@
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/http_params.h"
-#include "reader/query.h"
+#include "common/wire/query.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -57,20 +57,15 @@ turn(struct listener *d, bool begins)
 static bool
 add_request(struct conn *c, const struct query_range *range, uint8_t **out)
 {
-    const struct query q = {.op = QUERY_RANGE,
-                            .offset = range->offset,
-                            .length = range->length,
-                            .keyspace = range->keyspace,
-                            .keyspace_size = range->keyspace_size};
     struct range *r = conn_ctx(c);
     struct answer *a = r->answer;
-    const size_t bound = a->bound + answer_bound(&q);
+    const size_t bound = a->bound + answer_bound(range);
     uint8_t *space;
 
     if (a->count > 0 && bound > BATCH_SIZE)
         return false;
     space = conn_space(c, bound);
-    if (!space || !answer_add(a, &q))
+    if (!space || !answer_add(a, range))
         return false;
     *out = space;
     r->requests++;

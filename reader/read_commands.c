@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
+#include "common/base/clock.h"
 
 const struct read_problem read_no_keyspace = {
     HTTP_NOT_FOUND, "no-such-keyspace", "no such keyspace"};
@@ -16,39 +16,25 @@ const struct read_problem read_no_key = {HTTP_NOT_FOUND, "no-such-key",
 
 /* ---- queries ------------------------------------------------------------ */
 
-static bool
-begin_reply(struct read_request *a, struct read_reply *reply)
-{
-    const uint8_t *at = a->http->binary;
-    struct query_reply head;
-
-    query_reply_get(at, &head);
-    *reply = (struct read_reply){.rows = head.rows,
-                                 .as_of_ms = head.as_of_ms,
-                                 .at = at + QUERY_REPLY_SIZE,
-                                 .end = at + QUERY_REPLY_SIZE + head.size};
-    a->error = head.rows < 0 ? (int)head.rows : 0;
-    if (head.rows >= 0 && a->as_of_ms == 0)
-        a->as_of_ms = head.as_of_ms;
-    return head.rows >= 0;
-}
-
 bool
-read_run_query(struct read_request *a, const struct query *q,
+read_run_query(struct read_request *a, struct store_query *q,
                struct read_reply *reply)
 {
-    struct answer *answer = a->http->answer;
-    const bool added = answer_add(answer, q);
-    bool failed;
+    int64_t as_of_ms;
+    int rc;
 
-    assert(added); /* no other request is being answered */
-    (void)answer_put(answer, a->http->binary,
-                     &failed); /* the head has the error */
-    if (answer->unread > 0) {
-        a->error = -EAGAIN;
-        return false;
+    if (q->name_size == 0) {
+        q->name = a->params.keyspace.bytes;
+        q->name_size = a->params.keyspace.size;
     }
-    return begin_reply(a, reply);
+    rc = answer_query(a->http->answer, q, a->http->binary, ANSWER_SIZE_MAX,
+                      &as_of_ms);
+    *reply = (struct read_reply){
+        .rows = (int64_t)q->rows, .at = q->bytes, .end = q->bytes + q->size};
+    a->error = rc == -ENOENT ? 0 : rc;
+    if (a->error == 0 && a->as_of_ms == 0)
+        a->as_of_ms = as_of_ms;
+    return a->error == 0;
 }
 
 const struct read_problem *
@@ -68,63 +54,43 @@ read_failure(const struct read_request *a)
     return &unavailable;
 }
 
-struct query
-read_query(const struct read_request *a, enum query_op op)
-{
-    const struct http_params *p = &a->params;
-    struct query q = {.op = op,
-                      .keyspace = p->keyspace.bytes,
-                      .keyspace_size = (uint16_t)p->keyspace.size,
-                      .from = a->span.from,
-                      .to = a->span.to,
-                      .prefix = p->prefix.bytes,
-                      .prefix_size = (uint16_t)p->prefix.size,
-                      .group = p->group};
-
-    if (p->key_count > 0) {
-        q.key = p->keys[0].bytes;
-        q.key_size = (uint16_t)p->keys[0].size;
-    }
-    if (op == QUERY_KEYS) {
-        q.key = p->after.bytes;
-        q.key_size = (uint16_t)p->after.size;
-    }
-    q.length = op == QUERY_GET || op == QUERY_RANK || op == QUERY_TOTAL ||
-                       op == QUERY_NOW || op == QUERY_ABOUT
-                   ? 1
-                   : 0;
-    return q;
-}
-
+/* The facts of a key: count, rank, saturated. */
 static bool
-read_facts_of(struct read_request *a, bool of_key, struct read_facts *f)
+read_key_facts(struct read_request *a, struct read_facts *f)
 {
-    struct query q = read_query(a, QUERY_ABOUT);
+    struct store_query q = {.op = STORE_RANK,
+                            .key = a->params.keys[0].bytes,
+                            .key_size = a->params.keys[0].size};
     struct read_reply reply;
-    struct read_row row;
 
-    if (!of_key) {
-        q.key = NULL;
-        q.key_size = 0;
-    }
     if (!read_run_query(a, &q, &reply))
         return false;
-    f->any = reply.rows == 3;
-    for (int i = 0; i < 3 && read_reply_row(&reply, &row); i++)
-        f->number[i] = row.count;
+    *f = (struct read_facts){q.error == 0,
+                             {q.row.count, (int64_t)q.rank, q.row.saturated}};
+    return true;
+}
+
+/* Of the keyspace: total, keys, saturated. */
+static bool
+read_keyspace_facts(struct read_request *a, struct read_facts *f)
+{
+    struct store_query q = {.op = STORE_TOTAL};
+    struct read_reply reply;
+
+    if (!read_run_query(a, &q, &reply))
+        return false;
+    *f = (struct read_facts){q.error == 0,
+                             {store_total(&q.totals), (int64_t)q.totals.keys,
+                              (int64_t)q.totals.saturated}};
+    a->nonce = q.totals.nonce;
+    a->change = q.totals.change;
     return true;
 }
 
 bool
 read_version(struct read_request *a)
 {
-    const struct store_totals *totals = &a->http->answer->queries[0].totals;
-
-    if (!read_facts_of(a, false, &a->facts) || !a->facts.any)
-        return false;
-    a->nonce = totals->nonce;
-    a->change = totals->change;
-    return true;
+    return read_keyspace_facts(a, &a->facts) && a->facts.any;
 }
 
 /* The facts of the keyspace, which were read for the version just now. */
@@ -132,7 +98,7 @@ static bool
 ask_keyspace(struct read_request *a, struct read_facts *f)
 {
     if (!a->has_state)
-        return read_facts_of(a, false, f);
+        return read_keyspace_facts(a, f);
     *f = a->facts;
     return true;
 }
@@ -161,7 +127,7 @@ read_begin_facts(struct read_request *a)
     if (p->key_count == 1)
         table_fact(&a->table, "key",
                    cell_name(p->keys[0].bytes, p->keys[0].size));
-    if (p->prefix.size > 0 || a->command->op == QUERY_KEYS)
+    if (p->prefix.size > 0 || a->command->has_prefix)
         table_fact(&a->table, "prefix",
                    cell_name(p->prefix.bytes, p->prefix.size));
     if (p->group != 0)
@@ -232,17 +198,15 @@ answer_gets(struct read_request *a)
     read_begin_facts(a);
     table_next_rows(&a->table, "rows", columns, 2);
     for (size_t i = 0; i < p->key_count; i++) {
-        struct query q = read_query(a, QUERY_GET);
+        struct store_query q = {.op = STORE_GET,
+                                .key = p->keys[i].bytes,
+                                .key_size = p->keys[i].size};
         struct read_reply reply;
-        struct read_row row;
         struct cell cells[2];
 
-        q.key = p->keys[i].bytes;
-        q.key_size = (uint16_t)p->keys[i].size;
-        if (!read_run_query(a, &q, &reply))
+        if (!read_run_query(a, &q, &reply) && a->error != -EAGAIN)
             return read_failure(a);
-        cells[0] =
-            read_reply_row(&reply, &row) ? cell_number(row.count) : cell_none();
+        cells[0] = q.error == 0 ? cell_number(q.row.count) : cell_none();
         cells[1] = cell_name(q.key, q.key_size);
         table_row(&a->table, cells);
     }
@@ -259,7 +223,7 @@ answer_get(struct read_request *a)
 
     if (a->params.key_count > 1)
         return answer_gets(a);
-    if (!read_facts_of(a, true, &f))
+    if (!read_key_facts(a, &f))
         return read_failure(a);
     if (!f.any)
         return explain_missing(a);
@@ -278,7 +242,7 @@ answer_rank(struct read_request *a)
 
     if (read_is_period(a))
         return read_period_rank(a);
-    if (!read_facts_of(a, true, &f))
+    if (!read_key_facts(a, &f))
         return read_failure(a);
     if (!f.any)
         return explain_missing(a);
@@ -294,14 +258,12 @@ static const struct read_problem *
 answer_now(struct read_request *a)
 {
     static const struct table_column column = {"now", "now_ms", true};
-    const struct query q = read_query(a, QUERY_NOW);
-    struct read_reply reply;
-    struct read_row row;
+    const struct http_params *p = &a->params;
 
-    if (!read_run_query(a, &q, &reply) || !read_reply_row(&reply, &row))
-        return read_failure(a);
+    a->as_of_ms =
+        as_of_get(a->http->answer->as_of, p->keyspace.bytes, p->keyspace.size);
     read_begin_facts(a);
-    put_answer(a, &column, row.count);
+    put_answer(a, &column, (int64_t)clock_unix_ms());
     read_end_facts(a);
     return NULL;
 }
@@ -359,7 +321,8 @@ put_rows(struct read_request *a, enum rows_form form, int64_t rank,
 static const struct read_problem *
 answer_rows(struct read_request *a, int64_t offset, int64_t length)
 {
-    struct query q = read_query(a, QUERY_RANGE);
+    struct store_query q = {
+        .op = STORE_RANGE, .offset = offset, .length = (uint64_t)length};
     struct read_reply reply;
     struct read_row last;
     struct read_facts f;
@@ -368,8 +331,6 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
         return read_failure(a);
     if (!f.any)
         return &read_no_keyspace;
-    q.offset = offset;
-    q.length = length;
     if (offset < 0) /* the rank of the first row that there is */
         offset = offset + f.number[1] > 0 ? offset + f.number[1] : 0;
     if (!read_run_query(a, &q, &reply))
@@ -389,14 +350,16 @@ static void
 set_next_key(struct read_request *a, const struct read_row *last)
 {
     struct increment_name *after = &a->next_page.after;
-    struct query q = read_query(a, QUERY_KEYS);
+    struct store_query q = {.op = STORE_KEYS,
+                            .prefix = a->params.prefix.bytes,
+                            .prefix_size = a->params.prefix.size,
+                            .after = after->bytes,
+                            .after_size = last->key_size,
+                            .length = 1};
     struct read_reply reply;
 
     after->size = last->key_size; /* the next answer is put over it */
     memcpy(after->bytes, last->key, last->key_size);
-    q.key = after->bytes;
-    q.key_size = (uint16_t)after->size;
-    q.length = 1;
     a->next_page.is_there = read_run_query(a, &q, &reply) && reply.rows > 0;
     a->next_page.has_offset = false;
 }
@@ -405,7 +368,12 @@ static const struct read_problem *
 answer_keys(struct read_request *a)
 {
     const struct http_params *p = &a->params;
-    struct query q = read_query(a, QUERY_KEYS);
+    struct store_query q = {.op = STORE_KEYS,
+                            .prefix = p->prefix.bytes,
+                            .prefix_size = p->prefix.size,
+                            .after = p->after.bytes,
+                            .after_size = p->after.size,
+                            .length = (uint64_t)p->n};
     struct read_reply reply;
     struct read_row last;
     struct read_facts f;
@@ -415,7 +383,6 @@ answer_keys(struct read_request *a)
         return read_failure(a);
     if (!f.any)
         return &read_no_keyspace;
-    q.length = p->n;
     if (!read_run_query(a, &q, &reply))
         return read_failure(a);
     count = reply.rows;
@@ -448,22 +415,26 @@ answer_range(struct read_request *a)
 static const struct read_problem *
 answer_around(struct read_request *a)
 {
-    struct query q = read_query(a, QUERY_AROUND);
+    struct store_query q = {.op = STORE_AROUND,
+                            .key = a->params.keys[0].bytes,
+                            .key_size = a->params.keys[0].size,
+                            .length = (uint64_t)a->params.n};
     struct read_reply reply;
-    struct read_row first, last;
+    struct read_row last;
 
-    q.length = a->params.n;
     if (!read_run_query(a, &q, &reply))
         return read_failure(a);
-    if (!read_reply_row(&reply, &first))
+    if (q.error < 0)
         return explain_missing(a);
     read_begin_facts(a);
-    put_rows(a, ROWS_RANKED, first.count, &reply, &last);
+    put_rows(a, ROWS_RANKED, q.offset, &reply, &last);
     read_end_facts(a);
     return NULL;
 }
 
 /* ---- the table ---------------------------------------------------------- */
+
+#define AROUND_MAX (QUERY_ROWS_MAX - 1) /* as countd(1) says */
 
 #define BIT(name) PARAM_BIT(PARAM_##name)
 #define PERIOD    (BIT(FROM) | BIT(TO))
@@ -473,7 +444,7 @@ answer_around(struct read_request *a)
 const struct read_command read_commands[] = {
     {.path = "/v1/total",
      .spec = {OF_ONE | OF_KEYS, BIT(KEYSPACE), 0, 0, 0},
-     .op = QUERY_PERIOD_RANK,
+     .op = STORE_HISTORY_RANK,
      .step = read_period_step,
      .is_long = read_is_long,
      .answer = answer_total},
@@ -485,7 +456,7 @@ const struct read_command read_commands[] = {
      .spec = {OF_ONE | OF_KEYS | BIT(N) | PERIOD, BIT(KEYSPACE), 0, 0,
               QUERY_ROWS_MAX},
      .n = 20,
-     .op = QUERY_PERIOD_TOP,
+     .op = STORE_HISTORY_TOP,
      .step = read_period_step,
      .is_long = read_is_long,
      .answer = answer_top},
@@ -496,13 +467,13 @@ const struct read_command read_commands[] = {
      .answer = answer_range},
     {.path = "/v1/rank",
      .spec = {OF_ONE | BIT(KEY) | PERIOD, BIT(KEYSPACE) | BIT(KEY), 1, 0, 0},
-     .op = QUERY_PERIOD_RANK,
+     .op = STORE_HISTORY_RANK,
      .step = read_period_step,
      .is_long = read_is_period,
      .answer = answer_rank},
     {.path = "/v1/around",
      .spec = {OF_ONE | BIT(KEY) | BIT(N), BIT(KEYSPACE) | BIT(KEY), 1, 1,
-              QUERY_AROUND_MAX},
+              AROUND_MAX},
      .n = 11,
      .answer = answer_around},
     {.path = "/v1/history",
@@ -512,14 +483,14 @@ const struct read_command read_commands[] = {
      .answer = read_history},
     {.path = "/v1/distinct",
      .spec = {OF_ONE | OF_KEYS | PERIOD, BIT(KEYSPACE), 0, 0, 0},
-     .op = QUERY_PERIOD_RANK,
+     .op = STORE_HISTORY_RANK,
      .step = read_period_step,
      .answer = read_distinct},
     {.path = "/v1/keys",
      .spec = {OF_ONE | BIT(PREFIX) | BIT(AFTER) | BIT(N), BIT(KEYSPACE), 0, 1,
               QUERY_ROWS_MAX},
      .n = 100,
-     .op = QUERY_KEYS,
+     .has_prefix = true,
      .answer = answer_keys},
     {.path = "/v1/keyspaces",
      .spec = {BIT(AFTER) | BIT(N) | BIT(SORT), 0, 0, 1, QUERY_ROWS_MAX},

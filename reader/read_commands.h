@@ -18,8 +18,9 @@ struct read_problem {
 struct read_command {
     const char *path;
     struct http_params_spec spec;
-    int64_t n, length; /* where they are not given */
-    enum query_op op;  /* of read_period_step(); KEYS: it lists keys */
+    int64_t n, length;        /* where they are not given */
+    enum store_history_op op; /* of read_period_step() */
+    bool has_prefix;          /* an answer says it, also if it is empty */
 
     /* A step of the job that makes the answer: true when `answer` can write it.
      * NULL: it is answered at once. */
@@ -38,10 +39,9 @@ extern const struct read_command read_commands[READ_COMMANDS];
 
 /* ---- for the commands ---------------------------------------------------- */
 
-/* An answer as the range port gives it. */
+/* The rows of an answer as the store has them. */
 struct read_reply {
     int64_t rows; /* left */
-    int64_t as_of_ms;
     const uint8_t *at, *end;
 };
 
@@ -64,8 +64,10 @@ read_reply_row(struct read_reply *r, struct read_row *row)
  * cannot be read: the answer will say so. */
 bool read_version(struct read_request *a);
 
-/* Runs a query that is answered at once.  False: read_failure() says why. */
-bool read_run_query(struct read_request *a, const struct query *q,
+/* Runs a query about the keyspace of the request, unless it names another, which
+ * is answered at once.  False: read_failure() says why.  What is not there has no
+ * rows. */
+bool read_run_query(struct read_request *a, struct store_query *q,
                     struct read_reply *reply);
 
 /* Why the last query was not answered: the keyspace is damaged (500), or a
@@ -74,9 +76,6 @@ bool read_run_query(struct read_request *a, const struct query *q,
 const struct read_problem *read_failure(const struct read_request *a);
 
 extern const struct read_problem read_no_keyspace, read_no_key;
-
-/* A query about the keyspace, the first key and the time of the request. */
-struct query read_query(const struct read_request *a, enum query_op op);
 
 /* The facts that answers begin with, which are the names of the request, and
  * end with. */

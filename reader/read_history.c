@@ -51,10 +51,32 @@ span_of(const struct http_params *p)
                                (int64_t)((p->to_ms + 999) / 1000)};
 }
 
+/* What the request asks, of its time. */
+static struct history_question
+question_of(const struct read_request *a, enum store_history_op op)
+{
+    const struct http_params *p = &a->params;
+    struct history_question q = {.op = op,
+                                 .keyspace = p->keyspace.bytes,
+                                 .keyspace_size = (uint16_t)p->keyspace.size,
+                                 .prefix = p->prefix.bytes,
+                                 .prefix_size = (uint16_t)p->prefix.size,
+                                 .group = p->group,
+                                 .from = a->span.from,
+                                 .to = a->span.to};
+
+    if (p->key_count > 0) {
+        q.key = p->keys[0].bytes;
+        q.key_size = (uint16_t)p->keys[0].size;
+    }
+    return q;
+}
+
 /* Begins, then goes on with the query that is in the job; as_of was refreshed
  * before this step. */
 static bool
-step_query(struct read_request *a, const struct query *q, uint64_t until_ns)
+step_query(struct read_request *a, const struct history_question *q,
+           uint64_t until_ns)
 {
     struct history_query *history = &a->job->history;
 
@@ -83,12 +105,11 @@ step_of(const struct http_params *p)
 bool
 read_history_step(struct read_request *a, uint64_t until_ns)
 {
-    struct query q = read_query(a, QUERY_HISTORY);
+    struct history_question q;
 
     a->span = span_of(&a->params);
     a->span = time_range_widen(&a->span, step_of(&a->params), true);
-    q.from = a->span.from;
-    q.to = a->span.to;
+    q = question_of(a, STORE_HISTORY_KEY);
     q.step = step_of(&a->params);
     return step_query(a, &q, until_ns);
 }
@@ -148,13 +169,12 @@ is_of_all_time(const struct read_request *a)
 bool
 read_period_step(struct read_request *a, uint64_t until_ns)
 {
-    struct query q = read_query(a, a->command->op);
+    struct history_question q;
 
     a->span =
         is_of_all_time(a) ? (struct time_range){0, 0} : span_of(&a->params);
-    q.from = a->span.from;
-    q.to = a->span.to;
-    q.length = q.op == QUERY_PERIOD_TOP ? a->params.n : 0;
+    q = question_of(a, a->command->op);
+    q.length = q.op == STORE_HISTORY_TOP ? a->params.n : 0;
     return step_query(a, &q, until_ns);
 }
 

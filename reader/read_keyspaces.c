@@ -38,16 +38,12 @@ file_name(const struct read_row *row, char file[READ_FILE_SIZE])
 static void
 read_total(struct read_request *a, struct read_listed *l)
 {
-    const struct query q = {.op = QUERY_TOTAL,
-                            .keyspace = l->row.key,
-                            .keyspace_size = l->row.key_size,
-                            .length = 1};
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = l->row.key, .name_size = l->row.key_size};
     struct read_reply reply;
-    struct read_row total;
 
-    l->has_total =
-        read_run_query(a, &q, &reply) && read_reply_row(&reply, &total);
-    l->total = l->has_total ? total.count : 0;
+    l->has_total = read_run_query(a, &q, &reply) && q.error == 0;
+    l->total = l->has_total ? store_total(&q.totals) : 0;
 }
 
 /* Blocks, not length: a file may have holes. */

@@ -195,26 +195,16 @@ list_some(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
 
 /* ---- one keyspace -------------------------------------------------------- */
 
-/* Asks for rows.  Returns their number, and they follow the head in u->binary; 0:
- * there are none, or the keyspace cannot be read; -EAGAIN: not yet. */
-static int64_t
-ask_rows(struct user_metrics *u, const struct user_keyspace *k,
-         enum query_op op, int64_t length)
+/* Asks about a keyspace; what cannot be read was reported. */
+static int
+ask(struct user_metrics *u, const struct user_keyspace *k,
+    struct store_query *q)
 {
-    const struct query q = {.op = op,
-                            .length = length,
-                            .keyspace = k->name,
-                            .keyspace_size = k->size};
-    struct query_reply head;
-    bool failed;
+    int64_t as_of_ms; /* of no sample */
 
-    if (!answer_add(u->answer, &q))
-        return 0;
-    (void)answer_put(u->answer, u->binary, &failed); /* the head says it */
-    if (u->answer->unread > 0)
-        return -EAGAIN;
-    query_reply_get(u->binary, &head);
-    return head.rows > 0 ? head.rows : 0;
+    q->name = k->name;
+    q->name_size = k->size;
+    return answer_query(u->answer, q, u->binary, ANSWER_SIZE_MAX, &as_of_ms);
 }
 
 const char *
@@ -261,14 +251,15 @@ put_key(struct user_metrics *u, const char *keyspace, int64_t count,
 static bool
 put_keys(struct user_metrics *u, const struct user_keyspace *k)
 {
-    const int64_t rows = ask_rows(u, k, QUERY_RANGE, u->top);
-    const uint8_t *at = u->binary + QUERY_REPLY_SIZE;
+    struct store_query q = {.op = STORE_RANGE, .length = (uint64_t)u->top};
     char keyspace[USER_METRICS_LABEL];
+    const uint8_t *at;
 
-    if (rows < 0)
+    if (ask(u, k, &q) == -EAGAIN)
         return false;
+    at = q.bytes;
     (void)user_metrics_label(k->name, k->size, keyspace);
-    for (int64_t i = 0; i < rows; i++) {
+    for (uint64_t i = 0; i < q.rows; i++) {
         const uint16_t size = get_le16(at + 8);
 
         put_key(u, keyspace, get_le64s(at), at + QUERY_ROW_SIZE, size);
@@ -277,19 +268,18 @@ put_keys(struct user_metrics *u, const struct user_keyspace *k)
     return true;
 }
 
-static int64_t
+static int
 read_value(struct user_metrics *u, struct user_keyspace *k)
 {
-    const uint8_t *at = u->binary + QUERY_REPLY_SIZE;
-    const int64_t rows = ask_rows(u, k, QUERY_ABOUT, 0);
+    struct store_query q = {.op = STORE_TOTAL};
+    const int rc = k->has_value ? 0 : ask(u, k, &q);
 
-    if (rows != 3)
-        return rows;
-    k->value = get_le64s(at);
-    at += QUERY_ROW_SIZE + get_le16(at + 8);
-    k->keys = get_le64s(at);
+    if (rc < 0 || k->has_value)
+        return rc;
+    k->value = store_total(&q.totals);
+    k->keys = (int64_t)q.totals.keys;
     k->has_value = true;
-    return rows;
+    return 0;
 }
 
 /* One that has gone meanwhile, or cannot be read, has no samples.  False: it is
@@ -298,11 +288,11 @@ static bool
 read_keyspace(struct user_metrics *u)
 {
     struct user_keyspace *k = &u->rows[u->at];
-    const int64_t rows = k->has_value ? 3 : read_value(u, k);
+    const int rc = read_value(u, k);
 
-    if (rows < 0 || (rows == 3 && u->text && !put_keys(u, k)))
+    if (rc == -EAGAIN || (rc == 0 && u->text && !put_keys(u, k)))
         return false;
-    if (rows == 3) {
+    if (rc == 0) {
         u->at++;
         return true;
     }

@@ -155,8 +155,8 @@ enum conn_next
 resp_period_range(struct resp_call *call, const struct resp_arg *name,
                   int64_t first, int64_t last, bool with_scores)
 {
-    struct query q = {
-        .op = QUERY_PERIOD_TOP, .length = RESP_ROWS_MAX, .keyspace = name->at};
+    struct history_question q = {
+        .op = STORE_HISTORY_TOP, .length = RESP_ROWS_MAX, .keyspace = name->at};
     struct resp_period period;
     enum conn_next next;
     struct resp_job *j = resp_job_enter(call, 0, &next);

@@ -32,7 +32,6 @@
 #include "common/store/store.h"
 #include "common/wire/resp.h"
 #include "reader/jobs.h"
-#include "reader/query.h"
 #include "reader/resp/forward.h"
 #include "reader/resp/last_answers.h"
 

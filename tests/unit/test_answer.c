@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/answer_fixture.h"
 
-#include "common/base/clock.h"
-
 #define OUT_SIZE ((size_t)1 << 20)
 
 /* Keyspace "words" has the 1, cat 2, ... */
@@ -28,29 +26,17 @@ setup(void **state)
 
 /* ---- requests and answers ---------------------------------------------- */
 
-static struct query
-query(enum query_op op, const char *keyspace, const char *key)
-{
-    return (struct query){.op = op,
-                          .length = 1,
-                          .keyspace = (const uint8_t *)keyspace,
-                          .keyspace_size = (uint16_t)strlen(keyspace),
-                          .key = (const uint8_t *)key,
-                          .key_size = (uint16_t)strlen(key)};
-}
-
-static struct query
+static struct query_range
 range(const char *keyspace, int64_t offset, int64_t length)
 {
-    struct query q = query(QUERY_RANGE, keyspace, "");
-
-    q.offset = offset;
-    q.length = length;
-    return q;
+    return (struct query_range){.offset = offset,
+                                .length = length,
+                                .keyspace = (const uint8_t *)keyspace,
+                                .keyspace_size = (uint16_t)strlen(keyspace)};
 }
 
 static void
-add(struct fixture *f, struct query q)
+add(struct fixture *f, struct query_range q)
 {
     assert_true(answer_add(&f->answer, &q));
 }
@@ -105,27 +91,21 @@ answer(struct fixture *f, bool fails)
 CASE(answers_are_in_the_order_of_requests_each_behind_its_head, f)
 {
     add(f, range("words", 0, 2));
-    add(f, query(QUERY_GET, "words", "cat"));
-    add(f, query(QUERY_GET, "words", "dog"));
     add(f, range("none", 0, 4096));
     add(f, range("one", 0, 4096));
-    add(f, query(QUERY_RANK, "words", "cat"));
-    add(f, query(QUERY_TOTAL, "words", ""));
-    add(f, query(QUERY_TOTAL, "none", ""));
     add(f, range("words", -2, 10));
     add(f, range("words", -100, 1));
     add(f, range("words", 5, 10));
     add(f, range("words", 0, 0));
 
     assert_string_equal(answer(f, false),
-                        "2: 5 mats, 4 on | 1: 2 cat | 0: | 0: | 1: 7 key | "
-                        "1: 3 cat | 1: 15  | 0: | 2: 2 cat, 1 the | 1: 5 mats "
-                        "| 0: | 0:");
+                        "2: 5 mats, 4 on | 0: | 1: 7 key | 2: 2 cat, 1 the | "
+                        "1: 5 mats | 0: | 0:");
 }
 
 CASE(a_batch_has_an_end_and_the_next_begins_behind_it, f)
 {
-    const struct query more = range("one", 0, 1);
+    const struct query_range more = range("one", 0, 1);
 
     for (int batch = 0; batch < 2; batch++) {
         const char *at;
@@ -151,7 +131,7 @@ CASE(nothing_is_written_behind_the_bounds_of_a_batch, f)
 
     memset(f->out, 0xa5, OUT_SIZE);
     for (int i = 0; i < 10; i++) {
-        const struct query q = range("words", 4 - i, i % 3);
+        const struct query_range q = range("words", 4 - i, i % 3);
 
         bound += answer_bound(&q);
         add(f, q);
@@ -162,29 +142,26 @@ CASE(nothing_is_written_behind_the_bounds_of_a_batch, f)
         assert_int_equal(f->out[i], 0xa5);
 }
 
-/* Whoever waits until as_of_ms is this time has waited long enough. */
-CASE(the_servers_time_is_no_earlier_than_what_is_readable, f)
+CASE(one_query_is_answered_with_what_was_claimed_before, f)
 {
-    const int64_t before = (int64_t)clock_unix_ms();
-    struct query_reply reply;
+    struct store_query q = {.op = STORE_RANK,
+                            .name = (const uint8_t *)"words",
+                            .name_size = 5,
+                            .key = (const uint8_t *)"cat",
+                            .key_size = 3};
+    int64_t as_of_ms = 0;
 
-    add(f, query(QUERY_NOW, "", ""));
-    (void)answer(f, false);
-    query_reply_get(f->out, &reply);
-    assert_int_equal(reply.rows, 1);
-    assert_in_range(get_le64s(f->out + QUERY_REPLY_SIZE), (uint64_t)before,
-                    clock_unix_ms());
-    assert_true(reply.as_of_ms <= get_le64s(f->out + QUERY_REPLY_SIZE));
-}
-
-CASE(facts_of_a_key_and_of_a_keyspace_are_rows_with_words, f)
-{
-    add(f, query(QUERY_ABOUT, "words", "cat"));
-    assert_string_equal(answer(f, false), "3: 2 count, 3 rank, 0 saturated");
-    add(f, query(QUERY_ABOUT, "words", ""));
-    assert_string_equal(answer(f, false), "3: 15 total, 5 keys, 0 saturated");
-    add(f, query(QUERY_ABOUT, "words", "dog"));
-    assert_string_equal(answer(f, false), "0:");
+    assert_rc(answer_query(&f->answer, &q, f->out, OUT_SIZE, &as_of_ms), 0);
+    assert_true(q.rank == 3 && q.row.count == 2);
+    assert_int_equal(as_of_ms, as_of_get(&f->as_of, q.name, q.name_size));
+    q.key = (const uint8_t *)"dog";
+    assert_rc(answer_query(&f->answer, &q, f->out, OUT_SIZE, &as_of_ms),
+              -ENOENT);
+    break_keyspace(f, "broken");
+    q.name = (const uint8_t *)"broken";
+    q.name_size = 6;
+    assert_rc(answer_query(&f->answer, &q, f->out, OUT_SIZE, &as_of_ms),
+              -EBADMSG);
 }
 
 /* ---- what cannot be read ----------------------------------------------- */
@@ -193,7 +170,7 @@ CASE(a_keyspace_that_cannot_be_read_is_the_last_answer, f)
 {
     break_keyspace(f, "broken");
     add(f, range("words", 0, 1));
-    add(f, query(QUERY_GET, "one", "key"));
+    add(f, range("one", 0, 1));
     add(f, range("broken", 0, 4096));
     add(f, range("words", 1, 1));
     assert_string_equal(answer(f, true), "1: 5 mats | 1: 7 key | -5:");

@@ -70,33 +70,18 @@ setup(void **state)
 /* ---- asking ------------------------------------------------------------ */
 
 /* From and to in minutes before now. */
-static struct query
-query(enum query_op op, const char *key, uint32_t from, uint32_t to)
+static struct history_question
+query(enum store_history_op op, const char *key, uint32_t from, uint32_t to)
 {
-    return (struct query){.op = op,
-                          .keyspace = (const uint8_t *)"pages",
-                          .keyspace_size = 5,
-                          .key = (const uint8_t *)key,
-                          .key_size = (uint16_t)strlen(key),
-                          .from = (int64_t)(NOW - from) * 60,
-                          .to = (int64_t)(NOW - to) * 60,
-                          .step = (int64_t)(from - to) * 60,
-                          .length = 10};
-}
-
-/* The bytes of an answer. */
-static size_t
-ask(struct fixture *f, const struct query *q)
-{
-    bool failed;
-    size_t size;
-
-    assert_true(answer_add(&f->answer, q));
-    size = answer_put(&f->answer, f->out, &failed);
-    assert_false(failed);
-    assert_true(size <= answer_bound(q));
-    answer_end_turn(&f->answer);
-    return size;
+    return (struct history_question){.op = op,
+                                     .keyspace = (const uint8_t *)"pages",
+                                     .keyspace_size = 5,
+                                     .key = (const uint8_t *)key,
+                                     .key_size = (uint16_t)strlen(key),
+                                     .from = (int64_t)(NOW - from) * 60,
+                                     .to = (int64_t)(NOW - to) * 60,
+                                     .step = (int64_t)(from - to) * 60,
+                                     .length = 10};
 }
 
 /* An answer about the past as text: "SUM", or "-" without increments,
@@ -136,14 +121,14 @@ put_top(char *to, size_t size, const struct store_top *t)
 static void
 put_rows(struct told *t, const struct history_query *h)
 {
-    if (h->op == QUERY_PERIOD_RANK)
+    if (h->q.op == STORE_HISTORY_RANK)
         (void)put_sum(t->text, sizeof t->text, &h->q.sum);
-    for (size_t i = 0, at = 0;
-         h->op != QUERY_PERIOD_RANK && i < t->rows && at < sizeof t->text - 100;
+    for (size_t i = 0, at = 0; h->q.op != STORE_HISTORY_RANK && i < t->rows &&
+                               at < sizeof t->text - 100;
          i++, at = strlen(t->text)) {
         if (i > 0)
             t->text[at++] = ' ';
-        if (h->op == QUERY_PERIOD_TOP)
+        if (h->q.op == STORE_HISTORY_TOP)
             put_top(t->text + at, sizeof t->text - at, &h->q.top[i]);
         else
             (void)put_sum(t->text + at, sizeof t->text - at, &h->q.buckets[i]);
@@ -152,7 +137,7 @@ put_rows(struct told *t, const struct history_query *h)
 
 /* Goes on for `ns` at a time; `between` is called after each step. */
 static struct told
-asked_so(struct fixture *f, const struct query *q, uint64_t ns,
+asked_so(struct fixture *f, const struct history_question *q, uint64_t ns,
          void (*between)(struct fixture *f))
 {
     struct told t = {.text = ""};
@@ -181,22 +166,22 @@ asked_so(struct fixture *f, const struct query *q, uint64_t ns,
 }
 
 static struct told
-asked(struct fixture *f, const struct query *q)
+asked(struct fixture *f, const struct history_question *q)
 {
     return asked_so(f, q, 1000000, NULL);
 }
 
 /* About the keyspace "many". */
-static struct query
-of_many(struct query q)
+static struct history_question
+of_many(struct history_question q)
 {
     q.keyspace = (const uint8_t *)"many";
     q.keyspace_size = 4;
     return q;
 }
 
-static struct query
-by_step(struct query q, uint32_t step)
+static struct history_question
+by_step(struct history_question q, uint32_t step)
 {
     q.step = (int64_t)step * 60;
     return q;
@@ -206,7 +191,8 @@ by_step(struct query q, uint32_t step)
 
 CASE(buckets_say_what_came_and_where_nothing_did, f)
 {
-    struct query q = by_step(query(QUERY_HISTORY, "a", 120, 0), 30);
+    struct history_question q =
+        by_step(query(STORE_HISTORY_KEY, "a", 120, 0), 30);
     struct told t = asked(f, &q);
 
     assert_string_equal(t.text, "- 5 - 0"); /* 7 and -7 came: a sum of 0 */
@@ -214,21 +200,21 @@ CASE(buckets_say_what_came_and_where_nothing_did, f)
     assert_int_equal(t.error, 0);
     assert_int_equal(t.since, 0); /* it had history from the beginning */
 
-    q = by_step(query(QUERY_HISTORY, "", 120, 0), HOUR);
+    q = by_step(query(STORE_HISTORY_KEY, "", 120, 0), HOUR);
     t = asked(f, &q); /* the second is 2 * INT64_MAX + 3 */
     assert_string_equal(t.text, "6 1:1");
 
-    q = query(QUERY_HISTORY, "none", 120, 0);
+    q = query(STORE_HISTORY_KEY, "none", 120, 0);
     t = asked(f, &q);
     assert_string_equal(t.text, "-");
-    q = by_step(query(QUERY_HISTORY, "a", 0, 0), 1);
+    q = by_step(query(STORE_HISTORY_KEY, "a", 0, 0), 1);
     t = asked(f, &q);
     assert_int_equal(t.rows, 0);
 }
 
 CASE(the_top_of_a_period_has_the_sums_of_the_one_before, f)
 {
-    struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
+    struct history_question q = query(STORE_HISTORY_TOP, "", HOUR, 0);
     struct told t = asked(f, &q);
 
     assert_string_equal(t.text, "b=0:fffffffffffffffe/1 c=3/- a=0/5");
@@ -244,13 +230,13 @@ CASE(the_top_of_a_period_has_the_sums_of_the_one_before, f)
 
 CASE(the_rank_of_a_key_is_among_those_with_increments_in_the_period, f)
 {
-    struct query q = query(QUERY_PERIOD_RANK, "a", 2 * HOUR, HOUR);
+    struct history_question q = query(STORE_HISTORY_RANK, "a", 2 * HOUR, HOUR);
     struct told t = asked(f, &q);
 
     assert_string_equal(t.text, "5");
     assert_int_equal(t.rank, 0);
     assert_int_equal(t.keys, 2);
-    q = query(QUERY_PERIOD_RANK, "a", HOUR, 0);
+    q = query(STORE_HISTORY_RANK, "a", HOUR, 0);
     t = asked(f, &q);
     assert_string_equal(t.text, "0");
     assert_int_equal(t.rank, 2);
@@ -259,13 +245,13 @@ CASE(the_rank_of_a_key_is_among_those_with_increments_in_the_period, f)
 
 CASE(without_a_key_the_sum_of_a_period_is_that_of_all, f)
 {
-    struct query q = query(QUERY_PERIOD_RANK, "", HOUR, 0);
+    struct history_question q = query(STORE_HISTORY_RANK, "", HOUR, 0);
     struct told t = asked(f, &q);
 
     assert_string_equal(t.text, "1:1"); /* 2 * INT64_MAX + 3 */
     assert_int_equal(t.rank, 0);
     assert_int_equal(t.keys, 3);
-    q = query(QUERY_PERIOD_RANK, "", 3 * HOUR, 2 * HOUR);
+    q = query(STORE_HISTORY_RANK, "", 3 * HOUR, 2 * HOUR);
     t = asked(f, &q);
     assert_string_equal(t.text, "-");
     assert_int_equal(t.keys, 0);
@@ -273,9 +259,10 @@ CASE(without_a_key_the_sum_of_a_period_is_that_of_all, f)
 
 CASE(questions_that_have_no_answer_say_why, f)
 {
-    const struct query good = by_step(query(QUERY_HISTORY, "a", 120, 0), 30);
+    const struct history_question good =
+        by_step(query(STORE_HISTORY_KEY, "a", 120, 0), 30);
     struct {
-        struct query q;
+        struct history_question q;
         int64_t error;
     } bad[] = {
         {good, -EINVAL}, {good, -EINVAL}, {good, -EINVAL}, {good, -EINVAL},
@@ -289,7 +276,8 @@ CASE(questions_that_have_no_answer_say_why, f)
     bad[3].q.to = bad[3].q.from - 1800;
     bad[4].q.step = -60;
     bad[5].q.from = INT64_MIN;
-    bad[6].q = by_step(query(QUERY_HISTORY, "a", STORE_BUCKETS_MAX + 1, 0), 1);
+    bad[6].q =
+        by_step(query(STORE_HISTORY_KEY, "a", STORE_BUCKETS_MAX + 1, 0), 1);
     bad[7].q.keyspace_size = 4;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         t = asked(f, &bad[i].q);
@@ -302,7 +290,7 @@ CASE(questions_that_have_no_answer_say_why, f)
 
 CASE(a_keyspace_without_history_says_so, f)
 {
-    struct query q = query(QUERY_PERIOD_TOP, "", HOUR, 0);
+    struct history_question q = query(STORE_HISTORY_TOP, "", HOUR, 0);
     struct store *plain;
     struct told t;
 
@@ -330,7 +318,8 @@ put_behind(struct fixture *f)
  * what has been passed: no sum is half of it, or twice. */
 CASE(a_long_history_is_answered_in_steps, f)
 {
-    const struct query q = by_step(query(QUERY_HISTORY, "h", 40 * HOUR, 0), 1);
+    const struct history_question q =
+        by_step(query(STORE_HISTORY_KEY, "h", 40 * HOUR, 0), 1);
     struct history_query h;
     unsigned steps = 0;
 
@@ -351,16 +340,24 @@ CASE(a_long_history_is_answered_in_steps, f)
 static void
 ask_another(struct fixture *f)
 {
-    const struct query other = query(QUERY_GET, "c", 0, 0);
+    struct store_query other = {.op = STORE_GET,
+                                .name = (const uint8_t *)"pages",
+                                .name_size = 5,
+                                .key = (const uint8_t *)"c",
+                                .key_size = 1};
+    int64_t as_of_ms;
 
-    assert_true(ask(f, &other) > QUERY_REPLY_SIZE);
-    assert_int_equal(get_le64s(f->out + QUERY_REPLY_SIZE), 3);
+    assert_rc(
+        answer_query(&f->answer, &other, f->out, ANSWER_SIZE_MAX, &as_of_ms),
+        0);
+    assert_int_equal(other.row.count, 3);
+    answer_end_turn(&f->answer);
 }
 
 /* Others ask between the steps. */
 CASE(what_looks_at_all_keys_is_answered_in_steps, f)
 {
-    struct query q = of_many(query(QUERY_PERIOD_TOP, "", HOUR, 0));
+    struct history_question q = of_many(query(STORE_HISTORY_TOP, "", HOUR, 0));
     struct told t;
 
     put_many(f);
@@ -369,62 +366,13 @@ CASE(what_looks_at_all_keys_is_answered_in_steps, f)
     assert_int_equal(t.rows, 10);
     assert_memory_equal(t.text, "k05999=6000/- k05998=5999/- ", 28);
 
-    q.op = QUERY_PERIOD_RANK;
+    q.op = STORE_HISTORY_RANK;
     q.key = (const uint8_t *)"k05989";
     q.key_size = 6;
     t = asked_so(f, &q, 0, ask_another);
     assert_int_equal(t.rank, 10);
     assert_int_equal(t.keys, KEYS);
     assert_true(t.steps >= 3);
-}
-
-CASE(neighbours_come_behind_the_rank_of_the_first, f)
-{
-    struct query q = of_many(query(QUERY_AROUND, "k00500", 0, 0));
-    struct query_reply reply;
-    const uint8_t *at = f->out + QUERY_REPLY_SIZE;
-
-    put_many(f);
-    q.length = 3;
-    (void)ask(f, &q); /* its size is looked at there */
-    query_reply_get(f->out, &reply);
-    assert_int_equal(reply.rows, 4);
-    assert_int_equal(get_le64s(at), KEYS - 1 - 500 - 1);
-    assert_int_equal(get_le16(at + 8), 0);
-    for (int i = 0; i < 3; i++) {
-        at += i == 0 ? QUERY_ROW_SIZE : QUERY_ROW_SIZE + 6;
-        assert_int_equal(get_le64s(at), 502 - i);
-    }
-    q.key = (const uint8_t *)"nobody";
-    (void)ask(f, &q); /* its size is looked at there */
-    query_reply_get(f->out, &reply);
-    assert_int_equal(reply.rows, 0);
-    assert_int_equal(reply.size, 0);
-}
-
-CASE(keys_come_in_order_after_a_key_with_a_prefix, f)
-{
-    struct query q = of_many(query(QUERY_KEYS, "k00198", 0, 0));
-    const uint8_t *at = f->out + QUERY_REPLY_SIZE;
-    struct query_reply reply;
-
-    put_many(f);
-    q.prefix = (const uint8_t *)"k001";
-    q.prefix_size = 4;
-    (void)ask(f, &q);
-    query_reply_get(f->out, &reply);
-    assert_int_equal(reply.rows, 1);
-    assert_int_equal(get_le64s(at), 200);
-    assert_memory_equal(at + QUERY_ROW_SIZE, "k00199", 6);
-    q.prefix_size = 3;
-    (void)ask(f, &q);
-    query_reply_get(f->out, &reply);
-    assert_int_equal(reply.rows, 10);
-    q.prefix = (const uint8_t *)"x";
-    q.prefix_size = 1;
-    (void)ask(f, &q);
-    query_reply_get(f->out, &reply);
-    assert_int_equal(reply.rows, 0);
 }
 
 /* ---- groups of all time ------------------------------------------------- */
@@ -468,8 +416,8 @@ compare_words(struct fixture *f, struct random *r,
     static struct store_top top[STORE_TOP_MAX];
     const struct memhistory *like = &words[random_below(r, WORDS)];
     const bool is_all_time = random_chance(r, 50);
-    struct query q = {
-        .op = random_chance(r, 50) ? QUERY_PERIOD_TOP : QUERY_PERIOD_RANK,
+    struct history_question q = {
+        .op = random_chance(r, 50) ? STORE_HISTORY_TOP : STORE_HISTORY_RANK,
         .keyspace = (const uint8_t *)"words",
         .keyspace_size = 5,
         .prefix = like->key.bytes,
@@ -478,15 +426,14 @@ compare_words(struct fixture *f, struct random *r,
         .length = (int64_t)random_below(r, 30),
         .from = is_all_time ? 0 : (int64_t)NOW * 60,
         .to = is_all_time ? 0 : (int64_t)(NOW + 1) * 60};
-    struct store_history_query want = {
-        .op = q.op == QUERY_PERIOD_TOP ? STORE_HISTORY_TOP : STORE_HISTORY_RANK,
-        .prefix = q.prefix,
-        .prefix_size = q.prefix_size,
-        .group = q.group,
-        .from = NOW,
-        .to = NOW + 1,
-        .top = top,
-        .length = (uint64_t)q.length};
+    struct store_history_query want = {.op = q.op,
+                                       .prefix = q.prefix,
+                                       .prefix_size = q.prefix_size,
+                                       .group = q.group,
+                                       .from = NOW,
+                                       .to = NOW + 1,
+                                       .top = top,
+                                       .length = (uint64_t)q.length};
     struct history_query h;
 
     assert_rc(memhistory_answer(words, WORDS, &want), 0);
@@ -558,7 +505,7 @@ TEST(a_period_is_widened_to_the_finest_steps_that_have_most_of_it)
     };
     static const struct store_engine engine = {.history = scripted_history};
     struct store store = {.engine = &engine};
-    struct query q = query(QUERY_PERIOD_RANK, "a", 2 * HOUR + 1, 7);
+    struct history_question q = query(STORE_HISTORY_RANK, "a", 2 * HOUR + 1, 7);
     struct history_query p;
 
     q.from += 1;
