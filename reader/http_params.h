@@ -2,7 +2,7 @@
  * command of the same name, checked as that checks them.
  *
  * A parameter that is not known, missing or there twice is an error, so that
- * no client gets the answer to another query than it meant.
+ * no client gets the answer to a query that it did not mean.
  *
  * A name is the bytes behind the percent-encoding; NAME_hex=c328 is another way
  * to give NAME.  With names=text it is in text form.

@@ -55,7 +55,7 @@ enum job_state {
     JOB_DONE
 };
 
-/* Zero but for the first members, which are its owner's. */
+/* The first members are its owner's; the others are 0 at first. */
 struct job {
     struct http_held held; /* of a request over HTTP */
     struct jobs *jobs;

@@ -22,7 +22,8 @@
  * so not in the turn that sends the answers of the sync before, but in the next
  * one: the group then has what clients sent meanwhile.
  *
- * Ownership: struct commit is the caller's.  The loop's thread, but for `sync`.
+ * Ownership: struct commit is the caller's.  All runs in the loop's thread,
+ * except `sync`.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_COMMIT_H

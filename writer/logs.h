@@ -121,7 +121,7 @@ struct create_job {
 
 struct recover_job {
     struct io_job job;
-    struct keys *keys; /* to be loaded; NULL: they are, or are off */
+    struct keys *keys; /* what to load requests into; NULL: nothing to load */
     bool secret_lost;  /* keys.h: is_lost */
 };
 

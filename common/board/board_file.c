@@ -61,7 +61,7 @@ is_same_file(int one, int other)
 
 /* Maps the file through an open file of its own: a mapping goes to the children
  * of fork(), and keeps its open file, with the locks on that, until it ends.
- *   -EAGAIN  the path has another file than `fd` by now */
+ *   -EAGAIN  the path names a file other than `fd` by now */
 static int
 map_board(const char *path, int fd, const struct board_header *h,
           bool read_only, void **out)

@@ -83,8 +83,8 @@ archive_is_on(const struct archive *a)
     return a->writer != NULL;
 }
 
-/* Archives a sealed log that the caller owns, durable but for its name:
- * archive_sync() after those of a batch.  After any error an empty file says
+/* Archives a sealed log that the caller owns.  Its name becomes durable with
+ * archive_sync(), once for all logs of a batch.  After any error an empty file says
  * that it is missing, if even that can be. */
 int archive_add(struct archive *a, const struct log *log);
 int archive_sync(struct archive *a);

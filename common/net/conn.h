@@ -26,7 +26,7 @@
  * (or protocol.slice: more is cheaper where no answer depends on one slice) and
  * about as many bytes of answers; then it stands behind its neighbours.  All
  * that are QUEUED are served before those that are BUSY, so a peer that sends
- * little does not wait for those that flood its listener, but for the end of
+ * little does not wait for those that flood its listener, only for the end of
  * the turn in which it sends, and for one slice of each that was QUEUED before
  * it; and at least one BUSY connection of a listener is served in each turn.
  * So how long a turn takes depends on the number of listeners, not on how many
@@ -118,8 +118,9 @@ struct conn {
                                     the gate, by group */
     uint32_t need;               /* bytes of input that take() waits for */
     uint32_t skip;               /* bytes behind these to throw away */
-    uint32_t moved_ms;           /* clock, cut: the last byte either way */
-    uint32_t began_ms; /* clock, cut: the first byte of what is kept */
+    uint32_t
+        moved_ms; /* low 32 bits of clock_ms() at the last byte in or out */
+    uint32_t began_ms; /* the same at the first byte of what is kept */
     uint16_t flags;    /* conn.c's */
     uint16_t client;   /* networks_client() of its peer */
     uint8_t state;
@@ -166,10 +167,12 @@ enum conn_next {
 struct input {
     const uint8_t *at; /* take() moves it on, and size, over what it did */
     size_t size;
-    uint32_t need; /* NEED_INPUT: bytes from `at` that must be there; 0: one more.  At
+    uint32_t
+        need; /* NEED_INPUT: bytes from `at` that must be there; 0: one more.  At
                       most input_max */
-    uint32_t skip; /* NEED_INPUT: bytes behind these to throw away before the call */
-    bool skipped;  /* these are the `need` bytes, and `skip` have passed */
+    uint32_t
+        skip; /* NEED_INPUT: bytes behind these to throw away before the call */
+    bool skipped; /* these are the `need` bytes, and `skip` have passed */
 };
 
 enum protocol_flags {

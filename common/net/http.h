@@ -17,13 +17,13 @@
  *        the token has no right to it
  *   404  no route; a path that is there with another query
  *   405  a route, but not for this method; Allow lists which.  OPTIONS is
- *        answered with 200 and Allow, but for a path below /v1/ without GET
+ *        answered with 200 and Allow, except at a path below /v1/ without GET
  *   413  a body of more than HTTP_BODY_MAX; for a route with HTTP_LONG_BODY, of
  *        more than HTTP_LONG_BODY_MAX, unless it comes in chunks
  *   417  Expect with anything but 100-continue
  *   431  a head of more than HTTP_HEAD_MAX
  *   501  a method that is not known; Transfer-Encoding other than chunked
- *   505  another version than 1.0 or 1.1
+ *   505  a version other than 1.0 or 1.1
  *
  * A client that expects it gets 100 Continue before it sends a body.  The
  * connection is kept after 404, 405, and 401 or 403 because of a token, unless
@@ -49,8 +49,8 @@
  *
  * or, for an answer that is too long for one turn, with http_begin_long().
  *
- * FULL and HOLD mean that it is called again with the same request, from the
- * beginning: nothing may have been changed before.  Answers leave in the order
+ * After CONN_FULL and CONN_PAUSE the route is called again with the same request,
+ * from the beginning: nothing may have been changed before.  Answers leave in the order
  * of the requests, whatever some of them wait for.
  *
  * Ownership: a site is the caller's and outlives its listener.  What a request

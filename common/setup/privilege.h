@@ -24,10 +24,9 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 
-/* What a daemon says that is root and was not told to be. */
+/* Of a daemon that is root although no setting asks for it. */
 #define PRIVILEGE_ROOT_WARNING                                                 \
-    "runs as root, which it does not need: set user to an ordinary one (or "   \
-    "to root, to hear no more of it)"
+    "running as root is not needed: set user=NAME (user=root silences this)"
 
 /* The group with this name or number.  Reports when there is none: -ENOENT. */
 int privilege_find_group(const char *group, gid_t *gid);

@@ -120,8 +120,7 @@ void status_close(struct status *s);
  * first call, and after the board was made anew. */
 void status_put(struct status *s, struct status_row *row);
 
-/* Sets the values of a log (STATUS_LOG_VALUES), if they are others than
- * there. */
+/* Sets the values of a log (STATUS_LOG_VALUES) if they have changed. */
 void status_put_log(struct status *s, uint64_t index, const int64_t *values);
 
 /* Reads the values of a log; all zero if they cannot be read. */

@@ -2,7 +2,8 @@
  * them: of command lines and of questions over HTTP.
  *
  * What history keeps is of whole steps, so a span is widened to some: -2h at
- * 10:07:12 by minutes begins at 08:07.  Pure but for the zone of local time. */
+ * 10:07:12 by minutes begins at 08:07.  Nothing but the zone of
+ * local time is read from outside. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_TIME_TEXT_H
 #define COUNTD_COMMON_SETUP_TIME_TEXT_H

@@ -41,14 +41,14 @@ cell_none(void)
     return (struct cell){.kind = CELL_NONE};
 }
 
-/* Of JSON not even null; not the first one. */
+/* The member is left out of JSON.  Not allowed as the first cell. */
 static inline struct cell
 cell_absent(void)
 {
     return (struct cell){.kind = CELL_ABSENT};
 }
 
-/* Or an empty one. */
+/* A name; of 0 bytes: the empty text. */
 static inline struct cell
 cell_name(const void *bytes, size_t size)
 {

@@ -55,7 +55,7 @@ gunzip_run(struct gunzip *g, const uint8_t *at, size_t size, uint8_t *to,
     s->avail_out = (uInt)max;
     rc = inflate(s, Z_FINISH);
     if (rc == Z_BUF_ERROR && s->avail_out == 0) {
-        /* It may be through but for the check sum: one byte more shows. */
+        /* Perhaps only the check sum is left: one more byte of output shows. */
         s->next_out = &more;
         s->avail_out = 1;
         rc = inflate(s, Z_FINISH);

@@ -15,7 +15,7 @@
  * first increment is delivered.  Increments are in millionths, see
  * common/wire/decimal.h.
  *
- * Everything here is pure, but for the sink that is called. */
+ * Nothing here has effects, except the sink that is called. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_STATSD_LINE_H
 #define COUNTD_COMMON_WIRE_STATSD_LINE_H

@@ -42,8 +42,8 @@ read_byte(const char *text, size_t size, uint8_t *out)
     return *out == 0 ? 0 : 3;
 }
 
-/* Whether an ASCII character of a name is itself in its path: whatever a target
- * takes as a word, but for what has a meaning in a pattern. */
+/* Whether an ASCII character of a name is itself in its path: a target takes it
+ * as part of a word, and it has no meaning in a pattern. */
 static bool
 is_plain(uint8_t c)
 {

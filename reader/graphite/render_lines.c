@@ -17,7 +17,7 @@
 #include "common/wire/name.h"
 #include "reader/graphite/render.h"
 
-#define LINE_MAX_BEHIND 128 /* bytes of a line but for the name */
+#define LINE_MAX_BEHIND 128 /* bytes of a line behind the name */
 
 static void
 put_text(struct render *r, const char *text)

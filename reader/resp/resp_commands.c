@@ -123,7 +123,7 @@ resp_commands_index(struct resp_command_place places[RESP_COMMAND_PLACES])
         struct resp_command_place place;
         size_t at;
 
-        /* Of other bytes than letters the bit may distinguish two. */
+        /* The bit that is ignored makes no difference between letters only. */
         assert(strlen(name) <= COMMAND_NAME_MAX &&
                strspn(name, "abcdefghijklmnopqrstuvwxyz") == strlen(name));
         place = read_name((const uint8_t *)name, strlen(name));

@@ -40,7 +40,7 @@ struct resp_state {
     bool is_replaying; /* EXEC is being done */
     bool is_aborted;   /* the transaction has a request that cannot be done */
     bool is_expired;   /* others needed its memory */
-    bool has_no_database; /* SELECT of another one than 0 was refused */
+    bool has_no_database; /* SELECT of a database other than 0 was refused */
     bool is_trusted;      /* needs no token */
     bool has_token;       /* `token` is one that was known */
     uint8_t rights;       /* enum tokens_right, or-ed */

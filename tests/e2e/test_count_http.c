@@ -462,7 +462,7 @@ CASE(health_is_told_to_everyone, f)
 
 /* ---- clients as they are ------------------------------------------------ */
 
-CASE(curl_counts, f)
+CASE(curl_counts_each_kind_of_body, f)
 {
     char script[2048], output[4096];
     int64_t ms;

@@ -60,7 +60,7 @@ CASE(another_limit_is_refused_with_what_to_do, f)
     assert_has(text, "give quota.limit = 1000");
 }
 
-CASE(damage_is_told_and_stops_nothing_else, f)
+CASE(a_damaged_journal_refuses_quotas_alone_and_is_reported, f)
 {
     char path[700];
     uint8_t byte;

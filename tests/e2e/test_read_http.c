@@ -633,7 +633,7 @@ CASE(any_version_will_do_where_there_is_an_answer, f)
     }
 }
 
-CASE(what_is_wrong_is_told, f)
+CASE(a_problem_has_its_status_and_code, f)
 {
     expect_problem(f, "/v1/get?keyspace=pages&key=/no", 404,
                    "\"code\": \"no-such-key\", \"detail\": \"no such key\", "

@@ -252,7 +252,7 @@ CASE(what_is_no_file_of_ours_stops_nothing, d)
 
 /* ---- choose and create -------------------------------------------------- */
 
-CASE(claims_go_round, d)
+CASE(each_log_is_claimed_in_turn_and_then_none, d)
 {
     uint64_t hint = 1, i;
     struct log logs[3], log;

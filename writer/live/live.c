@@ -345,8 +345,8 @@ no_memory(struct live *l)
     return FRAME_NO_MEMORY;
 }
 
-/* An object that can be found, but for the record with nothing in it.  0: no
- * memory, and nothing has changed. */
+/* Makes an object that can be found, with an empty record.  0: no memory, and
+ * nothing has changed. */
 static uint32_t
 new_object(struct live *l, uint32_t hash, size_t name_size)
 {

@@ -6,7 +6,7 @@
  * done.
  *
  * The order of checks: the magic, the opcode, then the arguments; only a
- * request that passes them counts in the figures.  a request that is longer
+ * request that passes them counts in the figures.  A request that is longer
  * than necessary is still executed.
  *
  * Nothing here knows of sockets: the server is asked for its objects, its

@@ -1,7 +1,7 @@
 /* writer/quota/checkpoint.h - the state of all quotas in one piece, with which
  * a journal begins so that it does not grow for ever.
  *
- * Integers are LEB128 varints, but for those of a key.
+ * Integers are LEB128 varints, except those of an Idempotency-Key.
  *
  *   quotas   their count, then of each, the one without a name first:
  *            id, bytes of the name, name, limit, remaining, numbers, then of

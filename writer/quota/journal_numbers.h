@@ -5,8 +5,8 @@
  * a file that has no name, is made anew from the journal at each start, and is
  * never synced: it is memory that may be paged out.
  *
- * Ownership: the caller's, between init and fini.  Any thread, one at a time,
- * but for journal_numbers_read(), which may run beside the others.
+ * Ownership: the caller's, between init and fini.  Any thread, one at a time;
+ * journal_numbers_read() may run beside the others.
  * Errors: 0 or a negative errno.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */

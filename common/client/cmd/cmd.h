@@ -180,7 +180,7 @@ void cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
                     struct cmd_place *out);
 
 /* Whether -d, -o or a file names the data directory. Otherwise it is the
- * default, and a directory there may belong to another server than the one that
+ * default, and a directory there may belong to a server other than the one that
  * answers. */
 bool cmd_names_directory(const struct cmd_line *line);
 

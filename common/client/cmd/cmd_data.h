@@ -320,7 +320,7 @@ int backup_requests(int from_fd, int to_fd);
 int backup_requests_add(int from_fd, int to_fd,
                         const struct archived_list *fills);
 
-/* Removes that copy again, but for the secret.  1: there was something, 0 */
+/* Removes that copy again, except the secret.  1: there was one, 0 */
 int backup_requests_remove(int to_fd);
 
 /* ---- backup kept ------------------------------------------------------- */

@@ -144,8 +144,8 @@ bool lines_next(struct lines *l, const char **text, size_t *size);
  *
  * Only on a terminal: what goes into a pipe or a file has no picture in it.
  * Sparklines are of the block characters of Unicode where the locale says
- * UTF-8, else of ASCII.  Pure but for the two functions that look at the
- * terminal and the locale. */
+ * UTF-8, else of ASCII.  Only two functions have effects outside: they read
+ * the size of the terminal and the locale. */
 
 #define CHART_BAR_MAX   40 /* columns */
 #define CHART_WIDTH_MAX 400

@@ -609,8 +609,8 @@ open_signals(struct serve *s)
 
 /* ---- the subcommand ---------------------------------------------------- */
 
-/* Whom the daemons become.  As root without `user` one warning does, not one
- * of each: that they get to hear is what is meant by user=root. */
+/* Sets the user that the daemons become.  As root without `user` this warns once
+ * and gives the daemons user=root, so that they do not warn as well. */
 static int
 set_user(struct cmd_line *line)
 {

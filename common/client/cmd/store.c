@@ -26,7 +26,7 @@ open_store(const struct cmd_line *line, const struct datadir *sender,
     return rc < 0 ? cmd_failed(rc, "open the store") : CONFIG_EXIT_OK;
 }
 
-/* The engine has reported why, but for what is named here. */
+/* The engine has reported why, except for the errors that are named here. */
 static int
 fail_store(const struct store *s, int rc)
 {

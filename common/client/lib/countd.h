@@ -438,7 +438,7 @@ int countd_live_batch(struct countd_live *l, struct countd_live_op *ops,
                       size_t count);
 
 /* Calls `each` for every counter, in no order, while they come; stop early
- * (and lose the connection) by returning another value than 0, which is then
+ * (and lose the connection) by returning a value other than 0, which is then
  * returned.  `each` must not use the handle. */
 int countd_live_dump(struct countd_live *l,
                      int (*each)(void *ctx, const void *name, size_t size,
@@ -446,8 +446,8 @@ int countd_live_dump(struct countd_live *l,
                      void *ctx);
 /* Calls `each` for every connection that holds of `name`: its address as text,
  * how much it holds, and its age in seconds (UINT32_MAX: not known).  Whatever
- * changes meanwhile is seen or not.  -ENOENT; -EOPNOTSUPP by other servers than
- * countd; stop early by returning another value than 0, which is then
+ * changes meanwhile is seen or not.  -ENOENT; -EOPNOTSUPP by servers other than
+ * countd; stop early by returning a value other than 0, which is then
  * returned. */
 int countd_live_who(struct countd_live *l, const void *name, size_t size,
                     int (*each)(void *ctx, const char *address, uint32_t amount,
@@ -558,7 +558,7 @@ int countd_quota(struct countd_http *h, const char *name,
                  struct countd_quota_answer *out);
 
 /* Calls `each` for every quota in the order of names, the one without a name
- * ("-") first; another value than 0 stops it and is returned.  `each` must not
+ * ("-") first; a value other than 0 stops it and is returned.  `each` must not
  * use the handle. */
 int countd_quota_list(struct countd_http *h,
                       int (*each)(void *ctx, const char *name, int64_t limit,

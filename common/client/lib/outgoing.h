@@ -2,8 +2,8 @@
  * the time messages between them.
  *
  * Each place of the ring has the minute that its message is of, 0 for that in
- * which the server gets it.  Before one of another minute than the connection
- * is at goes a time message, which is made when it is sent: so each new
+ * which the server gets it.  A message whose minute is not the connection's is
+ * preceded by a time message, which is made when it is sent: so each new
  * connection begins with the right one, and what waits in the ring is increments
  * only.  The server answers a time message as any other; `sent` has the numbers,
  * on their connection, of those that it has not answered, so that they are in no

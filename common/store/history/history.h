@@ -243,8 +243,8 @@ struct history_scan {
     void *ctx;
     const struct history_range *range; /* instead of `row`: a part of its span,
                                           which each key is added to */
-    int128 least;                      /* at first */
-    uint8_t at[HISTORY_KEY_MAX];       /* size 0: the beginning */
+    int128 least; /* smaller sums are passed over; row() returns the next */
+    uint8_t at[HISTORY_KEY_MAX]; /* size 0: the beginning */
     uint16_t at_size;
 };
 

@@ -84,8 +84,9 @@ struct rows_reader {
     unsigned left;           /* of them */
     const uint8_t *next;     /* NULL: the run ends */
     size_t next_size;
-    int128 most;
-    bool no_negative; /* no sum of a step is: `most` bounds those of some */
+    int128 most; /* no row of the block has a larger sum */
+    bool
+        no_negative; /* no cell is negative: `most` bounds parts of a row, too */
     const uint8_t *cells_at; /* of the row read last: its sums */
     uint64_t cells;
     uint16_t key_size;

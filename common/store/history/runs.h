@@ -130,7 +130,7 @@ struct source {
     size_t *loaded; /* counts blocks; or NULL */
 
     uint64_t mask;        /* cells that are asked for */
-    bool all;             /* they are all it has */
+    bool all;             /* `mask` has all cells of the run */
     uint32_t start, step; /* minutes of its first cell, and of each */
 };
 
@@ -162,8 +162,8 @@ void source_add_cells(const struct source *s, const struct history_range *to);
  * and keys are compared where words are the same.  When none is left inside,
  * or other keys have the same word, another base is chosen.
  *
- * Arrays are the caller's, of SOURCES_CAPACITY(count) but for `all` and
- * `least`, of an eighth of that. */
+ * Arrays are the caller's.  `all` and `least` have SOURCES_CAPACITY(count) / 8
+ * elements, the others SOURCES_CAPACITY(count). */
 #define SOURCES_CAPACITY(count) (((count) + 7) / 8 * 8)
 
 struct sources {

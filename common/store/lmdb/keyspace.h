@@ -362,8 +362,9 @@ struct work {
 };
 
 /* Calls make() and writes the state in one durable transaction.  Errors of
- * keyspace_write() and of make(); -E2BIG   too much for one transaction -ESTALE
- * the file was replaced meanwhile: the commit is lost
+ * keyspace_write() and of make();
+ *   -E2BIG   too much for one transaction
+ *   -ESTALE  the file was replaced meanwhile: the commit is lost
  *
  * If `k` is closed after an error (k->env is NULL), the outcome of the commit
  * is unknown: the next keyspace_get() makes the file's state durable and shows
@@ -420,8 +421,8 @@ int edits_begin(struct edits *e, size_t rest);
 
 /* Looks up and makes the changes of s->slice, in both trees and in history.
  *
- * -EXFULL, -E2BIG  try again, with a larger map (*least or doubled) or with
- * fewer changes */
+ *   -EXFULL  try again with a larger map (*least or doubled)
+ *   -E2BIG   try again with fewer changes */
 int edits_make(struct edits *e, size_t *least);
 
 /* Reads the row that a change is about. */

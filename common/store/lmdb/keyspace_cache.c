@@ -246,8 +246,8 @@ create_below_limit(struct lmdb *s, const struct keyspace *k, const char **why)
     return 0;
 }
 
-/* Lanes create side by side, but for the last keyspaces below the limit: these
- * are counted before each. */
+/* Lanes create keyspaces side by side, except the last ones below the limit:
+ * before each of those all are counted. */
 static int
 create_keyspace(struct lmdb *s, const struct keyspace *k, const char **why)
 {
