@@ -255,5 +255,18 @@ CASE(no_port_waits_for_a_database_that_is_silent, x)
     assert_int_equal(rows.row[0].count, 3);
     client_rows_free(&rows);
     client_close(ranges[0]);
+
+    /* A stop waits no longer than a call may take. */
+    pg_server_hold(true);
+    redises[0] = join_resp(f);
+    client_send(redises[0], "ZSCORE words the\r\n", 18);
+    resp(redises[0], "", "-TRYAGAIN ");
+    client_send(redises[0], "ZSCORE words of\r\n", 17);
+    longest_ms = clock_ms();
+    fleet_stop(f, FLEET_READ);
+    longest_ms = clock_ms() - longest_ms;
+    pg_server_hold(false);
+    assert_true(longest_ms < 3 * timeout_ms);
+    client_close(redises[0]);
     fleet_stop_all(f);
 }

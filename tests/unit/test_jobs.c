@@ -213,6 +213,68 @@ is_due(struct job *job, uint64_t until_ns)
 }
 
 /* Its connection is in no state in which it could be served. */
+/* ---- snapshots ------------------------------------------------------------ */
+
+static struct store_engine spied;
+static const struct store_engine *engine;
+static unsigned kept; /* reads since the last end */
+
+static size_t
+spy_read(struct store *s, struct store_reads *reads)
+{
+    kept++;
+    return engine->read(s, reads);
+}
+
+static void
+spy_read_end(struct store *s)
+{
+    kept = 0;
+    engine->read_end(s);
+}
+
+static bool
+snapshot_step(struct job *job, uint64_t until_ns)
+{
+    struct work *w = LOOP_OWNER(job, struct work, job);
+    uint8_t row[512];
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = (const uint8_t *)"words", .name_size = 5};
+    struct store_reads reads = {
+        .queries = &q, .count = 1, .at = row, .capacity = sizeof row};
+
+    (void)until_ns;
+    assert_int_equal(stored_add(office.site->store, "words", NULL, "the", 1),
+                     0);
+    assert_int_equal(store_read(job->jobs->store, &reads), 1);
+    office.order[office.steps++] = (char)('0' + store_total(&q.totals));
+    return --w->left == 0;
+}
+
+CASE(each_step_has_a_snapshot_of_its_own_and_none_is_left)
+{
+    struct work *w = &o->all[0];
+
+    engine = o->site->store->engine;
+    spied = *engine;
+    spied.read = spy_read;
+    spied.read_end = spy_read_end;
+    o->site->store->engine = &spied;
+    job_init(&w->job, &o->jobs, &w->conn, stop);
+    w->job.step = snapshot_step;
+    w->left = 3;
+    assert_true(job_enter(&w->job));
+    job_run(&w->job);
+    for (unsigned i = 1; i <= 3; i++) {
+        run_turns(o, 1);
+        assert_int_equal(o->steps, i);
+        assert_int_equal(kept, 0);
+    }
+    assert_string_equal(o->order, "123");
+    o->site->store->engine = engine;
+    job_leave(&w->job);
+}
+
 CASE(what_waits_is_looked_at_again_and_again_and_has_no_place)
 {
     struct job *job = enter(o, 0, 1, 1);
