@@ -129,10 +129,11 @@ static int
 take_answer(struct remote *r, struct remote_call *c, struct store_query *from,
             struct store_query *to)
 {
-    const int error = from->error;
+    int error;
 
-    if (!c->is_made)
+    if (!c->is_made) /* it is a thread's */
         return -EAGAIN;
+    error = from->error;
     if (from->size > 0)
         memcpy(to->bytes, from->bytes, from->size);
     to->size = from->size;
@@ -277,10 +278,11 @@ take_history(struct remote_call *c, struct store_history_query *to)
 {
     const struct store_history_query *from = &c->history;
     const struct store_history_query mine = *to;
-    const int error = c->error;
+    int error;
 
     if (!c->is_made)
         return -EAGAIN;
+    error = c->error;
     *to = *from;
     to->name = mine.name;
     to->key = mine.key;
@@ -290,7 +292,7 @@ take_history(struct remote_call *c, struct store_history_query *to)
     to->top = mine.top;
     if (error == 0 && has_buckets(to))
         memcpy(to->buckets, from->buckets,
-               count_buckets(to) * sizeof *to->buckets);
+               count_buckets(&c->asked) * sizeof *to->buckets);
     if (error == 0 && count_top(to) > 0)
         memcpy(to->top, from->top, (size_t)from->rows * sizeof *to->top);
     if (!c->remote->again)
