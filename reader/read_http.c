@@ -13,9 +13,9 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/text_put.h"
 #include "reader/metrics.h"
 #include "reader/read_commands.h"
+#include "reader/text_put.h"
 
 #define ROWS_SMALL     100   /* answers of more come after those of others */
 #define PACKED_LEAST   4096  /* bytes of an answer that is packed */

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "common/base/text_put.h"
+#include "reader/text_put.h"
 
 static bool
 is_unreserved(char c)

@@ -29,11 +29,11 @@
 #include <stdint.h>
 
 #include "common/base/hash.h"
-#include "common/journal/idempotency.h"
 #include "common/journal/requests.h"
 #include "common/log/logdir.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
+#include "writer/idempotency.h"
 
 #define KEYS_KEY_MAX 255 /* bytes of an Idempotency-Key */
 

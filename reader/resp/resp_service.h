@@ -30,10 +30,10 @@
 #include "common/net/tokens.h"
 #include "common/setup/config.h"
 #include "common/store/store.h"
-#include "common/wire/resp.h"
 #include "reader/jobs.h"
 #include "reader/resp/forward.h"
 #include "reader/resp/last_answers.h"
+#include "reader/resp/resp.h"
 
 #define RESP_ROWS_MAX     QUERY_ROWS_MAX /* of one answer */
 #define RESP_QUEUED_MAX   10000          /* requests of one transaction */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/wire/resp.h"
+#include "reader/resp/resp.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

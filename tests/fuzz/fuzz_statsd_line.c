@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/wire/statsd_line.h"
+#include "writer/statsd/statsd_line.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

@@ -4,10 +4,10 @@
 #ifndef COUNTD_TESTS_LIB_CHECKS_H
 #define COUNTD_TESTS_LIB_CHECKS_H
 
-#include "common/base/arena.h"
-#include "common/base/table.h"
 #include "common/store/tree/tree.h"
+#include "writer/live/arena.h"
 #include "writer/live/live.h"
+#include "writer/live/table.h"
 
 /* The records in use, what was taken, the lists of slabs. */
 bool arena_check(const struct arena *a);

@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/base/arena.h"
 #include "tests/lib/checks.h"
 #include "tests/lib/random.h"
+#include "writer/live/arena.h"
 
 #define MIB UINT64_C(1048576)
 

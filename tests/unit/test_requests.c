@@ -17,10 +17,10 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
-#include "common/journal/idempotency.h"
 #include "common/journal/requests.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
+#include "writer/idempotency.h"
 
 #define HOUR_MS INT64_C(3600000)
 #define FOLDER  REQUESTS_FOLDER "/"

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/wire/resp.h"
+#include "reader/resp/resp.h"
 
 static struct resp_request request;
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "common/wire/carbon_line.h"
-#include "common/wire/statsd_line.h"
+#include "writer/statsd/statsd_line.h"
 
 #define SHOWN 1024
 

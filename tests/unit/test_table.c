@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "common/base/table.h"
 #include "tests/lib/checks.h"
 #include "tests/lib/random.h"
+#include "writer/live/table.h"
 
 #define MIB UINT64_C(1048576)
 

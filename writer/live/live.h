@@ -32,10 +32,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/arena.h"
 #include "common/base/hash.h"
-#include "common/base/table.h"
 #include "common/wire/frame.h"
+#include "writer/live/arena.h"
+#include "writer/live/table.h"
 
 enum live_kind { LIVE_COUNTER, LIVE_SEMAPHORE };
 

@@ -32,7 +32,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/journal/idempotency.h"
+#include "writer/idempotency.h"
 #include "writer/quota/journal_numbers.h"
 #include "writer/quota/journal_record.h"
 

@@ -24,12 +24,12 @@
 #define COUNTD_WRITER_STATSD_H
 
 #include "common/net/conn.h"
-#include "common/net/datagram.h"
 #include "common/setup/config.h"
 #include "common/wire/message.h"
-#include "common/wire/statsd_line.h"
 #include "writer/logs.h"
 #include "writer/statsd/aggregate.h"
+#include "writer/statsd/datagram.h"
+#include "writer/statsd/statsd_line.h"
 
 #define STATSD_KEYSPACE   "countd.statsd"
 #define GRAPHITE_KEYSPACE "countd.graphite"

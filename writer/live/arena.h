@@ -1,4 +1,4 @@
-/* common/base/arena.h - records of any size in reserved address space, named by
+/* writer/live/arena.h - records of any size in reserved address space, named by
  * 32-bit numbers.
  *
  * The space is cut into slabs; a slab holds records of one size class, and
@@ -14,8 +14,8 @@
  * Errors: 0 or a negative errno.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_BASE_ARENA_H
-#define COUNTD_COMMON_BASE_ARENA_H
+#ifndef COUNTD_WRITER_LIVE_ARENA_H
+#define COUNTD_WRITER_LIVE_ARENA_H
 
 #include <stdbool.h>
 #include <stddef.h>

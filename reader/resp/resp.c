@@ -1,11 +1,11 @@
-/* common/wire/resp.c - see resp.h.
+/* reader/resp/resp.c - see resp.h.
  *
  *     resp_parse()            parse_array() -> parse_bulk(), or parse_inline()
  *     resp_pattern_matches()  the last * is tried again with one more byte: so
  *                             a name takes steps by the product of both sizes
  *                             at most */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/wire/resp.h"
+#include "reader/resp/resp.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
-/* common/journal/idempotency.c - see idempotency.h.
+/* writer/idempotency.c - see idempotency.h.
  *
  * Open addressing with linear probing over twice as many slots as there are
  * keys; what stands behind a place given up moves up into it.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/journal/idempotency.h"
+#include "writer/idempotency.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
-/* common/wire/statsd_line.c - see statsd_line.h.  Read from the end:
+/* writer/statsd/statsd_line.c - see statsd_line.h.  Read from the end:
  * statsd_line() adds a plain count at once; else parse_groups() walks the
  * groups twice, first to check, then to add. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/wire/statsd_line.h"
+#include "writer/statsd/statsd_line.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
-/* common/net/datagram.c - see datagram.h.
+/* writer/statsd/datagram.c - see datagram.h.
  *
  *     datagram_begin()    a port that only root may bind; datagram_bind() all else
  *     datagram_receive()  a batch; datagram_next() takes one of it
  *     find_next()         skips empty datagrams and those of other networks */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/net/datagram.h"
+#include "writer/statsd/datagram.h"
 
 #include <assert.h>
 #include <errno.h>

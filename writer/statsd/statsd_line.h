@@ -1,4 +1,4 @@
-/* common/wire/statsd_line.h - one StatsD line: what it counts.
+/* writer/statsd/statsd_line.h - one StatsD line: what it counts.
  *
  *     line  = name ":" group *( ":" group )
  *     group = value *( ":" value ) "|" type *( "|" field )
@@ -17,8 +17,8 @@
  *
  * Nothing here has effects, except the sink that is called. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_WIRE_STATSD_LINE_H
-#define COUNTD_COMMON_WIRE_STATSD_LINE_H
+#ifndef COUNTD_WRITER_STATSD_STATSD_LINE_H
+#define COUNTD_WRITER_STATSD_STATSD_LINE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
-/* common/base/text_put.h - text put together piece by piece, where snprintf()
+/* reader/text_put.h - text put together piece by piece, where snprintf()
  * costs more than all the rest: headers of answers.
  *
  * Each function writes to a buffer that the caller knows to be large enough,
  * ends the text with a NUL, and returns where that is. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_BASE_TEXT_PUT_H
-#define COUNTD_COMMON_BASE_TEXT_PUT_H
+#ifndef COUNTD_READER_TEXT_PUT_H
+#define COUNTD_READER_TEXT_PUT_H
 
 #include <stdint.h>
 #include <string.h>

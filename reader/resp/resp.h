@@ -1,4 +1,4 @@
-/* common/wire/resp.h - requests and answers of Redis clients (RESP2, RESP3).
+/* reader/resp/resp.h - requests and answers of Redis clients (RESP2, RESP3).
  *
  * A request is an array of bulks, or an inline command: words with blanks
  * between, on a line that ends in LF or CR LF.  A word may be "quoted", with
@@ -15,8 +15,8 @@
  *
  * Everything here is pure. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_WIRE_RESP_H
-#define COUNTD_COMMON_WIRE_RESP_H
+#ifndef COUNTD_READER_RESP_RESP_H
+#define COUNTD_READER_RESP_RESP_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* common/journal/idempotency.h - the answers to requests that came with an
+/* writer/idempotency.h - the answers to requests that came with an
  * Idempotency-Key.
  *
  * The last `max` of them, for IDEMPOTENCY_MS at most; the oldest go first.  A
@@ -9,8 +9,8 @@
  * was used, taken when it is touched; 56 MiB at most for IDEMPOTENCY_MAX.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_JOURNAL_IDEMPOTENCY_H
-#define COUNTD_COMMON_JOURNAL_IDEMPOTENCY_H
+#ifndef COUNTD_WRITER_IDEMPOTENCY_H
+#define COUNTD_WRITER_IDEMPOTENCY_H
 
 #include <stddef.h>
 #include <stdint.h>

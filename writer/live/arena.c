@@ -1,9 +1,9 @@
-/* common/base/arena.c - records of any size in reserved address space.
+/* writer/live/arena.c - records of any size in reserved address space.
  *
  * Entry points: budget_take(), budget_give(), arena_take(), arena_give(),
  * arena_next(), arena_next_run(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/base/arena.h"
+#include "writer/live/arena.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* common/base/table.c - an index from 32-bit hashes that grows step by step.
+/* writer/live/table.c - an index from 32-bit hashes that grows step by step.
  *
  * Between the home of an entry and its slot no slot is free, and entries are in
  * the order of their hashes, as their homes are: a search ends at the first
@@ -9,7 +9,7 @@
  *
  * Entry points: table_insert(), table_remove(), table_displaced(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/base/table.h"
+#include "writer/live/table.h"
 
 #include <assert.h>
 #include <errno.h>

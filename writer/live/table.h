@@ -1,4 +1,4 @@
-/* common/base/table.h - an index from 32-bit hashes to 32-bit numbers that
+/* writer/live/table.h - an index from 32-bit hashes to 32-bit numbers that
  * grows a little with every insertion.
  *
  * Open addressing with linear probing, in the order of hashes.  To grow, each
@@ -15,14 +15,14 @@
  * Ownership: the caller's, between init and fini.  One thread.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_BASE_TABLE_H
-#define COUNTD_COMMON_BASE_TABLE_H
+#ifndef COUNTD_WRITER_LIVE_TABLE_H
+#define COUNTD_WRITER_LIVE_TABLE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/arena.h"
+#include "writer/live/arena.h"
 
 #define TABLE_STEP 24         /* slots moved by one operation, at most */
 #define TABLE_GONE UINT32_MAX /* number of a slot of `old` that was removed */

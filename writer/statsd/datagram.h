@@ -1,4 +1,4 @@
-/* common/net/datagram.h - a port that takes datagrams: UDP, and a socket in the
+/* writer/statsd/datagram.h - a port that takes datagrams: UDP, and a socket in the
  * data directory.
  *
  * Datagrams are received in batches (recvmmsg) into buffers that hold the
@@ -14,8 +14,8 @@
  * Ownership: struct datagrams is the caller's, from datagram_begin() until
  * datagram_close().  Errors: 0 or a negative errno, reported through diag. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_NET_DATAGRAM_H
-#define COUNTD_COMMON_NET_DATAGRAM_H
+#ifndef COUNTD_WRITER_STATSD_DATAGRAM_H
+#define COUNTD_WRITER_STATSD_DATAGRAM_H
 
 #include "common/base/diag.h"
 #include "common/net/bind.h"
