@@ -21,7 +21,6 @@
 #define PACKED_LEAST   4096  /* bytes of an answer that is packed */
 #define PACKED_AT_ONCE 65536 /* in a millisecond; more is packed in steps */
 #define PACKED_BESIDE  16    /* fewer jobs: each may take 13 MB to pack */
-#define LOOK_MS        100 /* between checks of as_of_ms for requests that wait */
 #define DAY_MS         ((uint64_t)86400000)
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");

@@ -92,6 +92,8 @@ static const struct config_row rows[] = {
      "networks that Redis clients may connect from, needed beyond loopback"},
     {"resp.keyspace", KIND_KEYSPACE, AT(resp_keyspace), 1, CONFIG_KEYSPACE_MAX,
      "default", "keyspace of the keys of INCR and GET"},
+    {"resp.own_wait", KIND_TIME, AT(resp_own_wait_ms), 0, MINUTE, "1s",
+     "longest time a read waits for what its connection has counted; 0: none"},
     {"resp.writer", KIND_ADDRESS, TEXT(resp_writer), "",
      "where Redis clients' increments go; empty: socket/ack in data_dir"},
     {"worker.batch", KIND_COUNT, AT(worker_batch), 1, 1024, "64",

@@ -1,7 +1,7 @@
 /* reader/resp/last_answers.h - the last answer to an increment, per key.
  *
- * An increment is answered before it is readable: the worker merges it about a
- * second later.  So that the next answer continues where the last one ended,
+ * An increment is answered before it is readable: that takes a merge, 5 ms to
+ * a second.  So that the next answer continues where the last one ended,
  * the last answer of each key is stored here until the snapshot surely contains
  * it:
  *

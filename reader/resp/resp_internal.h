@@ -40,6 +40,7 @@ struct resp_state {
     bool is_replaying; /* EXEC is being done */
     bool is_aborted;   /* the transaction has a request that cannot be done */
     bool is_expired;   /* others needed its memory */
+    bool reads_all;    /* the transaction has a command with RESP_OWN_WAIT */
     bool has_no_database; /* SELECT of a database other than 0 was refused */
     bool is_trusted;      /* needs no token */
     bool has_token;       /* `token` is one that was known */
@@ -65,8 +66,13 @@ struct resp_command {
     int arity; /* arguments with the name; negative: at least -arity */
     enum conn_next (*run)(struct resp_call *call);
     int64_t option; /* what distinguishes commands of one function */
-    uint8_t rights; /* enum tokens_right: one of these is needed; 0: no token */
+    uint8_t rights; /* enum tokens_right: one of these is needed; 0: no token;
+                       and RESP_OWN_WAIT */
 };
+
+/* Answers from more than the counts of keys that it names, which last_answers
+ * has: it waits for what its connection has counted. */
+#define RESP_OWN_WAIT 128
 
 /* Commands that take effect while a transaction queues, and commands that read
  * no database. */
@@ -332,6 +338,10 @@ enum conn_next resp_do_multi(struct resp_call *call);
 enum conn_next resp_do_exec(struct resp_call *call);
 enum conn_next resp_do_discard(struct resp_call *call);
 enum conn_next resp_do_wait(struct resp_call *call);
+
+/* Whether a command that reads must wait for what its connection has counted:
+ * return CONN_PAUSE. */
+bool resp_is_behind(struct resp_call *call);
 
 /* Queues the request whose bytes are given. */
 enum conn_next resp_queue(struct resp_call *call, const uint8_t *bytes,

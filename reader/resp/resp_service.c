@@ -184,10 +184,13 @@ resp_run(struct resp_call *call)
     call->command = resp_find_command(call, &answer);
     if (!call->command)
         return answer;
+    if ((call->command->rights & RESP_OWN_WAIT) != 0 &&
+        !call->state->is_replaying && resp_is_behind(call))
+        return CONN_PAUSE;
     call->state->last = call->command;
     /* A client that ignores the error must not count into another database. */
     if (call->state->has_no_database && call->command->option != RESP_SERVER &&
-        (call->command->rights == TOKENS_READ ||
+        ((call->command->rights & TOKENS_ALL) == TOKENS_READ ||
          call->command->rights == TOKENS_COUNT))
         return resp_error(call, "SELECT was refused: countd has only database "
                                 "0, which SELECT 0 or RESET selects");

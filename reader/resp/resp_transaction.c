@@ -11,6 +11,58 @@
 #define SHARE        4    /* of the memory that is free: that part for one */
 #define ABORTED_SIZE 160
 
+/* ---- what a connection has counted -------------------------------------- */
+
+/* All that the connection wrote is in a snapshot taken now. */
+static bool
+is_readable(const struct resp_call *call)
+{
+    const struct forward_place *place = &call->state->place;
+
+    return place->owed == 0 &&
+           (place->acked_ms == 0 ||
+            call->service->as_of->as_of_ms >= place->acked_ms);
+}
+
+/* Whether the wait is over. */
+static bool
+step_wait(struct job *job, uint64_t until_ns)
+{
+    const struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
+    struct resp_call call = {.service = conn_ctx(job->conn),
+                             .state = conn_state(job->conn)};
+
+    (void)until_ns; /* a look is short */
+    return is_readable(&call) ||
+           (j->until_ms != 0 && loop_now_ms(job->jobs->loop) >= j->until_ms);
+}
+
+bool
+resp_is_behind(struct resp_call *call)
+{
+    struct resp_service *r = call->service;
+    struct resp_state *s = call->state;
+    struct resp_job *j = s->job;
+    const bool waits = j && j->job.state == JOB_WAITS;
+
+    if (!waits && !is_readable(call) && r->config->resp_own_wait_ms > 0 &&
+        r->as_of->as_of_ms != r->stuck_ms && s->progress == 0 &&
+        !conn_has_left(call->conn) && (j = resp_job_make(call)) != NULL) {
+        j->until_ms = loop_now_ms(r->loop) + r->config->resp_own_wait_ms;
+        job_wait(&j->job, step_wait);
+        return true;
+    }
+    if (!waits)
+        return false;
+    if (!step_wait(&j->job, 0))
+        return true;
+    /* Merges stand still: nobody waits again until as_of_ms moves. */
+    if (!is_readable(call))
+        r->stuck_ms = r->as_of->as_of_ms;
+    job_leave(&j->job);
+    return false;
+}
+
 /* ---- transactions -------------------------------------------------------- */
 
 /* Frees what is queued. */
@@ -29,6 +81,7 @@ resp_drop_transaction(struct resp_service *r, struct resp_state *s)
     drop_queued(r, s);
     s->progress = s->found = 0;
     s->is_queueing = s->is_replaying = s->is_aborted = s->is_expired = false;
+    s->reads_all = false;
 }
 
 void
@@ -127,8 +180,10 @@ resp_queue(struct resp_call *call, const uint8_t *bytes, size_t size)
                                 "one again later");
     else {
         next = resp_answer(call, "+QUEUED\r\n");
-        if (next == CONN_ANSWERED && !s->is_aborted)
+        if (next == CONN_ANSWERED && !s->is_aborted) {
             push_request(r, s, bytes, size);
+            s->reads_all |= (call->command->rights & RESP_OWN_WAIT) != 0;
+        }
         return next;
     }
     if (next == CONN_ANSWERED)
@@ -166,10 +221,13 @@ resp_do_exec(struct resp_call *call)
         return answer_aborted(call, " its age: others needed its memory.");
     if (s->is_aborted)
         return answer_aborted(call, " previous errors.");
+    if (s->reads_all && resp_is_behind(call))
+        return CONN_PAUSE;
     out = resp_space(call, RESP_NUMBER_SIZE);
     if (!out)
         return CONN_FULL;
     resp_put(call, resp_put_number(out, '*', s->queued_count));
+    s->reads_all = false;
     if (s->transaction.next)
         list_remove(&s->transaction);
     s->is_queueing = false;
@@ -209,30 +267,6 @@ resp_replay(struct resp_call *call)
 }
 
 /* ---- WAIT ---------------------------------------------------------------- */
-
-/* All that the connection wrote is in a snapshot taken now. */
-static bool
-is_readable(const struct resp_call *call)
-{
-    const struct forward_place *place = &call->state->place;
-
-    return place->owed == 0 &&
-           (place->acked_ms == 0 ||
-            call->service->as_of->as_of_ms >= place->acked_ms);
-}
-
-/* Whether WAIT is answered now. */
-static bool
-step_wait(struct job *job, uint64_t until_ns)
-{
-    const struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
-    struct resp_call call = {.service = conn_ctx(job->conn),
-                             .state = conn_state(job->conn)};
-
-    (void)until_ns; /* a look is short */
-    return is_readable(&call) ||
-           (j->until_ms != 0 && loop_now_ms(job->jobs->loop) >= j->until_ms);
-}
 
 static enum conn_next
 answer_wait(struct resp_call *call, struct resp_job *job)

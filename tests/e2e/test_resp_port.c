@@ -359,7 +359,7 @@ CASE(a_transaction_is_done_at_exec, x)
     talk(x->fd, "MULTI; INCR k; MULTI; DISCARD; GET k",
          "+OK +QUEUED -ERR MULTI calls can not be nested +OK 1");
     talk(x->fd, "MULTI; INCRBY k x; INCR k; DBSIZE; EXEC; PING",
-         "+OK +QUEUED +QUEUED +QUEUED [" NOT_INTEGER " :2 :0] +PONG");
+         "+OK +QUEUED +QUEUED +QUEUED [" NOT_INTEGER " :2 :2] +PONG");
     talk(x->fd, "EXEC; DISCARD; MULTI; EXEC",
          "-ERR EXEC without MULTI -ERR DISCARD without MULTI +OK []");
 }
@@ -441,6 +441,62 @@ CASE(wait_ends_at_its_time, x)
     fleet_stop(&x->fleet, FLEET_WORKER); /* nothing is merged any more */
     talk(x->fd, "INCR k; WAIT 1 20; WAIT 0 0; WAIT 1 -1",
          ":1 :0 :0 -ERR timeout is negative");
+}
+
+CASE(a_connection_reads_what_it_has_counted, x)
+{
+    talk(x->fd, "ZINCRBY b 1 a; ZREVRANK b a; ZCARD b", "1 :0 :1");
+    talk(x->fd, "ZINCRBY b 3 b; ZREVRANGE b 0 -1 WITHSCORES", "3 [b 3 a 1]");
+    talk(x->fd, "ZINCRBY c 1 a; EXISTS c; ZINCRBY c 1 b; ZCOUNT c 1 1",
+         "1 :1 1 :2");
+    /* A transaction has what was counted before it, and not its own. */
+    talk(x->fd, "ZINCRBY c 1 d; MULTI; ZINCRBY c 1 e; ZCARD c; EXEC; ZCARD c",
+         "1 +OK +QUEUED +QUEUED [1 :3] :4");
+}
+
+static int
+setup_brief(void **state)
+{
+    return setup_with(state, "resp.own_wait=300ms");
+}
+
+/* Clients may connect anew for each read. */
+TEST_IN(reads_do_not_wait_again_while_merges_stand_still, struct fixture *x,
+        setup_brief, teardown)
+{
+    uint64_t since_ms;
+    char answers[64];
+
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    since_ms = clock_ms();
+    talk(x->fd, "ZINCRBY b 1 a; ZCARD b", "1 :0");
+    assert_true(clock_ms() - since_ms >= 300);
+    since_ms = clock_ms();
+    for (unsigned i = 0; i < 20; i++) {
+        const int fd = client_connect(resp_port(x));
+
+        (void)snprintf(answers, sizeof answers, ":%u :0 +OK +QUEUED [:0]",
+                       i + 1);
+        talk(fd, "INCR k; ZCARD b; MULTI; ZCARD b; EXEC", answers);
+        client_close(fd);
+    }
+    assert_true(clock_ms() - since_ms < 20 * 300);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    await_merge(x->fd);
+    talk(x->fd, "ZINCRBY b 1 c; ZCARD b", "1 :2");
+}
+
+static int
+setup_no_wait(void **state)
+{
+    return setup_with(state, "resp.own_wait=0");
+}
+
+TEST_IN(reads_wait_for_nothing_where_that_is_off, struct fixture *x,
+        setup_no_wait, teardown)
+{
+    fleet_stop(&x->fleet, FLEET_WORKER);
+    talk(x->fd, "ZINCRBY b 1 a; ZCARD b; ZREVRANK b a", "1 :0 nil");
 }
 
 CASE(a_period_is_a_keyspace_of_its_sums, x)

@@ -77,6 +77,7 @@ TEST(the_defaults_are_those_of_the_design)
     assert_int_equal(c.log_max, 1024);
     assert_int_equal(c.log_rotate_after_ms, 1000);
     assert_int_equal(c.log_merge_share, 10);
+    assert_int_equal(c.resp_own_wait_ms, 1000);
     assert_int_equal(c.log_sync_ms, 200);
     assert_int_equal(c.keyspace_size, 256);
     assert_int_equal(c.key_size, 256);
