@@ -1,8 +1,8 @@
 /* common/client/cmd/flush.c - countd flush: everything acknowledged before
  * the call is readable after it.
  *
- * With access to the data directory the log is sealed at once, and the logs
- * show what is missing and why; without access the command waits until the
+ * With access to the data directory the log is sealed soon, and the logs show
+ * what is missing and why; without access the command waits until the
  * writer seals it.  Read from the end: cmd_flush(), run_flush() with access,
  * wait_afar() without. */
 /* SPDX-License-Identifier: BSD-2-Clause */

@@ -21,9 +21,10 @@
 #include "common/setup/privilege.h"
 #include "common/wire/message.h"
 
+#define EARLY_MS       50  /* until then the writer does it by itself */
 #define AGAIN_MS       200 /* between two requests to hand the log on */
-#define PAUSE_MAX_MS   50
-#define OPEN_TRIES     50
+#define PAUSE_MAX_MS   5
+#define OPEN_TRIES     500
 #define TURN_MS        5    /* between two tries */
 #define TURN_REPORT_MS 1000 /* until it is said who is writing */
 
@@ -145,7 +146,7 @@ wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
            int (*is_done)(void *ctx), void *ctx)
 {
     const uint64_t since_ms = clock_ms();
-    uint64_t rotated_ms = 0;
+    uint64_t rotate_ms = value == 0 ? since_ms + EARLY_MS : since_ms;
     unsigned pause_ms = 0;
     bool warned = false;
     int rc = 0;
@@ -154,8 +155,8 @@ wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
         const uint64_t now_ms = clock_ms();
 
         /* A writer that has just been started may not have heard the first. */
-        if (rotated_ms == 0 || now_ms - rotated_ms >= AGAIN_MS) {
-            rotated_ms = now_ms;
+        if (now_ms >= rotate_ms) {
+            rotate_ms = now_ms + AGAIN_MS;
             rc = rotate_log(d, value);
         }
         if (rc == 0)

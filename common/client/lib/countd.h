@@ -148,8 +148,8 @@ void countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered);
 int countd_sync(struct countd *c, int timeout_ms);
 
 /* countd_sync(), and then blocks until all of it is readable, in this keyspace
- * or, with size 0, in all: about a second, as the writer hands its log on that
- * often (countd flush has it done at once).  If the handle is silent, it waits
+ * or, with size 0, in all: some 50 ms while workers keep up, else about a
+ * second.  If the handle is silent, it waits
  * for the increments that the server had received by then.
  *   -ETIMEDOUT  call again
  *   else as countd_sync() and countd_range() */

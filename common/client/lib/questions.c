@@ -389,7 +389,7 @@ countd_gets(struct countd *c, struct countd_key *keys, size_t count)
 
 /* ---- waiting ------------------------------------------------------------- */
 
-#define PAUSE_MAX_MS 50
+#define PAUSE_MAX_MS 5
 
 PUBLIC void
 countd_read_timeout(struct countd *c, int timeout_ms)
