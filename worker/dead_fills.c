@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "common/base/array.h"
-#include "common/base/dirstream.h"
 #include "common/log/inspect.h"
+#include "common/log/logfile.h"
 
 void
 dead_fills_init(struct dead_fills *s, int log_fd)
@@ -81,22 +81,18 @@ add_log(struct dead_fills *s, const char *name, bool quarantined)
 
 /* Adds the logs, or the quarantined ones; true if each could be read. */
 static bool
-add_logs(struct dead_fills *s, bool quarantined)
+add_logs(struct dead_fills *s, enum logfile_kind kind)
 {
-    const char *name;
-    bool lock, all = true;
-    uint64_t index;
-    DIR *dir;
-    int rc;
+    struct logfile_list list;
+    bool all = true;
 
-    if (dirstream_open(s->log_fd, ".", &dir) < 0)
+    if (logfile_list_read(&list, s->log_fd) < 0)
         return false;
-    while ((rc = dirstream_next(dir, &name)) == 1)
-        if (quarantined ? strncmp(name, "bad-", 4) == 0
-                        : log_parse_name(name, &index, &lock) == 0 && !lock)
-            all &= add_log(s, name, quarantined);
-    (void)closedir(dir);
-    return all && rc == 0;
+    for (size_t i = 0; i < list.count; i++)
+        if (list.files[i].kind == kind)
+            all &= add_log(s, list.files[i].name, kind == LOGFILE_BAD);
+    logfile_list_free(&list);
+    return all;
 }
 
 /* The logs first: one that is quarantined meanwhile has its new name before
@@ -105,8 +101,8 @@ static void
 read_logs(struct dead_fills *s)
 {
     s->known = true;
-    s->all_read = add_logs(s, false);
-    s->quarantine_read = add_logs(s, true);
+    s->all_read = add_logs(s, LOGFILE_LOG);
+    s->quarantine_read = add_logs(s, LOGFILE_BAD);
 }
 
 /* Replaces the headers that were read of a log by those that would survive a

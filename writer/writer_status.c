@@ -3,16 +3,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/writer_status.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/base/dirstream.h"
+#include "common/log/logfile.h"
 
 /* ---- rows -------------------------------------------------------------- */
 
@@ -277,32 +275,21 @@ put_found(struct writer_status *s, uint64_t index, const int64_t *found)
 /* ---- the scan ---------------------------------------------------------- */
 
 static void
-scan_file(struct status_scan *k, const char *name)
+scan_log(struct status_scan *k, const struct logfile *f)
 {
-    struct stat st;
-    uint64_t index;
+    const bool full = !f->locked && f->mode == LOG_MODE_FULL;
     int64_t *v;
-    bool lock;
 
-    if (strncmp(name, "bad-", 4) == 0)
-        k->quarantined++;
-    if (log_parse_name(name, &index, &lock) < 0 || index >= STATUS_LOGS ||
-        fstatat(k->log_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    k->quarantined += f->kind == LOGFILE_BAD;
+    if (f->kind > LOGFILE_LOCK || f->index >= STATUS_LOGS)
         return;
-    v = k->logs[index];
-    if (lock || (st.st_mode & 0777) == LOG_MODE_OWNED) {
-        memset(v, 0, sizeof k->logs[index]);
-        v[STATUS_LOG_STATE] = STATUS_LOG_MERGING;
-        v[STATUS_LOG_MESSAGES] = -1;
-    } else if (v[STATUS_LOG_STATE] == STATUS_LOG_NONE) {
-        const bool full = (st.st_mode & 0777) == LOG_MODE_FULL;
-
-        v[STATUS_LOG_STATE] = full ? STATUS_LOG_FULL : STATUS_LOG_EMPTY;
-        v[STATUS_LOG_MESSAGES] = full ? -1 : 0;
-        if (full)
-            v[STATUS_LOG_SINCE_MS] = (int64_t)st.st_mtim.tv_sec * 1000 +
-                                     st.st_mtim.tv_nsec / 1000000;
-    }
+    v = k->logs[f->index];
+    v[STATUS_LOG_STATE] = f->locked || f->mode == LOG_MODE_OWNED
+                              ? STATUS_LOG_MERGING
+                          : full ? STATUS_LOG_FULL
+                                 : STATUS_LOG_EMPTY;
+    v[STATUS_LOG_MESSAGES] = v[STATUS_LOG_STATE] == STATUS_LOG_EMPTY ? 0 : -1;
+    v[STATUS_LOG_SINCE_MS] = full ? (int64_t)f->mtime_ms : 0;
 }
 
 /* In the I/O thread. */
@@ -311,8 +298,7 @@ scan_run(struct io_job *job)
 {
     struct status_scan *k = LOOP_OWNER(job, struct status_scan, job);
     struct statvfs vfs;
-    const char *name;
-    DIR *dir;
+    struct logfile_list list;
 
     memset(k->logs, 0, sizeof k->logs);
     k->quarantined = 0;
@@ -321,11 +307,11 @@ scan_run(struct io_job *job)
         k->disk_size = (int64_t)(vfs.f_blocks * vfs.f_frsize);
     }
     /* The code that needs the directory reports that it cannot be read. */
-    if (dirstream_open(k->log_fd, ".", &dir) < 0)
+    if (logfile_list_read(&list, k->log_fd) < 0)
         return;
-    while (dirstream_next(dir, &name) > 0)
-        scan_file(k, name);
-    (void)closedir(dir);
+    for (size_t i = 0; i < list.count; i++)
+        scan_log(k, &list.files[i]);
+    logfile_list_free(&list);
 }
 
 static void

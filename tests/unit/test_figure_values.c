@@ -379,8 +379,8 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
     writer_rows[LISTENER_ACK] =
         (struct listener_config){.name = "ack", .listen = "x"};
     writer_rows[LISTENER_SILENT] = (struct listener_config){.name = "silent"};
-    tmpdir_put(dir, "bad-0000000001", "", 0, 0600);
-    tmpdir_put(dir, "bad-0000000002", "", 0, 0600);
+    tmpdir_put(dir, "bad-0000000001-1", "", 0, 0600);
+    tmpdir_put(dir, "bad-0000000002-1", "", 0, 0600);
 
     writer_status_open(&s, dir->path, &parts);
     put_writer(&s, loop);
