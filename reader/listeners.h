@@ -8,11 +8,12 @@
 #define COUNTD_READER_LISTENERS_H
 
 #include "common/net/conn.h"
-#include "common/setup/config.h"
+#include "common/setup/ports.h"
 #include "reader/range.h"
 #include "reader/read_http.h"
 #include "reader/resp/resp_service.h"
 
+/* From PORT_READ on, in its order. */
 enum { LISTENER_RANGE, LISTENER_RESP, LISTENER_READ_HTTP, READER_LISTENERS };
 
 struct reader_listeners {

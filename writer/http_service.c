@@ -10,12 +10,6 @@
 
 static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
 
-bool
-http_service_is_on(const struct config *c)
-{
-    return c->count_http || c->sequence_enable || c->quota_enable;
-}
-
 /* ---- health ------------------------------------------------------------- */
 
 /* Ready means that this process accepts increments.  Troubles of another
@@ -57,8 +51,8 @@ open_count(struct http_service *h, struct loop *loop, struct ingest *ingest,
 }
 
 static int
-open_sequence(struct http_service *h, struct loop *loop, const struct datadir *dir,
-              const struct config *config)
+open_sequence(struct http_service *h, struct loop *loop,
+              const struct datadir *dir, const struct config *config)
 {
     const int rc = sequence_open(&h->sequence, loop, dir->live_fd,
                                  (uint32_t)config->sequence_reserve,
@@ -72,8 +66,9 @@ open_sequence(struct http_service *h, struct loop *loop, const struct datadir *d
 }
 
 int
-http_service_open(struct http_service *h, struct loop *loop, struct datadir *dir,
-          const struct config *config, struct ingest *ingest)
+http_service_open(struct http_service *h, struct loop *loop,
+                  struct datadir *dir, const struct config *config,
+                  struct ingest *ingest)
 {
     int rc = 0;
 

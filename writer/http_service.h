@@ -25,13 +25,11 @@ struct http_service {
     bool stopping; /* the caller's to set: it is not ready any more */
 };
 
-/* Whether anything is served there. */
-bool http_service_is_on(const struct config *c);
-
 /* Opens what is turned on, and adds its routes to the site.  -EBUSY: another
  * process has what is in the folder live. */
-int http_service_open(struct http_service *h, struct loop *loop, struct datadir *dir,
-              const struct config *config, struct ingest *ingest);
+int http_service_open(struct http_service *h, struct loop *loop,
+                      struct datadir *dir, const struct config *config,
+                      struct ingest *ingest);
 
 /* All connections of the listener have ended before. */
 void http_service_close(struct http_service *h);

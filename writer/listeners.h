@@ -9,19 +9,19 @@
 
 #include "common/net/bind.h"
 #include "common/net/http.h"
-#include "common/setup/config.h"
+#include "common/setup/ports.h"
 #include "writer/ingest.h"
 #include "writer/live/live_service.h"
 #include "writer/statsd/statsd.h"
 
 enum {
-    LISTENER_COUNTER,
-    LISTENER_SEMAPHORE,
-    LISTENER_HTTP,
-    LISTENER_ACK,
-    LISTENER_SILENT,
-    LISTENER_STATSD, /* lines over TCP; datagrams have no connections */
-    LISTENER_GRAPHITE,
+    LISTENER_COUNTER = PORT_COUNTER,
+    LISTENER_SEMAPHORE = PORT_SEMAPHORE,
+    LISTENER_HTTP = PORT_HTTP,
+    LISTENER_ACK = PORT_ACK,
+    LISTENER_SILENT = PORT_SILENT,
+    LISTENER_STATSD = PORT_STATSD, /* lines over TCP */
+    LISTENER_GRAPHITE = PORT_GRAPHITE,
     LISTENERS
 };
 
@@ -30,16 +30,13 @@ enum {
                                    */
 #define LISTENERS_MOST     262144 /* connections of a listener without a limit */
 #define LISTENERS_RESERVED 1024   /* what a listener is sure of, at most */
-#define LISTENERS_YIELD_S  60     /* an idle sender may be closed after this */
 
 /* For what waits; memory never touched is free. */
 #define LISTENERS_POOL ((size_t)64 << 20)
 
-#define LISTEN_TEXT_SIZE (CONFIG_TEXT_SIZE + 8)
-
 struct listeners {
     struct listener_config rows[LISTENERS];
-    char counter_listen[LISTEN_TEXT_SIZE], semaphore_listen[LISTEN_TEXT_SIZE];
+    char texts[LISTENERS][PORTS_TEXT_SIZE];
     size_t shared; /* connections of all listeners together */
 };
 

@@ -270,6 +270,12 @@ config_set(struct config *c, const char *key, const char *value,
     return row ? config_set_value(c, row, key, value, why) : fail_key(key, why);
 }
 
+const void *
+config_at(const struct config *c, const char *key)
+{
+    return (const char *)c + find_row(key)->at;
+}
+
 void
 config_defaults(struct config *c)
 {

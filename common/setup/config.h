@@ -224,6 +224,16 @@ int config_load(struct config *c, const struct config_sources *s,
  * -ERANGE. */
 int config_duration(const char *text, uint64_t *ms);
 
+/* Where the value of a setting is: a text, a number, a bool. */
+const void *config_at(const struct config *c, const char *key);
+
+/* Whether anything is served at http.listen. */
+static inline bool
+config_has_http(const struct config *c)
+{
+    return c->count_http || c->sequence_enable || c->quota_enable;
+}
+
 /* The table, for --help and tests: calls `option` for each key in order. */
 void config_each(void (*option)(void *ctx, const char *key, const char *type,
                                 const char *def, const char *help),

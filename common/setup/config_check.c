@@ -14,56 +14,9 @@
 
 #include "common/net/bind.h"
 #include "common/net/tokens.h"
+#include "common/setup/ports.h"
 #include "common/setup/privilege.h"
 #include "common/wire/message.h"
-
-#define WHERE_SIZE (CONFIG_TEXT_SIZE + 24) /* an address and a port */
-
-/* An address that a daemon listens on. */
-struct place {
-    const char *key, *address; /* an empty address is off */
-    const char *allow_key, *allow;
-};
-
-#define PLACES 11
-
-struct places {
-    struct place rows[PLACES]; /* the last is for datagrams */
-    char counter[WHERE_SIZE], semaphore[WHERE_SIZE];
-};
-
-static void
-list_places(const struct config *c, struct places *p)
-{
-    const bool has_http =
-        c->count_http || c->sequence_enable || c->quota_enable;
-
-    *p = (struct places){
-        .rows = {
-            {"write.listen", c->write_listen, "write.allow", c->write_allow},
-            {"write.ack_listen", c->write_ack_listen, "write.allow",
-             c->write_allow},
-            {"read.listen", c->read_listen, "read.allow", c->read_allow},
-            {"resp.listen", c->resp_listen, "resp.allow", c->resp_allow},
-            {"read.http", c->read_http, "read.allow", c->read_allow},
-            {"counter.port", p->counter, "live.allow", c->live_allow},
-            {"semaphore.port", p->semaphore, "live.allow", c->live_allow},
-            {"http.listen", has_http ? c->http_listen : "", "http.allow",
-             c->http_allow},
-            {"statsd.tcp_listen", c->statsd_tcp_listen, "statsd.allow",
-             c->statsd_allow},
-            {"graphite.listen", c->graphite_listen, "graphite.allow",
-             c->graphite_allow},
-            {"statsd.listen", c->statsd_listen, "statsd.allow",
-             c->statsd_allow},
-        }};
-    if (c->counter_enable && c->counter_port != CONFIG_PORT_SOCKET)
-        (void)snprintf(p->counter, sizeof p->counter, "%s:%" PRIu64,
-                       c->live_address, c->counter_port);
-    if (c->semaphore_enable && c->semaphore_port != CONFIG_PORT_SOCKET)
-        (void)snprintf(p->semaphore, sizeof p->semaphore, "%s:%" PRIu64,
-                       c->live_address, c->semaphore_port);
-}
 
 static bool
 may_be_shared(const char *address)
@@ -78,21 +31,19 @@ may_be_shared(const char *address)
 static int
 check_addresses(const struct config *c, char why[CONFIG_WHY_SIZE])
 {
-    const size_t count = PLACES - 1; /* datagrams have ports of their own */
-    struct places p;
+    char texts[PORT_DATAGRAMS][PORTS_TEXT_SIZE];
+    struct listener_config rows[PORT_DATAGRAMS];
 
-    list_places(c, &p);
-    for (size_t i = 0; i < count; i++) {
-        const char *a = p.rows[i].address;
-
-        if (may_be_shared(a))
-            continue;
-        for (size_t j = i + 1; j < count; j++)
-            if (strcmp(a, p.rows[j].address) == 0)
+    /* Datagrams have ports of their own. */
+    for (int i = 0; i < PORT_DATAGRAMS; i++) {
+        rows[i] = ports_listener(c, (enum port)i, texts[i]);
+        for (int j = 0; j < i; j++)
+            if (!may_be_shared(rows[j].listen) &&
+                strcmp(rows[j].listen, rows[i].listen) == 0)
                 return config_fail(
                     why, -EINVAL,
                     "%s and %s are both %s; give each its own port",
-                    p.rows[i].key, p.rows[j].key, a);
+                    rows[j].listen_key, rows[i].listen_key, rows[i].listen);
     }
     return 0;
 }
@@ -217,17 +168,16 @@ int
 config_test(const struct config *c)
 {
     struct net_address address;
-    struct places p;
+    char text[PORTS_TEXT_SIZE];
     int status, rc = 0;
 
-    list_places(c, &p);
-    for (size_t i = 0; i < PLACES && rc == 0; i++) {
-        const struct place *row = &p.rows[i];
+    for (int i = 0; i < PORTS && rc == 0; i++) {
+        const struct listener_config row =
+            ports_listener(c, (enum port)i, text);
 
-        if (row->address[0] != '\0' &&
-            strcmp(row->address, LISTENER_NO_PORT) != 0)
-            rc = bind_resolve(row->address, row->key, row->allow,
-                              row->allow_key, &address);
+        if (row.listen[0] != '\0' && strcmp(row.listen, LISTENER_NO_PORT) != 0)
+            rc = bind_resolve(row.listen, row.listen_key, row.allow,
+                              row.allow_key, &address);
     }
     if (rc < 0)
         return config_exit_of(rc);

@@ -461,7 +461,7 @@ TEST(live_ports_that_meet_another_are_refused)
 
     assert_rc(set_text("live.address=[::1]\nwrite.listen=[::1]:11215"), 0);
     assert_rc(check(), -EINVAL);
-    assert_why("write.listen and counter.port are both "
+    assert_why("counter.port and write.listen are both "
                "[::1]:11215; give each its own port");
 
     assert_rc(set_text("semaphore.enable=on\nsemaphore.port=0\ncounter.port=0"),

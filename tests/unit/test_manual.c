@@ -138,7 +138,7 @@ static const struct {
     {COUNTD_5, NULL, "at most ", LISTENERS_MOST, ";"},
     {WRITE_8, NULL, "at most ", LISTENERS_MOST, " each"},
     {WRITE_8, NULL, "; ", LISTENERS_FILES, " descriptors are for"},
-    {WRITE_8, NULL, "when that was for ", LISTENERS_YIELD_S, " seconds"},
+    {WRITE_8, NULL, "when that was for ", PORTS_YIELD_S, " seconds"},
     {WRITE_8, NULL, "at most ", LISTENERS_RESERVED, ", are kept for each port"},
     {WRITE_8, NULL, "gets ", CONN_TURN_US, " microseconds"},
     {WRITE_8, NULL, "at most ", CONN_SLICE, " bytes of a connection"},
