@@ -96,6 +96,8 @@ static const struct config_row rows[] = {
      "longest time a read waits for what its connection has counted; 0: none"},
     {"resp.writer", KIND_ADDRESS, TEXT(resp_writer), "",
      "where Redis clients' increments go; empty: socket/ack in data_dir"},
+    {"resp.wait", KIND_TIME, AT(resp_wait_ms), 0, MINUTE, "2s",
+     "longest time that Redis clients' increments wait for countd-write"},
     {"worker.batch", KIND_COUNT, AT(worker_batch), 1, 1024, "64",
      "logs merged at once"},
     {"worker.threads", KIND_COUNT, AT(worker_threads), 1, 16, "8",

@@ -77,6 +77,7 @@ struct config {
     char resp_keyspace[CONFIG_KEYSPACE_MAX + 1]; /* resp.keyspace */
     uint64_t resp_own_wait_ms;                   /* resp.own_wait = 1s */
     char resp_writer[CONFIG_TEXT_SIZE];          /* resp.writer = */
+    uint64_t resp_wait_ms;                       /* resp.wait = 2s */
     uint64_t worker_threads;                     /* worker.threads = 8 */
     uint64_t worker_batch;                       /* worker.batch = 64, logs */
     uint64_t worker_memory;                /* worker.memory = 256M, bytes */

@@ -1,9 +1,9 @@
 /* reader/resp/forward.c - see forward.h.
  *
- *     connect_writer() -> on_ready() -> finish_connecting()
+ *     connect_writer() -> on_ready() -> finish_connecting() -> begin_serving()
  *     forward_add(), forward_send() -> close_group(), send_or_fail()
  *     on_ready() -> receive_acks() -> count_acks() -> release_groups()
- *     fail_connection() -> gate_replace() -> next_lost() */
+ *     fail_connection() -> drop_queued() -> gate_replace() -> next_lost() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/forward.h"
 
@@ -17,14 +17,13 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/net/local.h"
-#include "common/wire/first_bytes.h"
 
 #define ACK_SIZE 3
 #define IN_SIZE  ((size_t)16384)
 
 static const uint8_t ack_bytes[ACK_SIZE] = {'W', 'I', 'N'};
 
-static const char down_words[] =
+const char forward_refusal[] =
     "-MASTERDOWN countd-write cannot be reached: nothing was counted\r\n";
 static const char unsure_words[] =
     "-UNSURE countd-write went away: counted once or not at all\r\n";
@@ -82,15 +81,37 @@ next_lost(struct conn *c, uint32_t gated, struct gate_answer *out)
                             FORWARD_MAX;
     out->at = record->at - (place->put - gated);
     out->size = record->size;
-    out->words = number < f->lost ? unsure_words : down_words;
+    out->words = number < f->lost ? unsure_words : forward_refusal;
     place->first = record->next;
     place->owed--;
     return true;
 }
 
+/* Whether connections with increments still pause. */
+static bool
+is_patient(const struct forward *f)
+{
+    return loop_now_ms(f->loop) < f->down_ms + f->wait_ms;
+}
+
+/* Has on_retry() called after `ms`, or when the wait is over. */
+static void
+arm_retry(struct forward *f, uint64_t ms)
+{
+    const uint64_t now_ms = loop_now_ms(f->loop);
+    uint64_t at_ms = now_ms + ms;
+
+    if (is_patient(f) && at_ms > f->down_ms + f->wait_ms)
+        at_ms = f->down_ms + f->wait_ms;
+    if (loop_arm(f->loop, &f->retry, at_ms) < 0)
+        diag(DIAG_ERROR, "resp: no timer is left to connect to countd-write");
+}
+
 static void
 retry_later(struct forward *f)
 {
+    const uint32_t most = is_patient(f) ? FORWARD_WAIT_MAX : FORWARD_RETRY_MAX;
+
     if (f->source.fd >= 0) {
         const int fd = f->source.fd;
 
@@ -98,38 +119,67 @@ retry_later(struct forward *f)
         (void)close(fd);
     }
     f->state = FORWARD_DOWN;
-    if (loop_arm(f->loop, &f->retry, loop_now_ms(f->loop) + f->pause_ms) < 0)
-        diag(DIAG_ERROR, "resp: no timer is left to connect to countd-write");
-    f->pause_ms = f->pause_ms * 2 < FORWARD_RETRY_MAX ? f->pause_ms * 2
-                                                      : FORWARD_RETRY_MAX;
+    if (f->pause_ms > most)
+        f->pause_ms = most;
+    arm_retry(f, f->pause_ms);
+    f->pause_ms *= 2;
 }
 
-/* The connection broke, or could not be made. */
+/* Answers all that is queued with an error, and lets all go that wait. */
 static void
-fail_connection(struct forward *f, const char *why)
+drop_queued(struct forward *f)
 {
-    const uint64_t queued = f->added - f->acked;
-
-    diag_repeating(&failures, DIAG_WARNING,
-                   "resp: the connection to countd-write %s; increments are "
-                   "answered with -MASTERDOWN until it is made again",
-                   why);
-    /* A message of which a part was sent is never counted. */
-    f->lost = f->sent / f->layout->message_size;
     if (f->lost > f->acked)
         f->stats.unsure += f->lost - f->acked;
     for (uint64_t n = f->acked; n < f->added; n++)
         last_answers_forget(f->answers, record_at(f, n)->entry);
-    if (queued > 0 || f->in_flight || gate_has_waiters(&f->gate))
-        gate_replace(&f->gate, next_lost);
-    f->acked = f->base = f->added;
-    f->sent = f->added * f->layout->message_size;
+    gate_replace(&f->gate, next_lost);
+    f->acked = f->added;
     f->in_flight = false;
+}
+
+/* The connection broke, or could not be made.  What was not sent stays, unless
+ * what was sent is not all acknowledged. */
+static void
+fail_connection(struct forward *f, const char *why)
+{
+    diag_repeating(&failures, DIAG_WARNING,
+                   "resp: the connection to countd-write %s; increments wait "
+                   "for %llu ms (resp.wait), and are then answered with "
+                   "-MASTERDOWN until it is made again",
+                   why, (unsigned long long)f->wait_ms);
+    if (f->state == FORWARD_UP)
+        f->down_ms = loop_now_ms(f->loop);
+    /* A message of which a part was sent is never counted. */
+    f->lost = f->sent / f->layout->message_size;
+    if (f->lost > f->acked || !is_patient(f))
+        drop_queued(f);
+    f->sent = f->acked * f->layout->message_size;
     f->ack_phase = 0;
     retry_later(f);
 }
 
 /* ---- connecting ---------------------------------------------------------- */
+
+/* An increment of 0, which fits into a socket that is new. */
+static int
+send_greeting(struct forward *f)
+{
+    static const uint8_t name[] = {'-'};
+    const struct message m = {.keyspace = name,
+                              .key = name,
+                              .keyspace_size = sizeof name,
+                              .key_size = sizeof name};
+    const size_t size = f->layout->message_size;
+    uint8_t *bytes = calloc(1, size);
+    int rc = bytes ? message_put(f->layout, &m, bytes) : -ENOMEM;
+
+    if (rc >= 0 &&
+        send(f->source.fd, bytes, size, MSG_NOSIGNAL) != (ssize_t)size)
+        rc = -ECONNRESET;
+    free(bytes);
+    return rc < 0 ? rc : loop_change(f->loop, &f->source, EPOLLIN);
+}
 
 static void
 finish_connecting(struct forward *f)
@@ -137,16 +187,13 @@ finish_connecting(struct forward *f)
     int error = 0;
     socklen_t size = sizeof error;
 
+    f->wants_output = false;
     if (getsockopt(f->source.fd, SOL_SOCKET, SO_ERROR, &error, &size) < 0)
         error = errno;
     if (error == 0 && f->writer.size > 0 && net_is_self(f->source.fd))
         error = ECONNREFUSED;
-    if (error != 0) {
+    if (error != 0 || send_greeting(f) < 0)
         fail_connection(f, error == ECONNREFUSED ? "was refused" : "failed");
-        return;
-    }
-    f->state = FORWARD_UP;
-    f->pause_ms = FORWARD_RETRY_MS;
 }
 
 /* A connecting or connected socket, or a negative errno. */
@@ -189,12 +236,24 @@ connect_writer(struct forward *f)
     }
     f->state = FORWARD_CONNECTING;
     f->wants_output = true;
+    if (is_patient(f))
+        arm_retry(f, f->wait_ms);
 }
 
+/* It is time to try again, or those that pause have waited for long enough. */
 static void
 on_retry(struct loop_timer *timer)
 {
-    connect_writer(LOOP_OWNER(timer, struct forward, retry));
+    struct forward *f = LOOP_OWNER(timer, struct forward, retry);
+
+    f->lost = f->acked;
+    if (f->state == FORWARD_DOWN || f->state == FORWARD_CONNECTING) {
+        if (!is_patient(f))
+            drop_queued(f);
+        f->sent = f->acked * f->layout->message_size;
+    }
+    if (f->state == FORWARD_DOWN)
+        connect_writer(f);
 }
 
 /* ---- sending ------------------------------------------------------------- */
@@ -242,13 +301,21 @@ count_acks(struct forward *f, uint64_t count)
         struct forward_place *place;
 
         last_answers_ack(f->answers, r->entry, now_ms);
-        if (!r->conn)
-            continue;
         place = conn_state(r->conn);
         place->first = r->next;
         place->owed--;
         place->acked_ms = now_ms;
     }
+}
+
+/* Those that paused are served again. */
+static void
+begin_serving(struct forward *f)
+{
+    loop_disarm(f->loop, &f->retry);
+    f->state = FORWARD_UP;
+    f->pause_ms = FORWARD_RETRY_MS;
+    close_group(f);
 }
 
 /* 1: bytes came; 0: there are none; or a negative errno. */
@@ -270,6 +337,10 @@ receive_acks(struct forward *f)
         f->ack_phase = (uint8_t)((f->ack_phase + 1) % ACK_SIZE);
         count += f->ack_phase == 0;
     }
+    if (f->state == FORWARD_CONNECTING && count > 0) {
+        begin_serving(f);
+        count--;
+    }
     if (f->acked + count > f->sent / f->layout->message_size)
         return -EPROTO;
     count_acks(f, count);
@@ -277,30 +348,24 @@ receive_acks(struct forward *f)
     return 1;
 }
 
-/* Sends what was added.  A failed send does not end what can still be read:
- * increments whose acknowledgement has arrived are counted, not unsure. */
+/* Sends what was added.  A failed send does not end what can still be read: the
+ * connection ends when all acknowledgements have come. */
 static void
-send_or_fail(struct forward *f)
+send_or_end(struct forward *f)
 {
-    int rc;
-
-    if (send_messages(f) == 0)
+    if (f->state != FORWARD_UP || send_messages(f) == 0)
         return;
-    do
-        rc = receive_acks(f);
-    while (rc > 0);
-    fail_connection(f, "broke");
+    f->down_ms = loop_now_ms(f->loop);
+    f->state = FORWARD_ENDING;
+    if (loop_change(f->loop, &f->source, EPOLLIN) < 0)
+        fail_connection(f, "broke");
 }
 
 void
 forward_send(struct forward *f)
 {
     close_group(f);
-    if (f->state == FORWARD_UP)
-        send_or_fail(f);
-    else if (f->state != FORWARD_CONNECTING && f->in_flight)
-        /* Connections that waited for a place in the queue. */
-        release_groups(f);
+    send_or_end(f);
 }
 
 static void
@@ -309,10 +374,10 @@ on_ready(struct loop_source *source, uint32_t events)
     struct forward *f = LOOP_OWNER(source, struct forward, source);
     int rc = 0;
 
-    if (f->state == FORWARD_CONNECTING &&
+    if (f->state == FORWARD_CONNECTING && f->wants_output &&
         (events & (EPOLLOUT | EPOLLERR | EPOLLHUP)) != 0)
         finish_connecting(f);
-    if (f->state != FORWARD_UP)
+    if (f->state == FORWARD_DOWN)
         return;
     if ((events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
         rc = receive_acks(f);
@@ -320,36 +385,21 @@ on_ready(struct loop_source *source, uint32_t events)
         fail_connection(f,
                         rc == -EPROTO ? "is not one to countd-write" : "broke");
     else
-        send_or_fail(f);
+        send_or_end(f);
 }
 
 /* ---- adding -------------------------------------------------------------- */
 
-const char *
-forward_refusal(struct forward *f)
+enum forward_now
+forward_now(struct forward *f)
 {
-    if (f->state == FORWARD_UP || f->state == FORWARD_CONNECTING)
-        return NULL;
+    if (f->state == FORWARD_UP)
+        return f->added - f->acked < FORWARD_MAX ? FORWARD_TAKES
+                                                 : FORWARD_WAITS;
+    if (f->state == FORWARD_ENDING || is_patient(f))
+        return FORWARD_WAITS;
     f->stats.refused++;
-    return down_words;
-}
-
-bool
-forward_is_full(const struct forward *f)
-{
-    return f->added - f->acked + 2 > FORWARD_MAX; /* one may become two */
-}
-
-static uint32_t
-add_message(struct forward *f, const struct message *m)
-{
-    const uint32_t index = (uint32_t)(f->added % FORWARD_MAX);
-
-    /* Cannot fail: message_check() has passed it. */
-    (void)message_put(f->layout, m,
-                      f->messages + (size_t)index * f->layout->message_size);
-    f->added++;
-    return index;
+    return FORWARD_REFUSES;
 }
 
 void
@@ -357,23 +407,14 @@ forward_add(struct forward *f, struct conn *c, const struct message *m,
             uint32_t entry, uint32_t size)
 {
     struct forward_place *place = conn_state(c);
-    struct message part = *m;
-    uint32_t index;
+    const uint32_t index = (uint32_t)(f->added % FORWARD_MAX);
 
-    assert(!forward_is_full(f));
+    assert(f->added - f->acked < FORWARD_MAX);
     (void)conn_gate(c, &f->gate); /* the only gate of this process */
-    index = add_message(f, &part);
-    /* The first 8 bytes of a connection must not look like a browser's. */
-    if (f->added == f->base + 1 &&
-        first_bytes_browser(f->messages +
-                            (size_t)index * f->layout->message_size)) {
-        f->added--;
-        part.increment = m->increment & FIRST_BYTES_HIGH_PART;
-        index = add_message(f, &part);
-        f->records[index] = (struct forward_record){.entry = LAST_ANSWERS_NONE};
-        part.increment = m->increment & ~FIRST_BYTES_HIGH_PART;
-        index = add_message(f, &part);
-    }
+    /* Cannot fail: message_check() has passed it. */
+    (void)message_put(f->layout, m,
+                      f->messages + (size_t)index * f->layout->message_size);
+    f->added++;
     f->records[index] = (struct forward_record){
         .conn = c, .entry = entry, .at = place->put, .size = size};
     if (place->owed++ > 0)
@@ -397,6 +438,8 @@ forward_init(struct forward *f, struct loop *loop, const struct layout *layout,
                           .answers = answers,
                           .data_dir = config->data_dir,
                           .pause_ms = FORWARD_RETRY_MS,
+                          .wait_ms = config->resp_wait_ms,
+                          .down_ms = loop_now_ms(loop),
                           .state = FORWARD_DOWN};
     f->source.fd = -1;
     f->retry = (struct loop_timer){.slot = -1, .due = on_retry};

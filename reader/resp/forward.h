@@ -12,11 +12,17 @@
  *
  * Messages are sent at once, whatever group is in flight.
  *
- * If the connection breaks, each answer is replaced: by -UNSURE if its message
- * was sent, as it is then counted once or not at all; by -MASTERDOWN if it was
- * not, as it is then not counted.  All acknowledgements that had arrived are read
- * first, whichever way it broke.  The connection is tried again after 10 ms,
- * then with back-off up to 1 s; meanwhile forward_refusal() is the answer.
+ * A connection begins with an increment of 0, which counts nothing: once that is
+ * acknowledged, a process serves it, and does not only let it wait.  While there is
+ * no such connection, those with increments pause, for resp.wait; then
+ * -MASTERDOWN is the answer.  The connection is tried again after 10 ms, then
+ * with back-off.
+ *
+ * A countd-write that stops takes all that was sent until it shuts its side of
+ * the socket down, and acknowledges that: what could not be sent is sent to the
+ * next one.  If the connection breaks and acknowledgements are missing, each answer
+ * is replaced: by -UNSURE if its message was sent, as it is then counted once or
+ * not at all; by -MASTERDOWN if it was not, as it is then not counted.
  *
  * Ownership: the caller's; loop, layout and the table of answers are borrowed.
  * The loop's thread.  Errors: 0 or a negative errno. */
@@ -32,8 +38,19 @@
 #define FORWARD_MAX       16384u /* increments not acknowledged */
 #define FORWARD_RETRY_MS  10
 #define FORWARD_RETRY_MAX 1000
+#define FORWARD_WAIT_MAX  100 /* between tries, while connections pause */
 
-enum forward_state { FORWARD_DOWN, FORWARD_CONNECTING, FORWARD_UP };
+enum forward_state {
+    FORWARD_DOWN,
+    FORWARD_CONNECTING, /* until the increment of 0 is acknowledged */
+    FORWARD_UP,
+    FORWARD_ENDING /* takes no more; acknowledgements still come */
+};
+
+/* What becomes of an increment now. */
+enum forward_now { FORWARD_TAKES, FORWARD_WAITS, FORWARD_REFUSES };
+
+extern const char forward_refusal[]; /* what answers it then */
 
 /* What the state of a connection that forwards begins with: zero at first. */
 struct forward_place {
@@ -45,11 +62,11 @@ struct forward_place {
 };
 
 struct forward_record {
-    struct conn *conn; /* NULL: has no answer */
-    uint32_t next;     /* of its connection */
-    uint32_t entry;    /* in the table of answers */
-    uint32_t at;       /* `put` before its answer */
-    uint32_t size;     /* of its answer */
+    struct conn *conn;
+    uint32_t next;  /* of its connection */
+    uint32_t entry; /* in the table of answers */
+    uint32_t at;    /* `put` before its answer */
+    uint32_t size;  /* of its answer */
 };
 
 struct forward_stats {
@@ -71,7 +88,8 @@ struct forward {
     uint8_t *messages;              /* the same */
     uint64_t added, acked;          /* increments, ever */
     uint64_t sent;                  /* bytes of messages, ever */
-    uint64_t base;                  /* first increment of this connection */
+    uint64_t wait_ms;               /* resp.wait */
+    uint64_t down_ms;               /* clock: since when it is not up */
     uint64_t group_end;             /* of the group in flight */
     uint64_t lost;                  /* while it fails: the first not sent */
     uint32_t pause_ms;
@@ -92,13 +110,12 @@ int forward_init(struct forward *f, struct loop *loop,
                  const struct config *config, size_t connections);
 void forward_fini(struct forward *f);
 
-/* NULL: increments may be added; else the error that answers one. */
-const char *forward_refusal(struct forward *f);
+/* WAITS, too, where as many increments are on their way as may be: behind the
+ * gate, a connection is served again when it is worth a try. */
+enum forward_now forward_now(struct forward *f);
 
-/* Whether as many increments wait as there may be. */
-bool forward_is_full(const struct forward *f);
-
-/* Adds an increment, whose answer of `size` bytes is put next; it and all that
+/* Adds an increment, where forward_now() has said TAKES,
+ * whose answer of `size` bytes is put next; it and all that
  * is put after it waits.  message_check() has passed it. */
 void forward_add(struct forward *f, struct conn *c, const struct message *m,
                  uint32_t entry, uint32_t size);

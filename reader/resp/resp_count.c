@@ -65,21 +65,20 @@ increment_key(struct resp_call *call, const struct resp_arg *keyspace,
                               .keyspace_size = (uint16_t)keyspace->size,
                               .key_size = (uint16_t)key->size};
     struct last_answers_read read;
-    const char *refusal;
+    enum forward_now now;
     uint8_t *out;
 
     if (by == 0)
         return answer_zero(call, keyspace, key, form);
     if (message_check(r->forward.layout, &m) < 0)
         return resp_error(call, "a name that no record can have");
-    refusal = forward_refusal(&r->forward);
-    if (refusal)
-        return resp_answer(call, refusal);
     out = resp_space(call, 2 * RESP_NUMBER_SIZE);
     if (!out)
         return CONN_FULL;
-    if (forward_is_full(&r->forward)) {
-        /* Behind the gate, it is served again when others have gone. */
+    now = forward_now(&r->forward);
+    if (now == FORWARD_REFUSES)
+        return resp_answer(call, forward_refusal);
+    if (now == FORWARD_WAITS) {
         (void)conn_gate(call->conn, &r->forward.gate);
         return CONN_FULL;
     }

@@ -30,7 +30,7 @@ struct server {
     struct local_folder sockets;
     struct local socket;
     int writer;       /* the test's end of the connection that forwards */
-    int peer;         /* that is to hear `want` */
+    int peer;         /* that is to hear `want`; -1: increments are taken */
     const char *want; /* NULL: the loop runs until `peer` hears a byte */
     bool ends;        /* the writer acknowledges one and ends in this turn */
     unsigned turns;
@@ -56,6 +56,8 @@ has_heard(struct server *f)
 
     f->size += n > 0 ? (size_t)n : 0;
     f->heard[f->size] = '\0';
+    if (f->peer < 0)
+        return f->resp.forward.state == FORWARD_UP;
     return f->want == NULL ? f->size > 0 : f->size >= strlen(f->want);
 }
 
@@ -91,6 +93,20 @@ fill(struct fixture *f)
     assert_rc(stored_add(f->store, "small", NULL, "k", 7), 0);
 }
 
+static void hear(struct server *f, int fd, const char *want);
+
+/* Plays the next countd-write: takes the increment of 0 and acknowledges it. */
+static void
+begin_writer(struct server *f)
+{
+    f->writer = accept4(f->socket.fd, NULL, NULL, SOCK_CLOEXEC);
+    assert_true(f->writer >= 0);
+    hear(f, f->writer, NULL);
+    assert_int_equal(f->size, f->site->layout.message_size);
+    client_send(f->writer, "WIN", 3);
+    hear(f, -1, NULL);
+}
+
 static void
 open_sockets(struct server *f)
 {
@@ -108,7 +124,7 @@ open_sockets(struct server *f)
 }
 
 static int
-setup(void **state)
+setup_with(void **state, uint64_t wait_ms)
 {
     static struct server f;
     const struct conns_options options = {.rows = &f.row,
@@ -121,6 +137,7 @@ setup(void **state)
     config_defaults(&f.config);
     (void)snprintf(f.config.data_dir, sizeof f.config.data_dir, "%s",
                    f.site->dir.path);
+    f.config.resp_wait_ms = wait_ms;
     open_sockets(&f);
     f.loop = loop_new();
     assert_non_null(f.loop);
@@ -136,10 +153,21 @@ setup(void **state)
                                      .max = PEERS};
     assert_rc(conns_init(&f.conns, f.loop, &options), 0);
     loop_after_turn(f.loop, after_turn, &f);
-    f.writer = accept4(f.socket.fd, NULL, NULL, SOCK_CLOEXEC);
-    assert_true(f.writer >= 0);
+    begin_writer(&f);
     *state = &f;
     return 0;
+}
+
+static int
+setup(void **state)
+{
+    return setup_with(state, 0);
+}
+
+static int
+setup_patient(void **state)
+{
+    return setup_with(state, 2000);
 }
 
 static int
@@ -158,7 +186,8 @@ end(void **state)
     return teardown(&site);
 }
 
-#define CASE(name, f) TEST_IN(name, struct server *f, setup, end)
+#define CASE(name, f)    TEST_IN(name, struct server *f, setup, end)
+#define PATIENT(name, f) TEST_IN(name, struct server *f, setup_patient, end)
 
 /* ---- peers --------------------------------------------------------------- */
 
@@ -238,6 +267,62 @@ CASE(what_was_sent_and_not_acknowledged_is_unsure, f)
     hear(f, one, ":1\r\n" UNSURE);
     talk(f, one, "INCR one\r\n", DOWN);
 
+    client_close(one);
+    client_close(two);
+}
+
+/* The next countd-write counts what was not sent to the one before it. */
+PATIENT(an_increment_waits_for_the_next_countd_write, f)
+{
+    const int one = join(f), two = join(f), three = join(f);
+    const size_t size = f->site->layout.message_size;
+    uint8_t message[1024];
+
+    client_send(one, "INCR one\r\nINCR one\r\n", 20);
+    talk(f, two, "PING\r\n", "+PONG\r\n");
+    assert_int_equal(client_read(f->writer, message, size), size);
+    assert_int_equal(client_read(f->writer, message, size), size);
+    assert_rc(shutdown(f->writer, SHUT_RD), 0);
+    client_send(two, "INCR two\r\n", 10);
+    talk(f, three, "PING\r\n", "+PONG\r\n");
+    client_send(f->writer, "WIN", 3);
+    end_writer(f);
+    hear(f, one, ":1\r\n:2\r\n");
+    for (int i = 0; i < 3; i++) { /* turns */
+        talk(f, one, "PING\r\n", "+PONG\r\n");
+        fault_pass_ns(UINT64_C(600000000));
+    }
+    talk(f, one, "PING\r\n", "+PONG\r\n");
+
+    begin_writer(f);
+    assert_int_equal(client_read(f->writer, message, size), size);
+    client_send(f->writer, "WIN", 3);
+    hear(f, two, ":1\r\n");
+    assert_int_equal(f->resp.forward.stats.unsure, 0);
+    assert_int_equal(f->resp.forward.stats.refused, 0);
+    client_close(one);
+    client_close(two);
+    client_close(three);
+}
+
+PATIENT(an_increment_that_waited_for_resp_wait_is_refused, f)
+{
+    const int one = join(f), two = join(f);
+
+    client_close(f->writer);
+    talk(f, two, "PING\r\n", "+PONG\r\n");
+    client_send(one, "INCR one\r\nPING\r\n", 16);
+    talk(f, two, "PING\r\n", "+PONG\r\n");
+    fault_pass_ns(UINT64_C(1900000000));
+    talk(f, two, "PING\r\n", "+PONG\r\n");
+    f->peer = one;
+    f->size = 0;
+    (void)has_heard(f);
+    assert_int_equal(f->size, 0);
+
+    fault_pass_ns(UINT64_C(200000000));
+    hear(f, one, DOWN "+PONG\r\n");
+    talk(f, two, "INCR two\r\n", DOWN);
     client_close(one);
     client_close(two);
 }
