@@ -261,7 +261,8 @@ has_finished(const struct conn *c)
 {
     return c->listener->stopping &&
            ((c->flags & F_BLOCKED) != 0 ||
-            (c->flags & (F_AGAIN | F_LONG | F_READABLE | F_HOLD)) == 0);
+            ((c->flags & (F_AGAIN | F_LONG | F_READABLE | F_HOLD)) == 0 &&
+             !conn_awaits_last(c)));
 }
 
 /* Whether a reset could throw away answers, or acks, that are on their way. */

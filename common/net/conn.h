@@ -76,6 +76,7 @@
 #define CONN_ENDING_MAX (16u << 20)
 #define CONN_STALL_MS   5000
 #define CONN_LEFT_MS    500
+#define CONN_LAST_MS    500
 
 /* A client has at most half of the places that a listener can have, or
  * CONN_CLIENT_LEAST where that is more, and never the last eighth: one of many
@@ -187,7 +188,11 @@ enum protocol_flags {
     CONN_EOF_ENDS_PAUSE = 4,
     /* The end of a peer's input wakes a pause once, so that what is due then is
      * answered; a connection that pauses again has CONN_LEFT_MS, too. */
-    CONN_EOF_WAKES = 8
+    CONN_EOF_WAKES = 8,
+    /* Answers can say that they are the last.  At a stop a connection that was in
+     * use lately is given CONN_LAST_MS for one more request, whose answer says so:
+     * a request that is on its way then meets no end. */
+    CONN_SAYS_CLOSE = 16
 };
 
 /* What a stop means for a connection: CUT ends it as it stands, ANSWER answers
@@ -398,9 +403,10 @@ bool conn_turn(struct conns *cs);
 bool conns_have_work(const struct conns *cs);
 
 /* Stops accepting and ends all connections, each as its protocol says: those of
- * STOP_ANSWER have `ms` to take their answers, those of STOP_DRAIN `ms` for
- * their input, not counting the time that their listener is blocked, and a
- * second more for the answers.  Calls `done` when none is left. */
+ * STOP_DRAIN have `ms` for their input, not counting the time that their listener
+ * is blocked, and a second more for the answers; those of STOP_ANSWER go on
+ * meanwhile, and then have `ms` to take their answers.  Calls `done` when none is
+ * left. */
 void conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx),
                 void *ctx);
 

@@ -74,7 +74,8 @@ struct conns {
     struct loop_timer tick;
     bool stopping;
     bool ending;        /* stopping, and no more input is waited for */
-    uint64_t answer_ms; /* clock: the deaf are cut where input has ended */
+    uint64_t drain_ms;  /* of conns_stop() */
+    uint64_t answer_ms; /* clock: the deaf with answers are cut; if ending */
     uint64_t stop_ms;   /* clock: input ends; ending: the deaf are cut */
     uint64_t
         give_up_ms; /* clock: input ends also while listeners are blocked */
@@ -121,6 +122,15 @@ static inline uint32_t
 conns_now(const struct conns *cs)
 {
     return (uint32_t)loop_now_ms(cs->loop);
+}
+
+/* At a stop: whether a last request may be on its way. */
+static inline bool
+conn_awaits_last(const struct conn *c)
+{
+    return (c->listener->row->protocol->flags & CONN_SAYS_CLOSE) != 0 &&
+           (c->flags & F_EOF) == 0 &&
+           conns_now(c->listener->conns) - c->moved_ms < CONN_LAST_MS;
 }
 
 static inline uint32_t

@@ -303,6 +303,15 @@ body_of(struct conn *c, const struct input *in, const struct http_asked *a)
     return (struct http_text){site->joined, s->chunks.size};
 }
 
+/* Bytes of a whole request that are in its input. */
+static size_t
+request_size(const struct http_state *s, const struct http_asked *a)
+{
+    if (s->has_body)
+        return a->size;
+    return a->size + (a->request.is_chunked ? s->chunks.at : a->request.body);
+}
+
 /* Its route keeps nothing any longer. */
 static void
 drop_held(struct http_state *s)
@@ -317,10 +326,8 @@ drop_held(struct http_state *s)
 static void
 pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
 {
-    size_t size = a->size;
+    const size_t size = request_size(s, a);
 
-    if (!s->has_body)
-        size += a->request.is_chunked ? s->chunks.at : a->request.body;
     s->has_body = s->is_cut = s->has_continued = false;
     s->chunks = (struct http_chunks){0};
     s->held_ms = 0;
@@ -383,6 +390,9 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
         return next;
     if (!has_body(s, in, a, &status))
         return status != 0 ? refuse_request(c, a, status) : CONN_NEED_INPUT;
+    /* At a stop the answer says that it is the last, unless more has come. */
+    if (c->listener->stopping && in->size <= request_size(s, a))
+        a->request.keep = false;
     next = answer_request(c, a, body_of(c, in, a));
     if (next != CONN_ANSWERED && next != CONN_LONG)
         return next;
@@ -450,10 +460,10 @@ ended(struct conn *c)
     return true;
 }
 
-const struct protocol http_protocol = {.state_size = sizeof(struct http_state),
-                                       .flags =
-                                           CONN_ANSWERS_EOF | CONN_EOF_WAKES,
-                                       .stop = STOP_ANSWER,
-                                       .take = take,
-                                       .more = more,
-                                       .ended = ended};
+const struct protocol http_protocol = {
+    .state_size = sizeof(struct http_state),
+    .flags = CONN_ANSWERS_EOF | CONN_EOF_WAKES | CONN_SAYS_CLOSE,
+    .stop = STOP_ANSWER,
+    .take = take,
+    .more = more,
+    .ended = ended};

@@ -196,6 +196,8 @@ format_front(uint8_t *to, const struct http_call *x, enum http_status status,
     to[VERSION_AT] = (uint8_t)('0' + x->request->minor);
     if (x->request->keep)
         at = put_text(at, "Connection: keep-alive\r\n");
+    else if (x->conn->listener->stopping)
+        at = put_text(at, "Connection: close\r\n");
     if (has_date(site, x))
         at = put_date(put_keep_alive(at, x), x);
     if (x->type)

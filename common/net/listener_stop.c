@@ -3,6 +3,7 @@
 #include "common/net/conn_internal.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #define STOP_LONGEST 4 /* times the time to drain, while blocked */
 #define ANSWER_MS                                                              \
@@ -24,6 +25,37 @@ accept_rest(struct listener *d, struct acceptor *l)
     } while (d->stats.accepted > before);
 }
 
+/* A socket of the data directory takes no more from now on: its client knows
+ * what was not sent.  TCP would throw that away. */
+static void
+end_input(const struct conn *c)
+{
+    int domain = AF_UNSPEC;
+
+    if (getsockopt(c->source.fd, SOL_SOCKET, SO_DOMAIN, &domain,
+                   &(socklen_t){sizeof domain}) == 0 &&
+        domain == AF_UNIX)
+        (void)shutdown(c->source.fd, SHUT_RD); /* else it is cut later */
+}
+
+/* Those that await a last request no longer. */
+static void
+end_quiet(struct listener *d)
+{
+    struct list_link *list = &d->lists[CONN_IDLE], *link, *next;
+
+    for (link = list->next; link != list; link = next) {
+        struct conn *c = LOOP_OWNER(link, struct conn, link);
+
+        next = link->next;
+        if (conn_awaits_last(c))
+            continue;
+        end_input(c);
+        c->flags |= F_READABLE;
+        conn_queue(c);
+    }
+}
+
 /* Every connection of the listener answers what has arrived, and ends. */
 static void
 answer_rest(struct listener *d)
@@ -35,9 +67,31 @@ answer_rest(struct listener *d)
         if (c->state == CONN_FREE || c->state == CONN_CLOSED ||
             c->state == CONN_ENDING)
             continue;
+        if (!conn_awaits_last(c))
+            end_input(c);
         c->flags |= F_READABLE;
         conn_queue(c);
     }
+}
+
+static void
+accept_last(struct listener *d)
+{
+    for (size_t k = 0; k < LISTENER_ACCEPTORS; k++)
+        accept_rest(d, &d->acceptors[k]);
+    conns_stop_accepting(d);
+}
+
+/* What is to be drained is: those with answers, which went on until now, end,
+ * too. */
+static void
+end_listener(struct listener *d)
+{
+    if (d->row->protocol->stop == STOP_CUT)
+        return;
+    if (d->row->protocol->stop == STOP_ANSWER)
+        accept_last(d);
+    answer_rest(d);
 }
 
 /* Too late for those who do not read; a disk that is slow is waited for. */
@@ -60,9 +114,9 @@ close_deaf(struct listener *d, bool all)
 static uint64_t
 deaf_ms(const struct conns *cs, const struct listener *d)
 {
-    if (d->row->protocol->stop == STOP_ANSWER)
-        return cs->answer_ms;
-    return cs->ending ? cs->stop_ms : UINT64_MAX;
+    if (!cs->ending)
+        return UINT64_MAX;
+    return d->row->protocol->stop == STOP_ANSWER ? cs->answer_ms : cs->stop_ms;
 }
 
 /* Whether the listeners that drain have heard nothing for a while. */
@@ -108,7 +162,6 @@ conns_stop_some(struct conns *cs)
         if (cs->listeners[i].row->protocol->stop == STOP_CUT)
             close_deaf(&cs->listeners[i], true);
         blocked |= cs->listeners[i].blocked;
-        used += cs->listeners[i].used;
     }
     if (blocked)
         conns_stop_longer(cs);
@@ -116,14 +169,19 @@ conns_stop_some(struct conns *cs)
     if (!cs->ending && (now >= cs->stop_ms || is_quiet(cs, now))) {
         cs->ending = true;
         cs->stop_ms = now + ANSWER_MS;
+        cs->answer_ms = now + cs->drain_ms;
         for (size_t i = 0; i < cs->count; i++)
-            if (cs->listeners[i].row->protocol->stop == STOP_DRAIN)
-                answer_rest(&cs->listeners[i]);
+            end_listener(&cs->listeners[i]);
     }
+    for (size_t i = 0; i < cs->count; i++)
+        if ((cs->listeners[i].row->protocol->flags & CONN_SAYS_CLOSE) != 0)
+            end_quiet(&cs->listeners[i]);
     for (size_t i = 0; i < cs->count; i++)
         if (now >= deaf_ms(cs, &cs->listeners[i]))
             close_deaf(&cs->listeners[i], false);
-    if (used == 0 && cs->done) {
+    for (size_t i = 0; i < cs->count; i++)
+        used += cs->listeners[i].used;
+    if (used == 0 && cs->ending && cs->done) {
         void (*done)(void *ctx) = cs->done;
 
         cs->done = NULL;
@@ -143,16 +201,15 @@ conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = conns_listener(cs, i);
 
-        for (size_t k = 0; k < LISTENER_ACCEPTORS; k++)
-            if (d->row->protocol->stop != STOP_CUT)
-                accept_rest(d, &d->acceptors[k]);
-        conns_stop_accepting(d);
         d->moved_ms = now;
-        if (d->row->protocol->stop == STOP_ANSWER)
-            answer_rest(d);
+        if (d->row->protocol->stop == STOP_DRAIN)
+            accept_last(d);
+        else if (d->row->protocol->stop == STOP_CUT)
+            conns_stop_accepting(d);
     }
     cs->stopping = true;
-    cs->answer_ms = cs->stop_ms = now + ms;
+    cs->drain_ms = ms;
+    cs->stop_ms = now + ms;
     cs->blocked_ms = now; /* what was waited before does not count */
     cs->give_up_ms = now + STOP_LONGEST * ms;
     /* It is armed already: this only moves it. */

@@ -669,6 +669,7 @@ CASE(a_stopped_port_refuses, f)
     at = open_listener(f, ECHO);
     (void)knock(f, &at);
     echo_stop(f, 1000);
+    echo_run(f, echo_has_stopped);
     assert_rc(client_connect_to(&at), -ECONNREFUSED);
 }
 
