@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/net/keeper.h"
+
 #define BIND_WAIT_MS 3000 /* for a port that an outgoing connection has */
 #define LOW_PORTS    1024 /* those below are root's */
 
@@ -54,6 +56,9 @@ listen_at(const struct listener_config *row, struct net_address *bound)
                       &address);
     if (rc < 0)
         return rc;
+    fd = keeper_port(row->name, SOCK_STREAM, &address, bound);
+    if (fd >= 0)
+        return fd;
     fd = net_listen(&address, 0, bound);
     if (fd == -EADDRINUSE) {
         diag(DIAG_WARNING,
@@ -69,6 +74,8 @@ listen_at(const struct listener_config *row, struct net_address *bound)
     if (fd < 0)
         diag_errno(DIAG_ERROR, fd, "listen %s=%s", row->listen_key,
                    row->listen);
+    else
+        (void)keeper_put(row->name, fd);
     return fd;
 }
 

@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/net/keeper.h"
+
 #define FOLDER_PATH_SIZE (PATH_MAX + sizeof "/" LOCAL_FOLDER)
 
 void
@@ -88,6 +90,41 @@ make_socket(const struct local_folder *f, const char *name, int type, int fd)
     return rc;
 }
 
+/* What a kept socket is called: a file that another process has put in its place
+ * has another number. */
+static bool
+name_kept(const struct local_folder *f, const char *name,
+          char kept[KEEPER_NAME_SIZE])
+{
+    struct stat st;
+
+    if (fstatat(f->fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+        !S_ISSOCK(st.st_mode))
+        return false;
+    (void)snprintf(kept, KEEPER_NAME_SIZE, "%s@%ju", name,
+                   (uintmax_t)st.st_ino);
+    return true;
+}
+
+/* The socket that is kept under that name, or a new one. */
+static int
+open_socket(const struct local_folder *f, const char *name, int type,
+            struct local *l)
+{
+    char kept[KEEPER_NAME_SIZE];
+    int rc;
+
+    l->fd = name_kept(f, name, kept) ? keeper_take(kept) : -ENOENT;
+    l->is_kept = l->fd >= 0;
+    if (l->is_kept)
+        return set_access(f, name);
+    l->fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    rc = l->fd < 0 ? -errno : make_socket(f, name, type, l->fd);
+    if (rc == 0)
+        l->is_kept = name_kept(f, name, kept) && keeper_put(kept, l->fd);
+    return rc;
+}
+
 int
 local_open(const struct local_folder *f, const char *name, int type,
            struct local *out)
@@ -99,8 +136,7 @@ local_open(const struct local_folder *f, const char *name, int type,
     if (l.lock_fd < 0)
         return l.lock_fd;
     (void)snprintf(l.name, sizeof l.name, "%s", name);
-    l.fd = socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    rc = l.fd < 0 ? -errno : make_socket(f, name, type, l.fd);
+    rc = open_socket(f, name, type, &l);
     if (rc == 0) {
         *out = l;
         return 0;
@@ -117,7 +153,8 @@ local_close(const struct local_folder *f, struct local *l)
     if (l->lock_fd < 0)
         return;
     /* A socket that stays refuses connections and is replaced later. */
-    (void)unlinkat(f->fd, l->name, 0);
+    if (!l->is_kept)
+        (void)unlinkat(f->fd, l->name, 0);
     if (l->fd >= 0)
         (void)close(l->fd);  /* no client was accepted */
     (void)close(l->lock_fd); /* the lock goes with it */

@@ -7,6 +7,9 @@
  * renamed: so a client never meets one that is not ready, and what a process
  * that died has left is replaced by the next one that gets the flock.
  *
+ * A socket that the service manager keeps stays where it is at a stop, and so do
+ * the clients that wait in it, for the next process of the service.
+ *
  * A process that can reach the directory and write the socket may connect.  A
  * path that is longer than an address of a socket can be goes through a
  * descriptor of its directory.
@@ -44,8 +47,9 @@ struct local_folder {
 #define LOCAL_ANY_GROUP ((gid_t)-1)
 
 struct local {
-    int fd;      /* listens; -1: none, or handed over */
-    int lock_fd; /* -1: none */
+    int fd;       /* listens; -1: none, or handed over */
+    int lock_fd;  /* -1: none */
+    bool is_kept; /* for the next process of the service (keeper.h) */
     char name[LOCAL_NAME_SIZE];
 };
 
@@ -58,8 +62,8 @@ void local_address(int fd, const char *dir, const char *name,
 int local_open(const struct local_folder *f, const char *name, int type,
                struct local *out);
 
-/* Removes the socket, so that clients know that no process serves it, and gives
- * up its flock; closes what was not handed over. */
+/* Removes a socket that is not kept, so that clients know that no process serves
+ * it, and gives up its flock; closes what was not handed over. */
 void local_close(const struct local_folder *f, struct local *l);
 
 /* Connects without waiting to DIR/socket/NAME; the descriptor does not block.

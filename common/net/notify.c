@@ -29,40 +29,50 @@ parse_address(const char *name, struct sockaddr_un *to, socklen_t *size)
     return 0;
 }
 
-/* Waits while the manager's queue is full, as sd_notify(3) does. */
-static int
-send_text(const char *name, const char *text)
+int
+notify_send(const char *text, int fd)
 {
-    const ssize_t size = (ssize_t)strlen(text);
+    const char *name = getenv("NOTIFY_SOCKET");
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof fd)];
+    } control = {.bytes = {0}};
     struct sockaddr_un to;
-    socklen_t to_size;
-    ssize_t sent;
-    int fd, rc;
+    struct iovec vector = {(char *)(uintptr_t)text, strlen(text)};
+    struct msghdr message = {
+        .msg_name = &to, .msg_iov = &vector, .msg_iovlen = 1};
+    int rc, from;
 
-    rc = parse_address(name, &to, &to_size);
+    if (name == NULL || name[0] == '\0')
+        return -ENOTCONN;
+    rc = parse_address(name, &to, &message.msg_namelen);
     if (rc < 0)
         return rc;
-    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
+    from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (from < 0)
         return -errno;
+    if (fd >= 0) {
+        control.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd),
+                                        .cmsg_level = SOL_SOCKET,
+                                        .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+    }
     do
-        sent = sendto(fd, text, (size_t)size, MSG_NOSIGNAL,
-                      (const struct sockaddr *)&to, to_size);
-    while (sent < 0 && errno == EINTR);
-    rc = sent < 0 ? -errno : 0;
-    (void)close(fd);
+        rc = sendmsg(from, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+    while (rc == -EINTR);
+    (void)close(from);
     return rc;
 }
 
 void
 notify_ready(void)
 {
-    const char *name = getenv("NOTIFY_SOCKET");
-    int rc;
+    const int rc = notify_send("READY=1\n", -1);
 
-    if (name == NULL || name[0] == '\0')
+    if (rc == -ENOTCONN)
         return;
-    rc = send_text(name, "READY=1\n");
     if (rc < 0)
         diag_errno(DIAG_WARNING, rc,
                    "report to NOTIFY_SOCKET that this daemon is ready");

@@ -15,6 +15,7 @@
 
 #include "common/base/diag.h"
 #include "common/base/version.h"
+#include "common/net/keeper.h"
 #include "common/net/notify.h"
 #include "common/wire/likeness.h"
 
@@ -291,6 +292,7 @@ config_ready(int ready_fd, const char *const *lines, size_t count)
     size_t size = 0;
     size_t sent = 0;
 
+    keeper_end();
     notify_ready();
     if (ready_fd < 0)
         return;

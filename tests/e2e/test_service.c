@@ -32,13 +32,18 @@ listen_for_ready(const struct tmpdir *dir, char *env, size_t env_size)
     return fd;
 }
 
-/* One datagram is there, and no other. */
+/* Behind the sockets that are to be kept, whose descriptors are dropped here,
+ * is one datagram, and no other. */
 static void
 expect_ready_once(int fd)
 {
-    char text[64];
+    char text[128];
+    ssize_t size;
 
-    assert_int_equal(recv(fd, text, sizeof text, 0), 8);
+    do
+        size = recv(fd, text, sizeof text, 0);
+    while (size > 10 && strncmp(text, "FDSTORE=1\n", 10) == 0);
+    assert_int_equal(size, 8);
     assert_memory_equal(text, "READY=1\n", 8);
     assert_int_equal(recv(fd, text, sizeof text, 0), -1);
     assert_int_equal(errno, EAGAIN);

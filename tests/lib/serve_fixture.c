@@ -12,9 +12,8 @@
 
 #define WORDS_MAX 24
 
-/* The children in the order they were started. */
-static void
-find_children(struct serve_fixture *s)
+void
+serve_fixture_find_children(struct serve_fixture *s)
 {
     char path[64], line[256];
     FILE *f;
@@ -46,7 +45,7 @@ serve_fixture_serve(struct serve_fixture *s, const char *option)
              daemon_port(&s->serve, "ack"));
     snprintf(s->read, sizeof s->read, "read.http=127.0.0.1:%u",
              daemon_port(&s->serve, "read-http"));
-    find_children(s);
+    serve_fixture_find_children(s);
 }
 
 /* A directory without daemons. */

@@ -51,6 +51,9 @@ int serve_fixture_teardown(void **state);
 /* Starts countd serve on it, with a setting more, or NULL. */
 void serve_fixture_serve(struct serve_fixture *s, const char *option);
 
+/* Its children, in the order they were started, where a test has started it. */
+void serve_fixture_find_children(struct serve_fixture *s);
+
 /* Runs countd on the site and returns its status; its words are left in
  * `text`.  `uid` not 0: as this user.  `words` is NULL-terminated. */
 int serve_fixture_run(const struct serve_fixture *s, uid_t uid,

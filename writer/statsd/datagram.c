@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/net/keeper.h"
+
 #define SKIPPED_BATCHES 16
 #define BUFFERS_SIZE    ((size_t)DATAGRAM_BATCH * DATAGRAM_MAX)
 
@@ -60,6 +62,25 @@ set_buffer(const struct datagrams *d, int fd)
 }
 
 static int
+bind_new(const struct datagram_config *c, const struct net_address *at,
+         struct net_address *bound)
+{
+    const int fd =
+        socket(at->sa.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int rc;
+
+    if (fd >= 0 && bind(fd, (const struct sockaddr *)&at->sa, at->size) == 0 &&
+        getsockname(fd, (struct sockaddr *)&bound->sa, &bound->size) == 0) {
+        (void)keeper_put(c->name, fd);
+        return fd;
+    }
+    rc = -errno;
+    if (fd >= 0)
+        (void)close(fd); /* not bound */
+    return rc;
+}
+
+static int
 bind_port(struct datagrams *d)
 {
     const struct datagram_config *c = d->config;
@@ -71,16 +92,12 @@ bind_port(struct datagrams *d)
                       &address);
     if (rc < 0)
         return rc;
-    fd = socket(address.sa.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC,
-                0);
-    if (fd < 0 ||
-        bind(fd, (const struct sockaddr *)&address.sa, address.size) < 0 ||
-        getsockname(fd, (struct sockaddr *)&bound.sa, &bound.size) < 0) {
-        rc = -errno;
-        diag_errno(DIAG_ERROR, rc, "listen %s=%s", c->listen_key, c->listen);
-        if (fd >= 0)
-            (void)close(fd); /* not bound */
-        return rc;
+    fd = keeper_port(c->name, SOCK_DGRAM, &address, &bound);
+    if (fd < 0)
+        fd = bind_new(c, &address, &bound);
+    if (fd < 0) {
+        diag_errno(DIAG_ERROR, fd, "listen %s=%s", c->listen_key, c->listen);
+        return fd;
     }
     d->sources[LISTENER_PORT].fd = fd;
     set_buffer(d, fd);

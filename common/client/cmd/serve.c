@@ -3,8 +3,10 @@
  * Start: the writer first, because it makes the data directory; then the
  * others.  A daemon that a signal has ended (a page of a keyspace file that is
  * damaged while it is mapped ends a process so) is started again, later each
- * time; DEATHS_MAX of them in DEATHS_MS end serve.
- * Stop, on a signal or because a daemon exited by itself: the writer first,
+ * time; DEATHS_MAX of them in DEATHS_MS end serve.  One that exits with 0 was
+ * told to stop, by SIGTERM: it is started again at once, with the program that is
+ * installed by then.
+ * Stop, on a signal or because a daemon failed: the writer first,
  * because it seals its log; then, when the workers have merged that log (or
  * DRAIN_MS later), the others; all by SIGINT, at which daemons print no
  * statistics.  A daemon that does not stop within INTERRUPT_MS more than the
@@ -14,13 +16,11 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,6 +30,7 @@
 #include "common/base/folder.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
+#include "common/client/cmd/serve_child.h"
 #include "common/log/pending.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
@@ -43,187 +44,6 @@
 #define BACK_OFF_MAX  2000
 #define CHILDREN_MAX  (WORKERS_MAX + 2)
 #define READY_LINES   8
-
-#define CHILD_READY_SIZE 512
-
-/* ---- a child ------------------------------------------------------------- */
-
-/* A daemon: a process group of its own, so that a Ctrl-C reaches only serve,
- * which decides the order.  It gets SIGTERM when serve ends, however it ends.
- */
-struct child {
-    const char *program;
-    pid_t pid;     /* 0: does not run, or its end was seen */
-    int ready_fd;  /* -1: closed */
-    bool is_ready; /* the child has written its empty line */
-    int status;    /* as of waitpid(), once the child has ended */
-    char lines[CHILD_READY_SIZE]; /* its ready lines, NUL-terminated */
-    size_t lines_size;
-
-    /* For serve: when to start it, and how often signals ended it. */
-    uint64_t start_ms; /* monotonic; 0: not to be started */
-    uint64_t deaths_since_ms;
-    unsigned deaths; /* since then */
-};
-
-void
-cmd_daemon_path(const char *program, char *path)
-{
-    const ssize_t size = readlink("/proc/self/exe", path, PATH_MAX - 1);
-    char *slash;
-
-    if (size > 0) {
-        path[size] = '\0';
-        slash = strrchr(path, '/');
-        if (slash != NULL &&
-            (size_t)(slash - path) + strlen(program) + 2 <= PATH_MAX) {
-            memcpy(slash + 1, program, strlen(program) + 1);
-            if (access(path, X_OK) == 0)
-                return;
-        }
-    }
-    (void)snprintf(path, PATH_MAX, "%s", program);
-}
-
-void
-cmd_daemon_args(const struct config_sources *s, const char *program,
-                const char *option, const char *value,
-                const char *args[CMD_DAEMON_ARGS])
-{
-    size_t n = 0;
-
-    args[n++] = program;
-    if (s->file != NULL) {
-        args[n++] = "-f";
-        args[n++] = s->file;
-    }
-    for (size_t i = 0; i < s->count; i++) {
-        args[n++] = s->letters[i] == 'u'   ? "-u"
-                    : s->letters[i] == 'd' ? "-d"
-                                           : "-o";
-        args[n++] = s->texts[i];
-    }
-    args[n++] = option;
-    if (value)
-        args[n++] = value;
-    args[n] = NULL;
-    assert(n < CMD_DAEMON_ARGS);
-}
-
-/* Between fork and exec: async-signal-safe calls only. */
-static _Noreturn void
-exec_program(const char *path, const char *const *args, int ready_fd,
-             pid_t parent)
-{
-    sigset_t none;
-
-    /* None of these can fail with valid arguments of our own. */
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    /* serve itself notifies the service manager, once all are ready.
-     * unsetenv() only moves pointers. */
-    (void)unsetenv("NOTIFY_SOCKET");
-    (void)unsetenv("STATE_DIRECTORY"); /* serve itself does not go by it */
-    (void)fcntl(ready_fd, F_SETFD, 0);
-
-    /* The parent may have died before prctl(). */
-    if (getppid() == parent)
-        (void)execvp(path,
-                     (char *const *)(uintptr_t)args); /* returns: failed */
-    _exit(127);
-}
-
-static int
-child_start(struct child *c, const struct config_sources *sources)
-{
-    const char *args[CMD_DAEMON_ARGS];
-    char path[PATH_MAX], number[16];
-    const pid_t parent = getpid();
-    int fds[2];
-    pid_t pid;
-    int rc;
-
-    assert(c->pid == 0 && c->ready_fd < 0);
-    if (pipe2(fds, O_CLOEXEC) < 0)
-        return -errno;
-    (void)snprintf(number, sizeof number, "%d", fds[1]);
-    cmd_daemon_path(c->program, path);
-    cmd_daemon_args(sources, c->program, "--ready-fd", number, args);
-    pid = fork();
-    rc = -errno;
-    if (pid == 0)
-        exec_program(path, args, fds[1], parent);
-    (void)close(fds[1]);
-    if (pid < 0) {
-        (void)close(fds[0]);
-        return rc;
-    }
-    c->pid = pid;
-    c->ready_fd = fds[0];
-    c->is_ready = false;
-    c->lines[0] = '\0';
-    c->lines_size = 0;
-    return 0;
-}
-
-/* Reads what the child wrote to its ready descriptor.  1: it is ready now; 0:
- * not yet, or the descriptor was closed; -EMSGSIZE: those are no ready lines;
- * or another negative errno. */
-static int
-child_read_lines(struct child *c)
-{
-    const size_t free_size = sizeof c->lines - 1 - c->lines_size;
-    ssize_t n;
-
-    assert(c->ready_fd >= 0);
-    do
-        n = read(c->ready_fd, c->lines + c->lines_size, free_size);
-    while (n < 0 && errno == EINTR);
-    if (n > 0) {
-        c->lines_size += (size_t)n;
-        c->lines[c->lines_size] = '\0';
-    }
-    /* An empty line ends them, or stands alone. */
-    c->is_ready = c->lines[0] == '\n' || strstr(c->lines, "\n\n") != NULL;
-    if (n > 0 && !c->is_ready)
-        return free_size == (size_t)n ? -EMSGSIZE : 0;
-    (void)close(c->ready_fd);
-    c->ready_fd = -1;
-    return c->is_ready;
-}
-
-/* True when the child has ended since the last call; c->status says how. */
-static bool
-child_has_ended(struct child *c)
-{
-    if (c->pid == 0 || waitpid(c->pid, &c->status, WNOHANG) != c->pid)
-        return false;
-    c->pid = 0;
-    if (c->ready_fd >= 0)
-        (void)close(c->ready_fd);
-    c->ready_fd = -1;
-    return true;
-}
-
-/* "exited with status 111", "was killed by signal 9 (Killed)". */
-static void
-child_describe(const struct child *c, char *text, size_t size)
-{
-    const int status = c->status;
-
-    if (WIFSIGNALED(status))
-        (void)snprintf(text, size, "was killed by signal %d (%s)",
-                       WTERMSIG(status), strsignal(WTERMSIG(status)));
-    else if (WEXITSTATUS(status) == 127)
-        (void)snprintf(text, size,
-                       "could not be started: not found beside "
-                       "countd nor in PATH");
-    else
-        (void)snprintf(text, size, "exited with status %d",
-                       WEXITSTATUS(status));
-}
 
 /* ---- all of them --------------------------------------------------------- */
 
@@ -240,6 +60,7 @@ enum phase {
 
 struct serve {
     const struct cmd_line *line;
+    struct child_keeper keeper;
     struct child children[CHILDREN_MAX]; /* the first is the writer */
     size_t count;
     enum phase phase;
@@ -306,6 +127,8 @@ begin_stop(struct serve *s)
     /* As long as the writer may take, with no log free: see countd(5). */
     enter_phase(s, PHASE_SEALING,
                 4 * s->line->config.write_drain_ms + INTERRUPT_MS);
+    for (size_t i = 0; i < s->count; i++)
+        child_drop_sockets(&s->children[i]);
     signal_children(s, writer, SIGINT);
 }
 
@@ -390,7 +213,7 @@ start_due(struct serve *s)
         if (c->start_ms == 0 || c->start_ms > now_ms)
             continue;
         c->start_ms = 0;
-        rc = child_start(c, &s->line->sources);
+        rc = child_start(c, &s->line->sources, &s->keeper);
         if (rc < 0) {
             diag_errno(DIAG_ERROR, rc, "start %s", c->program);
             fail_with(s, CONFIG_EXIT_SYSTEM);
@@ -471,6 +294,14 @@ read_ready_line(struct serve *s, struct child *c)
     fail_with(s, CONFIG_EXIT_SYSTEM);
 }
 
+/* Starts a child again that was told to stop: to upgrade it. */
+static void
+renew_child(struct child *c)
+{
+    diag(DIAG_INFO, "%s has stopped and is started again", c->program);
+    c->start_ms = clock_ms();
+}
+
 /* Starts a child again that a signal has ended, after a pause that doubles.
  * One that ends so again and again meets the same damage each time. */
 static void
@@ -510,6 +341,10 @@ take_end(struct serve *s, struct child *c)
     child_describe(c, how, sizeof how);
     if (s->phase == PHASE_SERVING && was_signalled) {
         restart_child(s, c, how);
+        return;
+    }
+    if (s->phase == PHASE_SERVING && was_ready && WEXITSTATUS(c->status) == 0) {
+        renew_child(c);
         return;
     }
     if (s->phase != PHASE_SERVING &&
@@ -574,19 +409,22 @@ poll_timeout(const struct serve *s)
 static void
 run_loop(struct serve *s)
 {
-    struct pollfd fds[1 + CHILDREN_MAX];
+    struct pollfd fds[2 + CHILDREN_MAX];
 
     s->children[0].start_ms = clock_ms();
     while (s->phase == PHASE_SERVING || has_running(s, NULL)) {
         start_due(s);
         fds[0] = (struct pollfd){.fd = s->signal_fd, .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = s->keeper.fd, .events = POLLIN};
         for (size_t i = 0; i < s->count; i++)
-            fds[1 + i] = (struct pollfd){.fd = s->children[i].ready_fd,
+            fds[2 + i] = (struct pollfd){.fd = s->children[i].ready_fd,
                                          .events = POLLIN};
-        if (poll(fds, 1 + s->count, poll_timeout(s)) < 0)
+        if (poll(fds, 2 + s->count, poll_timeout(s)) < 0)
             continue; /* a signal that is not ours, such as SIGCONT */
+        /* Before the end of who sent it is seen. */
+        child_keeper_take(&s->keeper, s->children, s->count);
         for (size_t i = 0; i < s->count; i++)
-            if (fds[1 + i].revents != 0)
+            if (fds[2 + i].revents != 0)
                 read_ready_line(s, &s->children[i]);
         if (fds[0].revents != 0)
             take_signal(s);
@@ -668,8 +506,10 @@ cmd_serve(struct cmd_line *line)
     if (cmd_value(line, "t") != NULL)
         return config_test(&line->config);
     rc = open_signals(&s);
+    if (rc == 0)
+        rc = child_keeper_open(&s.keeper);
     if (rc < 0)
-        return cmd_failed(rc, "block signals");
+        return cmd_failed(rc, "take signals and sockets of the daemons");
 
     add_child(&s, writer);
     for (int64_t i = 0; i < workers; i++)

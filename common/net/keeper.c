@@ -1,0 +1,154 @@
+/* common/net/keeper.c - see keeper.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/net/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/net/notify.h"
+
+#define FIRST_FD 3 /* as sd_listen_fds(3) has it */
+
+static struct {
+    bool loaded;
+    size_t count;
+    struct {
+        int fd; /* -1: taken */
+        char name[KEEPER_NAME_SIZE];
+    } sockets[KEEPER_MAX];
+} kept;
+
+static size_t
+given_count(void)
+{
+    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+    unsigned long n;
+
+    if (!pid || !count || strtol(pid, NULL, 10) != getpid())
+        return 0;
+    n = strtoul(count, NULL, 10);
+    return n < KEEPER_MAX ? (size_t)n : KEEPER_MAX;
+}
+
+/* Reads the environment, which is not for children of this process. */
+static void
+load_given(void)
+{
+    const char *names = getenv("LISTEN_FDNAMES");
+    const size_t count = names ? given_count() : 0;
+
+    for (; !kept.loaded && kept.count < count; kept.count++) {
+        const size_t size = strcspn(names, ":");
+        const int fd = FIRST_FD + (int)kept.count;
+
+        (void)snprintf(kept.sockets[kept.count].name, KEEPER_NAME_SIZE, "%.*s",
+                       (int)size, names);
+        kept.sockets[kept.count].fd =
+            fcntl(fd, F_SETFD, FD_CLOEXEC) == 0 &&
+                    fcntl(fd, F_SETFL, O_NONBLOCK) == 0
+                ? fd
+                : -1;
+        names += names[size] == ':' ? size + 1 : size;
+    }
+    kept.loaded = true;
+    (void)unsetenv("LISTEN_PID");
+    (void)unsetenv("LISTEN_FDS");
+    (void)unsetenv("LISTEN_FDNAMES");
+}
+
+static bool
+is_port(int fd, int type, const struct net_address *want,
+        struct net_address *bound)
+{
+    struct net_address a = *want;
+    socklen_t size = sizeof bound->sa;
+    int has_type = 0;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &has_type,
+                   &(socklen_t){sizeof has_type}) < 0 ||
+        getsockname(fd, (struct sockaddr *)&bound->sa, &size) < 0 ||
+        has_type != type || bound->sa.ss_family != a.sa.ss_family)
+        return false;
+    bound->size = size;
+    /* The port is at the same place in both families. */
+    if (a.v4.sin_port == 0)
+        a.v4.sin_port = bound->v4.sin_port;
+    if (a.sa.ss_family == AF_INET)
+        return a.v4.sin_port == bound->v4.sin_port &&
+               a.v4.sin_addr.s_addr == bound->v4.sin_addr.s_addr;
+    return a.v6.sin6_port == bound->v6.sin6_port &&
+           a.v6.sin6_scope_id == bound->v6.sin6_scope_id &&
+           memcmp(&a.v6.sin6_addr, &bound->v6.sin6_addr,
+                  sizeof a.v6.sin6_addr) == 0;
+}
+
+/* The manager forgets all of that name. */
+static void
+drop(size_t i)
+{
+    char text[KEEPER_NAME_SIZE + 64];
+
+    (void)close(kept.sockets[i].fd);
+    kept.sockets[i].fd = -1;
+    (void)snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s\n",
+                   kept.sockets[i].name);
+    (void)notify_send(text, -1);
+}
+
+/* `want` NULL: the name says enough.  A port of that name at another address is
+ * dropped now: later the new one of the same name would go with it. */
+static int
+find_socket(const char *name, int type, const struct net_address *want,
+            struct net_address *bound)
+{
+    load_given();
+    for (size_t i = 0; i < kept.count; i++) {
+        const int fd = kept.sockets[i].fd;
+
+        if (fd < 0 || strcmp(kept.sockets[i].name, name) != 0)
+            continue;
+        if (want && !is_port(fd, type, want, bound)) {
+            drop(i);
+            continue;
+        }
+        kept.sockets[i].fd = -1;
+        return fd;
+    }
+    return -ENOENT;
+}
+
+int
+keeper_port(const char *name, int type, const struct net_address *want,
+            struct net_address *bound)
+{
+    return find_socket(name, type, want, bound);
+}
+
+int
+keeper_take(const char *name)
+{
+    return find_socket(name, 0, NULL, NULL);
+}
+
+bool
+keeper_put(const char *name, int fd)
+{
+    char text[KEEPER_NAME_SIZE + 64];
+
+    /* FDPOLL=0: a socket is kept whatever happens to it. */
+    (void)snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s\n", name);
+    return notify_send(text, fd) == 0;
+}
+
+void
+keeper_end(void)
+{
+    load_given();
+    for (size_t i = 0; i < kept.count; i++)
+        if (kept.sockets[i].fd >= 0)
+            drop(i);
+}

@@ -1,0 +1,42 @@
+/* common/net/keeper.h - listening sockets that outlive their process.
+ *
+ * The service manager keeps a duplicate of each listening socket, and gives all
+ * of them to the next process of the service: systemd does, where
+ * FileDescriptorStoreMax= of the unit allows it, and so does countd serve.
+ * Clients that connect or send a datagram while no process serves wait in the
+ * socket, so a restart refuses none of them.
+ *
+ *     $LISTEN_PID, $LISTEN_FDS, $LISTEN_FDNAMES   what this process is given
+ *     FDSTORE=1, FDSTOREREMOVE=1, FDNAME=         what it sends to $NOTIFY_SOCKET
+ *
+ * A socket is found by its name, a port by its address, too: keeper_end() closes
+ * those that no setting asks for any more.
+ *
+ * The state is one of the process, as its environment is.  Errors: a negative
+ * errno; without a manager nothing is kept, which is usual and not an error. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_COMMON_NET_KEEPER_H
+#define COUNTD_COMMON_NET_KEEPER_H
+
+#include "common/net/net.h"
+
+#define KEEPER_MAX       24
+#define KEEPER_NAME_SIZE 64
+
+/* Takes the port of that name and socket type which listens at `want`, or at
+ * any port of its host where that is 0: the descriptor, and its address in
+ * *bound.  -ENOENT: there is none. */
+int keeper_port(const char *name, int type, const struct net_address *want,
+                struct net_address *bound);
+
+/* Takes the socket of that name; -ENOENT. */
+int keeper_take(const char *name);
+
+/* Has a socket kept from now on.  False: no manager was told. */
+bool keeper_put(const char *name, int fd);
+
+/* Closes what was not taken, and has the manager close it: once all sockets are
+ * bound. */
+void keeper_end(void);
+
+#endif
