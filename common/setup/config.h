@@ -139,6 +139,8 @@ struct config {
     char graphite_listen[CONFIG_TEXT_SIZE];    /* graphite.listen = */
     char graphite_allow[CONFIG_ALLOW_SIZE];    /* graphite.allow = */
     char graphite_count[CONFIG_PATTERNS_SIZE]; /* graphite.count */
+    char graphite_total[CONFIG_PATTERNS_SIZE]; /* graphite.total = */
+    char statsd_total[CONFIG_PATTERNS_SIZE];   /* statsd.total = */
     uint64_t graphite_late_ms;                 /* graphite.late = 0 */
     uint64_t graphite_max_series;              /* graphite.max_series */
     uint64_t graphite_max_nodes;               /* graphite.max_nodes */

@@ -70,6 +70,14 @@ find_match(const char *patterns, struct word path, struct word *name)
     return false;
 }
 
+bool
+carbon_is_match(const char *patterns, const uint8_t *path, size_t size)
+{
+    struct word name;
+
+    return find_match(patterns, (struct word){path, size}, &name);
+}
+
 int
 carbon_line(const char *patterns, const uint8_t *line, size_t size,
             struct carbon_sample *out, const char **why)

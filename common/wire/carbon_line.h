@@ -6,13 +6,15 @@
  * an increment, so only paths that are said to be counts are counted: a pattern
  * of `graphite.count` has exactly one *, which stands for one byte or more,
  * dots included, and the part it stands for is the name that is counted.  The
- * first pattern that matches decides.
+ * first pattern that matches decides.  So it is with those of `graphite.total`,
+ * whose samples are of totals that grow.
  *
  * Everything here is pure. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_CARBON_LINE_H
 #define COUNTD_COMMON_WIRE_CARBON_LINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +33,9 @@ struct carbon_sample {
  * matches.  -EBADMSG: malformed; *why says what is wrong. */
 int carbon_line(const char *patterns, const uint8_t *line, size_t size,
                 struct carbon_sample *out, const char **why);
+
+/* Whether a name that is no part of a line fits one of the patterns. */
+bool carbon_is_match(const char *patterns, const uint8_t *path, size_t size);
 
 /* Checks patterns with blanks between: each must have exactly one *.  On
  * failure *wrong is the first that has not, *size its bytes.  0 or -EINVAL. */

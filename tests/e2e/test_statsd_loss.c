@@ -268,6 +268,31 @@ ON_FIXTURE(rests_that_kills_forget_are_right_on_average, r)
     assert_true(sum > NAMES * (KILLS + 1));
 }
 
+static void
+say_total(const struct fixture *r, const char *value)
+{
+    const int fd = client_connect(daemon_port(&r->writer, "graphite"));
+    char line[64];
+    const int size = snprintf(line, sizeof line, "up.t %s 1\n", value);
+
+    client_send(fd, line, (size_t)size);
+    client_close(fd);
+}
+
+/* Half of a sample before, too. */
+ON_FIXTURE(totals_go_on_after_a_stop, r)
+{
+    static const char *const values[] = {"10", "15.5", "31", "4"};
+
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        BEGIN(r, "log.size=1M", "statsd.self=off", "graphite.total=up.*");
+        say_total(r, values[i]);
+        stop(r);
+        daemon_fini(&r->writer);
+    }
+    assert_int_equal(counted(r, C, "t"), 25); /* of 5.5, 15.5 and 4 */
+}
+
 /* Names that no log has a slot for are not counted; the rests of others stay. */
 ON_FIXTURE(rests_survive_a_stop_with_full_logs, r)
 {

@@ -6,9 +6,13 @@
  *
  *     lines -> sums (aggregate.h) -> flush: one slot for each name -> logs
  *
- * Nothing is acknowledged.  SIGKILL loses at most one flush interval; a clean
+ * Of a total that grows what it has grown by is added (totals.h).
+ *
+ * Nothing is acknowledged.  SIGKILL loses at most one flush interval, of a total
+ * up to its next sample; a clean
  * stop reads what the sockets have queued, flushes all of it, and leaves what
- * the sums have below one in live/statsd-rests for the next start.
+ * the sums have below one, and the last samples of totals, in live/statsd-rests
+ * and live/statsd-totals for the next start.
  *
  * Back-pressure: while no log has a free slot, sums go on.  When their memory
  * is used up, too, no socket is read: the kernel then drops datagrams, which
@@ -30,6 +34,7 @@
 #include "writer/statsd/aggregate.h"
 #include "writer/statsd/datagram.h"
 #include "writer/statsd/statsd_line.h"
+#include "writer/statsd/totals.h"
 
 #define STATSD_KEYSPACE   "countd.statsd"
 #define GRAPHITE_KEYSPACE "countd.graphite"
@@ -78,6 +83,7 @@ struct statsd {
     struct statsd_port ports[STATSD_PROTOCOLS];
     struct listener *listeners[STATSD_PROTOCOLS];
     struct aggregate sums;
+    struct totals totals; /* mapped if a setting has patterns of them */
     bool on;
 
     uint64_t counts[STATSD_PROTOCOLS][STATSD_STATS];
@@ -152,12 +158,15 @@ bool statsd_has_memory(struct statsd *s, size_t bytes);
 
 /* ---- statsd_rests.c ----------------------------------------------------- */
 
-#define STATSD_RESTS "statsd-rests" /* in live/ */
+#define STATSD_RESTS  "statsd-rests" /* in live/ */
+#define STATSD_TOTALS "statsd-totals"
 
-/* Keeps the rests of all sums for the next start; reports why not. */
+/* Keeps the rests of all sums, and the last samples of totals, for the next
+ * start; reports why not. */
 void statsd_rests_write(const struct statsd *s);
 
-/* Takes the rests of the last stop, if it left any, and empties the file. */
+/* Takes the rests and samples of the last stop, if it left any, and empties the
+ * files. */
 void statsd_rests_read(struct statsd *s);
 
 /* ---- statsd_self.c ------------------------------------------------------ */

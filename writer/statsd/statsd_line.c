@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/wire/carbon_line.h"
 #include "common/wire/increment_line.h"
 #include "common/wire/message.h"
 
@@ -24,6 +25,7 @@ struct statsd_group {
     struct span tags;   /* without "#"; size 0: none */
     struct decimal rate;
     int kind; /* enum statsd_kind */
+    bool is_total;
 };
 
 struct parser {
@@ -248,6 +250,8 @@ parse_group(struct parser *p, struct span *rest, struct statsd_group *g)
     g->kind = parse_type(take_until(rest, '|', ':'));
     if (g->kind == 0)
         return refuse_line(p, "a type that is not c, m, ms, h, d, g or s");
+    g->is_total = g->kind == STATSD_GAUGE && p->rules->totals &&
+                  carbon_is_match(p->rules->totals, p->name.at, p->name.size);
     while (rc == 0 && rest->size > 0 && rest->at[0] == '|') {
         (void)skip_stop(rest);
         rc = parse_field(p, rest, g, &has_rate);
@@ -278,6 +282,20 @@ add_increment(struct parser *p, enum statsd_part part, int128 millionths)
     return 0;
 }
 
+/* A sign is of a gauge that is to be changed, which tells no total. */
+static int
+take_total(struct parser *p, struct span text, const struct decimal *value)
+{
+    static const struct decimal one = {.digits = 1};
+    int128 sum;
+
+    if (text.at[0] == '+' || text.at[0] == '-')
+        return refuse_line(p, "a total of statsd.total has a sign");
+    if (decimal_millionths(value, &one, &sum) < 0)
+        return refuse_line(p, "a value does not fit into 64 bits");
+    return add_increment(p, STATSD_PART_TOTAL, sum);
+}
+
 static int
 take_value(struct parser *p, const struct statsd_group *g, struct span text)
 {
@@ -292,6 +310,8 @@ take_value(struct parser *p, const struct statsd_group *g, struct span text)
         return 0;
     if (decimal_parse(text.at, text.size, &value) < 0)
         return refuse_line(p, "a value is not a number");
+    if (g->is_total)
+        return take_total(p, text, &value);
     if (g->kind == STATSD_GAUGE)
         return 0;
     if (g->kind == STATSD_TIMER && value.negative)
@@ -315,7 +335,7 @@ take_group(struct parser *p, const struct statsd_group *g)
     bool more = true;
     int rc = format_key(p, g);
 
-    p->kinds |= g->kind;
+    p->kinds |= g->is_total ? STATSD_COUNTER : g->kind;
     while (rc == 0 && more) {
         const struct span value = take_until(&rest, ':', ':');
 

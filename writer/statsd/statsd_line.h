@@ -5,7 +5,8 @@
  *     field = "@" rate / "#" tags / "c:" any / "T" any / "e:" any / "card:" any
  *
  * The values of a group share its type and fields.  Types c and m are
- * counters; ms, h and d timers; g gauges; s sets.  A rate is a number of
+ * counters; ms, h and d timers; g gauges, of which those that are totals are
+ * delivered, as of the kind of counters; s sets.  A rate is a number of
  * common/wire/decimal.h, above 0 and at most 1.  A colon within a type or a
  * rate begins the next group; within tags and the other fields it belongs to
  * the field.  T and digits are the Unix seconds of the whole line; the last such
@@ -42,13 +43,15 @@ enum statsd_kind {
 enum statsd_part {
     STATSD_PART_COUNTER,
     STATSD_PART_TIMER_COUNT,
-    STATSD_PART_TIMER_SUM
+    STATSD_PART_TIMER_SUM,
+    STATSD_PART_TOTAL /* of a gauge: no increment, but its value */
 };
 
 struct statsd_rules {
-    bool timers;      /* timers are counted, else ignored */
-    bool append_tags; /* the key is NAME;TAG=VALUE..., sorted by tag */
-    size_t key_size;  /* longest key */
+    bool timers;        /* timers are counted, else ignored */
+    bool append_tags;   /* the key is NAME;TAG=VALUE..., sorted by tag */
+    size_t key_size;    /* longest key */
+    const char *totals; /* patterns of carbon_line.h: gauges that are totals */
 };
 
 struct statsd_sink {

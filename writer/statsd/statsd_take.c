@@ -43,7 +43,7 @@ find_split(const uint8_t *name, size_t size, uint64_t parts)
 static const char *
 suffix_of(enum statsd_part part)
 {
-    if (part == STATSD_PART_COUNTER)
+    if (part == STATSD_PART_COUNTER || part == STATSD_PART_TOTAL)
         return "";
     return part == STATSD_PART_TIMER_COUNT ? TIMER_COUNT : TIMER_SUM;
 }
@@ -114,12 +114,26 @@ add_name(struct statsd *s, enum statsd_part part, const uint8_t *key,
         s->counts[STATSD_LINE_PROTOCOL][STATSD_NO_MEMORY]++;
 }
 
+/* What a total has grown by. */
+static int128
+take_total(struct statsd *s, enum statsd_protocol protocol, const uint8_t *name,
+           size_t size, int128 millionths, int64_t at)
+{
+    return totals_take(&s->totals,
+                       &(struct total){name, size, protocol, at, millionths});
+}
+
 static void
 add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
               size_t key_size, int128 millionths, int64_t at)
 {
     struct statsd *s = ctx;
 
+    if (part == STATSD_PART_TOTAL)
+        millionths =
+            take_total(s, STATSD_LINE_PROTOCOL, key, key_size, millionths, at);
+    if (part == STATSD_PART_TOTAL && millionths == 0)
+        return;
     add_name(s, part, key, key_size, millionths,
              late_minute(s, s->config->statsd_late_ms, at));
 }
@@ -214,11 +228,22 @@ take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
 static void
 take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
 {
+    const struct config *config = s->config;
+    bool is_total = config->graphite_total[0] != '\0';
+    int rc = CARBON_IGNORED;
     struct carbon_sample c;
     const char *why;
-    int rc;
 
-    rc = carbon_line(s->config->graphite_count, line, size, &c, &why);
+    if (is_total)
+        rc = carbon_line(config->graphite_total, line, size, &c, &why);
+    if (rc == CARBON_IGNORED) {
+        is_total = false;
+        rc = carbon_line(config->graphite_count, line, size, &c, &why);
+    }
+    if (rc == CARBON_COUNTED && is_total && c.millionths < 0) {
+        rc = -EBADMSG;
+        why = "a total of graphite.total is below 0";
+    }
     if (rc == CARBON_COUNTED && c.name_size > s->rules.key_size) {
         rc = -EBADMSG;
         why = "a name is longer than message.key_size";
@@ -229,9 +254,14 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
         s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_IGNORED]++;
     else if (!fits(s, STATSD_PART_COUNTER, c.name, c.name_size))
         lose_line(s, GRAPHITE_LINE_PROTOCOL);
-    else
-        add_name(s, STATSD_PART_COUNTER, c.name, c.name_size, c.millionths,
-                 late_minute(s, s->config->graphite_late_ms, c.at));
+    else {
+        if (is_total)
+            c.millionths = take_total(s, GRAPHITE_LINE_PROTOCOL, c.name,
+                                      c.name_size, c.millionths, c.at);
+        if (!is_total || c.millionths != 0)
+            add_name(s, STATSD_PART_COUNTER, c.name, c.name_size, c.millionths,
+                     late_minute(s, config->graphite_late_ms, c.at));
+    }
 }
 
 /* Bytes of a line without the CR at its end. */

@@ -465,6 +465,8 @@ int
 purge_files(struct store_session *in, const struct cmd_name *keyspace,
             const struct store_key *keys, size_t count, uint64_t deadline_ms)
 {
+    static const char *const left[] = {"live/statsd-rests",
+                                       "live/statsd-totals"};
     struct purge p = {.in = in,
                       .dir = &in->dir,
                       .keyspace = keyspace,
@@ -479,10 +481,10 @@ purge_files(struct store_session *in, const struct cmd_name *keyspace,
     if (rc == 0)
         rc = search_quarantined(&p);
     /* What a stopped writer left for the next one: less than one of each name,
-     * so it is not worth writing again without the keys. */
-    if (rc == 0 && unlinkat(in->dir.fd, "live/statsd-rests", 0) < 0 &&
-        errno != ENOENT)
-        rc = -errno;
+     * and where totals were, so it is not worth writing again without the keys. */
+    for (size_t i = 0; rc == 0 && i < 2; i++)
+        if (unlinkat(in->dir.fd, left[i], 0) < 0 && errno != ENOENT)
+            rc = -errno;
     if (rc == 0)
         rc = purge_kept(&p);
     if (rc == 0)
