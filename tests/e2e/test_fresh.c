@@ -1,0 +1,110 @@
+/* tests/e2e/test_fresh.c - what is counted is readable at once while workers
+ * keep up: log.rotate_after is an hour here, so it never is what hands a log
+ * on. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/lib/test.h"
+
+#include <dirent.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/client.h"
+#include "tests/lib/fleet.h"
+
+#define MERGE_MS 20000
+
+struct fixture {
+    struct fleet fleet;
+    int count, read;
+};
+
+static int
+setup(void **state)
+{
+    static struct fixture x;
+
+    fleet_init(&x.fleet);
+    fleet_option(&x.fleet, "log.rotate_after=1h");
+    fleet_start(&x.fleet, FLEET_WRITE);
+    fleet_start(&x.fleet, FLEET_WORKER);
+    fleet_start(&x.fleet, FLEET_READ);
+    x.count = client_connect(fleet_ack_port(&x.fleet));
+    x.read = client_connect(fleet_read_port(&x.fleet));
+    *state = &x;
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    client_close(x->count);
+    client_close(x->read);
+    fleet_fini(&x->fleet);
+    return 0;
+}
+
+#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+
+static void
+count_one(struct fixture *x, const char *keyspace)
+{
+    client_increment(x->count, keyspace, "k", 1);
+    client_wins(x->count, 1);
+}
+
+static void
+await_readable(struct fixture *x, int64_t total)
+{
+    client_await_merge(x->read, "healthy", (int64_t)clock_unix_ms(), MERGE_MS);
+    assert_int_equal(client_total(x->read, "healthy"), total);
+}
+
+static unsigned
+waiting_files(struct fixture *x)
+{
+    char path[600];
+    unsigned count = 0;
+    DIR *dir;
+
+    (void)snprintf(path, sizeof path, "%s/log/waiting", x->fleet.path);
+    dir = opendir(path);
+    for (const struct dirent *e; dir && (e = readdir(dir)) != NULL;)
+        count += e->d_name[0] != '.';
+    if (dir)
+        (void)closedir(dir); /* it was only read */
+    return count;
+}
+
+CASE(each_increment_is_readable_long_before_its_log_is_old, x)
+{
+    for (int64_t i = 1; i <= 5; i++) {
+        count_one(x, "healthy");
+        await_readable(x, i);
+    }
+}
+
+/* Each log that is merged now leaves a file. */
+CASE(logs_go_by_their_age_while_a_keyspace_refuses_its_increments, x)
+{
+    char path[600];
+    FILE *file;
+
+    (void)snprintf(path, sizeof path, "%s/keyspace/sick.mdb", x->fleet.path);
+    file = fopen(path, "we");
+    assert_non_null(file);
+    for (int i = 0; i < 8192; i++)
+        assert_true(fputc('x', file) != EOF);
+    assert_int_equal(fclose(file), 0);
+
+    for (int i = 0; i < 60; i++) {
+        count_one(x, "sick");
+        (void)poll(NULL, 0, 30); /* each could have a log of its own */
+    }
+    assert_true(waiting_files(x) >= 1);
+    assert_true(waiting_files(x) <= 4);
+    assert_false(fleet_logs_are_drained(&x->fleet)); /* the last one waits */
+}
