@@ -126,6 +126,36 @@ message_of(const struct increment *i)
                             .minute = (uint32_t)(i->at / 60)};
 }
 
+/* Which site of count.cors its page is of. */
+static int
+origin_of(const struct http_call *x)
+{
+    return http_find_origin(conn_ctx(x->conn), x->request);
+}
+
+/* Whether a page may count this.  False: *next is the answer. */
+static bool
+check_page(struct http_call *x, const struct increment *i, enum conn_next *next)
+{
+    struct count *s = x->ctx;
+    const char *why;
+
+    if ((x->note & NOTE_PAGE) == 0)
+        return true;
+    why = count_pages_refuse(&s->pages, i);
+    if (why) {
+        *next = count_refuse(x, HTTP_FORBIDDEN, "not-for-pages", why);
+        return false;
+    }
+    if (count_pages_have(&s->pages, origin_of(x), clock_ns()))
+        return true;
+    x->more = "Retry-After: 1\r\n";
+    *next = count_refuse(x, HTTP_TOO_MANY, "too-often",
+                         "the pages of this site count too often; "
+                         "count.cors_rate has how often they may");
+    return false;
+}
+
 /* Parses the body to its end; each increment makes a record.  False: *next is
  * the answer. */
 static bool
@@ -156,6 +186,8 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
             *next = refuse_many(x, most);
             return false;
         }
+        if (!check_page(x, to, next))
+            return false;
     }
     if (rc == 0)
         return true;
@@ -357,6 +389,8 @@ end_request(struct http_call *x, uint8_t *body, uint32_t count)
 {
     struct count *s = x->ctx;
 
+    if ((x->note & NOTE_PAGE) != 0)
+        count_pages_take(&s->pages, origin_of(x), count, clock_ns());
     s->ingest->messages += count;
     s->stats.increments += count;
     s->stats.requests++;
@@ -484,18 +518,19 @@ answer_count(struct http_call *x)
 }
 
 const struct http_route count_routes[] = {
-    {"/v1/count", "*", HTTP_POST, answer_count, HTTP_READS_BODY,
-     count_check_head},
+    {"/v1/count", "*", HTTP_POST, answer_count,
+     HTTP_READS_BODY | HTTP_TAKES_PAGES, count_check_head},
 };
 const size_t count_route_count = sizeof count_routes / sizeof count_routes[0];
 
 int
 count_open(struct count *s, struct loop *loop, struct ingest *ingest,
-           uint64_t wait_ms)
+           const struct config *config)
 {
     s->loop = loop;
     s->ingest = ingest;
-    s->wait_ms = wait_ms;
+    s->wait_ms = config->count_wait_ms;
+    count_pages_init(&s->pages, config);
     s->timer = (struct loop_timer){.slot = -1, .due = wait_is_over};
     http_line_init(&s->line);
     return gunzip_open(&s->gunzip);

@@ -32,6 +32,7 @@
 #include "common/net/loop.h"
 #include "common/wire/gunzip.h"
 #include "common/wire/increment_line.h"
+#include "writer/count_pages.h"
 #include "writer/ingest.h"
 
 #define COUNT_INCREMENTS_MAX 4096
@@ -57,7 +58,7 @@ struct count_times {
 struct count_stats {
     uint64_t requests;   /* answered with 200 */
     uint64_t increments; /* of these */
-    uint64_t refused;    /* malformed, with a status of 4.. */
+    uint64_t refused;    /* with a status of 4.. */
     uint64_t busy;       /* 503: no log to write to */
     uint64_t replayed;   /* answered again, for their Idempotency-Key */
 };
@@ -67,6 +68,7 @@ struct count {
     struct ingest *ingest; /* borrowed: logs, commit, the figure of all */
     uint64_t wait_ms;
     struct http_line line;
+    struct count_pages pages;
     struct loop_timer timer;
     uint64_t no_log_ms; /* monotonic: there is no log since; 0: there is one */
     struct count_times times;
@@ -82,7 +84,7 @@ extern const size_t count_route_count;
 
 /* 0 or -ENOMEM. */
 int count_open(struct count *s, struct loop *loop, struct ingest *ingest,
-               uint64_t wait_ms);
+               const struct config *config);
 void count_close(struct count *s);
 
 /* The end of a turn, before its commit: writes what was put into the logs, and

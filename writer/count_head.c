@@ -21,9 +21,16 @@ count_refuse(struct http_call *x, enum http_status status, const char *code,
     return next;
 }
 
-/* False: none that is known. */
 static bool
-find_format(const struct http_request *r, enum count_format *format)
+is_page(const struct http_call *x)
+{
+    return http_serves_page(conn_ctx(x->conn), x->request, x->flags);
+}
+
+/* False: none that is known.  A page of count.cors may send plain text, as
+ * sendBeacon() does and for which a browser asks nothing first: it is JSON. */
+static bool
+find_format(const struct http_call *x, enum count_format *format)
 {
     static const struct {
         const char *type;
@@ -32,8 +39,11 @@ find_format(const struct http_request *r, enum count_format *format)
                  {"application/x-ndjson", COUNT_NDJSON},
                  {"application/jsonl", COUNT_NDJSON},
                  {"text/tab-separated-values", COUNT_TSV}};
-    const struct http_text type = http_media_type(r->type);
+    const struct http_text type = http_media_type(x->request->type);
 
+    *format = COUNT_JSON;
+    if (is_page(x) && http_text_is_like(type, "text/plain"))
+        return true;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (http_text_is_like(type, types[i].type)) {
             *format = types[i].format;
@@ -145,7 +155,7 @@ check_key(struct http_call *x, enum conn_next *next)
 }
 
 /* What a browser sends for a page without asking first has none of these types
- * (Fetch, "CORS-safelisted request-header"). */
+ * (Fetch, "CORS-safelisted request-header"), but for pages that may count. */
 bool
 count_check_head(struct http_call *x, enum conn_next *next)
 {
@@ -153,7 +163,7 @@ count_check_head(struct http_call *x, enum conn_next *next)
     enum count_format format;
     struct count_query query;
 
-    if (!find_format(r, &format))
+    if (!find_format(x, &format))
         *next =
             count_refuse(x, HTTP_MEDIA_TYPE, "media-type",
                          "Content-Type must be application/json, "
@@ -166,8 +176,9 @@ count_check_head(struct http_call *x, enum conn_next *next)
         *next = count_refuse(x, HTTP_LENGTH_REQUIRED, "length",
                              "Content-Length, or a body in chunks, is needed");
     else if (count_read_query(x, &query, next)) {
-        x->note =
-            (unsigned)format << NOTE_FORMAT | (is_plain(r) ? 0 : NOTE_PACKED);
+        x->note = (unsigned)format << NOTE_FORMAT |
+                  (is_plain(r) ? 0 : NOTE_PACKED) |
+                  (is_page(x) ? NOTE_PAGE : 0);
         return !r->key.at || check_key(x, next);
     }
     return false;

@@ -8,10 +8,11 @@
 #include "common/net/http.h"
 #include "common/wire/name.h"
 
-/* What count_check_head() notes for the route: whether the body is packed, and
- * an enum count_format. */
+/* What count_check_head() notes for the route: whether the body is packed,
+ * whether a page of count.cors sent it, and an enum count_format. */
 #define NOTE_PACKED 1u /* by gzip */
-#define NOTE_FORMAT 1  /* bits before it */
+#define NOTE_PAGE   2u
+#define NOTE_FORMAT 2 /* bits before it */
 
 /* The query of a request: of all increments of its body. */
 struct count_query {

@@ -41,7 +41,7 @@ static int
 open_count(struct http_service *h, struct loop *loop, struct ingest *ingest,
            const struct config *config)
 {
-    const int rc = count_open(&h->count, loop, ingest, config->count_wait_ms);
+    const int rc = count_open(&h->count, loop, ingest, config);
 
     h->count_on = rc == 0;
     if (rc == 0)
@@ -74,6 +74,7 @@ http_service_open(struct http_service *h, struct loop *loop,
 
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
     h->site.get_changes = config->http_get_changes;
+    h->site.origins = config->count_cors[0] != '\0' ? config->count_cors : NULL;
     h->site.elsewhere =
         config->count_http
             ? "counting is POST /v1/count, and countd-read answers at read.http"

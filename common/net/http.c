@@ -47,7 +47,8 @@ answer_no_route(struct http_call *x, unsigned allow)
     struct http_site *s = conn_ctx(x->conn);
     const bool versioned = http_is_versioned(x->request);
     /* What only POST may do must not be opened by the preflight of a page. */
-    const bool closed = versioned && (allow & HTTP_GET) == 0;
+    const bool closed = versioned && (allow & HTTP_GET) == 0 &&
+                        !http_serves_page(s, x->request, x->flags);
     char detail[HTTP_DETAIL_SIZE];
     enum conn_next next;
 
@@ -73,13 +74,16 @@ answer_no_route(struct http_call *x, unsigned allow)
 static bool
 is_admitted(struct http_call *x, struct http_asked *a, enum conn_next *next)
 {
+    const struct http_site *site = conn_ctx(x->conn);
+    const bool is_page = http_serves_page(site, x->request, a->flags);
+
     /* A browser sends no token with the preflight of a page. */
-    if (!a->route && x->request->method == HTTP_OPTIONS &&
-        http_is_listed_origin(conn_ctx(x->conn), x->request)) {
+    if (!a->route && x->request->method == HTTP_OPTIONS && is_page) {
         *next = answer_no_route(x, a->allow);
         return false;
     }
     if (!has_flag(a, HTTP_IS_OPEN | HTTP_IS_PUBLIC) &&
+        !(is_page && has_flag(a, HTTP_TAKES_PAGES)) &&
         !http_is_authorized(x, a->route ? a->right : 0, next))
         return false;
     if (!a->route) {
@@ -144,6 +148,11 @@ refuse_request(struct conn *c, const struct http_asked *a, int status)
         "a web page of another site asked for this; read.cors has the origins "
         "whose pages may",
         0};
+    static const struct http_problem may_not_count = {
+        "foreign-page",
+        "a web page of another site asked for this; count.cors has the origins "
+        "whose pages may count",
+        0};
     const struct http_site *site = conn_ctx(c);
     struct http_request r = a->request;
     struct http_call x = {.conn = c, .request = &r, .flags = a->flags};
@@ -152,7 +161,7 @@ refuse_request(struct conn *c, const struct http_asked *a, int status)
     enum conn_next next;
 
     r.keep = false;
-    if (status == HTTP_FORBIDDEN && !http_is_foreign(site, &r)) {
+    if (status == HTTP_FORBIDDEN && !http_is_foreign(site, &r, a->flags)) {
         const struct http_problem p = {"foreign-host", detail, 0};
 
         http_describe_host(&r, detail);
@@ -160,6 +169,9 @@ refuse_request(struct conn *c, const struct http_asked *a, int status)
         next = http_refuse(&x, HTTP_FORBIDDEN, &p);
     } else if (status == HTTP_FORBIDDEN && site->only_reads) {
         next = http_refuse(&x, HTTP_FORBIDDEN, &not_listed);
+    } else if (status == HTTP_FORBIDDEN && site->origins &&
+               (a->flags & HTTP_TAKES_PAGES) != 0) {
+        next = http_refuse(&x, HTTP_FORBIDDEN, &may_not_count);
     } else
         next = http_fail(&x, (enum http_status)status);
     if (next != CONN_ANSWERED)
@@ -246,8 +258,9 @@ next_request(struct conn *c, const struct input *in, struct http_asked *a)
     if (size < 0)
         return size;
     a->size = (size_t)size;
-    may_recall = has_flag(a, HTTP_IS_OPEN) || http_is_ours(site, &a->request);
-    if (!may_recall && (http_is_foreign(site, &a->request) ||
+    may_recall =
+        has_flag(a, HTTP_IS_OPEN) || http_is_ours(site, &a->request, a->flags);
+    if (!may_recall && (http_is_foreign(site, &a->request, a->flags) ||
                         http_end_of(c) != HTTP_END_SOCKET))
         return -HTTP_FORBIDDEN;
     if (http_is_versioned(&a->request) && a->request.minor == 1 &&

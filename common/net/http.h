@@ -21,6 +21,7 @@
  *   413  a body of more than HTTP_BODY_MAX; for a route with HTTP_LONG_BODY, of
  *        more than HTTP_LONG_BODY_MAX, unless it comes in chunks
  *   417  Expect with anything but 100-continue
+ *   429  a page of http_site.origins asked too often (a route's own)
  *   431  a head of more than HTTP_HEAD_MAX
  *   501  a method that is not known; Transfer-Encoding other than chunked
  *   505  a version other than 1.0 or 1.1
@@ -99,6 +100,7 @@ enum http_status {
     HTTP_MEDIA_TYPE = 415,
     HTTP_EXPECTATION_FAILED = 417,
     HTTP_UNPROCESSABLE = 422,
+    HTTP_TOO_MANY = 429,
     HTTP_HEAD_TOO_LARGE = 431,
     HTTP_INTERNAL_ERROR = 500,
     HTTP_NOT_IMPLEMENTED = 501,
@@ -149,7 +151,9 @@ enum http_route_flags {
     HTTP_IS_OPEN = 2,    /* for all clients, by any Host: health */
     HTTP_IS_PUBLIC = 4,  /* without a token */
     HTTP_LONG_BODY = 8, /* of HTTP_LONG_BODY_MAX: input_max is HTTP_INPUT_MAX */
-    HTTP_MESSAGES = 16  /* errors but 404 and 405 are {"message":"..."}, as
+    HTTP_TAKES_PAGES = 32, /* pages of http_site.origins may POST there, without
+                              a token, where the site does not only read */
+    HTTP_MESSAGES = 16     /* errors but 404 and 405 are {"message":"..."}, as
                            Grafana shows them */
 };
 
@@ -209,7 +213,9 @@ struct http_site {
                         here, or of `origins`, may ask, and a link be followed
                       */
     struct tokens *tokens; /* NULL: no token is asked for */
-    const char *origins;   /* of such pages, separated by blanks; "*": of all */
+    const char *origins;   /* of such pages, and of those that a route with
+                              HTTP_TAKES_PAGES serves, separated by blanks; "*":
+                              of all */
     const char *elsewhere; /* behind "no such path here" for paths of /v1/ that
                               there are at another port; NULL: nothing */
     struct http_stats stats;
@@ -272,9 +278,13 @@ enum conn_next http_refuse(struct http_call *x, enum http_status status,
                            const struct http_problem *problem);
 enum conn_next http_fail(struct http_call *x, enum http_status status);
 
-/* Whether a request comes from a page of http_site.origins. */
-bool http_is_listed_origin(const struct http_site *s,
-                           const struct http_request *r);
+/* Which of http_site.origins the page that made a request is of; -1: of none, or
+ * no page made it. */
+int http_find_origin(const struct http_site *s, const struct http_request *r);
+
+/* Whether such a page is served by a route with these flags. */
+bool http_serves_page(const struct http_site *s, const struct http_request *r,
+                      unsigned flags);
 
 /* 405 for a route that looks at the rest of a path itself; `detail` may be
  * NULL. */

@@ -40,6 +40,7 @@ static const struct {
     {HTTP_MEDIA_TYPE, "Unsupported Media Type"},
     {HTTP_EXPECTATION_FAILED, "Expectation Failed"},
     {HTTP_UNPROCESSABLE, "Unprocessable Content"},
+    {HTTP_TOO_MANY, "Too Many Requests"},
     {HTTP_HEAD_TOO_LARGE, "Request Header Fields Too Large"},
     {HTTP_INTERNAL_ERROR, "Internal Server Error"},
     {HTTP_NOT_IMPLEMENTED, "Not Implemented"},
@@ -165,10 +166,17 @@ put_origin(uint8_t *to, const struct http_call *x, bool is_preflight)
     if (!has_origins(site))
         return to;
     to = put_text(to, "Vary: Origin\r\n");
-    if (!http_is_listed_origin(site, x->request))
+    if (!http_serves_page(site, x->request, x->flags))
         return to;
     to = put_text(to, "Access-Control-Allow-Origin: ");
     to = put_text(bytes_append(to, origin.at, origin.size), "\r\n");
+    if (!site->only_reads)
+        return is_preflight
+                   ? put_text(to, "Access-Control-Allow-Methods: POST\r\n"
+                                  "Access-Control-Allow-Headers: Content-Type, "
+                                  "Idempotency-Key\r\n"
+                                  "Access-Control-Max-Age: 7200\r\n")
+                   : to;
     if (!is_preflight)
         return put_text(to, "Access-Control-Expose-Headers: ETag, Link, "
                             "X-Countd-As-Of\r\n");
@@ -497,7 +505,7 @@ enum conn_next
 http_answer_options(struct http_call *x, unsigned methods)
 {
     const bool is_preflight =
-        http_is_listed_origin(conn_ctx(x->conn), x->request);
+        http_serves_page(conn_ctx(x->conn), x->request, x->flags);
 
     if (!http_body(x, 0))
         return CONN_FULL;

@@ -46,9 +46,11 @@ void http_find_route(const struct http_site *s, struct http_asked *a);
 struct list_link *http_waits_of(struct conn *c);
 
 /* Whether a request is one that this site serves: no web page of another site
- * made it, and its Host is ours. */
-bool http_is_ours(const struct http_site *s, const struct http_request *r);
-bool http_is_foreign(const struct http_site *s, const struct http_request *r);
+ * made it, and its Host is ours.  `flags` are those of its path. */
+bool http_is_ours(const struct http_site *s, const struct http_request *r,
+                  unsigned flags);
+bool http_is_foreign(const struct http_site *s, const struct http_request *r,
+                     unsigned flags);
 
 /* Where the connection ends on this side. */
 enum http_end_kind http_end_of(struct conn *c);

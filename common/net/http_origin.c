@@ -59,19 +59,21 @@ host_name(struct http_text host)
     return host;
 }
 
-static bool
-is_listed(const char *names, struct http_text host)
+/* The place of a name among others, or -1. */
+static int
+find_listed(const char *names, struct http_text name)
 {
     size_t size;
 
-    for (names += strspn(names, " "); *names != '\0';
-         names += size + strspn(names + size, " ")) {
+    names += strspn(names, " ");
+    for (int i = 0; *names != '\0'; i++) {
         size = strcspn(names, " ");
-        if (size == host.size &&
-            strncasecmp(names, (const char *)host.at, size) == 0)
-            return true;
+        if (size == name.size &&
+            strncasecmp(names, (const char *)name.at, size) == 0)
+            return i;
+        names += size + strspn(names + size, " ");
     }
-    return false;
+    return -1;
 }
 
 /* Whether the page of an Origin was loaded from this very address. */
@@ -86,34 +88,47 @@ is_own_origin(const struct http_request *r)
            memcmp(r->origin.at + size, r->host.at, r->host.size) == 0;
 }
 
-bool
-http_is_listed_origin(const struct http_site *s, const struct http_request *r)
+int
+http_find_origin(const struct http_site *s, const struct http_request *r)
 {
-    return r->origin.at && r->origin.size <= ORIGIN_MAX && s->origins &&
-           (strcmp(s->origins, "*") == 0 || is_listed(s->origins, r->origin));
+    if (!r->origin.at || r->origin.size > ORIGIN_MAX || !s->origins)
+        return -1;
+    return strcmp(s->origins, "*") == 0 ? 0
+                                        : find_listed(s->origins, r->origin);
+}
+
+bool
+http_serves_page(const struct http_site *s, const struct http_request *r,
+                 unsigned flags)
+{
+    return (s->only_reads || (flags & HTTP_TAKES_PAGES) != 0) &&
+           http_find_origin(s, r) >= 0;
 }
 
 /* A site that changes nothing serves its own page at /, and a link to that may
  * be followed from anywhere. */
 bool
-http_is_foreign(const struct http_site *s, const struct http_request *r)
+http_is_foreign(const struct http_site *s, const struct http_request *r,
+                unsigned flags)
 {
+    if (http_serves_page(s, r, flags))
+        return false;
     if (!s->only_reads)
         return r->foreign;
-    if (http_is_listed_origin(s, r))
-        return false;
     return (r->origin.at && !is_own_origin(r)) ||
            (r->is_cross_site && !(r->navigates && http_text_is(r->path, "/")));
 }
 
 bool
-http_is_ours(const struct http_site *s, const struct http_request *r)
+http_is_ours(const struct http_site *s, const struct http_request *r,
+             unsigned flags)
 {
     const struct http_text host = host_name(r->host);
 
-    if (http_is_foreign(s, r))
+    if (http_is_foreign(s, r, flags))
         return false;
-    return host.size == 0 || is_nobodys(host) || is_listed(s->hosts, host);
+    return host.size == 0 || is_nobodys(host) ||
+           find_listed(s->hosts, host) >= 0;
 }
 
 void

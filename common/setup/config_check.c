@@ -14,6 +14,7 @@
 
 #include "common/net/bind.h"
 #include "common/net/tokens.h"
+#include "common/setup/name_pattern.h"
 #include "common/setup/ports.h"
 #include "common/setup/privilege.h"
 #include "common/wire/message.h"
@@ -94,25 +95,46 @@ check_resp(const struct config *c, char why[CONFIG_WHY_SIZE])
 
 /* An origin is what browsers send: a scheme, a host, perhaps a port. */
 static int
-check_origins(const struct config *c, char why[CONFIG_WHY_SIZE])
+check_origins(const char *key, const char *origins, char why[CONFIG_WHY_SIZE])
 {
-    const char *at = c->read_cors;
+    const char *at = origins;
     char shown[NAME_SHOWN_SIZE];
 
     for (at += strspn(at, " "); *at != '\0'; at += strspn(at, " ")) {
         const size_t size = strcspn(at, " ");
         const char *scheme = memmem(at, size, "://", 3);
 
-        if (!(size == 1 && *at == '*' && strlen(c->read_cors) == 1) &&
+        if (!(size == 1 && *at == '*' && strlen(origins) == 1) &&
             (!scheme || scheme == at || scheme + 3 == at + size ||
              memchr(scheme + 3, '/', size - (size_t)(scheme + 3 - at))))
             return config_fail(
                 why, -EINVAL,
-                "read.cors: \"%s\" is not an origin; give origins without a "
+                "%s: \"%s\" is not an origin; give origins without a "
                 "path, such as https://example.org, or * alone",
-                name_show(at, size, shown));
+                key, name_show(at, size, shown));
         at += size;
     }
+    return 0;
+}
+
+/* Pages that may count, and into what. */
+static int
+check_pages(const struct config *c, char why[CONFIG_WHY_SIZE])
+{
+    struct name_patterns patterns = {.count = 0};
+    const char *wrong;
+    int rc = check_origins("count.cors", c->count_cors, why);
+
+    if (rc < 0)
+        return rc;
+    rc = name_patterns_add_all(&patterns, c->count_cors_keyspaces, &wrong);
+    if (rc < 0)
+        return config_fail(why, rc, "count.cors_keyspaces: %s", wrong);
+    if (c->count_cors[strspn(c->count_cors, " ")] != '\0' &&
+        patterns.count == 0)
+        return config_fail(why, -EINVAL,
+                           "count.cors needs count.cors_keyspaces: the "
+                           "keyspaces that these pages may count into");
     return 0;
 }
 
@@ -134,7 +156,8 @@ config_check(const struct config *c, char why[CONFIG_WHY_SIZE])
                            "; give log.max at least log.count",
                            c->log_count, c->log_max);
     if (check_statsd(c, why) < 0 || check_resp(c, why) < 0 ||
-        check_origins(c, why) < 0)
+        check_origins("read.cors", c->read_cors, why) < 0 ||
+        check_pages(c, why) < 0)
         return -EINVAL;
     return check_addresses(c, why);
 }

@@ -50,6 +50,28 @@ name_patterns_add(struct name_patterns *p, const char *text, const char **why)
     return (int)i;
 }
 
+int
+name_patterns_add_all(struct name_patterns *p, const char *texts,
+                      const char **why)
+{
+    char text[NAME_TEXT_SIZE + 1];
+    size_t size;
+    int rc = 0;
+
+    for (texts += strspn(texts, " "); rc >= 0 && *texts != '\0';
+         texts += size + strspn(texts + size, " ")) {
+        size = strcspn(texts, " ");
+        if (size >= sizeof text) {
+            *why = "a keyspace has at most 256 bytes";
+            return -EINVAL;
+        }
+        memcpy(text, texts, size);
+        text[size] = '\0';
+        rc = name_patterns_add(p, text, why);
+    }
+    return rc < 0 ? rc : 0;
+}
+
 /* How well a pattern fits a name: 0, not at all; the more, the better. */
 static size_t
 measure_fit(const struct name_pattern *p, const uint8_t *name, size_t size)

@@ -30,6 +30,10 @@ struct name_patterns {
 int name_patterns_add(struct name_patterns *p, const char *text,
                       const char **why);
 
+/* Reads patterns with blanks between.  0, or as name_patterns_add(). */
+int name_patterns_add_all(struct name_patterns *p, const char *texts,
+                          const char **why);
+
 /* The place of the pattern that fits a name best, that is, of its own, else of
  * the longest; -1: none fits. */
 int name_patterns_find(const struct name_patterns *p, const uint8_t *name,

@@ -46,7 +46,9 @@ start_count(struct fixture *r)
     r->config.count_keys = 0;
     r->site = &site;
     start(r, 20000, 4);
-    assert_rc(count_open(&count, r->loop, &r->ingest, 1000), 0);
+    r->config.count_wait_ms = 1000;
+    r->config.count_cors_rate = 1;
+    assert_rc(count_open(&count, r->loop, &r->ingest, &r->config), 0);
     http_site_add(&site, count_routes, count_route_count, &count, TOKENS_COUNT);
     loop_after_turn(r->loop, after_turn_of_count, r);
 }

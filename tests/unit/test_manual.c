@@ -25,7 +25,7 @@
 #define READ_8   "reader/countd-read.8"
 #define LIVE     "COUNTERS AND SEMAPHORES" /* a section of countd.5 */
 
-#define PAGE_SIZE_MAX (64 << 10)
+#define PAGE_SIZE_MAX (128 << 10)
 #define COUNT(table)  (sizeof(table) / sizeof(table)[0])
 
 static char page[PAGE_SIZE_MAX];
