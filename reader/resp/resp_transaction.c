@@ -60,6 +60,7 @@ resp_is_behind(struct resp_call *call)
     if (!is_readable(call))
         r->stuck_ms = r->as_of->as_of_ms;
     job_leave(&j->job);
+    job_ask(&j->job); /* what the command reads is asked for by it again */
     return false;
 }
 

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "tests/lib/client.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/pg_server.h"
@@ -103,6 +104,28 @@ CASE(two_machines_count_into_one_keyspace, x)
     assert_int_equal(service_count(a, "words", "the"), INT64_MIN);
     fleet_stop_all(a);
     fleet_stop_all(b);
+}
+
+CASE(a_redis_client_reads_what_it_has_counted, x)
+{
+    static const char ask[] = "ZINCRBY b 1 a\r\nZCARD b\r\nZINCRBY b 1 c\r\n"
+                              "ZREVRANGE b 0 -1\r\nPING\r\n";
+    static const char want[] = "$1\r\n1\r\n:1\r\n$1\r\n1\r\n"
+                               "*2\r\n$1\r\na\r\n$1\r\nc\r\n+PONG\r\n";
+    struct fleet *f = &x->fleets[0];
+    char got[sizeof want] = "";
+    int fd;
+
+    fleet_option(f, "resp.listen=127.0.0.1:0");
+    fleet_option(f, "resp.own_wait=1m");
+    expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
+    service_start(f);
+    fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
+    client_send(fd, ask, sizeof ask - 1);
+    (void)client_read(fd, got, sizeof want - 1); /* compared */
+    assert_string_equal(got, want);
+    client_close(fd);
+    fleet_stop_all(f);
 }
 
 CASE(logs_wait_for_a_database_that_is_away, x)
