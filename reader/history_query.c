@@ -124,6 +124,12 @@ history_query_start(struct history_query *p, const struct history_question *q)
     p->is_all_time = !has_buckets(p) && q->to == 0;
     p->is_chosen = has_buckets(p) || p->is_all_time;
     p->error = 0;
+    if (q->op == STORE_HISTORY_STEP) {
+        p->is_all_time = false;
+        p->is_chosen = true;
+        p->q.to = q->to == 0 ? UINT32_MAX : 0;
+        p->error = minutes_of(q->from / MINUTE * MINUTE, &p->q.from);
+    }
     if (!has_buckets(p))
         return;
     p->step = q->step;

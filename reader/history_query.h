@@ -31,9 +31,9 @@ struct history_question {
     uint16_t keyspace_size, key_size, prefix_size; /* but the first: may be 0 */
     uint8_t group;    /* TOP, RANK: groups (store_history.h); 0: keys */
     int64_t from, to; /* seconds; TOP, RANK, both 0: of all time, the counts
-                         instead of sums */
+                         instead of sums; STEP, `to` 0: of all time */
     int64_t step;     /* KEY: seconds */
-    int64_t length;   /* TOP */
+    int64_t length;   /* TOP, STEP */
 };
 
 struct history_query {

@@ -335,7 +335,7 @@ check_all(const struct http_params *p, const struct http_params_spec *spec,
                          "after: goes on in the order of names only");
     if (p->key_count > 0 && p->prefix.size > 0)
         return set_fault(f, "bad-prefix", "prefix: not beside a key");
-    if ((spec->allowed & PARAM_BIT(PARAM_FROM)) == 0)
+    if ((spec->allowed & PARAM_BIT(PARAM_TO)) == 0)
         return true;
     if (p->to_ms <= p->from_ms)
         return set_fault(f, "bad-time", "the end is not after the start");

@@ -102,6 +102,8 @@ const struct read_problem *read_total_of_keys(struct read_request *a);
 const struct read_problem *read_period_top(struct read_request *a);
 const struct read_problem *read_period_rank(struct read_request *a);
 const struct read_problem *read_distinct(struct read_request *a);
+bool read_sums_step(struct read_request *a, uint64_t until_ns);
+const struct read_problem *read_sums(struct read_request *a);
 bool read_keyspaces_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_keyspaces(struct read_request *a);
 

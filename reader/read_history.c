@@ -1,6 +1,6 @@
 /* reader/read_history.c - commands about history, which are answered in steps:
  * see read_commands.h; read_history(), read_period_top(), read_period_rank(),
- * read_distinct(). */
+ * read_distinct(), read_sums(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_commands.h"
 
@@ -319,6 +319,51 @@ read_distinct(struct read_request *a)
     cells[1] = cell_bucket(&q->sum, text);
     begin_period(a);
     read_put_numbers(a, columns, cells, 2);
+    read_end_facts(a);
+    return NULL;
+}
+
+/* ---- all of it ---------------------------------------------------------- */
+
+bool
+read_sums_step(struct read_request *a, uint64_t until_ns)
+{
+    struct history_question q;
+
+    a->span = (struct time_range){(int64_t)(a->params.from_ms / 1000),
+                                  http_params_has(&a->params, PARAM_FROM)};
+    q = question_of(a, STORE_HISTORY_STEP);
+    q.key = a->params.after.bytes;
+    q.key_size = (uint16_t)a->params.after.size;
+    q.length = a->params.n;
+    return step_query(a, &q, until_ns);
+}
+
+const struct read_problem *
+read_sums(struct read_request *a)
+{
+    static const struct table_column columns[] = {{"sum", "sum", true},
+                                                  {"key", "key", false}};
+    const struct read_problem *problem = find_problem(a);
+    const struct history_query *h = &a->job->history;
+
+    if (problem)
+        return problem;
+    read_begin_facts(a);
+    if (http_params_has(&a->params, PARAM_FROM)) {
+        table_fact(&a->table, "from", cell_number((int64_t)h->q.from * 60));
+        table_fact(&a->table, "to", cell_number((int64_t)h->q.to * 60));
+    }
+    table_next_rows(&a->table, "rows", columns, 2);
+    for (size_t i = 0; i < history_query_rows(h); i++) {
+        const struct store_top *t = &h->q.top[i];
+        char text[CELL_SUM_SIZE];
+        const struct cell cells[] = {cell_bucket(&t->sum, text),
+                                     cell_name(t->key, t->key_size)};
+
+        table_row(&a->table, cells);
+    }
+    table_rows_end(&a->table);
     read_end_facts(a);
     return NULL;
 }

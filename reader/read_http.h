@@ -44,7 +44,7 @@
     (READ_HTTP_ANSWER_MAX > GRAPHITE_ANSWER_MAX ? READ_HTTP_ANSWER_MAX         \
                                                 : GRAPHITE_ANSWER_MAX)
 
-#define READ_COMMANDS     14
+#define READ_COMMANDS     15
 #define READ_VERSION_SIZE 96
 #define READ_LISTED_MAX   QUERY_ROWS_MAX
 #define READ_FILE_SIZE    (NAME_FILE_SIZE + sizeof ".mdb")

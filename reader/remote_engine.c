@@ -269,7 +269,9 @@ count_buckets(const struct store_history_query *q)
 static size_t
 count_top(const struct store_history_query *q)
 {
-    return q->op == STORE_HISTORY_TOP ? (size_t)q->length : 0;
+    return q->op == STORE_HISTORY_TOP || q->op == STORE_HISTORY_STEP
+               ? (size_t)q->length
+               : 0;
 }
 
 /* The answer, in the caller's arrays. */

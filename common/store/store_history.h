@@ -52,9 +52,14 @@ enum store_history_op {
     STORE_HISTORY_KEY,      /* buckets of a key */
     STORE_HISTORY_KEYSPACE, /* buckets of all keys together */
     STORE_HISTORY_TOP,      /* keys by their sums descending, ties by key */
-    STORE_HISTORY_RANK /* the sum of a key, its rank from 0 by that, and how
-                       many keys have increments; without a key the sum of
-                       all, and with `group` how many groups */
+    STORE_HISTORY_RANK, /* the sum of a key, its rank from 0 by that, and how
+                               many keys have increments; without a key the sum
+                               of all, and with `group` how many groups */
+    STORE_HISTORY_STEP  /* keys behind `key` in their order, with their sums in
+                          the finest step of `from` that is retained; without a
+                          key in the first from there on in which something
+                          came, which `from` and `to` then are, 0 and 0: none;
+                          with `to` UINT32_MAX in all that is retained */
 };
 
 #define STORE_BUCKETS_MAX 4096
@@ -66,7 +71,7 @@ struct store_history_query {
     enum store_history_op op;
     const uint8_t *name;
     size_t name_size;
-    const uint8_t *key; /* KEY, RANK */
+    const uint8_t *key; /* KEY, RANK, STEP */
     size_t key_size;
     const uint8_t *prefix; /* all but KEY; may be empty */
     size_t prefix_size;
@@ -78,14 +83,14 @@ struct store_history_query {
     uint32_t step;                /* KEY, KEYSPACE: divides to - from */
     struct store_bucket *buckets; /* KEY, KEYSPACE: one for each step; these and
                                      `top` are the caller's */
-    struct store_top *top;        /* TOP: `length` of them */
+    struct store_top *top;        /* TOP, STEP: `length` of them */
     uint64_t length;
 
     uint32_t since;          /* increments before may be missing; 0: none are */
     uint32_t floor;          /* steps like these were removed before; 0: none */
     uint32_t keep;           /* minutes after which they are removed */
     bool before_known;       /* TOP: `before` is complete, too */
-    uint64_t rows;           /* TOP */
+    uint64_t rows;           /* TOP, STEP */
     struct store_bucket sum; /* RANK */
     uint64_t rank, keys;
 

@@ -372,6 +372,93 @@ delete_random(struct fixture *x)
     x->deleted = true;
 }
 
+/* ---- all of it --------------------------------------------------------- */
+
+/* Asks for a page of a step behind `after`, and for the next. */
+static void
+ask_step(struct fixture *x, uint32_t from, uint32_t to,
+         const struct name *after, struct store_history_query *q)
+{
+    static struct store_top top[3];
+
+    *q = question(STORE_HISTORY_STEP, "pages", NULL, from, to);
+    q->key = after->bytes;
+    q->key_size = after->size;
+    q->top = top;
+    q->length = 3;
+    ask(x->lmdb, q);
+}
+
+/* Adds up a page; false: it is the last of its step. */
+static bool
+add_page(const struct store_history_query *q, struct name *after,
+         struct store_top sums[KEYS], size_t *count)
+{
+    for (uint64_t i = 0; i < q->rows; i++) {
+        const struct store_top *t = &q->top[i];
+        size_t k = 0;
+
+        assert_true(i == 0 ? after->size == 0 ||
+                                 bytes_compare(after->bytes, after->size,
+                                               t->key, t->key_size) < 0
+                           : true);
+        while (k < *count &&
+               !bytes_equal(sums[k].key, sums[k].key_size, t->key, t->key_size))
+            k++;
+        assert_true(k < KEYS);
+        if (k == *count)
+            sums[(*count)++] = *t;
+        else
+            sums[k].sum.sum_low += t->sum.sum_low;
+        after->size = t->key_size;
+        memcpy(after->bytes, t->key, t->key_size);
+    }
+    return q->rows == q->length;
+}
+
+/* The steps, each once and one behind the other, have each key's sum as history
+ * has it for that time, and together what all of it has. */
+static void
+compare_steps(struct fixture *x)
+{
+    static struct store_top sums[KEYS], all[KEYS];
+    size_t count = 0, all_count = 0;
+    struct name after = {.size = 0};
+    struct store_history_query q;
+    uint32_t at = 0;
+
+    for (;;) {
+        ask_step(x, at, 0, &after, &q);
+        if (q.to == 0)
+            break;
+        assert_true(q.from >= at && q.to > q.from);
+        for (uint64_t i = 0; i < q.rows; i++) {
+            char key[STORE_NAME_MAX + 1] = "";
+
+            memcpy(key, q.top[i].key, q.top[i].key_size);
+            assert_true(sum_of(x, "pages", key, q.from, q.to) ==
+                        (int64_t)q.top[i].sum.sum_low);
+        }
+        at = q.from;
+        if (!add_page(&q, &after, sums, &count)) {
+            at = q.to;
+            after.size = 0;
+        }
+    }
+    do
+        ask_step(x, 0, UINT32_MAX, &after, &q);
+    while (add_page(&q, &after, all, &all_count));
+    assert_int_equal(count, all_count);
+    for (size_t i = 0; i < all_count; i++) {
+        size_t k = 0;
+
+        while (k < count && !bytes_equal(sums[k].key, sums[k].key_size,
+                                         all[i].key, all[i].key_size))
+            k++;
+        assert_true(k < count && sums[k].sum.sum_low == all[i].sum.sum_low);
+    }
+}
+
 /* ---- tests ------------------------------------------------------------- */
 
 CASE(random_lives_are_as_the_table_says, x)
@@ -383,8 +470,10 @@ CASE(random_lives_are_as_the_table_says, x)
             delete_random(x);
         for (unsigned i = 0; i < 3; i++)
             compare_random(x);
-        if (step % 100 == 99)
+        if (step % 100 == 99) {
             assert_int_equal(check(x, "pages"), 0);
+            compare_steps(x);
+        }
         if (step % 200 == 199) { /* a kill, as it were */
             store_close(x->lmdb);
             x->txn_memory = step % 400 == 199 ? 1 : 4 << 20; /* cut merges */

@@ -9,23 +9,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/cmd.h"
-#include "common/client/lib/document.h"
+#include "common/client/cmd/export.h"
 
 static const struct table_column columns[] = {
     {"keyspace", "keyspace", false},
     {"key", "key", false},
     {"count", "count", true},
-};
-
-struct export
-{
-    struct countd *c;
-    struct cmd_name keyspace;
-    bool is_named; /* keyspaces, of which each must exist */
-    bool lacks;    /* one */
-    struct output out;
+    {"at", "at", false}, /* with --history */
 };
 
 static void
@@ -62,23 +54,16 @@ print_rows(struct export *e, const struct countd_rows *rows)
     }
 }
 
-/* Exports e->keyspace.  0, or an error of libcountd; a keyspace that is not
- * there is reported. */
+/* Prints all counts, largest first. */
 static int
-export_one(struct export *e)
+print_counts(struct export *e)
 {
     const struct cmd_name *k = &e->keyspace;
-    struct countd_facts before, after;
     struct countd_rows *rows;
     int64_t offset = 0, first;
     size_t got;
     int rc;
 
-    rc = countd_about(e->c, k->bytes, k->size, NULL, 0, &before);
-    if (rc == -ENOENT)
-        report_missing(e);
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
     do {
         rc = document_range(e->c, k->bytes, k->size, offset, COUNTD_ROWS_MAX,
                             &first, &rows);
@@ -89,9 +74,31 @@ export_one(struct export *e)
         offset += (int64_t)got;
         countd_rows_free(rows);
     } while (got == COUNTD_ROWS_MAX && !ferror(stdout));
+    return 0;
+}
+
+/* Exports e->keyspace.  0, or an error of libcountd; a keyspace that is not
+ * there is reported. */
+static int
+export_one(struct export *e)
+{
+    const struct cmd_name *k = &e->keyspace;
+    struct countd_facts before, after;
+    int rc;
+
+    rc = countd_about(e->c, k->bytes, k->size, NULL, 0, &before);
+    if (rc == -ENOENT)
+        report_missing(e);
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    e->is_torn = false;
+    rc = e->history ? export_history(e) : print_counts(e);
+    if (rc < 0)
+        return rc;
     rc = countd_about(e->c, k->bytes, k->size, NULL, 0, &after);
     if (rc == -ENOENT ||
-        (rc == 0 && (before.count != after.count || before.keys != after.keys)))
+        (rc == 0 && (e->is_torn || before.count != after.count ||
+                     before.keys != after.keys)))
         warn_torn(k);
     return rc == -ENOENT ? 0 : rc;
 }
@@ -132,18 +139,40 @@ export_named(struct export *e, const struct cmd_line *line)
     return rc;
 }
 
+/* Reads --history, --from and --to. */
+static int
+read_period(const struct cmd_line *line, struct export *e)
+{
+    const uint64_t now = clock_unix_ms();
+    const char *from = cmd_value(line, "from"), *to = cmd_value(line, "to");
+
+    e->history = cmd_value(line, "history") != NULL;
+    e->is_part = from || to;
+    e->from = (int64_t)(cmd_time_option(line, "from", now, 0) / 1000);
+    e->to = (int64_t)(cmd_time_option(line, "to", now, UINT64_MAX) / 1000);
+    if (e->is_part && !e->history && *line->status == 0)
+        *line->status =
+            cmd_misuse(line, from ? "--from" : "--to", "only with --history");
+    if (e->is_part && *line->status == 0)
+        diag(DIAG_INFO, "what counts have beyond this time is left out");
+    return *line->status;
+}
+
 int
 cmd_export(struct cmd_line *line)
 {
     struct export e = {.is_named = line->arg_count > 0};
-    int rc, status;
+    int rc, status = read_period(line, &e);
+
+    if (status != 0)
+        return status;
 
     for (int i = 0; i < line->arg_count; i++)
         (void)cmd_name(line, line->args[i], "keyspace"); /* refused at once */
     status = cmd_connect(line, CMD_READER, 0, &e.c);
     if (status != 0)
         return status;
-    output_init(&e.out, line, OUTPUT_COLUMNS(columns));
+    output_init(&e.out, line, columns, e.history ? 4 : 3);
     e.out.format = OUTPUT_TSV;
     rc = e.is_named ? export_named(&e, line) : export_all(&e);
     status = output_fini(&e.out);

@@ -387,14 +387,16 @@ document_plain_rows(struct document *d, struct countd_row *rows, uint8_t **at)
     while (d->r.end - d->r.at > PLAIN_MAX && d->row + 1 < max) {
         const uint8_t *from = d->r.at;
         const bool has_rank = from[6] == 'r';
+        const char *number = has_rank         ? ", \"count\": "
+                             : from[6] == 's' ? "},\n {\"sum\": "
+                                              : "},\n {\"count\": ";
         struct countd_row row = {.key = (const char *)to};
         int64_t rank;
 
         if (has_rank)
             from = pass_number(pass_text(from, "},\n {\"rank\": "), &rank);
-        from =
-            pass_text(from, has_rank ? ", \"count\": " : "},\n {\"count\": ");
-        from = pass_text(pass_number(from, &row.count), ", \"key\": \"");
+        from = pass_number(pass_text(from, number), &row.count);
+        from = pass_text(from, ", \"key\": \"");
         from = pass_name(from, to, &row.key_size);
         if (!from)
             break;

@@ -103,7 +103,7 @@ int document_name(struct document *d, const char *name, uint8_t *to);
 /* Rows that an answer of this size has at most; one with more is bad. */
 size_t document_rows_max(const struct document *d);
 
-/* Behind the key of a row by count: takes the rows that follow, up to one that
+/* Behind the key of a row by count or sum: takes the rows that follow, up to one that
  * has an escape, an extreme count or another form, which document_next() takes.
  * They go behind rows[d->row], and their keys to *at, each with a NUL. */
 void document_plain_rows(struct document *d, struct countd_row *rows,

@@ -240,6 +240,7 @@ struct history_scan {
     uint32_t from, to;
     uint64_t until_ns; /* 0: no end */
     int128 (*row)(void *ctx, const uint8_t *key, size_t size, int128 sum);
+    bool (*is_full)(void *ctx); /* it ends here; NULL: never */
     void *ctx;
     const struct history_range *range; /* instead of `row`: a part of its span,
                                           which each key is added to */
@@ -254,6 +255,10 @@ int history_scan(const struct history *h, const struct kv *kv,
 /* Answers a question; errors as of store_history().  (history_answer.c) */
 int history_answer(const struct history *h, const struct kv *kv,
                    struct store_history_query *q, uint64_t until_ns);
+
+/* The same of STORE_HISTORY_STEP.  (history_step.c) */
+int history_answer_step(const struct history *h, const struct kv *kv,
+                        struct store_history_query *q, uint64_t until_ns);
 
 /* ---- check (history_check.c) -------------------------------------------- */
 

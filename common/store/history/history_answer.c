@@ -182,6 +182,8 @@ history_answer(const struct history *h, const struct kv *kv,
     unsigned tier;
     int rc;
 
+    if (q->op == STORE_HISTORY_STEP)
+        return history_answer_step(h, kv, q, until_ns);
     if (q->to < q->from)
         return -EINVAL;
     if (q->op == STORE_HISTORY_KEY || q->op == STORE_HISTORY_KEYSPACE)
@@ -201,6 +203,7 @@ history_answer(const struct history *h, const struct kv *kv,
         return answer_rank(h, kv, q, until_ns);
     case STORE_HISTORY_KEY:
     case STORE_HISTORY_KEYSPACE:
+    case STORE_HISTORY_STEP:
         break;
     }
     return answer_buckets(h, kv, q, until_ns);

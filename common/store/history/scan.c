@@ -213,6 +213,8 @@ give_rows(struct history_scan *asked, struct sources *l, const size_t *loaded)
     int rc = 0;
 
     while (rc == 0 && has_more(asked, l)) {
+        if (asked->is_full && asked->is_full(asked->ctx))
+            return 0;
         if (steps >= STEPS_PER_CLOCK) {
             steps = 0;
             if (asked->until_ns != 0 && clock_ns() >= asked->until_ns)
