@@ -175,8 +175,8 @@ increment_number_parse(const char *text, size_t size, int64_t *out)
     return 0;
 }
 
-static const struct increment_fault *
-read_count(const char *field, size_t size, int64_t *out)
+const struct increment_fault *
+increment_count_read(const char *field, size_t size, int64_t *out)
 {
     const int rc = increment_number_parse(field, size, out);
 
@@ -217,7 +217,7 @@ increment_line_read(const struct increment_form *form, const char *text,
     out->at = form->at;
     if (!cut_field(&text, &left, &field, &size))
         return NULL;
-    fault = read_count(field, size, &out->count);
+    fault = increment_count_read(field, size, &out->count);
     if (fault || !cut_field(&text, &left, &field, &size))
         return fault;
     if (text != NULL)

@@ -60,6 +60,10 @@ const struct increment_fault *
 increment_name_read_hex(const char *field, size_t size, size_t max,
                         struct increment_name *out);
 
+/* The same of its number. */
+const struct increment_fault *increment_count_read(const char *field,
+                                                   size_t size, int64_t *out);
+
 /* The same of the time of an increment. */
 const struct increment_fault *
 increment_time_read(const struct increment_form *form, const char *field,

@@ -292,6 +292,9 @@ void output_age(int64_t ms, char text[32]);
 uint64_t cmd_time_option(const struct cmd_line *line, const char *option,
                          uint64_t now_ms, uint64_t def);
 
+/* The time of an event, in Unix seconds; 0: the option is not there. */
+int64_t cmd_event_time(const struct cmd_line *line, const char *option);
+
 /* "2026-11-20T14:30:05", with a Z behind it in UTC. */
 #define TIME_TEXT_SIZE 40
 void cmd_time_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE]);

@@ -76,7 +76,12 @@ const struct cmd cmd_table[] = {
      CMD_ASKS,
      "add lines of KEYSPACE TAB KEY TAB INCREMENT TAB TIME",
      "countd load data/sample.tsv.gz",
-     {{"silent", NULL, "use the silent port, faster and not acknowledged"},
+     {{"csv", NULL, "lines are CSV, whose first line names the columns"},
+      {"columns", "LIST", "with --csv: names of columns; no line has them"},
+      {"keyspace", "NAME", "with --csv: the keyspace of all lines"},
+      {"at", "T", "lines without a time are of T, not of now"},
+      {"utc", NULL, "the date of --at is UTC, not local time"},
+      {"silent", NULL, "use the silent port, faster and not acknowledged"},
       {"strict", NULL, "stop at the first bad line"},
       {"timeout", "DURATION",
        "give up after so long without progress; "

@@ -7,8 +7,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
+#include "common/wire/event_time.h"
 #include "common/wire/increment_line.h"
 
 #define YEAR_MOST  9999
@@ -121,6 +123,23 @@ cmd_time_option(const struct cmd_line *line, const char *option,
             "give a time: 2026-11-20, 2026-11-20T14:30, -2h, now, or Unix "
             "seconds");
     return ms;
+}
+
+int64_t
+cmd_event_time(const struct cmd_line *line, const char *option)
+{
+    const uint64_t now_ms = clock_unix_ms();
+    const int64_t at =
+        (int64_t)(cmd_time_option(line, option, now_ms, 0) / 1000);
+
+    if (cmd_value(line, option) == NULL || *line->status != 0)
+        return 0;
+    if (at < EVENT_TIME_MIN || at > (int64_t)(now_ms / 1000) + EVENT_TIME_AHEAD)
+        *line->status =
+            cmd_misuse(line, cmd_value(line, option),
+                       "a time from 1970-01-01T00:01 to a day ahead "
+                       "of now");
+    return at;
 }
 
 void

@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_terminal.h"
+#include "common/client/cmd/load_csv.h"
 #include "common/wire/event_time.h"
 #include "common/wire/increment_line.h"
 
@@ -37,6 +38,7 @@ struct load {
     enum cmd_peer peer;
     bool strict;
     struct increment_form form;
+    struct csv *csv;      /* NULL: lines with tabs */
     struct place *places; /* of increment i: i % PLACES */
     uint64_t timeout_ms;
     struct progress progress;
@@ -125,6 +127,32 @@ send_record(struct load *l, const struct lines *lines,
     return rc;
 }
 
+/* Takes a line of CSV.  A file that does not say what its columns are is not
+ * read any further, nor is any other. */
+static int
+take_csv(struct load *l, const struct lines *lines, const char *text,
+         size_t size)
+{
+    struct increment record;
+    const char *why;
+
+    switch (csv_take(l->csv, &l->form, text, size, &record, &why)) {
+    case CSV_ROW:
+        return send_record(l, lines, &record);
+    case CSV_MORE:
+        break;
+    case CSV_NO_COLUMNS:
+        l->file_status = CONFIG_EXIT_USAGE;
+        bad_line(l, lines, why);
+        l->stopped = true;
+        break;
+    case CSV_BAD:
+        bad_line(l, lines, why);
+        break;
+    }
+    return 0;
+}
+
 static int
 take_line(struct load *l, const struct lines *lines, const char *text,
           size_t size)
@@ -132,12 +160,14 @@ take_line(struct load *l, const struct lines *lines, const char *text,
     const struct increment_fault *fault;
     struct increment record;
 
-    if (size == 0)
+    if (size == 0 && !(l->csv && l->csv->size > 0))
         return 0;
     if (lines->cut) {
         bad_line(l, lines, "the line is too long");
         return 0;
     }
+    if (l->csv)
+        return take_csv(l, lines, text, size);
     fault = increment_line_read(&l->form, text, size, &record);
     if (fault != NULL) {
         bad_line(l, lines, fault->text);
@@ -234,6 +264,8 @@ load_file(struct load *l, const char *path)
 
     l->path = path;
     l->last_line = 0;
+    if (l->csv)
+        csv_begin(l->csv);
     filled = lines_open(&lines, path);
     if (filled < 0) {
         open_failed(l, filled);
@@ -254,6 +286,8 @@ load_file(struct load *l, const char *path)
         l->form.latest = (int64_t)(clock_unix_ms() / 1000) + EVENT_TIME_AHEAD;
         rc = take_lines(l, &lines);
     }
+    if (l->csv && l->csv->size > 0 && rc == 0 && !l->stopped)
+        bad_line(l, &lines, "a quote is open at the end");
     if (filled == -EISDIR)
         open_failed(l, filled);
     else if (filled < 0)
@@ -385,6 +419,32 @@ load_with_places(struct load *l)
     return status;
 }
 
+/* Reads --csv and what goes with it. */
+static void
+read_csv(struct load *l, struct csv *csv)
+{
+    static const char *const with[] = {"columns", "keyspace"};
+    const struct cmd_line *line = l->line;
+    const char *columns = cmd_value(line, "columns");
+    const char *keyspace = cmd_value(line, "keyspace"), *wrong;
+
+    if (cmd_value(line, "csv") != NULL)
+        l->csv = csv;
+    for (size_t i = 0; i < 2 && l->csv == NULL && *line->status == 0; i++)
+        if (cmd_value(line, with[i]) != NULL)
+            *line->status = cmd_misuse(
+                line, i == 0 ? "--columns" : "--keyspace", "only with --csv");
+    if (keyspace) {
+        const struct cmd_name name = cmd_name(line, keyspace, "keyspace");
+
+        csv->keyspace.size = name.size;
+        memcpy(csv->keyspace.bytes, name.bytes, name.size);
+    }
+    wrong = columns && *line->status == 0 ? csv_columns(csv, columns) : NULL;
+    if (wrong)
+        *line->status = cmd_misuse(line, columns, wrong);
+}
+
 int
 cmd_load(struct cmd_line *line)
 {
@@ -397,8 +457,11 @@ cmd_load(struct cmd_line *line)
                  .keyspace_max = (size_t)line->config.keyspace_size,
                  .key_max = (size_t)line->config.key_size},
     };
+    struct csv csv = {.raw = line->raw};
     int status;
 
+    read_csv(&l, &csv);
+    l.form.at = cmd_event_time(line, "at");
     l.timeout_ms = cmd_option_ms(line, "timeout", 60000);
     status = cmd_value(line, "dry-run") == NULL
                  ? cmd_connect(line, l.peer, BUFFER_SIZE, &l.c)
