@@ -21,6 +21,23 @@ struct log_fill {
 /* Of a header of a log or of an archived one. */
 #define LOG_FILL_OF(h) log_fill_make((h)->uuid, (h)->epoch, (h)->first_ms)
 
+/* The uuid of a log that never was: what a command imports, by a hash of that.
+ * A drop forgets the marks of these, and no others. */
+#define LOG_FILL_IMPORT "ONCE"
+
+static inline void
+log_fill_name_import(uint8_t uuid[16], const uint64_t hash[2])
+{
+    memcpy(uuid, hash, 16);
+    memcpy(uuid, LOG_FILL_IMPORT, 4);
+}
+
+static inline bool
+log_fill_is_import(const uint8_t uuid[16])
+{
+    return memcmp(uuid, LOG_FILL_IMPORT, 4) == 0;
+}
+
 static inline struct log_fill
 log_fill_make(const uint8_t uuid[16], uint64_t epoch, uint64_t first_ms)
 {

@@ -81,6 +81,7 @@ const struct cmd cmd_table[] = {
       {"keyspace", "NAME", "with --csv: the keyspace of all lines"},
       {"at", "T", "lines without a time are of T, not of now"},
       {"utc", NULL, "the date of --at is UTC, not local time"},
+      {"once", NULL, "count each file once, in the data directory"},
       {"silent", NULL, "use the silent port, faster and not acknowledged"},
       {"strict", NULL, "stop at the first bad line"},
       {"timeout", "DURATION",

@@ -15,44 +15,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/cmd_terminal.h"
-#include "common/client/cmd/load_csv.h"
+#include "common/client/cmd/load.h"
 #include "common/wire/event_time.h"
-#include "common/wire/increment_line.h"
 
 #define BAD_SHOWN_MAX 20
 #define BUFFER_SIZE   ((size_t)4 << 20) /* of the library */
 #define WAIT_MS       20                /* between two looks at the progress */
 #define CLOCK_LINES   1024              /* between two looks at the clock */
 #define PLACES        65536 /* increments whose line is remembered */
-
-/* Where an increment came from. */
-struct place {
-    const char *path;
-    uint64_t line;
-};
-
-struct load {
-    struct countd *c; /* NULL: --dry-run */
-    const struct cmd_line *line;
-    enum cmd_peer peer;
-    bool strict;
-    struct increment_form form;
-    struct csv *csv;      /* NULL: lines with tabs */
-    struct place *places; /* of increment i: i % PLACES */
-    uint64_t timeout_ms;
-    struct progress progress;
-    const char *path;      /* of the file being read, as given */
-    uint64_t bytes_before; /* bytes of the files before it */
-    uint64_t sent;         /* increments given to the library */
-    uint64_t bad;          /* lines */
-    int file_status;       /* the worst of the files' errors */
-    bool stopped;          /* --strict met a bad line, or a signal came */
-    struct interrupt stop;
-    uint64_t last_line; /* taken of this file */
-    int64_t pending;    /* at the last look */
-    uint64_t moved_ms;  /* when `pending` last changed */
-};
 
 /* ---- lines ------------------------------------------------------------- */
 
@@ -123,42 +93,51 @@ send_record(struct load *l, const struct lines *lines,
 
     if (rc == 0)
         l->places[l->sent++ % PLACES] =
-            (struct place){.path = l->path, .line = lines->number};
+            (struct load_place){.path = l->path, .line = lines->number};
     return rc;
 }
 
-/* Takes a line of CSV.  A file that does not say what its columns are is not
+/* Reads a line of CSV.  A file that does not say what its columns are is not
  * read any further, nor is any other. */
 static int
-take_csv(struct load *l, const struct lines *lines, const char *text,
-         size_t size)
+read_csv_line(struct load *l, const struct lines *lines, const char *text,
+              size_t size, struct increment *out)
 {
-    struct increment record;
     const char *why;
 
-    switch (csv_take(l->csv, &l->form, text, size, &record, &why)) {
+    switch (csv_take(l->csv, &l->form, text, size, out, &why)) {
     case CSV_ROW:
-        return send_record(l, lines, &record);
+        return 1;
     case CSV_MORE:
-        break;
+        return 0;
     case CSV_NO_COLUMNS:
         l->file_status = CONFIG_EXIT_USAGE;
         bad_line(l, lines, why);
         l->stopped = true;
-        break;
+        return 0;
     case CSV_BAD:
-        bad_line(l, lines, why);
         break;
     }
+    bad_line(l, lines, why);
     return 0;
 }
 
-static int
-take_line(struct load *l, const struct lines *lines, const char *text,
-          size_t size)
+/* Whether a time that --once needs is missing. */
+static bool
+lacks_time(struct load *l, const struct lines *lines, const struct increment *i)
 {
-    const struct increment_fault *fault;
-    struct increment record;
+    if (!l->once || i->at != 0)
+        return false;
+    bad_line(l, lines, "no time, which --once needs; or give --at");
+    return true;
+}
+
+int
+load_read_line(struct load *l, const struct lines *lines, const char *text,
+               size_t size, struct increment *out)
+{
+    const struct increment_fault *fault = NULL;
+    int rc = 1;
 
     if (size == 0 && !(l->csv && l->csv->size > 0))
         return 0;
@@ -167,13 +146,23 @@ take_line(struct load *l, const struct lines *lines, const char *text,
         return 0;
     }
     if (l->csv)
-        return take_csv(l, lines, text, size);
-    fault = increment_line_read(&l->form, text, size, &record);
-    if (fault != NULL) {
+        rc = read_csv_line(l, lines, text, size, out);
+    else
+        fault = increment_line_read(&l->form, text, size, out);
+    if (fault)
         bad_line(l, lines, fault->text);
-        return 0;
-    }
-    return send_record(l, lines, &record);
+    return rc > 0 && !fault && !lacks_time(l, lines, out);
+}
+
+static int
+take_line(struct load *l, const struct lines *lines, const char *text,
+          size_t size)
+{
+    struct increment record;
+
+    return load_read_line(l, lines, text, size, &record) > 0
+               ? send_record(l, lines, &record)
+               : 0;
 }
 
 /* Waits until all is acknowledged (on a silent port: sent). */
@@ -254,6 +243,34 @@ file_failed(struct load *l, const struct lines *lines, int rc)
                    lines->number);
 }
 
+int
+load_begin_file(struct load *l, const char *path, struct lines *lines)
+{
+    const int rc = lines_open(lines, path);
+
+    l->path = path;
+    l->last_line = 0;
+    l->form.latest = (int64_t)(clock_unix_ms() / 1000) + EVENT_TIME_AHEAD;
+    if (l->csv)
+        csv_begin(l->csv);
+    if (rc < 0)
+        open_failed(l, rc);
+    return rc;
+}
+
+void
+load_end_file(struct load *l, struct lines *lines, int filled)
+{
+    if (l->csv && l->csv->size > 0 && filled == 0 && !l->stopped)
+        bad_line(l, lines, "a quote is open at the end");
+    if (filled == -EISDIR)
+        open_failed(l, filled);
+    else if (filled < 0)
+        file_failed(l, lines, filled);
+    l->bytes_before += lines_done(lines);
+    lines_close(lines);
+}
+
 /* One file.  An error of the file is counted and passed over (as with cat);
  * one of the connection is returned. */
 static int
@@ -262,15 +279,9 @@ load_file(struct load *l, const char *path)
     struct lines lines;
     int filled, rc;
 
-    l->path = path;
-    l->last_line = 0;
-    if (l->csv)
-        csv_begin(l->csv);
-    filled = lines_open(&lines, path);
-    if (filled < 0) {
-        open_failed(l, filled);
+    filled = load_begin_file(l, path, &lines);
+    if (filled < 0)
         return 0;
-    }
     rc = 0;
     while (rc == 0 && !l->stopped) {
         /* Before waiting for a pipe, what came so far is made durable. */
@@ -286,14 +297,7 @@ load_file(struct load *l, const char *path)
         l->form.latest = (int64_t)(clock_unix_ms() / 1000) + EVENT_TIME_AHEAD;
         rc = take_lines(l, &lines);
     }
-    if (l->csv && l->csv->size > 0 && rc == 0 && !l->stopped)
-        bad_line(l, &lines, "a quote is open at the end");
-    if (filled == -EISDIR)
-        open_failed(l, filled);
-    else if (filled < 0)
-        file_failed(l, &lines, filled);
-    l->bytes_before += lines_done(&lines);
-    lines_close(&lines);
+    load_end_file(l, &lines, filled);
     return rc;
 }
 
@@ -346,7 +350,7 @@ print_totals(struct load *l)
 static void
 print_place(const struct load *l, uint64_t number, const char *what)
 {
-    const struct place *p = &l->places[(number - 1) % PLACES];
+    const struct load_place *p = &l->places[(number - 1) % PLACES];
 
     if (number == 0 || l->sent - number >= PLACES)
         return;
@@ -460,9 +464,13 @@ cmd_load(struct cmd_line *line)
     struct csv csv = {.raw = line->raw};
     int status;
 
+    l.once = cmd_value(line, "once") != NULL;
+
     read_csv(&l, &csv);
     l.form.at = cmd_event_time(line, "at");
     l.timeout_ms = cmd_option_ms(line, "timeout", 60000);
+    if (l.once)
+        return *line->status != 0 ? *line->status : load_once(&l);
     status = cmd_value(line, "dry-run") == NULL
                  ? cmd_connect(line, l.peer, BUFFER_SIZE, &l.c)
                  : *line->status;

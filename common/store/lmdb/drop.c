@@ -2,7 +2,7 @@
  * and removing keys (lmdb_del()).
  *
  * A dropped increment stays dropped: the marks stay, so a merged log is not
- * counted again.  A file that cannot be opened does not show which logs were
+ * counted again; but for those of imports, which a user may want again.  A file that cannot be opened does not show which logs were
  * merged; it is replaced by an empty one without marks (store_drop()).
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -11,12 +11,51 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/array.h"
 #include "common/base/files.h"
 
 /* ---- drop -------------------------------------------------------------- */
+
+/* Marks of imports: what is dropped may be imported again. */
+struct imports {
+    uint8_t (*uuids)[16];
+    size_t count, capacity;
+    uint64_t hash;
+};
+
+static int
+note_import(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
+            uint64_t hash)
+{
+    struct imports *l = ctx;
+
+    (void)mark;
+    if (!log_fill_is_import(uuid))
+        return 0;
+    if (array_grow(&l->uuids, &l->capacity, l->count + 1, sizeof *l->uuids) < 0)
+        return -ENOMEM;
+    memcpy(l->uuids[l->count++], uuid, sizeof *l->uuids);
+    l->hash += hash;
+    return 0;
+}
+
+static int
+forget_imports(const struct imports *l, MDB_txn *txn, MDB_dbi meta,
+               struct keyspace_state *state)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < l->count; i++)
+        rc = keyspace_mark_del(txn, meta, l->uuids[i]);
+    state->marks -= l->count;
+    state->marks_hash -= l->hash;
+    return rc;
+}
 
 /* Checks that LMDB can free the pages of a value: freeing by a damaged page
  * would spread the damage. */
@@ -31,12 +70,13 @@ static int
 make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 {
     const struct keyspace *k = ctx;
+    struct imports imports = {.count = 0};
     struct pages_map map;
     int rc;
 
     (void)least; /* LMDB's list of free pages needs it: doubling the map
                     suffices */
-    rc = marks_each(txn, k->meta, state, NULL, NULL);
+    rc = marks_each(txn, k->meta, state, note_import, &imports);
     if (rc == 0)
         rc = lmdb_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
@@ -53,6 +93,9 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
     }
     state->sum = 0;
     state->saturated = 0;
+    if (rc == 0)
+        rc = forget_imports(&imports, txn, k->meta, state);
+    free(imports.uuids);
     return rc;
 }
 

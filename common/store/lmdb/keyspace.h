@@ -455,6 +455,7 @@ keyspace_is_mark(const MDB_val *key)
  * -EBADMSG: damaged. */
 int keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
                         struct keyspace_mark *out, uint64_t *hash);
+int keyspace_mark_del(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16]);
 int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
                       const struct keyspace_mark *mark, uint64_t *hash);
 

@@ -293,6 +293,16 @@ keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
 }
 
 int
+keyspace_mark_del(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16])
+{
+    uint8_t bytes[17] = {'m'};
+    MDB_val key = {.mv_size = sizeof bytes, .mv_data = bytes};
+
+    memcpy(bytes + 1, uuid, 16);
+    return lmdb_error(mdb_del(txn, meta, &key, NULL));
+}
+
+int
 keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
                   const struct keyspace_mark *mark, uint64_t *hash)
 {

@@ -49,6 +49,7 @@ enum pg_statement {
     PG_KEYSPACE_PUT,
     PG_MARKS,
     PG_MARK_PUT,
+    PG_IMPORT_MARKS_CLEAR,
     PG_EACH_MARK,
     PG_OLD,
     PG_PUT,

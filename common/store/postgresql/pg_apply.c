@@ -320,6 +320,8 @@ pg_drop(struct store *store, const uint8_t *name, size_t size)
         rc = pg_clear(s, PG_BLOCK_CLEAR, k.id);
     if (rc == 0)
         rc = pg_ask(s, NULL, PG_BAND_CLEAR, "i", k.id);
+    if (rc == 0)
+        rc = pg_ask(s, NULL, PG_IMPORT_MARKS_CLEAR, "i", k.id);
     k.keys = k.saturated = 0;
     k.sum = 0;
     k.history_size = 0;

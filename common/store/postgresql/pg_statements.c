@@ -84,6 +84,9 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "FROM unnest($2::bytea[], $3::int8[], $4::int8[]) u(l, e, f) "
         "ON CONFLICT (keyspace, log) DO UPDATE "
         "SET epoch = excluded.epoch, first_ms = excluded.first_ms",
+    [PG_IMPORT_MARKS_CLEAR] =
+        "DELETE FROM mark " IN "AND substring(log from 1 for 4) = "
+        "'" LOG_FILL_IMPORT "'::bytea",
     [PG_EACH_MARK] = "SELECT log, epoch, first_ms FROM mark " IN,
 
     /* Counters. */

@@ -1,0 +1,54 @@
+/* common/client/cmd/load.h - what load.c and load_once.c share: files of
+ * increments, line by line, with what is wrong with them. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_COMMON_CLIENT_CMD_LOAD_H
+#define COUNTD_COMMON_CLIENT_CMD_LOAD_H
+
+#include "common/client/cmd/cmd_terminal.h"
+#include "common/client/cmd/load_csv.h"
+
+/* Where an increment came from. */
+struct load_place {
+    const char *path;
+    uint64_t line;
+};
+
+struct load {
+    struct countd *c; /* NULL: --dry-run */
+    const struct cmd_line *line;
+    enum cmd_peer peer;
+    bool strict;
+    bool once; /* --once */
+    struct increment_form form;
+    struct csv *csv;      /* NULL: lines with tabs */
+    struct load_place *places; /* of increment i: i % PLACES */
+    uint64_t timeout_ms;
+    struct progress progress;
+    const char *path;      /* of the file being read, as given */
+    uint64_t bytes_before; /* bytes of the files before it */
+    uint64_t sent;         /* increments given to the library */
+    uint64_t bad;          /* lines */
+    int file_status;       /* the worst of the files' errors */
+    bool stopped;          /* --strict met a bad line, or a signal came */
+    struct interrupt stop;
+    uint64_t last_line; /* taken of this file */
+    int64_t pending;    /* at the last look */
+    uint64_t moved_ms;  /* when `pending` last changed */
+};
+
+/* Opens a file; an error is reported, and l->file_status says so. */
+int load_begin_file(struct load *l, const char *path, struct lines *lines);
+
+/* Reads a line: 1; 0: there is no increment in it, and what is wrong was
+ * reported. */
+int load_read_line(struct load *l, const struct lines *lines, const char *text,
+                   size_t size, struct increment *out);
+
+/* Closes a file; `filled` is what lines_fill() said last. */
+void load_end_file(struct load *l, struct lines *lines, int filled);
+
+/* Loads the files of the command line so that each counts once.  Returns an exit
+ * status. */
+int load_once(struct load *l);
+
+#endif

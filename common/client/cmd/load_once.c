@@ -1,0 +1,254 @@
+/* common/client/cmd/load_once.c - countd load --once: files whose increments
+ * count once, however often they are loaded.
+ *
+ * A file is read twice: to see that all of it is good, and for the hash of its
+ * increments, which is the name of a log that never was; then it is placed in
+ * log/waiting/ in fills of that log, and a worker merges them.  The fills of the
+ * same increments are the same ones, since they are cut by count alone, and the
+ * marks of a keyspace say which it has: so a load that was killed goes on, and
+ * one that came to its end adds nothing.
+ *
+ * Entry points: load_once(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/client/cmd/load.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/array.h"
+#include "common/base/bytes.h"
+#include "common/base/diag.h"
+#include "common/base/hash.h"
+#include "common/client/cmd/cmd_data.h"
+
+#define FILL_RECORDS                                                           \
+    65536 /* of all fills but the last: part of what they are */
+#define RECEIVED_MS UINT64_C(60000) /* of every fill, likewise */
+#define HEAD_SIZE   16              /* of a record in memory */
+
+struct once {
+    struct load *load;
+    struct store_session in;
+    struct place place;
+    uint64_t hash[2];
+    struct archive_header fill; /* that is being collected */
+    uint8_t *bytes;             /* its records */
+    size_t size, capacity;
+    uint64_t increments; /* of all files */
+};
+
+/* ---- reading ------------------------------------------------------------- */
+
+/* Calls `take` with each increment of a file.  0, -EIO: it was reported, or what
+ * `take` returns. */
+static int
+read_file(struct once *o, const char *path,
+          int (*take)(struct once *o, const struct increment *i))
+{
+    struct load *l = o->load;
+    struct lines lines;
+    const char *text;
+    size_t size;
+    int filled, rc = 0;
+
+    filled = load_begin_file(l, path, &lines);
+    if (filled < 0)
+        return -EIO;
+    while (rc == 0 && !l->stopped && (filled = lines_fill(&lines)) > 0)
+        while (rc == 0 && !l->stopped && lines_next(&lines, &text, &size)) {
+            struct increment i;
+
+            if (load_read_line(l, &lines, text, size, &i) > 0)
+                rc = take(o, &i);
+        }
+    load_end_file(l, &lines, filled);
+    return rc == 0 && l->file_status != 0 ? -EIO : rc;
+}
+
+/* The hash of an increment, on top of those before it. */
+static int
+hash_increment(struct once *o, const struct increment *i)
+{
+    static const struct hash_key keys[2] = {{1, 2}, {3, 4}};
+    uint8_t bytes[HEAD_SIZE + 8 + 2 * NAME_MAX_SIZE], *at = bytes;
+
+    put_le64s(at, i->count);
+    put_le64s(at + 8, i->at);
+    put_le64(at + 16, i->keyspace.size);
+    at = bytes_append(at + 24, i->keyspace.bytes, i->keyspace.size);
+    at = bytes_append(at, i->key.bytes, i->key.size);
+    for (int k = 0; k < 2; k++)
+        o->hash[k] =
+            hash_name(&keys[k], o->hash[k], bytes, (size_t)(at - bytes));
+    o->increments++;
+    return 0;
+}
+
+/* ---- placing ------------------------------------------------------------- */
+
+static int
+read_fill(void *ctx, struct place *p)
+{
+    const struct once *o = ctx;
+    int rc = 0;
+
+    for (size_t at = 0; rc == 0 && at < o->size;) {
+        const uint8_t *b = o->bytes + at;
+        const struct message m = {.increment = get_le64s(b),
+                                  .minute = get_le32(b + 8),
+                                  .keyspace_size = get_le16(b + 12),
+                                  .key_size = get_le16(b + 14),
+                                  .keyspace = b + HEAD_SIZE,
+                                  .key = b + HEAD_SIZE + get_le16(b + 12)};
+
+        rc = place_take(p, &m, RECEIVED_MS);
+        at += (size_t)HEAD_SIZE + m.keyspace_size + m.key_size;
+    }
+    return rc;
+}
+
+static int
+place_collected(struct once *o)
+{
+    int rc = 0;
+
+    if (o->fill.count > 0) {
+        o->fill.epoch++;
+        rc = place_fill(&o->place, &o->fill, read_fill, o);
+    }
+    o->fill.count = 0;
+    o->size = 0;
+    return rc;
+}
+
+static int
+collect(struct once *o, const struct increment *i)
+{
+    const size_t size = HEAD_SIZE + i->keyspace.size + i->key.size;
+    uint8_t *at;
+
+    if (array_grow(&o->bytes, &o->capacity, o->size + size, 1) < 0)
+        return -ENOMEM;
+    at = o->bytes + o->size;
+    put_le64s(at, i->count);
+    put_le32(at + 8, (uint32_t)(i->at / 60));
+    put_le16(at + 12, (uint16_t)i->keyspace.size);
+    put_le16(at + 14, (uint16_t)i->key.size);
+    at = bytes_append(at + HEAD_SIZE, i->keyspace.bytes, i->keyspace.size);
+    (void)bytes_append(at, i->key.bytes, i->key.size);
+    o->size += size;
+    return ++o->fill.count == FILL_RECORDS ? place_collected(o) : 0;
+}
+
+/* Returns an exit status. */
+static int
+load_one(struct once *o, const char *path)
+{
+    const struct config *c = &o->load->line->config;
+    const uint64_t bad = o->load->bad;
+    int rc;
+
+    memset(o->hash, 0, sizeof o->hash);
+    rc = read_file(o, path, hash_increment);
+    if (rc < 0)
+        return o->load->file_status;
+    if (o->load->bad > bad)
+        return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                        "%s: nothing of it is loaded: it has bad lines", path);
+    o->fill =
+        (struct archive_header){.features = ARCHIVE_HAS_TIMES,
+                                .first_ms = RECEIVED_MS,
+                                .last_ms = RECEIVED_MS,
+                                .slots = FILL_RECORDS,
+                                .keyspace_size = (uint16_t)c->keyspace_size,
+                                .key_size = (uint16_t)c->key_size};
+    log_fill_name_import(o->fill.uuid, o->hash);
+    rc = read_file(o, path, collect);
+    if (rc == 0)
+        rc = place_collected(o);
+    if (rc == -EIO && o->load->file_status != 0)
+        return o->load->file_status;
+    return rc < 0 ? cmd_failed(rc, "place %s in log/waiting/", path) : 0;
+}
+
+/* ---- the whole ----------------------------------------------------------- */
+
+static int
+merge_placed(struct once *o)
+{
+    const int rc = place_merge(&o->place, o->load->line);
+
+    if (rc < 0)
+        return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
+                             : cmd_failed(rc, "merge what was placed");
+    return o->place.waiting > 0 ? CONFIG_EXIT_NEGATIVE : 0;
+}
+
+static int
+print_result(const struct once *o)
+{
+    const struct place *p = &o->place;
+    struct output out;
+
+    output_init(&out, o->load->line, NULL, 0);
+    output_count(&out, "increments", o->increments);
+    output_count(&out, "merged", p->wanted - p->waiting);
+    output_count(&out, "already_merged", p->already + p->passed);
+    output_count(&out, "waiting", p->waiting);
+    output_text(
+        &out,
+        "%" PRIu64 " increment%s: %" PRIu64 " %s, %" PRIu64 " merged before",
+        o->increments, output_plural(o->increments), p->wanted - p->waiting,
+        p->dry_run ? "would be merged" : "merged", p->already + p->passed);
+    if (p->waiting > 0)
+        output_text(&out, ", %" PRIu64 " wait (countd held)", p->waiting);
+    output_text(&out, "\n");
+    return output_fini(&out);
+}
+
+static int
+load_all(struct once *o)
+{
+    const struct cmd_line *line = o->load->line;
+    int rc, status = 0;
+
+    o->place.in = &o->in;
+    rc = unmerged_list(&o->in.waiting);
+    if (rc < 0)
+        return cmd_failed(rc, "read log/waiting/");
+    for (int i = 0; status == 0 && i < line->arg_count; i++)
+        status = load_one(o, line->args[i]);
+    if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
+        const int merged = merge_placed(o);
+        const int printed = print_result(o);
+
+        status = merged != 0 ? merged : printed != 0 ? printed : status;
+    }
+    return status;
+}
+
+int
+load_once(struct load *l)
+{
+    struct once o = {.load = l};
+    bool is_input = l->line->arg_count == 0;
+    int status;
+
+    for (int i = 0; i < l->line->arg_count; i++)
+        is_input |= strcmp(l->line->args[i], "-") == 0;
+    if (is_input)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "--once: give files, which are read twice");
+    o.place.dry_run = cmd_value(l->line, "dry-run") != NULL;
+    status = o.place.dry_run ? store_session_open(l->line, false, &o.in)
+                             : store_session_make(l->line, &o.in);
+    if (status != 0)
+        return status;
+    status = load_all(&o);
+    place_fini(&o.place);
+    store_session_close(&o.in);
+    free(o.bytes);
+    return status;
+}
