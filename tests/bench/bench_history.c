@@ -17,7 +17,8 @@
  * again hours later.
  *
  * Answers: of a key with ten years of days and ninety days of hours; the top
- * 100 of a day among 1M keys, closed and running. */
+ * 100 of a day among 1M keys, closed and running; of thirty days of 200k keys, in
+ * groups of 200: of one group, and of all. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -384,6 +385,62 @@ time_top(void)
     side_close(&s);
 }
 
+/* Keys of groups: "usage000012/00000007" is the eighth of the 13th. */
+static void
+put_groups(uint64_t count)
+{
+    batch_put_sequence(&sides_batch, 0, count);
+    for (uint64_t i = 0; i < count; i++)
+        (void)snprintf(sides_batch.keys[i], BATCH_KEY + 1, "usage%06llu/%08llu",
+                       (unsigned long long)(i / 200 % 1000000),
+                       (unsigned long long)(i % 200)); /* they fit */
+}
+
+static void
+time_prefix(void)
+{
+    static struct store_top top[100];
+    static struct store_bucket buckets[STORE_BUCKETS_MAX];
+    const uint64_t count = quick ? 20000 : 200000;
+    const unsigned days = quick ? 10 : 41;
+    struct store_history_query zero = {.name = (const uint8_t *)"k",
+                                       .name_size = 1,
+                                       .top = top,
+                                       .length = 100,
+                                       .buckets = buckets,
+                                       .step = SIDES_DAY};
+    struct side s;
+    double one, all;
+
+    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
+    side_make(&s);
+    side_open(&s, SIDES_TIERS);
+    for (unsigned day = 0; day < days; day++) {
+        put_groups(count);
+        (void)side_apply(&s, "k");
+        side_tend(&s);
+        sides_batch.minute += SIDES_DAY;
+    }
+    zero.to = sides_batch.minute;
+    zero.from = zero.to - (quick ? 8 : 30) * SIDES_DAY;
+    zero.prefix = (const uint8_t *)"usage000042/";
+    zero.prefix_size = 12;
+    zero.op = STORE_HISTORY_TOP;
+    one = ask(&s, &zero);
+    zero.op = STORE_HISTORY_KEYSPACE;
+    (void)printf("%-28s %9.3f ms, by day %.3f ms\n", "top 100 of a prefix", one,
+                 ask(&s, &zero));
+    zero.op = STORE_HISTORY_TOP;
+    zero.prefix_size = 0;
+    (void)printf("%-28s %9.2f ms\n", "top 100 of all keys", ask(&s, &zero));
+    zero.group = '/';
+    all = ask(&s, &zero);
+    (void)printf("%-28s %9.2f ms\n", "top 100 of all groups", all);
+    report_row("top of a prefix of 200 keys", "ms", one, "1 ms", 1, one);
+    report_row("top of groups of 200k keys", "ms", all, "40 ms", 40, all / 40);
+    side_close(&s);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -411,5 +468,6 @@ main(int argc, char **argv)
     size_retention();
     time_key();
     time_top();
+    time_prefix();
     return 0;
 }
