@@ -11,8 +11,8 @@
 
 const struct read_problem read_no_keyspace = {
     HTTP_NOT_FOUND, "no-such-keyspace", "no such keyspace"};
-const struct read_problem read_no_key = {HTTP_NOT_FOUND, "no-such-key",
-                                         "no such key"};
+static const struct read_problem read_no_key = {HTTP_NOT_FOUND, "no-such-key",
+                                                "no such key"};
 
 /* ---- queries ------------------------------------------------------------ */
 

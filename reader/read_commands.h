@@ -75,7 +75,7 @@ bool read_run_query(struct read_request *a, struct store_query *q,
  * query. */
 const struct read_problem *read_failure(const struct read_request *a);
 
-extern const struct read_problem read_no_keyspace, read_no_key;
+extern const struct read_problem read_no_keyspace;
 
 /* The facts that answers begin with, which are the names of the request, and
  * end with. */

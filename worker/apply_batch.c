@@ -75,7 +75,9 @@ is_slice_over(const struct merge *m)
     return clock_ns() >= m->slice_end_ns;
 }
 
-bool
+/* Whether the machine prevents it, or the server of a remote engine, not the
+ * keyspace. */
+static bool
 is_machine_error(const struct store *s, int rc)
 {
     const bool is_remote = (store_traits(s) & STORE_FILES) == 0;

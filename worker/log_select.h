@@ -37,10 +37,6 @@ enum keyspace_state {
 /* The state after an attempt that returned `rc`. */
 enum keyspace_state keyspace_state_after(const struct store *s, int rc);
 
-/* Whether the machine prevents it, or the server of a remote engine, not the
- * keyspace. */
-bool is_machine_error(const struct store *s, int rc);
-
 /* What a thread uses for the keyspaces of its lane. */
 struct log_select_lane {
     /* For one keyspace: the logs with records for it. */

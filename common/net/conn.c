@@ -1,5 +1,5 @@
 /* common/net/conn.c - one service of a connection: conn_serve(), at the end of
- * the file; before it the states: conn_enter(), conn_queue(), conn_close().
+ * the file; before it the states: conn_queue(), conn_close().
  *
  * A service: send what waits; then, unless the socket is full, receive once,
  * give the input to the protocol, keep what it leaves, send what it put; then
@@ -18,8 +18,9 @@
 
 /* ---- states ------------------------------------------------------------ */
 
-void
-conn_enter(struct conn *c, enum conn_state state)
+/* Puts a connection into a state, at the end of its listener's list. */
+static void
+enter_state(struct conn *c, enum conn_state state)
 {
     struct listener *d = c->listener;
 
@@ -36,7 +37,7 @@ void
 conn_queue(struct conn *c)
 {
     if (c->state == CONN_IDLE || c->state == CONN_PAUSED)
-        conn_enter(c, c->sent_much ? CONN_BUSY : CONN_QUEUED);
+        enter_state(c, c->sent_much ? CONN_BUSY : CONN_QUEUED);
 }
 
 void
@@ -59,7 +60,7 @@ conn_end_some(struct conn *c)
     }
     if ((c->flags & F_GATES) != 0)
         return false;
-    conn_enter(c, CONN_FREE);
+    enter_state(c, CONN_FREE);
     d->used--;
     listener_closed(d);
     return true;
@@ -83,7 +84,7 @@ conn_close(struct conn *c)
     (void)close(fd);
     d->open--;
     d->clients[c->client]--;
-    conn_enter(c, CONN_CLOSED);
+    enter_state(c, CONN_CLOSED);
     /* At once, when it is little: who is served next finds it released. */
     if (!conn_end_some(c))
         listener_closed(d);
@@ -251,7 +252,7 @@ end_conn(struct conn *c)
     if (c->in.size + c->small_size > 0)
         c->listener->stats.cut_off++;
     conn_forget(c);
-    conn_enter(c, CONN_ENDING);
+    enter_state(c, CONN_ENDING);
 }
 
 /* Its listener stops, and all that had arrived is done: a beginning of a
@@ -309,7 +310,7 @@ file_conn(struct conn *c)
     bool waits, gated;
 
     if (c->flags == 0 && !conn_keeps_answers(c) && !c->listener->stopping) {
-        conn_enter(c, CONN_IDLE); /* nearly always */
+        enter_state(c, CONN_IDLE); /* nearly always */
         return;
     }
     waits = conn_keeps_answers(c) && conn_has_waiting(c);
@@ -320,7 +321,7 @@ file_conn(struct conn *c)
         end_conn(c);
         return;
     }
-    conn_enter(c, state_of(c, waits, gated));
+    enter_state(c, state_of(c, waits, gated));
 }
 
 /* Throws away what still comes after the last answer; events are of the level
@@ -418,7 +419,7 @@ conn_begin(struct conn *c, struct listener *d, int fd)
                   EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
     if (rc < 0)
         return rc;
-    conn_enter(c, CONN_IDLE);
+    enter_state(c, CONN_IDLE);
     if (d->row->protocol->began != NULL)
         d->row->protocol->began(c);
     return 0;

@@ -141,9 +141,6 @@ conn_gated(const struct conn *c)
 
 /* ---- conn.c ---- */
 
-/* Puts a connection into a state, at the end of its listener's list. */
-void conn_enter(struct conn *c, enum conn_state state);
-
 /* One service.  The connection has work before; after, it is filed by what it
  * waits for, or closed. */
 void conn_serve(struct conn *c);

@@ -22,9 +22,6 @@
 static const char *const kinds[STATUS_KINDS] = {"none",   "writer", "worker",
                                                 "reader", "port",   "live"};
 
-static const char *const log_states[STATUS_LOG_STATES] = {"-", "empty", "open",
-                                                          "full", "merging"};
-
 static const char *const log_names[STATUS_LOG_VALUES] = {
     "state", "epoch", "messages", "owner", "since_ms"};
 
@@ -32,12 +29,6 @@ const char *
 status_kind_name(enum status_kind kind)
 {
     return kinds[kind];
-}
-
-const char *
-status_log_name(int64_t state)
-{
-    return state >= 0 && state < STATUS_LOG_STATES ? log_states[state] : "?";
 }
 
 /* ---- the board --------------------------------------------------------- */

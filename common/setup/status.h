@@ -88,7 +88,6 @@ status_is_daemon(enum status_kind kind)
 {
     return kind >= STATUS_WRITER && kind <= STATUS_READER;
 }
-const char *status_log_name(int64_t state);
 
 /* A row of this process. */
 struct status_row {

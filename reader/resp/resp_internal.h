@@ -359,9 +359,4 @@ enum conn_next resp_replay(struct resp_call *call);
 /* Does the command of call->args. */
 enum conn_next resp_run(struct resp_call *call);
 
-/* The command of call->args; NULL: it is unknown, or the number of arguments
- * is wrong, *answer of which is then given. */
-const struct resp_command *resp_find_command(struct resp_call *call,
-                                             enum conn_next *answer);
-
 #endif

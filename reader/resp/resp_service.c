@@ -155,8 +155,10 @@ resp_unreadable(struct resp_call *call)
 
 /* ---- commands ------------------------------------------------------------ */
 
-const struct resp_command *
-resp_find_command(struct resp_call *call, enum conn_next *answer)
+/* The command of call->args; NULL: it is unknown, or the number of arguments is
+ * wrong, of which *answer tells. */
+static const struct resp_command *
+find_command(struct resp_call *call, enum conn_next *answer)
 {
     const struct resp_command *found =
         resp_command_by_name(call->service->commands_by_name, &call->args[0]);
@@ -181,7 +183,7 @@ resp_run(struct resp_call *call)
 {
     enum conn_next answer;
 
-    call->command = resp_find_command(call, &answer);
+    call->command = find_command(call, &answer);
     if (!call->command)
         return answer;
     if ((call->command->rights & RESP_OWN_WAIT) != 0 &&
@@ -211,7 +213,7 @@ do_request(struct resp_call *call, const uint8_t *bytes)
         return CONN_ANSWERED;
     if (!s->is_queueing)
         return resp_run(call);
-    call->command = resp_find_command(call, &answer);
+    call->command = find_command(call, &answer);
     if (!call->command) {
         if (answer == CONN_ANSWERED)
             resp_abort_transaction(r, s);

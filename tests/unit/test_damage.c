@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_peek.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/stored.h"
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_peek.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"

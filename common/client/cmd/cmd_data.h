@@ -131,10 +131,6 @@ int wait_open_log(int log_fd, const char *name);
 /* Sleeps so long, or until a signal. */
 void wait_ms(unsigned ms);
 
-/* Sleeps a little: 1 ms at first, then longer, at most 50; *pause_ms starts
- * at 0. */
-void wait_pause(unsigned *pause_ms);
-
 /* ---- unmerged ---------------------------------------------------------- */
 
 /* Increments that countd received and no keyspace contains: quarantined because

@@ -141,6 +141,17 @@ warn_full_disk(const struct datadir *d, uint64_t since_ms, bool *warned)
          (uint64_t)fs.f_bavail * fs.f_frsize / 1000000, (uint64_t)fs.f_favail);
 }
 
+/* Sleeps a little: 1 ms at first, then longer, at most 50; *pause_ms starts
+ * at 0. */
+static void
+pause_longer(unsigned *pause_ms)
+{
+    *pause_ms = *pause_ms == 0 ? 1 : 2 * *pause_ms;
+    if (*pause_ms > PAUSE_MAX_MS)
+        *pause_ms = PAUSE_MAX_MS;
+    wait_ms(*pause_ms);
+}
+
 int
 wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
            int (*is_done)(void *ctx), void *ctx)
@@ -166,7 +177,7 @@ wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
         if (clock_ms() - since_ms >= timeout_ms)
             return -EAGAIN;
         warn_full_disk(d, since_ms, &warned);
-        wait_pause(&pause_ms);
+        pause_longer(&pause_ms);
     }
 }
 
@@ -293,15 +304,6 @@ wait_turn(struct wait_turn *t, int rc, long holder)
     return true;
 }
 
-void
-wait_pause(unsigned *pause_ms)
-{
-    *pause_ms = *pause_ms == 0 ? 1 : 2 * *pause_ms;
-    if (*pause_ms > PAUSE_MAX_MS)
-        *pause_ms = PAUSE_MAX_MS;
-    wait_ms(*pause_ms);
-}
-
 int
 wait_open_log(int log_fd, const char *name)
 {
@@ -311,7 +313,7 @@ wait_open_log(int log_fd, const char *name)
     for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
         fd = logfile_open(log_fd, name);
         if (fd == -EBUSY)
-            wait_pause(&pause_ms);
+            pause_longer(&pause_ms);
     }
     return fd;
 }

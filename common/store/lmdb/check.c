@@ -2,6 +2,7 @@
  * its checksums, and its parts against each other. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace_history.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <sys/random.h>

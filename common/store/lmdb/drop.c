@@ -8,6 +8,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/folder.h"
 #include "common/store/lmdb/keyspace_history.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -583,43 +583,7 @@ void keyspace_file_clean(int dir_fd, uint64_t age_ms);
  */
 void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
 
-/* ---- reading without LMDB (keyspace_peek.c) ---- */
-
-/* Opening an environment, checking its pages and closing it again takes a
- * hundred times as long as a peek, a slot in the cache, and a lock file; a list
- * of thousands of keyspaces needs a few records of each. */
-
-/* Checks a file before LMDB opens it: a regular file, valid meta pages, pages
- * that LMDB can follow, and the newest commit is the one LMDB would use.
- * `own_failed`: a commit of this process to the file failed and it is about to
- * commit again, so the newest commit may be that one.  A file found damaged is
- * refused without another check until it changes, for a minute.  -ENOENT,
- * -EBADMSG with *why, or an error. */
-int keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
-                        const char **why);
-
-/* Opens a file of the directory for reading; its descriptor, or an error with
- * *why.  -EBADMSG: it is not a regular file. */
-int keyspace_file_open(int dir_fd, const char *file, struct stat *st,
-                       const char **why);
-
-/* Each commit of a keyspace has a higher counter than the one before. */
-extern const struct pages_counter keyspace_change_counter;
-
-/* Reads name and state of the file k->file, as of the newest commit.  If `k`
- * has a name, the file must have the same.  Calls mark(), if there is one, for
- * every mark, ordered by uuid.
- *
- * -ENOENT, or another error with *why
- *   -EAGAIN  other processes committed to it during every try: mark() may have
- *            seen records of two commits */
-int keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
-                  struct keyspace_state *state, keyspace_mark_fn *mark,
-                  void *ctx, const char **why);
-
-/* Whether an entry of the directory is a keyspace's file; then writes its name
- * without the suffix. */
-bool keyspace_file_stem(const char *entry, char stem[NAME_FILE_SIZE]);
+/* ---- reading without LMDB: keyspace_peek.h ---- */
 
 /* Parse records of the meta database (meta.c); errors as
  * keyspace_header_check() and keyspace_state_get(). */

@@ -5,6 +5,7 @@
  * locks of both.  So every keyspace is opened here. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
 #include <errno.h>

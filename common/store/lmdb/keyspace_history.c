@@ -126,9 +126,11 @@ keyspace_history_kv_read(struct keyspace_history_kv *p, struct keyspace *k)
         .renew = true};
 }
 
-int
-keyspace_history_kv_write(struct keyspace_history_kv *p,
-                          const struct keyspace *k, MDB_txn *txn)
+/* Opens the kv in a write transaction that has not written yet; the caller calls
+ * keyspace_history_kv_end(). */
+static int
+open_kv_for_writing(struct keyspace_history_kv *p, const struct keyspace *k,
+                    MDB_txn *txn)
 {
     int rc;
 
@@ -245,7 +247,7 @@ keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
     p->delta_count = 0;
     p->pages = 0;
     p->kv.cursor = NULL;
-    return keyspace_history_kv_write(&p->kv, k, txn);
+    return open_kv_for_writing(&p->kv, k, txn);
 }
 
 /* Adds what int64 could not hold to `clipped`; returns how many keys are

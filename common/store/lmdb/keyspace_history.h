@@ -24,10 +24,6 @@ struct keyspace_history_kv {
 void keyspace_history_kv_read(struct keyspace_history_kv *p,
                               struct keyspace *k);
 
-/* Opens the kv in a write transaction that has not written yet; the caller
- * calls keyspace_history_kv_end(). */
-int keyspace_history_kv_write(struct keyspace_history_kv *p,
-                              const struct keyspace *k, MDB_txn *txn);
 void keyspace_history_kv_end(struct keyspace_history_kv *p);
 
 /* What one transaction adds to history, after it has changed the counts. */

@@ -5,7 +5,7 @@
  * that commit before the next one is in its meta page, which is read again
  * afterwards.  Records carry checksums. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <unistd.h>

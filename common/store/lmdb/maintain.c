@@ -10,6 +10,7 @@
  * may be back, unchanged. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace_history.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -7,6 +7,7 @@
  * sum of their hashes must be those of the state record. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <errno.h>
 #include <stdlib.h>

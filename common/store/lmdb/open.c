@@ -14,6 +14,7 @@
  * processes write at once.) */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,0 +1,54 @@
+/* common/client/cmd/explain_history.h - for countd explain: all that history has
+ * of a key, beside what archived logs have of it.
+ *
+ * There is a row for each step in which there is either.  The step is the longest
+ * of a day, an hour and a minute that the keyspace has, of UTC, as it is kept.
+ * An increment of a clock far ahead may be in another step of history than its
+ * time says (countd.conf(5)).
+ *
+ * Ownership: the caller's, all zero at first.  Errors: 0 or a negative errno. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_COMMON_CLIENT_CMD_EXPLAIN_HISTORY_H
+#define COUNTD_COMMON_CLIENT_CMD_EXPLAIN_HISTORY_H
+
+#include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
+
+struct key_history_row {
+    int64_t start; /* Unix seconds */
+    bool any;      /* history has increments */
+    int128 sum;    /* sum of these */
+    int128 logged; /* sum of increments in archived logs */
+};
+
+struct key_history {
+    bool kept;     /* the keyspace has history */
+    int64_t step;  /* seconds */
+    int64_t since; /* what came before is not in it; 0: all is */
+    int128 sum;
+    struct key_history_row *rows;
+    size_t count, capacity;
+    size_t found; /* by key_history_add() last */
+};
+
+void key_history_free(struct key_history *p);
+
+/* Reads what history has; errors as of store_history(). */
+int key_history_read(struct key_history *p, struct store *store,
+                     const struct cmd_name *keyspace,
+                     const struct cmd_name *key, uint64_t now_ms);
+
+/* Adds an increment of an archived log.  -ENOMEM */
+int key_history_add(struct key_history *p, uint64_t received_ms,
+                    int64_t increment);
+
+void key_history_sort(struct key_history *p); /* by time */
+
+/* Rows, facts, and sentences for people. */
+void key_history_print(const struct key_history *p, struct output *o, bool utc);
+void key_history_facts(const struct key_history *p, struct output *o,
+                       int64_t count);
+void key_history_summarize(const struct key_history *p, int64_t count,
+                           bool utc);
+
+#endif
