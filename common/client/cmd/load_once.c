@@ -14,11 +14,13 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/array.h"
 #include "common/base/bytes.h"
+#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/base/hash.h"
 #include "common/client/cmd/cmd_data.h"
@@ -175,15 +177,30 @@ load_one(struct once *o, const char *path)
 
 /* ---- the whole ----------------------------------------------------------- */
 
+/* Merges what was placed.  Workers beside may have some of it: what waits is
+ * looked at again, until --timeout after it last became less. */
 static int
 merge_placed(struct once *o)
 {
-    const int rc = place_merge(&o->place, o->load->line);
+    uint64_t until_ms = 0, before = UINT64_MAX;
+    int rc, pause_ms = 10;
 
-    if (rc < 0)
-        return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
-                             : cmd_failed(rc, "merge what was placed");
-    return o->place.waiting > 0 ? CONFIG_EXIT_NEGATIVE : 0;
+    for (;;) {
+        o->place.waiting = 0;
+        rc = place_merge(&o->place, o->load->line);
+        if (rc < 0)
+            return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
+                                 : cmd_failed(rc, "merge what was placed");
+        if (o->place.waiting == 0)
+            return 0;
+        if (o->place.waiting < before)
+            until_ms = clock_ms() + o->load->timeout_ms;
+        if (clock_ms() >= until_ms)
+            return CONFIG_EXIT_NEGATIVE;
+        before = o->place.waiting;
+        (void)poll(NULL, 0, pause_ms);
+        pause_ms = pause_ms < 1000 ? pause_ms * 2 : pause_ms;
+    }
 }
 
 static int
