@@ -136,17 +136,25 @@ $(BUILD)/libcountd.pc: common/client/lib/countd.h Makefile
 	  'Cflags: -I$${includedir}' > $@
 
 # ---- what the programs say of themselves ----------------------------------
-# A sample of the settings, each a comment with its default, from the help.
+# A sample of the settings, each a comment with its default, from the help; those
+# that people change stand first.
+CHANGED := data_dir user http.listen read.http resp.listen statsd.listen graphite.listen http.allow read.allow \
+           http.tokens history archive.keep
 $(BUILD)/countd.conf: $(BUILD)/countd-write
-	$(Q)COUNTD_CONF= $< -h | awk 'BEGIN { \
+	$(Q)COUNTD_CONF= $< -h | awk -v changed='$(CHANGED)' 'BEGIN { \
 	    print "# Settings of countd-write, countd-worker, countd-read and countd, which look for"; \
 	    print "# this file as /etc/countd.conf. Each is shown with its default: take the # away"; \
-	    print "# to change it. countd(5) says more." } \
+	    print "# to change it. Few need more than the first twelve. countd(5) says more." } \
 	  /^Settings/ { on = 1; next } \
 	  on && /^  [a-z]/ { key = $$1; sub(/^ *[^ ]+ +/, ""); help = $$0; next } \
 	  on && /; default / { def = $$0; sub(/.*; default /, "", def); sub(/; default .*/, ""); sub(/^ +/, ""); \
-	    print "\n# " toupper(substr(help, 1, 1)) substr(help, 2) ".\n# " toupper(substr($$0, 1, 1)) substr($$0, 2) \
-	      ".\n#" key " =" (def == "empty" ? "" : " " def) }' > $@
+	    order[++n] = key; \
+	    text[key] = "\n# " toupper(substr(help, 1, 1)) substr(help, 2) ".\n# " toupper(substr($$0, 1, 1)) \
+	      substr($$0, 2) ".\n#" key " =" (def == "empty" ? "" : " " def) } \
+	  END { count = split(changed, first, " "); \
+	    for (i = 1; i <= count; i++) { if (!(first[i] in text)) exit 1; print text[first[i]]; delete text[first[i]] } \
+	    print "\n# ---- the others"; \
+	    for (i = 1; i <= n; i++) if (order[i] in text) print text[order[i]] }' > $@
 $(BUILD)/completion.%: $(BUILD)/countd
 	$(Q)$< completion $* > $@
 

@@ -66,7 +66,7 @@ struct as_of {
     uint64_t sure_ms;  /* true of every keyspace, whatever waits */
     uint64_t seen_ms;  /* just after the refresh: a later stamp is from a
                           clock that was set back */
-    int64_t ahead_ms;  /* of the monotonic clock, at least */
+    int64_t ahead_ms;  /* the least lead of Unix time over clock_ms() */
     struct pending_set
         before;          /* unmerged since before the clock was set back */
     uint64_t ended_ms;   /* the last millisecond before the refresh */

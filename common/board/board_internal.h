@@ -113,7 +113,7 @@ static_assert(sizeof(_Atomic uint64_t) == 8, "file format");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "atomics of processes");
 
 struct countd_board {
-    struct countd_board *next;   /* of all handles of this process */
+    struct countd_board *next;   /* next handle of this process */
     struct board_header *header; /* the whole file */
     uint8_t *slots;              /* in it */
     uint32_t slot_count, shared_count, private_count, cells, stride;
@@ -123,7 +123,7 @@ struct countd_board {
     int fd;
     bool read_only;
     bool master;
-    uint32_t forks;      /* of the process that opened it */
+    uint32_t forks;      /* board_forks_count when it was opened */
     atomic_bool claimed; /* something, perhaps: close looks for it */
     _Atomic uint64_t me; /* low half: number in the table of processes, 0: none
                yet; high half: forks of the process of that number */
@@ -133,7 +133,7 @@ struct countd_board {
 /* A block of a slot. */
 struct board_block {
     _Atomic uint64_t *word;
-    _Atomic int64_t *values; /* of both copies */
+    _Atomic int64_t *values; /* values of both copies */
     size_t count;
 };
 

@@ -63,8 +63,8 @@ struct countd_board_shape {
     size_t size; /* sizeof(struct countd_board_shape) */
     uint32_t slots;
     uint32_t shared_count;  /* integers of the shared part, from 1 */
-    uint32_t private_count; /* of each cell; 0 and no cells: none */
-    uint32_t cells;         /* of each slot */
+    uint32_t private_count; /* private values of each cell; 0 without cells */
+    uint32_t cells;         /* cells of each slot */
     /* Create: of the shared integers, then of the private ones; NULL: they
      * have none.  Printable ASCII without space.  Attach: not looked at. */
     const char *const *names;
@@ -112,7 +112,7 @@ struct countd_board_info {
     pid_t master;                    /* who made it */
     int master_alive;                /* enum countd_board_life */
     int retired;
-    unsigned processes; /* that may write */
+    unsigned processes; /* processes that may write */
 };
 
 void countd_board_info(struct countd_board *b, struct countd_board_info *out);

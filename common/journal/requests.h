@@ -71,8 +71,8 @@ struct requests {
 /* What one mark says here. */
 struct counted_request {
     struct request_mark mark;
-    uint8_t uuid[MESSAGE_UUID_SIZE]; /* of the log */
-    uint64_t epoch;                  /* of its fill */
+    uint8_t uuid[MESSAGE_UUID_SIZE]; /* uuid of the log */
+    uint64_t epoch;                  /* epoch of the log's fill */
     uint32_t at_s;
 };
 

@@ -32,13 +32,13 @@ struct inspect {
                           that are below `count` of a SEALED log (in an EMPTY log
                           none); and all slots that a truncated file lacks */
     uint32_t end;      /* one past the last valid slot */
-    uint32_t marks;    /* of the slots before `prefix` */
-    bool has_times;    /* one of them has a minute */
+    uint32_t marks;    /* marks among the slots before `prefix` */
+    bool has_times;    /* a slot before `prefix` has a minute */
     uint32_t whole;    /* slots before `prefix` that are not of a request whose
                           end is missing (mark.h): `prefix`, or that of its mark */
-    uint64_t whole_ms; /* of slot whole - 1, if whole > 0 */
-    uint64_t first_ms; /* of slot 0, if prefix > 0 */
-    uint64_t last_ms;  /* of slot prefix - 1 */
+    uint64_t whole_ms; /* received_ms of slot whole - 1, if whole > 0 */
+    uint64_t first_ms; /* received_ms of slot 0, if prefix > 0 */
+    uint64_t last_ms;  /* received_ms of slot prefix - 1 */
 };
 
 /* Reads headers and all slots of an open file.  `index` is that of the file

@@ -38,8 +38,8 @@ struct log {
     struct layout layout; /* from the header's sizes */
     bool takes_marks;     /* for log_begin(): slots may be marks (mark.h) */
     uint32_t count;       /* slots appended in this fill */
-    uint32_t marks;       /* of these; set by who appends them */
-    bool has_times;       /* some have a minute; set likewise */
+    uint32_t marks;       /* marks among them; the appender sets it */
+    bool has_times;       /* a slot has a minute; the appender sets it */
     uint64_t first_ms;    /* received_ms of slot 0 once count > 0 */
     uint64_t last_ms;
 };

@@ -70,7 +70,7 @@ struct log_header {
     uint16_t keyspace_size;
     uint16_t key_size;
     uint64_t count;    /* slots, valid if SEALED */
-    uint32_t marks;    /* of these, valid if SEALED */
+    uint32_t marks;    /* marks among the slots, valid if SEALED */
     uint64_t first_ms; /* valid if SEALED, as is last_ms */
     uint64_t last_ms;
     uint8_t boot_id[16];

@@ -38,7 +38,7 @@ int log_recover_dead(int dirfd, uint64_t index, struct mark_store *marks,
  * starts.  Only a header says so.  After a power loss a mode is a hint: a log
  * with the mode of a full one may be OPEN. */
 struct log_unsealed {
-    uint64_t epoch; /* of the fill; 0: not known */
+    uint64_t epoch; /* epoch of the fill; 0: not known */
     bool has_marks; /* or may have, SEALED or not */
 };
 

@@ -31,7 +31,7 @@
 #define MARK_KEY_SIZE  48u /* digits; a log with smaller keys has no marks */
 
 struct request_mark {
-    uint8_t hash[MARK_HASH_SIZE]; /* of the Idempotency-Key */
+    uint8_t hash[MARK_HASH_SIZE]; /* hash of the Idempotency-Key */
     uint64_t body;                /* a hash of the body */
     uint32_t count;               /* increments that follow */
 };

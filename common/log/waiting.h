@@ -90,7 +90,7 @@
 struct waiting_file {
     char name[WAITING_NAME_SIZE];
     uint64_t size;
-    uint64_t since_ms; /* of its first set aside (Unix) */
+    uint64_t since_ms; /* Unix time when its first fill was set aside */
     bool placed;
     bool damaged; /* a member is: waiting_repair() */
     bool listed;  /* is in the folder */

@@ -236,17 +236,17 @@ struct listener_config {
                                it has none */
     const char *listen;     /* host:port, or LISTENER_NO_PORT; NULL or empty:
                                the listener is off, its socket too */
-    const char *listen_key; /* the setting of that, for messages */
+    const char *listen_key; /* setting of `listen`, for messages */
     const char *allow;      /* networks that may connect; empty: all, where the
                                address is of loopback */
-    const char *allow_key;  /* the setting of that */
+    const char *allow_key;  /* setting of `allow`, for messages */
     const char *enable_key; /* the setting that turns it off; the same as
                                listen_key where an empty one does */
     const char *max_key;    /* the setting of `max`, for messages */
     const struct protocol *protocol;
     void *ctx;          /* conn_ctx() */
     size_t max;         /* connections */
-    size_t reserved;    /* of these no other listener can have */
+    size_t reserved;    /* connections that no other listener can have */
     uint32_t idle_s;    /* closed after; 0: never */
     uint32_t request_s; /* the longest time from the first byte of a request
                            to its last; 0: no limit */
@@ -267,9 +267,9 @@ struct listener_stats {
     uint64_t turned_away;
     uint64_t not_allowed; /* connections from other networks */
     uint64_t yielded;
-    uint64_t evicted; /* for memory */
-    uint64_t late;    /* whose request was not whole within request_s */
-    uint64_t cut_off; /* that ended within a request */
+    uint64_t evicted; /* connections closed for their memory */
+    uint64_t late;    /* connections whose request took over request_s */
+    uint64_t cut_off; /* connections that ended within a request */
 };
 
 /* A listener has a port, a socket in the data directory, or both. */
@@ -288,11 +288,11 @@ struct listener {
     struct list_link lists[CONN_STATES];
     uint8_t *array; /* conns, `stride` bytes each */
     size_t stride;
-    size_t touched;    /* from here on never used */
-    size_t used;       /* not FREE */
-    size_t open;       /* with a socket */
-    size_t client_max; /* of one client; more are closed at once */
-    uint32_t clients[NETWORKS_CLIENTS]; /* open ones of each */
+    size_t touched;    /* index: connections from here on were never used */
+    size_t used;       /* connections not FREE */
+    size_t open;       /* connections with a socket */
+    size_t client_max; /* connections of one client; more are closed */
+    uint32_t clients[NETWORKS_CLIENTS]; /* open connections of each client */
     size_t late_at; /* number of the connection that serve_late() checks next */
     uint8_t index;
     bool accepts; /* there is a place, or a connection that yields one */

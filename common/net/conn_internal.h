@@ -52,11 +52,11 @@ struct conns {
     size_t input_max; /* bytes one request may need */
     uint8_t *out;
     size_t out_size;
-    size_t count; /* of listeners */
+    size_t count; /* listeners */
     size_t shared;
     struct listener *listeners;
     uint64_t with_work;   /* bit i: listener i may have one QUEUED or BUSY */
-    uint64_t with_closed; /* the same of CLOSED */
+    uint64_t with_closed; /* bit i: listener i may have one CLOSED */
 
     /* Of the connection that is being served. */
     uint64_t now_ms; /* clock of the turn */

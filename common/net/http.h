@@ -123,13 +123,13 @@ struct http_held {
 /* A request at its route. */
 struct http_call {
     struct conn *conn;
-    void *ctx; /* of the table */
+    void *ctx; /* ctx of the table */
     const struct http_request *request;
     unsigned flags;          /* enum http_route_flags, or-ed, of the route */
     unsigned rights;         /* enum tokens_right, or-ed, of the client */
     unsigned note;           /* what the route's check() found; 0 before */
-    struct http_text rest;   /* of the path, behind that of the route */
-    struct http_text value;  /* of the parameter that the route names */
+    struct http_text rest;   /* the path behind the route's */
+    struct http_text value;  /* value of the parameter that the route names */
     struct http_text body;   /* with HTTP_READS_BODY */
     struct http_held **held; /* NULL at first; the route's */
     /* Of the answer, before http_body(): its Content-Type, and with that Date,
@@ -184,11 +184,11 @@ struct http_table {
 
 /* A request and where it goes. */
 struct http_asked {
-    size_t size; /* of its head */
+    size_t size; /* bytes of its head */
     struct http_request request;
     const struct http_route *route; /* NULL: there is none for its method */
     unsigned flags; /* enum http_route_flags, of the routes of its path */
-    unsigned allow; /* those that there are routes for */
+    unsigned allow; /* enum http_method, or-ed: with a route */
     void *ctx;
     unsigned right; /* enum tokens_right that `route` needs */
     struct http_text rest, value;
@@ -198,7 +198,7 @@ struct http_asked {
 
 struct http_stats {
     uint64_t requests; /* answered by a route, or with 404 or 405 */
-    uint64_t refused;  /* of these: 404 or 405 */
+    uint64_t refused;  /* of the requests: 404 or 405 */
     uint64_t by_class[HTTP_CLASSES]; /* answers with a status of 2.. to 5..,
                                         those to health checks left out */
 };
@@ -224,7 +224,7 @@ struct http_site {
     struct http_asked last;
     uint8_t last_head[HTTP_LAST_MAX];
     uint8_t joined[HTTP_BODY_MAX]; /* a body that came in chunks */
-    uint64_t date_s;               /* of `date`; 0: there is none yet */
+    uint64_t date_s; /* Unix time of `date`; 0: there is none yet */
     char date[40];
 };
 

@@ -22,7 +22,7 @@
 /* How far a body has been read; all zero before its first byte. */
 struct http_chunks {
     uint32_t at;   /* where the next line begins, from the body's beginning */
-    uint32_t size; /* of the data so far */
+    uint32_t size; /* bytes of data so far */
     bool is_last;  /* header lines and the empty line are left */
     bool is_whole;
 };

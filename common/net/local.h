@@ -38,10 +38,10 @@
 
 /* Where a daemon's sockets are, and who may connect. */
 struct local_folder {
-    int fd;           /* of DIR/socket; -1: there are none */
-    const char *path; /* of DIR, for messages and addresses */
-    mode_t mode;      /* of the sockets */
-    gid_t gid;        /* of the sockets; LOCAL_ANY_GROUP: as they come */
+    int fd;           /* descriptor of DIR/socket; -1: no sockets */
+    const char *path; /* path of DIR, for messages and addresses */
+    mode_t mode;      /* mode of the sockets */
+    gid_t gid;        /* group of the sockets; LOCAL_ANY_GROUP: any */
 };
 
 #define LOCAL_ANY_GROUP ((gid_t)-1)

@@ -20,7 +20,7 @@
 
 struct network {
     uint8_t bytes[16]; /* IPv4 as ::ffff:a.b.c.d */
-    uint8_t bits;      /* of the prefix, 0 to 128 */
+    uint8_t bits;      /* bits of the prefix, 0 to 128 */
 };
 
 struct networks {

@@ -40,7 +40,7 @@ enum config_kind {
 struct config_row {
     const char *key;
     enum config_kind kind;
-    size_t at;         /* of the value in struct config */
+    size_t at;         /* offset of the value in struct config */
     uint64_t min, max; /* of a number, or of the bytes of a text */
     const char *def;
     const char *help;

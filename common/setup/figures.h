@@ -35,7 +35,7 @@ enum figure_needs {
 #define FIGURE_ALONE   "" /* a label: none, not even that of the process */
 
 struct figure {
-    enum status_kind kind; /* of the row that has it */
+    enum status_kind kind; /* kind of the row that has the figure */
     const char *name;      /* in countd status and /v1/status, by SIGUSR1 */
     const char *metric;    /* in /metrics */
     enum figure_type type;

@@ -28,7 +28,7 @@
  * healthy, and only its silence is judged. */
 struct overview_row {
     enum status_kind kind;
-    pid_t pid;                  /* of the directory: the writer */
+    pid_t pid;                  /* pid; in the directory's row the writer's */
     uint32_t slot;              /* its place on the board */
     char name[STATUS_NAME + 1]; /* printable; or empty */
     int64_t values[STATUS_FIGURES];
@@ -42,7 +42,7 @@ struct overview {
     struct overview_row rows[1 + STATUS_SLOTS];
     size_t count;
     int64_t logs[STATUS_LOGS][STATUS_LOG_VALUES];
-    size_t log_end; /* behind the last one there is */
+    size_t log_end; /* one past the last log there is */
 };
 
 /* Says why there is nothing to see and returns an exit status. */

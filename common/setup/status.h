@@ -93,17 +93,17 @@ status_is_daemon(enum status_kind kind)
 struct status_row {
     enum status_kind kind;
     uint32_t slot;
-    uint64_t epoch;                 /* of the board it is claimed on; 0: none */
-    char name[STATUS_NAME + 1];     /* of a port or a kind of live names */
-    int64_t values[STATUS_FIGURES]; /* those of its kind */
+    uint64_t epoch; /* epoch of the board it is claimed on; 0: none */
+    char name[STATUS_NAME + 1];     /* name of a port or a kind of live names */
+    int64_t values[STATUS_FIGURES]; /* figures of its kind */
 };
 
 struct status {
     char path[STATUS_PATH_MAX];
     struct countd_board *board; /* NULL: none */
-    uint64_t epoch;             /* of it */
+    uint64_t epoch;             /* epoch of the board */
     bool master;
-    bool reported; /* that there is none */
+    bool reported; /* it was reported that there is no board */
     uint64_t started_ms;
 };
 

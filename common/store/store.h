@@ -94,7 +94,7 @@ struct store_delta {
     const uint8_t *key;
     uint16_t key_size;
     uint32_t minute;  /* received_ms / 60000, for history */
-    int64_t sum_high; /* of a signed 128-bit sum */
+    int64_t sum_high; /* high half of a signed 128-bit sum */
     uint64_t sum_low;
 };
 
@@ -110,7 +110,7 @@ store_delta_sum(const struct store_delta *d)
 struct store_batch {
     const uint8_t *name;
     size_t name_size;
-    const struct log_fill *marks; /* of one log each */
+    const struct log_fill *marks; /* marks, each of one log */
     size_t mark_count;
     const struct store_delta *deltas;
     size_t delta_count;
@@ -118,8 +118,8 @@ struct store_batch {
 
 struct store_applied {
     uint64_t keys;        /* changed */
-    uint64_t created;     /* of these, new */
-    uint64_t saturated;   /* of these, newly flagged */
+    uint64_t created;     /* keys that are new */
+    uint64_t saturated;   /* keys that are newly flagged */
     uint64_t commits;     /* transactions */
     bool at_keyspace_max; /* with -EDQUOT: keyspace.max forbids a new keyspace;
                              false: keyspace.max_keys forbids new keys */
@@ -178,7 +178,7 @@ struct store_query {
 
     int error;      /* 0, -ENOENT: no such keyspace or key; -EBADMSG, ... */
     uint8_t *bytes; /* its rows, in the wire form of common/wire/query.h */
-    size_t size;    /* of the rows */
+    size_t size;    /* bytes of the rows */
     uint64_t rows;
     struct store_row row;       /* GET, RANK, AROUND */
     uint64_t rank;              /* RANK, AROUND */
@@ -235,7 +235,7 @@ struct store_listed {
 struct store_check_result {
     uint64_t blocks; /* checked */
     uint64_t keys;
-    uint64_t saturated; /* of these, flagged */
+    uint64_t saturated; /* keys that are flagged */
     uint64_t marks;
     uint64_t faults; /* reported through `fault` */
     uint64_t file_size;

@@ -13,7 +13,7 @@
 struct waiting_sum {
     uint64_t fills;
     uint64_t increments;
-    uint64_t bytes;     /* of these fills in their files */
+    uint64_t bytes;     /* bytes of these fills in their files */
     uint64_t oldest_ms; /* first_ms; UINT64_MAX: none */
     uint64_t newest_ms;
     uint64_t since_ms; /* when the first of them was set aside (Unix) */

@@ -21,7 +21,7 @@ struct increment_form {
     bool control;        /* control characters may stand as they are */
     size_t keyspace_max; /* bytes that names may have */
     size_t key_max;
-    int64_t at;     /* of increments without a time; 0: now */
+    int64_t at;     /* time of increments that have none; 0: now */
     int64_t latest; /* no time is after it */
 };
 

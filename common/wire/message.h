@@ -45,8 +45,8 @@
 #define MESSAGE_TIME_TAG  UINT32_C(0x454d4954) /* "TIME" */
 /* Minutes that no client sends, of the year 2990 on: a connection that begins
  * with one could be a browser's (first_bytes.h). */
-#define MESSAGE_TIME_END  UINT32_C(0x20000000)
-#define LAYOUT_SLOTS_AT   8192 /* where the slots of a log begin */
+#define MESSAGE_TIME_END UINT32_C(0x20000000)
+#define LAYOUT_SLOTS_AT  8192 /* where the slots of a log begin */
 
 struct layout {
     uint16_t keyspace_size; /* bytes of the keyspace field */
@@ -65,7 +65,7 @@ struct message {
     const uint8_t *key;
     uint16_t keyspace_size; /* 1 to layout's */
     uint16_t key_size;
-    uint32_t minute; /* that it is of; 0: that of its receipt */
+    uint32_t minute; /* minute that it is of; 0: that of its receipt */
 };
 
 /* -ERANGE unless both sizes are 1 to MESSAGE_NAME_MAX. */

@@ -49,7 +49,7 @@ struct table_writer {
     size_t column_count;
     struct table_label labels[TABLE_COLUMNS_MAX]; /* JSON: of the columns */
     size_t plain_max;     /* of a row from these; SIZE_MAX: a key is too long */
-    const char *rows_key; /* of the list in JSON */
+    const char *rows_key; /* name of the list in JSON */
     enum name_form names; /* the caller's */
     bool has_numbers_as_texts; /* JSON: for readers with doubles */
     bool are_rows_open;        /* JSON: inside of rows */

@@ -25,7 +25,7 @@ struct chunks {
     size_t max; /* bytes that all may have */
     struct json_writer json;
     struct chunk *first, *last;
-    size_t size; /* of those that are full, and at the end of all */
+    size_t size; /* bytes of full chunks; at the end of all */
 };
 
 /* Begins, without blanks in the JSON. */

@@ -40,7 +40,7 @@ struct function_param {
     bool is_multiple;           /* the last one: one or more of it */
     const char *const *options; /* of an aggregate, the default first; ends
                                    with NULL */
-    int fallback;               /* of a number that is not given */
+    int fallback;               /* value of a number that is not given */
 };
 
 /* What a target is about. */
@@ -53,13 +53,13 @@ struct function_call {
     const struct function *function;
     const struct target_node *node;
     const struct target_node *values[FUNCTIONS_PARAMS]; /* NULL: not given */
-    int64_t interval; /* of an argument that is one: seconds; 0: none is */
+    int64_t interval; /* seconds of an argument that is an interval; or 0 */
     struct function_times times;
     struct scratch *scratch;
     size_t at, again_at;      /* series that functions_step() is done with */
     struct series_list made;  /* series of its own, so far */
-    struct series *total;     /* that all are divided by */
-    struct regular *regular;  /* of an argument that is one */
+    struct series *total;     /* series that all are divided by */
+    struct regular *regular;  /* argument that is a regular expression */
     uint32_t **values_counts; /* of an average: values per point of each */
     char *why;
 };

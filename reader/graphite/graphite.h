@@ -39,9 +39,9 @@ struct graphite {
     struct jobs *jobs;
     size_t max_nodes;
     struct render_limits limits;
-    struct scratch_share memory;     /* of all jobs */
+    struct scratch_share memory;     /* memory of all jobs */
     unsigned streams;                /* answers that are sent in pieces */
-    char value[TARGET_SIZE_MAX + 1]; /* of the parameter that is read */
+    char value[TARGET_SIZE_MAX + 1]; /* value of the parameter that is read */
     char more[160];                  /* headers */
 };
 
@@ -53,14 +53,14 @@ struct graphite_job {
     struct target_text from, until, tz, query; /* as they are given */
     struct zone zone;
     bool is_completer, only_leaves;
-    struct pattern pattern;  /* of find and expand */
+    struct pattern pattern;  /* pattern of find and expand */
     int64_t as_of_ms;        /* the least of all keyspaces; INT64_MAX: none */
-    enum http_status status; /* of the answer */
-    const char *why;         /* of one that is not HTTP_OK */
+    enum http_status status; /* status of the answer */
+    const char *why;         /* reason, if `status` is not HTTP_OK */
     struct scratch scratch;
     struct scratch answers; /* its part of the memory, for `answer` */
     struct chunks answer;
-    bool takes_gzip;       /* of the request */
+    bool takes_gzip;       /* the client takes gzip */
     bool is_packed;        /* `packed` is the answer */
     struct chunks packed;  /* in `answers`, too */
     struct chunk *pack_at; /* the next one; NULL: all are packed */

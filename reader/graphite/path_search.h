@@ -24,10 +24,10 @@
 /* A node of the last level of the pattern. */
 struct path_found {
     struct target_text path;
-    bool is_leaf; /* it is a key; else keys are below it */
+    bool is_leaf; /* a key; else keys are below it */
     const uint8_t *keyspace, *key;
     uint16_t keyspace_size, key_size;
-    unsigned keyspace_nodes; /* of a leaf: so many nodes are the keyspace's */
+    unsigned keyspace_nodes; /* of a leaf: nodes that are the keyspace's */
     struct path_found *next;
 };
 

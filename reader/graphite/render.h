@@ -30,12 +30,12 @@
 
 struct render_limits {
     size_t max_series, max_points;
-    size_t max_bytes; /* of the answer */
+    size_t max_bytes; /* bytes of the answer */
 };
 
 /* Points at multiples of a step, from < t <= until; at least one. */
 struct render_grid {
-    int64_t interval; /* that the step divides, seconds; 0: any does */
+    int64_t interval; /* seconds that the step must divide; 0: any step */
     int64_t shift;    /* the longest one of its leaves */
     int64_t step, first, last;
     size_t count;
@@ -55,7 +55,7 @@ struct render_leaf {
     const struct render_scope *scope;
     int64_t shift; /* how long ago it is read, seconds */
     bool is_top;
-    bool is_sum; /* of one series, which is read as such */
+    bool is_sum; /* its series are read as their sum */
     struct pattern pattern;
     struct path_found *found; /* sorted by path */
     size_t count;             /* paths in it */
@@ -69,7 +69,7 @@ struct render_span {
     int64_t first; /* time of the first one */
     int64_t shift; /* seconds until it is shown */
     size_t lead;   /* points before the grid */
-    size_t count;  /* of all */
+    size_t count;  /* points, those of `lead` included */
 };
 
 struct render_target {
@@ -84,14 +84,14 @@ struct render_target {
 struct render_choice {
     bool is_free;             /* the interval need not be divided any more */
     unsigned candidate;       /* number of the step tried */
-    struct render_leaf *leaf; /* whose keyspace is looked at next */
+    struct render_leaf *leaf; /* leaf whose keyspace is looked at next */
     struct path_found *at;
     bool has_begun, is_bad;
     bool is_asking; /* `at` is looked at again */
     uint32_t since; /* the latest of all keyspaces, minutes */
     int64_t best;   /* minutes; 0: none yet */
     uint32_t best_since;
-    bool is_best_enough; /* it reaches back */
+    bool is_best_enough; /* `best` reaches back far enough */
 };
 
 enum render_format { RENDER_JSON, RENDER_RAW, RENDER_CSV };

@@ -64,8 +64,8 @@ bool resp_is_word(const struct resp_arg *arg, const char *word);
 
 /* A pattern of *, ?, [a-z], [^a] and backslash, compiled. */
 struct resp_pattern {
-    size_t count;       /* of elements */
-    size_t set_count;   /* of sets */
+    size_t count;       /* elements */
+    size_t set_count;   /* sets */
     size_t prefix_size; /* bytes that every name begins with which matches */
     uint8_t prefix[256];
     uint16_t elements[RESP_PATTERN_MAX];

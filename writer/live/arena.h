@@ -70,7 +70,7 @@ struct arena {
     uint32_t top;        /* slabs ever used */
     uint32_t cold;       /* slabs given back */
     uint32_t warm;       /* empty slabs, still with their memory */
-    uint32_t warm_count; /* of them */
+    uint32_t warm_count; /* number of warm slabs */
     size_t records;      /* in use */
     struct arena_class classes[ARENA_CLASSES];
 };

@@ -34,9 +34,9 @@ struct table_slot {
 
 struct table_part {
     struct table_slot *slots;
-    size_t count; /* of slots, without those after the last home */
-    size_t all;   /* of slots; the last one is always free */
-    size_t bytes; /* of the mapping */
+    size_t count; /* slots, without those after the last home */
+    size_t all;   /* slots; the last one is always free */
+    size_t bytes; /* bytes of the mapping */
     size_t moved; /* slots before it have nothing any more: of `old` */
 };
 

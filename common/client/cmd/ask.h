@@ -10,7 +10,7 @@
 /* What people see: these members of each row, or where the answer has no rows
  * one row of its own members; a single one of those stands alone. */
 struct ask_form {
-    const char *path; /* of /v1 */
+    const char *path; /* path behind /v1, to ask at */
     const struct table_column *columns;
     size_t count;
     unsigned bar_width; /* on a terminal, of `sum`: in one column more */
@@ -24,8 +24,8 @@ struct ask_question {
     enum ask_time time;       /* whether --from, --to and --step are sent */
     int64_t rows, rows_max;   /* usually, and at most; 0: that is not said */
     struct ask_form form;
-    struct ask_form other; /* of a time that is given, or of several keys */
-    struct ask_form some;  /* of a prefix or of groups, without a time */
+    struct ask_form other; /* form for a period, or for several keys */
+    struct ask_form some;  /* form for a prefix or groups of all time */
 };
 
 struct ask {
@@ -34,27 +34,27 @@ struct ask {
     const struct ask_form *form;
     bool has_time, utc;
     struct time_range span;
-    int64_t step;                  /* of history, seconds; else 0 */
-    int64_t offset;                /* of a range */
-    int64_t rows;                  /* that are still wanted */
+    int64_t step;                  /* seconds of a step of history; else 0 */
+    int64_t offset;                /* first row of a range */
+    int64_t rows;                  /* rows still wanted */
     struct cmd_name prefix, group; /* of the options; of size 0: not given */
     struct countd *c;
 
     /* Of the documents: */
     size_t pages;
-    char *next;    /* the parameter of the next one; NULL: there is none */
-    char *version; /* of the first */
+    char *next;    /* parameter of the next page; NULL: this is the last */
+    char *version; /* version of the first page */
     bool has_changed;
-    char *ending; /* of the first: in JSON what stands behind its rows */
+    char *ending; /* in JSON: what follows the rows of the first page */
     int64_t from, to, since, saturated, as_of_ms;
 
     /* For people: */
-    struct cell cells[TABLE_COLUMNS_MAX]; /* of the row that is read */
+    struct cell cells[TABLE_COLUMNS_MAX]; /* cells of the row that is read */
     char texts[TABLE_COLUMNS_MAX][NAME_TEXT_SIZE];
-    unsigned width; /* of the terminal; 0: there is none */
-    double *sums;   /* of all rows, where bars are drawn */
+    unsigned width; /* columns of the terminal; 0: no terminal */
+    double *sums;   /* sums of all rows, where bars are drawn */
     size_t sum_count;
-    double most; /* the largest of them */
+    double most; /* the largest of the sums */
     struct output out;
 };
 

@@ -39,7 +39,7 @@ struct cmd_option {
 };
 
 struct cmd_arguments {
-    const char *text; /* as in the usage line */
+    const char *text; /* arguments as in the usage line */
     int min, max;     /* how many there may be; max -1: any number */
 };
 
@@ -59,7 +59,7 @@ struct cmd_line {
     const struct cmd *cmd;
     struct config config;
     struct config_sources sources; /* as given, for daemons to be started */
-    const char *host;              /* of -H; NULL */
+    const char *host;              /* host given by -H; or NULL */
     const char *values[CMD_OPTIONS_MAX]; /* of cmd->options; "" for a flag */
     bool raw; /* --raw: names are given and printed as they are */
     char **args;
@@ -169,7 +169,7 @@ enum cmd_peer {
  *   - the address of its port in the settings. */
 struct cmd_place {
     const char *directory; /* NULL: the address */
-    const char *setting;   /* that says so, for messages */
+    const char *setting;   /* name of the setting, for messages */
     const char *word;      /* the service there: "quota" */
     const char *daemon;
     char address[CONFIG_TEXT_SIZE + 24];
@@ -226,7 +226,7 @@ struct output {
     FILE *page; /* the text: cells of people's rows, each with its NUL */
     char *text;
     size_t text_size;
-    size_t row_count; /* of the page */
+    size_t row_count; /* rows of the page */
     bool headed;      /* the heading is out */
     bool raw;         /* names as they are */
     bool failed;      /* out of memory */

@@ -141,7 +141,7 @@ void wait_ms(unsigned ms);
 
 struct unmerged {
     size_t logs;              /* log/bad-N-EPOCH */
-    uint64_t fills;           /* that wait, for each keyspace */
+    uint64_t fills;           /* waiting fills, counted for each keyspace */
     size_t damaged;           /* log/waiting/bad-... */
     char log[NAME_TEXT_SIZE]; /* one of each, in text form */
     char keyspace[NAME_TEXT_SIZE];
@@ -173,7 +173,7 @@ void unmerged_warn(const struct unmerged *k, const char *what);
 
 struct archived {
     char *path;
-    uint64_t size; /* of the file, in bytes */
+    uint64_t size; /* bytes of the file */
     bool missing;  /* a mark for a log that was not archived */
     int error;     /* its header: 0, -EBADMSG, -EPROTONOSUPPORT, -EIO, ... */
     struct archive_header header; /* from the name if the log is missing or
@@ -184,7 +184,7 @@ struct archived {
 struct archived_list {
     struct archived *logs;
     size_t count, capacity;
-    uint64_t size; /* of all files */
+    uint64_t size; /* bytes of all files */
 };
 
 /* Adds the file `path`, or the archived logs in the folder `path`.
@@ -235,11 +235,11 @@ struct place {
     bool unread; /* the last fill could not be read: nothing came of it */
 
     struct log_fill fill;
-    void *names; /* as tsearch(3) has them */
+    void *names; /* names, a tree of tsearch(3) */
     struct place_name **list, *last;
     size_t count, capacity;
     struct waiting_new file;
-    struct log_fill *fills; /* that are wanted */
+    struct log_fill *fills; /* fills that are wanted */
     size_t fill_count, fill_capacity;
 };
 

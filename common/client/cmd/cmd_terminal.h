@@ -67,7 +67,7 @@ uint64_t progress_ms(const struct progress *p); /* since init */
 struct interrupt {
     sigset_t mask; /* what was blocked */
     int fd;
-    int signo; /* that was seen; 0 */
+    int signo; /* signal that was seen; 0: none */
 };
 
 /* 0 or -errno: nothing has changed. */
@@ -110,9 +110,9 @@ struct lines {
     bool ended;         /* nothing more comes */
     bool in_member;     /* gzip: inside of a member */
     bool skipping;      /* the rest of a line that was too long */
-    bool cut;           /* of the line last given */
+    bool cut;           /* the line given last was cut */
     const char *magic;  /* after -EILSEQ: what it is, such as "zstd" */
-    uint64_t number;    /* of the line last given, from 1 */
+    uint64_t number;    /* number of the line given last, from 1 */
     uint64_t read_size; /* bytes read from fd */
     z_stream z;
     size_t at, end; /* of the text not given yet */
@@ -184,7 +184,7 @@ void chart_spark(const double *sums, size_t count, unsigned width, bool utf8,
 
 struct screen {
     unsigned width, height; /* of the terminal, as of screen_begin() */
-    unsigned lines;         /* of the page until now */
+    unsigned lines;         /* lines of the page so far */
     struct termios before;
     sigset_t mask;
     int signals;

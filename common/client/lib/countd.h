@@ -69,7 +69,7 @@ struct countd_options {
     const char *directory; /* data directory of the server */
     const char *range;     /* address of the port for countd_range() and
                               countd_ranges(); NULL: 127.0.0.1:48880 */
-    const char *token;     /* of its http.tokens; NULL: none */
+    const char *token;     /* a token of the server's http.tokens; NULL: none */
 };
 
 /* Looks host names up, but does not connect yet.  `options` may be NULL;
@@ -231,8 +231,8 @@ int countd_gets(struct countd *c, struct countd_key *keys, size_t count);
  * (as_of_ms is set then, too). */
 struct countd_facts {
     int64_t count;     /* the keyspace's: its total */
-    int64_t rank;      /* of a key, from 0 */
-    int64_t keys;      /* of a keyspace */
+    int64_t rank;      /* rank of a key, from 0 */
+    int64_t keys;      /* keys of a keyspace */
     int64_t saturated; /* a key: 1 when a sum once left the range of int64; a
                           keyspace: how many such keys */
     int64_t as_of_ms;
@@ -302,7 +302,7 @@ struct countd_bucket {
 };
 
 struct countd_buckets {
-    int64_t as_of_ms; /* as of countd_rows */
+    int64_t as_of_ms; /* as in struct countd_rows */
     int64_t since;
     size_t count; /* (to - from) / step */
     struct countd_bucket *buckets;
@@ -325,7 +325,7 @@ struct countd_top_row {
 };
 
 struct countd_top {
-    int64_t as_of_ms; /* as of countd_rows */
+    int64_t as_of_ms; /* as in struct countd_rows */
     int64_t since;
     int before_known; /* 1: nothing is missing from `before`, either */
     size_t count;
@@ -341,11 +341,11 @@ int countd_period_top(struct countd *c, const void *keyspace,
 void countd_top_free(struct countd_top *top);
 
 struct countd_period {
-    int64_t as_of_ms; /* as of countd_rows */
+    int64_t as_of_ms; /* as in struct countd_rows */
     int64_t since;
     struct countd_sum sum;
-    int64_t rank; /* from 0, by the sums */
-    int64_t keys; /* that have increments in the period */
+    int64_t rank; /* rank by the sums, from 0 */
+    int64_t keys; /* keys with increments in the period */
     int64_t from, to;
 };
 
@@ -479,7 +479,7 @@ struct countd_http_options {
     const char *address;   /* NULL: 127.0.0.1:9527, if there is no directory */
     unsigned timeout_ms;   /* to connect, and for each answer; 0: 5000 */
     const char *directory; /* data directory of the server */
-    const char *token;     /* of its http.tokens; NULL: none */
+    const char *token;     /* a token of the server's http.tokens; NULL: none */
 };
 
 /* Does not connect yet.  `options` may be NULL; nothing of it is kept.  Errors
@@ -533,7 +533,7 @@ enum countd_quota_op {
 };
 
 struct countd_quota_answer {
-    uint64_t number; /* of APPLY and CANCEL; else 0 */
+    uint64_t number; /* number that APPLY gave or CANCEL took; else 0 */
     int64_t remaining;
 };
 

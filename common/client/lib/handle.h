@@ -41,10 +41,10 @@ struct handle_writing {
     bool syncing; /* a call of countd_sync() is under way */
     bool nonblocking;
     bool waiting;           /* a thread waits for the connection */
-    bool waited_writable;   /* it also waits to send */
-    uint64_t waited_steps;  /* count_steps() when it began to wait */
-    int wake_fd;            /* eventfd that wakes it */
-    pthread_cond_t changed; /* it has woken; clock_ms() */
+    bool waited_writable;   /* the waiting thread also waits to send */
+    uint64_t waited_steps;  /* count_steps() when the thread began to wait */
+    int wake_fd;            /* eventfd that wakes the waiting thread */
+    pthread_cond_t changed; /* signalled when the waiting thread has woken */
     int poll_fd;            /* epoll of the connection, for countd_fd(); -1 */
     bool silent;
     uint64_t *sums; /* where the latest message of a name is: its number in the
@@ -55,19 +55,19 @@ struct handle_writing {
     uint8_t *ring;
     size_t capacity; /* messages */
     size_t head;
-    size_t buffered;  /* not sent whole */
-    size_t part;      /* bytes of `head` sent */
+    size_t buffered; /* messages not sent whole */
+    size_t part;     /* bytes of `head` sent */
     struct outgoing_times times;
-    uint64_t flight;  /* sent whole and not acknowledged; 0 when silent */
-    uint64_t fresh;   /* silent: sent whole on this connection */
-    uint64_t taken;   /* ever buffered */
-    uint64_t done;    /* of these: acknowledged, sent (silent), or lost */
+    uint64_t flight;  /* messages sent and not acknowledged; 0 if silent */
+    uint64_t fresh;   /* silent: messages sent on this connection */
+    uint64_t taken;   /* messages ever buffered */
+    uint64_t done;    /* of `taken`: acknowledged, sent (silent) or lost */
     unsigned phase;   /* bytes of an answer that have come: 0 to 2 */
     bool failing;     /* the answer is FAIL */
-    uint64_t lost;    /* not fetched by countd_lost() */
+    uint64_t lost;    /* increments lost and not fetched by countd_lost() */
     uint64_t breaks;  /* connections that took increments with them */
-    int error;        /* of the last such, until sync or lost says it */
-    uint64_t refused; /* not fetched by countd_refused() */
+    int error;        /* errno of the last break, until sync or lost has it */
+    uint64_t refused; /* increments refused, not fetched by countd_refused() */
     int refusal;      /* the error of the first of these */
 };
 

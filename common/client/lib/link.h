@@ -34,7 +34,7 @@ struct link {
     bool connecting;
     bool doomed; /* dropped while held */
     unsigned held;
-    uint64_t deadline_ms; /* of the connect */
+    uint64_t deadline_ms; /* clock: the connect is given up */
     unsigned timeout_ms;  /* for each connect */
 };
 

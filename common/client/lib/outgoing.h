@@ -31,9 +31,9 @@ struct outgoing_times {
     uint32_t *minutes; /* of each place of the ring; NULL: no time was given */
     uint32_t *sent;    /* OUTGOING_TIMES numbers, from `first` on, `count` */
     size_t first, count;
-    uint32_t minute;  /* that the connection is at */
+    uint32_t minute;  /* minute that the connection is at */
     size_t part;      /* bytes sent of the time message before `head` */
-    uint32_t number;  /* of the next message on this connection */
+    uint32_t number;  /* number of the connection's next message */
     uint32_t answers; /* on this connection; acknowledged only */
 };
 

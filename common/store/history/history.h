@@ -78,9 +78,9 @@ struct history_tier {
     uint32_t dropped_at;   /* when a period was last removed */
     uint64_t blocks;       /* in all its runs */
     uint64_t bytes;
-    int128 in;      /* ever */
-    int128 rolled;  /* of it, in the next tier, too */
-    int128 dropped; /* of it, removed by retention */
+    int128 in;      /* sum that was ever added */
+    int128 rolled;  /* part of `in` that is in the next tier, too */
+    int128 dropped; /* part of `in` that retention has removed */
 };
 
 /* At a time one for new runs, one for those above, one for periods that are
@@ -102,7 +102,7 @@ struct history_job {
     enum history_job_kind kind;
     uint8_t tier, to_tier;
     uint32_t period, to_period; /* from, to */
-    uint8_t level;              /* of the new run */
+    uint8_t level;              /* level of the new run */
     uint32_t run;
     uint16_t at_size; /* where its next block begins */
     uint8_t at[HISTORY_KEY_MAX];

@@ -81,13 +81,13 @@ size_t rows_end(struct rows_writer *w, const uint8_t *key, size_t key_size,
 
 struct rows_reader {
     const uint8_t *at, *end; /* rows not read yet */
-    unsigned left;           /* of them */
+    unsigned left;           /* number of rows not read yet */
     const uint8_t *next;     /* NULL: the run ends */
     size_t next_size;
     int128 most; /* no row of the block has a larger sum */
     bool
         no_negative; /* no cell is negative: `most` bounds parts of a row, too */
-    const uint8_t *cells_at; /* of the row read last: its sums */
+    const uint8_t *cells_at; /* sums of the row that was read last */
     uint64_t cells;
     uint16_t key_size;
     uint16_t same; /* bytes of the key that it shares with the one before */

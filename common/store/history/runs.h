@@ -25,8 +25,8 @@ struct run_info {
     uint32_t run;
     uint32_t blocks;
     uint64_t bytes;
-    uint64_t cells; /* that any of its rows has */
-    int128 sum;     /* of all its rows but the first */
+    uint64_t cells; /* bits of the cells that any of its rows has */
+    int128 sum;     /* sum of all its rows except the first */
 };
 
 struct period {
@@ -101,7 +101,7 @@ run_key_same(const struct run_key *k, const struct kv_item *item)
 /* A run that is being written, block by block. */
 struct run_writer {
     const struct kv *kv;
-    struct run_key key; /* of the block in work */
+    struct run_key key; /* key of the block in work */
     struct run_info *run;
     struct rows_writer block;
 };
@@ -122,11 +122,11 @@ int run_end(struct run_writer *w, const uint8_t *next, size_t next_size);
 struct source {
     const struct kv *kv;
     bool over;
-    bool head_only; /* of its block only the head was read */
+    bool head_only; /* only the head of its block was read */
     bool inside;    /* for struct sources: its key begins as `base` */
     struct run_key key;
     struct rows_reader block;
-    uint8_t *copy;  /* of the block, when the kv changes meanwhile; or NULL */
+    uint8_t *copy;  /* copy of the block if the kv may change; or NULL */
     size_t *loaded; /* counts blocks; or NULL */
 
     uint64_t mask;        /* cells that are asked for */
@@ -167,11 +167,11 @@ void source_add_cells(const struct source *s, const struct history_range *to);
 #define SOURCES_CAPACITY(count) (((count) + 7) / 8 * 8)
 
 struct sources {
-    size_t count; /* of all */
-    size_t left;  /* of them not over */
+    size_t count; /* sources */
+    size_t left;  /* sources that are not over */
     struct source *all;
     uint64_t *words;
-    uint64_t *least;  /* of eight words each */
+    uint64_t *least;  /* the least of each eight words */
     uint16_t *lowest; /* numbers of those with the lowest key */
     size_t lowest_count;
     bool unclear; /* other keys have the lowest one's word */

@@ -104,7 +104,7 @@ struct keyspace_mark {
 
 /* One open environment. */
 struct keyspace {
-    uint64_t hash;       /* of the name; 0: slot is free */
+    uint64_t hash;       /* hash of the name; 0: slot is free */
     uint64_t used;       /* time of last use, by store.clock */
     uint64_t checked_ms; /* when mdb_reader_check() last ran */
     uint64_t retained;   /* dirty pages of its largest commit: LMDB keeps that
@@ -117,15 +117,15 @@ struct keyspace {
     MDB_txn *reader; /* reset between views */
     struct {
         MDB_dbi dbi;
-        MDB_cursor *cursor; /* of the reader */
+        MDB_cursor *cursor; /* cursor of the reader */
     } trees[KEYSPACE_TREES];
     MDB_dbi history;
-    MDB_cursor *history_cursor; /* of the reader */
+    MDB_cursor *history_cursor; /* the reader's cursor of history */
     bool reading;
     int fd; /* of the data file; LMDB's */
     uint64_t
         looked_ms; /* when keyspace_replaced() was last called; monotonic */
-    dev_t device;  /* of the open file */
+    dev_t device;  /* device of the open file */
     ino_t inode;
     ino_t lock_inode; /* 0: none */
     bool stale; /* the open file is not the one LMDB's lock file describes:
@@ -198,7 +198,7 @@ struct lmdb {
     struct store store; /* first: the handle */
     struct lmdb_options options;
     int lock_fd;            /* of the directory: holds its flock */
-    size_t txn_memory;      /* of one commit, now */
+    size_t txn_memory;      /* bytes that one commit may use now */
     struct keyspace *slots; /* open_max */
     unsigned touched;       /* slots used so far; those above never were */
     struct keyspace *last;  /* result of the last lookup; may be closed */
@@ -400,7 +400,7 @@ struct edits {
     struct keyspace_state *state; /* its sum, saturated, roots change */
     size_t limit;    /* changes; 0: edits_begin() computes it; with 1 the number
                         of pages is not limited */
-    size_t key_size; /* of one of the keys, to estimate pages */
+    size_t key_size; /* bytes of one key, to estimate pages */
     /* What history adds; none for a deletion. */
     const struct store_delta *deltas;
     size_t delta_count;

@@ -159,14 +159,14 @@ struct pg {
     struct pg *lanes[POSTGRESQL_LANES_MAX]; /* behind lane 0, which is this */
     PGconn *connection;                     /* NULL: none */
     unsigned lane;                          /* which this is */
-    struct pg_sender *sender;               /* of all lanes; NULL: none */
-    bool is_repairing;    /* the database is behind, and may be */
-    uint64_t sent;        /* the number of the transaction under way */
-    unsigned host;        /* of several: the first one to try */
-    bool in_turn;         /* a reading transaction is open */
-    bool warned;          /* in this run */
-    bool was_told;        /* warnings about the server are printed */
-    uint64_t retry_at_ms; /* no connection is tried before */
+    struct pg_sender *sender; /* sender of all lanes; NULL: none */
+    bool is_repairing;        /* the database is behind, and may be */
+    uint64_t sent;            /* the number of the transaction under way */
+    unsigned host;            /* index of the host to try first */
+    bool in_turn;             /* a reading transaction is open */
+    bool warned;              /* in this run */
+    bool was_told;            /* warnings about the server are printed */
+    uint64_t retry_at_ms;     /* no connection is tried before */
     uint64_t retry_wait_ms;
     uint64_t maintain_at_ms;
     struct diag_repeat repeat;

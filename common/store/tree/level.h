@@ -35,7 +35,7 @@
 struct level_entries {
     unsigned count;
     size_t used;  /* bytes the entries take in a node */
-    size_t bytes; /* of separators */
+    size_t bytes; /* bytes of separators */
     struct {
         uint64_t child;
         uint64_t rows;

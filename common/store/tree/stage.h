@@ -19,7 +19,7 @@ struct stage {
     bool active;
     unsigned blocks; /* complete */
     size_t separator_size;
-    uint8_t separator[BLOCK_ROW_MAX]; /* of the first group */
+    uint8_t separator[BLOCK_ROW_MAX]; /* separator of the first group */
     struct block_writer writer;       /* into bytes[blocks] */
     uint16_t sizes[STAGE_BLOCKS];
     uint16_t counts[STAGE_BLOCKS];
