@@ -105,6 +105,8 @@ carbon_line(const char *patterns, const uint8_t *line, size_t size,
         return -EBADMSG;
     out->name = found.at;
     out->name_size = found.size;
+    out->path = path.at;
+    out->path_size = path.size;
     out->at = t.negative || decimal_millionths(&t, &one, &time_millionths) < 0
                   ? -1
                   : (int64_t)(time_millionths / DECIMAL_MILLIONTHS);

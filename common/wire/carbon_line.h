@@ -25,6 +25,8 @@ enum carbon_result { CARBON_IGNORED, CARBON_COUNTED };
 struct carbon_sample {
     const uint8_t *name; /* a part of the line */
     size_t name_size;
+    const uint8_t *path; /* all of it, in the line, too */
+    size_t path_size;
     int128 millionths;
     int64_t at; /* Unix seconds; -1: now, also for what is no time */
 };

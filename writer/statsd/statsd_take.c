@@ -240,9 +240,12 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
         is_total = false;
         rc = carbon_line(config->graphite_count, line, size, &c, &why);
     }
-    if (rc == CARBON_COUNTED && is_total && c.millionths < 0) {
+    if (rc == CARBON_COUNTED && is_total &&
+        (c.millionths < 0 || c.path_size > MESSAGE_NAME_MAX)) {
         rc = -EBADMSG;
-        why = "a total of graphite.total is below 0";
+        why = c.millionths < 0
+                  ? "a total of graphite.total is below 0"
+                  : "a path of graphite.total is longer than 256 bytes";
     }
     if (rc == CARBON_COUNTED && c.name_size > s->rules.key_size) {
         rc = -EBADMSG;
@@ -256,8 +259,8 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
         lose_line(s, GRAPHITE_LINE_PROTOCOL);
     else {
         if (is_total)
-            c.millionths = take_total(s, GRAPHITE_LINE_PROTOCOL, c.name,
-                                      c.name_size, c.millionths, c.at);
+            c.millionths = take_total(s, GRAPHITE_LINE_PROTOCOL, c.path,
+                                      c.path_size, c.millionths, c.at);
         if (!is_total || c.millionths != 0)
             add_name(s, STATSD_PART_COUNTER, c.name, c.name_size, c.millionths,
                      late_minute(s, config->graphite_late_ms, c.at));
