@@ -497,7 +497,8 @@ CASE(peer_pictures_are_made_of_every_view_at_three_widths, f)
          "Date.now() / 1000 - 450 * 86400) + '",
          "acme/"},
         {"prefix", "#/ks/usage?prefix=acme%2F&span=all", "acme/seats"},
-        {"key", "#/key/usage/acme%2Fapi_calls?with=acme%2F*", "Neighbours"},
+        {"key", "#/key/usage/acme%2Fapi_calls?span=all&with=acme%2F*",
+         "Neighbours"},
         {"status", "#/status", "alive"},
     };
     static const unsigned widths[] = {1000, 420, 375};
