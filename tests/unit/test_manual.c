@@ -3,6 +3,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include "common/setup/config.h"
 #include "common/wire/frame.h"
 #include "common/wire/query.h"
+#include "reader/resp/resp_internal.h"
 #include "writer/listeners.h"
 #include "writer/live/live_protocol.h"
 #include "writer/live/live_server.h"
@@ -196,6 +198,33 @@ TEST(every_setting_its_default_and_its_limits_are_in_countd_5)
     while (next_line(&at, ".It Va ", rest))
         items += strstr(rest, " No =") != NULL;
     assert_int_equal(items, setting_count);
+}
+
+TEST(every_redis_command_is_in_the_table_of_countd_5)
+{
+    static struct resp_command_place places[RESP_COMMAND_PLACES];
+    size_t count = 0;
+    char *rows, *at;
+
+    read_page(COUNTD_5);
+    rows = find_part(find_section("RESP"), "\n.Bl -column", "\n.El");
+    for (at = rows; *at != '\0'; at++)
+        *at = (char)(isupper((unsigned char)*at) ? tolower(*at) : *at);
+    resp_commands_index(places);
+    for (size_t i = 0; i < RESP_COMMAND_PLACES; i++) {
+        const struct resp_command *c = places[i].command;
+        const size_t size = c ? strlen(c->name) : 0;
+
+        if (!c)
+            continue;
+        count++;
+        for (at = rows; (at = strstr(at, c->name)); at++)
+            if (at[-1] == ' ' && !islower((unsigned char)at[size]))
+                break;
+        if (!at)
+            fail_msg("%s is not in the table", c->name);
+    }
+    assert_int_equal(count, resp_command_count());
 }
 
 TEST(every_opcode_and_status_of_live_requests_is_in_countd_5)
