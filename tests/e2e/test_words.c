@@ -59,6 +59,7 @@ static const struct {
     {"read.listen = 0.0.0.0", "settings, not a command", true},
     {"  at   size  field", "bytes, not a command", true},
     {"# NAME  RIGHTS", "a file of tokens, not a command", true},
+    {"navigator.sendBeacon", "runs in a browser, not a shell", true},
     {"rule_files: ", "a file of Prometheus, not a command", true},
     {"{\"keyspace\": ", "what a command prints", true},
 };
