@@ -556,3 +556,18 @@ TEST(every_exit_code_is_in_every_page)
         assert_int_equal(count_lines(text, ".It "), count);
     }
 }
+
+/* What a stranger reads first stays what can be read at once. */
+TEST(the_readme_has_150_lines_and_1400_words_at_most)
+{
+    size_t lines = 0, words = 0;
+
+    read_page("README.md");
+    for (const char *at = page; *at != '\0'; at++) {
+        lines += *at == '\n';
+        words += !isspace((unsigned char)*at) &&
+                 (at == page || isspace((unsigned char)at[-1]));
+    }
+    assert_in_range(lines, 1, 150);
+    assert_in_range(words, 1, 1400);
+}
