@@ -1,7 +1,7 @@
 /* reader/listeners.h - the ports of countd-read: one row for each.
  *
  * The rows drive what is bound, the ready lines, how many connections each may
- * have, the statistics and the warnings (common/net/conn.h).  All share
+ * have, the figures and the warnings (common/net/conn.h).  All share
  * read.max_connections. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_LISTENERS_H

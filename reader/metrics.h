@@ -1,4 +1,4 @@
-/* reader/metrics.h - GET /metrics: the statistics of all processes of the data
+/* reader/metrics.h - GET /metrics: the figures of all processes of the data
  * directory, from data/board, and counters of users, for Prometheus.
  *
  * The text format 0.0.4 or OpenMetrics 1.0.0.  No sample has a timestamp.  A

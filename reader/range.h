@@ -27,7 +27,7 @@ struct range {
     struct answer *answer;
     struct jobs *jobs;
     bool in_turn;        /* something was answered in this turn */
-    uint64_t requests;   /* statistics: answered */
+    uint64_t requests;   /* figure: answered */
     uint64_t unreadable; /* answered with -EIO */
 };
 

@@ -99,7 +99,7 @@ struct read_http {
     struct http_route commands[READ_COMMANDS];
     struct page page;
     struct loop *loop;
-    uint64_t unreadable;   /* statistics: answered with "unreadable" */
+    uint64_t unreadable;   /* figure: answered with "unreadable" */
     struct answer *answer; /* for what is answered at once */
     struct jobs *jobs;
     const struct datadir *dir;

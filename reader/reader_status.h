@@ -26,7 +26,7 @@ void reader_status_init(struct reader_status *s, const char *data_dir,
                         struct conns *conns);
 void reader_status_close(struct reader_status *s);
 
-/* Puts the statistics; to be called once a second. */
+/* Puts the figures; to be called once a second. */
 void reader_status_put(struct reader_status *s);
 
 /* The lines of SIGUSR1. */

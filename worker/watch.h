@@ -10,7 +10,7 @@
  * is theirs to merge, and what failed is left as it is.
  *
  * Signals stop it as common/setup/signals.h says: the current transaction ends,
- * the remaining logs are released.  SIGUSR1 prints the statistics. */
+ * the remaining logs are released.  SIGUSR1 prints the figures. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_WATCH_H
 #define COUNTD_WORKER_WATCH_H
@@ -53,7 +53,7 @@ int watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
                 bool once);
 void watch_stop(struct watch *w);
 
-/* Prints one line of statistics. */
+/* Prints one line of figures. */
 void watch_report(struct watch *w);
 
 #endif

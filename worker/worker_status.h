@@ -23,7 +23,7 @@ void worker_status_init(struct worker_status *s, const char *data_dir,
                         const struct merge *merge);
 void worker_status_close(struct worker_status *s);
 
-/* Puts the statistics when it is time; cheap, to be called often. */
+/* Puts the figures when it is time; cheap, to be called often. */
 void worker_status_tick(struct worker_status *s);
 
 /* The line of SIGUSR1. */

@@ -1,7 +1,7 @@
 /* writer/listeners.h - the ports of countd-write: one row for each.
  *
  * The rows drive what is bound, the ready lines, how many connections each may
- * have, the statistics and the warnings (common/net/conn.h).  Listeners whose
+ * have, the figures and the warnings (common/net/conn.h).  Listeners whose
  * clients wait for an answer stand first. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LISTENERS_H

@@ -23,7 +23,7 @@
 
 #define WRITER_STATUS_SCAN_MS 1000
 
-/* The parts of the writer whose statistics are shown. */
+/* The parts of the writer whose figures are shown. */
 struct writer_parts {
     struct loop *loop;
     struct logs *logs;

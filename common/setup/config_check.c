@@ -49,7 +49,7 @@ check_addresses(const struct config *c, char why[CONFIG_WHY_SIZE])
     return 0;
 }
 
-/* The keyspaces of StatsD and Graphite lines, and the keys of statistics about
+/* The keyspaces of StatsD and Graphite lines, and the keys of figures about
  * them, must fit into messages. */
 static int
 check_statsd(const struct config *c, char why[CONFIG_WHY_SIZE])

@@ -1,4 +1,4 @@
-/* common/setup/status.h - the statistics of the daemons on data/board: their
+/* common/setup/status.h - the figures of the daemons on data/board: their
  * names, owners and places.
  *
  * The writer is master of the board.  Slots 0 to STATUS_SLOTS - 1 are for
@@ -7,7 +7,7 @@
  * logs, by index, and use the shared part.  The values of a row are figures
  * (figures.h); SIGUSR1 prints the same row.
  *
- * Daemons put their statistics a few times a second; nothing here is called per
+ * Daemons put their figures a few times a second; nothing here is called per
  * message or request.  Daemons run without a board, too: status_put() then
  * does nothing.
  *
@@ -28,7 +28,7 @@
 #define STATUS_SLOTS    96
 #define STATUS_LOGS     1024 /* of further ones nothing is shown */
 #define STATUS_NAME     16   /* bytes of the name of a row, or fewer */
-#define STATUS_TICK_MS  250  /* a daemon puts its statistics so often */
+#define STATUS_TICK_MS  250  /* a daemon puts its figures so often */
 #define STATUS_PATH_MAX 4096
 
 enum status_kind {

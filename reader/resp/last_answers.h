@@ -110,7 +110,7 @@ void last_answers_ack(struct last_answers *a, uint32_t index, uint64_t now_ms);
 /* An increment of the entry may have been lost: the entry goes. */
 void last_answers_forget(struct last_answers *a, uint32_t index);
 
-/* Entries that hold: a statistic.  Takes time by the entries used since it was
+/* Entries that hold: a figure.  Takes time by the entries used since it was
  * last asked for. */
 size_t last_answers_held(struct last_answers *a, uint64_t as_of_ms);
 

@@ -61,7 +61,7 @@ struct journal {
     bool erased;
     uint64_t durable; /* records */
     uint64_t size;    /* bytes that are there */
-    uint64_t cut;     /* statistics; 1: cut at the start */
+    uint64_t cut;     /* figure; 1: cut at the start */
 };
 
 /* Each record but GROUP, in order; ms is that of its group.  Below 0: it cannot

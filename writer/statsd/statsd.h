@@ -39,7 +39,7 @@
 #define STATSD_KEYSPACE   "countd.statsd"
 #define GRAPHITE_KEYSPACE "countd.graphite"
 
-/* Statistics about the lines of one protocol; each protocol writes them into a
+/* Figures about the lines of one protocol; each protocol writes them into a
  * keyspace of its own. */
 enum statsd_stat {
     STATSD_DATAGRAMS,

@@ -9,7 +9,7 @@
  * Stop, on a signal or because a daemon failed: the writer first,
  * because it seals its log; then, when the workers have merged that log (or
  * DRAIN_MS later), the others; all by SIGINT, at which daemons print no
- * statistics.  A daemon that does not stop within INTERRUPT_MS more than the
+ * figures.  A daemon that does not stop within INTERRUPT_MS more than the
  * writer may take to drain is killed; that loses nothing.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
