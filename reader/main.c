@@ -185,7 +185,7 @@ on_maintain(struct loop_timer *timer)
 
     (void)store_maintain(r->store,
                          &once); /* what there is more is soon enough */
-    /* What was set aside lately is read in small steps. */
+    /* Files that were set aside lately are read in small steps. */
     as_of_refresh(&r->as_of, loop_now_ms(r->loop));
     reader_status_put(&r->status);
     /* Cannot fail: its place is its own. */

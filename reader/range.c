@@ -93,7 +93,7 @@ put_answers(struct conn *c, struct input *in, uint8_t *out)
     return CONN_PAUSE;
 }
 
-/* The last answer of a connection: that this is no request. */
+/* Answers that this is not a request, and ends the connection. */
 static enum conn_next
 refuse(struct conn *c)
 {

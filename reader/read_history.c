@@ -274,7 +274,7 @@ read_period_rank(struct read_request *a)
     return NULL;
 }
 
-/* What is counted: keys, or groups of them. */
+/* Counts keys, or groups of keys. */
 static struct table_column
 column_of_number(const struct read_request *a)
 {

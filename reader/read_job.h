@@ -24,7 +24,7 @@ struct read_job {
     struct read_request request;
     bool packs; /* `pack` has the answer, or makes it */
 
-    /* Of a command: */
+    /* For a command: */
     struct history_query history;
     struct store_listing *from;
     int list_error;
@@ -34,7 +34,7 @@ struct read_job {
     struct read_logs logs;
     struct read_pack pack;
 
-    /* Of one that waits: */
+    /* While it waits: */
     const struct read_http *http;
     struct increment_name keyspace;
     int64_t as_of_ms; /* 0: for another version */

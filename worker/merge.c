@@ -239,7 +239,7 @@ archive_logs(struct merge *m)
 }
 
 /* Puts the logs that are about to be emptied where a backup that is running
- * looks for them.  If one cannot be, the backup is told. */
+ * looks for them.  If one cannot be kept, the backup is marked as incomplete. */
 static void
 keep_logs(struct merge *m)
 {
@@ -514,7 +514,7 @@ is_backed_up(const struct merge *m)
     const int fd = kept_open(m->dir->log_fd);
 
     if (fd >= 0)
-        (void)close(fd); /* nothing was written through it */
+        (void)close(fd);
     return fd != -ENOENT;
 }
 

@@ -1,4 +1,5 @@
-/* worker/waiting_pass.c - see waiting_pass.h. */
+/* worker/waiting_pass.c - see waiting_pass.h: waiting_pass_end_batch(),
+ * waiting_pass_ended(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/waiting_pass.h"
 

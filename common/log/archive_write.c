@@ -106,10 +106,10 @@ struct archive_writer {
     z_stream z;
     gz_header head; /* its extra field is `extra` */
     uint8_t extra[EXTRA_SIZE];
-    int fd;            /* of the file being written, borrowed */
-    uint64_t start;    /* of the member in it */
-    uint64_t at;       /* its size */
-    uint64_t left;     /* increments to come */
+    int fd;         /* of the file being written, borrowed */
+    uint64_t start; /* of the member in it */
+    uint64_t at;    /* its size */
+    uint64_t left;  /* increments to come */
     bool has_times;
     uint64_t last_ms;  /* received_ms of the one before */
     size_t plain_size; /* not compressed yet */
@@ -219,8 +219,8 @@ archive_writer_begin(struct archive_writer *w, const struct archive_header *h,
     struct archive_header header = *h;
     uint8_t name[ARCHIVE_RECORD_MAX];
 
-    (void)deflateReset(&w->z);               /* the stream is ours and sound */
-    (void)deflateSetHeader(&w->z, &w->head); /* likewise */
+    (void)deflateReset(&w->z); /* the stream is ours and sound */
+    (void)deflateSetHeader(&w->z, &w->head);
     w->z.next_out = w->out;
     w->z.avail_out = OUT_SIZE;
     w->fd = fd;
@@ -305,8 +305,7 @@ struct archive_header
 archive_header_of(const struct log_header *h)
 {
     struct archive_header out = {
-        .features =
-            (h->features & LOG_HAS_TIMES) != 0 ? ARCHIVE_HAS_TIMES : 0,
+        .features = (h->features & LOG_HAS_TIMES) != 0 ? ARCHIVE_HAS_TIMES : 0,
         .index = h->index,
         .epoch = h->epoch,
         .count = h->count - h->marks,

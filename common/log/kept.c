@@ -20,7 +20,8 @@ remove_file(void *ctx, int folder_fd, const char *name)
     return unlinkat(folder_fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Removes the folder if nobody uses it.  A worker that began before may still
+/* Removes the folder if no process uses it.  A worker that began before may
+ * still
  * put a log there; one that finds the folder gone has nothing to keep. */
 static bool
 remove_unused(int log_fd, int fd)
@@ -65,7 +66,7 @@ kept_begin(struct kept *k, int log_fd)
         k->fd = folder_open(log_fd, KEPT_FOLDER);
         rc = k->fd < 0 ? k->fd : use_folder(k);
         if (rc < 0 && k->fd >= 0)
-            (void)close(k->fd); /* nothing was written through it */
+            (void)close(k->fd);
     }
     k->begun = rc == 0;
     return rc;
@@ -87,7 +88,7 @@ kept_end(struct kept *k, int log_fd)
     k->begun = false;
     (void)close(k->whole_fd); /* empty */
     (void)remove_unused(log_fd, k->fd);
-    (void)close(k->fd); /* nothing was written through it */
+    (void)close(k->fd);
 }
 
 int
@@ -97,7 +98,7 @@ kept_open(int log_fd)
 
     if (fd < 0 || !remove_unused(log_fd, fd))
         return fd;
-    (void)close(fd); /* nothing was written through it */
+    (void)close(fd);
     return -ENOENT;
 }
 

@@ -309,7 +309,7 @@ waiting_list(struct waiting *w)
     if (flock(w->dir_fd, LOCK_SH | LOCK_NB) < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     rc = list_folder(w);
-    (void)flock(w->dir_fd, LOCK_UN); /* cannot fail */
+    (void)flock(w->dir_fd, LOCK_UN); /* giving it up cannot fail */
     return rc;
 }
 
@@ -343,7 +343,7 @@ waiting_let_go(struct waiting *w, struct waiting_file *file)
 {
     (void)w;
     if (file->lock_fd >= 0)
-        (void)close(file->lock_fd); /* only read */
+        (void)close(file->lock_fd);
     file->lock_fd = -1;
 }
 

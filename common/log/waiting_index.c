@@ -1,5 +1,6 @@
 /* common/log/waiting_index.c - the index of log/waiting/: names, fills and parts,
- * sorted; see waiting.h and waiting_internal.h. */
+ * sorted; see waiting.h and waiting_internal.h: waiting_has(),
+ * waiting_set_in(), waiting_sweep(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/waiting_internal.h"
 

@@ -32,7 +32,7 @@ waiting_lock(struct waiting *w, int how)
     rc = waiting_list(w);
     if (rc < 0) {
         w->locked = false;
-        (void)flock(w->dir_fd, LOCK_UN); /* cannot fail */
+        (void)flock(w->dir_fd, LOCK_UN); /* giving it up cannot fail */
     }
     return rc;
 }
@@ -41,7 +41,7 @@ void
 waiting_unlock(struct waiting *w)
 {
     w->locked = false;
-    (void)flock(w->dir_fd, LOCK_UN); /* cannot fail */
+    (void)flock(w->dir_fd, LOCK_UN); /* giving it up cannot fail */
 }
 
 /* ---- one file -------------------------------------------------------------- */
@@ -58,7 +58,7 @@ struct left_out {
     const struct waiting_file *file;
     int error; /* of writing */
 
-    /* Of a member. */
+    /* State while a member is copied. */
     struct archive_header header;
     bool found;
     uint64_t increments; /* of the other names */

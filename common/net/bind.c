@@ -1,4 +1,5 @@
-/* common/net/bind.c - see bind.h. */
+/* common/net/bind.c - see bind.h: bind_begin(), bind_listeners(),
+ * bind_serve(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/bind.h"
 

@@ -188,7 +188,7 @@ hint_option(const char *text, char hint[LIKENESS_HINT_SIZE])
     for (const struct option *o = long_options; o->name != NULL; o++)
         likeness_try(&meant, o->name);
     if (meant.word) {
-        (void)snprintf(dashed, sizeof dashed, "--%s", meant.word); /* fits */
+        (void)snprintf(dashed, sizeof dashed, "--%s", meant.word);
         meant.word = dashed;
     }
     return likeness_hint(&meant, hint);

@@ -365,7 +365,7 @@ store_apply(struct store *s, const struct store_batch *batch,
 }
 
 /* To be called behind store_apply(), before what was applied is removed from
- * where it came from: a remote engine notes durably what it was told. */
+ * where it came from: a remote engine notes what was acknowledged. */
 static inline int
 store_settle(struct store *s)
 {

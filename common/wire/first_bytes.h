@@ -28,7 +28,7 @@
 
 #define FIRST_BYTES_SIZE 8
 
-/* Text of which nobody knows who sends it. */
+/* Text of an unknown sender. */
 extern const char first_bytes_text[];
 
 /* Returns the protocol of a browser that a connection begins with, as a word

@@ -77,8 +77,7 @@ query_put(const struct query_range *q, uint8_t bytes[QUERY_SIZE])
     rc = put_name(bytes + AT_KEYSPACE, q->keyspace, q->keyspace_size);
     if (rc < 0)
         return rc;
-    /* INT64_MIN is no offset; both are far below the start and mean the start.
-     */
+    /* INT64_MIN is not a valid offset; both are far below the start and mean it. */
     put_le64s(bytes, q->offset < first ? first : q->offset);
     put_le64s(bytes + AT_LENGTH, q->length);
     return QUERY_SIZE;

@@ -243,7 +243,7 @@ answer_members(struct resp_call *call, const struct resp_arg *keyspace,
 
         if (rc == -EAGAIN)
             return ask_ahead(call, keyspace, i);
-        /* Of one that is read later the error stands in its place. */
+        /* A later one that cannot be read has the error in its place. */
         if (rc < 0 && i == first)
             return resp_unreadable(call);
         out = rc < 0 ? NULL : resp_space(call, 3 * RESP_NUMBER_SIZE);

@@ -247,7 +247,7 @@ put_server(const struct resp_call *call, char *out)
     unsigned port = 0;
 
     if (uname(&os) < 0)
-        return 0; /* cannot fail */
+        return 0;
     if (getsockname(call->conn->source.fd, (struct sockaddr *)&a.sa, &a.size) ==
             0 &&
         a.sa.ss_family != AF_UNIX)

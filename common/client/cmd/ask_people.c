@@ -127,7 +127,7 @@ ask_print_people(struct ask *a, struct document *d)
         print_facts(a);
 }
 
-/* What people are told behind the rows. */
+/* Prints what people see behind the rows. */
 void
 ask_report_people(struct ask *a)
 {

@@ -264,7 +264,7 @@ copy_kept(struct backup *b)
     if (rc != 0)
         return rc;
     (void)snprintf(path, sizeof path, "%s/log/" KEPT_FOLDER,
-                   b->line->config.data_dir); /* it fits */
+                   b->line->config.data_dir);
     whole = kept_is_whole(&b->kept);
     rc = waiting_open(&copy.waiting, b->log_fd, true, true, 0);
     if (rc == 0) {

@@ -88,8 +88,7 @@ cmd_misuse_like(const struct cmd_line *line, const char *text, const char *what,
 {
     char hint[LIKENESS_HINT_SIZE], why[128];
 
-    (void)snprintf(why, sizeof why, "%s%s", what,
-                   likeness_hint(meant, hint)); /* fits */
+    (void)snprintf(why, sizeof why, "%s%s", what, likeness_hint(meant, hint));
     return cmd_misuse(line, text, why);
 }
 
@@ -106,7 +105,7 @@ unknown_option(const struct cmd_line *line, const struct given *g)
     for (int i = 0; i < CMD_OPTIONS_MAX && line->cmd->options[i].name; i++)
         likeness_try(&meant, line->cmd->options[i].name);
     if (meant.word) {
-        (void)snprintf(dashed, sizeof dashed, "--%s", meant.word); /* fits */
+        (void)snprintf(dashed, sizeof dashed, "--%s", meant.word);
         meant.word = dashed;
     }
     return cmd_misuse_like(line, g->text, "no such option", &meant);

@@ -342,7 +342,7 @@ run_worker(const struct cmd_line *line, const struct store_session *in)
     if (pid < 0)
         return -errno;
     if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* cannot fail */
+        (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
         if (getppid() == parent)
             (void)execvp(path, (char *const *)(uintptr_t)args); /* failed */
         _exit(127);

@@ -456,7 +456,7 @@ purge_kept(struct purge *p)
 
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
-    (void)close(fd); /* nothing was written through it */
+    (void)close(fd);
     report_left(p, "log", KEPT_FOLDER, "a backup is running, and removes it");
     return 0;
 }

@@ -512,7 +512,7 @@ cmd_salvage(struct cmd_line *line, const char *file)
         .in = &s.in, .dry_run = s.dry_run, .ahead = report_ahead};
     status = run_salvage(&s);
     if (s.fd >= 0)
-        (void)close(s.fd); /* only read */
+        (void)close(s.fd);
     store_session_close(&s.in);
     place_fini(&s.place);
     if (s.writer_fd >= 0)

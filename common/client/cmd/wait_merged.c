@@ -81,7 +81,7 @@ rotate_log(const struct datadir *d, int value)
     const union sigval v = {.sival_int = value};
     const long pid = datadir_writer_pid(d);
 
-    /* What cannot be signalled seals the log when that is old enough. */
+    /* A writer that cannot be signalled seals the log when that is old enough. */
     if (pid <= 0 || sigqueue((pid_t)pid, SIGUSR2, v) == 0)
         return 0;
     /* It stopped just now, and a clean stop hands the log on as well. */

@@ -289,7 +289,7 @@ countd_rows_free(struct countd_rows *rows)
 
 /* ---- many keys ----------------------------------------------------------- */
 
-/* What is no question: 0, or why. */
+/* Checks that it can be asked: 0, or why not. */
 static int
 check_key(const struct countd_key *k)
 {

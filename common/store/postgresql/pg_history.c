@@ -1,5 +1,6 @@
 /* common/store/postgresql/pg_history.c - history: common/store/history over
- * the rows of `block`; what a transaction adds, compaction, queries. */
+ * the rows of `block`; what a transaction adds, compaction, queries:
+ * pg_history(), pg_maintain(), pg_history_check(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 

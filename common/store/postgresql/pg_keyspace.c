@@ -1,5 +1,6 @@
 /* common/store/postgresql/pg_keyspace.c - transactions: of a keyspace that is
- * changed, and of a reading turn; a keyspace's row; marks; the list. */
+ * changed, and of a reading turn; a keyspace's row; marks; the list:
+ * at the end pg_listing_next(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 

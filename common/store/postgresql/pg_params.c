@@ -1,5 +1,5 @@
 /* common/store/postgresql/pg_params.c - parameters and results in PostgreSQL's
- * binary form. */
+ * binary form: pg_text(), pg_key(), pg_parse_sum() read one. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 

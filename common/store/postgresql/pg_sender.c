@@ -1,5 +1,5 @@
-/* common/store/postgresql/pg_sender.c - whether the database has lost what this
- * data directory had been told was committed.
+/* common/store/postgresql/pg_sender.c - finds whether the database has lost
+ * commits that it had acknowledged to this data directory.
  *
  * Each commit of a lane adds one to its number in the table `lane`.  The file
  * data/store has the directory's id and the highest number of each lane that a
