@@ -15,14 +15,25 @@ clock_unix_ms(void)
     return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
 }
 
-uint64_t
-clock_ns(void)
+static uint64_t
+read_ns(clockid_t clock)
 {
     struct timespec t;
 
-    /* As above. */
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    (void)clock_gettime(clock, &t); /* as above */
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+uint64_t
+clock_ns(void)
+{
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t
+clock_thread_ns(void)
+{
+    return read_ns(CLOCK_THREAD_CPUTIME_ID);
 }
 
 uint64_t

@@ -17,4 +17,8 @@ uint64_t clock_steady_unix_ms(void);
 uint64_t clock_ns(void);
 uint64_t clock_ms(void);
 
+/* Nanoseconds that this thread has computed; for bounds of what a request may
+ * cost, which a busy machine does not change. */
+uint64_t clock_thread_ns(void);
+
 #endif

@@ -11,7 +11,8 @@
 #include "reader/graphite/regular.h"
 
 #define NAME_SIZE_MAX 65536
-#define NAME_NS_MAX   10000000 /* all searches in a name begin within */
+#define NAME_NS_MAX                                                            \
+    10000000 /* of computing: all searches in a name begin in it */
 
 int
 functions_check_regular(struct function_call *call)
@@ -30,7 +31,7 @@ static int
 search_name(struct function_call *call, const struct series *s, size_t at,
             uint64_t until_ns, struct regular_found *found)
 {
-    const int rc = clock_ns() < until_ns
+    const int rc = clock_thread_ns() < until_ns
                        ? regular_search(call->regular, s->name, at, found)
                        : -E2BIG;
 
@@ -143,7 +144,7 @@ int
 functions_alias_sub(struct function_call *call, struct series *s)
 {
     struct growing g = {.call = call};
-    const uint64_t until_ns = clock_ns() + NAME_NS_MAX;
+    const uint64_t until_ns = clock_thread_ns() + NAME_NS_MAX;
     size_t at = 0, copied = 0;
     struct regular_found found;
     int rc = 0;
