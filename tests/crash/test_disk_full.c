@@ -228,6 +228,29 @@ TEST(logs_that_cannot_be_made_push_back_and_go_on)
     finish(&f);
 }
 
+/* Waits until the worker has met the full disk, which it says on the board with
+ * its next beat, or has merged all that was loaded: then the load ended before
+ * the disk was full, since the worker was slow. */
+static bool
+is_worker_waiting(struct full *f)
+{
+    const uint64_t end_ms = test_deadline(LIMIT_MS);
+
+    for (;;) {
+        (void)FLEET_RUN(&f->fleet, "status");
+        if (strstr(text, "a worker cannot write now") != NULL)
+            return true;
+        if (FLEET_RUN(&f->fleet, "flush", "--timeout", "100ms") == 0)
+            return false;
+        expect_alive(f, FLEET_WORKER);
+        if (clock_ms() > end_ms) {
+            (void)FLEET_RUN(&f->fleet, "status");
+            fail_msg("countd status never says that a worker cannot write:\n%s",
+                     text);
+        }
+    }
+}
+
 /* A fact of `countd status --json`. */
 static int64_t
 status_figure(struct full *f, const char *name)
@@ -248,7 +271,7 @@ static void
 expect_flush_explains_itself(struct full *f)
 {
     const char *const words[] = {"flush", "--timeout", "10m", NULL};
-    const uint64_t until = clock_ms() + LIMIT_MS;
+    const uint64_t until = test_deadline(LIMIT_MS);
     struct daemon flush;
 
     fleet_begin(&f->fleet, &flush, words);
@@ -267,7 +290,6 @@ expect_flush_explains_itself(struct full *f)
 static void
 expect_full_disk_is_named(struct full *f)
 {
-    fleet_start(&f->fleet, FLEET_READ);
     expect_flush_explains_itself(f);
     expect(FLEET_RUN(&f->fleet, "flush", "--timeout", "300ms"), 1,
            "the disk is full");
@@ -292,8 +314,11 @@ TEST(merges_that_cannot_be_written_are_made_later)
     fleet_start(&f.fleet, FLEET_WORKER);
     send_some(&f, 2000);
 
+    fleet_start(&f.fleet, FLEET_READ);
     put_ballast(&f, SIZE_MAX);
-    send_until_pushed_back(&f);
+    do
+        send_until_pushed_back(&f);
+    while (!is_worker_waiting(&f));
     expect_alive(&f, FLEET_WRITE);
     expect_alive(&f, FLEET_WORKER);
     expect_full_disk_is_named(&f);
@@ -569,29 +594,6 @@ load_until_full(struct full *f, const char *lines)
     at = strstr(text, first);
     assert_non_null(at);
     return (unsigned)strtoul(at + strlen(first), NULL, 10);
-}
-
-/* Waits until the worker has met the full disk, which it says on the board with
- * its next beat, or has merged all that was loaded: then the load ended before
- * the disk was full, since the worker was slow. */
-static bool
-is_worker_waiting(struct full *f)
-{
-    const uint64_t end_ms = test_deadline(LIMIT_MS);
-
-    for (;;) {
-        (void)FLEET_RUN(&f->fleet, "status");
-        if (strstr(text, "a worker cannot write now") != NULL)
-            return true;
-        if (FLEET_RUN(&f->fleet, "flush", "--timeout", "100ms") == 0)
-            return false;
-        expect_alive(f, FLEET_WORKER);
-        if (clock_ms() > end_ms) {
-            (void)FLEET_RUN(&f->fleet, "status");
-            fail_msg("countd status never says that a worker cannot write:\n%s",
-                     text);
-        }
-    }
 }
 
 TEST(drop_frees_a_full_disk_and_ends_when_the_logs_are_merged)

@@ -240,8 +240,9 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
                 semaphore_port[] = "semaphore.port=0",
                 count_off[] = "count.http=off",
                 http_port[] = "http.listen=127.0.0.1:0",
+                drain[] = "write.drain=1m",
                 read_http_port[] = "read.http=127.0.0.1:0";
-    char path[4096], *argv[DAEMON_ARGS_MAX + 14], **env;
+    char path[4096], *argv[DAEMON_ARGS_MAX + 16], **env;
     pid_t parent = getpid();
     size_t n = 0, i;
 
@@ -268,6 +269,11 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
             argv[n++] = count_off;
             argv[n++] = set;
             argv[n++] = http_port;
+        }
+        /* What was sent before a stop is read, however slow the machine. */
+        if (!says_something_about(how->argv, "write.drain")) {
+            argv[n++] = set;
+            argv[n++] = drain;
         }
         if (!says_something_about(how->argv, "semaphore.port")) {
             argv[n++] = set;
