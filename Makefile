@@ -254,7 +254,7 @@ check: setup
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
 C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] common/*/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] reader/*/*.[ch] tests/*/*.[ch])
-LINTS := lint-format lint-headers lint-layers lint-figures lint-cppcheck lint-tidy lint-man lint-shell lint-deb
+LINTS := lint-format lint-headers lint-layers lint-figures lint-cppcheck lint-tidy lint-man lint-shell lint-mutants lint-deb
 ## make lint              only the linters
 lint: setup
 	@.ci/setup check
@@ -293,6 +293,10 @@ lint-man: $(BUILD)/countd-metrics.7
 lint-deb: deb
 	@echo lintian
 	@lintian --fail-on error,warning $(BUILD)/deb/*.deb
+# Planted bugs follow the code that they are planted in.
+lint-mutants:
+	@echo mutants
+	@for p in tests/mutants/*.patch; do patch -sfp1 --dry-run <$$p >/dev/null || { echo "$$p does not apply" >&2; exit 1; }; done
 lint-shell:
 	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/lib/figures tests/demo.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
