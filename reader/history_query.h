@@ -4,7 +4,7 @@
  * A period is widened to whole steps: to the finest that nothing is missing
  * from, or least is.  The answer says which.
  *
- * For all time the counts of keys are taken, in key order, as history's sums of a
+ * Of all time the counts of keys are read, in key order, as history's sums of a
  * period are: the same top and groups come of both.
  *
  * A query of a key or keyspace may cover ten years, and the top of a period and

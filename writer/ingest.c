@@ -89,15 +89,14 @@ take_ack(struct conn *c, struct input *input)
     return bad ? conn_refuse(c, malformed) : CONN_NEED_INPUT;
 }
 
-const struct protocol ingest_silent = {.state_size =
-                                           sizeof(struct ingest_state),
-                                       .flags = CONN_REFUSES_BROWSERS |
-                                                CONN_ANSWERS_EOF,
-                                       .stop = STOP_DRAIN,
-                                       .takes = "increments",
-                                       .slice = SLICE,
-                                       .input_limit = input_limit,
-                                       .take = take_silent};
+const struct protocol ingest_silent = {
+    .state_size = sizeof(struct ingest_state),
+    .flags = CONN_REFUSES_BROWSERS | CONN_ANSWERS_EOF,
+    .stop = STOP_DRAIN,
+    .takes = "increments",
+    .slice = SLICE,
+    .input_limit = input_limit,
+    .take = take_silent};
 
 const struct protocol ingest_ack = {.state_size = sizeof(struct ingest_state),
                                     .flags = CONN_REFUSES_BROWSERS |

@@ -123,8 +123,8 @@ is_finished(struct writer *w)
 static void
 append_request(struct writer *w)
 {
-    const struct message m = {1, (const uint8_t *)"s", (const uint8_t *)"k", 1,
-                              1, 0};
+    const struct message m = {
+        1, (const uint8_t *)"s", (const uint8_t *)"k", 1, 1, 0};
     uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD] = {0};
     struct request_mark mark = the_mark(w);
     struct message parsed;

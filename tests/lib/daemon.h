@@ -29,7 +29,7 @@
 #include <sys/types.h>
 
 #define DAEMON_PORTS_MAX 8
-#define DAEMON_ARGS_MAX 300
+#define DAEMON_ARGS_MAX  300
 
 struct daemon_port {
     char name[32];

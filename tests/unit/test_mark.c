@@ -61,8 +61,8 @@ append_request(struct log *log, unsigned number, uint32_t count, uint32_t there)
     append_slot(log, &m, bytes);
     log->marks++;
     for (uint32_t i = 0; i < there; i++) {
-        m = (struct message){1, (const uint8_t *)"s", (const uint8_t *)"k", 1,
-                             1, 0};
+        m = (struct message){
+            1, (const uint8_t *)"s", (const uint8_t *)"k", 1, 1, 0};
         assert_rc(message_put(&log->layout, &m, bytes), 0);
         assert_rc(message_parse(&log->layout, bytes, &m), 0);
         append_slot(log, &m, bytes);

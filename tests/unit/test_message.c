@@ -16,12 +16,12 @@
 /* What machines without wide instructions do, compiled here a second time
  * under other names. */
 #undef __x86_64__
-#define layout_init     plain_layout_init
-#define message_parse   plain_message_parse
-#define message_check   plain_message_check
-#define message_put     plain_message_put
-#define message_is_zero plain_bytes_are_zero
-#define message_is_time plain_message_is_time
+#define layout_init      plain_layout_init
+#define message_parse    plain_message_parse
+#define message_check    plain_message_check
+#define message_put      plain_message_put
+#define message_is_zero  plain_bytes_are_zero
+#define message_is_time  plain_message_is_time
 #define message_put_time plain_message_put_time
 int plain_layout_init(struct layout *l, unsigned keyspace_size,
                       unsigned key_size);
@@ -187,8 +187,8 @@ TEST(names_of_every_length_come_back)
         l = make_layout(sizes[i][0], sizes[i][1]);
         for (a = 1; a <= sizes[i][0]; a++) {
             b = 1 + a * 7 % sizes[i][1];
-            m = (struct message){INT64_MIN, name, name + 256 - b, (uint16_t)a,
-                                 (uint16_t)b, 0};
+            m = (struct message){INT64_MIN,   name,        name + 256 - b,
+                                 (uint16_t)a, (uint16_t)b, 0};
             assert_rc(message_put(&l, &m, bytes), 0);
             assert_rc(parse(&l, bytes, &out), 0);
             assert_true(out.increment == INT64_MIN);
@@ -303,7 +303,9 @@ TEST(the_checksum_is_the_one_of_the_format)
     for (i = 0; i < LENGTH(sizes); i++) {
         l = make_layout(sizes[i][0], sizes[i][1]);
         for (a = 0; a < 1000; a++) {
-            m = (struct message){(int64_t)a * -77777777777, name, name,
+            m = (struct message){(int64_t)a * -77777777777,
+                                 name,
+                                 name,
                                  (uint16_t)(1 + a % sizes[i][0]),
                                  (uint16_t)(1 + a * 3 % sizes[i][1]),
                                  a * 0x1234567};
@@ -380,8 +382,8 @@ put_run(const struct layout *l, uint8_t *slots, struct message *m,
 
     for (i = 0; i < count; i++) {
         memset(key, 'k', sizeof key);
-        name = (struct message){i, key, key, (uint16_t)(1 + 15 * i),
-                                (uint16_t)(256 - 7 * i), 0};
+        name = (struct message){
+            i, key, key, (uint16_t)(1 + 15 * i), (uint16_t)(256 - 7 * i), 0};
         assert_rc(message_put(l, &name, slots + (size_t)i * 544), 0);
         assert_rc(message_parse(l, slots + (size_t)i * 544, &m[i]), 0);
         m[i].minute = i * 1000;

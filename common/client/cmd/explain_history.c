@@ -1,5 +1,6 @@
 /* common/client/cmd/explain_history.c - see explain_history.h:
- * key_history_read(), then key_history_add() for each increment, and key_history_sort(). */
+ * key_history_read(), then key_history_add() for each increment, and
+ * key_history_sort(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/explain_history.h"
 

@@ -20,7 +20,7 @@ struct load {
     bool strict;
     bool once; /* --once */
     struct increment_form form;
-    struct csv *csv;      /* NULL: lines with tabs */
+    struct csv *csv;           /* NULL: lines with tabs */
     struct load_place *places; /* of increment i: i % PLACES */
     uint64_t timeout_ms;
     struct progress progress;

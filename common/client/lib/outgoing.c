@@ -32,9 +32,8 @@ outgoing_waits(const struct handle_writing *w)
 static uint32_t
 minute_of(const struct handle_writing *w, size_t behind)
 {
-    return w->times.minutes
-               ? w->times.minutes[(w->head + behind) % w->capacity]
-               : 0;
+    return w->times.minutes ? w->times.minutes[(w->head + behind) % w->capacity]
+                            : 0;
 }
 
 /* How many messages from `behind` on, up to `end`, are of this minute. */
@@ -127,10 +126,10 @@ outgoing_sent(struct handle_writing *w, size_t bytes)
 
     while (bytes > 0) {
         const bool is_time = minute_of(w, 0) != w->times.minute;
-        size_t most = is_time ? size - w->times.part
-                              : size * count_equal(w, 0, w->buffered,
-                                                   w->times.minute) -
-                                    w->part;
+        size_t most =
+            is_time ? size - w->times.part
+                    : size * count_equal(w, 0, w->buffered, w->times.minute) -
+                          w->part;
 
         if (most > bytes)
             most = bytes;
@@ -145,8 +144,8 @@ outgoing_sent(struct handle_writing *w, size_t bytes)
 bool
 outgoing_expects_time(const struct handle_writing *w)
 {
-    return w->times.count > 0 && w->times.sent[w->times.first] ==
-                                     w->times.answers;
+    return w->times.count > 0 &&
+           w->times.sent[w->times.first] == w->times.answers;
 }
 
 bool
@@ -168,10 +167,11 @@ outgoing_increments(const struct handle_writing *w, uint64_t messages)
     const struct outgoing_times *t = &w->times;
     uint64_t times = 0;
 
-    while (times < t->count &&
-           t->number - t->sent[(t->first + t->count - 1 - times) %
-                               OUTGOING_TIMES] <=
-               messages)
+    while (
+        times < t->count &&
+        t->number -
+                t->sent[(t->first + t->count - 1 - times) % OUTGOING_TIMES] <=
+            messages)
         times++;
     return messages - times;
 }
