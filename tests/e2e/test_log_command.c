@@ -49,7 +49,7 @@ WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was, s)
     snprintf(path, sizeof path, "%s/log/0000000000", s->data);
     expect(
         serve_fixture_run(s, uid, (const char *[]){"log", "dump", "0", NULL}),
-        0, "16\tb\ty\n");
+        0, "16\tb\ty\t-\n");
     expect(serve_fixture_run(s, uid, (const char *[]){"check", NULL}), 0,
            "0 faults");
     assert_int_equal(stat(path, &st), 0);

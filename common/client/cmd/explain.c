@@ -162,6 +162,13 @@ is_in(struct explain *e, const struct archive_header *h)
 
 /* ---- the logs ---------------------------------------------------------- */
 
+/* When history has an increment. */
+static uint64_t
+time_of(const struct archive_record *r)
+{
+    return r->m.minute > 0 ? (uint64_t)r->m.minute * 60000 : r->received_ms;
+}
+
 static bool
 is_ours(const struct explain *e, const struct message *m)
 {
@@ -192,7 +199,7 @@ read_share(struct explain *e, const struct archived *a, bool in,
             s->last_ms = records[i].received_ms;
             s->sum += records[i].m.increment;
             if (in)
-                rc = key_history_add(&e->history, records[i].received_ms,
+                rc = key_history_add(&e->history, time_of(&records[i]),
                                      records[i].m.increment);
         }
     }

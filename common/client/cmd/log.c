@@ -129,6 +129,7 @@ static const struct table_column dump_columns[] = {
     {"increment", "increment", true},
     {"keyspace", "keyspace", false},
     {"key", "key", false},
+    {"at", "at", true}, /* Unix seconds of its minute, if it has one */
 };
 
 static int
@@ -143,6 +144,8 @@ dump_slot(void *ctx, uint32_t number, const struct message *m,
                         cell_number(m->increment),
                         cell_name(m->keyspace, m->keyspace_size),
                         cell_name(m->key, m->key_size),
+                        m->minute > 0 ? cell_number((int64_t)m->minute * 60)
+                                      : cell_none(),
                     });
     return 0;
 }
