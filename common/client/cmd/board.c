@@ -22,21 +22,27 @@ static const struct table_column slot_columns[] = {
 
 /* ---- slots ------------------------------------------------------------- */
 
-/* A row for each of `count` integers, the first of which has the name `name`.
- */
+/* What rows of `count` integers have in common; each integer is a row. */
+struct value_rows {
+    uint32_t slot;
+    const char *part;
+    struct cell generation, owner;
+    uint32_t name; /* number of the first value's name */
+    uint32_t count;
+};
+
 static void
-print_values(struct output *out, const struct countd_board *b, uint32_t slot,
-             struct cell generation, const char *part, struct cell owner,
-             uint32_t name, const int64_t *values, uint32_t count)
+print_values(struct output *out, const struct countd_board *b,
+             const struct value_rows *r, const int64_t *values)
 {
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < r->count; i++)
         output_row(out, (const struct cell[]){
-                            cell_number(slot),
-                            generation,
-                            cell_text(part),
-                            owner,
+                            cell_number(r->slot),
+                            r->generation,
+                            cell_text(r->part),
+                            r->owner,
                             cell_number(i),
-                            cell_text(countd_board_name(b, name + i)),
+                            cell_text(countd_board_name(b, r->name + i)),
                             cell_number(values[i]),
                         });
 }
@@ -46,6 +52,7 @@ show_slot(struct output *out, struct countd_board *b,
           const struct countd_board_shape *shape, uint32_t slot)
 {
     int64_t values[COUNTD_BOARD_VALUES_MAX];
+    struct value_rows rows;
     uint64_t generation;
     char part[32];
     pid_t owner;
@@ -54,16 +61,25 @@ show_slot(struct output *out, struct countd_board *b,
     rc = countd_board_read(b, slot, values, &generation);
     if (rc < 0)
         return rc;
-    print_values(out, b, slot, cell_number((int64_t)generation), "shared",
-                 cell_none(), 0, values, shape->shared_count);
+    rows = (struct value_rows){.slot = slot,
+                               .part = "shared",
+                               .generation = cell_number((int64_t)generation),
+                               .owner = cell_none(),
+                               .count = shape->shared_count};
+    print_values(out, b, &rows, values);
     for (uint32_t c = 0; c < shape->cells; c++) {
         rc = countd_board_read_cell(b, slot, c, values, &owner);
         if (rc < 0)
             return rc;
         (void)snprintf(part, sizeof part, "cell %" PRIu32, c);
-        print_values(out, b, slot, cell_none(), part,
-                     owner == 0 ? cell_none() : cell_number(owner),
-                     shape->shared_count, values, shape->private_count);
+        rows = (struct value_rows){.slot = slot,
+                                   .part = part,
+                                   .generation = cell_none(),
+                                   .owner = owner == 0 ? cell_none()
+                                                       : cell_number(owner),
+                                   .name = shape->shared_count,
+                                   .count = shape->private_count};
+        print_values(out, b, &rows, values);
     }
     return 0;
 }
