@@ -43,8 +43,9 @@ void
 count_pages_take(struct count_pages *p, int origin, uint32_t count,
                  uint64_t now_ns)
 {
-    uint64_t *due = &p->due_ns[origin];
+    uint64_t *due;
 
     assert(origin >= 0 && origin < COUNT_ORIGINS_MAX);
+    due = &p->due_ns[origin];
     *due = (*due > now_ns ? *due : now_ns) + count * p->step_ns;
 }

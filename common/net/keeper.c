@@ -131,7 +131,9 @@ keeper_port(const char *name, int type, const struct net_address *want,
 int
 keeper_take(const char *name)
 {
-    return find_socket(name, 0, NULL, NULL);
+    struct net_address none;
+
+    return find_socket(name, 0, NULL, &none);
 }
 
 bool

@@ -45,6 +45,9 @@ set_up(void **state)
 /* ---- recipes ------------------------------------------------------------- */
 
 /* Replaces the first `from`, which must be there. */
+static void replace(char conf[CONF_MAX], const char *from, const char *format,
+                    ...) __attribute__((format(printf, 3, 4)));
+
 static void
 replace(char conf[CONF_MAX], const char *from, const char *format, ...)
 {

@@ -150,24 +150,38 @@ take_rest(struct statsd *s, const char *line, size_t size)
                        i.count);
 }
 
+/* Reads numbers, each behind a tab, to the end of a string. */
+static bool
+read_numbers(const char *at, int64_t *numbers, size_t count)
+{
+    char *end;
+
+    for (size_t i = 0; i < count; i++, at = end) {
+        errno = 0;
+        numbers[i] = *at == '\t' ? strtoll(at + 1, &end, 10) : 0;
+        if (*at != '\t' || end == at + 1 || errno != 0)
+            return false;
+    }
+    return *at == '\0' || *at == '\n';
+}
+
 static void
 take_total(struct statsd *s, const char *line, size_t size)
 {
+    enum { SOURCE, AT, WHOLE, MILLIONTHS, NUMBERS };
     uint8_t name[NAME_MAX_SIZE];
     const char *tab = memchr(line, '\t', size);
-    int64_t at, whole, millionths;
-    unsigned source;
+    int64_t n[NUMBERS];
     int name_size;
 
-    if (!tab || sscanf(tab, "\t%u\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64, &source,
-                       &at, &whole, &millionths) != 4)
+    if (!tab || !read_numbers(tab, n, NUMBERS))
         return;
     name_size = name_unescape(line, (size_t)(tab - line), name, sizeof name);
     if (name_size > 0)
-        totals_set(
-            &s->totals,
-            &(struct total){name, (size_t)name_size, source, at,
-                            (int128)whole * DECIMAL_MILLIONTHS + millionths});
+        totals_set(&s->totals,
+                   &(struct total){
+                       name, (size_t)name_size, (unsigned)n[SOURCE], n[AT],
+                       (int128)n[WHOLE] * DECIMAL_MILLIONTHS + n[MILLIONTHS]});
 }
 
 /* From now on what it has is in memory alone. */
