@@ -298,7 +298,8 @@ init_job(struct graphite_job *g, struct graphite *site, enum graphite_kind kind)
 {
     const size_t at = offsetof(struct graphite_job, kind);
 
-    memset((uint8_t *)g + at, 0, sizeof *g - at);
+    memset((uint8_t *)g + at, 0,
+           offsetof(struct graphite_job, render.buckets) - at);
     g->site = site;
     g->kind = kind;
     g->status = HTTP_OK;

@@ -49,7 +49,8 @@ struct graphite_job {
     struct job job;
     struct graphite *site;
 
-    enum graphite_kind kind; /* from here on zero when it begins */
+    enum graphite_kind kind; /* from here on zero when it begins, up to
+                                render.buckets */
     struct target_text from, until, tz, query; /* as they are given */
     struct zone zone;
     bool is_completer, only_leaves;

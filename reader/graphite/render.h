@@ -133,8 +133,6 @@ struct render {
     struct path_found *found;
     size_t read; /* points of the series that is read */
     struct store_history_query query;
-    struct store_bucket buckets[STORE_BUCKETS_MAX];
-    struct store_top top[FUNCTIONS_TOP_MAX];
     struct target_node *node;
     size_t written; /* series of the target, and points of the series */
     size_t points;
@@ -143,6 +141,10 @@ struct render {
 
     enum http_status status; /* of a failure */
     char why[TARGET_WHY_SIZE];
+
+    /* Of the query: large, and need not be zero when it begins. */
+    struct store_bucket buckets[STORE_BUCKETS_MAX];
+    struct store_top top[FUNCTIONS_TOP_MAX];
 };
 
 /* Begins a request without targets: the members before `targets` are set. */
