@@ -73,6 +73,20 @@ clear(struct read_job *w)
     w->pack.text = NULL;
 }
 
+/* What the command needs: a list is long, and so is what history has. */
+static int
+take_memory(struct read_job *w, struct store *store)
+{
+    if (w->request.command->answer == read_logs)
+        return 0; /* it takes its own */
+    if (w->request.command->answer != read_keyspaces)
+        return history_query_init(&w->history, store);
+    w->listed = malloc(READ_LISTED_MAX * sizeof *w->listed);
+    w->names = malloc((size_t)READ_LISTED_MAX * QUERY_NAME_SIZE);
+    return w->listed && w->names ? store_listing_open(store, &w->from)
+                                 : -ENOMEM;
+}
+
 int
 read_job_start(struct read_job *w, const struct read_request *request)
 {
@@ -82,10 +96,7 @@ read_job_start(struct read_job *w, const struct read_request *request)
     w->request = *request;
     w->request.job = w;
     w->request.has_state = false; /* it will be of the past */
-    w->listed = malloc(READ_LISTED_MAX * sizeof *w->listed);
-    w->names = malloc((size_t)READ_LISTED_MAX * QUERY_NAME_SIZE);
-    if (!w->listed || !w->names || history_query_init(&w->history, store) < 0 ||
-        store_listing_open(store, &w->from) < 0) {
+    if (take_memory(w, store) < 0) {
         stop_job(&w->job);
         return -ENOMEM;
     }
