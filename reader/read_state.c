@@ -99,7 +99,7 @@ read_held(struct read_request *a)
         "fills wait for more than 4096 keyspaces; countd held lists them"};
     const struct as_of *f = a->http->answer->as_of;
     struct waiting_rows rows = {
-        .a = a, .store = f->waiting.name_count > OPENED_MAX ? NULL : f->store};
+        .a = a, .store = f->waiting.names.count > OPENED_MAX ? NULL : f->store};
 
     table_next_rows(&a->table, "rows", waiting_columns, WAITING_COLUMNS);
     if (waiting_each(rows.store, &f->waiting, put_waiting, &rows) != 0)

@@ -179,7 +179,8 @@ has_refused(const struct log_select *a, const struct fold_keyspace *k)
 {
     const uint32_t name = waiting_find(a->waiting, k->name, k->name_size);
 
-    return name != WAITING_NONE && a->waiting->names[name].refused == a->pass;
+    return name != WAITING_NONE &&
+           a->waiting->names.entries[name].note == a->pass;
 }
 
 /* Marks the logs that the keyspace's states exclude from the batch. */

@@ -194,7 +194,7 @@ note_keyspace(struct waiting_pass *p, const struct log_batch *b,
 
     if (k->state != KEYSPACE_APPLIED) {
         if (name != WAITING_NONE)
-            p->folder->names[name].refused = p->number;
+            p->folder->names.entries[name].note = p->number;
         return;
     }
     for (unsigned i = 0; i < b->count; i++)

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,9 +26,7 @@ waiting_open(struct waiting *w, int log_fd, bool writable, bool placed,
                           .placed = placed,
                           .max = max,
                           .oldest_ms = UINT64_MAX};
-    return getrandom(&w->key, sizeof w->key, 0) == (ssize_t)sizeof w->key
-               ? 0
-               : -EIO;
+    return name_table_init(&w->names);
 }
 
 void
@@ -40,9 +37,9 @@ waiting_close(struct waiting *w)
         free(w->files[i]);
     }
     free(w->files);
-    waiting_index_free(&w->index);
-    waiting_index_free(&w->fresh);
-    waiting_forget_names(w);
+    free(w->index.fills);
+    free(w->index.parts);
+    name_table_clear(&w->names);
     archive_writer_free(w->writer);
     if (w->dir_fd >= 0)
         (void)close(w->dir_fd); /* holds no data */
@@ -54,12 +51,12 @@ static int
 add_part(void *ctx, const struct archive_fill_name *n)
 {
     struct waiting *w = ctx;
-    struct waiting_index *x = &w->fresh;
+    struct waiting_index *x = &w->index;
     struct waiting_part *p;
     uint32_t name;
     int rc;
 
-    rc = waiting_intern(w, n->name, n->size, &name);
+    rc = name_table_put(&w->names, n->name, n->size, &name);
     if (rc == 0)
         rc = array_grow(&x->parts, &x->part_capacity, x->part_count + 1,
                         sizeof *x->parts);
@@ -77,12 +74,12 @@ add_part(void *ctx, const struct archive_fill_name *n)
     return 0;
 }
 
-/* Adds a member of the last file to the fresh fills. */
+/* Adds a member of the last file to the index, at its end. */
 static int
 add_member(void *ctx, int fd, const struct archive_member *m)
 {
     struct waiting *w = ctx;
-    struct waiting_index *x = &w->fresh;
+    struct waiting_index *x = &w->index;
     const size_t parts = x->part_count;
     struct archive_header h;
     int rc;
@@ -99,8 +96,7 @@ add_member(void *ctx, int fd, const struct archive_member *m)
         (struct waiting_fill){.id = LOG_FILL_OF(&h),
                               .file = w->files[w->file_count - 1],
                               .member = *m,
-                              .count = (uint32_t)h.count,
-                              .number = (uint32_t)x->fill_count};
+                              .count = (uint32_t)h.count};
     x->fill_count++;
     return 0;
 }
@@ -258,19 +254,12 @@ count_all(struct waiting *w)
     }
 }
 
-/* What could not be added is forgotten, and comes with the next list. */
-static void
-forget_fresh(struct waiting *w)
-{
-    for (size_t i = w->sorted_count; i < w->file_count; i++)
-        free(w->files[i]);
-    w->file_count = w->sorted_count;
-    waiting_index_free(&w->fresh);
-}
-
+/* Lists the folder and reads new files.  After an error these are forgotten, and
+ * come with the next list. */
 static int
 list_folder(struct waiting *w)
 {
+    const size_t fills = w->index.fill_count, parts = w->index.part_count;
     bool gone = false;
     int rc;
 
@@ -281,14 +270,17 @@ list_folder(struct waiting *w)
     for (size_t i = 0; i < w->file_count; i++)
         gone = gone || !w->files[i]->listed;
     if (rc == 0 && (gone || w->file_count > w->sorted_count))
-        rc = waiting_index_merge(w);
+        rc = waiting_index_sort(w);
     if (rc < 0) {
-        forget_fresh(w);
+        while (w->file_count > w->sorted_count)
+            free(w->files[--w->file_count]);
+        w->index.fill_count = fills;
+        w->index.part_count = parts;
         return rc;
     }
     drop_files(w);
     if (w->file_count == 0)
-        waiting_forget_names(w);
+        name_table_clear(&w->names);
     count_all(w);
     return 0;
 }

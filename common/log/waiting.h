@@ -76,14 +76,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/name_table.h"
 #include "common/log/archive_file.h"
 #include "common/log/log_fill.h"
 
 #define WAITING_FOLDER     "waiting" /* in log/ */
 #define WAITING_BAD        "bad-"
 #define WAITING_NAME_SIZE  64
-#define WAITING_NONE       UINT32_MAX
+#define WAITING_NONE       NAME_TABLE_NONE
 #define WAITING_JOIN_COUNT 64 /* more small held files than these are joined */
 #define WAITING_JOIN_SIZE  (UINT64_C(256) << 10) /* a small one is below */
 
@@ -106,7 +106,7 @@ struct waiting_fill {
     struct waiting_file *file;
     struct archive_member member;
     uint32_t count;  /* records */
-    uint32_t number; /* while it is sorted */
+    uint32_t number; /* before it was sorted */
     uint32_t tried;  /* the pass that tried it */
     bool wanted;     /* waiting_sweep() */
 };
@@ -117,12 +117,6 @@ struct waiting_part {
     uint32_t fill;
     uint32_t increments;
     bool in; /* durably in the keyspace, as this handle was told */
-};
-
-struct waiting_name {
-    size_t at; /* in `bytes` */
-    uint16_t size;
-    uint32_t refused; /* the pass in which the keyspace refused */
 };
 
 struct waiting_index {
@@ -139,16 +133,12 @@ struct waiting {
     bool locked;   /* has the folder, exclusive */
     uint64_t max;  /* bytes of held files; 0: no limit */
 
-    struct waiting_index index, fresh;
+    struct waiting_index index;
     struct waiting_file **files; /* sorted by name */
     size_t file_count, file_capacity, sorted_count;
-    struct hash_key key;
-    struct waiting_name *names; /* each once, never removed while any waits */
-    size_t name_count, name_capacity;
-    uint32_t *cells; /* of the table of names: a number + 1, or 0 */
-    size_t cell_count;
-    uint8_t *bytes;
-    size_t byte_count, byte_capacity;
+    /* Never removed while any waits; a note is the pass in which the keyspace
+     * refused. */
+    struct name_table names;
     struct archive_writer *writer;
 
     /* As of the last list. */
@@ -186,13 +176,6 @@ const struct log_fill *waiting_earlier(const struct waiting *w, uint32_t name,
                                        const struct log_fill *id);
 bool waiting_has(const struct waiting *w, uint32_t name,
                  const struct log_fill *id);
-
-static inline const uint8_t *
-waiting_name(const struct waiting *w, uint32_t name, size_t *size)
-{
-    *size = w->names[name].size;
-    return w->bytes + w->names[name].at;
-}
 
 /* ---- merging it (worker) ------------------------------------------------- */
 

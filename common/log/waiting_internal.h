@@ -10,15 +10,9 @@
 
 /* ---- waiting_index.c ------------------------------------------------------- */
 
-/* The number of a name, a new one if need be.  -ENOMEM */
-int waiting_intern(struct waiting *w, const uint8_t *name, uint16_t size,
-                   uint32_t *number);
-void waiting_forget_names(struct waiting *w);
-
-/* Adds the fresh fills to the index and removes those of files that are not
- * listed.  -ENOMEM: it is as before */
-int waiting_index_merge(struct waiting *w);
-void waiting_index_free(struct waiting_index *x);
+/* Sorts the index, and removes the fills of files that are not listed.  -ENOMEM:
+ * it is as before */
+int waiting_index_sort(struct waiting *w);
 
 /* ---- waiting_replace.c ----------------------------------------------------- */
 

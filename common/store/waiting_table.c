@@ -38,7 +38,7 @@ count_in(struct store *s, const struct waiting *w,
          struct waiting_sum *sum)
 {
     size_t name_size, from = 0;
-    const uint8_t *name = waiting_name(w, parts->name, &name_size);
+    const uint8_t *name = name_table_name(&w->names, parts->name, &name_size);
 
     while (s && sum->error == 0 && from < count) {
         const size_t at = from + (count - from) / 2;
@@ -112,17 +112,17 @@ waiting_each(struct store *s, const struct waiting *w,
                         const struct waiting_sum *sum),
              void *ctx)
 {
-    struct order *names = calloc(w->name_count + 1, sizeof *names);
+    struct order *names = calloc(w->names.count + 1, sizeof *names);
     struct waiting_sum sum;
     int rc = names ? 0 : -ENOMEM;
 
-    for (uint32_t i = 0; rc == 0 && i < w->name_count; i++) {
-        names[i].name = waiting_name(w, i, &names[i].size);
+    for (uint32_t i = 0; rc == 0 && i < w->names.count; i++) {
+        names[i].name = name_table_name(&w->names, i, &names[i].size);
         names[i].number = i;
     }
     if (rc == 0)
-        qsort(names, w->name_count, sizeof *names, by_name);
-    for (size_t i = 0; rc == 0 && i < w->name_count; i++) {
+        qsort(names, w->names.count, sizeof *names, by_name);
+    for (size_t i = 0; rc == 0 && i < w->names.count; i++) {
         waiting_sum(s, w, names[i].number, NULL, NULL, &sum);
         if (sum.fills > 0)
             rc = row(ctx, names[i].name, names[i].size, &sum);

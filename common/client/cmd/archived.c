@@ -171,12 +171,10 @@ static int
 by_fill(const void *a, const void *b)
 {
     const struct archived *x = a, *y = b;
-    int c = memcmp(x->header.uuid, y->header.uuid, sizeof x->header.uuid);
+    const struct log_fill f = LOG_FILL_OF(&x->header),
+                          g = LOG_FILL_OF(&y->header);
+    const int c = log_fill_compare(&f, &g);
 
-    if (c == 0)
-        c = compare_numbers(x->header.epoch, y->header.epoch);
-    if (c == 0)
-        c = compare_numbers(x->header.first_ms, y->header.first_ms);
     return c != 0 ? c : strcmp(x->path, y->path);
 }
 

@@ -44,7 +44,7 @@
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/journal/requests.h"
 #include "common/log/kept.h"
-#include "common/log/pending_set.h"
+#include "common/log/pending.h"
 #include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
 
@@ -216,9 +216,8 @@ leave_requests(struct backup *b, const char *why)
 static int
 settle_logs(struct backup *b)
 {
-    struct pending_set set = {.count = 0};
     struct logdir logs;
-    bool any;
+    uint64_t oldest_ms;
     int rc;
 
     if (cmd_value(b->line, "no-flush") == NULL)
@@ -226,13 +225,12 @@ settle_logs(struct backup *b)
     rc = wait_logs_open(b->line, b->in.dir.log_fd, &logs);
     if (rc < 0)
         return cmd_failed(rc, "read log/");
-    rc = pending_set_note(&set, &logs);
+    rc = pending_oldest_ms(&logs, &oldest_ms);
     logdir_close(&logs);
-    any = set.count > 0;
-    pending_set_fini(&set);
     if (rc < 0)
         return cmd_failed(rc, "read log/");
-    return any ? leave_requests(b, "logs are not merged") : 0;
+    return oldest_ms < UINT64_MAX ? leave_requests(b, "logs are not merged")
+                                  : 0;
 }
 
 /* Copies live/requests before the keyspaces, and then waits until what is in the

@@ -51,12 +51,12 @@ backup_dropped(struct store_session *in, struct waiting *copy)
     int rc;
 
     rc = waiting_list(copy);
-    if (rc == 0 && copy->name_count > 0)
+    if (rc == 0 && copy->names.count > 0)
         rc = unmerged_list(&in->waiting); /* before marks are asked */
-    for (uint32_t i = 0; rc == 0 && i < copy->name_count; i++) {
+    for (uint32_t i = 0; rc == 0 && i < copy->names.count; i++) {
         uint8_t name[MESSAGE_NAME_MAX];
         struct dropped d = {.in = in, .name = name};
-        const uint8_t *listed = waiting_name(copy, i, &d.size);
+        const uint8_t *listed = name_table_name(&copy->names, i, &d.size);
 
         memcpy(name, listed, d.size); /* the next list may move it */
         rc = waiting_leave_out(copy, name, d.size, is_dropped, &d, &fills);

@@ -217,8 +217,6 @@ void archived_close(struct archive_reader *r, int fd);
  * Ownership: struct place is the caller's; zeros and its first members make it
  * one.  Errors: 0 or a negative errno. */
 
-struct place_name;
-
 struct place {
     struct store_session *in; /* NULL: a dry run against nothing */
     bool dry_run;             /* only ask the marks */
@@ -235,9 +233,8 @@ struct place {
     bool unread; /* the last fill could not be read: nothing came of it */
 
     struct log_fill fill;
-    void *names; /* names, a tree of tsearch(3) */
-    struct place_name **list, *last;
-    size_t count, capacity;
+    /* Keyspaces; notes are their increments in the fill that are to be placed. */
+    struct name_table names;
     struct waiting_new file;
     struct log_fill *fills; /* fills that are wanted */
     size_t fill_count, fill_capacity;

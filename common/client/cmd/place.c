@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <search.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,77 +20,10 @@
 
 /* ---- the keyspaces of a fill ------------------------------------------------ */
 
-enum place_what { PLACE_COUNT, PLACE_WRITE, PLACE_LEAVE };
-
-struct place_name {
-    struct archive_fill_name fill; /* its name is behind it */
-    enum place_what what;
-    uint8_t bytes[];
-};
-
-static int
-by_name(const void *a, const void *b)
-{
-    const struct place_name *x = a, *y = b;
-
-    return bytes_compare(x->fill.name, x->fill.size, y->fill.name,
-                         y->fill.size);
-}
-
-static struct place_name *
-find_name(const struct place *p, const struct message *m)
-{
-    const struct place_name key = {
-        .fill = {.name = m->keyspace, .size = m->keyspace_size}};
-    struct place_name *const *at;
-
-    if (p->last && by_name(p->last, &key) == 0)
-        return p->last;
-    at = tfind(&key, &p->names, by_name);
-    return at ? *at : NULL;
-}
-
-static int
-add_name(struct place *p, const struct message *m)
-{
-    struct place_name *n;
-    int rc;
-
-    rc = array_grow(&p->list, &p->capacity, p->count + 1,
-                    sizeof(struct place_name *));
-    n = rc == 0 ? calloc(1, sizeof *n + m->keyspace_size) : NULL;
-    if (!n)
-        return -ENOMEM;
-    memcpy(n->bytes, m->keyspace, m->keyspace_size);
-    n->fill = (struct archive_fill_name){n->bytes, m->keyspace_size, 1};
-    p->list[p->count++] = n;
-    p->last = n;
-    return tsearch(n, &p->names, by_name) ? 0 : -ENOMEM;
-}
-
-static void
-forget_node(void *node)
-{
-    (void)node; /* the list has it */
-}
-
-static void
-forget_names(struct place *p)
-{
-    tdestroy(p->names, forget_node);
-    for (size_t i = 0; i < p->count; i++)
-        free(p->list[i]);
-    free(p->list);
-    p->names = NULL;
-    p->list = NULL;
-    p->last = NULL;
-    p->count = p->capacity = 0;
-}
-
 void
 place_fini(struct place *p)
 {
-    forget_names(p);
+    name_table_clear(&p->names);
     free(p->fills);
     p->fills = NULL;
     p->fill_count = p->fill_capacity = 0;
@@ -128,7 +60,7 @@ see_mark(void *ctx, const struct log_fill *m,
 /* What a keyspace has of the fill.  Of two with one epoch, the later one has
  * the later first increment. */
 static int
-read_state(const struct place *p, const struct place_name *n,
+read_state(const struct place *p, const uint8_t *name, size_t size,
            enum store_mark_state *state)
 {
     struct store_mark_info info = {.state = STORE_MARK_NONE};
@@ -136,43 +68,45 @@ read_state(const struct place *p, const struct place_name *n,
     int rc = 0;
 
     if (p->in)
-        rc = store_marks(p->in->store, n->fill.name, n->fill.size, &p->fill, 1,
-                         &info);
+        rc = store_marks(p->in->store, name, size, &p->fill, 1, &info);
     if (rc == 0 && info.state == STORE_MARK_OTHER)
-        rc = store_each_mark(p->in->store, n->fill.name, n->fill.size, see_mark,
-                             &o);
+        rc = store_each_mark(p->in->store, name, size, see_mark, &o);
     *state = o.later ? STORE_MARK_AHEAD : info.state;
     return rc;
 }
 
 /* Whether some file names the keyspace for this very fill already. */
 static bool
-is_waiting(const struct place *p, const struct place_name *n)
+is_waiting(const struct place *p, const uint8_t *name, size_t size)
 {
-    return p->in && waiting_has(&p->in->waiting,
-                                waiting_find(&p->in->waiting, n->fill.name,
-                                             n->fill.size),
-                                &p->fill);
+    return p->in &&
+           waiting_has(&p->in->waiting,
+                       waiting_find(&p->in->waiting, name, size), &p->fill);
 }
 
 /* A keyspace that cannot be read gets its records when it can be. */
 static void
-decide_name(struct place *p, struct place_name *n)
+decide_name(struct place *p, uint32_t number)
 {
+    uint32_t *increments = &p->names.entries[number].note;
     enum store_mark_state state;
-    const int rc = read_state(p, n, &state);
+    size_t size;
+    const uint8_t *name = name_table_name(&p->names, number, &size);
+    const int rc = read_state(p, name, size, &state);
 
-    n->what = PLACE_LEAVE;
     if (rc == 0 && state == STORE_MARK_DONE) {
-        p->already += n->fill.increments;
+        p->already += *increments;
+        *increments = 0;
     } else if (rc == 0 && state == STORE_MARK_AHEAD) {
-        p->passed += n->fill.increments;
+        p->passed += *increments;
         if (p->ahead)
-            p->ahead(n->fill.name, n->fill.size);
+            p->ahead(name, size);
         p->names_ahead++;
+        *increments = 0;
     } else {
-        p->wanted += n->fill.increments;
-        n->what = is_waiting(p, n) ? PLACE_LEAVE : PLACE_WRITE;
+        p->wanted += *increments;
+        if (is_waiting(p, name, size))
+            *increments = 0;
     }
 }
 
@@ -181,36 +115,42 @@ decide_name(struct place *p, struct place_name *n)
 int
 place_take(struct place *p, const struct message *m, uint64_t received_ms)
 {
-    struct place_name *n;
+    uint32_t number;
+    int rc;
 
     if (m->increment == 0)
         return 0; /* it changes nothing and makes no key */
-    n = find_name(p, m);
-    if (n)
-        p->last = n;
-    if (p->file.fd >= 0)
-        return n && n->what == PLACE_WRITE
+    if (p->file.fd >= 0) {
+        number = name_table_find(&p->names, m->keyspace, m->keyspace_size);
+        return number != NAME_TABLE_NONE && p->names.entries[number].note > 0
                    ? waiting_record(&p->in->waiting, m, received_ms)
                    : 0;
-    if (!n)
-        return is_left_out(p, m) ? 0 : add_name(p, m);
-    n->fill.increments++;
-    return 0;
+    }
+    if (is_left_out(p, m))
+        return 0;
+    rc = name_table_put(&p->names, m->keyspace, m->keyspace_size, &number);
+    if (rc == 0)
+        p->names.entries[number].note++;
+    return rc;
 }
 
 /* Begins a file for what the keyspaces lack, if that is anything. */
 static int
 begin_file(struct place *p, struct archive_header h)
 {
-    struct archive_fill_name *names = calloc(p->count + 1, sizeof *names);
+    struct archive_fill_name *names = calloc(p->names.count + 1, sizeof *names);
     int rc = names ? 0 : -ENOMEM;
 
     h.count = h.names = 0;
-    for (size_t i = 0; rc == 0 && i < p->count; i++)
-        if (p->list[i]->what == PLACE_WRITE) {
-            h.count += p->list[i]->fill.increments;
-            names[h.names++] = p->list[i]->fill;
-        }
+    for (uint32_t i = 0; rc == 0 && i < p->names.count; i++) {
+        const struct name_entry *e = &p->names.entries[i];
+
+        if (e->note == 0)
+            continue;
+        h.count += e->note;
+        names[h.names++] = (struct archive_fill_name){p->names.bytes + e->at,
+                                                      e->size, e->note};
+    }
     if (rc == 0 && h.count > 0) {
         rc = waiting_begin(&p->in->waiting, &p->file, true);
         if (rc == 0)
@@ -226,9 +166,8 @@ decide(struct place *p)
 {
     const uint64_t wanted = p->wanted;
 
-    p->last = NULL;
-    for (size_t i = 0; i < p->count; i++)
-        decide_name(p, p->list[i]);
+    for (uint32_t i = 0; i < p->names.count; i++)
+        decide_name(p, i);
     if (p->wanted == wanted)
         return 0;
     if (array_grow(&p->fills, &p->fill_capacity, p->fill_count + 1,
@@ -260,10 +199,12 @@ place_fill(struct place *p, const struct archive_header *h,
 {
     int rc;
 
-    forget_names(p);
+    name_table_clear(&p->names);
     p->file.fd = -1;
     p->fill = LOG_FILL_OF(h);
-    rc = read(ctx, p);
+    rc = name_table_init(&p->names);
+    if (rc == 0)
+        rc = read(ctx, p);
     p->unread = rc < 0;
     if (rc == 0)
         rc = decide(p);
@@ -376,9 +317,9 @@ count_waiting(struct place *p)
 
     qsort(p->fills, p->fill_count, sizeof *p->fills, log_fill_compare);
     rc = unmerged_list(w);
-    for (uint32_t i = 0; rc == 0 && i < w->name_count; i++) {
+    for (uint32_t i = 0; rc == 0 && i < w->names.count; i++) {
         size_t size;
-        const uint8_t *name = waiting_name(w, i, &size);
+        const uint8_t *name = name_table_name(&w->names, i, &size);
         const struct message m = {.keyspace = name,
                                   .keyspace_size = (uint16_t)size};
 
