@@ -61,6 +61,10 @@ static const struct {
     {"# NAME  RIGHTS", "a file of tokens, not a command", true},
     {"navigator.sendBeacon", "runs in a browser, not a shell", true},
     {"rule_files: ", "a file of Prometheus, not a command", true},
+    {"map $request_uri", "nginx's settings: test_neighbours", true},
+    {"backend countd", "haproxy's settings: test_neighbours", true},
+    {"LoadPlugin ", "collectd's settings: test_neighbours", true},
+    {"cluster countd", "carbon-c-relay's settings: test_neighbours", true},
     {"{\"keyspace\": ", "what a command prints", true},
 };
 
