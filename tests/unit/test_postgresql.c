@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -140,6 +141,28 @@ CASE(what_is_counted_is_what_a_model_says, x)
 {
     rng = 7;
     count_and_compare(x->s, false);
+}
+
+/* Of larger ones there is one in a page. */
+CASE(two_blocks_of_history_are_in_a_page, x)
+{
+    static struct store_delta deltas[2000];
+    static char keys[2000][8];
+    const uint32_t minute = (uint32_t)(clock_unix_ms() / 60000);
+    char sql[128];
+
+    for (int i = 0; i < 2000; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "%06d", i);
+        deltas[i] = (struct store_delta){.key = (const uint8_t *)keys[i],
+                                         .key_size = 6,
+                                         .minute = minute,
+                                         .sum_low = 1000};
+    }
+    assert_rc(stored_apply(x->s, KS_NAME, NULL, deltas, 2000), 0);
+    (void)snprintf(sql, sizeof sql, "SELECT max(length(v)) FROM %s.block",
+                   x->options.schema);
+    assert_in_range(strtol(pg_server_run(sql), NULL, 10), 3000, 3900);
+    check_clean(x->s);
 }
 
 CASE(counts_that_saturate_are_what_a_model_says, x)
@@ -422,6 +445,14 @@ CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
     check_clean(x->s);
 }
 
+static void
+lose_standby(void)
+{
+    (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = 'away'");
+    (void)pg_server_run("SELECT pg_reload_conf()");
+    pg_server_await("SHOW synchronous_standby_names", "away");
+}
+
 /* Cancels a wait for the standby, once, as an operator may. */
 static void *
 cancel_a_wait(void *ctx)
@@ -461,8 +492,7 @@ CASE(a_commit_with_a_warning_is_not_believed, x)
     const struct log_fill fill = fill_of(1);
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
-    (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = 'away'");
-    (void)pg_server_run("SELECT pg_reload_conf()");
+    lose_standby();
     add_without_standby(x->s, &fill);
     assert_has(store_trouble(x->s), "synchronous replication");
     /* It can be seen, and may still be lost: not believed either. */
@@ -481,8 +511,7 @@ CASE(a_commit_that_waits_for_its_standby_is_given_up, x)
     struct store *s;
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
-    (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = 'away'");
-    (void)pg_server_run("SELECT pg_reload_conf()");
+    lose_standby();
     x->options.timeout_ms = 400 * test_slow();
     assert_rc(postgresql_store_open(&s, &x->options), 0);
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EIO);

@@ -34,6 +34,7 @@ struct kv {
     /* Removes one that must be there. */
     int (*del)(void *ctx, const uint8_t *key, size_t size);
     void *ctx;
+    size_t value_size; /* best size of a long value, at most; 0: the largest */
 };
 
 #endif

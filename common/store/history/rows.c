@@ -38,6 +38,7 @@ void
 rows_begin(struct rows_writer *w)
 {
     w->size = ROWS_HEAD_SIZE;
+    w->size_max = ROWS_SIZE_MAX;
     w->rows = 0;
     w->last_size = 0;
     w->most = INT128_LEAST;
@@ -112,7 +113,7 @@ rows_add(struct rows_writer *w, const struct history_row *r)
     size = (size_t)(at - row);
 
     /* `next` is at most one longer than what it shares with this key. */
-    if (w->size + size + r->key_size + 1 > ROWS_SIZE_MAX)
+    if (w->size + size + r->key_size + 1 > w->size_max)
         return false;
     memcpy(w->bytes + w->size, row, size);
     w->size += size;

@@ -58,7 +58,7 @@ struct history_row {
 
 /* A block that is being filled. */
 struct rows_writer {
-    size_t size;
+    size_t size, size_max;
     uint16_t rows;
     uint16_t last_size;
     uint8_t last[HISTORY_KEY_MAX]; /* key */
@@ -67,7 +67,7 @@ struct rows_writer {
     uint8_t bytes[ROWS_SIZE_MAX];
 };
 
-void rows_begin(struct rows_writer *w);
+void rows_begin(struct rows_writer *w); /* of at most ROWS_SIZE_MAX */
 
 /* Adds a row with a key above the last one's.  False: it is full. */
 bool rows_add(struct rows_writer *w, const struct history_row *r);

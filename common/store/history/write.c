@@ -5,6 +5,14 @@
 #include <assert.h>
 #include <string.h>
 
+static void
+begin_block(struct run_writer *w)
+{
+    rows_begin(&w->block);
+    if (w->kv->value_size > 0)
+        w->block.size_max = w->kv->value_size;
+}
+
 void
 run_begin(struct run_writer *w, const struct kv *kv, unsigned tier,
           uint32_t period, struct run_info *run, const uint8_t *at,
@@ -13,7 +21,7 @@ run_begin(struct run_writer *w, const struct kv *kv, unsigned tier,
     w->kv = kv;
     w->run = run;
     run_key(&w->key, tier, period, run, at, at_size);
-    rows_begin(&w->block);
+    begin_block(w);
 }
 
 /* Ends the current block; the next one begins at `next`, shortened, or the run
@@ -50,7 +58,7 @@ run_add(struct run_writer *w, const struct history_row *row)
         rc = flush_block(w, row->key, row->key_size);
         if (rc < 0)
             return rc;
-        rows_begin(&w->block);
+        begin_block(w);
         fits = rows_add(&w->block, row);
         assert(fits); /* any row does, into an empty one */
     }
