@@ -14,9 +14,9 @@
 
 #include <stdbool.h>
 
+#include "common/store/as_of.h"
 #include "common/store/store.h"
 #include "common/wire/query.h"
-#include "reader/as_of.h"
 
 #define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
 #define ANSWER_SIZE_MAX (QUERY_REPLY_SIZE + QUERY_ROWS_MAX * ANSWER_ROW_MAX)

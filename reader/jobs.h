@@ -37,7 +37,7 @@
 #define COUNTD_READER_JOBS_H
 
 #include "common/net/http.h"
-#include "reader/as_of.h"
+#include "common/store/as_of.h"
 #include "reader/remote.h"
 
 #define JOBS_MAX     64 /* that have a place, and with it memory */

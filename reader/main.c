@@ -89,7 +89,7 @@ static int
 open_remote(void *ctx, unsigned thread, struct store **store)
 {
     const struct reader *r = ctx;
-    const struct postgresql_options options = {.writable = false,
+    const struct postgresql_options options = {.sender = &r->datadir,
                                                .connects_later = thread > 0};
 
     return postgresql_store_open_configured(store, &r->config, &options);
@@ -132,7 +132,8 @@ open_files(struct reader *r)
         diag_errno(DIAG_ERROR, rc, "open logs");
         goto close_store;
     }
-    r->as_of.remote = r->remote;
+    r->as_of.answered = r->remote ? remote_as_of : NULL;
+    r->as_of.ctx = r->remote;
     rc = logdir_check_sizes(&r->as_of.logs);
     if (rc == 0)
         return 0;

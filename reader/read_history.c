@@ -85,7 +85,10 @@ step_query(struct read_request *a, const struct history_question *q,
             as_of_get(a->http->answer->as_of, q->keyspace, q->keyspace_size);
         history_query_start(history, q);
     }
-    return history_query_step(history, until_ns);
+    if (!history_query_step(history, until_ns))
+        return false;
+    a->as_of_ms = as_of_bound(a->http->answer->as_of, a->as_of_ms);
+    return true;
 }
 
 static struct cell

@@ -179,7 +179,7 @@ is_readable(struct http_call *x, enum conn_next *next)
 
     if (p->as_of_ms == 0)
         return true;
-    as_of_ms = as_of_get(h->answer->as_of, p->keyspace.bytes, p->keyspace.size);
+    as_of_ms = as_of_own(h->answer->as_of, p->keyspace.bytes, p->keyspace.size);
     if (as_of_ms >= p->as_of_ms)
         return true;
     if (wait_longer(x, p->as_of_ms, next))

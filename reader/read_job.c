@@ -134,7 +134,7 @@ step_wait(struct job *job, uint64_t until_ns)
         return true;
     if (w->as_of_ms == 0)
         return loop_now_ms(job->jobs->loop) - job->since_ms >= LOOK_MS;
-    return as_of_get(job->jobs->as_of, w->keyspace.bytes, w->keyspace.size) >=
+    return as_of_own(job->jobs->as_of, w->keyspace.bytes, w->keyspace.size) >=
            w->as_of_ms;
 }
 

@@ -151,7 +151,10 @@ read_keyspaces_step(struct read_request *a, uint64_t until_ns)
         a->phase = list_some(a, until_ns) ? 2 : 1;
     if (a->phase == 1)
         return false;
-    return a->job->list_error < 0 || is_too_long(a) || read_some(a, until_ns);
+    if (a->job->list_error == 0 && !is_too_long(a) && !read_some(a, until_ns))
+        return false;
+    a->as_of_ms = as_of_bound(a->http->answer->as_of, a->as_of_ms);
+    return true;
 }
 
 /* ---- the answer ---------------------------------------------------------- */

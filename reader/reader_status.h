@@ -7,7 +7,7 @@
 #define COUNTD_READER_READER_STATUS_H
 
 #include "common/setup/status.h"
-#include "reader/as_of.h"
+#include "common/store/as_of.h"
 #include "reader/listeners.h"
 
 struct reader_status {

@@ -39,19 +39,20 @@ end_call(struct remote_call *c)
     struct remote_asker *a = c->asker;
 
     c->is_made = true;
+    if (a && c->error == 0)
+        remote_call_bound(c);
     if (!a)
         free_call(c);
     else if (--a->asking == 0)
         a->wake(a);
 }
 
-static void
-fail_call(struct remote_call *c)
+void
+remote_call_fail(struct remote_call *c, int error)
 {
-    c->error = -EHOSTDOWN;
+    c->error = error;
     for (size_t i = 0; c->kind == REMOTE_READ && i < c->count; i++)
-        c->queries[i].error = -EHOSTDOWN;
-    end_call(c);
+        c->queries[i].error = error;
 }
 
 static struct remote_thread *
@@ -84,7 +85,8 @@ give_calls(struct remote *r)
             return;
         list_remove(&c->queued);
         if (is_refused(r)) {
-            fail_call(c);
+            remote_call_fail(c, -EHOSTDOWN);
+            end_call(c);
             continue;
         }
         t->call = c;
@@ -130,7 +132,8 @@ remote_call_new(struct remote *r, enum remote_kind kind, size_t size,
     *c = (struct remote_call){.job = {make_call, call_made, NULL},
                               .remote = r,
                               .asker = a,
-                              .kind = kind};
+                              .kind = kind,
+                              .bound = {UINT64_MAX, UINT64_MAX}};
     *at = (uint8_t *)(c + 1);
     if (!a->calls.next)
         list_init(&a->calls);
@@ -209,8 +212,6 @@ remote_open(struct remote **out,
         store_close(&r->store);
         return rc;
     }
-    /* Times that an engine knows by asking its server would be waited for. */
-    assert(!r->threads[0].store->engine->as_of);
     *out = r;
     return 0;
 }
@@ -270,6 +271,7 @@ remote_forget(struct remote *r, struct remote_asker *a)
 {
     while (a->calls.next && !list_alone(&a->calls))
         remote_call_drop(LOOP_OWNER(a->calls.next, struct remote_call, link));
+    a->has_bound = false;
     if (r->asker == a)
         r->asker = NULL;
 }

@@ -18,7 +18,7 @@
  * those that have no answer yet are of one snapshot.
  *
  * The as_of of an answer is from before its snapshot: remote_as_of() has what was
- * claimed when it was asked for.
+ * claimed when it was asked for, and what the snapshot had then.
  *
  * wants() of a question about history is called by a thread, while its asker waits;
  * the question is then to stay where it is until it is answered or forgotten.
@@ -48,8 +48,10 @@ struct remote;
 /* Zero at first, but for `wake`. */
 struct remote_asker {
     void (*wake)(struct remote_asker *a);
-    struct list_link calls; /* of it, made or not; of `next` NULL: none */
-    unsigned asking;        /* calls that are not made yet */
+    struct list_link calls;   /* of it, made or not; of `next` NULL: none */
+    unsigned asking;          /* calls that are not made yet */
+    bool has_bound;           /* some call was made */
+    struct store_as_of bound; /* what the snapshots of all had */
 };
 
 /* Claims as_of of a keyspace now. */
@@ -81,9 +83,10 @@ remote_is_asking(const struct remote_asker *a)
 /* Drops all that the asker has asked, and ends what remote_begin() began for it. */
 void remote_forget(struct remote *r, struct remote_asker *a);
 
-/* What was claimed of the keyspace before the asker's answers were read.  False:
- * nothing about it was. */
-bool remote_as_of(const struct remote *r, const uint8_t *name, size_t size,
-                  int64_t *as_of_ms);
+/* What was claimed of the keyspace before the asker's answers were read, and what
+ * their snapshots had.  False: nothing about it was claimed.  `ctx` is the remote:
+ * for struct as_of. */
+bool remote_as_of(void *ctx, const uint8_t *name, size_t size, int64_t *claim,
+                  struct store_as_of *had);
 
 #endif

@@ -76,11 +76,26 @@ make_names(struct remote_call *c, struct store *s)
     store_listing_close(l);
 }
 
+static void
+lower(struct store_as_of *bound, const struct store_as_of *to)
+{
+    if (to->own_ms < bound->own_ms)
+        bound->own_ms = to->own_ms;
+    if (to->all_ms < bound->all_ms)
+        bound->all_ms = to->all_ms;
+}
+
 void
 remote_call_make(struct remote_call *c, struct store *s)
 {
-    c->error = 0;
-    if (c->kind == REMOTE_READ)
+    struct store_as_of had;
+
+    c->error = store_as_of(s, &had);
+    if (c->error == 0)
+        lower(&c->bound, &had);
+    if (c->error < 0)
+        remote_call_fail(c, error_of(c->error));
+    else if (c->kind == REMOTE_READ)
         make_reads(c, s);
     else if (c->kind == REMOTE_LIST)
         make_names(c, s);
@@ -220,16 +235,32 @@ read_store(struct store *s, struct store_reads *reads)
     return done;
 }
 
-bool
-remote_as_of(const struct remote *r, const uint8_t *name, size_t size,
-             int64_t *as_of_ms)
+void
+remote_call_bound(struct remote_call *c)
 {
+    struct remote_asker *a = c->asker;
+
+    if (!a->has_bound)
+        a->bound = (struct store_as_of){UINT64_MAX, UINT64_MAX};
+    a->has_bound = true;
+    lower(&a->bound, &c->bound);
+}
+
+bool
+remote_as_of(void *ctx, const uint8_t *name, size_t size, int64_t *claim,
+             struct store_as_of *had)
+{
+    const struct remote *r = ctx;
+
+    if (r->asker && r->asker->has_bound)
+        *had = r->asker->bound;
     for (struct remote_call *c = NULL;
          (c = remote_call_next(r, REMOTE_READ, c)) != NULL;)
         for (size_t i = 0; i < c->count; i++)
             if (is_same(c->queries[i].name, c->queries[i].name_size, name,
                         size)) {
-                *as_of_ms = c->as_of[i];
+                *claim = c->as_of[i];
+                *had = c->bound;
                 return true;
             }
     return false;

@@ -26,6 +26,7 @@ struct remote_call {
     enum remote_kind kind;
     bool is_made;
     int error;
+    struct store_as_of bound; /* of its snapshots */
 
     struct store_query *queries; /* READ; of name_size 0: it was taken */
     int64_t *as_of;              /* of each */
@@ -87,6 +88,9 @@ remote_of(struct store *s)
 int remote_call_new(struct remote *r, enum remote_kind kind, size_t size,
                     struct remote_call **out, uint8_t **at);
 
+/* In the thread, or the loop: it has this error. */
+void remote_call_fail(struct remote_call *c, int error);
+
 /* It is made from now on: -EAGAIN. */
 int remote_call_push(struct remote_call *c);
 
@@ -101,6 +105,9 @@ void remote_call_drop(struct remote_call *c);
 /* ---- remote_engine.c ---- */
 
 extern const struct store_engine remote_engine;
+
+/* Its asker's bound is the least of those of its calls. */
+void remote_call_bound(struct remote_call *c);
 
 /* In a thread: makes the call with its store. */
 void remote_call_make(struct remote_call *c, struct store *s);

@@ -53,6 +53,12 @@ merge_memory_available(void *ctx)
     return used < m->memory_most ? m->memory_most - used : 0;
 }
 
+static bool
+is_local(const struct merge *m)
+{
+    return (store_traits(m->store) & STORE_FILES) != 0;
+}
+
 int
 merge_open(struct merge *m, const struct config *config,
            const struct datadir *dir, struct store *store)
@@ -96,6 +102,8 @@ merge_open(struct merge *m, const struct config *config,
     memory_init();
     dead_fills_init(&m->dead_fills, dir->log_fd);
     rc = log_select_open(&m->select, store, &m->folder, max);
+    if (rc == 0 && !is_local(m))
+        rc = as_of_init(&m->as_of, store, dir, &layout, config->log_size);
     if (rc < 0)
         merge_close(m);
     return rc;
@@ -114,6 +122,8 @@ merge_archive(struct merge *m, uint64_t keep_ms)
 void
 merge_close(struct merge *m)
 {
+    if (m->as_of.store)
+        as_of_fini(&m->as_of);
     archive_close(&m->archive);
     log_select_close(&m->select);
     dead_fills_fini(&m->dead_fills);
@@ -144,7 +154,7 @@ read_note(struct merge *m)
     int rc;
 
     m->is_older = false;
-    if ((store_traits(m->store) & STORE_FILES) == 0)
+    if (!is_local(m))
         return; /* its counters are not in this directory */
     if (!merge_note_is_in_place(m->dir)) {
         m->is_older = true;
@@ -575,12 +585,22 @@ join_waiting(struct merge *m)
                        diag_text(rc));
 }
 
+static uint64_t
+applied_ms(void *ctx)
+{
+    struct merge *m = ctx;
+
+    as_of_refresh(&m->as_of, clock_ms());
+    return (uint64_t)as_of_claim(&m->as_of, NULL, 0);
+}
+
 bool
 merge_maintain(struct merge *m, uint64_t until_ns)
 {
     const struct store_maintenance t = {.until_ns = until_ns,
                                         .is_dead_fill = is_dead_fill,
                                         .is_named = is_named,
+                                        .applied_ms = applied_ms,
                                         .ctx = m};
     bool more;
 

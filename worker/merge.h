@@ -40,6 +40,7 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/merge_note.h"
+#include "common/store/as_of.h"
 #include "common/store/store.h"
 #include "worker/batch.h"
 #include "worker/dead_fills.h"
@@ -72,6 +73,7 @@ struct merge_stats {
 #define MERGE_QUICK_NAMES 64 /* keyspaces of a quick batch, at most */
 
 struct merge {
+    struct as_of as_of; /* of a store that others count into; else unused */
     struct log_batch batch;
     struct log_batch quick;
     struct log_batch *current; /* of the two, the one that is being merged */

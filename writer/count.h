@@ -10,7 +10,7 @@
  *
  * readable_ms of an answer is read from the clock after the increments are in
  * the log's file: an answer of a reader whose as_of_ms is at least that has
- * them (reader/as_of.h).  The file is written at the end of the turn, for all
+ * them (common/store/as_of.h).  The file is written at the end of the turn, for all
  * its requests at once: count_turn().
  *
  * A request with an Idempotency-Key is appended in one go to one log, behind

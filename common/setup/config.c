@@ -108,6 +108,8 @@ static const struct config_row rows[] = {
      "where counters are kept: in files of data_dir, or in PostgreSQL"},
     {"store.conninfo", KIND_CONNINFO, TEXT(store_conninfo), "",
      "how to connect to PostgreSQL, as libpq takes it; empty: its defaults"},
+    {"store.read_conninfo", KIND_CONNINFO, TEXT(store_read_conninfo), "",
+     "the same for readers: a standby; empty: store.conninfo"},
     {"store.schema", KIND_SCHEMA, AT(store_schema), 1, CONFIG_SCHEMA_SIZE - 1,
      "countd", "schema of the tables in PostgreSQL"},
     {"store.timeout", KIND_TIME, AT(store_timeout_ms), 100, MINUTE, "2s",

@@ -83,6 +83,7 @@ struct config {
     uint64_t worker_memory;                /* worker.memory = 256M, bytes */
     bool store_postgresql;                 /* store = files; true: postgresql */
     char store_conninfo[CONFIG_TEXT_SIZE]; /* store.conninfo = */
+    char store_read_conninfo[CONFIG_TEXT_SIZE]; /* store.read_conninfo = */
     char store_schema[CONFIG_SCHEMA_SIZE]; /* store.schema = countd */
     uint64_t store_timeout_ms;             /* store.timeout = 2s */
     uint64_t keyspace_max;                 /* keyspace.max = 10000 */

@@ -133,6 +133,13 @@ struct store_row {
     bool saturated;
 };
 
+/* Times (Unix, ms) up to which everything that was applied is in a snapshot;
+ * UINT64_MAX: all of it; 0: not known. */
+struct store_as_of {
+    uint64_t all_ms; /* by other data directories */
+    uint64_t own_ms; /* by this one, in its own clock */
+};
+
 struct store_totals {
     uint64_t keys;
     int64_t sum_high; /* signed 128-bit sum of all counts */
@@ -251,6 +258,10 @@ struct store_key {
 struct store_maintenance {
     uint64_t until_ns; /* clock_ns(): ends about then; each call does a step */
 
+    /* The time (Unix, ms) up to which all that was in a log is applied; 0: not
+     * known.  NULL: nobody knows. */
+    uint64_t (*applied_ms)(void *ctx);
+
     /* Whether an applied fill can never be merged again: its log is durably in
      * a later fill, or is gone.  NULL: not known of any. */
     bool (*is_dead_fill)(void *ctx, const struct log_fill *mark);
@@ -303,7 +314,8 @@ struct store_engine {
     int (*purge)(struct store *s, const uint8_t *name, size_t name_size);
     int (*del)(struct store *s, const uint8_t *name, size_t name_size,
                const struct store_key *keys, size_t count, uint64_t *deleted);
-    uint64_t (*as_of)(struct store *s); /* NULL: applied is readable */
+    int (*as_of)(struct store *s,
+                 struct store_as_of *out); /* NULL: applied is readable */
     const char *(*trouble)(const struct store *s); /* NULL: none can be */
 };
 
@@ -372,12 +384,13 @@ store_settle(struct store *s)
     return s->engine->settle ? s->engine->settle(s) : 0;
 }
 
-/* The time (Unix, ms) up to which everything that was applied, by any process
- * or machine, is readable; UINT64_MAX: always all of it; 0: not known. */
-static inline uint64_t
-store_as_of(struct store *s)
+/* What the snapshot of store_read() has; begins one, if there is none.  Bounds
+ * what this directory's logs allow to claim, if they were scanned before. */
+static inline int
+store_as_of(struct store *s, struct store_as_of *out)
 {
-    return s->engine->as_of ? s->engine->as_of(s) : UINT64_MAX;
+    *out = (struct store_as_of){UINT64_MAX, UINT64_MAX};
+    return s->engine->as_of ? s->engine->as_of(s, out) : 0;
 }
 
 /* Which server the last -EHOSTDOWN was about, and why; valid until the next

@@ -219,6 +219,8 @@ step_request(struct job *job, uint64_t until_ns)
 
     if (rc == 0)
         return false;
+    if (g->as_of_ms != INT64_MAX)
+        g->as_of_ms = as_of_bound(job->jobs->as_of, g->as_of_ms);
     if (rc < 0) {
         g->status = g->render.status;
         g->why = g->render.why;

@@ -122,7 +122,7 @@ resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
                             .key_size = key->size};
     /* Before the snapshot: what it claims is in the snapshot then. */
     const int64_t as_of =
-        as_of_get(call->service->as_of, keyspace->at, keyspace->size);
+        as_of_own(call->service->as_of, keyspace->at, keyspace->size);
     const int rc = resp_query(call, &q, row, sizeof row);
 
     if (rc < 0 && rc != -ENOENT)

@@ -6,7 +6,7 @@
  *     score, value                                  the count, an int64
  *
  * Commands are done in order; answers keep that order.  Reads see one snapshot
- * per keyspace and turn of the loop (reader/as_of.h).  Increments go to
+ * per keyspace and turn of the loop (common/store/as_of.h).  Increments go to
  * countd-write, and their answers wait until they are durable there
  * (reader/resp/forward.h); what they answer is in reader/resp/last_answers.h.
  *

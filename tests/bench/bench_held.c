@@ -21,7 +21,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "reader/as_of.h"
+#include "common/store/as_of.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/worker.h"
 #include "tests/lib/filler.h"

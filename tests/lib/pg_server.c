@@ -33,6 +33,7 @@ static struct {
     struct node nodes[2]; /* the second one is made when it is asked for */
     char both[1200];
     int primary; /* which of them */
+    bool on_disk;
 } servers;
 
 static struct node *
@@ -102,7 +103,10 @@ run(const char *program, const char *const *argv)
 static void
 make_node(struct node *n)
 {
-    tmpdir_make_in_memory(&n->dir);
+    if (servers.on_disk)
+        tmpdir_make(&n->dir);
+    else
+        tmpdir_make_in_memory(&n->dir);
     if (servers.uid != 0)
         tmpdir_chown(&n->dir, servers.uid);
     (void)snprintf(n->data, sizeof n->data, "%s/data", n->dir.path);
@@ -135,6 +139,7 @@ start_node(struct node *n)
                                 "-c", "shared_buffers=16MB",
                                 "-c", "max_connections=40",
                                 "-c", "wal_receiver_status_interval=1s",
+                                "-c", "wal_retrieve_retry_interval=100ms",
                                 NULL};
     const struct daemon_how how = {
         .argv = argv, .uid = servers.uid, .not_ready = true};
@@ -192,6 +197,12 @@ need_server(void)
     (void)atexit(end_servers); /* else the directories stay */
 }
 
+void
+pg_server_on_disk(void)
+{
+    servers.on_disk = true;
+}
+
 const char *
 pg_server_conninfo(void)
 {
@@ -233,11 +244,11 @@ pg_server_hold(bool holds)
     assert_int_equal(fclose(children), 0);
 }
 
-const char *
-pg_server_run(const char *sql)
+static const char *
+run_sql(const char *conninfo, const char *sql)
 {
     static char value[512];
-    PGconn *c = PQconnectdb(pg_server_conninfo());
+    PGconn *c = PQconnectdb(conninfo);
     PGresult *r = PQexec(c, sql);
     const ExecStatusType status = PQresultStatus(r);
 
@@ -253,6 +264,18 @@ pg_server_run(const char *sql)
     PQclear(r);
     PQfinish(c);
     return value;
+}
+
+const char *
+pg_server_run(const char *sql)
+{
+    return run_sql(pg_server_conninfo(), sql);
+}
+
+const char *
+pg_server_standby_run(const char *sql)
+{
+    return run_sql(pg_server_standby_conninfo(), sql);
 }
 
 void

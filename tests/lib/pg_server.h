@@ -24,6 +24,9 @@ const char *pg_server_path(void);
  * text, which lives until the next call. */
 const char *pg_server_run(const char *sql);
 
+/* The same on the standby. */
+const char *pg_server_standby_run(const char *sql);
+
 /* Runs it until it returns this. */
 void pg_server_await(const char *sql, const char *value);
 
@@ -38,6 +41,9 @@ void pg_server_hold(bool holds);
 void pg_server_stop(void);
 void pg_server_start(void);
 void pg_server_crash(void);
+
+/* For a bench, before all else: its data is in the temporary directory. */
+void pg_server_on_disk(void);
 
 /* Keeps a copy of its data, of a server that is stopped for it; puts it back. */
 void pg_server_save(void);

@@ -194,3 +194,79 @@ CASE(a_damaged_file_is_refused, x)
     tmpdir_put(&x->tmp, "store", "COUNTDS1 and no more", 20, 0600);
     assert_rc(postgresql_store_open(&s, &x->options), -EBADMSG);
 }
+
+/* ---- up to when ---------------------------------------------------------- */
+
+#define NOON UINT64_C(1700000000000)
+
+static uint64_t
+noon(void *ctx)
+{
+    (void)ctx; /* it is always noon */
+    return NOON;
+}
+
+static struct store_as_of
+ask_reader(struct fixture *x)
+{
+    struct postgresql_options options = x->options;
+    struct store_as_of as_of;
+    struct store *reader;
+
+    options.writable = false;
+    assert_rc(postgresql_store_open(&reader, &options), 0);
+    assert_rc(store_as_of(reader, &as_of), 0);
+    store_close(reader);
+    return as_of;
+}
+
+static void
+change_senders(struct fixture *x, const char *begin, const char *end)
+{
+    char sql[256];
+
+    (void)snprintf(sql, sizeof sql, "%s %s.sender %s", begin, x->options.schema,
+                   end);
+    (void)pg_server_run(sql);
+}
+
+CASE(what_this_directory_has_merged_is_all_there, x)
+{
+    const struct store_maintenance t = {.applied_ms = noon};
+
+    assert_true(ask_reader(x).own_ms == UINT64_MAX);
+    add_some(x, 1, 4);
+    assert_rc(store_settle(x->s), 0);
+    (void)store_maintain(x->s, &t);
+    assert_true(ask_reader(x).own_ms == UINT64_MAX);
+    assert_true(ask_reader(x).all_ms == UINT64_MAX);
+}
+
+/* As a standby lacks them. */
+CASE(what_a_server_lacks_bounds_what_is_claimed_of_it, x)
+{
+    const struct store_maintenance t = {.applied_ms = noon};
+
+    add_some(x, 1, 4);
+    assert_rc(store_settle(x->s), 0);
+    (void)store_maintain(x->s, &t);
+    set_back(x, 1);
+    assert_true(ask_reader(x).own_ms == NOON);
+    change_senders(x, "DELETE FROM", "");
+    assert_true(ask_reader(x).own_ms == 0);
+}
+
+CASE(others_bound_what_is_claimed_by_a_clock_that_is_compared, x)
+{
+    const struct store_maintenance t = {.applied_ms = noon};
+
+    add_some(x, 1, 2);
+    (void)store_maintain(x->s, &t);
+    change_senders(x, "UPDATE", "SET id = 'other', skew = -60000");
+    assert_true(ask_reader(x).all_ms == NOON);
+    change_senders(x, "UPDATE", "SET skew = 60000");
+    assert_in_range(ask_reader(x).all_ms, NOON - 60000 - 60000, NOON - 60000);
+    change_senders(x, "UPDATE", "SET as_of = 5");
+    assert_true(ask_reader(x).all_ms == 0);
+    assert_true(ask_reader(x).own_ms == UINT64_MAX);
+}

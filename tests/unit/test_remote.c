@@ -35,6 +35,7 @@ static struct office {
     struct asker askers[8];
     unsigned woken; /* askers, of all */
     int64_t as_of;
+    struct store_as_of had;
 
     pthread_mutex_t lock; /* of the rest */
     pthread_cond_t changed;
@@ -180,8 +181,18 @@ fake_trouble(const struct store *s)
     return "it is silent";
 }
 
+/* Of the snapshot that the next call reads. */
+static int
+fake_as_of(struct store *s, struct store_as_of *out)
+{
+    (void)s;
+    *out = office.had;
+    return 0;
+}
+
 static const struct store_engine fake = {
     .close = fake_close,
+    .as_of = fake_as_of,
     .read = fake_read,
     .history = fake_history,
     .listing_open = fake_listing_open,
@@ -227,7 +238,7 @@ setup(void **state)
 {
     struct office *o = &office;
 
-    *o = (struct office){.loop = loop_new(), .as_of = 100};
+    *o = (struct office){.loop = loop_new(), .as_of = 100, .had = {70, 90}};
     assert_non_null(o->loop);
     assert_rc(-pthread_mutex_init(&o->lock, NULL), 0);
     assert_rc(-pthread_cond_init(&o->changed, NULL), 0);
@@ -347,22 +358,37 @@ CASE(what_goes_on_where_it_was_has_an_answer_once)
     assert_int_equal(o->calls, 2);
 }
 
+static bool
+was_claimed(struct office *o, const char *name, int64_t *claim,
+            struct store_as_of *had)
+{
+    *had = (struct store_as_of){UINT64_MAX, UINT64_MAX};
+    return remote_as_of(o->remote, (const uint8_t *)name, strlen(name), claim,
+                        had);
+}
+
 CASE(as_of_is_of_before_the_answer_was_read)
 {
+    struct store_as_of had;
     struct store_query q;
-    int64_t as_of = 0;
+    int64_t claim = 0;
 
     assert_rc(ask(o, 0, true, "words", "the", &q), -EAGAIN);
     o->as_of = 200;
     await_woken(o, 1);
+    o->had = (struct store_as_of){300, 300}; /* of later snapshots */
     remote_begin(o->remote, &o->askers[0].asker, true);
-    assert_true(remote_as_of(o->remote, (const uint8_t *)"words", 5, &as_of));
-    assert_int_equal(as_of, 100);
-    assert_false(remote_as_of(o->remote, (const uint8_t *)"other", 5, &as_of));
+    assert_true(was_claimed(o, "words", &claim, &had));
+    assert_int_equal(claim, 100);
+    assert_int_equal(had.all_ms, 70);
+    assert_int_equal(had.own_ms, 90);
+    assert_false(was_claimed(o, "other", &claim, &had));
+    assert_int_equal(had.all_ms, 70);
     remote_begin(o->remote, &o->askers[1].asker, true);
-    assert_false(remote_as_of(o->remote, (const uint8_t *)"words", 5, &as_of));
+    assert_false(was_claimed(o, "words", &claim, &had));
+    assert_true(had.all_ms == UINT64_MAX);
     remote_end(o->remote);
-    assert_false(remote_as_of(o->remote, (const uint8_t *)"words", 5, &as_of));
+    assert_false(was_claimed(o, "words", &claim, &had));
 }
 
 CASE(one_read_of_many_queries_is_one_call)

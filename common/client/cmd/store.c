@@ -20,6 +20,7 @@ open_store(const struct cmd_line *line, const struct datadir *sender,
         .timeout_ms = line->config.store_timeout_ms,
         .sender = sender,
         .repairs = sender != NULL,
+        .quiet = sender != NULL,
         .writable = true};
     const int rc = postgresql_store_open(out, &options);
 
@@ -88,19 +89,26 @@ use_store(struct cmd_line *line,
     return status;
 }
 
+static void
+print_trouble(void *ctx, const char *text)
+{
+    print_fact(ctx, "trouble", text);
+}
+
 static int
 report(struct cmd_line *line, struct store *s)
 {
     static struct output out;
-    int rc, status;
+    int rc, status, troubles;
 
     output_init(&out, line, OUTPUT_COLUMNS(columns));
     rc = postgresql_store_report(s, print_fact, &out);
     if (rc < 0)
         return fail_store(s, rc);
+    troubles = postgresql_store_troubles(s, print_trouble, &out);
     output_rows_end(&out);
     status = output_fini(&out);
-    return status == 0 && rc > 0 ? CONFIG_EXIT_NEGATIVE : status;
+    return status == 0 && troubles > 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 
 static int
@@ -178,13 +186,49 @@ accept_store(struct cmd_line *line)
     return use_store(line, accept_loss);
 }
 
+static int
+forget_directory(struct cmd_line *line, struct store *s)
+{
+    const char *id = line->args[1];
+    const int rc = postgresql_store_forget(s, id);
+
+    if (rc == -ENOENT)
+        return cmd_fail(CONFIG_EXIT_NEGATIVE, "no directory %s is known", id);
+    return rc < 0 ? fail_store(s, rc) : CONFIG_EXIT_OK;
+}
+
+static int
+forget_store(struct cmd_line *line)
+{
+    return use_store(line, forget_directory);
+}
+
+int
+cmd_store_troubles(struct cmd_line *line,
+                   void (*each)(void *ctx, const char *text), void *ctx)
+{
+    struct store *s;
+    struct datadir d;
+    int count = 0;
+
+    if (!line->config.store_postgresql || wait_datadir(line, &d) != 0)
+        return 0;
+    if (open_store(line, &d, &s) == CONFIG_EXIT_OK) {
+        count = postgresql_store_troubles(s, each, ctx);
+        store_close(s);
+    }
+    datadir_close(&d);
+    return count;
+}
+
 int
 cmd_store(struct cmd_line *line)
 {
     static const struct cmd_verb verbs[] = {{"", 0, 0, show_store},
                                             {"init", 1, 1, init_store},
                                             {"replay", 1, 1, replay_archive},
-                                            {"accept", 1, 1, accept_store}};
+                                            {"accept", 1, 1, accept_store},
+                                            {"forget", 2, 2, forget_store}};
 
     return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
 }

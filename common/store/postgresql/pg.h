@@ -10,6 +10,7 @@
  *     pg_apply.c       store_apply(), store_del(), store_drop()
  *     pg_read.c        store_read()
  *     pg_check.c       store_check()
+ *     pg_report.c      what countd store and countd status say
  *     pg_sender.c      what this directory's commits have been, and data/store
  *
  * Locks: a transaction that changes anything has locked the row of its keyspace
@@ -76,7 +77,13 @@ enum pg_statement {
     PG_LANES,
     PG_SEND,
     PG_ACCEPT,
-    PG_NOTHING,
+    PG_CLOCK,
+    PG_TICK,
+    PG_AS_OF,
+    PG_SENDERS,
+    PG_FORGET,
+    PG_BLOCKED,
+    PG_STANDBYS,
     PG_STATEMENTS
 };
 
@@ -161,6 +168,9 @@ struct pg {
     unsigned lane;                          /* which this is */
     struct pg_sender *sender; /* sender of all lanes; NULL: none */
     bool is_repairing;        /* the database is behind, and may be */
+    bool skew_known;
+    int64_t skew; /* ms that this clock is ahead of the server's, at most */
+    struct store_as_of as_of; /* of the turn */
     uint64_t sent;            /* the number of the transaction under way */
     unsigned host;            /* index of the host to try first */
     bool in_turn;             /* a reading transaction is open */
@@ -186,8 +196,23 @@ pg_of(struct store *s)
 int pg_connect(struct pg *s);
 void pg_disconnect(struct pg *s);
 
+/* The columns of PG_SERVER. */
+enum {
+    PG_COLUMN_SCHEMA,
+    PG_COLUMN_NUMBER,
+    PG_COLUMN_FSYNC,
+    PG_COLUMN_FULL_PAGES,
+    PG_COLUMN_SYNCHRONOUS,
+    PG_COLUMN_STANDBYS,
+    PG_COLUMN_AUTOVACUUM,
+    PG_COLUMN_CHECKSUMS,
+    PG_COLUMN_SERVER,
+    PG_COLUMN_STANDBY
+};
+
 /* Whether countd can count on the server and its tables (pg_schema.c). */
 int pg_server_check(struct pg *s);
+bool pg_is_text(const PGresult *r, int column, const char *text);
 
 /* Runs calls, sent together: 0 and all results, or an error and none.  After
  * an error within a transaction follows pg_rollback(). */
@@ -229,6 +254,9 @@ int pg_begin(struct pg *s, enum pg_statement lock, const uint8_t *name,
 /* Commits if rc is 0, else rolls back and returns rc.  0: durable, as the
  * database understands it.  -EIO: the outcome is unknown. */
 int pg_end(struct pg *s, int rc);
+
+/* After a wait for a lock: says which session has one. */
+void pg_find_locker(struct pg *s);
 
 /* Begins a reading turn, if none is open; its statements see one moment. */
 int pg_begin_turn(struct pg *s);
@@ -278,6 +306,13 @@ int pg_sender_sent(struct pg *s, const PGresult *r);
 void pg_sender_acked(struct pg *s);
 
 int pg_settle(struct store *store);
+
+/* Says that all that was stamped up to then, by this clock, is applied. */
+int pg_sender_tick(struct pg *s, uint64_t as_of_ms);
+
+/* Begins a turn and asks what its snapshot has of each directory. */
+int pg_sender_begin_turn(struct pg *s);
+int pg_as_of(struct store *store, struct store_as_of *out);
 
 /* ---- bands (pg_bands.c) --------------------------------------------------- */
 

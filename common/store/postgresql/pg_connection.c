@@ -41,7 +41,8 @@ pg_set_trouble(struct pg *s, const char *format, ...)
 void
 pg_report_trouble(struct pg *s)
 {
-    diag_repeating(&s->repeat, DIAG_ERROR, "PostgreSQL: %s", s->trouble);
+    if (!s->options.quiet)
+        diag_repeating(&s->repeat, DIAG_ERROR, "PostgreSQL: %s", s->trouble);
 }
 
 static bool
@@ -484,14 +485,19 @@ pg_connect(struct pg *s)
     rc = start_connection(s);
     if (rc == 0)
         rc = await_connection(s);
-    if (rc == 0)
+    if (rc == 0) {
         rc = prepare(s);
+        if (rc ==
+            -EAGAIN) /* that which finds it is prepared before the others */
+            pg_find_locker(s);
+    }
     if (rc == 0)
         rc = pg_server_check(s);
     if (rc == 0)
         rc = pg_sender_check(s);
     if (rc < 0)
         return fail_connect(s, rc);
+    s->skew_known = false;
     s->retry_wait_ms = 0;
     return 0;
 }

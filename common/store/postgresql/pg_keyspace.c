@@ -10,9 +10,8 @@
 
 /* ---- transactions -------------------------------------------------------- */
 
-/* After a wait for a lock: which session has one. */
-static void
-find_locker(struct pg *s)
+void
+pg_find_locker(struct pg *s)
 {
     char user[64], program[64];
     PGresult *r;
@@ -43,7 +42,7 @@ roll_back(struct pg *s, int rc)
         PQtransactionStatus(s->connection) != PQTRANS_IDLE)
         pg_disconnect(s);
     else if (rc == -EAGAIN)
-        find_locker(s);
+        pg_find_locker(s);
     if (rc != -EAGAIN)
         memcpy(s->trouble, why, sizeof why);
     return rc;
@@ -121,7 +120,9 @@ pg_begin_turn(struct pg *s)
 
     if (rc < 0 || s->in_turn)
         return rc;
-    rc = pg_ask(s, NULL, PG_BEGIN_READ, "");
+    rc = !s->options.writable && s->options.sender
+             ? pg_sender_begin_turn(s)
+             : pg_ask(s, NULL, PG_BEGIN_READ, "");
     s->in_turn = rc == 0;
     return rc;
 }

@@ -9,6 +9,7 @@
  *     mark      the last fill of each log that is merged
  *     block     history: the kv of common/store/history
  *     lane      how many transactions a directory's lane has made
+ *     sender    up to when a directory's increments are here, by its clock
  *     counters  a view, to join with: others read this and write nothing */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
@@ -72,6 +73,13 @@ static const char schema_text[] =
     "    seq bigint NOT NULL,\n"
     "    PRIMARY KEY (sender, lane)\n"
     ") WITH (fillfactor = 50);\n"
+    "CREATE TABLE @.sender (\n"
+    "    id bytea PRIMARY KEY,\n"
+    "    host text NOT NULL,\n"
+    "    as_of bigint NOT NULL,\n"
+    "    skew bigint NOT NULL,\n"
+    "    seen bigint NOT NULL\n"
+    ") WITH (fillfactor = 50);\n"
     "CREATE TABLE @.meta (version int NOT NULL);\n"
     "INSERT INTO @.meta VALUES (" TEXT(
         PG_SCHEMA) ");\n"
@@ -120,21 +128,8 @@ postgresql_store_init(struct store *store)
 
 /* ---- the server -------------------------------------------------------- */
 
-enum {
-    COLUMN_SCHEMA,
-    COLUMN_NUMBER,
-    COLUMN_FSYNC,
-    COLUMN_FULL_PAGES,
-    COLUMN_SYNCHRONOUS,
-    COLUMN_STANDBYS,
-    COLUMN_AUTOVACUUM,
-    COLUMN_CHECKSUMS,
-    COLUMN_SERVER,
-    COLUMN_STANDBY
-};
-
-static bool
-is_text(const PGresult *r, int column, const char *text)
+bool
+pg_is_text(const PGresult *r, int column, const char *text)
 {
     char value[256];
 
@@ -146,21 +141,21 @@ is_text(const PGresult *r, int column, const char *text)
 static void
 warn(struct pg *s, const PGresult *r)
 {
-    if (s->was_told || !s->options.writable)
+    if (s->was_told || !s->options.writable || s->options.quiet)
         return;
     s->was_told = true;
-    if (!is_text(r, COLUMN_SYNCHRONOUS, "on") &&
-        !is_text(r, COLUMN_SYNCHRONOUS, "remote_apply"))
+    if (!pg_is_text(r, PG_COLUMN_SYNCHRONOUS, "on") &&
+        !pg_is_text(r, PG_COLUMN_SYNCHRONOUS, "remote_apply"))
         diag(DIAG_WARNING, "PostgreSQL: synchronous_commit is below on: "
                            "counts that are merged can be lost with a crash");
-    else if (is_text(r, COLUMN_STANDBYS, ""))
+    else if (pg_is_text(r, PG_COLUMN_STANDBYS, ""))
         diag(DIAG_WARNING,
              "PostgreSQL: synchronous_standby_names is empty: counts that are "
              "merged can be lost with the database's machine");
-    if (is_text(r, COLUMN_AUTOVACUUM, "off"))
+    if (pg_is_text(r, PG_COLUMN_AUTOVACUUM, "off"))
         diag(DIAG_WARNING, "PostgreSQL: autovacuum is off: the tables grow "
                            "with every merge");
-    if (is_text(r, COLUMN_CHECKSUMS, "off"))
+    if (pg_is_text(r, PG_COLUMN_CHECKSUMS, "off"))
         diag(DIAG_WARNING, "PostgreSQL: it has no data checksums: damage of "
                            "its disk can go unseen");
 }
@@ -168,27 +163,27 @@ warn(struct pg *s, const PGresult *r)
 static int
 judge_server(struct pg *s, const PGresult *r)
 {
-    if (PQntuples(r) != 1 || pg_bigint(r, 0, COLUMN_SCHEMA) != PG_SCHEMA) {
+    if (PQntuples(r) != 1 || pg_bigint(r, 0, PG_COLUMN_SCHEMA) != PG_SCHEMA) {
         pg_set_trouble(s,
                        "the tables of schema %s are of version %lld, this "
                        "countd knows " TEXT(PG_SCHEMA),
                        s->options.schema,
                        PQntuples(r) == 1
-                           ? (long long)pg_bigint(r, 0, COLUMN_SCHEMA)
+                           ? (long long)pg_bigint(r, 0, PG_COLUMN_SCHEMA)
                            : 0LL);
         return -EPERM;
     }
-    if (pg_bigint(r, 0, COLUMN_NUMBER) < PG_VERSION_MIN) {
+    if (pg_bigint(r, 0, PG_COLUMN_NUMBER) < PG_VERSION_MIN) {
         pg_set_trouble(s, "the server is older than PostgreSQL 13");
         return -EPERM;
     }
-    if (is_text(r, COLUMN_FSYNC, "off") ||
-        is_text(r, COLUMN_FULL_PAGES, "off")) {
+    if (pg_is_text(r, PG_COLUMN_FSYNC, "off") ||
+        pg_is_text(r, PG_COLUMN_FULL_PAGES, "off")) {
         pg_set_trouble(s, "fsync or full_page_writes is off: what it commits "
                           "would not survive a crash");
         return -EPERM;
     }
-    if (s->options.writable && pg_bool(r, 0, COLUMN_STANDBY)) {
+    if (s->options.writable && pg_bool(r, 0, PG_COLUMN_STANDBY)) {
         pg_set_trouble(s, "the server is a standby");
         return -EHOSTDOWN;
     }
@@ -208,49 +203,4 @@ pg_server_check(struct pg *s)
         warn(s, r);
     PQclear(r);
     return rc;
-}
-
-/* ---- the report -------------------------------------------------------- */
-
-int
-postgresql_store_report(struct store *store,
-                        void (*line)(void *ctx, const char *name,
-                                     const char *value),
-                        void *ctx)
-{
-    static const struct {
-        int column;
-        const char *name;
-    } texts[] = {{COLUMN_SERVER, "postgresql"},
-                 {COLUMN_SYNCHRONOUS, "synchronous_commit"},
-                 {COLUMN_STANDBYS, "synchronous_standby_names"}};
-    static const char *const sizes[] = {"keyspaces", "keys", "counter_bytes",
-                                        "history_bytes"};
-    struct pg *s = pg_of(store);
-    struct pg_call c[2];
-    char value[256];
-    int rc = pg_connect(s);
-
-    if (rc < 0)
-        return rc;
-    pg_call(&c[0], PG_SERVER, "");
-    pg_call(&c[1], PG_SIZES, "");
-    rc = pg_run(s, c, 2);
-    if (rc < 0)
-        return rc;
-    line(ctx, "server", PQhost(s->connection));
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        pg_text(c[0].result, 0, texts[i].column, value, sizeof value);
-        line(ctx, texts[i].name, value);
-    }
-    for (int i = 0; i < 4; i++) {
-        (void)snprintf(value, sizeof value, "%lld",
-                       (long long)pg_bigint(c[1].result, 0, i));
-        line(ctx, sizes[i], value);
-    }
-    PQclear(c[0].result);
-    PQclear(c[1].result);
-    if (s->is_repairing)
-        line(ctx, "behind", s->trouble);
-    return s->is_repairing;
 }

@@ -24,12 +24,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/random.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/crc.h"
 #include "common/base/files.h"
 
@@ -226,7 +228,7 @@ pg_sender_call(struct pg *s, struct pg_call *c)
         pg_call(c, PG_SEND, "bi", s->sender->id, sizeof s->sender->id,
                 (int32_t)s->lane);
     else
-        pg_call(c, PG_NOTHING, "");
+        pg_call(c, PG_CLOCK, ""); /* of no use, and harmless */
 }
 
 int
@@ -266,5 +268,90 @@ postgresql_store_accept(struct store *store, uint64_t *has, uint64_t *acked)
             rc = pg_ask(s, NULL, PG_ACCEPT, "biq", s->sender->id,
                         sizeof s->sender->id, i, (int64_t)s->sender->acked[i]);
     }
+    return rc;
+}
+
+/* ---- up to when ------------------------------------------------------------- */
+
+/* Takes the server's time, which was read before now. */
+static void
+compare_clocks(struct pg *s, PGresult *r)
+{
+    s->skew = (int64_t)clock_unix_ms() - pg_bigint(r, 0, 0);
+    s->skew_known = true;
+    PQclear(r);
+}
+
+/* The clock of another directory can be ahead: what it says is lowered by how
+ * much, at most, as both compare themselves with the server's. */
+int
+pg_sender_tick(struct pg *s, uint64_t as_of_ms)
+{
+    char host[HOST_NAME_MAX + 1] = "";
+    PGresult *r;
+    int rc;
+
+    if (!s->skew_known) {
+        rc = pg_ask(s, &r, PG_CLOCK, "");
+        if (rc < 0)
+            return rc;
+        compare_clocks(s, r);
+    }
+    (void)gethostname(host, sizeof host - 1); /* only people read it */
+    rc = pg_ask(s, &r, PG_TICK, "btqq", s->sender->id, sizeof s->sender->id,
+                host, (int64_t)as_of_ms, s->skew);
+    if (rc == 0)
+        compare_clocks(s, r);
+    return rc;
+}
+
+/* All of this directory's increments that are in no log are in the snapshot if
+ * the database has all transactions that data/store has; a standby may not have
+ * them yet, and then has what the directory's row says. */
+int
+pg_sender_begin_turn(struct pg *s)
+{
+    struct pg_sender p = {.fd = openat(s->options.sender->fd, PG_SENDER_FILE,
+                                       O_RDONLY | O_NOFOLLOW | O_CLOEXEC)};
+    struct pg_call c[2];
+    int rc = p.fd < 0 ? -errno : read_file(&p);
+
+    if (p.fd >= 0)
+        (void)close(p.fd); /* was only read */
+    if (rc < 0 && rc != -ENOENT) {
+        pg_set_trouble(s, "read " PG_SENDER_FILE ": %s", diag_text(rc));
+        return rc;
+    }
+    pg_arrays(s, "q");
+    for (int i = 0; i < POSTGRESQL_LANES_MAX; i++)
+        pg_array_add_bigint(&s->arrays[0], (int64_t)p.acked[i]);
+    pg_call(&c[0], PG_BEGIN_READ, "");
+    pg_call(&c[1], PG_AS_OF, "baq", p.id, sizeof p.id, &s->arrays[0],
+            (int64_t)clock_unix_ms());
+    rc = pg_run(s, c, 2);
+    if (rc < 0)
+        return rc;
+    s->as_of.own_ms = pg_bool(c[1].result, 0, 2)
+                          ? UINT64_MAX
+                          : (uint64_t)pg_bigint(c[1].result, 0, 1);
+    s->as_of.all_ms = pg_bool(c[1].result, 0, 3)
+                          ? UINT64_MAX
+                          : (uint64_t)pg_bigint(c[1].result, 0, 0);
+    PQclear(c[0].result);
+    PQclear(c[1].result);
+    return 0;
+}
+
+int
+pg_as_of(struct store *store, struct store_as_of *out)
+{
+    struct pg *s = pg_of(store);
+    int rc;
+
+    if (s->options.writable || !s->options.sender)
+        return 0;
+    rc = pg_begin_turn(s);
+    if (rc == 0)
+        *out = s->as_of;
     return rc;
 }

@@ -8,6 +8,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
+/* This server's clock, Unix time in ms. */
+#define NOW "(extract(epoch FROM clock_timestamp()) * 1000)::int8 "
+
 #define KEYSPACE                                                               \
     "SELECT id, keys, sum::text, saturated, change, nonce, history "           \
     "FROM keyspace WHERE name = $1"
@@ -53,7 +56,8 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "WHERE l.granted AND a.pid <> pg_backend_pid() AND l.mode <> "
         "'AccessShareLock' AND l.relation IN ('keyspace'::regclass, "
         "'counter'::regclass, 'band'::regclass, 'mark'::regclass, "
-        "'block'::regclass) ORDER BY a.xact_start LIMIT 1",
+        "'block'::regclass, 'lane'::regclass, 'sender'::regclass) ORDER BY "
+        "a.xact_start LIMIT 1",
     [PG_SIZES] = "SELECT (SELECT count(*) FROM keyspace), "
                  "(SELECT coalesce(sum(keys), 0)::int8 FROM keyspace), "
                  "pg_total_relation_size('counter')::int8, "
@@ -170,5 +174,35 @@ const char *const pg_statements[PG_STATEMENTS] = {
     [PG_ACCEPT] =
         "INSERT INTO lane (sender, lane, seq) VALUES ($1, $2::int4, $3::int8) "
         "ON CONFLICT (sender, lane) DO UPDATE SET seq = excluded.seq",
-    [PG_NOTHING] = "SELECT",
+    [PG_CLOCK] = "SELECT " NOW,
+    [PG_TICK] =
+        "INSERT INTO sender (id, host, as_of, skew, seen) "
+        "VALUES ($1, $2::text, $3::int8, $4::int8, " NOW ") "
+        "ON CONFLICT (id) DO UPDATE SET host = excluded.host, "
+        "as_of = excluded.as_of, skew = excluded.skew, seen = excluded.seen "
+        "RETURNING seen",
+    [PG_AS_OF] =
+        "SELECT (SELECT min(greatest(as_of - greatest(skew - t.skew, 0), 0)) "
+        "FROM sender WHERE id <> $1), "
+        "(SELECT as_of FROM sender WHERE id = $1), NOT EXISTS (SELECT FROM "
+        "unnest($2::int8[]) WITH ORDINALITY u(seq, i) WHERE u.seq > "
+        "coalesce((SELECT l.seq FROM lane l WHERE l.sender = $1 "
+        "AND l.lane = u.i - 1), 0)), "
+        "NOT EXISTS (SELECT FROM sender WHERE id <> $1) "
+        "FROM (SELECT $3::int8 - " NOW "AS skew) t",
+    [PG_SENDERS] =
+        "SELECT encode(s.id, 'hex'), s.host, s.as_of, s.skew, " NOW
+        "- s.seen, coalesce((SELECT sum(seq) FROM lane WHERE sender = s.id), "
+        "0)::int8 FROM sender s ORDER BY s.host, s.id",
+    [PG_FORGET] = "WITH s AS (DELETE FROM sender WHERE encode(id, 'hex') = $1 "
+                  "RETURNING id) SELECT count(*) FROM s",
+    [PG_BLOCKED] =
+        "SELECT DISTINCT b.pid::int8, b.usename::text, b.application_name "
+        "FROM pg_stat_activity a, unnest(pg_blocking_pids(a.pid)) p "
+        "JOIN pg_stat_activity b ON b.pid = p WHERE a.wait_event_type = 'Lock' "
+        "AND a.datname = current_database() AND a.application_name = 'countd' "
+        "AND b.application_name IS DISTINCT FROM 'countd'",
+    [PG_STANDBYS] = "SELECT count(*) FROM pg_stat_replication "
+                    "WHERE sync_state IS NULL OR sync_state IN ('sync', "
+                    "'quorum')", /* without privileges nothing is seen */
 };

@@ -84,6 +84,7 @@ const struct store_engine pg_engine = {
     .drop = pg_drop,
     .purge = purge,
     .del = pg_del,
+    .as_of = pg_as_of,
     .trouble = trouble,
 };
 
@@ -116,7 +117,7 @@ postgresql_store_open(struct store **out,
         return -ENOMEM;
     s->lanes[0] = s;
     s->store.lanes = 1;
-    if (options->sender)
+    if (options->sender && options->writable)
         rc = pg_sender_open(&s->sender, options->sender);
     for (; rc == 0 && s->store.lanes < lanes; s->store.lanes++) {
         struct pg *lane = open_lane(options);
@@ -151,7 +152,9 @@ postgresql_store_open_configured(struct store **out,
     struct postgresql_options o = *options;
     int rc;
 
-    o.conninfo = config->store_conninfo;
+    o.conninfo = o.writable || config->store_read_conninfo[0] == '\0'
+                     ? config->store_conninfo
+                     : config->store_read_conninfo;
     o.schema = config->store_schema;
     o.timeout_ms = config->store_timeout_ms;
     o.keyspace_max = config->keyspace_max;

@@ -36,9 +36,11 @@ struct postgresql_options {
     const char *schema;
     uint64_t timeout_ms;
     bool writable;
-    const struct datadir *sender; /* whose commits are numbered, borrowed; NULL:
-                                     nobody's */
+    const struct datadir *sender; /* whose commits are numbered, or, if not
+                                     writable, of which store_as_of() tells;
+                                     borrowed; NULL: nobody's */
     bool connects_later; /* open_configured() does not; another handle has */
+    bool quiet;          /* errors are not reported, but in store_trouble() */
     bool repairs;   /* a database that is behind is used, without numbers */
     unsigned lanes; /* each with a connection of its own; 0: one */
     uint64_t keyspace_max; /* keyspaces; 0: no limit */
@@ -85,8 +87,17 @@ char *postgresql_schema_text(const char *schema);
  * many transactions of this directory it has, of how many; 0 of 0: it is not. */
 int postgresql_store_accept(struct store *s, uint64_t *has, uint64_t *acked);
 
-/* What `countd store` prints, a line per fact; with `sender` and `repairs`, also
- * whether the database is behind.  1: something needs an operator. */
+/* Forgets a data directory: as_of waits for it no longer, until it says something
+ * again.  -ENOENT. */
+int postgresql_store_forget(struct store *s, const char *id);
+
+/* Calls each() for what needs an operator; with `sender` and `repairs`, also
+ * whether the database is behind.  Returns how many there were. */
+int postgresql_store_troubles(struct store *s,
+                              void (*each)(void *ctx, const char *text),
+                              void *ctx);
+
+/* What `countd store` prints, a line per fact. */
 int postgresql_store_report(struct store *s,
                             void (*line)(void *ctx, const char *name,
                                          const char *value),

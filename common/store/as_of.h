@@ -1,4 +1,4 @@
-/* reader/as_of.h - as_of_ms: the time up to which an answer is complete.
+/* common/store/as_of.h - as_of_ms: the time up to which an answer is complete.
  *
  * Every increment that was in a commit log at as_of_ms is contained in any
  * store snapshot taken after as_of_get().  as_of_ms is the millisecond before
@@ -29,17 +29,16 @@
  * ends when all that the logs contained at that moment is merged.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_READER_AS_OF_H
-#define COUNTD_READER_AS_OF_H
+#ifndef COUNTD_COMMON_STORE_AS_OF_H
+#define COUNTD_COMMON_STORE_AS_OF_H
 
 #include <stdbool.h>
 
 #include "common/log/logdir.h"
 #include "common/log/pending_set.h"
+#include "common/log/waiting.h"
 #include "common/setup/datadir.h"
 #include "common/store/store.h"
-#include "common/store/waiting_table.h"
-#include "reader/remote.h"
 
 #define AS_OF_AGE_MS  5    /* a refresh is valid for this long */
 #define AS_OF_CLAIMS  512  /* keyspaces whose last claim is stored */
@@ -56,13 +55,11 @@ struct as_of_claim {
 
 struct as_of {
     struct store *store;    /* borrowed */
-    struct remote *remote;  /* its threads; NULL: it is local; the caller's */
     struct waiting waiting; /* held files alone */
     struct logdir logs;
     uint64_t refresh;  /* number of the last refresh that worked; 0: none did */
     uint64_t until_ms; /* monotonic: the refresh is valid until then */
     uint64_t as_of_ms; /* by the logs */
-    uint64_t store_ms; /* what the store says of what was applied */
     uint64_t sure_ms;  /* true of every keyspace, whatever waits */
     uint64_t seen_ms;  /* just after the refresh: a later stamp is from a
                           clock that was set back */
@@ -78,6 +75,12 @@ struct as_of {
     bool is_held;             /* fills wait for some keyspace */
     struct as_of_claim
         *claims; /* AS_OF_CLAIMS of them; unused while nothing waits */
+
+    /* Has what was claimed of the keyspace before the answer was read, and what
+     * its snapshot had; false: it is not read yet.  NULL: the store is local. */
+    bool (*answered)(void *ctx, const uint8_t *name, size_t size,
+                     int64_t *claim, struct store_as_of *had);
+    void *ctx;
 };
 
 /* The claims are about snapshots of `store`. */
@@ -89,11 +92,17 @@ void as_of_fini(struct as_of *f);
 /* Refreshes if the last refresh is too old at `now_ms` (monotonic). */
 void as_of_refresh(struct as_of *f, uint64_t now_ms);
 
-/* The as_of of one keyspace, or of all (size 0), by the last refresh. */
+/* The as_of of one keyspace, or of all (size 0), by the last refresh: what this
+ * directory's logs allow to claim of a store that has all that was applied. */
 int64_t as_of_claim(struct as_of *f, const uint8_t *name, size_t size);
 
-/* The same, or what was claimed before a store that is not local read the answers
- * that it gives now. */
+/* Of the answer that is made now: with an engine that is not local the claim from
+ * before it was read, bounded by what its snapshot had.  as_of_own() is about what
+ * this directory's logs had, by its own clock; as_of_get() about all. */
 int64_t as_of_get(struct as_of *f, const uint8_t *name, size_t size);
+int64_t as_of_own(struct as_of *f, const uint8_t *name, size_t size);
+
+/* What was claimed before an answer that is made in steps, bounded likewise. */
+int64_t as_of_bound(struct as_of *f, int64_t claim);
 
 #endif

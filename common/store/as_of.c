@@ -1,7 +1,6 @@
-/* reader/as_of.c - see as_of.h: as_of_refresh(), as_of_get().
- */
+/* common/store/as_of.c - see as_of.h: as_of_refresh(), as_of_get(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "reader/as_of.h"
+#include "common/store/as_of.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -12,6 +11,7 @@
 #include "common/base/diag.h"
 #include "common/base/hash.h"
 #include "common/log/pending.h"
+#include "common/store/waiting_table.h"
 
 /* Refreshes may take 1/REFRESH_SHARE of the time: with a thousand logs one
  * takes milliseconds, and is then valid for longer. */
@@ -51,6 +51,7 @@ as_of_init(struct as_of *f, struct store *store, const struct datadir *datadir,
 free_claims:
     free(f->merging);
     free(f->claims);
+    f->store = NULL;
     return rc;
 }
 
@@ -240,7 +241,6 @@ as_of_refresh(struct as_of *f, uint64_t now_ms)
         return;
     start = clock_ns();
     (void)refresh_claim(f); /* reported; the last claim stays */
-    f->store_ms = store_as_of(f->store);
     took = (clock_ns() - start) * REFRESH_SHARE / 1000000;
     if (took < AS_OF_AGE_MS)
         took = AS_OF_AGE_MS;
@@ -349,17 +349,53 @@ find_claim(struct as_of *f, const uint8_t *name, size_t size)
 int64_t
 as_of_claim(struct as_of *f, const uint8_t *name, size_t size)
 {
-    const uint64_t as_of = find_claim(f, name, size);
+    return (int64_t)find_claim(f, name, size);
+}
 
-    return (int64_t)(as_of < f->store_ms ? as_of : f->store_ms);
+static int64_t
+least(int64_t claim, uint64_t bound)
+{
+    return (uint64_t)claim < bound ? claim : (int64_t)bound;
+}
+
+/* The claim of the answer that is made, and what its snapshot had. */
+static int64_t
+answered(struct as_of *f, const uint8_t *name, size_t size,
+         struct store_as_of *had)
+{
+    int64_t claim;
+
+    *had = (struct store_as_of){UINT64_MAX, UINT64_MAX};
+    return f->answered && f->answered(f->ctx, name, size, &claim, had)
+               ? claim
+               : as_of_claim(f, name, size);
 }
 
 int64_t
 as_of_get(struct as_of *f, const uint8_t *name, size_t size)
 {
-    int64_t as_of;
+    struct store_as_of had;
+    const int64_t claim = answered(f, name, size, &had);
 
-    return f->remote && remote_as_of(f->remote, name, size, &as_of)
-               ? as_of
-               : as_of_claim(f, name, size);
+    return least(least(claim, had.own_ms), had.all_ms);
+}
+
+int64_t
+as_of_own(struct as_of *f, const uint8_t *name, size_t size)
+{
+    struct store_as_of had;
+    const int64_t claim = answered(f, name, size, &had);
+
+    return least(claim, had.own_ms);
+}
+
+int64_t
+as_of_bound(struct as_of *f, int64_t claim)
+{
+    struct store_as_of had = {UINT64_MAX, UINT64_MAX};
+    int64_t of_none;
+
+    if (f->answered)
+        (void)f->answered(f->ctx, NULL, 0, &of_none, &had); /* none is named */
+    return least(least(claim, had.own_ms), had.all_ms);
 }

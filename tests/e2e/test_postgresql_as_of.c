@@ -1,0 +1,304 @@
+/* tests/e2e/test_postgresql_as_of.c - what an answer claims when several machines
+ * count into one database, or a standby answers; and what countd status says of
+ * the database. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/lib/test.h"
+
+#include <inttypes.h>
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/pg_server.h"
+#include "tests/lib/service.h"
+
+#define AWAIT_MS 30000
+
+struct fixture {
+    struct fleet fleets[2]; /* two machines */
+    char schema[32];
+    bool has_server;
+};
+
+static void
+put_option(struct fleet *f, const char *name, const char *value)
+{
+    char option[FLEET_OPTION_SIZE];
+
+    assert_in_range(snprintf(option, sizeof option, "%s=%s", name, value), 1,
+                    sizeof option - 1);
+    fleet_option(f, option);
+}
+
+static int
+setup(void **state)
+{
+    static unsigned schemas;
+    static struct fixture x;
+
+    x = (struct fixture){.has_server = pg_server_is_installed()};
+    (void)snprintf(x.schema, sizeof x.schema, "time%u", ++schemas);
+    for (int i = 0; i < 2; i++) {
+        fleet_init_in_memory(&x.fleets[i]);
+        if (!x.has_server)
+            continue;
+        put_option(&x.fleets[i], "store", "postgresql");
+        put_option(&x.fleets[i], "store.conninfo", pg_server_conninfo());
+        put_option(&x.fleets[i], "store.schema", x.schema);
+    }
+    *state = &x;
+    if (x.has_server)
+        expect(FLEET_RUN(&x.fleets[0], "store", "init"), 0, "made schema=");
+    return 0;
+}
+
+static int
+teardown(void **state)
+{
+    struct fixture *x = *state;
+
+    for (int i = 0; i < 2; i++)
+        fleet_fini(&x->fleets[i]);
+    return 0;
+}
+
+#define CASE(name, x)                                                          \
+    static void name(struct fixture *x);                                       \
+    static void name##_run(void **state)                                       \
+    {                                                                          \
+        if (!((struct fixture *)*state)->has_server)                           \
+            test_skip("PostgreSQL's server is not installed");                 \
+        name(*state);                                                          \
+    }                                                                          \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    static void name(struct fixture *x)
+
+struct answer {
+    int64_t count, as_of_ms;
+};
+
+static int64_t
+number_behind(const char *word)
+{
+    const char *at = strstr(text, word);
+
+    if (!at)
+        fail_msg("no %s in %s", word, text);
+    return strtoll(at + strlen(word), NULL, 10);
+}
+
+static struct answer
+ask(struct fleet *f)
+{
+    expect(FLEET_RUN(f, "get", "words", "the", "--json"), 0, "");
+    return (struct answer){number_behind("\"count\": "),
+                           number_behind("\"as_of_ms\": ")};
+}
+
+static void
+await_claim(struct fleet *f, uint64_t as_of_ms)
+{
+    const uint64_t deadline = clock_ms() + AWAIT_MS * (uint64_t)test_slow();
+    const struct timespec pause = {.tv_nsec = 20000000};
+
+    while (ask(f).as_of_ms < (int64_t)as_of_ms) {
+        if (clock_ms() >= deadline)
+            fail_msg("as_of_ms does not reach %" PRIu64, as_of_ms);
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+static void
+await_status(struct fleet *f, const char *words)
+{
+    const uint64_t deadline = clock_ms() + AWAIT_MS * (uint64_t)test_slow();
+
+    do
+        (void)FLEET_RUN(f, "status");
+    while (!strstr(text, words) && clock_ms() < deadline);
+    expect(FLEET_RUN(f, "status"), CONFIG_EXIT_NEGATIVE, "! ");
+    if (!strstr(text, words))
+        fail_msg("status does not say %s: %s", words, text);
+}
+
+/* What data/store has of it. */
+static void
+take_id(struct fleet *f, char id[33])
+{
+    uint8_t bytes[24];
+    char path[sizeof f->path + 8];
+    FILE *file;
+
+    (void)snprintf(path, sizeof path, "%.500s/store", f->path);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    assert_int_equal(fread(bytes, 1, sizeof bytes, file), sizeof bytes);
+    assert_int_equal(fclose(file), 0);
+    for (int i = 0; i < 16; i++)
+        (void)snprintf(id + 2 * i, 3, "%02x", bytes[8 + i]);
+}
+
+CASE(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
+{
+    struct fleet *a = &x->fleets[0], *b = &x->fleets[1];
+    char sql[256], id[33];
+    uint64_t away_ms, added_ms;
+
+    service_start(a);
+    service_start(b);
+    service_add(a, "words", "the", 1);
+    service_add(b, "words", "the", 2);
+    expect_text(FLEET_RUN(a, "flush"), 0, "");
+    expect_text(FLEET_RUN(b, "flush"), 0, "");
+    added_ms = clock_unix_ms();
+    await_claim(a, added_ms);
+    fleet_stop(b, FLEET_WORKER);
+    away_ms = clock_unix_ms();
+    service_add(b, "words", "the", 4); /* waits in its log */
+    service_add(a, "words", "the", 8);
+    added_ms = clock_unix_ms();
+    expect_text(FLEET_RUN(a, "flush"), 0, "");
+    assert_int_equal(ask(a).count, 11);
+    assert_in_range(ask(a).as_of_ms, 1, away_ms);
+    expect(FLEET_RUN(a, "store"), 0, "directory");
+
+    take_id(b, id);
+    (void)snprintf(sql, sizeof sql,
+                   "UPDATE %s.sender SET seen = seen - 20000 WHERE "
+                   "encode(id, 'hex') = '%s'",
+                   x->schema, id);
+    (void)pg_server_run(sql);
+    await_status(a, "has said nothing for ");
+    expect_text(FLEET_RUN(a, "store", "forget", id), 0, "");
+    expect(FLEET_RUN(a, "store", "forget", id), CONFIG_EXIT_NEGATIVE,
+           "no directory");
+    await_claim(a, added_ms);
+
+    fleet_start(b, FLEET_WORKER); /* comes back, and counts once */
+    expect_text(FLEET_RUN(b, "flush"), 0, "");
+    assert_int_equal(ask(a).count, 15);
+    fleet_stop_all(a);
+    fleet_stop_all(b);
+}
+
+/* The increment is stamped before `added_ms`: as long as it is not in the answer,
+ * the answer must not claim so much. */
+CASE(a_standby_answers_what_it_has_and_says_so, x)
+{
+    struct fleet *f = &x->fleets[0];
+    uint64_t added_ms;
+
+    pg_server_standby_start(false);
+    put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
+    service_start(f);
+    service_add(f, "words", "the", 10);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    await_claim(f, clock_unix_ms());
+    assert_int_equal(ask(f).count, 10);
+
+    (void)pg_server_standby_run("SELECT pg_wal_replay_pause()");
+    service_add(f, "words", "the", 5);
+    added_ms = clock_unix_ms();
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    for (int i = 0; i < 3; i++) {
+        const struct answer old = ask(f);
+
+        assert_int_equal(old.count, 10);
+        assert_in_range(old.as_of_ms, 1, added_ms - 1);
+    }
+    (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
+    await_claim(f, added_ms);
+    assert_int_equal(ask(f).count, 15);
+    fleet_stop_all(f);
+    pg_server_standby_stop();
+}
+
+/* ---- what needs an operator ------------------------------------------------ */
+
+static void
+await_named(struct fleet *f, const char *name, const char *value,
+            const char *words)
+{
+    char sql[128];
+
+    (void)snprintf(sql, sizeof sql, "ALTER SYSTEM SET %s = '%s'", name, value);
+    (void)pg_server_run(sql);
+    (void)pg_server_run("SELECT pg_reload_conf()");
+    await_status(f, words);
+    (void)snprintf(sql, sizeof sql, "ALTER SYSTEM RESET %s", name);
+    (void)pg_server_run(sql);
+    (void)pg_server_run("SELECT pg_reload_conf()");
+}
+
+CASE(status_names_settings_and_clocks, x)
+{
+    struct fleet *f = &x->fleets[0];
+    char sql[256];
+
+    service_start(f);
+    await_named(f, "autovacuum", "off", "autovacuum is off");
+    await_named(f, "synchronous_commit", "off", "synchronous_commit is below");
+    (void)snprintf(sql, sizeof sql,
+                   "INSERT INTO %s.sender VALUES ('other', 'slowhost', 1, "
+                   "-5000, 9000000000000)",
+                   x->schema);
+    (void)pg_server_run(sql);
+    await_status(f, "the clock of host slowhost is 5000 ms behind");
+    await_named(f, "synchronous_standby_names", "nobody",
+                "commits wait for a synchronous standby, and none is there");
+    fleet_stop_all(f);
+}
+
+static void
+name_lock(struct fixture *x, const char *begin, const char *table,
+          const char *end, const char *words)
+{
+    struct fleet *f = &x->fleets[0];
+    PGconn *c = PQconnectdb(pg_server_conninfo());
+    char sql[128];
+
+    (void)snprintf(sql, sizeof sql, "BEGIN; %s %s.%s %s", begin, x->schema,
+                   table, end);
+    PQclear(PQexec(c, sql));
+    service_add(f, "words", "the", 1);
+    await_status(f, words);
+    PQfinish(c);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+}
+
+CASE(status_names_a_lock_of_another_session, x)
+{
+    struct fleet *f = &x->fleets[0];
+
+    service_start(f);
+    service_add(f, "words", "the", 1);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    name_lock(x, "SELECT FROM", "keyspace", "FOR UPDATE",
+              "merges wait for a lock of the server's process");
+    name_lock(x, "LOCK TABLE", "mark", "", "for a lock; the server's process");
+    fleet_stop_all(f);
+}
+
+CASE(status_names_a_database_that_cannot_be_used, x)
+{
+    struct fleet *f = &x->fleets[0];
+    char sql[128];
+
+    service_start(f);
+    pg_server_stop();
+    await_status(f, "! PostgreSQL: connection to server");
+    pg_server_start();
+    (void)snprintf(sql, sizeof sql, "UPDATE %s.meta SET version = 999",
+                   x->schema);
+    (void)pg_server_run(sql);
+    await_status(f, "are of version 999");
+    (void)snprintf(sql, sizeof sql, "DROP SCHEMA %s CASCADE", x->schema);
+    (void)pg_server_run(sql);
+    await_status(f, "run countd store init");
+    fleet_stop_all(f);
+}
