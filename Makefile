@@ -29,7 +29,7 @@ endif
 
 # Goals that compile say what to install before the compiler fails for the want
 # of it; the others install it by themselves.
-ifneq ($(filter-out setup test check lint bench cover fuzz mutants demo clean help format,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out setup test check lint bench cover faults fuzz mutants demo clean help format,$(or $(MAKECMDGOALS),all)),)
 MISSING := $(shell CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' .ci/setup build 2>&1)
 $(if $(MISSING),$(error $(MISSING)))
 endif
@@ -328,6 +328,12 @@ fuzz-run: $(LIBFUZZ)
 mutants: setup
 	@tests/lib/mutants $(MUTANTS)
 
+## make faults            100 kills and 20 failovers of a database; FAULTS=KILLS,FAILOVERS
+FAULTS ?= 100,20
+faults: setup
+	+@$(MAKE) --no-print-directory all $(BUILD)/tests/crash/test_postgresql_faults
+	@COUNTD_FAULTS=$(FAULTS) BUILD=$(abspath $(BUILD)) TEST_TIMEOUT=3600 tests/lib/run $(BUILD)/tests/crash/test_postgresql_faults
+
 ## make demo              counts words and shows the top, on a temporary directory
 demo: setup
 	+@$(MAKE) --no-print-directory all
@@ -373,7 +379,7 @@ clean:
 help:
 	@sed -n 's/^## //p' Makefile
 
-.PHONY: $(LINTS) all help format test test-at setup test-programs bench-programs run-tests bench check lint cover fuzz fuzz-run mutants demo install \
+.PHONY: $(LINTS) all help format test test-at setup test-programs bench-programs run-tests bench check lint cover faults fuzz fuzz-run mutants demo install \
         uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:
