@@ -314,6 +314,38 @@ CASE(a_server_that_crashes_keeps_what_it_committed, x)
     check_clean(x->s);
 }
 
+/* A row takes so long that all of them do not end in time. */
+CASE(a_server_that_is_slow_gets_fewer_keys_in_a_statement, x)
+{
+    static struct store_delta deltas[2000];
+    static char keys[2000][8];
+    const uint64_t deadline = clock_ms() + 60000 * (uint64_t)test_slow();
+    char sql[512];
+    struct store *s;
+    int rc;
+
+    for (int i = 0; i < 2000; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "%06d", i);
+        deltas[i] = (struct store_delta){
+            .key = (const uint8_t *)keys[i], .key_size = 6, .sum_low = 1};
+    }
+    (void)snprintf(sql, sizeof sql,
+                   "CREATE FUNCTION %s.slow() RETURNS trigger LANGUAGE plpgsql "
+                   "AS $$BEGIN PERFORM pg_sleep(0.0005); RETURN NEW; END$$; "
+                   "CREATE TRIGGER slow BEFORE INSERT ON %s.counter FOR EACH "
+                   "ROW EXECUTE FUNCTION %s.slow()",
+                   x->options.schema, x->options.schema, x->options.schema);
+    (void)pg_server_run(sql);
+    x->options.timeout_ms = 1000;
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    do
+        rc = stored_apply(s, KS_NAME, NULL, deltas, 2000);
+    while (rc == -EHOSTDOWN && clock_ms() < deadline);
+    assert_rc(rc, 0);
+    store_close(s);
+    assert_int_equal(get_one(x->s, KS_NAME, "001999"), 1);
+}
+
 /* ---- COMMIT ------------------------------------------------------------ */
 
 /* A connection in between, which ends at COMMIT. */

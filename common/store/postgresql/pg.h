@@ -29,8 +29,9 @@
 #include "common/store/history/kv.h"
 #include "common/store/postgresql/postgresql_store.h"
 
-#define PG_CHUNK 20000 /* keys of a statement */
-#define PG_BATCH 64    /* statements sent together */
+#define PG_CHUNK       20000 /* keys of a statement, at most */
+#define PG_CHUNK_LEAST 100
+#define PG_BATCH       64 /* statements sent together */
 
 /* ---- statements (pg_statements.c) --------------------------------------- */
 
@@ -179,6 +180,7 @@ struct pg {
     uint64_t retry_at_ms;     /* no connection is tried before */
     uint64_t retry_wait_ms;
     uint64_t maintain_at_ms;
+    size_t chunk; /* keys of a statement: fewer while the server is slow */
     struct diag_repeat repeat;
     char trouble[512];
     struct history_compact *compact;

@@ -95,10 +95,24 @@ each_chunk(struct pg *s, int32_t id, enum pg_statement statement,
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < count; i += PG_CHUNK)
+    for (size_t i = 0; rc == 0 && i < count; i += s->chunk)
         rc = one(s, id, statement, list + i,
-                 count - i < PG_CHUNK ? count - i : PG_CHUNK);
+                 count - i < s->chunk ? count - i : s->chunk);
     return rc;
+}
+
+/* A statement that a slow server does not end in time would fail again: the next
+ * try has fewer keys in each. */
+static void
+adapt_chunk(struct pg *s, int rc)
+{
+    if (rc == -EHOSTDOWN)
+        s->chunk =
+            s->chunk / 4 > PG_CHUNK_LEAST ? s->chunk / 4 : PG_CHUNK_LEAST;
+    else if (rc == 0 && s->chunk < PG_CHUNK)
+        s->chunk += s->chunk / 8;
+    if (s->chunk > PG_CHUNK)
+        s->chunk = PG_CHUNK;
 }
 
 /* ---- a batch ------------------------------------------------------------- */
@@ -283,6 +297,7 @@ pg_apply(struct store *store, const struct store_batch *b,
     if (rc == 0 || rc == -ENOENT) {
         rc = apply_locked(s, b, &k, rc, list, infos, applied);
         step(s, 6);
+        adapt_chunk(s, rc);
         rc = pg_end(s, rc);
         if (rc < 0)
             *applied = (struct store_applied){.at_keyspace_max =

@@ -15,9 +15,9 @@
 #define AHEAD_FIRST 2
 #define AHEAD_MOST  64
 #define PUTS_MOST   256
-#define WINDOWS     64 /* that are looked at */
+#define WINDOWS     64   /* that are looked at */
 #define BLOCK_SIZE  3900 /* two of them are in a page */
-#define KEY_BLOCK   10 /* only the keys of records are shorter */
+#define KEY_BLOCK   10   /* only the keys of records are shorter */
 
 /* ---- the kv ------------------------------------------------------------ */
 
@@ -182,12 +182,12 @@ del_value(void *ctx, const uint8_t *key, size_t size)
 static void
 open_kv(struct block_kv *k, struct pg *s, int32_t id)
 {
-    *k = (struct block_kv){.kv = {after, before, put_value, del_value, k,
-                                  BLOCK_SIZE},
-                           .s = s,
-                           .id = id,
-                           .ahead = AHEAD_FIRST,
-                           .put = s->blocks};
+    *k = (struct block_kv){
+        .kv = {after, before, put_value, del_value, k, BLOCK_SIZE},
+        .s = s,
+        .id = id,
+        .ahead = AHEAD_FIRST,
+        .put = s->blocks};
     pg_array_begin(&k->put[0], 'b');
     pg_array_begin(&k->put[1], 'b');
 }

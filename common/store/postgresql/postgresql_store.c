@@ -97,6 +97,7 @@ open_lane(const struct postgresql_options *options)
         return NULL;
     s->store.engine = &pg_engine;
     s->options = *options;
+    s->chunk = PG_CHUNK;
     s->compact = history_compact_new();
     if (s->compact)
         return s;
