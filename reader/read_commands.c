@@ -270,12 +270,15 @@ answer_now(struct read_request *a)
         q.name = (const uint8_t *)"any";
         q.name_size = 3;
     }
-    if (f->answered && !read_run_query(a, &q, &reply))
+    if (f->answered && !read_run_query(a, &q, &reply) && a->error != -EHOSTDOWN)
         return read_failure(a);
     had = as_of_own(f, q.name, q.name_size);
     a->as_of_ms = as_of_own(f, p->keyspace.bytes, p->keyspace.size);
-    if (f->answered && had < a->as_of_ms)
+    if (a->error == -EHOSTDOWN) /* what is readable is not known */
+        a->as_of_ms = 0;
+    else if (f->answered && had < a->as_of_ms)
         a->as_of_ms = had;
+    a->error = 0;
     read_begin_facts(a);
     put_answer(a, &column, (int64_t)clock_unix_ms());
     read_end_facts(a);
