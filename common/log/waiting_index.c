@@ -19,15 +19,12 @@ compare_u64(uint64_t x, uint64_t y)
     return (x > y) - (x < y);
 }
 
-/* Those of files that are gone are last. */
 static int
 by_fill(const void *a, const void *b)
 {
     const struct waiting_fill *x = a, *y = b;
-    int c = y->file->listed - x->file->listed;
+    int c = log_fill_compare(&x->id, &y->id);
 
-    if (c == 0)
-        c = log_fill_compare(&x->id, &y->id);
     if (c == 0)
         c = strcmp(x->file->name, y->file->name);
     return c != 0 ? c : compare_u64(x->member.at, y->member.at);
@@ -88,13 +85,17 @@ waiting_index_sort(struct waiting *w)
 
     if (!map)
         return -ENOMEM;
-    for (size_t i = 0; i < x->fill_count; i++)
+    for (size_t i = 0; i < x->fill_count; i++) {
+        map[i] = WAITING_NONE;
         x->fills[i].number = (uint32_t)i;
-    if (x->fill_count > 0)
-        qsort(x->fills, x->fill_count, sizeof *x->fills, by_fill);
-    for (size_t i = 0; i < x->fill_count; i++)
-        map[x->fills[i].number] =
-            x->fills[i].file->listed ? (uint32_t)count++ : WAITING_NONE;
+        if (x->fills[i].file->listed)
+            x->fills[count++] = x->fills[i];
+    }
+    /* Without new ones they stay in order. */
+    if (count > 0 && w->file_count > w->sorted_count)
+        qsort(x->fills, count, sizeof *x->fills, by_fill);
+    for (size_t i = 0; i < count; i++)
+        map[x->fills[i].number] = (uint32_t)i;
     x->fill_count = count;
     map_parts(x, map);
     free(map);
