@@ -296,7 +296,7 @@ expect_full_disk_is_named(struct full *f)
     expect(FLEET_RUN(&f->fleet, "del", "--timeout", "300ms", "ks0", "k"), 1,
            "the disk is full");
     for (int i = 0; i < 50; i++) {
-        assert_true(status_figure(f, "unmerged") > 1000);
+        assert_true(status_figure(f, "unmerged") > 0);
         (void)poll(NULL, 0, 50); /* paces the looking */
     }
     fleet_stop(&f->fleet, FLEET_READ);
@@ -318,7 +318,8 @@ TEST(merges_that_cannot_be_written_are_made_later)
     put_ballast(&f, SIZE_MAX);
     do
         send_until_pushed_back(&f);
-    while (!is_worker_waiting(&f));
+    while (!is_worker_waiting(&f) ||
+           FLEET_RUN(&f.fleet, "flush", "--timeout", "3s") == 0);
     expect_alive(&f, FLEET_WRITE);
     expect_alive(&f, FLEET_WORKER);
     expect_full_disk_is_named(&f);
