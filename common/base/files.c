@@ -19,8 +19,9 @@
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 
-#define COPY_SIZE   ((size_t)64 << 10)
-#define FILES_USUAL 1024 /* the soft limit where nothing has changed it */
+#define COPY_SIZE    ((size_t)64 << 10)
+#define FILES_USUAL  1024 /* the soft limit where nothing has changed it */
+#define HOLDER_READS 3
 
 int
 files_raise(uint64_t own, uint64_t least)
@@ -107,22 +108,33 @@ holder_in(const char *line, const struct stat *st)
     return pid;
 }
 
+static long
+find_holder(const struct stat *st)
+{
+    FILE *f = fopen("/proc/locks", "re");
+    long holder = 0;
+    char line[256];
+
+    if (f == NULL)
+        return 0;
+    while (holder == 0 && fgets(line, sizeof line, f) != NULL)
+        holder = holder_in(line, st);
+    (void)fclose(f);
+    return holder;
+}
+
+/* The list is read by pages: a line may be passed over when others end between
+ * two of them. */
 long
 lock_holder(int fd)
 {
     long holder = 0;
-    char line[256];
     struct stat st;
-    FILE *f;
 
     if (fstat(fd, &st) < 0)
         return 0;
-    f = fopen("/proc/locks", "re");
-    if (f == NULL)
-        return 0;
-    while (holder == 0 && fgets(line, sizeof line, f) != NULL)
-        holder = holder_in(line, &st);
-    (void)fclose(f);
+    for (int i = 0; holder == 0 && i < HOLDER_READS; i++)
+        holder = find_holder(&st);
     return holder;
 }
 

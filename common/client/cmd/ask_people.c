@@ -59,7 +59,7 @@ take_fact(struct ask *a, struct document *d)
 static void
 print_row(struct ask *a, size_t row)
 {
-    char bar[CHART_BAR_MAX + 1];
+    char bar[CHART_BAR_MAX + 1] = "";
 
     if (a->sums)
         chart_bar(a->sums[row], a->most, a->form->bar_width, bar);

@@ -258,10 +258,10 @@ postgresql_store_accept(struct store *store, uint64_t *has, uint64_t *acked)
     int rc = pg_connect(s);
 
     *has = *acked = 0;
-    if (rc == 0 && s->is_repairing)
-        rc = read_lanes(s, lanes);
-    for (int32_t i = 0; rc == 0 && s->is_repairing && i < POSTGRESQL_LANES_MAX;
-         i++) {
+    if (rc < 0 || !s->is_repairing)
+        return rc;
+    rc = read_lanes(s, lanes);
+    for (int32_t i = 0; rc == 0 && i < POSTGRESQL_LANES_MAX; i++) {
         *has += lanes[i];
         *acked += s->sender->acked[i];
         if (lanes[i] < s->sender->acked[i])
