@@ -229,7 +229,7 @@ find_nth(const struct serve_fixture *s, const char *words, unsigned nth)
 static pid_t
 await_next(const struct serve_fixture *s, const char *program, unsigned round)
 {
-    const uint64_t until_ms = clock_ms() + ANSWER_MS * test_slow();
+    const uint64_t until_ms = test_deadline(ANSWER_MS);
     char words[64];
     const char *at;
 
@@ -246,7 +246,7 @@ await_next(const struct serve_fixture *s, const char *program, unsigned round)
 static void
 await_clients(void)
 {
-    const uint64_t until_ms = clock_ms() + ANSWER_MS * test_slow();
+    const uint64_t until_ms = test_deadline(ANSWER_MS);
     unsigned before[CLIENTS];
 
     for (size_t i = 0; i < CLIENTS; i++)
@@ -363,7 +363,7 @@ static FILE *
 begin_people(const struct serve_fixture *s, const struct people *p,
              const char *file)
 {
-    const uint64_t until_ms = clock_ms() + ANSWER_MS * test_slow();
+    const uint64_t until_ms = test_deadline(ANSWER_MS);
     char line[2048], begun[700];
     FILE *f;
 

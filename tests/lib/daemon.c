@@ -270,8 +270,10 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
             argv[n++] = set;
             argv[n++] = http_port;
         }
-        /* What was sent before a stop is read, however slow the machine. */
-        if (!says_something_about(how->argv, "write.drain")) {
+        /* What was sent before a stop is read, however slow the machine; but
+         * clients that go on meanwhile keep those of `serve` from ending. */
+        if (strcmp(program, "countd-write") == 0 &&
+            !says_something_about(how->argv, "write.drain")) {
             argv[n++] = set;
             argv[n++] = drain;
         }
