@@ -84,12 +84,12 @@ struct config {
     bool store_postgresql;                 /* store = files; true: postgresql */
     char store_conninfo[CONFIG_TEXT_SIZE]; /* store.conninfo = */
     char store_read_conninfo[CONFIG_TEXT_SIZE]; /* store.read_conninfo = */
-    char store_schema[CONFIG_SCHEMA_SIZE]; /* store.schema = countd */
-    uint64_t store_timeout_ms;             /* store.timeout = 2s */
-    uint64_t keyspace_max;                 /* keyspace.max = 10000 */
-    uint64_t keyspace_max_keys;            /* keyspace.max_keys = 0, no limit */
-    struct tiers_rules history;            /* history, history.NAME */
-    uint64_t history_max;                  /* history.max = 0, bytes; 0: none */
+    char store_schema[CONFIG_SCHEMA_SIZE];      /* store.schema = countd */
+    uint64_t store_timeout_ms;                  /* store.timeout = 2s */
+    uint64_t keyspace_max;                      /* keyspace.max = 10000 */
+    uint64_t keyspace_max_keys;          /* keyspace.max_keys = 0, no limit */
+    struct tiers_rules history;          /* history, history.NAME */
+    uint64_t history_max;                /* history.max = 0, bytes; 0: none */
     uint64_t held_max;                   /* held.max = 1G, bytes; 0: no limit */
     uint64_t archive_keep_ms;            /* archive.keep = 0, none */
     char live_address[CONFIG_TEXT_SIZE]; /* live.address = 127.0.0.1 */

@@ -63,7 +63,7 @@ read_file(struct pg_sender *p)
         return -EBADMSG;
     memcpy(p->id, bytes + 8, sizeof p->id);
     for (int i = 0; i < POSTGRESQL_LANES_MAX; i++) {
-        const uint64_t acked = get_le64(bytes + 24 + 8 * i);
+        const uint64_t acked = get_le64(bytes + 24 + 8 * (size_t)i);
 
         if (acked > p->acked[i])
             p->acked[i] = acked;
@@ -83,7 +83,7 @@ write_file(struct pg_sender *p)
     memcpy(bytes + 8, p->id, sizeof p->id);
     for (int i = 0; i < POSTGRESQL_LANES_MAX; i++) {
         acked[i] = p->acked[i];
-        put_le64(bytes + 24 + 8 * i, acked[i]);
+        put_le64(bytes + 24 + 8 * (size_t)i, acked[i]);
     }
     put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
     rc = write_at(p->fd, bytes, sizeof bytes, 0);
