@@ -21,7 +21,6 @@
 #include "common/setup/privilege.h"
 #include "common/wire/message.h"
 
-#define EARLY_MS       50  /* until then the writer does it by itself */
 #define AGAIN_MS       200 /* between two requests to hand the log on */
 #define PAUSE_MAX_MS   5
 #define OPEN_TRIES     500
@@ -157,7 +156,7 @@ wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
            int (*is_done)(void *ctx), void *ctx)
 {
     const uint64_t since_ms = clock_ms();
-    uint64_t rotate_ms = value == 0 ? since_ms + EARLY_MS : since_ms;
+    uint64_t rotate_ms = since_ms;
     unsigned pause_ms = 0;
     bool warned = false;
     int rc = 0;
