@@ -13,17 +13,9 @@
 #include <sys/mman.h>
 
 #include "common/base/bytes.h"
+#include "writer/map.h"
 
 static_assert(sizeof(struct key_entry) == 48, "56 bytes with its two slots");
-
-static void *
-map_bytes(size_t size)
-{
-    void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    return p == MAP_FAILED ? NULL : p;
-}
 
 int
 idempotency_init(struct idempotency *k, uint32_t max)

@@ -32,16 +32,6 @@ struct fixture {
     bool has_server;
 };
 
-static void
-put_option(struct fleet *f, const char *name, const char *value)
-{
-    char option[FLEET_OPTION_SIZE];
-
-    assert_in_range(snprintf(option, sizeof option, "%s=%s", name, value), 1,
-                    sizeof option - 1);
-    fleet_option(f, option);
-}
-
 static int
 setup(void **state)
 {
@@ -54,9 +44,9 @@ setup(void **state)
         if (!x.has_server)
             continue;
         (void)pg_server_conninfo();
-        put_option(&x.fleets[i], "store", "postgresql");
-        put_option(&x.fleets[i], "store.conninfo", pg_server_both());
-        put_option(&x.fleets[i], "store.schema", SCHEMA);
+        fleet_put_option(&x.fleets[i], "store", "postgresql");
+        fleet_put_option(&x.fleets[i], "store.conninfo", pg_server_both());
+        fleet_put_option(&x.fleets[i], "store.schema", SCHEMA);
     }
     return 0;
 }

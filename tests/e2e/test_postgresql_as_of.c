@@ -25,16 +25,6 @@ struct fixture {
     bool has_server;
 };
 
-static void
-put_option(struct fleet *f, const char *name, const char *value)
-{
-    char option[FLEET_OPTION_SIZE];
-
-    assert_in_range(snprintf(option, sizeof option, "%s=%s", name, value), 1,
-                    sizeof option - 1);
-    fleet_option(f, option);
-}
-
 static int
 setup(void **state)
 {
@@ -47,9 +37,9 @@ setup(void **state)
         fleet_init_in_memory(&x.fleets[i]);
         if (!x.has_server)
             continue;
-        put_option(&x.fleets[i], "store", "postgresql");
-        put_option(&x.fleets[i], "store.conninfo", pg_server_conninfo());
-        put_option(&x.fleets[i], "store.schema", x.schema);
+        fleet_put_option(&x.fleets[i], "store", "postgresql");
+        fleet_put_option(&x.fleets[i], "store.conninfo", pg_server_conninfo());
+        fleet_put_option(&x.fleets[i], "store.schema", x.schema);
     }
     *state = &x;
     if (x.has_server)
@@ -67,16 +57,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, x)                                                          \
-    static void name(struct fixture *x);                                       \
-    static void name##_run(void **state)                                       \
-    {                                                                          \
-        if (!((struct fixture *)*state)->has_server)                           \
-            test_skip("PostgreSQL's server is not installed");                 \
-        name(*state);                                                          \
-    }                                                                          \
-    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
-    static void name(struct fixture *x)
+#define CASE(name, x) PG_CASE(name, x, setup, teardown)
 
 struct answer {
     int64_t count, as_of_ms;
@@ -194,7 +175,7 @@ CASE(a_standby_answers_what_it_has_and_says_so, x)
     uint64_t added_ms;
 
     pg_server_standby_start(false);
-    put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
+    fleet_put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
     service_start(f);
     service_add(f, "words", "the", 10);
     expect_text(FLEET_RUN(f, "flush"), 0, "");

@@ -17,16 +17,6 @@ struct fixture {
     bool has_server;
 };
 
-static void
-put_option(struct fleet *f, const char *name, const char *value)
-{
-    char option[FLEET_OPTION_SIZE];
-
-    assert_in_range(snprintf(option, sizeof option, "%s=%s", name, value), 1,
-                    sizeof option - 1);
-    fleet_option(f, option);
-}
-
 static int
 setup(void **state)
 {
@@ -40,10 +30,10 @@ setup(void **state)
         return 0;
     (void)snprintf(x.schema, sizeof x.schema, "behind%u", ++schemas);
     (void)pg_server_conninfo();
-    put_option(&x.fleet, "store", "postgresql");
-    put_option(&x.fleet, "store.conninfo", pg_server_both());
-    put_option(&x.fleet, "store.schema", x.schema);
-    put_option(&x.fleet, "archive.keep", "1d");
+    fleet_put_option(&x.fleet, "store", "postgresql");
+    fleet_put_option(&x.fleet, "store.conninfo", pg_server_both());
+    fleet_put_option(&x.fleet, "store.schema", x.schema);
+    fleet_put_option(&x.fleet, "archive.keep", "1d");
     expect(FLEET_RUN(&x.fleet, "store", "init"), 0, "made schema=");
     service_start(&x.fleet);
     return 0;
@@ -60,16 +50,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, x)                                                          \
-    static void name(struct fixture *x);                                       \
-    static void name##_run(void **state)                                       \
-    {                                                                          \
-        if (!((struct fixture *)*state)->has_server)                           \
-            test_skip("PostgreSQL's server is not installed");                 \
-        name(*state);                                                          \
-    }                                                                          \
-    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
-    static void name(struct fixture *x)
+#define CASE(name, x) PG_CASE(name, x, setup, teardown)
 
 static void
 add_merged(struct fleet *f, const char *key, int64_t n)

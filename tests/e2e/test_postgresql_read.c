@@ -26,16 +26,6 @@ struct fixture {
     bool has_server;
 };
 
-static void
-option(struct fleet *f, const char *key, const char *value)
-{
-    char line[FLEET_OPTION_SIZE];
-
-    assert_in_range(snprintf(line, sizeof line, "%s=%s", key, value), 1,
-                    sizeof line - 1);
-    fleet_option(f, line);
-}
-
 static int
 setup(void **state)
 {
@@ -51,13 +41,13 @@ setup(void **state)
     (void)snprintf(x.schema, sizeof x.schema, "read%u", ++schemas);
     (void)snprintf(seconds, sizeof seconds, "%ds",
                    TIMEOUT_S * (int)test_slow());
-    option(&x.fleet, "store", "postgresql");
-    option(&x.fleet, "store.conninfo", pg_server_conninfo());
-    option(&x.fleet, "store.schema", x.schema);
-    option(&x.fleet, "store.timeout", seconds);
-    option(&x.fleet, "read.http", "127.0.0.1:0");
-    option(&x.fleet, "resp.listen", "127.0.0.1:0");
-    option(&x.fleet, "metrics.keyspaces", "*");
+    fleet_put_option(&x.fleet, "store", "postgresql");
+    fleet_put_option(&x.fleet, "store.conninfo", pg_server_conninfo());
+    fleet_put_option(&x.fleet, "store.schema", x.schema);
+    fleet_put_option(&x.fleet, "store.timeout", seconds);
+    fleet_put_option(&x.fleet, "read.http", "127.0.0.1:0");
+    fleet_put_option(&x.fleet, "resp.listen", "127.0.0.1:0");
+    fleet_put_option(&x.fleet, "metrics.keyspaces", "*");
     return 0;
 }
 
@@ -70,16 +60,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, x)                                                          \
-    static void name(struct fixture *x);                                       \
-    static void name##_run(void **state)                                       \
-    {                                                                          \
-        if (!((struct fixture *)*state)->has_server)                           \
-            test_skip("PostgreSQL's server is not installed");                 \
-        name(*state);                                                          \
-    }                                                                          \
-    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
-    static void name(struct fixture *x)
+#define CASE(name, x) PG_CASE(name, x, setup, teardown)
 
 static void
 start(struct fleet *f)

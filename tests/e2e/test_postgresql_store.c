@@ -20,15 +20,9 @@ struct fixture {
 static void
 set_store(struct fixture *x, struct fleet *f)
 {
-    char option[FLEET_OPTION_SIZE];
-
-    fleet_option(f, "store=postgresql");
-    assert_in_range(snprintf(option, sizeof option, "store.conninfo=%s",
-                             pg_server_conninfo()),
-                    1, sizeof option - 1);
-    fleet_option(f, option);
-    (void)snprintf(option, sizeof option, "store.schema=%s", x->schema);
-    fleet_option(f, option);
+    fleet_put_option(f, "store", "postgresql");
+    fleet_put_option(f, "store.conninfo", pg_server_conninfo());
+    fleet_put_option(f, "store.schema", x->schema);
 }
 
 static int
@@ -58,16 +52,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, x)                                                          \
-    static void name(struct fixture *x);                                       \
-    static void name##_run(void **state)                                       \
-    {                                                                          \
-        if (!((struct fixture *)*state)->has_server)                           \
-            test_skip("PostgreSQL's server is not installed");                 \
-        name(*state);                                                          \
-    }                                                                          \
-    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
-    static void name(struct fixture *x)
+#define CASE(name, x) PG_CASE(name, x, setup, teardown)
 
 CASE(two_machines_count_into_one_keyspace, x)
 {

@@ -89,6 +89,16 @@ fleet_option(struct fleet *f, const char *option)
     strcpy(f->options[f->option_count++], option);
 }
 
+void
+fleet_put_option(struct fleet *f, const char *key, const char *value)
+{
+    char option[FLEET_OPTION_SIZE];
+
+    assert_in_range(snprintf(option, sizeof option, "%s=%s", key, value), 1,
+                    sizeof option - 1);
+    fleet_option(f, option);
+}
+
 struct daemon *
 fleet_daemon(struct fleet *f, enum fleet_role role)
 {

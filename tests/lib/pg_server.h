@@ -11,8 +11,22 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "tests/lib/test.h"
+
 /* Whether PostgreSQL is installed. */
 bool pg_server_is_installed(void);
+
+/* A case whose fixture is a struct fixture; skipped where there is no server. */
+#define PG_CASE(name, x, setup, teardown)                                      \
+    static void name(struct fixture *x);                                       \
+    static void name##_run(void **state)                                       \
+    {                                                                          \
+        if (!pg_server_is_installed())                                         \
+            test_skip("PostgreSQL's server is not installed");                 \
+        name(*state);                                                          \
+    }                                                                          \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    static void name(struct fixture *x)
 
 /* How to connect to it as its superuser. */
 const char *pg_server_conninfo(void);

@@ -56,16 +56,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, x)                                                          \
-    static void name(struct fixture *x);                                       \
-    static void name##_run(void **state)                                       \
-    {                                                                          \
-        if (!((struct fixture *)*state)->s)                                    \
-            test_skip("PostgreSQL's server is not installed");                 \
-        name(*state);                                                          \
-    }                                                                          \
-    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
-    static void name(struct fixture *x)
+#define CASE(name, x) PG_CASE(name, x, setup, teardown)
 
 static void
 add_some(struct fixture *x, uint64_t from, uint64_t to)

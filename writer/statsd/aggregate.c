@@ -10,6 +10,8 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
+#include "writer/map.h"
+
 #define AGGREGATE_UNIT   16 /* entries begin at multiples of this */
 #define PAGE             4096
 #define AGGREGATE_SPREAD 64 /* bytes of entries for one place of the index */
@@ -30,15 +32,6 @@ struct aggregate_entry {
 };
 
 /* ---- memory ------------------------------------------------------------- */
-
-static void *
-map_bytes(size_t size)
-{
-    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    return bytes == MAP_FAILED ? NULL : bytes;
-}
 
 int
 aggregate_init(struct aggregate *s, size_t size)

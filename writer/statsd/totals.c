@@ -11,6 +11,7 @@
 #include <sys/random.h>
 
 #include "common/wire/message.h"
+#include "writer/map.h"
 
 #define TOTALS_UNIT 16u /* entries are multiples of it */
 
@@ -37,15 +38,6 @@ entry_at(const struct totals_half *h, size_t at)
 {
     /* Aligned: the memory is of pages, and sizes are multiples of 16. */
     return (struct totals_entry *)(void *)(h->bytes + at);
-}
-
-static void *
-map_bytes(size_t size)
-{
-    void *bytes = mmap(NULL, size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    return bytes == MAP_FAILED ? NULL : bytes;
 }
 
 int
