@@ -59,7 +59,7 @@ resp_client_help(struct resp_call *call)
               "+    Assign the name <name> to the current connection.\r\n"
               "+HELP\r\n"
               "+    Print this help.\r\n"
-              "+See countd(5), RESP, for all commands.\r\n"
+              "+See countd-resp(7) for all commands.\r\n"
               "+Others are errors.\r\n");
 }
 

@@ -36,10 +36,13 @@ static const char *const texts[] = {
     "common/board/countd_board.3",
     "common/client/cmd/countd.1",
     "common/client/lib/libcountd.3",
+    "common/net/countd-http.7",
     "common/setup/countd.5",
     "common/setup/countd.7",
     "reader/countd-read.8",
+    "reader/countd-resp.7",
     "worker/countd-worker.8",
+    "writer/countd-live.7",
     "writer/countd-write.8",
 };
 
@@ -55,7 +58,7 @@ static const struct {
     {"countd store ", "the same", false},
     {"countd watch", "draws until a key in a terminal: test_board_command",
      false},
-    {"line  = name", "a grammar, not a command", true},
+    {"redis-cli -p 6380", "needs a port that is off: test_resp_service", false},
     {"read.listen = 0.0.0.0", "settings, not a command", true},
     {"  at   size  field", "bytes, not a command", true},
     {"# NAME  RIGHTS", "a file of tokens, not a command", true},

@@ -22,10 +22,12 @@
 
 #define COUNTD_1 "common/client/cmd/countd.1"
 #define COUNTD_5 "common/setup/countd.5"
+#define LIVE_7   "writer/countd-live.7"
+#define RESP_7   "reader/countd-resp.7"
 #define WRITE_8  "writer/countd-write.8"
 #define WORKER_8 "worker/countd-worker.8"
 #define READ_8   "reader/countd-read.8"
-#define LIVE     "COUNTERS AND SEMAPHORES" /* a section of countd.5 */
+#define LIVE     "COUNTERS AND SEMAPHORES" /* a section of LIVE_7 */
 
 #define PAGE_SIZE_MAX (128 << 10)
 #define COUNT(table)  (sizeof(table) / sizeof(table)[0])
@@ -134,9 +136,9 @@ static const struct {
     {COUNTD_5, "RANGES", "above ", QUERY_ROWS_MAX, " is cut to "},
     {COUNTD_5, "RANGES", " is cut to ", QUERY_ROWS_MAX, ";"},
     {COUNTD_5, "INCREMENTS", "\n ", 520, "         end\n"},
-    {COUNTD_5, LIVE, "\n  ", FRAME_HEADER, "         body\n"},
-    {COUNTD_5, LIVE, "1 to ", FRAME_NAME_MAX, " bytes"},
-    {COUNTD_5, LIVE, "above ", FRAME_BODY_MAX, " bytes closes"},
+    {LIVE_7, LIVE, "\n  ", FRAME_HEADER, "         body\n"},
+    {LIVE_7, LIVE, "1 to ", FRAME_NAME_MAX, " bytes"},
+    {LIVE_7, LIVE, "above ", FRAME_BODY_MAX, " bytes closes"},
     {COUNTD_5, NULL, "at most ", LISTENERS_MOST, ";"},
     {WRITE_8, NULL, "at most ", LISTENERS_MOST, " each"},
     {WRITE_8, NULL, "; ", LISTENERS_FILES, " descriptors are for"},
@@ -200,14 +202,14 @@ TEST(every_setting_its_default_and_its_limits_are_in_countd_5)
     assert_int_equal(items, setting_count);
 }
 
-TEST(every_redis_command_is_in_the_table_of_countd_5)
+TEST(every_redis_command_is_in_the_table_of_countd_resp_7)
 {
     static struct resp_command_place places[RESP_COMMAND_PLACES];
     size_t count = 0;
     char *rows, *at;
 
-    read_page(COUNTD_5);
-    rows = find_part(find_section("RESP"), "\n.Bl -column", "\n.El");
+    read_page(RESP_7);
+    rows = find_part(find_section("COMMANDS"), "\n.Bl -column", "\n.El");
     for (at = rows; *at != '\0'; at++)
         *at = (char)(isupper((unsigned char)*at) ? tolower(*at) : *at);
     resp_commands_index(places);
@@ -227,7 +229,7 @@ TEST(every_redis_command_is_in_the_table_of_countd_5)
     assert_int_equal(count, resp_command_count());
 }
 
-TEST(every_opcode_and_status_of_live_requests_is_in_countd_5)
+TEST(every_opcode_and_status_of_live_requests_is_in_countd_live_7)
 {
     static const char *const opcodes[] = {
         [FRAME_NOOP] = "Noop",       [FRAME_GET] = "Get",
@@ -239,7 +241,7 @@ TEST(every_opcode_and_status_of_live_requests_is_in_countd_5)
     char rest[256];
     size_t count = 0, items = 0;
 
-    read_page(COUNTD_5);
+    read_page(LIVE_7);
     text = find_section(LIVE);
     assert_page_has(text, "magic: %x hex in a request, %x hex in",
                     FRAME_REQUEST, FRAME_ANSWER);
@@ -310,9 +312,9 @@ check_stats(const char *text, enum live_kind kind)
     loop_free(loop);
 }
 
-TEST(every_statistic_is_in_countd_5)
+TEST(every_statistic_is_in_countd_live_7)
 {
-    read_page(COUNTD_5);
+    read_page(LIVE_7);
     check_stats(find_section(LIVE), LIVE_COUNTER);
     check_stats(find_section(LIVE), LIVE_SEMAPHORE);
 }
