@@ -1,6 +1,6 @@
 /* tests/unit/test_runs_scan.c - all keys of a span, of runs that have many
- * blocks, most of which a scan for the largest passes over; and how many runs a
- * day that is not over has. */
+ * blocks, most of which a scan for the largest passes over; how many runs a day
+ * that is not over has; and more runs than are read at a time. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <stdio.h>
@@ -25,6 +25,7 @@ struct fixture {
     bool hot[KEYS], negative; /* some sums are */
     int64_t sums[HOURS][KEYS];
     bool any[HOURS][KEYS];
+    uint8_t key[STORE_NAME_MAX];
 };
 
 static uint32_t
@@ -222,4 +223,148 @@ TEST(hours_of_a_day_that_is_not_over_are_one_run_and_an_eighth)
             assert_true(blocks - most < most / HISTORY_EIGHT || blocks == most);
     }
     end(&f);
+}
+
+/* ---- more runs than are read at a time ---------------------------------- */
+
+#define DAYS  1500 /* of a tier of hours, each a run */
+#define NAMES 12000
+
+struct long_life {
+    int64_t sums[NAMES];
+    bool any[NAMES], taken[NAMES];
+    unsigned count; /* keys that were taken */
+};
+
+/* Some keys a day, in one of its hours. */
+static void
+live_long(struct fixture *f, struct long_life *l)
+{
+    static char keys[NAMES][16];
+    struct tiers tiers;
+    const char *why;
+    uint64_t ahead;
+
+    *l = (struct long_life){.count = 0};
+    *f = (struct fixture){.random = {random_seed("runs")}};
+    memkv_init(&f->kv);
+    assert_rc(tiers_parse("1h:10y", &tiers, &why), 0);
+    history_begin(&f->h, &tiers, start_of_day(), true, 0);
+    for (unsigned day = 0; day < DAYS; day++) {
+        struct store_delta deltas[NAMES / 400];
+        size_t n = 0;
+
+        for (unsigned i = (unsigned)random_below(&f->random, 500); i < NAMES;
+             i += 500 + (unsigned)random_below(&f->random, 500)) {
+            const int64_t sum = (int64_t)random_below(&f->random, 99) - 20;
+
+            (void)snprintf(keys[i], sizeof keys[i], "key%06u", i); /* fits */
+            deltas[n++] = (struct store_delta){
+                .key = (const uint8_t *)keys[i],
+                .key_size = 9,
+                .minute = start_of_day() + DAY * day + 60 * (day % HOURS),
+                .sum_high = sum < 0 ? -1 : 0,
+                .sum_low = (uint64_t)sum};
+            l->sums[i] += sum;
+            l->any[i] = true;
+        }
+        assert_rc(history_append(&f->h, &f->kv.kv, deltas, n,
+                                 start_of_day() + DAY * DAYS, &ahead),
+                  0);
+    }
+}
+
+static int128
+take_long(void *ctx, const uint8_t *key, size_t size, int128 sum)
+{
+    struct long_life *l = ctx;
+    char text[16] = {0};
+    unsigned i;
+
+    assert_int_equal(size, 9);
+    memcpy(text, key, size);
+    i = (unsigned)strtoul(text + 3, NULL, 10);
+    assert_in_range(i, 0, NAMES - 1);
+    assert_false(l->taken[i]);
+    assert_true(l->any[i] && sum == l->sums[i]);
+    l->taken[i] = true;
+    l->count++;
+    return INT128_LEAST;
+}
+
+/* Takes the keys of a prefix, which are those from `first` to `end`, in pieces,
+ * and sees that none is missing. */
+static void
+take_prefix(struct fixture *f, struct long_life *l, const char *prefix,
+            unsigned first, unsigned end)
+{
+    struct history_scan scan = {.prefix = (const uint8_t *)prefix,
+                                .prefix_size = strlen(prefix),
+                                .from = start_of_day(),
+                                .to = start_of_day() + DAY * DAYS,
+                                .until_ns = 1,
+                                .row = take_long,
+                                .ctx = l,
+                                .least = INT128_LEAST};
+    struct store_bucket bucket = {.any = false};
+    struct history_scan keys = {.ctx = l, .least = INT128_LEAST};
+    const struct history_range range = {
+        scan.prefix, scan.prefix_size, scan.from, scan.to,
+        DAY * DAYS,  &bucket,          &keys};
+    uint32_t done = 0;
+    int128 sum = 0;
+    int rc;
+
+    memset(l->taken, 0, sizeof l->taken);
+    do
+        rc = history_scan(&f->h, &f->kv.kv, &scan);
+    while (rc == -EAGAIN);
+    assert_rc(rc, 0);
+    for (unsigned i = 0; i < NAMES; i++) {
+        assert_int_equal(l->taken[i], i >= first && i < end && l->any[i]);
+        sum += l->taken[i] ? l->sums[i] : 0;
+    }
+
+    do
+        rc = history_read(&f->h, &f->kv.kv, &range, 1, &done);
+    while (rc == -EAGAIN);
+    assert_rc(rc, 0);
+    assert_true(store_bucket_sum(&bucket) == sum);
+}
+
+TEST(a_span_of_any_number_of_runs_is_read)
+{
+    static struct long_life l;
+    static struct store_top rows[100];
+    static struct fixture f;
+    struct store_history_query q = {
+        .op = STORE_HISTORY_STEP, .to = UINT32_MAX, .top = rows, .length = 100};
+
+    live_long(&f, &l);
+    take_prefix(&f, &l, "", 0, NAMES);
+    take_prefix(&f, &l, "key00", 0, 10000);
+    take_prefix(&f, &l, "key00123", 1230, 1240);
+    memset(l.taken, 0, sizeof l.taken);
+    l.count = 0;
+    do {
+        struct store_top last;
+
+        assert_rc(history_answer(&f.h, &f.kv.kv, &q, 0), 0);
+        for (unsigned i = 0; i < q.rows; i++)
+            (void)take_long(&l, rows[i].key, rows[i].key_size,
+                            store_bucket_sum(&rows[i].sum));
+        last = rows[q.rows > 0 ? q.rows - 1 : 0];
+        if (q.rows < q.length)
+            break;
+        q = (struct store_history_query){.op = STORE_HISTORY_STEP,
+                                         .to = UINT32_MAX,
+                                         .top = rows,
+                                         .length = 100,
+                                         .key = f.key,
+                                         .key_size = last.key_size};
+        memcpy(f.key, last.key, last.key_size);
+    } while (true);
+    for (unsigned i = 0; i < NAMES; i++)
+        assert_int_equal(l.taken[i], l.any[i]);
+    memkv_fini(&f.kv);
 }

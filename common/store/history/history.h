@@ -232,7 +232,7 @@ int history_read(const struct history *h, const struct kv *kv,
 /* Goes over the keys with a prefix and sums in a span, in order, from `*at` on:
  * calls `row` with each sum, which says the sum below which it wants no more
  * (keys whose blocks cannot reach it may be left out).  Ends when clock_ns() is
- * `until_ns`: -EAGAIN, and *at is where to go on.  -E2BIG: too many runs. */
+ * `until_ns`: -EAGAIN, and *at is where to go on. */
 struct history_scan {
     const uint8_t *prefix;
     size_t prefix_size;
