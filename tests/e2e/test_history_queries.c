@@ -82,16 +82,28 @@ teardown(void **state)
 
 /* ---- libcountd --------------------------------------------------------- */
 
+static struct countd_query
+query_of(const struct fixture *x, const char *key)
+{
+    return (struct countd_query){.keyspace = "pages",
+                                 .keyspace_size = 5,
+                                 .key = key,
+                                 .key_size = strlen(key),
+                                 .from = x->from,
+                                 .to = x->to,
+                                 .length = 3};
+}
+
 /* The sum of buckets, each of which is in its place. */
 static int64_t
 history(struct fixture *x, const char *key, int64_t step, bool *any)
 {
+    struct countd_query q = query_of(x, key);
     struct countd_buckets *b;
     int64_t sum = 0;
 
-    assert_rc(countd_history(x->c, "pages", 5, key, strlen(key), x->from, x->to,
-                             step, &b),
-              0);
+    q.step = step;
+    assert_rc(countd_history(x->c, &q, &b), 0);
     assert_int_equal(b->count, (x->to - x->from) / step);
     assert_true(b->as_of_ms > 0);
     assert_int_equal(b->since, 0);
@@ -127,10 +139,11 @@ CASE(history_is_what_was_sent, x)
 
 CASE(a_period_has_its_top_and_a_rank_for_each_key, x)
 {
+    struct countd_query q = query_of(x, "");
     struct countd_period p;
     struct countd_top *top;
 
-    assert_rc(countd_period_top(x->c, "pages", 5, x->from, x->to, 3, &top), 0);
+    assert_rc(countd_period_top(x->c, &q, &top), 0);
     assert_int_equal(top->count, 3);
     assert_true(top->before_known);
     for (int i = 0; i < 3; i++) {
@@ -142,29 +155,80 @@ CASE(a_period_has_its_top_and_a_rank_for_each_key, x)
     assert_true(top->from == x->from && top->to == x->to);
     countd_top_free(top);
     /* Any time is widened to the finest steps that the history has. */
-    assert_rc(
-        countd_period_top(x->c, "pages", 5, x->from + 1, x->to - 1, 3, &top),
-        0);
+    q.from++;
+    q.to--;
+    assert_rc(countd_period_top(x->c, &q, &top), 0);
     assert_true(top->from == x->from && top->to == x->to);
     assert_int_equal(top->count, 3);
     countd_top_free(top);
     /* The hour behind has the sums of this one before it. */
-    assert_rc(countd_period_top(x->c, "pages", 5, x->to, 2 * x->to - x->from, 3,
-                                &top),
-              0);
+    q.from = x->to;
+    q.to = 2 * x->to - x->from;
+    assert_rc(countd_period_top(x->c, &q, &top), 0);
     assert_int_equal(top->count, 0);
     countd_top_free(top);
 
-    assert_rc(countd_period_rank(x->c, "pages", 5, "/a", 2, x->from, x->to, &p),
-              0);
+    q = query_of(x, "/a");
+    assert_rc(countd_period_rank(x->c, &q, &p), 0);
     assert_int_equal(p.sum.value, 5);
     assert_int_equal(p.rank, 10);
     assert_int_equal(p.keys, 12);
-    assert_rc(countd_period_rank(x->c, "pages", 5, "/a", 2, x->from - HOUR,
-                                 x->from, &p),
-              0);
+    q.from -= HOUR;
+    q.to = x->from;
+    assert_rc(countd_period_rank(x->c, &q, &p), 0);
     assert_int_equal(p.sum.any, 0);
     assert_int_equal(p.keys, 0);
+}
+
+/* Keys a/1, a/2, b/1 and one without the byte, of a keyspace of their own. */
+CASE(keys_with_a_prefix_and_groups_are_asked_for_by_the_library, x)
+{
+    static const char *const keys[] = {"a/1", "a/2", "b/1", "c"};
+    struct countd_query q = query_of(x, "");
+    struct countd_buckets *b;
+    struct countd_period p;
+    struct countd_top *top;
+
+    for (int i = 0; i < 4; i++)
+        assert_rc(countd_incr(x->c, "usage", 5, keys[i], strlen(keys[i]),
+                              (uint32_t)(10 * (i + 1))),
+                  0);
+    assert_rc(countd_wait_readable(x->c, "usage", 5, WAIT_MS), 0);
+    q.keyspace = "usage";
+    q.group = '/';
+    for (int all_time = 0; all_time < 2; all_time++) {
+        if (all_time)
+            q.from = q.to = 0;
+        assert_rc(countd_period_top(x->c, &q, &top), 0);
+        assert_int_equal(top->count, 3);
+        assert_memory_equal(top->rows[0].key, "c", 2);
+        assert_memory_equal(top->rows[1].key, "a/", 3);
+        assert_int_equal(top->rows[1].sum.value, 30);
+        assert_memory_equal(top->rows[2].key, "b/", 3);
+        countd_top_free(top);
+        assert_rc(countd_period_rank(x->c, &q, &p), 0);
+        assert_true(p.keys == 3 && p.sum.value == 100 && p.rank == -1);
+    }
+
+    q = query_of(x, "");
+    q.keyspace = "usage";
+    q.prefix = "a/";
+    q.prefix_size = 2;
+    q.step = HOUR;
+    assert_rc(countd_history(x->c, &q, &b), 0);
+    assert_int_equal(b->buckets[0].sum.value + b->buckets[1].sum.value, 30);
+    countd_buckets_free(b);
+    assert_rc(countd_period_top(x->c, &q, &top), 0);
+    assert_true(top->count == 2 && top->rows[0].sum.value == 20);
+    countd_top_free(top);
+    q.from = q.to = 0;
+    assert_rc(countd_period_rank(x->c, &q, &p), 0);
+    assert_true(p.keys == 2 && p.sum.value == 30);
+    q.prefix_size = 0;
+    q.key = "a/2";
+    q.key_size = 3;
+    assert_rc(countd_period_rank(x->c, &q, &p), 0);
+    assert_true(p.sum.value == 20 && p.rank == 2);
 }
 
 CASE(neighbours_are_those_beside_it, x)
@@ -184,25 +248,41 @@ CASE(neighbours_are_those_beside_it, x)
 
 CASE(bad_questions_are_refused_and_the_handle_goes_on, x)
 {
+    const struct {
+        const char *keyspace, *key, *prefix;
+        int64_t from, to, step;
+        int rc;
+    } bad[] = {{"pages", "", "", x->from, x->to, 90, -EINVAL},
+               {"pages", "", "", x->from, x->to, 0, -EINVAL},
+               {"pages", "", "", x->to, x->from, 60, -EINVAL},
+               {"pages", "", "", 0, 0, 60, -EINVAL},
+               {"pages", "", "", 0, 5000L * 60, 60, -E2BIG},
+               {"pages", "/a", "/", x->from, x->to, 60, -EINVAL},
+               {"no", "", "", x->from, x->to, 60, -ENOENT},
+               {"", "", "", x->from, x->to, 60, -EINVAL}};
+    struct countd_query q = query_of(x, "");
     struct countd_buckets *b;
     struct countd_top *top;
     int64_t count;
 
-    assert_rc(countd_history(x->c, "pages", 5, NULL, 0, x->from, x->to, 90, &b),
-              -EINVAL);
-    assert_rc(countd_history(x->c, "pages", 5, NULL, 0, x->from, x->to, 0, &b),
-              -EINVAL);
-    assert_rc(countd_history(x->c, "pages", 5, NULL, 0, x->to, x->from, 60, &b),
-              -EINVAL);
-    assert_rc(countd_history(x->c, "pages", 5, NULL, 0, 0, 5000L * 60, 60, &b),
-              -E2BIG);
-    assert_rc(countd_history(x->c, "no", 2, NULL, 0, x->from, x->to, 60, &b),
-              -ENOENT);
-    assert_rc(countd_history(x->c, "", 0, NULL, 0, x->from, x->to, 60, &b),
-              -EINVAL);
-    assert_rc(countd_period_top(x->c, "pages", 5, -1, x->to, 3, &top), -EINVAL);
-    assert_rc(countd_period_top(x->c, "pages", 5, x->to, x->from, 3, &top),
-              -EINVAL);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        const struct countd_query wrong = {.keyspace = bad[i].keyspace,
+                                           .keyspace_size =
+                                               strlen(bad[i].keyspace),
+                                           .key = bad[i].key,
+                                           .key_size = strlen(bad[i].key),
+                                           .prefix = bad[i].prefix,
+                                           .prefix_size = strlen(bad[i].prefix),
+                                           .from = bad[i].from,
+                                           .to = bad[i].to,
+                                           .step = bad[i].step};
+
+        assert_rc(countd_history(x->c, &wrong, &b), bad[i].rc);
+    }
+    q.from = -1;
+    assert_rc(countd_period_top(x->c, &q, &top), -EINVAL);
+    q.from = x->to + 1;
+    assert_rc(countd_period_top(x->c, &q, &top), -EINVAL);
     assert_rc(countd_get(x->c, "pages", 5, "/a", 2, &count), 0);
     assert_int_equal(count, 5);
 }

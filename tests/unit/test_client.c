@@ -1535,6 +1535,11 @@ CASE(plain_rows_and_others_follow_one_another, s)
 
 CASE(sums_of_128_bits_are_exact, s)
 {
+    struct countd_query q = {.keyspace = "k",
+                             .keyspace_size = 1,
+                             .to = 180,
+                             .step = 60,
+                             .length = 10};
     struct countd_buckets *b;
     struct countd_top *top;
 
@@ -1543,7 +1548,7 @@ CASE(sums_of_128_bits_are_exact, s)
                     " {\"from\": 0, \"sum\": null},\n"
                     " {\"from\": 60, \"sum\": 18446744073709551617},\n"
                     " {\"from\": 120, \"sum\": -18446744073709551617}]}");
-    assert_rc(countd_history(s->c, "k", 1, "", 0, 0, 180, 60, &b), 0);
+    assert_rc(countd_history(s->c, &q, &b), 0);
     assert_true(b->count == 3 && b->since == 60);
     assert_int_equal(b->buckets[0].sum.any, 0);
     assert_true(b->buckets[1].sum.value == INT64_MAX &&
@@ -1552,13 +1557,16 @@ CASE(sums_of_128_bits_are_exact, s)
                 b->buckets[2].sum.high == -2 &&
                 b->buckets[2].sum.low == UINT64_MAX);
     countd_buckets_free(b);
-    assert_rc(countd_history(s->c, "k", 1, "", 0, 0, 240, 60, &b), -EPROTO);
-    assert_rc(countd_history(s->c, "k", 1, "", 0, 0, 90, 60, &b), -EINVAL);
+    q.to = 240;
+    assert_rc(countd_history(s->c, &q, &b), -EPROTO);
+    q.to = 90;
+    assert_rc(countd_history(s->c, &q, &b), -EINVAL);
 
     answer_with(s, 200,
                 "{\"from\": 0, \"to\": 60, \"rows\": [\n"
                 " {\"sum\": 2, \"before\": null, \"key\": \"a\"}]}");
-    assert_rc(countd_period_top(s->c, "k", 1, 0, 60, 10, &top), 0);
+    q.to = 60;
+    assert_rc(countd_period_top(s->c, &q, &top), 0);
     assert_true(top->count == 1 && top->before_known == 0 && top->to == 60);
     countd_top_free(top);
 }

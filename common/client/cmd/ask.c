@@ -401,11 +401,15 @@ static int64_t
 put_nothing(struct ask *a, const struct cmd_name *keyspace,
             const struct cmd_name *key)
 {
+    const struct countd_query q = {.keyspace = keyspace->bytes,
+                                   .keyspace_size = keyspace->size,
+                                   .key = key->bytes,
+                                   .key_size = key->size,
+                                   .from = a->span.from,
+                                   .to = a->span.to};
     struct countd_period p = {.rank = -1};
 
-    (void)countd_period_rank(a->c, keyspace->bytes, keyspace->size, key->bytes,
-                             key->size, a->span.from, a->span.to,
-                             &p); /* else it has no numbers */
+    (void)countd_period_rank(a->c, &q, &p); /* else it has no numbers */
     output_fact(&a->out, "from", cell_number(p.from));
     output_fact(&a->out, "to", cell_number(p.to));
     output_fact(&a->out, "since", cell_number(p.since));

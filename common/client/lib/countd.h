@@ -283,10 +283,27 @@ void countd_rows_free(struct countd_rows *rows);
  *
  *   -EINVAL   times that the keyspace has no tier for: for a history `from` and
  *             the step must be multiples of the step of one tier, and all of
- *             whole minutes; `to` before `from`
+ *             whole minutes; `to` before `from`; a key with a prefix or group
  *   -E2BIG    more than 4096 buckets
  *   -ENOENT   no such keyspace    -ENODATA  it has no history
  *   others as of countd_range() */
+
+/* What is asked: of one key, of all keys, or of those that begin with a prefix.
+ * A group is what keys have in common up to and with the first byte `group`
+ * behind the prefix, such as a customer in keys acme/api_calls; a key without one
+ * is a group of its own.  Members that say nothing are 0. */
+struct countd_query {
+    const void *keyspace;
+    size_t keyspace_size;
+    const void *key;
+    size_t key_size;
+    const void *prefix;
+    size_t prefix_size;
+    unsigned char group; /* a byte such as '/'; 0: each key by itself */
+    int64_t from, to;    /* both 0: of all time; not for a history */
+    int64_t step;        /* of a history, in seconds */
+    int64_t length;      /* rows of a top */
+};
 
 /* A sum is exact, of 128 bits. */
 struct countd_sum {
@@ -308,19 +325,18 @@ struct countd_buckets {
     struct countd_bucket *buckets;
 };
 
-/* Reads the increments of a key or, with key_size 0, of the keyspace: a bucket
- * for each step, also for a step without increments, as all are of an unknown
- * key.
+/* Reads the increments of a key, of the keys with a prefix or of the keyspace: a
+ * bucket for each step, also for a step without increments, as all are of an
+ * unknown key.
  * countd_buckets_free() after success. */
-int countd_history(struct countd *c, const void *keyspace, size_t keyspace_size,
-                   const void *key, size_t key_size, int64_t from, int64_t to,
-                   int64_t step, struct countd_buckets **out);
+int countd_history(struct countd *c, const struct countd_query *q,
+                   struct countd_buckets **out);
 void countd_buckets_free(struct countd_buckets *buckets);
 
 struct countd_top_row {
     struct countd_sum sum;
     struct countd_sum before; /* in the time as long before; any: not 0 */
-    const char *key;          /* key_size bytes, not NUL-terminated */
+    const char *key;          /* or group: key_size bytes */
     size_t key_size;
 };
 
@@ -333,11 +349,11 @@ struct countd_top {
     int64_t from, to; /* of the rows */
 };
 
-/* The keys with the largest sums in a period, ties by key; at most 4096, and
- * none but `since` for a length of 0.  countd_top_free() after success. */
-int countd_period_top(struct countd *c, const void *keyspace,
-                      size_t keyspace_size, int64_t from, int64_t to,
-                      int64_t length, struct countd_top **out);
+/* The keys or groups with the largest sums in a period, ties by key; at most 4096,
+ * and none but `since` for a length of 0.  Of all time they are those with the
+ * largest counts.  countd_top_free() after success. */
+int countd_period_top(struct countd *c, const struct countd_query *q,
+                      struct countd_top **out);
 void countd_top_free(struct countd_top *top);
 
 struct countd_period {
@@ -345,16 +361,17 @@ struct countd_period {
     int64_t since;
     struct countd_sum sum;
     int64_t rank; /* rank by the sums, from 0 */
-    int64_t keys; /* keys with increments in the period */
+    int64_t keys; /* keys, or groups, with increments in the period */
     int64_t from, to;
 };
 
 /* The sum of a key in a period, and its rank by that; of one without increments
- * in it (sum.any is 0) the rank is -1.  With key_size 0 the sum of all keys, and
- * no rank. */
-int countd_period_rank(struct countd *c, const void *keyspace,
-                       size_t keyspace_size, const void *key, size_t key_size,
-                       int64_t from, int64_t to, struct countd_period *out);
+ * in it (sum.any is 0) the rank is -1.  Without a key the sum of all keys, or of
+ * those with the prefix, how many keys or groups these are, and no rank.  Of all
+ * time the sum is of counts, and with a key `keys` is 0; -ENOENT: there is no such
+ * key. */
+int countd_period_rank(struct countd *c, const struct countd_query *q,
+                       struct countd_period *out);
 
 /* Timeout of the reading calls; default 5000. */
 void countd_read_timeout(struct countd *c, int timeout_ms);

@@ -7,13 +7,25 @@
 
 #include "common/client/lib/document.h"
 
+/* Begins a question.  Without times it is of all time. */
 static void
-put_times(struct document *d, int64_t from, int64_t to)
+begin(struct countd *c, struct document *d, const char *command,
+      const struct countd_query *q)
 {
-    if (from < 0 || to < from)
+    const uint8_t group = q->group;
+
+    document_about(c, d, command, q->keyspace, q->keyspace_size, q->key,
+                   q->key_size);
+    if (q->prefix_size > 0)
+        document_put_name(d, "prefix", q->prefix, q->prefix_size);
+    if (group != 0)
+        document_put_name(d, "group", &group, 1);
+    if (q->from < 0 || q->to < q->from)
         d->error = d->error < 0 ? d->error : -EINVAL;
-    document_put_number(d, "from", from, "");
-    document_put_number(d, "to", to, "");
+    if (q->from == 0 && q->to == 0)
+        return;
+    document_put_number(d, "from", q->from, "");
+    document_put_number(d, "to", q->to, "");
 }
 
 static int
@@ -41,23 +53,22 @@ take_buckets(struct document *d, struct countd_buckets **out)
 }
 
 PUBLIC int
-countd_history(struct countd *c, const void *keyspace, size_t keyspace_size,
-               const void *key, size_t key_size, int64_t from, int64_t to,
-               int64_t step, struct countd_buckets **out)
+countd_history(struct countd *c, const struct countd_query *q,
+               struct countd_buckets **out)
 {
     struct countd_buckets *b = NULL;
     struct document d;
     int rc;
 
-    if (step <= 0 || step % 60 != 0 || from % step != 0 || to % step != 0)
+    if (q->step <= 0 || q->step % 60 != 0 || q->from % q->step != 0 ||
+        q->to % q->step != 0 || q->to == 0)
         return -EINVAL;
-    document_about(c, &d, "history", keyspace, keyspace_size, key, key_size);
-    put_times(&d, from, to);
-    document_put_number(&d, "step", step / 60, "m");
+    begin(c, &d, "history", q);
+    document_put_number(&d, "step", q->step / 60, "m");
     rc = document_ask(&d);
     if (rc == 0)
         rc = take_buckets(&d, &b);
-    if (rc == 0 && b->count != (uint64_t)((to - from) / step))
+    if (rc == 0 && b->count != (uint64_t)((q->to - q->from) / q->step))
         rc = -EPROTO;
     rc = document_end_with(&d, rc, b);
     if (rc == 0)
@@ -95,6 +106,7 @@ take_top(struct document *d, struct countd_top **out)
             continue;
         }
         document_sum(d, "sum", &row->sum);
+        document_sum(d, "count", &row->sum);
         document_sum(d, "before", &row->before);
         if (document_is(d, "before")) {
             t->before_known = d->token != JSON_NULL;
@@ -114,17 +126,15 @@ take_top(struct document *d, struct countd_top **out)
 }
 
 PUBLIC int
-countd_period_top(struct countd *c, const void *keyspace, size_t keyspace_size,
-                  int64_t from, int64_t to, int64_t length,
+countd_period_top(struct countd *c, const struct countd_query *q,
                   struct countd_top **out)
 {
     struct countd_top *t = NULL;
     struct document d;
     int rc;
 
-    document_about(c, &d, "top", keyspace, keyspace_size, NULL, 0);
-    put_times(&d, from, to);
-    document_put_number(&d, "n", length, "");
+    begin(c, &d, "top", q);
+    document_put_number(&d, "n", q->length, "");
     rc = document_ask(&d);
     if (rc == 0)
         rc = take_top(&d, &t);
@@ -141,17 +151,14 @@ countd_top_free(struct countd_top *top)
 }
 
 static int
-ask_period(struct countd *c, const void *keyspace, size_t keyspace_size,
-           const void *key, size_t key_size, int64_t from, int64_t to,
+ask_period(struct countd *c, const struct countd_query *q,
            struct countd_period *out)
 {
     struct countd_period p = {.rank = -1};
     struct document d;
     int rc;
 
-    document_about(c, &d, key_size > 0 ? "rank" : "distinct", keyspace,
-                   keyspace_size, key, key_size);
-    put_times(&d, from, to);
+    begin(c, &d, q->key_size > 0 ? "rank" : "distinct", q);
     if (document_ask(&d) == 0)
         while (document_next(&d)) {
             document_number(&d, "as_of_ms", &p.as_of_ms);
@@ -159,8 +166,9 @@ ask_period(struct countd *c, const void *keyspace, size_t keyspace_size,
             document_number(&d, "from", &p.from);
             document_number(&d, "to", &p.to);
             document_number(&d, "rank", &p.rank);
-            document_number(&d, "keys", &p.keys);
+            document_number(&d, q->group != 0 ? "groups" : "keys", &p.keys);
             document_sum(&d, "sum", &p.sum);
+            document_sum(&d, "count", &p.sum);
         }
     rc = document_end(&d);
     if (rc == 0)
@@ -169,16 +177,16 @@ ask_period(struct countd *c, const void *keyspace, size_t keyspace_size,
 }
 
 PUBLIC int
-countd_period_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
-                   const void *key, size_t key_size, int64_t from, int64_t to,
+countd_period_rank(struct countd *c, const struct countd_query *q,
                    struct countd_period *out)
 {
-    int rc =
-        ask_period(c, keyspace, keyspace_size, key, key_size, from, to, out);
+    struct countd_query all = *q;
+    int rc = ask_period(c, q, out);
 
     if (rc != -ENOMSG)
         return rc;
-    rc = ask_period(c, keyspace, keyspace_size, NULL, 0, from, to, out);
+    all.key_size = 0;
+    rc = ask_period(c, &all, out);
     if (rc == 0)
         out->sum = (struct countd_sum){.any = 0};
     return rc;
