@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/store/postgresql/postgresql_store.h"
 
 static void
 fill_row(struct worker_status *s)
@@ -37,6 +38,7 @@ fill_row(struct worker_status *s)
     v[STATUS_M_PLACED] = (int64_t)w->placed_files;
     v[STATUS_M_OLDER] = s->merge->is_older;
     v[STATUS_M_LAST_ERROR] = diag_last_error();
+    postgresql_store_figures(s->merge->store, v);
 }
 
 /* Those of the batch; when they are emptied the writer sees it. */

@@ -242,9 +242,11 @@ write_sentence(const struct overview *o, const struct figure *f,
                const struct overview_row *r, char text[OVERVIEW_TEXT])
 {
     const int64_t value = r->values[f - figures];
+    const char *const begin = f->needs == FIGURE_NOTED ? "note: " : "";
     char number[32], pid[32];
-    size_t at = 0;
+    size_t at = strlen(begin);
 
+    memcpy(text, begin, at + 1);
     (void)snprintf(pid, sizeof pid, "%ld", (long)r->pid);
     for (const char *c = f->sentence; *c != '\0'; c++) {
         const char one[2] = {*c, '\0'};
@@ -277,6 +279,7 @@ needs_operator(const struct overview *o, const struct figure *f,
     case FIGURE_ZERO:
         return v[0] == 0;
     case FIGURE_ABOVE:
+    case FIGURE_NOTED:
         return v[0] > limit;
     case FIGURE_OLD:
         return v[0] > 0 && now_ms - v[0] > limit;
@@ -311,8 +314,9 @@ limit_of(const struct figure *f, const struct overview_row *r)
                : f->limit;
 }
 
-/* Returns how many sentences the figure has: one for each process, if it is one
- * of those, or else one with the largest value. */
+/* Calls `each` for the sentences of the figure: one for each process, if it is
+ * one of those, or else one with the largest value.  Returns how many need an
+ * operator. */
 static int
 judge_rows(const struct overview *o, const struct figure *f,
            void (*each)(void *ctx, const char *text), void *ctx)
@@ -339,7 +343,7 @@ judge_rows(const struct overview *o, const struct figure *f,
         return count;
     write_sentence(o, f, worst, text);
     each(ctx, text);
-    return 1;
+    return f->needs != FIGURE_NOTED;
 }
 
 int

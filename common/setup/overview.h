@@ -19,6 +19,8 @@
 #define OVERVIEW_SILENT_MS  60000  /* a silent daemon needs one, too */
 #define OVERVIEW_HUNG_MS    5000   /* countd-write, which never waits so long */
 #define OVERVIEW_RECENT_MS  600000 /* a loss so recent needs one, too */
+#define OVERVIEW_COMMIT_MS  1000   /* a slower database needs one, too */
+#define OVERVIEW_CLOCK_MS   1000   /* as does a clock that is off more */
 #define OVERVIEW_GRACE_MS   3000   /* for daemons to find a new board */
 #define OVERVIEW_DISK_SHARE 20     /* a twentieth free is nearly full */
 #define OVERVIEW_TEXT       200
@@ -77,8 +79,8 @@ bool overview_writer_works(const struct overview *o);
 /* The row of the writer, or NULL. */
 const struct overview_row *overview_writer(const struct overview *o);
 
-/* What needs an operator: calls `each` for every such thing, in words.  Returns
- * how many. */
+/* What needs an operator, or is worth knowing: calls `each` for every such thing,
+ * in words.  Returns how many need one. */
 int overview_troubles(const struct overview *o,
                       void (*each)(void *ctx, const char *text), void *ctx);
 

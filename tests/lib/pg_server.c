@@ -33,7 +33,7 @@ static struct {
     struct node nodes[2]; /* the second one is made when it is asked for */
     char both[1200];
     int primary; /* which of them */
-    bool on_disk;
+    bool on_disk, no_checksums;
 } servers;
 
 static struct node *
@@ -183,9 +183,18 @@ end_servers(void)
 static void
 need_server(void)
 {
-    const char *const argv[] = {
-        "-D", primary()->data, "-U",         "postgres", "-A",        "trust",
-        "-E", "UTF8",          "--locale=C", "-k",       "--no-sync", NULL};
+    const char *const argv[] = {"-D",
+                                primary()->data,
+                                "-U",
+                                "postgres",
+                                "-A",
+                                "trust",
+                                "-E",
+                                "UTF8",
+                                "--locale=C",
+                                "--no-sync",
+                                servers.no_checksums ? NULL : "-k",
+                                NULL};
 
     if (servers.owner != 0)
         return;
@@ -201,6 +210,12 @@ void
 pg_server_on_disk(void)
 {
     servers.on_disk = true;
+}
+
+void
+pg_server_without_checksums(void)
+{
+    servers.no_checksums = true;
 }
 
 const char *

@@ -56,8 +56,10 @@ void pg_server_stop(void);
 void pg_server_start(void);
 void pg_server_crash(void);
 
-/* For a bench, before all else: its data is in the temporary directory. */
+/* Before all else: for a bench, its data is in the temporary directory; it has
+ * no data checksums. */
 void pg_server_on_disk(void);
+void pg_server_without_checksums(void);
 
 /* Keeps a copy of its data, of a server that is stopped for it; puts it back. */
 void pg_server_save(void);

@@ -15,6 +15,7 @@
 #include "common/net/conn_internal.h"
 #include "common/setup/figures.h"
 #include "common/setup/overview.h"
+#include "common/store/postgresql/pg.h"
 #include "reader/reader_status.h"
 #include "tests/lib/tmpdir.h"
 #include "worker/worker_status.h"
@@ -182,7 +183,9 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
 
 CASE(the_worker_puts_every_figure_of_its_own, dir)
 {
-    static struct merge m;
+    static struct pg_health health;
+    static struct pg database = {.store.engine = &pg_engine, .health = &health};
+    static struct merge m = {.store = &database.store};
     static struct worker_status s;
     struct status board;
 
@@ -206,6 +209,11 @@ CASE(the_worker_puts_every_figure_of_its_own, dir)
     m.folder.bad_files = 217;
     m.folder.placed_files = 218;
     m.is_older = true;
+    for (int i = 0; i < PG_FIGURES; i++)
+        health.values[i] = STATUS_M_DB_DOWN + i < STATUS_M_DB_UNSAFE
+                               ? (int64_t)clock_ms()
+                               : 220 + i;
+    health.values[0] = 1; /* it answers again since long ago */
     diag_errno(DIAG_ERROR, -EDOM, "an error on purpose");
 
     worker_status_init(&s, dir->path, &m);
@@ -225,7 +233,15 @@ CASE(the_worker_puts_every_figure_of_its_own, dir)
                {STATUS_M_HELD_FILLS, 214}, {STATUS_M_HELD_FILES, 215},
                {STATUS_M_HELD_BYTES, 216}, {STATUS_M_HELD_BAD, 217},
                {STATUS_M_PLACED, 218}, {STATUS_M_OLDER, 1},
-               {STATUS_M_LAST_ERROR, EDOM}, );
+               {STATUS_M_LAST_ERROR, EDOM}, {STATUS_M_DB_DOWN, 0},
+               {STATUS_M_DB_READ_ONLY, 1}, {STATUS_M_DB_FULL, 1},
+               {STATUS_M_DB_REFUSED, 1}, {STATUS_M_DB_BEHIND, 1},
+               {STATUS_M_DB_DAMAGED, 1}, {STATUS_M_DB_LOCKED, 1},
+               {STATUS_M_DB_UNSAFE, 227}, {STATUS_M_DB_LOSSY, 228},
+               {STATUS_M_DB_NO_STANDBY, 229}, {STATUS_M_DB_NO_VACUUM, 230},
+               {STATUS_M_DB_NO_REPLICA, 231}, {STATUS_M_DB_NO_CHECKSUMS, 232},
+               {STATUS_M_DB_WAL_HELD, 233}, {STATUS_M_DB_SILENT, 234},
+               {STATUS_M_DB_CLOCK_MS, 235}, {STATUS_M_DB_COMMIT_MS, 236}, );
     worker_status_close(&s);
     status_close(&board);
 }

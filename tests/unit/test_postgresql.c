@@ -360,6 +360,18 @@ struct proxy {
 
 #define COMMIT_NAME "countd_2" /* the prepared statement of COMMIT */
 
+static bool is_old; /* the server says that it is of version 12 */
+
+static void
+make_old(char *bytes, size_t size)
+{
+    static const char name[] = "server_version"; /* a NUL, then the value */
+    char *at = memmem(bytes, size, name, sizeof name);
+
+    if (at && is_old)
+        memcpy(at + sizeof name, "12", 2);
+}
+
 static struct sockaddr_un
 address_in(const char *folder)
 {
@@ -399,6 +411,8 @@ forward(int from, int to, struct proxy *p, int *cutting)
     } else if (!p && *cutting == CUT_ANSWER) {
         return false;
     }
+    if (!p)
+        make_old(bytes, (size_t)n);
     return write(to, bytes, (size_t)n) == n;
 }
 
@@ -475,6 +489,28 @@ CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
     store_close(s);
     stop_proxy(&p);
     check_clean(x->s);
+}
+
+CASE(a_server_older_than_13_is_refused, x)
+{
+    int64_t values[STATUS_FIGURES];
+    char conninfo[700];
+    struct proxy p;
+    struct store *s;
+
+    start_proxy(&p);
+    (void)snprintf(conninfo, sizeof conninfo,
+                   "host=%s user=postgres dbname=postgres", p.dir.path);
+    x->options.conninfo = conninfo;
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    is_old = true;
+    assert_rc(postgresql_store_connect(s), -EPERM);
+    is_old = false;
+    assert_has(store_trouble(s), "older than PostgreSQL 13");
+    postgresql_store_figures(s, values);
+    assert_int_equal(values[STATUS_M_DB_REFUSED], 1);
+    store_close(s);
+    stop_proxy(&p);
 }
 
 static void

@@ -339,10 +339,6 @@ int cmd_drop(struct cmd_line *line);
 int cmd_del(struct cmd_line *line);
 int cmd_log(struct cmd_line *line);
 int cmd_store(struct cmd_line *line);
-
-/* What an operator has to know of the database: returns how many there were. */
-int cmd_store_troubles(struct cmd_line *line,
-                       void (*each)(void *ctx, const char *text), void *ctx);
 int cmd_check(struct cmd_line *line);
 int cmd_backup(struct cmd_line *line);
 int cmd_replay(struct cmd_line *line);

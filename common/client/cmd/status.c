@@ -36,31 +36,17 @@ put_sentence(void *ctx, const char *text)
 }
 
 static void
-ignore_sentence(void *ctx, const char *text)
-{
-    (void)ctx; /* they are counted */
-    (void)text;
-}
-
-/* Returns how many troubles of the database there are. */
-static int
-print_machine(struct cmd_line *line, struct output *out,
-              const struct overview *o)
+print_machine(struct output *out, const struct overview *o)
 {
     const struct overview_sink sink = {put_fact, put_row, out};
-    int troubles;
 
     overview_report(o, &sink);
     output_rows_end(out);
-    if (out->format == OUTPUT_JSON) {
-        output_next_rows(out, "sentences", overview_sentences, 1);
-        (void)overview_troubles(o, put_sentence, out);
-        troubles = cmd_store_troubles(line, put_sentence, out);
-        output_rows_end(out);
-    } else {
-        troubles = cmd_store_troubles(line, ignore_sentence, NULL);
-    }
-    return troubles;
+    if (out->format != OUTPUT_JSON)
+        return;
+    output_next_rows(out, "sentences", overview_sentences, 1);
+    (void)overview_troubles(o, put_sentence, out); /* a fact has their number */
+    output_rows_end(out);
 }
 
 static void
@@ -104,12 +90,11 @@ print_daemon(const struct overview *o, const struct overview_row *r)
         print_statsd(r->values);
 }
 
-static int
-print_people(struct cmd_line *line, const struct overview *o)
+static void
+print_people(const struct overview *o)
 {
     const int64_t *facts = o->rows[0].values;
     char lag[32];
-    int troubles, of_store;
 
     if (facts[STATUS_D_WRITER_ALIVE] == 0)
         (void)printf("the writer is dead: this is what it told last\n");
@@ -124,11 +109,8 @@ print_people(struct cmd_line *line, const struct overview *o)
                  facts[STATUS_D_LOGS_FULL], facts[STATUS_D_LOGS_MERGING],
                  facts[STATUS_D_LOGS_UNCOUNTED] > 0 ? "at least " : "",
                  facts[STATUS_D_UNMERGED], lag);
-    troubles = overview_troubles(o, print_trouble, NULL);
-    of_store = cmd_store_troubles(line, print_trouble, NULL);
-    if (troubles + of_store == 0)
+    if (overview_troubles(o, print_trouble, NULL) == 0)
         (void)printf("nothing needs an operator\n");
-    return of_store;
 }
 
 int
@@ -136,7 +118,7 @@ cmd_status(struct cmd_line *line)
 {
     static struct overview o;
     struct output out;
-    int rc, status, of_store;
+    int rc, status;
 
     status = overview_open(&o, line->config.data_dir);
     if (status != 0)
@@ -148,11 +130,13 @@ cmd_status(struct cmd_line *line)
         return CONFIG_EXIT_SYSTEM;
     }
     output_init(&out, line, overview_columns, OVERVIEW_COLUMNS);
-    of_store = out.format == OUTPUT_PEOPLE ? print_people(line, &o)
-                                           : print_machine(line, &out, &o);
+    if (out.format == OUTPUT_PEOPLE)
+        print_people(&o);
+    else
+        print_machine(&out, &o);
     status = output_fini(&out);
     overview_close(&o);
-    return status == 0 && overview_fact(&o, STATUS_D_TROUBLES) + of_store > 0
+    return status == 0 && overview_fact(&o, STATUS_D_TROUBLES) > 0
                ? CONFIG_EXIT_NEGATIVE
                : status;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/client/cmd/cmd_data.h"
+#include "common/setup/overview.h"
 #include "common/store/postgresql/postgresql_store.h"
 
 static int
@@ -95,6 +96,18 @@ print_trouble(void *ctx, const char *text)
     print_fact(ctx, "trouble", text);
 }
 
+/* In the words of countd status, for what a worker would see. */
+static int
+print_troubles(const struct store *s, struct output *out)
+{
+    static struct overview o = {.count = 1};
+
+    o.rows[0].kind = STATUS_WORKER;
+    o.rows[0].values[STATUS_ALIVE] = 1;
+    postgresql_store_figures(s, o.rows[0].values);
+    return overview_troubles(&o, print_trouble, out);
+}
+
 static int
 report(struct cmd_line *line, struct store *s)
 {
@@ -105,7 +118,7 @@ report(struct cmd_line *line, struct store *s)
     rc = postgresql_store_report(s, print_fact, &out);
     if (rc < 0)
         return fail_store(s, rc);
-    troubles = postgresql_store_troubles(s, print_trouble, &out);
+    troubles = print_troubles(s, &out);
     output_rows_end(&out);
     status = output_fini(&out);
     return status == 0 && troubles > 0 ? CONFIG_EXIT_NEGATIVE : status;
@@ -201,24 +214,6 @@ static int
 forget_store(struct cmd_line *line)
 {
     return use_store(line, forget_directory);
-}
-
-int
-cmd_store_troubles(struct cmd_line *line,
-                   void (*each)(void *ctx, const char *text), void *ctx)
-{
-    struct store *s;
-    struct datadir d;
-    int count = 0;
-
-    if (!line->config.store_postgresql || wait_datadir(line, &d) != 0)
-        return 0;
-    if (open_store(line, &d, &s) == CONFIG_EXIT_OK) {
-        count = postgresql_store_troubles(s, each, ctx);
-        store_close(s);
-    }
-    datadir_close(&d);
-    return count;
 }
 
 int

@@ -10,7 +10,7 @@
  *     pg_apply.c       store_apply(), store_del(), store_drop()
  *     pg_read.c        store_read()
  *     pg_check.c       store_check()
- *     pg_report.c      what countd store and countd status say
+ *     pg_report.c      figures of the database, and what countd store says
  *     pg_sender.c      what this directory's commits have been, and data/store
  *
  * Locks: a transaction that changes anything has locked the row of its keyspace
@@ -25,6 +25,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
+#include "common/setup/status.h"
 #include "common/store/history/history.h"
 #include "common/store/history/kv.h"
 #include "common/store/postgresql/postgresql_store.h"
@@ -84,7 +85,6 @@ enum pg_statement {
     PG_SENDERS,
     PG_FORGET,
     PG_BLOCKED,
-    PG_STANDBYS,
     PG_STATEMENTS
 };
 
@@ -159,7 +159,14 @@ struct pg_bands {
     int64_t change, nonce;
 };
 
-#define PG_ARRAYS 5
+#define PG_ARRAYS  5
+#define PG_FIGURES (STATUS_M_DB_COMMIT_MS - STATUS_M_DB_DOWN + 1)
+
+/* Figures of the database from STATUS_M_DB_DOWN on, as all lanes see it: of
+ * those before STATUS_M_DB_UNSAFE when they were seen last, clock_ms(). */
+struct pg_health {
+    _Atomic int64_t values[PG_FIGURES];
+};
 
 struct pg {
     struct store store; /* first: the handle */
@@ -168,6 +175,7 @@ struct pg {
     PGconn *connection;                     /* NULL: none */
     unsigned lane;                          /* which this is */
     struct pg_sender *sender; /* sender of all lanes; NULL: none */
+    struct pg_health *health; /* of all lanes */
     bool is_repairing;        /* the database is behind, and may be */
     bool skew_known;
     int64_t skew; /* ms that this clock is ahead of the server's, at most */
@@ -180,6 +188,7 @@ struct pg {
     uint64_t retry_at_ms;     /* no connection is tried before */
     uint64_t retry_wait_ms;
     uint64_t maintain_at_ms;
+    uint64_t look_at_ms; /* at the server's settings */
     size_t chunk; /* keys of a statement: fewer while the server is slow */
     struct diag_repeat repeat;
     char trouble[512];
@@ -198,23 +207,24 @@ pg_of(struct store *s)
 int pg_connect(struct pg *s);
 void pg_disconnect(struct pg *s);
 
-/* The columns of PG_SERVER. */
+/* The columns of PG_SERVER; from PG_COLUMN_FIGURES on the figures from
+ * STATUS_M_DB_UNSAFE on. */
 enum {
     PG_COLUMN_SCHEMA,
-    PG_COLUMN_NUMBER,
-    PG_COLUMN_FSYNC,
-    PG_COLUMN_FULL_PAGES,
+    PG_COLUMN_READ_ONLY,
+    PG_COLUMN_SERVER, /* texts: */
     PG_COLUMN_SYNCHRONOUS,
     PG_COLUMN_STANDBYS,
-    PG_COLUMN_AUTOVACUUM,
     PG_COLUMN_CHECKSUMS,
-    PG_COLUMN_SERVER,
-    PG_COLUMN_STANDBY
+    PG_COLUMN_FIGURES
 };
 
-/* Whether countd can count on the server and its tables (pg_schema.c). */
+/* Looks at the server and its tables: whether countd can count on them
+ * (pg_schema.c). */
 int pg_server_check(struct pg *s);
-bool pg_is_text(const PGresult *r, int column, const char *text);
+
+/* Notes that the database has this trouble: STATUS_M_DB_DOWN, ... */
+void pg_saw(struct pg *s, enum status_figure figure);
 
 /* Runs calls, sent together: 0 and all results, or an error and none.  After
  * an error within a transaction follows pg_rollback(). */

@@ -17,6 +17,7 @@
 
 #include "common/base/clock.h"
 
+#define PG_VERSION_MIN 130000
 #define RETRY_LEAST_MS 20
 #define RETRY_MOST_MS  1000
 
@@ -45,41 +46,46 @@ pg_report_trouble(struct pg *s)
         diag_repeating(&s->repeat, DIAG_ERROR, "PostgreSQL: %s", s->trouble);
 }
 
-static bool
-begins_with(const char *text, const char *with)
+void
+pg_saw(struct pg *s, enum status_figure figure)
 {
-    return strncmp(text, with, strlen(with)) == 0;
+    s->health->values[figure - STATUS_M_DB_DOWN] = (int64_t)clock_ms();
 }
 
 /* By SQLSTATE. */
 static int
-error_of_state(const char *state)
+error_of_state(struct pg *s, const char *state)
 {
     static const struct {
         const char *begin;
         int rc;
+        enum status_figure figure; /* 0: none */
     } states[] = {
-        {"08", -EHOSTDOWN},    /* connection */
-        {"57P", -EHOSTDOWN},   /* the server stops, or starts */
-        {"57014", -EHOSTDOWN}, /* cancelled: statement_timeout */
-        {"25P03", -EHOSTDOWN}, /* idle_in_transaction_session_timeout */
-        {"25006", -EHOSTDOWN}, /* read only: a standby */
-        {"53100", -ENOSPC},
-        {"53", -EHOSTDOWN}, /* no memory, no connection left */
-        {"40", -EAGAIN},    /* serialization, deadlock */
-        {"55P03", -EAGAIN}, /* lock_timeout */
-        {"28", -EPERM},     /* password */
-        {"3D000", -EPERM},  /* no such database */
-        {"3F000", -EPERM},  /* no such schema */
-        {"42501", -EPERM},  /* privileges */
-        {"42P01", -EPERM},  /* no such table */
-        {"42P07", -EEXIST},
-        {"42P06", -EEXIST},
+        {"08", -EHOSTDOWN, 0},    /* connection */
+        {"57P", -EHOSTDOWN, 0},   /* the server stops, or starts */
+        {"57014", -EHOSTDOWN, 0}, /* cancelled: statement_timeout */
+        {"25P03", -EHOSTDOWN, 0}, /* idle_in_transaction_session_timeout */
+        {"25006", -EHOSTDOWN, STATUS_M_DB_READ_ONLY},
+        {"53100", -ENOSPC, STATUS_M_DB_FULL},
+        {"53", -EHOSTDOWN, 0}, /* no memory, no connection left */
+        {"40", -EAGAIN, 0},    /* serialization, deadlock */
+        {"55P03", -EAGAIN, STATUS_M_DB_LOCKED}, /* lock_timeout */
+        {"28", -EPERM, STATUS_M_DB_REFUSED},    /* password */
+        {"3D000", -EPERM, STATUS_M_DB_REFUSED}, /* no such database */
+        {"3F000", -EPERM, STATUS_M_DB_REFUSED}, /* no such schema */
+        {"42501", -EPERM, STATUS_M_DB_REFUSED}, /* privileges */
+        {"42P01", -EPERM, STATUS_M_DB_REFUSED}, /* no such table */
+        {"42P07", -EEXIST, 0},
+        {"42P06", -EEXIST, 0},
+        {"XX", -EIO, STATUS_M_DB_DAMAGED},
     };
 
     for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-        if (begins_with(state, states[i].begin))
+        if (strncmp(state, states[i].begin, strlen(states[i].begin)) == 0) {
+            if (states[i].figure != 0)
+                pg_saw(s, states[i].figure);
             return states[i].rc;
+        }
     return -EIO;
 }
 
@@ -99,7 +105,7 @@ take_error(struct pg *s, const PGresult *r)
         pg_set_trouble(s, "%s", *text != '\0' ? text : "connection lost");
         return rc;
     }
-    rc = error_of_state(state);
+    rc = error_of_state(s, state);
     pg_set_trouble(s, "%s%s%s (SQLSTATE %s)%s", text ? text : "error",
                    context ? ", " : "", context ? context : "", state,
                    strcmp(state, "42P01") == 0
@@ -385,8 +391,6 @@ start_connection(struct pg *s)
         return why ? -EPERM : -ENOMEM;
     }
     (void)add_word(&w, "fallback_application_name", "countd");
-    if (s->options.writable)
-        (void)add_word(&w, "target_session_attrs", "read-write");
     (void)snprintf(add_word(&w, "tcp_user_timeout", ""), sizeof w.texts[0],
                    "%llu", (unsigned long long)s->options.timeout_ms);
     (void)add_word(&w, "dbname", s->options.conninfo); /* is expanded */
@@ -426,6 +430,11 @@ prepare(struct pg *s)
     int rc;
 
     PQsetNoticeReceiver(s->connection, on_notice, s);
+    if (PQserverVersion(s->connection) < PG_VERSION_MIN) {
+        pg_set_trouble(s, "the server is older than PostgreSQL 13");
+        pg_saw(s, STATUS_M_DB_REFUSED);
+        return -EPERM;
+    }
     if (PQsetnonblocking(s->connection, 1) < 0 ||
         PQenterPipelineMode(s->connection) == 0)
         return take_error(s, NULL);
@@ -485,12 +494,12 @@ pg_connect(struct pg *s)
     rc = start_connection(s);
     if (rc == 0)
         rc = await_connection(s);
-    if (rc == 0) {
+    if (rc == 0)
         rc = prepare(s);
-        if (rc ==
-            -EAGAIN) /* that which finds it is prepared before the others */
-            pg_find_locker(s);
-    }
+    if (rc == -EHOSTDOWN)
+        pg_saw(s, STATUS_M_DB_DOWN);
+    else if (rc == -EAGAIN) /* what finds it is prepared before the others */
+        pg_find_locker(s);
     if (rc == 0)
         rc = pg_server_check(s);
     if (rc == 0)

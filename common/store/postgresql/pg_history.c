@@ -347,6 +347,7 @@ pg_history_change(struct pg *s, struct pg_keyspace *k,
 /* ---- compaction alone -------------------------------------------------- */
 
 #define MAINTAIN_MS 60000
+#define LOOK_MS     5000
 
 /* Compacts a slice of one keyspace, unless another process changes it now. */
 static int
@@ -393,6 +394,10 @@ pg_maintain(struct store *store, const struct store_maintenance *t)
     if (!s->options.writable)
         return false;
     rc = pg_connect(s);
+    if (rc == 0 && clock_ms() >= s->look_at_ms) {
+        s->look_at_ms = clock_ms() + LOOK_MS;
+        rc = pg_server_check(s);
+    }
     if (rc == 0 && s->sender && t->applied_ms)
         rc = pg_sender_tick(s, t->applied_ms(t->ctx));
     if (clock_ms() < s->maintain_at_ms)

@@ -19,8 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PG_SCHEMA      1 /* version of the tables */
-#define PG_VERSION_MIN 130000
+#include "common/setup/figures.h"
+
+#define PG_SCHEMA 1 /* version of the tables */
 
 #define TEXT(x)  TEXT_(x)
 #define TEXT_(x) #x
@@ -128,36 +129,22 @@ postgresql_store_init(struct store *store)
 
 /* ---- the server -------------------------------------------------------- */
 
-bool
-pg_is_text(const PGresult *r, int column, const char *text)
-{
-    char value[256];
-
-    pg_text(r, 0, column, value, sizeof value);
-    return strcmp(value, text) == 0;
-}
-
-/* What countd does without, once for each handle. */
+/* Takes its figures, and says what countd does without, once for each handle. */
 static void
-warn(struct pg *s, const PGresult *r)
+take_figures(struct pg *s, const PGresult *r)
 {
-    if (s->was_told || !s->options.writable || s->options.quiet)
-        return;
-    s->was_told = true;
-    if (!pg_is_text(r, PG_COLUMN_SYNCHRONOUS, "on") &&
-        !pg_is_text(r, PG_COLUMN_SYNCHRONOUS, "remote_apply"))
-        diag(DIAG_WARNING, "PostgreSQL: synchronous_commit is below on: "
-                           "counts that are merged can be lost with a crash");
-    else if (pg_is_text(r, PG_COLUMN_STANDBYS, ""))
-        diag(DIAG_WARNING,
-             "PostgreSQL: synchronous_standby_names is empty: counts that are "
-             "merged can be lost with the database's machine");
-    if (pg_is_text(r, PG_COLUMN_AUTOVACUUM, "off"))
-        diag(DIAG_WARNING, "PostgreSQL: autovacuum is off: the tables grow "
-                           "with every merge");
-    if (pg_is_text(r, PG_COLUMN_CHECKSUMS, "off"))
-        diag(DIAG_WARNING, "PostgreSQL: it has no data checksums: damage of "
-                           "its disk can go unseen");
+    const bool tells = !s->was_told && s->options.writable && !s->options.quiet;
+
+    for (int i = STATUS_M_DB_UNSAFE; i < STATUS_M_DB_COMMIT_MS; i++) {
+        const int64_t value =
+            pg_bigint(r, 0, PG_COLUMN_FIGURES + i - STATUS_M_DB_UNSAFE);
+
+        s->health->values[i - STATUS_M_DB_DOWN] = value;
+        if (tells && value == 1 && i > STATUS_M_DB_UNSAFE &&
+            i < STATUS_M_DB_WAL_HELD)
+            diag(DIAG_WARNING, "PostgreSQL: %s", figures[i].sentence);
+    }
+    s->was_told = s->was_told || tells;
 }
 
 static int
@@ -171,20 +158,17 @@ judge_server(struct pg *s, const PGresult *r)
                        PQntuples(r) == 1
                            ? (long long)pg_bigint(r, 0, PG_COLUMN_SCHEMA)
                            : 0LL);
+        pg_saw(s, STATUS_M_DB_REFUSED);
         return -EPERM;
     }
-    if (pg_bigint(r, 0, PG_COLUMN_NUMBER) < PG_VERSION_MIN) {
-        pg_set_trouble(s, "the server is older than PostgreSQL 13");
+    take_figures(s, r);
+    if (pg_bigint(r, 0, PG_COLUMN_FIGURES) != 0) {
+        pg_set_trouble(s, "%s", figures[STATUS_M_DB_UNSAFE].sentence);
         return -EPERM;
     }
-    if (pg_is_text(r, PG_COLUMN_FSYNC, "off") ||
-        pg_is_text(r, PG_COLUMN_FULL_PAGES, "off")) {
-        pg_set_trouble(s, "fsync or full_page_writes is off: what it commits "
-                          "would not survive a crash");
-        return -EPERM;
-    }
-    if (s->options.writable && pg_bool(r, 0, PG_COLUMN_STANDBY)) {
-        pg_set_trouble(s, "the server is a standby");
+    if (s->options.writable && pg_bool(r, 0, PG_COLUMN_READ_ONLY)) {
+        pg_set_trouble(s, "the server is read-only or a standby");
+        pg_saw(s, STATUS_M_DB_READ_ONLY);
         return -EHOSTDOWN;
     }
     return 0;
@@ -199,8 +183,6 @@ pg_server_check(struct pg *s)
     if (rc < 0)
         return rc;
     rc = judge_server(s, r);
-    if (rc == 0)
-        warn(s, r);
     PQclear(r);
     return rc;
 }

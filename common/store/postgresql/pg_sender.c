@@ -171,6 +171,7 @@ set_behind(struct pg *s, uint64_t has, uint64_t acked)
                    "replay applies what was archived, countd store accept goes "
                    "on without the rest",
                    has, acked);
+    pg_saw(s, STATUS_M_DB_BEHIND);
     return -EHOSTDOWN;
 }
 
@@ -288,6 +289,7 @@ int
 pg_sender_tick(struct pg *s, uint64_t as_of_ms)
 {
     char host[HOST_NAME_MAX + 1] = "";
+    uint64_t since_ms;
     PGresult *r;
     int rc;
 
@@ -298,8 +300,11 @@ pg_sender_tick(struct pg *s, uint64_t as_of_ms)
         compare_clocks(s, r);
     }
     (void)gethostname(host, sizeof host - 1); /* only people read it */
+    since_ms = clock_ms();
     rc = pg_ask(s, &r, PG_TICK, "btqq", s->sender->id, sizeof s->sender->id,
                 host, (int64_t)as_of_ms, s->skew);
+    s->health->values[STATUS_M_DB_COMMIT_MS - STATUS_M_DB_DOWN] =
+        (int64_t)(clock_ms() - since_ms);
     if (rc == 0)
         compare_clocks(s, r);
     return rc;

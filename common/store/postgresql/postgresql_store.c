@@ -34,6 +34,7 @@ close_store(struct store *store)
     for (unsigned i = 1; i < store->lanes; i++)
         close_lane(s->lanes[i]);
     pg_sender_close(s->sender);
+    free(s->health);
     close_lane(s);
 }
 
@@ -118,7 +119,10 @@ postgresql_store_open(struct store **out,
         return -ENOMEM;
     s->lanes[0] = s;
     s->store.lanes = 1;
-    if (options->sender && options->writable)
+    s->health = calloc(1, sizeof *s->health);
+    if (!s->health)
+        rc = -ENOMEM;
+    else if (options->sender && options->writable)
         rc = pg_sender_open(&s->sender, options->sender);
     for (; rc == 0 && s->store.lanes < lanes; s->store.lanes++) {
         struct pg *lane = open_lane(options);
@@ -129,6 +133,7 @@ postgresql_store_open(struct store **out,
         }
         lane->lane = s->store.lanes;
         lane->sender = s->sender;
+        lane->health = s->health;
         lane->was_told = true; /* by lane 0 */
         s->lanes[s->store.lanes] = lane;
     }

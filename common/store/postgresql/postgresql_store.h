@@ -27,6 +27,7 @@
 
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
+#include "common/setup/status.h"
 #include "common/store/store.h"
 
 #define POSTGRESQL_LANES_MAX 16
@@ -91,11 +92,9 @@ int postgresql_store_accept(struct store *s, uint64_t *has, uint64_t *acked);
  * again.  -ENOENT. */
 int postgresql_store_forget(struct store *s, const char *id);
 
-/* Calls each() for what needs an operator; with `sender` and `repairs`, also
- * whether the database is behind.  Returns how many there were. */
-int postgresql_store_troubles(struct store *s,
-                              void (*each)(void *ctx, const char *text),
-                              void *ctx);
+/* Puts the figures from STATUS_M_DB_DOWN on; of another engine nothing. */
+void postgresql_store_figures(const struct store *s,
+                              int64_t values[STATUS_FIGURES]);
 
 /* What `countd store` prints, a line per fact. */
 int postgresql_store_report(struct store *s,
