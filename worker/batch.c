@@ -14,16 +14,13 @@
 #include "common/base/diag.h"
 
 int
-batch_open(struct log_batch *b, int log_fd, int scratch_fd,
-           const struct layout *l, uint64_t log_size, unsigned max,
-           size_t memory)
+batch_open(struct log_batch *b, int log_fd, const struct layout *l,
+           uint64_t log_size, unsigned max, size_t memory)
 {
     int rc;
 
     assert(max > 0);
-    *b = (struct log_batch){.scratch_fd = scratch_fd,
-                            .max = max,
-                            .retry_most_ms = BATCH_RETRY_MOST_MS};
+    *b = (struct log_batch){.max = max, .retry_most_ms = BATCH_RETRY_MOST_MS};
     rc = logdir_open(&b->dir, log_fd, l, log_size);
     if (rc < 0)
         return rc;
@@ -100,19 +97,6 @@ have_uuid(const struct log_batch *b, const uint8_t *uuid)
 
 /* ---- releasing one log --------------------------------------------------- */
 
-/* The place of a log, which another may have taken. */
-static struct batch_retry *
-retry_place(struct log_batch *b, uint64_t index)
-{
-    return &b->retries[index % BATCH_RETRIES];
-}
-
-static bool
-is_of_log(const struct batch_retry *r, uint64_t index, uint64_t inode)
-{
-    return r->index == index && r->inode == inode;
-}
-
 static void
 note_due(struct log_batch *b, uint64_t due_ms)
 {
@@ -130,40 +114,41 @@ look_again_soon(struct log_batch *b)
     note_due(b, clock_ms() + BATCH_BUSY_MS);
 }
 
-/* Defers the next try with a log that failed. */
+/* Defers the next try with a log that failed, and with others that do. */
 static void
-defer_log(struct log_batch *b, uint64_t index, uint64_t inode)
+defer_log(struct log_batch *b, uint64_t index)
 {
-    struct batch_retry *r = retry_place(b, index);
-
     if (b->retry_most_ms == 0)
         return;
-    if (!is_of_log(r, index, inode))
-        *r = (struct batch_retry){.index = index, .inode = inode};
-    retry_failed(&r->retry, clock_ms(), BATCH_RETRY_FIRST_MS, b->retry_most_ms);
-    note_due(b, r->retry.due_ms);
+    if (!b->any_deferred)
+        retry_failed(&b->failed, clock_ms(), BATCH_RETRY_FIRST_MS,
+                     b->retry_most_ms);
+    b->any_deferred = true;
+    fold_set_bit(b->deferred, index % BATCH_PLACES);
+    note_due(b, b->failed.due_ms);
 }
 
 /* Whether a log that failed is still deferred. */
 static bool
-is_deferred(struct log_batch *b, const struct logfile *e)
+is_deferred(struct log_batch *b, uint64_t index)
 {
-    const struct batch_retry *r = retry_place(b, e->index);
-
-    if (!is_of_log(r, e->index, e->inode) ||
-        retry_is_due(&r->retry, clock_ms()))
+    if (!fold_bit(b->deferred, index % BATCH_PLACES))
         return false;
-    note_due(b, r->retry.due_ms);
+    note_due(b, b->failed.due_ms);
     return true;
 }
 
+/* When it is time, all may be tried again; if none of them fails, the next wait
+ * is the first one. */
 static void
-forget_failures(struct log_batch *b, uint64_t index, uint64_t inode)
+end_deferral(struct log_batch *b)
 {
-    struct batch_retry *r = retry_place(b, index);
-
-    if (is_of_log(r, index, inode))
-        retry_succeeded(&r->retry);
+    if (!retry_is_due(&b->failed, clock_ms()))
+        return;
+    if (!b->any_deferred)
+        retry_succeeded(&b->failed);
+    b->any_deferred = false;
+    memset(b->deferred, 0, sizeof b->deferred);
 }
 
 static void
@@ -179,7 +164,7 @@ release_log(struct log_batch *b, struct batch_log *l)
     rc = log_release(&l->log);
     if (rc == 0)
         return;
-    defer_log(b, index, l->inode);
+    defer_log(b, index);
     diag_errno(DIAG_ERROR, rc, "release log=%" PRIu64, index);
 }
 
@@ -194,7 +179,7 @@ quarantine_log(struct log_batch *b, struct batch_log *l, const char *why)
     l->claimed = false;
     rc = log_quarantine(&l->log);
     if (rc < 0) {
-        defer_log(b, index, l->inode);
+        defer_log(b, index);
         diag_errno(DIAG_ERROR, rc, "quarantine log=%" PRIu64, index);
         return;
     }
@@ -231,7 +216,7 @@ fold_source(struct log_batch *b, unsigned number)
                : fold_add(&b->fold, &l->log, number);
 }
 
-/* Adds log `number`; one that does not fit even alone is folded in a file. */
+/* Adds log `number`; one that does not fit even alone takes what it needs. */
 static int
 add_log(struct log_batch *b, unsigned number)
 {
@@ -244,7 +229,7 @@ add_log(struct log_batch *b, unsigned number)
         return rc;
     rc = fold_clear(&b->fold);
     if (rc == 0)
-        rc = fold_widen(&b->fold, b->scratch_fd, b->logs[number].count);
+        rc = fold_widen(&b->fold, b->logs[number].count);
     if (rc == 0)
         rc = fold_source(b, 0);
     return rc == -ENOBUFS ? -EFBIG : rc; /* what it takes was estimated */
@@ -287,7 +272,7 @@ drop_log(struct log_batch *b, struct batch_log *l, int rc)
         break;
     default:
         diag_errno(DIAG_ERROR, rc, "fold log=%" PRIu64, l->log.header.index);
-        defer_log(b, l->log.header.index, l->inode);
+        defer_log(b, l->log.header.index);
         release_log(b, l);
         break;
     }
@@ -344,7 +329,7 @@ report_claim(struct log_batch *b, const struct logfile *entry, int rc)
              entry->index);
         return;
     }
-    defer_log(b, entry->index, entry->inode);
+    defer_log(b, entry->index);
     diag_repeating(&repeat, DIAG_ERROR, "claim log=%" PRIu64 ": %s",
                    entry->index, diag_text(rc));
 }
@@ -366,7 +351,7 @@ claim_log(struct log_batch *b, const struct logfile *entry)
     struct batch_log *l = &b->logs[b->count];
     int rc;
 
-    *l = (struct batch_log){.inode = entry->inode};
+    *l = (struct batch_log){.claimed = false};
     rc = log_claim(&l->log, b->dir.fd, entry->index, LOG_MODE_FULL);
     if (rc < 0) {
         report_claim(b, entry, rc);
@@ -452,6 +437,7 @@ batch_take(struct log_batch *b)
 
     assert(b->count == 0);
     b->retry_ms = UINT64_MAX;
+    end_deferral(b);
     b->other_sizes = false;
     b->limited = false;
     rc = fold_clear(&b->fold);
@@ -478,7 +464,7 @@ batch_take(struct log_batch *b)
     if (ready < 0)
         return ready;
     for (i = 0; i < ready && more > 0; i++)
-        if (!is_deferred(b, &b->ready[i]))
+        if (!is_deferred(b, b->ready[i].index))
             more = take_log(b, &b->ready[i]);
     return more < 0 ? more : (int)b->count;
 }
@@ -496,7 +482,7 @@ batch_release_unmerged(struct log_batch *b, bool failed)
         if (!l->claimed)
             continue;
         if (failed && !l->file)
-            defer_log(b, l->log.header.index, l->inode);
+            defer_log(b, l->log.header.index);
         release_log(b, l);
     }
     b->count = 0;
@@ -510,13 +496,12 @@ empty_log(struct log_batch *b, struct batch_log *l)
 
     rc = log_empty(&l->log);
     if (rc == 0) {
-        forget_failures(b, l->log.header.index, l->inode);
         release_log(b, l);
         return true;
     }
     /* Full or empty, recovery reads which; the marks are right for both. */
     diag_errno(DIAG_ERROR, rc, "empty log=%" PRIu64, l->log.header.index);
-    defer_log(b, l->log.header.index, l->inode);
+    defer_log(b, l->log.header.index);
     log_abandon(&l->log);
     l->claimed = false;
     return false;

@@ -7,9 +7,9 @@
  * The fold always holds exactly the logs of the batch: when one of them must go
  * (it is damaged, or does not fit, or cannot be merged with the others) the
  * fold is cleared and the rest folded again.  A damaged log is quarantined, any
- * other is released unmerged; neither stops the others.  A log that failed is
- * deferred (struct retry), since claiming it changes the directory, which wakes
- * every worker.
+ * other is released unmerged; neither stops the others.  Logs that failed are
+ * deferred together, each time longer, since claiming one changes the directory,
+ * which wakes every worker.
  *
  * Ownership: the logs are claimed from batch_take() until
  * batch_release_unmerged() or batch_end().  Reports through diag.  Errors: 0 or
@@ -32,14 +32,13 @@
 
 #define BATCH_RETRY_FIRST_MS 50
 #define BATCH_RETRY_MOST_MS  5000
-#define BATCH_RECOVER_MS     900 /* between two searches for dead owners */
-#define BATCH_BUSY_MS        10  /* until a full, locked log is tried again */
-#define BATCH_RETRIES        256 /* places for logs that failed, by index */
+#define BATCH_RECOVER_MS     900  /* between two searches for dead owners */
+#define BATCH_BUSY_MS        10   /* until a full, locked log is tried again */
+#define BATCH_PLACES         1024 /* of logs that failed, by index */
 
 struct batch_log {
     struct log log;
     struct log_fill mark;
-    uint64_t inode;
     bool claimed; /* false: it leaves the batch */
     bool whole;   /* all its records are durable in their keyspaces or in
                      log/waiting/ */
@@ -48,14 +47,6 @@ struct batch_log {
     uint32_t count;   /* records in it, at most */
     uint64_t records; /* increments in it, but those of 0 */
     uint64_t zeros;
-};
-
-/* A log that failed, known by index and inode: a new one under an old name
- * starts afresh. */
-struct batch_retry {
-    uint64_t index;
-    uint64_t inode;
-    struct retry retry;
 };
 
 struct batch_stats {
@@ -68,14 +59,15 @@ struct batch_stats {
 struct log_batch {
     struct logdir dir;
     struct fold fold;
-    int scratch_fd; /* where a log is folded that does not fit in memory */
     struct batch_log *logs;
     unsigned count;
     unsigned max;
     size_t keyspaces_max; /* not 0: a log that brings more, or that does not fit
                              in memory, is released, and the batch ends */
     bool limited;         /* the last batch ended because of that */
-    struct batch_retry retries[BATCH_RETRIES];
+    struct retry failed;  /* when those that failed are tried again */
+    bool any_deferred;    /* one failed since they were */
+    uint64_t deferred[BATCH_PLACES / 64]; /* a bit for each */
     uint64_t retry_most_ms; /* BATCH_RETRY_MOST_MS; tests: 0, nothing waits */
     uint64_t retry_ms;      /* when the next log that failed or was busy may be
                                tried again (clock_ms); UINT64_MAX: none was */
@@ -87,11 +79,9 @@ struct log_batch {
     size_t ready_max;
 };
 
-/* `log_fd` is data/log; it is duplicated.  `scratch_fd` is a directory on the
- * same disk, borrowed. */
-int batch_open(struct log_batch *b, int log_fd, int scratch_fd,
-               const struct layout *l, uint64_t log_size, unsigned max,
-               size_t memory);
+/* `log_fd` is data/log; it is duplicated. */
+int batch_open(struct log_batch *b, int log_fd, const struct layout *l,
+               uint64_t log_size, unsigned max, size_t memory);
 void batch_close(struct log_batch *b);
 
 /* Recovers logs of dead owners, once a second, then claims and folds full logs;

@@ -48,13 +48,13 @@ open_regions(struct fold *f)
     int rc;
 
     f->arena_used = FOLD_ARENA_START;
-    rc = fold_table_open(&f->names, FOLD_CELLS_MIN, -1);
+    rc = fold_table_open(&f->names, FOLD_CELLS_MIN);
     if (rc == 0)
-        rc = fold_table_open(&f->entries, FOLD_CELLS_MIN, -1);
+        rc = fold_table_open(&f->entries, FOLD_CELLS_MIN);
     if (rc == 0)
-        rc = region_open(&f->arena, f->memory, -1);
+        rc = region_open(&f->arena, f->memory);
     if (rc == 0)
-        rc = region_open(&f->scratch, f->memory, -1);
+        rc = region_open(&f->scratch, f->memory);
     return rc;
 }
 
@@ -131,27 +131,21 @@ fold_trim(struct fold *f)
 }
 
 int
-fold_widen(struct fold *f, int dirfd, uint32_t slots)
+fold_widen(struct fold *f, uint32_t records)
 {
     const size_t arena =
-        FOLD_ARENA_START + (slots + GROUP) * record_size_max(f);
-    uint32_t count = FOLD_CELLS_MIN;
+        FOLD_ARENA_START + (records + (size_t)GROUP) * record_size_max(f);
     int rc;
 
     assert(f->keyspaces == 0);
-    if (arena / 8 > UINT32_MAX || slots > UINT32_MAX / 8)
+    if (arena / 8 > UINT32_MAX || records > UINT32_MAX / 8)
         return -EFBIG;
-    while (count / 4 * 3 < slots + GROUP)
-        count *= 2;
-    close_regions(f);
+    region_close(&f->arena);
+    region_close(&f->scratch);
     f->wide = true;
-    rc = region_open(&f->arena, arena, dirfd);
+    rc = region_open(&f->arena, arena);
     if (rc == 0)
-        rc = region_open(&f->scratch, slots * FOLD_SCRATCH_SIZE, dirfd);
-    if (rc == 0)
-        rc = fold_table_open(&f->names, count, dirfd);
-    if (rc == 0)
-        rc = fold_table_open(&f->entries, count, dirfd);
+        rc = region_open(&f->scratch, records * FOLD_SCRATCH_SIZE);
     return rc;
 }
 

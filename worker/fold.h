@@ -9,8 +9,8 @@
  *
  * Memory: at most `memory` bytes, whatever the logs hold; names come from the
  * network, so the tables are keyed and every keyspace and key may be new. A log
- * that does not fit is not added (-ENOBUFS); a single log that does not fit is
- * folded in a file (fold_widen).
+ * that does not fit is not added (-ENOBUFS); one that does not fit even alone
+ * gets all that it needs (fold_widen): a log is as large as log.size.
  *
  * Ownership: struct fold is the caller's from fold_open() to fold_close().
  * Keyspaces, entries and deltas live until fold_clear(); deltas only until
@@ -86,7 +86,7 @@ struct fold {
     struct hash_key hash_key;
     size_t memory;
     unsigned logs_max;
-    bool wide;           /* regions are files; memory does not bind */
+    bool wide;           /* memory does not bind */
     struct region arena; /* keyspaces and entries; references count 8 bytes */
     size_t arena_used;
     struct fold_table names;
@@ -114,9 +114,9 @@ int fold_clear(struct fold *f);
 /* Frees memory that an empty fold has cached for the next batch. */
 void fold_trim(struct fold *f);
 
-/* Reserves files in directory `dirfd` for any `slots` records, until
- * fold_clear().  Only on an empty fold.  -ENOSPC, -EIO, -ENOMEM. */
-int fold_widen(struct fold *f, int dirfd, uint32_t slots);
+/* Makes room for any `records`, whatever memory they take, until fold_clear().
+ * Only on an empty fold.  -ENOMEM, -EFBIG */
+int fold_widen(struct fold *f, uint32_t records);
 
 /* Adds all records of a sealed log, as number `number` (below logs_max).
  *   -ENOBUFS  memory is used up   -EBADMSG  a slot is damaged or missing

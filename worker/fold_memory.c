@@ -9,14 +9,11 @@
 /* ---- tables ------------------------------------------------------------ */
 
 int
-fold_table_open(struct fold_table *t, uint32_t count, int dirfd)
+fold_table_open(struct fold_table *t, uint32_t count)
 {
-    int rc;
-
     assert((count & (count - 1)) == 0);
     *t = (struct fold_table){.mask = count - 1, .limit = count / 4 * 3};
-    rc = region_open(&t->cells, count * sizeof(struct fold_cell), dirfd);
-    return rc;
+    return region_open(&t->cells, count * sizeof(struct fold_cell));
 }
 
 static int
@@ -27,11 +24,10 @@ table_grow(struct fold *f, struct fold_table *t)
     uint32_t at;
     int rc;
 
-    if (f->wide || t->mask >= UINT32_MAX / 4)
+    if (t->mask >= UINT32_MAX / 4 ||
+        (!f->wide && fold_memory(f) + more > f->memory))
         return -ENOBUFS;
-    if (fold_memory(f) + more > f->memory)
-        return -ENOBUFS;
-    rc = fold_table_open(&bigger, 2 * (t->mask + 1), -1);
+    rc = fold_table_open(&bigger, 2 * (t->mask + 1));
     if (rc < 0)
         return rc == -ENOMEM ? -ENOBUFS : rc;
     for (at = 0; at <= t->mask; at++) {
@@ -56,7 +52,7 @@ fold_table_clear(struct fold_table *t)
         return 0;
     }
     region_close(&t->cells);
-    return fold_table_open(t, FOLD_CELLS_MIN, -1);
+    return fold_table_open(t, FOLD_CELLS_MIN);
 }
 
 /* ---- memory ------------------------------------------------------------ */

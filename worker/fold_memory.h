@@ -70,8 +70,8 @@ table_size(const struct fold_table *t)
     return ((size_t)t->mask + 1) * sizeof(struct fold_cell);
 }
 
-/* `count` cells, a power of two, in memory or (`dirfd` not -1) in a file. */
-int fold_table_open(struct fold_table *t, uint32_t count, int dirfd);
+/* `count` cells, a power of two. */
+int fold_table_open(struct fold_table *t, uint32_t count);
 
 /* Takes a free cell for `reference`. */
 static inline void

@@ -87,12 +87,12 @@ merge_open(struct merge *m, const struct config *config,
     if (rc < 0)
         return rc;
     waiting_pass_init(&m->pass, &m->folder);
-    rc = batch_open(&m->batch, dir->log_fd, dir->fd, &layout, config->log_size,
-                    max, fold_memory_of(config->worker_memory, 7));
+    rc = batch_open(&m->batch, dir->log_fd, &layout, config->log_size, max,
+                    fold_memory_of(config->worker_memory, 7));
     if (rc < 0)
         return rc;
-    rc = batch_open(&m->quick, dir->log_fd, dir->fd, &layout, config->log_size,
-                    max, fold_memory_of(config->worker_memory, 1));
+    rc = batch_open(&m->quick, dir->log_fd, &layout, config->log_size, max,
+                    fold_memory_of(config->worker_memory, 1));
     if (rc < 0)
         goto close_batch;
     m->quick.keyspaces_max = MERGE_QUICK_NAMES;
@@ -471,20 +471,19 @@ merge_waiting_batch(struct merge *m)
     m->waiting = waiting; /* of logs */
 }
 
-/* One batch, or the end of a pass. */
-static void
-merge_waiting_once(struct merge *m, bool logs_wait)
+uint64_t
+merge_waiting(struct merge *m)
 {
     struct waiting_pass *p = &m->pass;
-    uint64_t since_ns;
     int taken;
 
-    since_ns = p->now_ns();
+    if (!p->passing && p->due_ms != UINT64_MAX && p->now_ms() < p->due_ms)
+        return p->due_ms;
     if (!p->placed_only)
         read_note(m);
     if (m->is_older) {
-        p->due_ms = since_ns / 1000000 + OLDER_AGAIN_MS;
-        return;
+        p->due_ms = p->now_ms() + OLDER_AGAIN_MS;
+        return p->due_ms;
     }
     taken = waiting_pass_take(p, &m->batch);
     if (taken > 0 && (p->placed_only || begin_merge(m))) {
@@ -493,19 +492,7 @@ merge_waiting_once(struct merge *m, bool logs_wait)
         batch_release_unmerged(&m->batch, false);
         taken = taken > 0 ? -EAGAIN : taken;
     }
-    waiting_pass_ended(p, taken, since_ns, logs_wait);
-}
-
-uint64_t
-merge_waiting(struct merge *m, bool logs_wait)
-{
-    struct waiting_pass *p = &m->pass;
-
-    if (waiting_pass_is_due(p, logs_wait))
-        do
-            merge_waiting_once(m, logs_wait);
-        while (logs_wait && p->credit_ns > 0 &&
-               p->due_ms <= p->now_ns() / 1000000 && !apply_batch_stopped(m));
+    waiting_pass_ended(p, taken);
     return p->due_ms;
 }
 

@@ -124,10 +124,9 @@ size_t merge_memory_available(void *ctx);
 /* One batch. */
 enum merge_outcome merge_run(struct merge *m);
 
-/* A batch of what waits, if it is time; with `logs_wait` as many as have a share
- * of the time.  Returns when to call again (clock_ms); UINT64_MAX: nothing waits,
- * or what does is not this worker's to merge. */
-uint64_t merge_waiting(struct merge *m, bool logs_wait);
+/* A batch of what waits, if it is time.  Returns when to call again (clock_ms);
+ * UINT64_MAX: nothing waits, or what does is not this worker's to merge. */
+uint64_t merge_waiting(struct merge *m);
 
 /* When a log that failed may be tried again (clock_ms); UINT64_MAX: none. */
 uint64_t merge_retry_ms(const struct merge *m);

@@ -1,9 +1,7 @@
 /* worker/region.h - a stretch of memory taken once and filled from the front.
  *
  * Address space is reserved for the worst case; pages cost memory only once
- * they are touched, and region_trim() gives them back.  A region may also sit
- * in a file without a name, for the rare log that does not fit in
- * worker.memory: its pages are the page cache's, not the worker's.
+ * they are touched, and region_trim() gives them back.
  *
  * Ownership: the caller's, between region_open() and region_close().
  */
@@ -20,10 +18,8 @@ struct region {
     size_t touched; /* what the owner says it has used since the last trim */
 };
 
-/* Reserves `size` bytes of zeros: anonymous, or of a nameless file in the
- * directory `dirfd` (-1: anonymous), its space allocated ahead so that a full
- * disk is an error here and never a SIGBUS.  -ENOMEM, -ENOSPC, -EIO. */
-int region_open(struct region *r, size_t size, int dirfd);
+/* Reserves `size` bytes of zeros.  -ENOMEM */
+int region_open(struct region *r, size_t size);
 void region_close(struct region *r);
 
 /* Notes that the first `size` bytes are in use. */

@@ -1,8 +1,8 @@
 /* worker/retry.h - when to try a thing again that failed: each failure in a row
  * doubles the wait, from a first one to a most.
  *
- * One is kept for the whole worker (the machine cannot now), one for each log
- * that failed, and one for each keyspace that cannot take what is held for it.
+ * One is kept for the whole worker (the machine cannot now), one for logs that
+ * failed, and one for passes over what waits.
  *
  * Pure: the caller brings the time.  All zeros: nothing failed.
  */

@@ -15,25 +15,7 @@ void
 waiting_pass_init(struct waiting_pass *p, struct waiting *folder)
 {
     *p = (struct waiting_pass){
-        .folder = folder, .now_ns = clock_ns, .due_ms = UINT64_MAX};
-}
-
-void
-waiting_pass_logs_merged(struct waiting_pass *p, uint64_t ns)
-{
-    p->credit_ns += (int64_t)(ns / 4);
-    if (p->credit_ns > PASS_CREDIT_NS)
-        p->credit_ns = PASS_CREDIT_NS;
-}
-
-bool
-waiting_pass_is_due(struct waiting_pass *p, bool logs_wait)
-{
-    if (!logs_wait)
-        p->credit_ns = 0;
-    return (!logs_wait || p->credit_ns > 0) &&
-           (p->passing || p->due_ms == UINT64_MAX ||
-            p->now_ns() / 1000000 >= p->due_ms);
+        .folder = folder, .now_ms = clock_ms, .due_ms = UINT64_MAX};
 }
 
 /* ---- files ---------------------------------------------------------------- */
@@ -177,7 +159,6 @@ waiting_pass_take(struct waiting_pass *p, struct log_batch *b)
         p->number++;
         p->passing = true;
         p->merged = false;
-        p->pass_ns = 0;
     }
     remove_done(p);
     return take(p, b);
@@ -230,21 +211,16 @@ waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b)
 }
 
 void
-waiting_pass_ended(struct waiting_pass *p, int taken, uint64_t since_ns,
-                   bool logs_wait)
+waiting_pass_ended(struct waiting_pass *p, int taken)
 {
-    const uint64_t now_ns = p->now_ns(), now = now_ns / 1000000;
     static struct diag_repeat repeat;
 
-    if (logs_wait)
-        p->credit_ns -= (int64_t)(now_ns - since_ns);
-    p->pass_ns += now_ns - since_ns;
-    p->due_ms = now;
+    p->due_ms = p->now_ms();
     if (taken > 0)
         return;
     let_go(p);
     if (taken == -EAGAIN) {
-        p->due_ms = now + PASS_AGAIN_MS;
+        p->due_ms += PASS_AGAIN_MS;
         return;
     }
     if (taken < 0)
@@ -252,12 +228,11 @@ waiting_pass_ended(struct waiting_pass *p, int taken, uint64_t since_ns,
                        diag_text(taken));
     p->passing = false;
     if (taken == 0 && (p->merged || p->folder->file_count == 0)) {
-        p->retry = (struct retry){0};
-        p->due_ms = p->folder->file_count == 0 ? UINT64_MAX : now;
+        retry_succeeded(&p->retry);
+        if (p->folder->file_count == 0)
+            p->due_ms = UINT64_MAX;
         return;
     }
-    retry_failed(&p->retry, now, PASS_RETRY_FIRST_MS, PASS_RETRY_MOST_MS);
+    retry_failed(&p->retry, p->due_ms, PASS_RETRY_FIRST_MS, PASS_RETRY_MOST_MS);
     p->due_ms = p->retry.due_ms;
-    if (p->due_ms < now + p->pass_ns / 250000) /* four times as many ms */
-        p->due_ms = now + p->pass_ns / 250000;
 }

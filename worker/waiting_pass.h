@@ -5,8 +5,8 @@
  * epoch; a batch has at most one fill of each log.  A keyspace that refused is
  * left out for the rest of the pass, and a fill that only such keyspaces want is
  * not read.  A pass that merged nothing is followed by a pause: 50 ms, doubled
- * up to a minute, and at least four times as long as it took.  While full logs
- * wait, passes get a fifth of the time.
+ * up to a minute.  While full logs wait, they and passes take turns, a batch
+ * each.
  *
  * A damaged file is repaired first: what is good of it goes on.
  *
@@ -25,30 +25,21 @@
 
 #define PASS_RETRY_FIRST_MS 50
 #define PASS_RETRY_MOST_MS  60000
-#define PASS_AGAIN_MS       10        /* the folder was in use */
-#define PASS_CREDIT_NS      250000000 /* of time, at most */
+#define PASS_AGAIN_MS       10 /* the folder was in use */
 
 struct waiting_pass {
     struct waiting *folder;
-    uint64_t (*now_ns)(void); /* clock_ns; tests have their own */
+    uint64_t (*now_ms)(void); /* clock_ms; tests have their own */
     uint32_t number;          /* from 1 */
     bool passing;             /* it goes on */
     bool merged;              /* something, in this pass */
     bool placed_only;         /* R11 of common/log/waiting.h */
     struct retry retry;       /* of passes that merged nothing */
     uint64_t due_ms;          /* of the next batch; UINT64_MAX: nothing waits */
-    uint64_t pass_ns;         /* that this pass has taken */
-    int64_t credit_ns;        /* that logs leave for it */
     uint64_t fills;           /* merged and removed, since the start */
 };
 
 void waiting_pass_init(struct waiting_pass *p, struct waiting *folder);
-
-/* Adds the time that merging logs took to what passes may use. */
-void waiting_pass_logs_merged(struct waiting_pass *p, uint64_t ns);
-
-/* Whether a batch may be taken now. */
-bool waiting_pass_is_due(struct waiting_pass *p, bool logs_wait);
 
 /* Removes the files of which nothing is left, then takes and folds fills into an
  * empty batch.  Returns their number, 0 at the end of a pass, or an error of
@@ -59,9 +50,8 @@ int waiting_pass_take(struct waiting_pass *p, struct log_batch *b);
  * go of the files. */
 void waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b);
 
-/* Counts the time since `since_ns`, and sets when the next batch is due; `taken`
- * is what waiting_pass_take() returned. */
-void waiting_pass_ended(struct waiting_pass *p, int taken, uint64_t since_ns,
-                        bool logs_wait);
+/* Sets when the next batch is due; `taken` is what waiting_pass_take()
+ * returned. */
+void waiting_pass_ended(struct waiting_pass *p, int taken);
 
 #endif

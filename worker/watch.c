@@ -105,10 +105,8 @@ merge(struct watch *w, uint64_t now)
      * nothing: the machine still cannot. */
     w->status.is_waiting =
         outcome == MERGE_WAIT || (outcome == MERGE_LATER && w->merge->waiting);
-    if (outcome != MERGE_IDLE) {
-        waiting_pass_logs_merged(&w->merge->pass, clock_ns() - since_ns);
+    if (outcome != MERGE_IDLE)
         w->status.merge_ns += clock_ns() - since_ns;
-    }
     if (w->merge->stats.held > held)
         w->waiting_ms = 0;
     if (outcome == MERGE_WAIT || outcome == MERGE_OLDER)
@@ -150,8 +148,8 @@ after_turn(void *ctx)
     else if (now >= next_poll(w))
         merge(w, now);
     if (now >= w->waiting_ms)
-        w->waiting_ms = earlier_ms(merge_waiting(w->merge, next_poll(w) <= now),
-                                   now + WATCH_POLL_MS);
+        w->waiting_ms =
+            earlier_ms(merge_waiting(w->merge), now + WATCH_POLL_MS);
     if (now >= w->maintain_ms && !w->once) {
         const bool more =
             merge_maintain(w->merge, clock_ns() + WATCH_MAINTAIN_NS);

@@ -89,8 +89,7 @@ add_file(struct logfile_list *list, int log_fd, const char *name)
         return errno == ENOENT ? 0 : -errno; /* gone meanwhile */
     f = &list->files[list->count++];
     *f = (struct logfile){.mode = st.st_mode & LOG_OWNER_MODE_MASK,
-                          .mtime_ms = log_owner_mtime_ms(&st),
-                          .inode = st.st_ino};
+                          .mtime_ms = log_owner_mtime_ms(&st)};
     memcpy(f->name, name, strnlen(name, sizeof f->name - 1));
     f->kind = logfile_parse(f->name, &f->index);
     f->locked = f->kind == LOGFILE_LOCK;

@@ -36,7 +36,6 @@ struct logfile {
     bool ours;      /* a log, and a regular file of this user; else it is left
                        unchanged */
     uint64_t mtime_ms; /* first_ms of a full log */
-    uint64_t inode;
 };
 
 struct logfile_list {

@@ -210,12 +210,10 @@ work(struct side *s)
         uint64_t at = clock_ns();
 
         s->merge_ns += (double)(at - since);
-        if (did != MERGE_IDLE)
-            waiting_pass_logs_merged(&s->worker.merge.pass, at - since);
         if (did == MERGE_IDLE)
             return;
         if (clock_ms() >= s->drain_ms) {
-            s->drain_ms = merge_waiting(&s->worker.merge, did == MERGE_DONE);
+            s->drain_ms = merge_waiting(&s->worker.merge);
             s->drain_ns += (double)(clock_ns() - at);
         }
     }
@@ -339,7 +337,7 @@ drain(struct side *s)
                  100 * s->drain_ns / (s->merge_ns + s->drain_ns));
     since = clock_ns();
     while (clock_ns() - since < IDLE_NS &&
-           merge_waiting(&s->worker.merge, false) != UINT64_MAX)
+           merge_waiting(&s->worker.merge) != UINT64_MAX)
         continue;
     took = seconds(since);
     (void)printf("drain when idle: %llu fills in %.1f s: %.1f s for all\n",

@@ -82,12 +82,12 @@ static int64_t want[SPECIMEN_NAMES][SPECIMEN_KEYS];
 
 /* ---- the three that come by -------------------------------------------- */
 
-static uint64_t pass_ns;
+static uint64_t pass_ms;
 
 static uint64_t
 pass_now(void)
 {
-    return pass_ns;
+    return pass_ms;
 }
 
 /* A worker: merges what is full, and what waits. */
@@ -99,12 +99,12 @@ work(void)
 
     assert_rc(merge_open(&merge, &config, &specimen.data, store), 0);
     merge.batch.retry_most_ms = 0;
-    merge.pass.now_ns = pass_now;
+    merge.pass.now_ms = pass_now;
     for (int i = 0; i < ROUNDS; i++) {
         const enum merge_outcome did = merge_run(&merge);
-        const uint64_t due = merge_waiting(&merge, false);
+        const uint64_t due = merge_waiting(&merge);
 
-        pass_ns += 1000000ull * PASS_RETRY_MOST_MS;
+        pass_ms += PASS_RETRY_MOST_MS;
         if (did == MERGE_IDLE && due == UINT64_MAX)
             break;
     }

@@ -14,7 +14,6 @@
 #include "common/log/log.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/random.h"
-#include "tests/lib/tmpdir.h"
 
 /* The module under test, reading the logs of this file. */
 #define log_read fake_log_read
@@ -434,31 +433,27 @@ TEST(it_takes_no_more_logs_than_its_memory_holds)
     }
 }
 
-TEST(a_log_that_does_not_fit_is_folded_in_a_file)
+TEST(a_log_that_does_not_fit_takes_what_it_needs_once)
 {
     enum { SLOTS = 20000 };
-    struct tmpdir dir;
     struct store_delta *d;
     struct fake a;
     struct fold f;
     size_t count;
 
-    tmpdir_make(&dir);
     assert_rc(fold_open(&f, FOLD_MEMORY_MIN, 64), 0);
     fill_worst(&a, 0, SLOTS, false);
     assert_rc(fold_add(&f, &a.log, 0), -ENOBUFS);
 
     assert_rc(fold_clear(&f), 0);
-    assert_rc(fold_widen(&f, dir.fd, SLOTS), 0);
+    assert_rc(fold_widen(&f, SLOTS), 0);
     assert_rc(fold_add(&f, &a.log, 0), 0);
 
     fold_deltas(&f, f.first, &d, &count);
     assert_int_equal(count, SLOTS);
-    assert_int_equal(tmpdir_count(&dir, "."), 0);
     assert_rc(fold_clear(&f), 0);
-    assert_false(f.wide);
+    assert_rc(fold_add(&f, &a.log, 0), -ENOBUFS);
     fold_close(&f);
-    tmpdir_remove(&dir);
 }
 
 /* Logs that bring new names each: the batch ends before one has to be folded
@@ -496,39 +491,6 @@ TEST(opening_fails_cleanly_without_memory)
             assert_rc(rc, -ENOMEM);
     }
     fold_close(&f);
-}
-
-TEST(widening_survives_any_failing_call)
-{
-    struct tmpdir dir;
-    struct fold f;
-    struct fake a;
-    unsigned n;
-    bool hit = true;
-
-    tmpdir_make(&dir);
-    fake_init(&a, 0, 10, 256);
-    append(&a, "x", "y", 3, 0);
-    assert_rc(fold_open(&f, FOLD_MEMORY_MIN, 64), 0);
-    for (n = 1; hit; n++) {
-        const unsigned fds = fault_open_fds();
-        int rc;
-
-        assert_true(n < 100);
-        fault_inject("disk", n, ENOSPC);
-        rc = fold_widen(&f, dir.fd, 100);
-        hit = fault_hit();
-        fault_clear();
-        assert_rc(rc, hit ? -ENOSPC : 0);
-        assert_rc(fold_clear(&f), 0);
-        assert_int_equal(fault_open_fds(), fds);
-        assert_rc(fold_add(&f, &a.log, 0), 0);
-        assert_int_equal(sum_of(&f, "x", "y", 0), 3);
-        assert_rc(fold_clear(&f), 0);
-    }
-    assert_true(n > 4);
-    fold_close(&f);
-    tmpdir_remove(&dir);
 }
 
 /* ---- against a model --------------------------------------------------- */

@@ -424,7 +424,7 @@ CASE(a_log_that_fails_waits_and_the_others_are_merged_meanwhile, x)
     refuse("b", -ESTALE);
     assert_int_equal(merge_run(&x->merge), MERGE_LATER);
     assert_true(merge_retry_ms(&x->merge) <= clock_ms() + 50);
-    x->merge.batch.retries[0].retry.due_ms += 1000000; /* not by the clock */
+    x->merge.batch.failed.due_ms += 1000000; /* not by the clock */
 
     filler_open(&f, x->dir.log_fd, 1, SLOTS);
     filler_add(&f, "a", "one", 10);
@@ -436,11 +436,12 @@ CASE(a_log_that_fails_waits_and_the_others_are_merged_meanwhile, x)
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
     assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
 
-    x->merge.batch.retries[0].retry.due_ms = 0;
+    x->merge.batch.failed.due_ms = 0;
     refuse("b", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(count_of(x, "b", "one"), -10);
-    assert_int_equal(x->merge.batch.retries[0].retry.wait_ms, 0);
+    assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
+    assert_int_equal(x->merge.batch.failed.wait_ms, 0);
 }
 
 /* An owner that was preempted between the unlink of lock-N, which wakes the
@@ -753,7 +754,7 @@ each_failing(struct fixture *x, const char *group, int error, bool hold)
         (void)merge_run(&x->merge); /* whatever it says */
         if (hold) {
             refuse("b", 0);
-            (void)merge_waiting(&x->merge, false);
+            (void)merge_waiting(&x->merge);
         }
         hit = fault_hit();
         fault_clear();

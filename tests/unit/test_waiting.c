@@ -395,7 +395,7 @@ another_worker(void *ctx)
     struct merge m;
 
     assert_rc(merge_open(&m, &x->config, &x->dir, x->store), 0);
-    m.pass.now_ns = fixture_now;
+    m.pass.now_ms = fixture_now;
     assert_int_equal(merge_run(&m), MERGE_DONE);
     merge_close(&m);
     refuse("a", 0);
@@ -451,9 +451,9 @@ CASE(in_a_pass_a_keyspace_that_refuses_is_tried_once, x)
     for (uint64_t epoch = 1; epoch <= 9; epoch++)
         (void)put(x, 1, epoch, "a");
     refuse("a", -EDQUOT);
-    (void)merge_waiting(&x->merge, false);
+    (void)merge_waiting(&x->merge);
     while (x->merge.pass.passing)
-        (void)merge_waiting(&x->merge, false);
+        (void)merge_waiting(&x->merge);
     assert_int_equal(store_faults_applies("a"), 1);
 }
 
@@ -465,12 +465,12 @@ CASE(passes_that_merge_nothing_come_less_and_less_often, x)
     refuse("a", -EBADMSG);
     for (int i = 0; i < 16; i++) {
         do
-            due = merge_waiting(&x->merge, false);
+            due = merge_waiting(&x->merge);
         while (x->merge.pass.passing);
-        assert_in_range(due - fixture_ns / 1000000, i == 0 ? 50 : last,
+        assert_in_range(due - fixture_ms, i == 0 ? 50 : last,
                         PASS_RETRY_MOST_MS);
-        last = due - fixture_ns / 1000000;
-        fixture_ns = due * 1000000;
+        last = due - fixture_ms;
+        fixture_ms = due;
     }
     assert_int_equal(last, PASS_RETRY_MOST_MS);
 }

@@ -38,12 +38,12 @@ struct fixture {
 };
 
 /* The clock of passes over what waits: stands still until a test moves it. */
-static uint64_t fixture_ns;
+static uint64_t fixture_ms;
 
 static inline uint64_t
 fixture_now(void)
 {
-    return fixture_ns;
+    return fixture_ms;
 }
 
 static inline void
@@ -62,7 +62,7 @@ fixture_open_worker(struct fixture *x)
         assert_rc(merge_archive(&x->merge, 86400000), 0);
     x->merge.batch.retry_most_ms = 0;
     x->merge.quick.retry_most_ms = 0;
-    x->merge.pass.now_ns = fixture_now;
+    x->merge.pass.now_ms = fixture_now;
 }
 
 static inline void
@@ -85,7 +85,7 @@ fixture_make(struct fixture *x)
     x->config.worker_memory = 16 << 20;
     store_faults_begin();
     fixture_open_store(x);
-    fixture_ns = (uint64_t)1000000000000;
+    fixture_ms = 1000000;
     fixture_open_worker(x);
 }
 
@@ -253,14 +253,14 @@ waiting_count(const struct fixture *x)
 static inline void
 merge_dry(struct fixture *x)
 {
-    const uint64_t until = fixture_ns / 1000000 + 3600000;
+    const uint64_t until = fixture_ms + 3600000;
     uint64_t due;
 
     do {
-        due = merge_waiting(&x->merge, false);
-        fixture_ns += 1000000;
-        if (due != UINT64_MAX && due * 1000000 > fixture_ns)
-            fixture_ns = due * 1000000;
+        due = merge_waiting(&x->merge);
+        fixture_ms++;
+        if (due != UINT64_MAX && due > fixture_ms)
+            fixture_ms = due;
     } while (due < until);
 }
 
