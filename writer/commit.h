@@ -14,8 +14,7 @@
  *
  * Order: `begin` notes which bytes the sync covers before the gate closes its
  * group, so a group's bytes are in its sync.  After a failed sync no answer
- * leaves and the process exits, unless the file provides words(): these replace
- * the answers.
+ * leaves and the process exits.
  *
  * The loop syncs by itself, saving two wake-ups, if it has no other connection
  * to serve, recent syncs were quick and the file reports a small one.  It does
@@ -45,9 +44,6 @@ struct commit_file {
     bool (*begin)(void *ctx);          /* false: nothing, or not now */
     int (*sync)(void *ctx);            /* I/O thread; 0 or -errno, no retry */
     bool (*end)(void *ctx, int rc);    /* false: it has failed, and said so */
-    /* After that: what gate_fail() puts in place of all answers that wait; the
-     * commit goes on.  NULL: it does not. */
-    const char *(*words)(void *ctx);
 };
 
 struct commit {

@@ -17,10 +17,9 @@ connections_wanted(uint64_t setting)
 
 /* Descriptors for connections. */
 static size_t
-connections_left(uint64_t want, const struct config *c)
+connections_left(uint64_t want)
 {
-    const uint64_t kept =
-        LISTENERS_FILES + (c->quota_enable ? c->quota_max : 0);
+    const uint64_t kept = LISTENERS_FILES;
     uint64_t limit;
 
     /* A limit that cannot be raised is reported below, and accepting pauses. */
@@ -103,7 +102,7 @@ listeners_init(struct listeners *d, const struct config *c,
         row->max = connections_wanted(row->max);
         want += row->listen[0] != '\0' ? row->max : 0;
     }
-    d->shared = connections_left(want, c);
+    d->shared = connections_left(want);
     report_too_few(d);
     share_descriptors(d);
 }

@@ -82,7 +82,7 @@ logs_are_finished(void *ctx)
 }
 
 static void
-logs_have_failed(void *ctx)
+disk_has_failed(void *ctx)
 {
     struct writer *w = ctx;
 
@@ -334,7 +334,7 @@ open_statsd(struct writer *w)
         [STATSD_LINE_PROTOCOL] = conns_listener(w->conns, LISTENER_STATSD),
         [GRAPHITE_LINE_PROTOCOL] = conns_listener(w->conns, LISTENER_GRAPHITE)};
 
-    /* Without live/, which it reports, rests are lost at a stop. */
+    /* Without live/, which it reports, totals are lost at a stop. */
     if (w->statsd.on)
         (void)datadir_live(&w->dir);
     return statsd_open(&w->statsd, w->loop, &w->logs, w->dir.live_fd, lines);
@@ -364,10 +364,10 @@ static int
 serve_until_stopped(struct writer *w)
 {
     const struct logs_events events = {w, logs_are_ready, logs_are_finished,
-                                       logs_have_failed};
+                                       disk_has_failed};
     int rc;
 
-    quota_init(&w->quota);
+    quota_init(&w->quota, disk_has_failed, w);
     rc = open_conns(w);
     if (rc == 0)
         rc = logs_open(&w->logs, w->loop, &w->dir, &w->config, &events);

@@ -243,30 +243,25 @@ struct ledger {
 };
 
 static int
-begin_ledger(void *ctx, const struct journal *j)
+begin_ledger(void *ctx, int64_t limit, const uint8_t *checkpoint, size_t size)
 {
-    struct quotas *q = ctx;
-    const int rc = quotas_init(q, j->dirfd, j->head.limit);
+    const int rc = quotas_init(ctx, limit);
 
-    return rc < 0 || j->head.checkpoint_size == 0
-               ? rc
-               : checkpoint_read(q, j->fd, RECORDS_AT, j->head.checkpoint_size,
-                                 j->head.checkpoint_crc);
+    return rc < 0 || size == 0 ? rc : checkpoint_read(ctx, checkpoint, size);
 }
 
 /* What remained after a number follows from those before it. */
 static void
 read_lines(struct ledger *l)
 {
-    struct journal_numbers *numbers = &quotas_unnamed(&l->quotas)->numbers;
+    const struct quota *quota = quotas_unnamed(&l->quotas);
     int64_t left = TILL_LIMIT;
-    struct number n;
 
-    assert_true(numbers->count <= TILL_ASKS);
-    for (l->count = 0; l->count < numbers->count;) {
+    assert_true(quota->count <= TILL_ASKS);
+    for (l->count = 0; l->count < quota->count;) {
+        const struct number n = quota->numbers[l->count];
         struct line *line = &l->lines[++l->count];
 
-        assert_rc(journal_numbers_get(numbers, l->count, &n), 0);
         *line = (struct line){.type = JOURNAL_RECORD_APPLY, .value = n.amount};
         left -= n.amount;
         if (n.amount == NUMBER_IS_CANCEL) {
@@ -328,7 +323,8 @@ quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
                      uint64_t cut, char *why, size_t size)
 {
     struct ledger l = {.count = 0};
-    struct journal j = {.fd = -1};
+    const struct journal_reader reader = {begin_ledger, quotas_take, &l.quotas};
+    struct journal j = {.fd = -1, .note_fd = -1};
     char path[700];
     bool exists, good = true;
     int fd, rc;
@@ -340,7 +336,7 @@ quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
     rc = fd < 0 ? 0 : journal_file_exists(fd, JOURNAL_NAME, &exists);
     assert_rc(rc, 0);
     if (fd >= 0 && exists) {
-        rc = journal_open(&j, fd, begin_ledger, quotas_take, &l.quotas);
+        rc = journal_open(&j, fd, &reader);
         good = rc == 0;
         if (good)
             read_lines(&l);

@@ -77,7 +77,7 @@ after_turn(void *ctx)
 bool
 fixture_is_heard(struct quota_server *r)
 {
-    return r->waits->answers >= r->want || r->waits->ended;
+    return r->waits->answers >= r->want || r->waits->ended || r->has_failed;
 }
 
 void
@@ -140,6 +140,14 @@ fixture_once(struct quota_server *r, const char *target, char body[64])
 
 /* ---- the fixture ----------------------------------------------------- */
 
+static void
+note_failure(void *ctx)
+{
+    struct quota_server *r = ctx;
+
+    r->has_failed = true;
+}
+
 int
 fixture_try_start(struct quota_server *r)
 {
@@ -161,7 +169,8 @@ fixture_try_start(struct quota_server *r)
     assert_rc(conns_init(&r->conns, r->loop, &o), 0);
     for (size_t i = 0; i < FIXTURE_PEERS; i++)
         r->peers[i].fd = -1;
-    quota_init(&r->service);
+    r->has_failed = false;
+    quota_init(&r->service, note_failure, r);
     rc = quota_open(&r->service, r->loop, r->dir.fd, &r->config,
                     FIXTURE_PEERS + 2);
     if (rc == 0)
@@ -178,8 +187,7 @@ fixture_start(struct quota_server *r)
     assert_rc(fixture_try_start(r), 0);
 }
 
-/* As a kill: what is not durable is gone from memory.  (What a clean stop does
- * more is quota_close()'s mark.) */
+/* As a kill: what is not durable is gone from memory. */
 void
 fixture_stop(struct quota_server *r)
 {

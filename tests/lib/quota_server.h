@@ -39,7 +39,8 @@ struct quota_server {
     struct http_site site;
     struct listener_config row;
     struct quota_service service;
-    bool alone; /* set before the start: the loop syncs what is small */
+    bool alone;      /* set before the start: the loop syncs what is small */
+    bool has_failed; /* the service has: the writer would end */
     struct quota_peer peers[FIXTURE_PEERS];
     struct quota_peer *waits;
     size_t want;
@@ -60,7 +61,7 @@ void fixture_restart(struct quota_server *r);
 void fixture_run(struct quota_server *r,
                  bool (*enough)(struct quota_server *r));
 
-/* `waits` has `want` answers, or its connection has ended. */
+/* `waits` has `want` answers, or its connection has ended, or all has. */
 bool fixture_is_heard(struct quota_server *r);
 
 /* A fresh connection of peer `i`, and a request on it; key may be NULL. */

@@ -29,22 +29,24 @@ struct book {
 };
 
 static inline int
-book_begin(void *ctx, const struct journal *j)
+book_begin(void *ctx, int64_t limit, const uint8_t *checkpoint, size_t size)
 {
-    const int rc = quotas_init(ctx, j->dirfd, j->head.limit);
+    const int rc = quotas_init(ctx, limit);
 
-    return rc < 0 || j->head.checkpoint_size == 0
-               ? rc
-               : checkpoint_read(ctx, j->fd, RECORDS_AT,
-                                 j->head.checkpoint_size,
-                                 j->head.checkpoint_crc);
+    return rc < 0 || size == 0 ? rc : checkpoint_read(ctx, checkpoint, size);
 }
 
 static inline int
 book_checkpoint(struct book *b)
 {
-    return journal_checkpoint(&b->journal, b->journal.durable, checkpoint_write,
-                              &b->quotas);
+    uint8_t *bytes;
+    size_t size;
+    int rc = checkpoint_write(&b->quotas, &bytes, &size);
+
+    if (rc == 0)
+        rc = journal_checkpoint(&b->journal, b->journal.durable, bytes, size);
+    free(bytes);
+    return rc;
 }
 
 static inline void
@@ -58,16 +60,16 @@ book_close(struct book *b)
 static inline int
 book_try_open(struct book *b, int dirfd)
 {
+    const struct journal_reader reader = {book_begin, quotas_take, &b->quotas};
     bool exists;
     int rc;
 
-    *b = (struct book){.journal.fd = -1, .journal.note.fd = -1};
+    *b = (struct book){.journal.fd = -1, .journal.note_fd = -1};
     rc = journal_file_exists(dirfd, JOURNAL_NAME, &exists);
     if (rc == 0 && !exists)
         rc = journal_make(dirfd, LIMIT);
     if (rc == 0)
-        rc = journal_open(&b->journal, dirfd, book_begin, quotas_take,
-                          &b->quotas);
+        rc = journal_open(&b->journal, dirfd, &reader);
     if (rc == 0)
         quotas_taken(&b->quotas, QUOTA_MAX);
     else

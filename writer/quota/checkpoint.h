@@ -19,17 +19,15 @@
 #ifndef COUNTD_WRITER_QUOTA_CHECKPOINT_H
 #define COUNTD_WRITER_QUOTA_CHECKPOINT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "writer/quota/quotas.h"
 
-/* journal_save: writes the quotas, which ctx points to, from byte `at` of a
- * file on. */
-int checkpoint_write(void *ctx, int fd, uint64_t at, uint64_t *size,
-                     uint32_t *crc);
+/* *bytes are the caller's to free.  -ENOMEM */
+int checkpoint_write(const struct quotas *q, uint8_t **bytes, size_t *size);
 
-/* Reads them into quotas that were just made. -EBADMSG: damaged */
-int checkpoint_read(struct quotas *q, int fd, uint64_t at, uint64_t size,
-                    uint32_t crc);
+/* Reads them into quotas that were just made. -EBADMSG: damaged; -ENOMEM */
+int checkpoint_read(struct quotas *q, const uint8_t *bytes, size_t size);
 
 #endif

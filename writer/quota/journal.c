@@ -5,12 +5,23 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
+#include "common/base/crc.h"
+#include "common/base/diag.h"
 #include "common/base/files.h"
+
+#define TEMP_NAME  JOURNAL_NAME ".new"
+#define CRC_AT     (JOURNAL_NOTE_SIZE - 4)
+#define GROUP_SIZE (JOURNAL_GROUP * JOURNAL_RECORD_SIZE)
+
+static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'E', '1'};
+
+/* ---- groups ------------------------------------------------------ */
 
 size_t
 journal_free(const struct journal *j)
@@ -60,26 +71,17 @@ int
 journal_sync(struct journal *j)
 {
     const struct journal_group *g = &j->groups[1 - j->collecting];
-    const uint64_t at = journal_byte(j, g->first);
-    const size_t size = g->count * JOURNAL_RECORD_SIZE;
     int rc;
 
-    j->erased = true;
     if (g->count == 0)
         return 0;
-    rc = write_at(j->fd, g->bytes, size, at);
+    rc = write_at(j->fd, g->bytes, g->count * JOURNAL_RECORD_SIZE,
+                  journal_byte(j, g->first));
     if (rc == 0 && fdatasync(j->fd) < 0)
         rc = -errno;
     /* A note that cannot be written fails the group: an older copy of the
      * journal would not be recognised. */
-    if (rc == 0)
-        rc = journal_note_write(&j->note, g->first + g->count);
-    if (rc == 0)
-        return 0;
-    /* Overwrite the failed group before syncing: the failed fdatasync may have
-     * marked its pages clean, and a second sync would skip them. */
-    j->erased = write_zeros(j->fd, size, at) == 0 && fdatasync(j->fd) == 0;
-    return rc;
+    return rc < 0 ? rc : journal_write_note(j, g->first + g->count);
 }
 
 void
@@ -89,51 +91,9 @@ journal_end(struct journal *j, int rc)
 
     j->in_flight = false;
     if (rc < 0)
-        return; /* the caller reads the file again */
+        return;
     j->durable = g->first + g->count;
     g->count = 0;
-}
-
-bool
-journal_is_short(const struct journal *j)
-{
-    const struct journal_group *g = &j->groups[j->collecting];
-
-    return journal_byte(j, g->first + g->count) + JOURNAL_STEP > j->size;
-}
-
-/* A descriptor of its own: its fsync reports errors that no other has heard of,
- * and takes none away from another. */
-int
-journal_extend(int dirfd, uint64_t from)
-{
-    const int fd =
-        openat(dirfd, JOURNAL_NAME, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    struct statvfs fs;
-    int rc;
-
-    if (fd < 0)
-        return -errno;
-    if (fstatvfs(fd, &fs) == 0 &&
-        (uint64_t)fs.f_bavail * fs.f_frsize < JOURNAL_STEP)
-        rc = -ENOSPC; /* what is left is for the merges */
-    else
-        rc = write_zeros(fd, JOURNAL_STEP, from);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = -errno;
-    (void)close(fd);
-    return rc;
-}
-
-int
-journal_groups_init(struct journal *j)
-{
-    for (unsigned i = 0; i < 2; i++) {
-        j->groups[i].bytes = malloc(JOURNAL_GROUP * JOURNAL_RECORD_SIZE);
-        if (!j->groups[i].bytes)
-            return -ENOMEM;
-    }
-    return 0;
 }
 
 void
@@ -141,9 +101,134 @@ journal_close(struct journal *j)
 {
     if (j->fd >= 0)
         (void)close(j->fd);
-    if (j->fd >= 0)
-        journal_note_close(&j->note);
+    if (j->note_fd >= 0)
+        (void)close(j->note_fd);
     for (unsigned i = 0; i < 2; i++)
         free(j->groups[i].bytes);
-    *j = (struct journal){.fd = -1, .note.fd = -1};
+    *j = (struct journal){.fd = -1, .note_fd = -1};
+}
+
+/* ---- the note ---------------------------------------------------- */
+
+int
+journal_file_exists(int dirfd, const char *name, bool *exists)
+{
+    *exists = faccessat(dirfd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+    return *exists || errno == ENOENT ? 0 : -errno;
+}
+
+int
+journal_write_note(const struct journal *j, uint64_t end)
+{
+    uint8_t bytes[JOURNAL_NOTE_SIZE] = {0};
+
+    memcpy(bytes, magic, sizeof magic);
+    memcpy(bytes + 8, j->head.uuid, sizeof j->head.uuid);
+    put_le64(bytes + 40, end);
+    put_le32(bytes + 64, j->head.generation);
+    put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
+    /* One sector: a loss of power leaves this note or the one before. */
+    return write_at(j->note_fd, bytes, JOURNAL_NOTE_SIZE, 0);
+}
+
+int
+journal_read_note(struct journal *j, uint64_t *end)
+{
+    const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
+    uint8_t bytes[JOURNAL_NOTE_SIZE + 1];
+    ssize_t size;
+
+    *end = 0;
+    j->note_fd = openat(j->dirfd, JOURNAL_NOTE_NAME, flags, 0600);
+    if (j->note_fd < 0)
+        return -errno;
+    size = read_at(j->note_fd, bytes, sizeof bytes, 0);
+    if (size <= 0)
+        return (int)size; /* 0: a new one */
+    if (size != JOURNAL_NOTE_SIZE || memcmp(bytes, magic, sizeof magic) != 0 ||
+        get_le32(bytes + CRC_AT) != crc_of(bytes, CRC_AT))
+        diag(DIAG_WARNING, "data_dir/live/" JOURNAL_NOTE_NAME
+                           " is damaged and is written anew; an older copy of "
+                           "the quota journal may go undetected");
+    else if (memcmp(bytes + 8, j->head.uuid, sizeof j->head.uuid) != 0)
+        diag(DIAG_WARNING, "data_dir/live/" JOURNAL_NOTE_NAME
+                           " belongs to another quota journal, which was "
+                           "replaced");
+    else
+        *end = get_le64(bytes + 40);
+    return 0;
+}
+
+/* ---- checkpoints ------------------------------------------------- */
+
+bool
+journal_needs_checkpoint(const struct journal *j)
+{
+    return journal_byte(j, j->durable) + 2 * GROUP_SIZE > j->size;
+}
+
+/* The header is written last, and the file is synced as a whole. */
+int
+journal_write_file(int fd, const struct journal_header *h, const uint8_t *state,
+                   uint64_t *size)
+{
+    const uint64_t state_end = RECORDS_AT + h->checkpoint_size;
+    uint8_t head[RECORDS_AT];
+    int rc;
+
+    *size = journal_records_at(h->checkpoint_size) + JOURNAL_GROWTH +
+            h->checkpoint_size + 2 * GROUP_SIZE;
+    journal_header_put(h, head);
+    rc = write_at(fd, state, h->checkpoint_size, RECORDS_AT);
+    if (rc == 0)
+        rc = write_zeros(fd, *size - state_end, state_end);
+    if (rc == 0)
+        rc = write_at(fd, head, sizeof head, 0);
+    return rc == 0 && fsync(fd) < 0 ? -errno : rc;
+}
+
+static int
+report_failure(struct journal *j, int rc)
+{
+    static struct diag_repeat warning;
+
+    diag_repeating(
+        &warning, DIAG_WARNING,
+        "write data_dir/live/" TEMP_NAME
+        ": %s; when the quota journal is full, changes of quotas are "
+        "refused until this works",
+        diag_text(rc));
+    (void)unlinkat(j->dirfd, TEMP_NAME, 0); /* the next one overwrites it */
+    return 0;
+}
+
+int
+journal_checkpoint(struct journal *j, uint64_t end, const uint8_t *state,
+                   size_t state_size)
+{
+    const int flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+    struct journal_header h = j->head;
+    const int fd = openat(j->dirfd, TEMP_NAME, flags, 0600);
+    uint64_t size;
+    int rc;
+
+    if (fd < 0)
+        return report_failure(j, -errno);
+    h.generation++;
+    h.first = end;
+    h.checkpoint_size = state_size;
+    h.checkpoint_crc = crc_of(state, state_size);
+    rc = journal_write_file(fd, &h, state, &size);
+    if (rc == 0 && renameat(j->dirfd, TEMP_NAME, j->dirfd, JOURNAL_NAME) < 0)
+        rc = -errno;
+    if (rc < 0) {
+        (void)close(fd);
+        return report_failure(j, rc);
+    }
+    (void)close(j->fd);
+    j->fd = fd;
+    j->head = h;
+    j->records_at = journal_records_at(state_size);
+    j->size = size;
+    return fsync(j->dirfd) < 0 ? -errno : journal_write_note(j, end);
 }

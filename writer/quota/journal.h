@@ -6,17 +6,30 @@
  *
  *     free -> put ... put -> begin -> sync ~~> end
  *
- * The file is zero ahead of what is written (journal_extend), so that a full
- * disk is met before anything is promised, and a sync writes no metadata.
+ * The file is made with zeros for all its records, so that a full disk is met
+ * before anything is promised, and a sync writes no metadata.  When they are
+ * nearly used up, a checkpoint replaces the file by one that begins with the
+ * state of the quotas.
  *
- * After each sync the note of the end (journal_note.h) is written: a journal
- * that has fewer records is damaged, or an older copy.
+ * After each sync the note of the end is written: a journal that has fewer
+ * records is damaged, or an older copy.
  *
- * When a write or sync fails, what is on disk is unknown. The group is then
- * overwritten with zeros and synced: if that works, it is certain that none of
- * it counts (`erased`), and its requests may be refused; otherwise they get no
- * answer. Either way the memory is ahead of the file: the caller opens a new
- * journal, which reads the file again and makes what it has durable.
+ *   at   size  field of live/quota-end; integers are little-endian
+ *    0      8  magic "COUNTDE1"
+ *    8     16  uuid of the journal
+ *   24     16  0
+ *   40      8  end: records of the journal that are durable
+ *   48     16  0
+ *   64      4  generation of the journal
+ *   68      4  crc32 of the 68 bytes before
+ *   72         end
+ *
+ * All records before the note's end were durable.  It is not synced: after a
+ * loss of power it may be an older one, which is still true, or be missing.  So
+ * it is never believed that nothing durable follows its end.
+ *
+ * After a write or a sync that failed it is unknown what is on disk: the caller
+ * ends the process, and the next start decides.
  *
  * Ownership: the caller's, between open and close.  One thread at a time,
  * except that the sync runs in the I/O thread while records are put. Errors: 0
@@ -29,17 +42,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "writer/quota/journal_note.h"
 #include "writer/quota/journal_record.h"
 
-#define JOURNAL_NAME  "quota"
-#define JOURNAL_GROUP ((size_t)16384)    /* records of a group, at most */
-#define JOURNAL_FIRST ((size_t)1 << 18)  /* bytes of a new file */
-#define JOURNAL_AHEAD (2 * JOURNAL_STEP) /* zeros after a checkpoint */
-/* Zeros made at once, and bytes of records before a checkpoint.  A request that
- * waits for a sync may wait for either, too: with 800 requests in flight one in
- * 400 does with these sizes, and one in 50 with an eighth of them. */
-#define JOURNAL_STEP   ((size_t)349525 * JOURNAL_RECORD_SIZE)
+#define JOURNAL_NAME      "quota"
+#define JOURNAL_NOTE_NAME "quota-end"
+#define JOURNAL_NOTE_SIZE 72
+#define JOURNAL_GROUP     ((size_t)16384) /* records of a group, at most */
+/* Bytes of records that are more than the checkpoint before the next one. */
 #define JOURNAL_GROWTH ((uint64_t)8 << 20)
 #define JOURNAL_CHANGE 8u /* records of a change, at most */
 
@@ -51,35 +60,40 @@ struct journal_group {
 
 struct journal {
     int dirfd; /* borrowed */
-    int fd;
+    int fd, note_fd;
     struct journal_header head;
     uint64_t records_at; /* byte of the first record in the file */
-    struct journal_note note;
     struct journal_group groups[2];
     unsigned collecting;
     bool in_flight;
-    bool erased;
     uint64_t durable; /* records */
     uint64_t size;    /* bytes that are there */
-    uint64_t cut;     /* figure; 1: cut at the start */
+    bool cut;         /* at the start, the rest of a group was */
 };
 
-/* Each record but GROUP, in order; ms is that of its group.  Below 0: it cannot
- * be: the file is damaged, or what else it is. */
-typedef int journal_take(void *ctx, const struct journal_record *r,
-                         uint64_t ms);
+/* What a journal is read into. */
+struct journal_reader {
+    /* Once, before the records: a journal of this limit, and its checkpoint,
+     * which has its checksum; size 0: it has none. */
+    int (*begin)(void *ctx, int64_t limit, const uint8_t *checkpoint,
+                 size_t size);
+    /* Each record but GROUP, in order; ms is that of its group.  Below 0: it
+     * cannot be: the file is damaged, or what else it is. */
+    int (*take)(void *ctx, const struct journal_record *r, uint64_t ms);
+    void *ctx;
+};
+
+/* Whether there is a file of this name: the journal, or its note. */
+int journal_file_exists(int dirfd, const char *name, bool *exists);
 
 /* Makes one with this limit. */
 int journal_make(int dirfd, int64_t limit);
 
 /* Opens and replays the journal.  The rest of a group that was torn is cut off
- * and reported; all records that were read are
- * durable when this returns.  `begin` is called once, before the records, with
- * uuid and limit.
- *   -EBADMSG  the journal is damaged; the message says where */
-int journal_open(struct journal *j, int dirfd,
-                 int (*begin)(void *ctx, const struct journal *j),
-                 journal_take *take, void *ctx);
+ * and reported; all records that were read are durable when this returns.
+ *   -EBADMSG  the journal is damaged; the message says where
+ *   -EPROTO   it is of a later version */
+int journal_open(struct journal *j, int dirfd, const struct journal_reader *r);
 void journal_close(struct journal *j);
 
 /* Records that may be put now. */
@@ -94,33 +108,20 @@ journal_is_durable(const struct journal *j)
 }
 
 /* Begins the group that collects, which may be empty: its sync then does
- * nothing, and the caller syncs the note, so that an older copy of the journal
- * is detected after a loss of power, too. */
+ * nothing. */
 void journal_begin(struct journal *j, uint64_t now_ms);
 int journal_sync(struct journal *j);
 void journal_end(struct journal *j, int rc);
 
-/* Writes the state into a file from byte `at` on. */
-typedef int journal_save(void *ctx, int fd, uint64_t at, uint64_t *size,
-                         uint32_t *crc);
-
-/* Whether the records have outgrown the checkpoint. */
+/* Whether the zeros are nearly used up. */
 bool journal_needs_checkpoint(const struct journal *j);
 
 /* Replaces the file by one that begins with the state after all records up to
  * `end`, which are durable, and has no records. An error that leaves the old
  * file in place is reported and is 0; after another one the journal has to be
  * opened again. */
-int journal_checkpoint(struct journal *j, uint64_t end, journal_save *save,
-                       void *ctx);
-
-/* Whether journal_extend() should be called. */
-bool journal_is_short(const struct journal *j);
-
-/* Writes zeros from byte `from` on, JOURNAL_STEP of them.  For any thread; then
- * `size` is from + JOURNAL_STEP.  -ENOSPC without a byte written if the disk
- * has less than that. */
-int journal_extend(int dirfd, uint64_t from);
+int journal_checkpoint(struct journal *j, uint64_t end, const uint8_t *state,
+                       size_t size);
 
 /* ---- journal internal -------------------------------------------------- */
 
@@ -139,7 +140,13 @@ journal_records_at(uint64_t checkpoint_size)
     return RECORDS_AT + (checkpoint_size + 4095) / 4096 * 4096;
 }
 
-/* -ENOMEM; journal_close() frees what was allocated. */
-int journal_groups_init(struct journal *j);
+/* Writes a new file, durably: its header, the state, zeros for its records. */
+int journal_write_file(int fd, const struct journal_header *h,
+                       const uint8_t *state, uint64_t *size);
+
+int journal_write_note(const struct journal *j, uint64_t end);
+
+/* The end that the note has, 0 where it does not say.  Opens or makes it. */
+int journal_read_note(struct journal *j, uint64_t *end);
 
 #endif

@@ -4,9 +4,9 @@
  * Entry points: journal_make(), journal_open().
  *
  * The journal ends at the first record that is not good, if that is not before
- * the noted end (journal_note.h), belongs to the last group, and a piece of
- * that group is missing: a kill or a loss of power leaves zeros, never other
- * bytes.  Anything else is damage.
+ * the noted end, belongs to the last group, and a piece of that group is
+ * missing: a kill or a loss of power leaves zeros, never other bytes.  Anything
+ * else is damage.
  *
  * The last group is written and synced once more, because it may be in memory
  * only: the process before may have ended, or a sync may have failed.
@@ -21,51 +21,35 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/base/crc.h"
 #include "common/base/diag.h"
 #include "common/base/files.h"
 
-#define BLOCK     ((size_t)8192) /* records read at once */
 #define TEMP_NAME JOURNAL_NAME ".tmp"
-
-/* ---- making ------------------------------------------------------ */
-
-static int
-write_new(int fd, const struct journal_header *h)
-{
-    uint8_t head[RECORDS_AT];
-    int rc;
-
-    journal_header_put(h, head);
-    rc = write_at(fd, head, sizeof head, 0);
-    if (rc == 0)
-        rc = write_zeros(fd, JOURNAL_FIRST - RECORDS_AT, RECORDS_AT);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = -errno;
-    return rc;
-}
 
 int
 journal_make(int dirfd, int64_t limit)
 {
-    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    const int flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
     struct journal_header h = {.limit = limit, .made_ms = clock_unix_ms()};
+    uint64_t size;
     int fd, rc;
 
     if (getrandom(h.uuid, sizeof h.uuid, 0) != (ssize_t)sizeof h.uuid)
         return -EIO;
-    /* What a crash in here left. */
-    if (unlinkat(dirfd, TEMP_NAME, 0) < 0 && errno != ENOENT)
-        return -errno;
     fd = openat(dirfd, TEMP_NAME, flags, 0600);
     if (fd < 0)
         return -errno;
-    rc = write_new(fd, &h);
+    rc = journal_write_file(fd, &h, NULL, &size);
     if (rc == 0 && renameat(dirfd, TEMP_NAME, dirfd, JOURNAL_NAME) < 0)
         rc = -errno;
+    if (rc < 0)
+        (void)unlinkat(dirfd, TEMP_NAME, 0); /* it may have filled the disk */
     if (rc == 0 && fsync(dirfd) < 0)
         rc = -errno;
     (void)close(fd); /* synced, or of no use */
@@ -76,18 +60,31 @@ journal_make(int dirfd, int64_t limit)
 
 struct replay {
     struct journal *j;
-    journal_take *take;
-    void *ctx;
-    uint8_t *block;
-    uint64_t at;     /* number of the next record */
-    uint64_t change; /* first record of the current change */
-    uint64_t group;  /* the last GROUP */
-    uint64_t next;   /* where the next GROUP belongs */
+    const struct journal_reader *reader;
+    const uint8_t *bytes; /* the whole file */
+    uint64_t end;         /* number of the record behind it */
+    uint64_t noted;       /* the note's end */
+    uint64_t at;          /* number of the next record */
+    uint64_t change;      /* first record of the current change */
+    uint64_t group;       /* the last GROUP */
+    uint64_t next;        /* where the next GROUP belongs */
     uint64_t ms;
     uint64_t dirty; /* after the last record with bytes after the end; or 0 */
-    bool ended;
-    bool odd; /* the file ends within a record */
 };
+
+static const uint8_t *
+bytes_of(const struct replay *p, uint64_t record)
+{
+    return p->bytes + journal_byte(p->j, record);
+}
+
+static bool
+get_record(const struct replay *p, uint64_t number, struct journal_record *r)
+{
+    return number < p->end &&
+           journal_record_get(bytes_of(p, number), p->j->head.uuid, number,
+                              r) == 0;
+}
 
 static int
 report_damage(const struct replay *p, uint64_t record, const char *what)
@@ -99,45 +96,33 @@ report_damage(const struct replay *p, uint64_t record, const char *what)
     return -EBADMSG;
 }
 
-/* Stores the bytes of the last group. */
-static bool
-store_bytes(struct replay *p, const uint8_t *bytes)
+static int
+take_group(struct replay *p, const struct journal_record *r)
 {
-    struct journal_group *g = &p->j->groups[0];
-
-    if (g->count == JOURNAL_GROUP)
-        return false;
-    memcpy(g->bytes + g->count * JOURNAL_RECORD_SIZE, bytes,
-           JOURNAL_RECORD_SIZE);
-    g->count++;
-    return true;
+    if (p->change != p->at)
+        return report_damage(p, p->at, "a change is cut short");
+    if (r->part || r->after < 0 || (uint64_t)r->after >= JOURNAL_GROUP)
+        return report_damage(p, p->at, "the record of a group is not valid");
+    p->group = p->at;
+    p->next = p->at + 1 + (uint64_t)r->after;
+    p->ms = (uint64_t)r->value;
+    return 0;
 }
 
 static int
-take_record(struct replay *p, const struct journal_record *r,
-            const uint8_t *bytes)
+take_record(struct replay *p, const struct journal_record *r)
 {
-    int rc = 0;
+    int rc;
 
-    if (r->type == JOURNAL_RECORD_GROUP) {
-        if (p->change != p->at)
-            return report_damage(p, p->at, "a change is cut short");
-        if (r->part || r->after < 0 || (uint64_t)r->after >= JOURNAL_GROUP)
-            return report_damage(p, p->at,
-                                 "the record of a group is not valid");
-        p->group = p->at;
-        p->next = p->at + 1 + (uint64_t)r->after;
-        p->ms = (uint64_t)r->value;
-        p->j->groups[0].first = p->at;
-        p->j->groups[0].count = 0;
-    } else if (p->at == p->j->head.first) {
+    if (r->type == JOURNAL_RECORD_GROUP)
+        rc = take_group(p, r);
+    else if (p->at == p->j->head.first)
         return report_damage(p, p->at, "no group begins it");
-    }
-    if (!store_bytes(p, bytes))
+    else if (p->at - p->group >= JOURNAL_GROUP)
         return report_damage(p, p->at, "a group is too large");
-    if (r->type != JOURNAL_RECORD_GROUP)
-        rc = p->take(p->ctx, r, p->ms);
-    if (rc == -EBADMSG)
+    else
+        rc = p->reader->take(p->reader->ctx, r, p->ms);
+    if (rc == -EBADMSG && r->type != JOURNAL_RECORD_GROUP)
         return report_damage(p, p->at, "it contradicts what is before it");
     p->at++;
     if (!r->part)
@@ -145,109 +130,50 @@ take_record(struct replay *p, const struct journal_record *r,
     return rc;
 }
 
-/* A record at or after the end.  A group is begun when the one before it is
- * durable. */
+/* Takes the records up to the end.  A group is begun when the one before it is
+ * durable: none is good behind the end. */
 static int
-check_rest(struct replay *p, uint64_t number, const uint8_t *bytes)
-{
-    struct journal_record r;
-
-    if (journal_record_is_blank(bytes))
-        return 0;
-    p->dirty = number + 1;
-    if (journal_record_get(bytes, p->j->head.uuid, number, &r) < 0 ||
-        r.type != JOURNAL_RECORD_GROUP)
-        return 0;
-    return report_damage(p, p->at, "records that were durable are not good");
-}
-
-static int
-take_block(struct replay *p, uint64_t first, size_t count)
+read_records(struct replay *p)
 {
     struct journal_record r;
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < count; i++) {
-        const uint8_t *bytes = p->block + i * JOURNAL_RECORD_SIZE;
-
-        if (!p->ended &&
-            journal_record_get(bytes, p->j->head.uuid, first + i, &r) == 0) {
-            rc = take_record(p, &r, bytes);
+    while (rc == 0 && get_record(p, p->at, &r))
+        rc = take_record(p, &r);
+    for (uint64_t i = p->at; rc == 0 && i < p->end; i++) {
+        if (journal_record_is_blank(bytes_of(p, i)))
             continue;
-        }
-        p->ended = true;
-        rc = check_rest(p, first + i, bytes);
+        p->dirty = i + 1;
+        if (get_record(p, i, &r) && r.type == JOURNAL_RECORD_GROUP)
+            rc = report_damage(p, p->at, "records that were durable are not good");
     }
     return rc;
 }
 
-static int
-read_records(struct replay *p)
-{
-    uint64_t first = p->j->head.first;
-    ssize_t got;
-    int rc;
-
-    do {
-        got = read_at(p->j->fd, p->block, BLOCK * JOURNAL_RECORD_SIZE,
-                      journal_byte(p->j, first));
-        if (got < 0)
-            return (int)got;
-        rc = take_block(p, first, (size_t)got / JOURNAL_RECORD_SIZE);
-        first += (size_t)got / JOURNAL_RECORD_SIZE;
-    } while (rc == 0 && got == (ssize_t)(BLOCK * JOURNAL_RECORD_SIZE));
-    p->odd = (size_t)got % JOURNAL_RECORD_SIZE > 0;
-    p->j->size = journal_byte(p->j, first);
-    return rc;
-}
-
-/* ---- the end ----------------------------------------------------- */
-
 /* Whether a piece of the records from `from` to `to` is missing: the file ends
  * in them, or one of their words is zero, which none was when it was written.
  */
-static int
-has_gap(const struct replay *p, uint64_t from, uint64_t to, bool *gap)
+static bool
+has_gap(const struct replay *p, uint64_t from, uint64_t to)
 {
-    const size_t size = (size_t)(to - from) * JOURNAL_RECORD_SIZE;
-    uint8_t *bytes = p->j->groups[1].bytes;
-    ssize_t got;
+    bool gap = to > p->end;
 
-    got = read_at(p->j->fd, bytes, size, journal_byte(p->j, from));
-    if (got < 0)
-        return (int)got;
-    *gap = (size_t)got < size;
-    for (size_t at = 0; !*gap && at < size; at += 8)
-        *gap = get_le64(bytes + at) == 0;
-    return 0;
+    if (to - from > JOURNAL_GROUP)
+        return false;
+    for (uint64_t at = 0; !gap && at < (to - from) * JOURNAL_RECORD_SIZE;
+         at += 8)
+        gap = get_le64(bytes_of(p, from) + at) == 0;
+    return gap;
 }
 
 /* What is after the end must be the rest of a group that a kill or a loss of
  * power tore. */
 static int
-check_torn(const struct replay *p)
-{
-    const bool within = p->at < p->next;
-    const uint64_t from = within ? p->group : p->at;
-    const uint64_t to = within ? p->next : p->dirty;
-    bool gap = false;
-    int rc = 0;
-
-    if (!within && p->dirty == 0)
-        return 0;
-    if (to - from <= JOURNAL_GROUP)
-        rc = has_gap(p, from, to, &gap);
-    if (rc == 0 && !gap)
-        rc = report_damage(p, p->at, "a record of the last group is not good");
-    return rc;
-}
-
-static int
 check_end(const struct replay *p)
 {
-    const struct journal_note *note = &p->j->note;
+    const bool within = p->at < p->next;
 
-    if (p->at < note->end) {
+    if (p->at < p->noted) {
         diag(DIAG_ERROR,
              "the quota journal is damaged, or is an older copy: "
              "data_dir/live/" JOURNAL_NAME " has %" PRIu64
@@ -255,53 +181,56 @@ check_end(const struct replay *p)
              ": restore the newer one; to serve this one nevertheless, which "
              "forgets what was answered since, remove "
              "data_dir/live/" JOURNAL_NOTE_NAME,
-             p->at, note->end);
+             p->at, p->noted);
         return -EBADMSG;
     }
-    if (note->is_copy)
-        diag(DIAG_WARNING,
-             "data_dir/live/" JOURNAL_NAME
-             " was put in place of another: if that was newer, what was "
-             "answered since is forgotten, and journal numbers are given "
-             "again");
-    return check_torn(p);
+    if ((within && !has_gap(p, p->group, p->next)) ||
+        (!within && p->dirty > 0 && !has_gap(p, p->at, p->dirty)))
+        return report_damage(p, p->at,
+                             "a record of the last group is not good");
+    return 0;
 }
 
 static int
-read_header(struct journal *j)
+report_bad(const char *what)
 {
-    uint8_t head[RECORDS_AT];
-    struct journal_header h;
+    diag(DIAG_ERROR,
+         "the quota journal is damaged: %s: data_dir/live/" JOURNAL_NAME, what);
+    return -EBADMSG;
+}
+
+/* The header, and the checkpoint behind it. */
+static int
+read_header(struct replay *p, uint64_t size)
+{
+    struct journal *j = p->j;
+    struct journal_header *h = &j->head;
     bool one_bad;
-    ssize_t got;
     int rc;
 
-    got = read_at(j->fd, head, sizeof head, 0);
-    if (got < 0)
-        return (int)got;
-    rc = got < (ssize_t)sizeof head ? -EBADMSG
-                                    : journal_header_get(head, &h, &one_bad);
-    if (rc == -EPROTO) {
+    rc = size < RECORDS_AT ? -EBADMSG
+                           : journal_header_get(p->bytes, h, &one_bad);
+    if (rc == -EPROTO)
         diag(DIAG_ERROR, "data_dir/live/" JOURNAL_NAME
                          " was written by a newer version of countd");
-        return rc;
-    }
-    if (rc < 0) {
-        diag(DIAG_ERROR, "the quota journal is damaged: both copies of its "
-                         "header: data_dir/live/" JOURNAL_NAME);
-        return rc;
-    }
+    if (rc < 0)
+        return rc == -EPROTO ? rc : report_bad("both copies of its header");
     if (one_bad)
         diag(DIAG_WARNING,
              "one copy of the header of data_dir/live/" JOURNAL_NAME
              " is damaged; the other is good");
-    j->head = h;
-    /* A size that a file cannot have, which no checksum vouches for. */
-    if (h.checkpoint_size > INT64_MAX / 2)
-        return report_damage(&(struct replay){.j = j}, h.first, "its header");
-    j->records_at = journal_records_at(h.checkpoint_size);
-    return journal_note_open(&j->note, j->dirfd, JOURNAL_NOTE_NAME, j->fd,
-                             j->head.uuid, h.generation);
+    if (h->checkpoint_size > size - RECORDS_AT ||
+        crc_of(p->bytes + RECORDS_AT, h->checkpoint_size) != h->checkpoint_crc)
+        return report_bad("its checkpoint");
+    j->records_at = journal_records_at(h->checkpoint_size);
+    p->end = h->first;
+    if (size > j->records_at)
+        p->end += (size - j->records_at) / JOURNAL_RECORD_SIZE;
+    j->size = journal_byte(j, p->end);
+    p->at = p->change = p->group = p->next = h->first;
+    rc = p->reader->begin(p->reader->ctx, h->limit, p->bytes + RECORDS_AT,
+                          h->checkpoint_size);
+    return rc == -EBADMSG ? report_bad("its checkpoint") : rc;
 }
 
 /* ---- repairing --------------------------------------------------- */
@@ -310,14 +239,14 @@ static int
 cut_rest(struct replay *p)
 {
     struct journal *j = p->j;
+    const uint64_t byte = journal_byte(j, p->change);
 
-    j->cut = 1;
+    j->cut = true;
     diag(DIAG_WARNING,
          "quota journal: removed an incomplete group at record=%" PRIu64
          " byte=%" PRIu64 "; none of its requests was answered",
-         p->change, journal_byte(j, p->change));
-    return write_zeros(j->fd, j->size - journal_byte(j, p->change),
-                       journal_byte(j, p->change));
+         p->change, byte);
+    return write_zeros(j->fd, j->size - byte, byte);
 }
 
 /* Writes the last group again, up to its last whole change, and zeros after
@@ -326,76 +255,81 @@ static int
 repair_end(struct replay *p)
 {
     struct journal *j = p->j;
-    struct journal_group *g = &j->groups[0];
     int rc = 0;
 
-    g->count = (size_t)(p->change - g->first);
     if (p->dirty > 0 || p->change < p->at)
         rc = cut_rest(p);
-    if (rc == 0 && g->count > 0)
-        rc = write_at(j->fd, g->bytes, g->count * JOURNAL_RECORD_SIZE,
-                      journal_byte(j, g->first));
-    if (rc == 0 && p->odd && ftruncate(j->fd, (off_t)j->size) < 0)
-        rc = -errno;
+    if (rc == 0 && p->change > p->group)
+        rc = write_at(j->fd, bytes_of(p, p->group),
+                      (p->change - p->group) * JOURNAL_RECORD_SIZE,
+                      journal_byte(j, p->group));
+    if (rc == 0 && ftruncate(j->fd, (off_t)j->size) < 0)
+        rc = -errno; /* a part of a record */
     if (rc == 0 && fsync(j->fd) < 0)
         rc = -errno;
     /* A checkpoint may have been renamed and not have been synced. */
     if (rc == 0 && fsync(j->dirfd) < 0)
         rc = -errno;
-    if (rc == 0)
-        rc = journal_note_write(&j->note, p->change);
-    if (rc == 0)
-        journal_note_sync(&j->note);
-    j->durable = p->change;
-    j->groups[0] =
-        (struct journal_group){.bytes = g->bytes, .first = p->change};
-    j->groups[1].first = p->change;
-    return rc;
+    j->durable = j->groups[0].first = j->groups[1].first = p->change;
+    return rc < 0 ? rc : journal_write_note(j, p->change);
+}
+
+/* Reads the file as a whole. */
+static int
+read_file(int fd, uint8_t **bytes, uint64_t *size)
+{
+    struct stat st;
+    ssize_t got;
+
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    *bytes = malloc((size_t)st.st_size + 1);
+    if (!*bytes)
+        return -ENOMEM;
+    got = read_at(fd, *bytes, (size_t)st.st_size, 0);
+    *size = got < 0 ? 0 : (uint64_t)got;
+    return got < 0 ? (int)got : 0;
 }
 
 static int
-replay_journal(struct journal *j,
-               int (*begin)(void *ctx, const struct journal *j),
-               journal_take *take, void *ctx)
+replay_journal(struct journal *j, const struct journal_reader *reader)
 {
-    struct replay p = {.j = j, .take = take, .ctx = ctx};
-    int rc;
+    struct replay p = {.j = j, .reader = reader};
+    uint8_t *bytes = NULL;
+    uint64_t size = 0;
+    int rc = 0;
 
-    p.block = malloc(BLOCK * JOURNAL_RECORD_SIZE);
-    if (!p.block)
-        return -ENOMEM;
-    rc = journal_groups_init(j);
+    for (unsigned i = 0; i < 2; i++) {
+        j->groups[i].bytes = malloc(JOURNAL_GROUP * JOURNAL_RECORD_SIZE);
+        if (!j->groups[i].bytes)
+            return -ENOMEM;
+    }
+    rc = read_file(j->fd, &bytes, &size);
+    p.bytes = bytes;
     if (rc == 0)
-        rc = read_header(j);
+        rc = read_header(&p, size);
     if (rc == 0)
-        rc = begin(ctx, j);
-    if (rc == -EBADMSG)
-        diag(DIAG_ERROR, "the quota journal is damaged: its checkpoint: "
-                         "data_dir/live/" JOURNAL_NAME);
-    p.at = p.change = p.group = p.next = j->head.first;
-    j->groups[0].first = j->head.first;
+        rc = journal_read_note(j, &p.noted);
     if (rc == 0)
         rc = read_records(&p);
     if (rc == 0)
         rc = check_end(&p);
     if (rc == 0)
         rc = repair_end(&p);
-    free(p.block);
+    free(bytes);
     return rc;
 }
 
 int
-journal_open(struct journal *j, int dirfd,
-             int (*begin)(void *ctx, const struct journal *j),
-             journal_take *take, void *ctx)
+journal_open(struct journal *j, int dirfd, const struct journal_reader *reader)
 {
     int rc;
 
-    *j = (struct journal){.dirfd = dirfd, .fd = -1, .note.fd = -1};
+    *j = (struct journal){.dirfd = dirfd, .fd = -1, .note_fd = -1};
     j->fd = openat(dirfd, JOURNAL_NAME, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (j->fd < 0)
         return -errno;
-    rc = replay_journal(j, begin, take, ctx);
+    rc = replay_journal(j, reader);
     if (rc < 0)
         journal_close(j);
     return rc;

@@ -206,8 +206,8 @@ make_change(struct quota_service *s, const struct quota_request *r,
         idempotency_add(&s->store->quotas.keys, key->hash, key->request, a,
                         clock_steady_unix_ms());
     }
-    if (changes && runs_out(&c->record))
-        s->wants_export[0] = true;
+    if (changes && runs_out(&c->record) && s->config->quota_export[0] != '\0')
+        s->wants_export = true;
 }
 
 static enum conn_next

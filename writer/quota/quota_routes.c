@@ -36,7 +36,7 @@ may_serve(struct http_call *x, enum conn_next *next)
 
     if (s->paused)
         *next = http_hold(x, &((struct quota_service *)x->ctx)->line);
-    else if (s->state != QUOTA_READY)
+    else if (!s->store)
         *next = quota_send_form(x, ANSWER_UNAVAILABLE);
     else if (key.at && (key.size == 0 || key.size > QUOTA_KEY_SIZE))
         *next = http_fail(x, HTTP_BAD_REQUEST);

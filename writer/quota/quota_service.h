@@ -2,20 +2,17 @@
  * its journal, the commit that answers wait for, and what goes wrong with a
  * disk.
  *
- *     READY    serves
- *     LOADING  a write or sync has failed, or the journal could not be opened:
- *              all requests are answered 503; the I/O thread repairs the
- *              journal and reads it again, each second until that works
- *     DAMAGED  the journal is: 503 until an operator has restored it
+ * A journal that is damaged, or cannot be opened, is answered 503, until an
+ * operator has mended it and starts the writer again.
  *
- * An answer leaves when the changes it depends on are durable.  If they never
- * will be, and it is certain that they do not count, the answer is 503 instead;
- * when that is not certain the connection ends without one.
+ * An answer leaves when the changes it depends on are durable.  A write or sync
+ * that fails ends the process, as one of a log does.
  *
- * A full disk: the journal has zeros ahead; when they are used up and no more
- * can be made, changes are answered 503, and nothing else is.
+ * A full disk: when the journal's zeros are used up and no checkpoint can be
+ * written, changes are answered 503, and nothing else is.
  *
- * Two I/O threads: one syncs, the other makes zeros, exports, and reads again.
+ * The I/O thread syncs, and writes checkpoints and exports behind a sync:
+ * requests wait meanwhile, so that the quotas are as after that sync.
  *
  * Ownership: the caller's, between open and close.  The loop's thread.
  * Errors: 0 or a negative errno; text goes to diag.
@@ -33,62 +30,45 @@
 #include "common/net/loop.h"
 #include "common/setup/config.h"
 #include "writer/commit.h"
-#include "writer/quota/quota_export.h"
 #include "writer/quota/quota_store.h"
 
-#define QUOTA_RETRY_MS 1000
-#define QUOTA_MARK_MS  200 /* of quiet: the note of the end is synced */
-#define QUOTA_KEY_SIZE 255 /* bytes of an Idempotency-Key */
+#define QUOTA_RETRY_MS 1000 /* between exports, or checkpoints that fail */
+#define QUOTA_KEY_SIZE 255  /* bytes of an Idempotency-Key */
 
 #define QUOTA_UNNAMED_NAME "-" /* in lists */
-
-enum quota_state { QUOTA_READY, QUOTA_LOADING, QUOTA_DAMAGED };
-
-struct quota_extend {
-    struct io_job job;
-    uint64_t from;
-    int rc;
-};
-
-struct quota_reload {
-    struct io_job job;
-    struct quota_store *store; /* new */
-    int rc;
-};
 
 struct quota_stats {
     uint64_t applied, cancelled, refused, other; /* requests */
     uint64_t repeated;                           /* with a known key */
     uint64_t unavailable;
-    uint64_t failures; /* of writes and syncs */
+    uint64_t failures; /* checkpoints that could not be written */
 };
 
 struct quota_service {
     struct loop *loop;
     const struct config *config;
-    int dirfd; /* data_dir/live, borrowed; -1: off */
-    enum quota_state state;
-    struct quota_store *store; /* NULL: never opened */
-    struct io sync_io, file_io;
+    int dirfd;                 /* data_dir/live, borrowed; -1: off */
+    struct quota_store *store; /* NULL: it could not be opened */
+    struct io io;
     struct commit commit;
     struct http_line line; /* requests that wait for room */
-    struct quota_extend extend;
-    struct quota_reload reload;
-    struct loop_timer retry, mark;
-    bool extending, full, retrying, mark_due;
-    struct quota_export export;
-    bool paused;           /* a checkpoint is being written: requests wait */
-    bool wants_export[2];  /* by group of the journal: something ran out */
-    uint64_t flight_count; /* numbers of the unnamed quota behind the sync */
-    struct diag_repeat full_warning, numbers_warning, max_warning;
+    bool paused; /* a checkpoint or an export is written: requests wait */
+    bool wants_export;
+    int export_rc;
+    uint64_t retry_ms;       /* clock: neither is written before */
+    struct loop_timer retry; /* wakes the loop then */
+    void (*failed)(void *ctx);
+    void *failed_ctx;
+    struct diag_repeat export_warning, numbers_warning, max_warning;
     struct quota_stats stats;
 };
 
-/* Off, whatever the settings say, until it is opened. */
-void quota_init(struct quota_service *s);
+/* Off, whatever the settings say, until it is opened.  `failed` is called once
+ * a write or sync has failed: no answer leaves from then on. */
+void quota_init(struct quota_service *s, void (*failed)(void *ctx), void *ctx);
 
-/* Opens or creates the journal, for `max` connections that may wait.  A damaged
- * journal or a full disk does not fail.  -EINVAL: quota.limit differs from the
+/* Opens or creates the journal, for `max` connections that may wait.  One that
+ * cannot be opened does not fail.  -EINVAL: quota.limit differs from the
  * journal's. */
 int quota_open(struct quota_service *s, struct loop *loop, int live_fd,
                const struct config *config, size_t max);

@@ -3,29 +3,35 @@
 #include "writer/quota/quota_store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "common/base/diag.h"
 #include "writer/quota/checkpoint.h"
 
 static int
-begin_store(void *ctx, const struct journal *j)
+begin_store(void *ctx, int64_t limit, const uint8_t *checkpoint, size_t size)
 {
-    const int rc = quotas_init(ctx, j->dirfd, j->head.limit);
+    const int rc = quotas_init(ctx, limit);
 
-    return rc < 0 || j->head.checkpoint_size == 0
-               ? rc
-               : checkpoint_read(ctx, j->fd, RECORDS_AT,
-                                 j->head.checkpoint_size,
-                                 j->head.checkpoint_crc);
+    return rc < 0 || size == 0 ? rc : checkpoint_read(ctx, checkpoint, size);
 }
 
 int
 quota_store_checkpoint(struct quota_store *store, uint64_t end)
 {
-    return journal_checkpoint(&store->journal, end, checkpoint_write,
-                              &store->quotas);
+    uint8_t *bytes;
+    size_t size;
+    int rc;
+
+    rc = checkpoint_write(&store->quotas, &bytes, &size);
+    if (rc == 0)
+        rc = journal_checkpoint(&store->journal, end, bytes, size);
+    free(bytes);
+    return rc;
 }
 
 void
@@ -34,10 +40,11 @@ quota_store_free(struct quota_store *store)
     if (!store)
         return;
     quotas_fini(&store->quotas);
-    journal_note_close(&store->seen);
     journal_close(&store->journal);
     free(store);
 }
+
+/* ---- the start --------------------------------------------------- */
 
 static int
 check_limit(const struct quota_store *store, const struct config *c)
@@ -50,8 +57,7 @@ check_limit(const struct quota_store *store, const struct config *c)
          "quota.limit=%" PRIu64 ", but the journal was made with %" PRId64
          ": give quota.limit = %" PRId64 " and change what remains with "
          "/increase and /decrease, or move data_dir/live/" JOURNAL_NAME
-         ", " JOURNAL_NOTE_NAME " and " JOURNAL_SEEN_NAME
-         " away to begin a new one",
+         " and " JOURNAL_NOTE_NAME " away to begin a new one",
          c->quota_limit, limit, limit);
     return -EINVAL;
 }
@@ -60,73 +66,35 @@ check_limit(const struct quota_store *store, const struct config *c)
 static int
 make_journal(int dirfd, const struct config *c)
 {
-    bool noted = false, seen = false;
+    bool noted;
     int rc;
 
     rc = journal_file_exists(dirfd, JOURNAL_NOTE_NAME, &noted);
-    if (rc == 0)
-        rc = journal_file_exists(dirfd, JOURNAL_SEEN_NAME, &seen);
-    if (rc < 0)
-        return rc;
-    if (!noted && !seen)
-        return journal_make(dirfd, (int64_t)c->quota_limit);
+    if (rc < 0 || !noted)
+        return rc < 0 ? rc : journal_make(dirfd, (int64_t)c->quota_limit);
     diag(DIAG_ERROR,
-         "data_dir/live/" JOURNAL_NAME
-         " does not exist, but %s does: restore it, or remove %s, too, to "
-         "begin a new journal",
-         seen ? JOURNAL_SEEN_NAME : JOURNAL_NOTE_NAME,
-         noted && seen ? JOURNAL_NOTE_NAME " and " JOURNAL_SEEN_NAME
-         : seen        ? JOURNAL_SEEN_NAME
-                       : JOURNAL_NOTE_NAME);
+         "data_dir/live/" JOURNAL_NAME " does not exist, but " JOURNAL_NOTE_NAME
+         " does: restore it, or "
+         "remove " JOURNAL_NOTE_NAME ", too, to begin a new journal");
     return -EBADMSG;
 }
 
-void
-quota_store_note(struct quota_store *store, uint64_t end)
-{
-    static struct diag_repeat warning;
-    int rc;
-
-    journal_note_sync(&store->journal.note);
-    if (store->seen.is_synced && store->seen.end == end)
-        return;
-    rc = journal_note_write(&store->seen, end);
-    if (rc < 0)
-        diag_repeating(&warning, DIAG_WARNING,
-                       "write data_dir/live/" JOURNAL_SEEN_NAME
-                       ": %s; an older copy of the quota journal may go "
-                       "undetected",
-                       diag_text(rc));
-    else
-        journal_note_sync(&store->seen);
-    store->seen.end = end;
-}
-
-/* The journal must have all records that it had when the second note was
- * written. */
 static int
-check_seen(struct quota_store *store)
+open_store(struct quota_store *store, int dirfd, const struct config *c)
 {
-    const struct journal *j = &store->journal;
+    const struct journal_reader reader = {begin_store, quotas_take,
+                                          &store->quotas};
     int rc;
 
-    rc = journal_note_open(&store->seen, j->dirfd, JOURNAL_SEEN_NAME, j->fd,
-                           j->head.uuid, j->head.generation);
+    rc = journal_open(&store->journal, dirfd, &reader);
+    if (rc == 0)
+        rc = check_limit(store, c);
     if (rc < 0)
         return rc;
-    if (j->durable >= store->seen.end) {
-        quota_store_note(store, j->durable);
-        return 0;
-    }
-    diag(DIAG_ERROR,
-         "data_dir/live/" JOURNAL_NAME
-         " is an older copy, and so is " JOURNAL_NOTE_NAME
-         ", or it was removed: it has %" PRIu64 " records and had %" PRIu64
-         ": restore the newer one; to serve this one nevertheless, which "
-         "forgets what was answered since, remove "
-         "data_dir/live/" JOURNAL_SEEN_NAME,
-         j->durable, store->seen.end);
-    return -EBADMSG;
+    quotas_taken(&store->quotas, c->quota_max);
+    return journal_needs_checkpoint(&store->journal)
+               ? quota_store_checkpoint(store, store->journal.durable)
+               : 0;
 }
 
 int
@@ -144,24 +112,53 @@ quota_store_open(int dirfd, const struct config *c, struct quota_store **out)
     store = calloc(1, sizeof *store);
     if (!store)
         return -ENOMEM;
-    store->journal.fd = store->seen.fd = -1;
-    rc = journal_open(&store->journal, dirfd, begin_store, quotas_take,
-                      &store->quotas);
-    if (rc == 0)
-        rc = check_seen(store);
-    if (rc == 0)
-        rc = check_limit(store, c);
-    if (rc < 0) {
+    store->journal.fd = store->journal.note_fd = -1;
+    rc = open_store(store, dirfd, c);
+    if (rc < 0)
         quota_store_free(store);
+    else
+        *out = store;
+    return rc;
+}
+
+/* ---- the export -------------------------------------------------- */
+
+static void
+print_numbers(FILE *file, const struct quota *quota)
+{
+    for (size_t i = 0; i < quota->count; i++) {
+        const struct number *n = &quota->numbers[i];
+
+        if (n->amount == NUMBER_IS_CANCEL)
+            continue;
+        (void)fprintf(file, "%zu %" PRId64, i + 1, n->amount);
+        if (n->other != 0)
+            (void)fprintf(file, " %" PRIu64, n->other);
+        (void)fputc('\n', file);
+    }
+}
+
+int
+quota_store_export(const struct quota_store *store, const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+    char temp[CONFIG_TEXT_SIZE + 8];
+    FILE *file;
+    int fd, rc = 0;
+
+    (void)snprintf(temp, sizeof temp, "%s.tmp", path);
+    fd = open(temp, flags, 0644);
+    file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file) {
+        rc = -errno;
+        if (fd >= 0)
+            (void)close(fd);
         return rc;
     }
-    quotas_taken(&store->quotas, c->quota_max);
-    if (journal_needs_checkpoint(&store->journal))
-        rc = quota_store_checkpoint(store, store->journal.durable);
-    if (rc < 0) {
-        quota_store_free(store);
-        return rc;
-    }
-    *out = store;
-    return 0;
+    print_numbers(file, quotas_unnamed(&store->quotas));
+    if (fflush(file) != 0 || ferror(file) || fsync(fd) < 0 ||
+        rename(temp, path) < 0)
+        rc = errno != 0 ? -errno : -EIO;
+    (void)fclose(file); /* synced, or given up */
+    return rc;
 }

@@ -1,5 +1,8 @@
 /* writer/quota/quota_store.h - a journal, and the quotas that were read from
- * it.
+ * it; and quota.export, the applications of the quota without a name as text:
+ *
+ *     NUMBER AMOUNT LF                of an application
+ *     NUMBER AMOUNT CANCELLED_BY LF   of one that was cancelled
  *
  * Ownership: the caller's, until quota_store_free().  Any thread, one at a
  * time. Errors: 0 or a negative errno; text goes to diag.
@@ -15,7 +18,6 @@
 struct quota_store {
     struct journal journal;
     struct quotas quotas;
-    struct journal_note seen; /* live/quota-seen; its end is what it says now */
 };
 
 /* Reads the journal, or makes one when there is none.
@@ -28,9 +30,8 @@ int quota_store_open(int dirfd, const struct config *c,
  * see journal_checkpoint(). */
 int quota_store_checkpoint(struct quota_store *store, uint64_t end);
 
-/* Syncs the note of the end and writes the second one, when `end` records are
- * durable. A failure is reported. */
-void quota_store_note(struct quota_store *store, uint64_t end);
+/* Replaces the file as a whole. */
+int quota_store_export(const struct quota_store *store, const char *path);
 
 /* NULL: does nothing. */
 void quota_store_free(struct quota_store *store);

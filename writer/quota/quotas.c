@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 
 /* ---- names ------------------------------------------------------- */
@@ -77,7 +78,7 @@ free_id(const struct quotas *q)
 }
 
 static struct quota *
-new_quota(int dirfd, uint16_t id, const char *name, size_t size, int64_t limit)
+new_quota(uint16_t id, const char *name, size_t size, int64_t limit)
 {
     struct quota *quota = calloc(1, sizeof *quota);
 
@@ -88,7 +89,6 @@ new_quota(int dirfd, uint16_t id, const char *name, size_t size, int64_t limit)
     if (size > 0)
         memcpy(quota->name, name, size);
     quota->limit = quota->remaining = limit;
-    journal_numbers_init(&quota->numbers, dirfd);
     return quota;
 }
 
@@ -97,20 +97,20 @@ free_quota(struct quota *quota)
 {
     if (!quota)
         return;
-    journal_numbers_fini(&quota->numbers);
+    free(quota->numbers);
     free(quota);
 }
 
 int
-quotas_init(struct quotas *q, int dirfd, int64_t limit)
+quotas_init(struct quotas *q, int64_t limit)
 {
-    *q = (struct quotas){.dirfd = dirfd, .max = QUOTA_MAX};
+    *q = (struct quotas){.max = QUOTA_MAX};
     q->names = calloc(QUOTA_MAX, sizeof(struct quota *));
     /* One more stays free: what free_id() ends at. */
     q->ids = calloc(QUOTA_MAX + 2, sizeof(struct quota *));
     if (!q->names || !q->ids || idempotency_init(&q->keys, IDEMPOTENCY_MAX) < 0)
         return -ENOMEM;
-    q->ids[0] = new_quota(dirfd, 0, NULL, 0, limit);
+    q->ids[0] = new_quota(0, NULL, 0, limit);
     return q->ids[0] ? 0 : -ENOMEM;
 }
 
@@ -124,7 +124,7 @@ quotas_fini(struct quotas *q)
     free(q->names);
     free(q->ids);
     idempotency_fini(&q->keys);
-    *q = (struct quotas){.dirfd = -1};
+    *q = (struct quotas){.ids = NULL};
 }
 
 /* ---- deciding ---------------------------------------------------- */
@@ -150,19 +150,17 @@ decide_apply(struct quota_change *c, struct key_answer *a)
 static bool
 decide_cancel(struct quota_change *c, struct key_answer *a)
 {
-    struct quota *quota = c->quota;
-    struct number n;
-    int rc;
+    const struct quota *quota = c->quota;
+    const uint64_t number = (uint64_t)c->record.value;
+    const struct number *n = number == 0 || number > quota->count
+                                 ? NULL
+                                 : &quota->numbers[number - 1];
 
-    rc = journal_numbers_get(&quota->numbers, (uint64_t)c->record.value, &n);
-    if (rc < 0 && rc != -ENOENT)
-        return refuse_request(a, ANSWER_UNAVAILABLE);
-    if (rc == -ENOENT || n.amount == NUMBER_IS_CANCEL || n.other != 0)
+    if (!n || n->amount == NUMBER_IS_CANCEL || n->other != 0)
         return refuse_request(a, ANSWER_REFUSED);
-    if (n.amount > INT64_MAX - quota->remaining)
+    if (n->amount > INT64_MAX - quota->remaining)
         return refuse_request(a, ANSWER_IMPOSSIBLE);
-    c->amount = n.amount;
-    c->record.after = quota->remaining + n.amount;
+    c->record.after = quota->remaining + n->amount;
     return true;
 }
 
@@ -219,24 +217,30 @@ quotas_decide(struct quotas *q, const struct quota_request *r,
 
 /* ---- making ------------------------------------------------------ */
 
+int
+quota_add_number(struct quota *quota, struct number what)
+{
+    const int rc = array_grow(&quota->numbers, &quota->capacity,
+                              quota->count + 1, sizeof *quota->numbers);
+
+    if (rc == 0)
+        quota->numbers[quota->count++] = what;
+    return rc;
+}
+
 static int
 make_number(struct quota_change *c)
 {
-    struct journal_numbers *n = &c->quota->numbers;
-    const int64_t value = c->record.value;
+    const uint64_t value = (uint64_t)c->record.value;
     int rc;
 
-    rc = journal_numbers_reserve(n);
-    if (rc < 0)
-        return rc;
-    if (c->record.type == JOURNAL_RECORD_APPLY) {
-        journal_numbers_add(n, (struct number){.amount = value});
-        return 0;
-    }
-    rc = journal_numbers_cancel(n, (uint64_t)value, n->count + 1);
+    if (c->record.type == JOURNAL_RECORD_APPLY)
+        return quota_add_number(c->quota,
+                                (struct number){.amount = c->record.value});
+    rc = quota_add_number(
+        c->quota, (struct number){.amount = NUMBER_IS_CANCEL, .other = value});
     if (rc == 0)
-        journal_numbers_add(n, (struct number){.amount = NUMBER_IS_CANCEL,
-                                               .other = (uint64_t)value});
+        c->quota->numbers[value - 1].other = c->quota->count;
     return rc;
 }
 
@@ -251,7 +255,7 @@ quotas_add(struct quotas *q, uint16_t id, const char *name, size_t size,
     if (found || !quota_name_is_good(name, size) || q->ids[id] ||
         q->count >= QUOTA_MAX)
         return -EBADMSG;
-    quota = new_quota(q->dirfd, id, name, size, limit);
+    quota = new_quota(id, name, size, limit);
     if (!quota)
         return -ENOMEM;
     memmove(q->names + place + 1, q->names + place,
@@ -302,7 +306,7 @@ quotas_make(struct quotas *q, struct quota_change *c, struct key_answer *a)
         return rc;
     if (type == JOURNAL_RECORD_APPLY || type == JOURNAL_RECORD_CANCEL) {
         a->form = ANSWER_PAIR;
-        a->number = c->quota->numbers.count;
+        a->number = c->quota->count;
     }
     c->quota->remaining = c->record.after;
     return 0;
@@ -385,10 +389,8 @@ take_change(struct quotas *q, const struct journal_record *r,
     rc = request_of(q, r, &request);
     if (rc < 0)
         return rc;
-    if (!quotas_decide(q, &request, &c, a))
-        return a->form == ANSWER_UNAVAILABLE ? -EIO : -EBADMSG;
-    if (c.record.quota != r->quota || c.record.value != r->value ||
-        c.record.after != r->after)
+    if (!quotas_decide(q, &request, &c, a) || c.record.quota != r->quota ||
+        c.record.value != r->value || c.record.after != r->after)
         return -EBADMSG;
     return quotas_make(q, &c, a);
 }

@@ -21,7 +21,7 @@
  * A-Z a-z 0-9 . _ -, the first of which is a letter or a digit.
  *
  * Ownership: the caller's, between init and fini.  One thread at a time.
- * Memory: 4 KiB a quota, and that of idempotency.h.
+ * Memory: 16 bytes a journal number, or twice that, and that of idempotency.h.
  * Errors: 0 or a negative errno.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -33,7 +33,6 @@
 #include <stdint.h>
 
 #include "writer/idempotency.h"
-#include "writer/quota/journal_numbers.h"
 #include "writer/quota/journal_record.h"
 
 /* What a request was answered, as key_answer.form. */
@@ -53,13 +52,23 @@ enum answer_form {
 #define QUOTA_NAME_MAX 64u
 #define QUOTA_MAX      8192u /* with a name */
 
+#define NUMBER_IS_CANCEL (-1) /* for amount */
+
+/* What a journal number is. */
+struct number {
+    int64_t amount; /* of an application, or NUMBER_IS_CANCEL */
+    uint64_t other; /* the number that cancelled it, 0: none has; or the number
+                       that this one cancelled */
+};
+
 struct quota {
     uint16_t id;
     uint8_t name_size; /* 0: that of id 0 */
     char name[QUOTA_NAME_MAX];
     int64_t limit; /* it was made with */
     int64_t remaining;
-    struct journal_numbers numbers;
+    struct number *numbers; /* the first is number 1 */
+    size_t count, capacity; /* of them */
 };
 
 struct quota_request {
@@ -75,11 +84,9 @@ struct quota_change {
     const char *name;             /* CREATE: those of the request */
     size_t name_size;
     struct quota *quota;
-    int64_t amount; /* CANCEL: that comes back */
 };
 
 struct quotas {
-    int dirfd;  /* borrowed */
     size_t max; /* with a name; those of a journal are all taken */
     size_t count;
     struct quota **names; /* in order */
@@ -94,7 +101,7 @@ struct quotas {
 };
 
 /* -ENOMEM.  quotas_fini() in any case. */
-int quotas_init(struct quotas *q, int dirfd, int64_t limit);
+int quotas_init(struct quotas *q, int64_t limit);
 void quotas_fini(struct quotas *q);
 
 static inline struct quota *
@@ -113,16 +120,18 @@ int quotas_add(struct quotas *q, uint16_t id, const char *name, size_t size,
 struct quota *quotas_find(const struct quotas *q, const char *name,
                           size_t size);
 
-/* Whether there is a change to make; if not, *a is the answer.  It is
- * ANSWER_UNAVAILABLE when a number cannot be read. */
+/* Takes the next journal number.  -ENOMEM: nothing has changed. */
+int quota_add_number(struct quota *quota, struct number what);
+
+/* Whether there is a change to make; if not, *a is the answer. */
 bool quotas_decide(struct quotas *q, const struct quota_request *r,
                    struct quota_change *c, struct key_answer *a);
 
-/* Makes it; *a is the answer when it is durable.  An error: nothing has changed
- * (-ENOSPC ...). */
+/* Makes it; *a is the answer when it is durable.  -ENOMEM: nothing has changed.
+ */
 int quotas_make(struct quotas *q, struct quota_change *c, struct key_answer *a);
 
-/* journal_take: ctx is a struct quotas. */
+/* As take of struct journal_reader: ctx is a struct quotas. */
 int quotas_take(void *ctx, const struct journal_record *r, uint64_t ms);
 
 /* The replay is over: parts of a change that was cut are forgotten, and there
