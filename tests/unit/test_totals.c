@@ -5,7 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/lib/tmpdir.h"
 #include "writer/statsd/totals.h"
+
+#define UNIT DECIMAL_MILLIONTHS
 
 static int
 setup(void **state)
@@ -80,44 +83,45 @@ CASE(names_of_several_protocols_are_several, t)
     assert_int_equal(totals_take(t, &sample), 0);
 }
 
-/* Names of which a half has room are remembered while others come and go. */
-CASE(names_with_samples_are_not_forgotten, t)
+/* Where there are too many all begin anew. */
+CASE(as_many_names_as_there_may_be_are_remembered, t)
 {
-    enum { ROUNDS = 6, OTHERS = 60000 };
     char name[32];
 
-    for (int round = 0; round < ROUNDS; round++) {
-        for (int i = 0; i < 1000; i++) {
-            (void)snprintf(name, sizeof name, "stays.%d", i);
-            assert_int_equal(take(t, name, 10 + round), round > 0);
+    for (int round = 0; round < 2; round++)
+        for (size_t i = 0; i < TOTALS_MAX; i++) {
+            (void)snprintf(name, sizeof name, "name.%zu", i);
+            assert_int_equal(take(t, name, 10 + round), round);
         }
-        for (int i = 0; i < OTHERS; i++) {
-            (void)snprintf(name, sizeof name, "goes.%d.%d", round, i);
-            assert_int_equal(take(t, name, 7), 0);
-        }
-    }
+    assert_int_equal(take(t, "one more", 7), 0);
+    assert_int_equal(take(t, "name.0", 20), 0);
+    assert_int_equal(take(t, "name.0", 21), 1);
 }
 
-static void
-set_in(void *ctx, const struct total *last)
+CASE(the_last_samples_survive_a_stop, t)
 {
-    totals_set(ctx, last);
-}
-
-CASE(each_last_sample_is_kept_once, t)
-{
+    const struct total half = {(const uint8_t *)"a\tb", 3, 1, 52, UNIT * 3 / 2};
+    struct tmpdir dir;
     struct totals next;
-    char name[32];
 
-    for (int k = 0; k < 2; k++)
-        for (int i = 0; i < 150000; i++) {
-            (void)snprintf(name, sizeof name, "name.%d", i);
-            (void)take_at(t, name, 100 * (k + 1), 50 + k);
-        }
-    assert_rc(totals_init(&next), 0);
-    totals_each(t, set_in, &next);
-    assert_int_equal(take_at(&next, "name.149999", 203, 52), 3);
-    assert_int_equal(take_at(&next, "name.149998", 300, 50), 0);
-    assert_int_equal(take_at(&next, "name.0", 203, 52), 3);
-    totals_fini(&next);
+    tmpdir_make(&dir);
+    (void)take_at(t, "plain", 100 * (int64_t)UNIT, 50);
+    (void)take_at(t, "plain", 200 * (int64_t)UNIT, 51);
+    (void)take_at(t, "below", -7, 0);
+    (void)totals_take(t, &half);
+    totals_write(t, dir.fd);
+    for (int start = 0; start < 2; start++) {
+        const int64_t known = start == 0;
+
+        assert_rc(totals_init(&next), 0);
+        totals_read(&next, dir.fd); /* the second finds it empty */
+        assert_int_equal(take_at(&next, "plain", 300 * (int64_t)UNIT, 50), 0);
+        assert_int_equal(take_at(&next, "plain", 300 * (int64_t)UNIT, 52),
+                         known * 100 * UNIT);
+        assert_int_equal(take(&next, "below", -6), known);
+        assert_int_equal(take_at(&next, "a\tb", 2 * (int64_t)UNIT, 53),
+                         known * UNIT / 2);
+        totals_fini(&next);
+    }
+    tmpdir_remove(&dir);
 }

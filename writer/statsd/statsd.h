@@ -9,10 +9,8 @@
  * Of a total that grows what it has grown by is added (totals.h).
  *
  * Nothing is acknowledged.  SIGKILL loses at most one flush interval, of a total
- * up to its next sample; a clean
- * stop reads what the sockets have queued, flushes all of it, and leaves what
- * the sums have below one, and the last samples of totals, in live/statsd-rests
- * and live/statsd-totals for the next start.
+ * up to its next sample; a clean stop reads what the sockets have queued, flushes
+ * all of it, and leaves the last samples of totals for the next start.
  *
  * Back-pressure: while no log has a free slot, sums go on.  When their memory
  * is used up, too, no socket is read: the kernel then drops datagrams, which
@@ -76,14 +74,14 @@ struct statsd {
     struct loop *loop;
     struct logs *logs;
     const struct config *config;
-    int live_fd; /* live/, borrowed; -1: rests are lost at a stop */
+    int live_fd; /* live/, borrowed; -1: totals are lost at a stop */
     struct statsd_rules rules;
     struct datagram_config datagram_config;
     struct datagrams datagrams;
     struct statsd_port ports[STATSD_PROTOCOLS];
     struct listener *listeners[STATSD_PROTOCOLS];
     struct aggregate sums;
-    struct totals totals; /* mapped if a setting has patterns of them */
+    struct totals totals; /* on if a setting has patterns of them */
     bool on;
 
     uint64_t counts[STATSD_PROTOCOLS][STATSD_STATS];
@@ -103,6 +101,7 @@ struct statsd {
 
     bool stopping;
     bool drained; /* stopping, and the sockets are empty */
+    bool rounded; /* then the rests of all names, too */
     uint64_t stop_ms, give_up_ms;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -155,19 +154,6 @@ void statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size);
  * can free; if not, a flush begins and the sockets wait.  A line that needs more
  * than there is then is lost, and counted. */
 bool statsd_has_memory(struct statsd *s, size_t bytes);
-
-/* ---- statsd_rests.c ----------------------------------------------------- */
-
-#define STATSD_RESTS  "statsd-rests" /* in live/ */
-#define STATSD_TOTALS "statsd-totals"
-
-/* Keeps the rests of all sums, and the last samples of totals, for the next
- * start; reports why not. */
-void statsd_rests_write(const struct statsd *s);
-
-/* Takes the rests and samples of the last stop, if it left any, and empties the
- * files. */
-void statsd_rests_read(struct statsd *s);
 
 /* ---- statsd_self.c ------------------------------------------------------ */
 

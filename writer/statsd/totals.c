@@ -1,183 +1,171 @@
 /* writer/statsd/totals.c - see totals.h.
  *
- *     totals_take() -> find_entry() -> find_in(), insert_entry() */
+ *     totals_take()                 a sample
+ *     totals_write(), totals_read() all of them, at a stop and at a start */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/totals.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/random.h>
+#include <unistd.h>
 
+#include "common/base/array.h"
+#include "common/base/diag.h"
 #include "common/wire/message.h"
-#include "writer/map.h"
+#include "common/wire/name.h"
 
-#define TOTALS_UNIT 16u /* entries are multiples of it */
-
-struct totals_entry {
-    int128 last;
-    int64_t at;
-    uint64_t hash;
-    uint16_t size;
-    uint8_t source;
-    bool has_moved; /* to the young half */
-    uint8_t name[];
-};
-
-static size_t
-entry_size(size_t name_size)
-{
-    const size_t size = offsetof(struct totals_entry, name) + name_size;
-
-    return (size + TOTALS_UNIT - 1) / TOTALS_UNIT * TOTALS_UNIT;
-}
-
-static struct totals_entry *
-entry_at(const struct totals_half *h, size_t at)
-{
-    /* Aligned: the memory is of pages, and sizes are multiples of 16. */
-    return (struct totals_entry *)(void *)(h->bytes + at);
-}
+#define FILE_NAME "statsd-totals"
+#define TEMP_NAME FILE_NAME ".new"
 
 int
 totals_init(struct totals *t)
 {
-    *t = (struct totals){.young = 0};
-    if (getrandom(&t->hash_key, sizeof t->hash_key, 0) !=
-        (ssize_t)sizeof t->hash_key)
-        return -ENOMEM;
-    for (size_t i = 0; i < 2; i++) {
-        struct totals_half *h = &t->halves[i];
-
-        h->bytes = map_bytes(TOTALS_HALF);
-        h->index = map_bytes(TOTALS_INDEX * sizeof *h->index);
-        if (!h->bytes || !h->index) {
-            totals_fini(t);
-            return -ENOMEM;
-        }
-    }
-    return 0;
+    *t = (struct totals){.on = true};
+    return name_table_init(&t->names);
 }
 
 void
 totals_fini(struct totals *t)
 {
-    for (size_t i = 0; i < 2; i++) {
-        struct totals_half *h = &t->halves[i];
-
-        if (h->bytes)
-            (void)munmap(h->bytes, TOTALS_HALF);
-        if (h->index)
-            (void)munmap(h->index, TOTALS_INDEX * sizeof *h->index);
-    }
-    *t = (struct totals){.young = 0};
+    name_table_clear(&t->names);
+    free(t->last);
+    *t = (struct totals){.on = false};
 }
 
-/* The name's place in the index: its entry's, or the free one for it. */
-static uint32_t *
-find_place(const struct totals_half *h, const struct total *sample,
-           uint64_t hash)
+/* The last sample of a name, or that it now has.  NULL: no memory. */
+static struct total_last *
+find_last(struct totals *t, const struct total *sample)
 {
-    for (size_t i = hash % TOTALS_INDEX;; i = (i + 1) % TOTALS_INDEX) {
-        const struct totals_entry *e;
+    uint8_t name[1 + MESSAGE_NAME_MAX];
+    const uint16_t size = (uint16_t)(1 + sample->size);
+    uint32_t number;
+    size_t before;
 
-        if (h->index[i] == 0)
-            return &h->index[i];
-        e = entry_at(h, (size_t)(h->index[i] - 1) * TOTALS_UNIT);
-        if (e->hash == hash && e->size == sample->size &&
-            e->source == sample->source &&
-            memcmp(e->name, sample->name, sample->size) == 0)
-            return &h->index[i];
-    }
-}
-
-static struct totals_entry *
-find_in(const struct totals_half *h, const struct total *sample, uint64_t hash)
-{
-    const uint32_t place = *find_place(h, sample, hash);
-
-    return place == 0 ? NULL : entry_at(h, (size_t)(place - 1) * TOTALS_UNIT);
-}
-
-/* A new entry in the young half, for which it becomes the other one where it is
- * full: entries of that are gone then. */
-static struct totals_entry *
-insert_entry(struct totals *t, const struct total *sample, uint64_t hash)
-{
-    const size_t size = entry_size(sample->size);
-    struct totals_half *h = &t->halves[t->young];
-    struct totals_entry *e;
-
-    if (h->used + size > TOTALS_HALF) {
-        t->young = 1 - t->young;
-        h = &t->halves[t->young];
-        memset(h->index, 0, TOTALS_INDEX * sizeof *h->index);
-        h->used = 0;
-    }
-    e = entry_at(h, h->used);
-    *e = (struct totals_entry){.last = sample->millionths,
-                               .at = sample->at,
-                               .hash = hash,
-                               .size = (uint16_t)sample->size,
-                               .source = (uint8_t)sample->source};
-    memcpy(e->name, sample->name, sample->size);
-    *find_place(h, sample, hash) = (uint32_t)(h->used / TOTALS_UNIT) + 1;
-    h->used += size;
-    return e;
+    assert(sample->size > 0 && sample->size <= MESSAGE_NAME_MAX);
+    name[0] = (uint8_t)sample->source;
+    memcpy(name + 1, sample->name, sample->size);
+    if (t->names.count == TOTALS_MAX &&
+        name_table_find(&t->names, name, size) == NAME_TABLE_NONE)
+        name_table_clear(&t->names);
+    before = t->names.count;
+    if (array_grow(&t->last, &t->capacity, before + 1, sizeof *t->last) < 0 ||
+        name_table_put(&t->names, name, size, &number) < 0)
+        return NULL;
+    if (number == before)
+        t->last[number] = (struct total_last){sample->millionths, sample->at};
+    return &t->last[number];
 }
 
 int128
 totals_take(struct totals *t, const struct total *sample)
 {
-    const uint64_t hash =
-        hash_name(&t->hash_key, sample->source, sample->name, sample->size);
-    struct totals_entry *e = find_in(&t->halves[t->young], sample, hash), *old;
-    struct total last = *sample;
+    struct total_last *last = find_last(t, sample);
     int128 grown;
 
-    assert(sample->size > 0 && sample->size <= MESSAGE_NAME_MAX);
-    if (!e) {
-        old = find_in(&t->halves[1 - t->young], sample, hash);
-        if (old && !old->has_moved) {
-            last.millionths = old->last;
-            last.at = old->at;
-            old->has_moved = true;
-        }
-        e = insert_entry(t, &last, hash);
-    }
-    if (sample->at > 0 && sample->at < e->at)
+    if (!last || (sample->at > 0 && sample->at < last->at))
         return 0;
-    grown = sample->millionths - e->last;
-    e->last = sample->millionths;
+    grown = sample->millionths - last->millionths;
+    last->millionths = sample->millionths;
     if (sample->at > 0)
-        e->at = sample->at;
+        last->at = sample->at;
     return grown >= 0 ? grown : sample->millionths;
 }
 
-void
-totals_set(struct totals *t, const struct total *sample)
-{
-    const uint64_t hash =
-        hash_name(&t->hash_key, sample->source, sample->name, sample->size);
+/* ---- the file ------------------------------------------------------------ */
 
-    if (!find_in(&t->halves[t->young], sample, hash))
-        (void)insert_entry(t, sample, hash);
+static int
+open_file(int live_fd, const char *name)
+{
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+    const int fd = openat(live_fd, name, flags, 0600);
+
+    return fd < 0 ? -errno : fd;
+}
+
+static void
+print_totals(const struct totals *t, FILE *file)
+{
+    for (uint32_t i = 0; i < t->names.count; i++) {
+        const struct total_last *last = &t->last[i];
+        char text[NAME_TEXT_SIZE];
+        size_t size;
+        const uint8_t *name = name_table_name(&t->names, i, &size);
+
+        name_escape(name + 1, size - 1, text);
+        (void)fprintf(file, "%s\t%u\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n",
+                      text, name[0], last->at,
+                      (int64_t)(last->millionths / DECIMAL_MILLIONTHS),
+                      (int64_t)(last->millionths % DECIMAL_MILLIONTHS));
+    }
 }
 
 void
-totals_each(const struct totals *t,
-            void (*each)(void *ctx, const struct total *last), void *ctx)
+totals_write(const struct totals *t, int live_fd)
 {
-    for (unsigned i = 0; i < 2; i++) {
-        const struct totals_half *h = &t->halves[(t->young + 1 + i) % 2];
-        const struct totals_entry *e;
+    const int fd = open_file(live_fd, TEMP_NAME);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+    int rc = fd < 0 ? fd : 0;
 
-        for (size_t at = 0; at < h->used; at += entry_size(e->size)) {
-            e = entry_at(h, at);
-            if (!e->has_moved)
-                each(ctx, &(struct total){e->name, e->size, e->source, e->at,
-                                          e->last});
-        }
+    if (file) {
+        print_totals(t, file);
+        rc = fflush(file) != 0 || ferror(file) || fsync(fd) < 0 ? -EIO : 0;
+        (void)fclose(file); /* synced, or given up */
+    } else if (fd >= 0) {
+        rc = -ENOMEM;
+        (void)close(fd);
     }
+    if (rc == 0 && renameat(live_fd, TEMP_NAME, live_fd, FILE_NAME) < 0)
+        rc = -errno;
+    if (rc < 0)
+        diag_errno(DIAG_WARNING, rc,
+                   "write live/" FILE_NAME
+                   ": what totals grow by until their next sample is lost");
+}
+
+static void
+take_line(struct totals *t, const char *line)
+{
+    uint8_t name[NAME_MAX_SIZE];
+    const char *tab = strchr(line, '\t');
+    int64_t whole, millionths;
+    struct total sample = {.name = name};
+    int size;
+
+    if (!tab || sscanf(tab, "\t%u\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
+                       &sample.source, &sample.at, &whole, &millionths) != 4)
+        return;
+    size = name_unescape(line, (size_t)(tab - line), name, sizeof name);
+    if (size <= 0)
+        return;
+    sample.size = (size_t)size;
+    sample.millionths = (int128)whole * DECIMAL_MILLIONTHS + millionths;
+    (void)find_last(t, &sample); /* without memory it is forgotten */
+}
+
+void
+totals_read(struct totals *t, int live_fd)
+{
+    const int fd = openat(live_fd, FILE_NAME,
+                          O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "r+");
+    char *line = NULL;
+    size_t capacity = 0;
+
+    if (!file) {
+        if (fd >= 0)
+            (void)close(fd); /* its lines are lost */
+        return;
+    }
+    while (getline(&line, &capacity, file) > 0)
+        take_line(t, line);
+    free(line);
+    /* From now on what it has is in memory alone. */
+    if (ftruncate(fd, 0) < 0)
+        diag_errno(DIAG_WARNING, -errno, "empty live/" FILE_NAME);
+    (void)fclose(file);
 }

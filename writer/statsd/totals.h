@@ -5,35 +5,36 @@
  * is of a program that was started again, and counts whole, as it began at 0.
  * A sample that is older than the last one is passed over.
  *
- * Memory is two halves, as in aggregate.h: a name that has a sample is in the
- * young half, and when that is full the old one is cleared and takes its place.
- * So names of TOTALS_HALF bytes are never forgotten.
+ * There are at most TOTALS_MAX names: where one more comes all are forgotten,
+ * and each begins anew with its next sample.
  *
- * Ownership: the caller's, between init and fini; memory is mapped in init, and
- * used as names come.  One thread.  Errors: 0 or -ENOMEM. */
+ * live/statsd-totals has the last samples through a clean stop: a line has a
+ * name in text form, the source, Unix seconds, and the whole part and the
+ * millionths of the sample.  It is empty while the writer runs.
+ *
+ * Ownership: the caller's, between init and fini.  One thread.
+ * Errors: 0 or a negative errno; those of the file go to diag. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_STATSD_TOTALS_H
 #define COUNTD_WRITER_STATSD_TOTALS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/hash.h"
+#include "common/base/name_table.h"
 #include "common/wire/decimal.h"
 
-#define TOTALS_HALF  ((size_t)8 << 20)
-#define TOTALS_INDEX ((size_t)1 << 19) /* more than twice the entries */
-
-struct totals_half {
-    uint8_t *bytes;  /* entries, one after the other */
-    uint32_t *index; /* entry at / TOTALS_UNIT + 1 by hash; 0: free */
-    size_t used;
-};
+#define TOTALS_MAX ((size_t)1 << 17)
 
 struct totals {
-    struct hash_key hash_key;
-    struct totals_half halves[2]; /* bytes NULL: not mapped */
-    unsigned young;
+    bool on;
+    struct name_table names; /* a byte of the source, then the name */
+    struct total_last {
+        int128 millionths;
+        int64_t at;
+    } * last; /* by number */
+    size_t capacity;
 };
 
 /* A sample; `source` tells names of several protocols apart. */
@@ -46,16 +47,17 @@ struct total {
 };
 
 int totals_init(struct totals *t);
+
+/* Also where it was not initialised, and is zero. */
 void totals_fini(struct totals *t);
 
 /* Takes a sample: millionths that its total has grown by. */
 int128 totals_take(struct totals *t, const struct total *sample);
 
-/* Takes one that was kept, which counts nothing. */
-void totals_set(struct totals *t, const struct total *sample);
+/* Writes the file, of folder live/. */
+void totals_write(const struct totals *t, int live_fd);
 
-/* Calls `each` for the last sample of each name. */
-void totals_each(const struct totals *t,
-                 void (*each)(void *ctx, const struct total *last), void *ctx);
+/* Takes what is in the file, if it is there, and empties it. */
+void totals_read(struct totals *t, int live_fd);
 
 #endif
