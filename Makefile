@@ -239,7 +239,7 @@ TSAN := -Werror -Wno-format-truncation -fsanitize=thread
 # and tests with a server of their own.  Each must be there.
 TSAN_TESTS ?= $(patsubst %,tests/%.c,unit/test_io unit/test_merge_lanes unit/test_logs unit/test_ingest unit/test_ingest_replies \
   unit/test_ingest_stop unit/test_sequence e2e/test_write_limits e2e/test_write_stop \
-  unit/test_client unit/test_group_commit unit/test_client_live unit/test_range unit/test_board_race \
+  unit/test_client unit/test_group_commit unit/test_client_live unit/test_board_race \
   unit/test_quotas unit/test_quota_service unit/test_quota_disk \
   e2e/test_write e2e/test_system e2e/test_counter_protocol \
   e2e/test_sequence_http e2e/test_quota e2e/test_status)

@@ -226,11 +226,12 @@ start_serving(struct reader *r)
                                           .input_max = HTTP_INPUT_MAX};
     int rc = 0;
 
-    answer_init(&r->answer, r->store, &r->as_of);
+    r->answer = (struct answer){r->store, &r->as_of};
     jobs_init(&r->jobs, r->loop, r->store, &r->as_of,
               r->config.read_max_time_ms);
     r->jobs.remote = r->remote;
-    range_init(&r->range, r->loop, &r->answer, &r->jobs);
+    r->range =
+        (struct range){.loop = r->loop, .answer = &r->answer, .jobs = &r->jobs};
     if (r->remote)
         rc = remote_start(r->remote, r->loop, claim_as_of, r);
     if (rc == 0 && reader_listener_is_on(&r->listeners.rows[LISTENER_RESP]))

@@ -1,96 +1,33 @@
-/* reader/range.c - see range.h: range_init(). */
+/* reader/range.c - see range.h. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/range.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 /* Requests are taken from the kernel a batch at a time, so that those which
  * wait for memory do not use it up. */
-#define IN_SIZE (ANSWER_BATCH * QUERY_SIZE)
-
-/* Bytes that the answers of one batch may take, if it is not one answer. */
-#define BATCH_SIZE ((size_t)256 * 1024)
-
-void
-range_init(struct range *r, struct loop *loop, struct answer *answer,
-           struct jobs *jobs)
-{
-    *r = (struct range){.loop = loop, .answer = answer, .jobs = jobs};
-}
-
-static void
-skip_input(struct input *in, size_t size)
-{
-    in->at += size;
-    in->size -= size;
-}
-
-/* Begins the turn whose snapshot the following answers show. */
-static void
-begin_turn(struct range *r)
-{
-    if (!r->in_turn)
-        answer_start_turn(r->answer, loop_now_ms(r->loop));
-    r->in_turn = true;
-}
-
-static void
-end_turn(struct range *r)
-{
-    if (r->in_turn)
-        answer_end_turn(r->answer);
-    r->in_turn = false;
-}
-
-static void
-turn(struct listener *d, bool begins)
-{
-    if (!begins)
-        end_turn(d->row->ctx);
-}
+#define IN_SIZE (64 * QUERY_SIZE)
 
 /* ---- requests ---------------------------------------------------------- */
 
-/* Adds the request to those that are answered together, if there is memory for
- * it; *out is where their answers go. */
-static bool
-add_request(struct conn *c, const struct query_range *range, uint8_t **out)
+/* Puts the head of an answer, whose rows stand behind it. */
+static void
+put_reply(struct conn *c, uint8_t *out, const struct query_reply *reply)
 {
-    struct range *r = conn_ctx(c);
-    struct answer *a = r->answer;
-    const size_t bound = a->bound + answer_bound(range);
-    uint8_t *space;
-
-    if (a->count > 0 && bound > BATCH_SIZE)
-        return false;
-    space = conn_space(c, bound);
-    if (!space || !answer_add(a, range))
-        return false;
-    *out = space;
-    r->requests++;
-    return true;
+    query_reply_put(reply, out);
+    conn_put(c, QUERY_REPLY_SIZE + (size_t)reply->size);
 }
 
-/* Answers what was added: NEED_INPUT, or why what is behind it has to wait. */
+/* An answer that is an error is the last one. */
 static enum conn_next
-put_answers(struct conn *c, struct input *in, uint8_t *out)
+put_error(struct conn *c, uint8_t *out, int error)
 {
-    struct range *r = conn_ctx(c);
-    bool failed = false;
+    const struct query_reply reply = {.rows = query_error(error)};
 
-    if (r->answer->count == 0)
-        return CONN_NEED_INPUT;
-    conn_put(c, answer_put(r->answer, out, &failed));
-    r->unreadable += failed;
-    if (failed)
-        return conn_last(c);
-    if (r->answer->unread == 0)
-        return CONN_NEED_INPUT;
-    r->requests -= r->answer->unread;
-    in->at -= r->answer->unread * QUERY_SIZE;
-    in->size += r->answer->unread * QUERY_SIZE;
-    return CONN_PAUSE;
+    put_reply(c, out, &reply);
+    return conn_last(c);
 }
 
 /* Answers that this is not a request, and ends the connection. */
@@ -101,32 +38,64 @@ refuse(struct conn *c)
 
     if (!out)
         return CONN_FULL;
-    conn_put(c, answer_error(-EINVAL, out));
     (void)conn_refuse(c, "no request of the range protocol");
-    return conn_last(c);
+    return put_error(c, out, -EINVAL);
+}
+
+static enum conn_next
+answer_request(struct conn *c, const uint8_t *request)
+{
+    struct range *r = conn_ctx(c);
+    struct query_reply reply;
+    struct query_range range;
+    struct store_query q;
+    uint8_t *out;
+    size_t max;
+    int rc;
+
+    if (query_parse(request, &range) < 0)
+        return refuse(c);
+    max = (size_t)range.length * ANSWER_ROW_MAX;
+    out = conn_space(c, QUERY_REPLY_SIZE + max);
+    if (!out)
+        return CONN_FULL;
+    q = (struct store_query){.op = STORE_RANGE,
+                             .name = range.keyspace,
+                             .name_size = range.keyspace_size,
+                             .offset = range.offset,
+                             .length = (uint64_t)range.length};
+    rc = answer_query(r->answer, &q, out + QUERY_REPLY_SIZE, max,
+                      &reply.as_of_ms);
+    if (rc == -EAGAIN)
+        return CONN_PAUSE;
+    r->requests++;
+    if (rc < 0 && rc != -ENOENT) {
+        r->unreadable++;
+        return put_error(c, out, rc);
+    }
+    assert(q.size == 0 || q.bytes == out + QUERY_REPLY_SIZE);
+    reply.rows = (int64_t)q.rows;
+    reply.size = (int64_t)q.size;
+    put_reply(c, out, &reply);
+    return CONN_ANSWERED;
 }
 
 static enum conn_next
 take_requests(struct conn *c, struct input *in)
 {
     struct range *r = conn_ctx(c);
-    enum conn_next next = CONN_NEED_INPUT;
-    struct query_range q;
-    uint8_t *out = NULL;
 
-    begin_turn(r);
-    in->need = QUERY_SIZE;
-    while (next == CONN_NEED_INPUT && in->size >= QUERY_SIZE) {
-        const bool is_request = query_parse(in->at, &q) == 0;
+    as_of_refresh(r->answer->as_of, loop_now_ms(r->loop));
+    while (in->size >= QUERY_SIZE) {
+        const enum conn_next next = answer_request(c, in->at);
 
-        if (is_request && add_request(c, &q, &out))
-            skip_input(in, QUERY_SIZE);
-        else if (r->answer->count == 0)
-            return is_request ? CONN_FULL : refuse(c);
-        else
-            next = put_answers(c, in, out);
+        if (next != CONN_ANSWERED)
+            return next;
+        in->at += QUERY_SIZE;
+        in->size -= QUERY_SIZE;
     }
-    return next == CONN_NEED_INPUT ? put_answers(c, in, out) : next;
+    in->need = QUERY_SIZE;
+    return CONN_NEED_INPUT;
 }
 
 /* ---- a store that is not local -------------------------------------------- */
@@ -180,5 +149,4 @@ const struct protocol range_protocol = {
     .slice = IN_SIZE,
     .takes = "requests",
     .take = take,
-    .ended = ended,
-    .turn = turn};
+    .ended = ended};

@@ -1,15 +1,14 @@
 /* reader/range.h - the range protocol: queries about merged counts, as a
  * protocol of common/net/conn.h.
  *
- * Requests are answered strictly in order, as many as a service allows in one
- * read of the store, which puts the rows where they are sent from.  A request
- * is answered when there is memory for the largest answer it may have.
+ * Requests are answered strictly in order; the store puts the rows where they are
+ * sent from.  A request is answered when there is memory for the largest answer it
+ * may have.
  * Malformed input, and a keyspace that cannot be read, are answered with an
  * error, which is the last answer.
  *
- * The store's snapshots for the requests of a turn end with the turn.  What a store
- * that is not local is asked, the job of the connection asks (jobs.h), which is
- * paused then.
+ * What a store that is not local is asked, the job of the connection asks
+ * (jobs.h), which is paused then.
  *
  * Ownership: the caller's; loop and answers are borrowed.
  */
@@ -26,14 +25,10 @@ struct range {
     struct loop *loop;
     struct answer *answer;
     struct jobs *jobs;
-    bool in_turn;        /* something was answered in this turn */
     uint64_t requests;   /* figure: answered */
     uint64_t unreadable; /* answered with -EIO */
 };
 
 extern const struct protocol range_protocol;
-
-void range_init(struct range *r, struct loop *loop, struct answer *answer,
-                struct jobs *jobs);
 
 #endif

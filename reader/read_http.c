@@ -429,7 +429,7 @@ answer_now(struct http_call *x, struct read_job *w)
 
     if (w && w->job.state == JOB_RUNS)
         return CONN_PAUSE;
-    answer_start_turn(h->answer, loop_now_ms(h->loop));
+    as_of_refresh(h->answer->as_of, loop_now_ms(h->loop));
     if (w && (w->job.state == JOB_DONE || w->job.state == JOB_LATE))
         return answer_job(x, w);
     if (!read_request(x, &next) || !is_readable(x, &next) || is_known(x, &next))

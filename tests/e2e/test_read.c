@@ -334,7 +334,102 @@ CASE(several_keys_are_of_one_moment_or_too_long_for_it, x)
     fleet_stop(&x->fleet, FLEET_READ);
 }
 
+/* Requests come as they like, in pieces or many at once. */
+CASE(pipelined_requests_are_answered_in_order_wherever_they_are_split, x)
+{
+    enum { COUNT = 5000 };
+    static uint8_t bytes[COUNT * 272];
+    static const size_t cuts[] = {1, 8, 271, 272, 273, 544, sizeof bytes};
+    struct client_rows r;
+    size_t size = 0, at = 0;
+    int fd;
+
+    put_many(x, "many", 10);
+    fd = start_and_connect(x);
+    for (int i = 0; i < COUNT; i++)
+        size += client_range_request(bytes + size, i % 3 ? "many" : "none",
+                                     i % 10, 1);
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; at = cuts[i++])
+        client_send(fd, bytes + at, cuts[i] - at);
+    client_send(fd, "fragment", 8);
+    assert_rc(shutdown(fd, SHUT_WR), 0);
+    for (int i = 0; i < COUNT; i++) {
+        client_reply(fd, &r);
+        expect_many(&r, 10, i % 10, i % 3 ? 1 : 0);
+        client_rows_free(&r);
+    }
+    client_expect_end(fd);
+    stop(x, fd);
+}
+
 /* ---- what cannot be answered ------------------------------------------- */
+
+/* What comes behind it must not turn the answers into a reset. */
+CASE(a_malformed_request_is_answered_as_one_and_is_the_last, x)
+{
+    static uint8_t rest[1 << 18];
+    uint8_t bytes[3 * 272];
+    struct client_rows r;
+    int fd;
+
+    put_many(x, "many", 10);
+    fd = start_and_connect(x);
+    for (int i = 0; i < 4; i++) {
+        uint8_t *bad = bytes + 272;
+
+        (void)client_range_request(bytes, "many", 0, 3);
+        (void)client_range_request(bad, i == 0 ? "" : "many",
+                                   i == 1 ? INT64_MIN : 0, i == 2 ? -1 : 1);
+        if (i == 3)
+            bad[16 + 200] = 'x';
+        (void)client_range_request(bytes + 544, "many", 0, 3);
+        client_send(fd, bytes, sizeof bytes);
+        client_send(fd, rest, sizeof rest);
+
+        client_reply(fd, &r);
+        expect_many(&r, 10, 0, 3);
+        client_rows_free(&r);
+        client_reply(fd, &r);
+        assert_int_equal(r.rows, -EINVAL);
+        assert_int_equal(r.size, 0);
+        client_rows_free(&r);
+        client_expect_end(fd);
+        client_close(fd);
+        fd = client_connect(fleet_read_port(&x->fleet));
+    }
+    assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_READ)),
+               "malformed input from 127.0.0.1");
+    stop(x, fd);
+}
+
+/* Its answers wait for it alone. */
+CASE(a_client_that_takes_nothing_harms_nobody, x)
+{
+    struct client_rows r;
+    int fd, slow;
+
+    put_many(x, "many", 4096);
+    fd = start_and_connect(x);
+    slow = client_connect(fleet_read_port(&x->fleet));
+    for (int i = 0; i < 200; i++) {
+        uint8_t bytes[272];
+
+        client_send(slow, bytes, client_range_request(bytes, "many", 0, 4096));
+    }
+    for (int i = 0; i < 100; i++) {
+        client_range(fd, "many", 0, 10, &r);
+        expect_many(&r, 4096, 0, 10);
+        client_rows_free(&r);
+    }
+    assert_true(daemon_memory(fleet_daemon(&x->fleet, FLEET_READ)) < MEMORY);
+    for (int i = 0; i < 200; i++) {
+        client_reply(slow, &r);
+        expect_many(&r, 4096, 0, 4096);
+        client_rows_free(&r);
+    }
+    client_close(slow);
+    stop(x, fd);
+}
 
 CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
 {
@@ -364,6 +459,10 @@ CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
         fd = client_connect(port);
     }
 
+    daemon_signal(fleet_daemon(&x->fleet, FLEET_READ), SIGUSR1);
+    daemon_await_words(fleet_daemon(&x->fleet, FLEET_READ), " unreadable=");
+    assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_READ)),
+               " unreadable=3 ");
     expect(FLEET_RUN(&x->fleet, "keyspaces", "--tsv"), 0, "-\t-\t");
     assert_has(text, "10\t55\t");
     assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_READ)),

@@ -50,11 +50,11 @@ fixture_make(uint64_t (*now_ms)(void), void (*fill)(struct fixture *f),
     if (fill)
         fill(&f);
     assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
-    answer_init(&f.answer, f.store, &f.as_of);
+    f.answer = (struct answer){f.store, &f.as_of};
     f.out = malloc(out_size);
     assert_non_null(f.out);
     if (fill)
-        answer_start_turn(&f.answer, TURN_MS);
+        as_of_refresh(&f.as_of, TURN_MS);
     return &f;
 }
 
@@ -64,7 +64,7 @@ teardown(void **state)
     struct fixture *f = *state;
 
     fault_clear();
-    answer_end_turn(&f->answer);
+    store_read_end(f->store);
     as_of_fini(&f->as_of);
     store_close(f->store);
     datadir_close(&f->datadir);

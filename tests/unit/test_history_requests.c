@@ -351,7 +351,7 @@ ask_another(struct fixture *f)
         answer_query(&f->answer, &other, f->out, ANSWER_SIZE_MAX, &as_of_ms),
         0);
     assert_int_equal(other.row.count, 3);
-    answer_end_turn(&f->answer);
+    store_read_end(f->store);
 }
 
 /* Others ask between the steps. */
