@@ -157,7 +157,7 @@ read_it(struct tree *t, struct rows *rows)
     struct row found;
     uint64_t number;
 
-    if (tree_scan(t, NULL, take_row, rows) == 0 && rows->count > 0) {
+    if (tree_scan(t, take_row, rows) == 0 && rows->count > 0) {
         (void)tree_find(t, &rows->some, &f, &found); /* any answer will do */
         (void)tree_rank(t, &rows->some, &number);
     }

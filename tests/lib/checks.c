@@ -231,42 +231,23 @@ live_check(const struct live *l)
 
 /* ---- trees ------------------------------------------------------------- */
 
-struct scan {
-    const struct tree *tree;
-    const struct row *after;
-    int (*row)(void *ctx, const struct row *r);
-    void *ctx;
-};
-
-static int
-scan_row(void *ctx, const struct row *r)
-{
-    const struct scan *s = ctx;
-
-    return s->after && row_compare(s->tree->kind, r, s->after) <= 0
-               ? 0
-               : s->row(s->ctx, r);
-}
-
 int
-tree_scan(struct tree *t, const struct row *after,
-          int (*row)(void *ctx, const struct row *r), void *ctx)
+tree_scan(struct tree *t, int (*row)(void *ctx, const struct row *r), void *ctx)
 {
-    struct scan s = {.tree = t, .after = after, .row = row, .ctx = ctx};
-    struct tree_finder f = {.valid = false};
-    struct row from = after != NULL ? *after : row_lowest(t->kind);
-    int rc;
+    uint64_t at = 0;
+    int rc = 0;
 
-    if (t->root.id == 0)
-        return 0;
-    for (;;) {
-        rc = scan_find_group(t, &from, &f);
+    while (rc == 0 && at < t->root.count) {
+        struct buffer buffer;
+        struct group g;
+
+        rc = scan_find_offset(t, at, &g, &at);
         if (rc == 0)
-            rc = scan_group(t, &f.group, &f.buffer, scan_row, &s);
-        if (rc != 0 || !f.has_upper)
-            return rc;
-        if (row_compare(t->kind, &from, &f.upper) >= 0)
-            return -EBADMSG; /* it would never end */
-        from = f.upper;
+            rc = group_buffer(t, &g, NULL, &buffer);
+        if (rc == 0)
+            rc = g.count == 0 ? -EBADMSG : scan_group(t, &g, &buffer, row, ctx);
+        if (rc == 0)
+            at += g.count;
     }
+    return rc;
 }

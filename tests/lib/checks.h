@@ -19,9 +19,8 @@ bool table_check(const struct table *t);
  * numbers are right. */
 bool live_check(const struct live *l);
 
-/* Calls `row` for each row after `after` (NULL: from the first); stops when it
- * returns non-zero and returns that. */
-int tree_scan(struct tree *t, const struct row *after,
-              int (*row)(void *ctx, const struct row *r), void *ctx);
+/* Calls `row` for each row; stops when it returns non-zero and returns that. */
+int tree_scan(struct tree *t, int (*row)(void *ctx, const struct row *r),
+              void *ctx);
 
 #endif

@@ -227,7 +227,7 @@ compare(struct fixture *f)
 
     look(f);
     assert_int_equal(f->tree.root.count, f->count);
-    assert_rc(tree_scan(&f->tree, NULL, compare_row, &c), 0);
+    assert_rc(tree_scan(&f->tree, compare_row, &c), 0);
     assert_int_equal(c.at, f->count);
     for (size_t i = 0; i < f->count; i += 1 + random_below(&f->random, 200)) {
         const struct row want = item_row(&f->items[i]);
@@ -238,11 +238,6 @@ compare(struct fixture *f)
         assert_int_equal(rank, i);
         assert_rc(tree_find(&f->tree, &want, &finder, &got), 0);
         assert_true(got.count == want.count);
-        c.at = i + 1;
-        if (random_chance(&f->random, 2)) {
-            assert_rc(tree_scan(&f->tree, &want, compare_row, &c), 0);
-            assert_int_equal(c.at, f->count);
-        }
         if (f->tree.kind == BLOCK_KEYS && random_chance(&f->random, 10))
             compare_keys(f, i);
     }
@@ -639,7 +634,7 @@ read_all(struct fixture *f)
     uint64_t rows, rank;
     int rc;
 
-    rc = tree_scan(&f->tree, NULL, no_row, NULL);
+    rc = tree_scan(&f->tree, no_row, NULL);
     for (uint64_t at = 0;
          f->tree.kind == BLOCK_RANKS && rc == 0 && at < f->tree.root.count;
          at += rows) {

@@ -41,8 +41,10 @@ seek_row(struct tree *t, const struct row *r, struct tree_finder *f)
     return group_get(t, id, rows, NULL, &f->group);
 }
 
-int
-scan_find_group(struct tree *t, const struct row *r, struct tree_finder *f)
+/* Brings the finder to the group that would hold `r`, with its buffer.  -ENOENT
+ * when the tree is empty. */
+static int
+find_group(struct tree *t, const struct row *r, struct tree_finder *f)
 {
     int rc;
 
@@ -90,7 +92,7 @@ tree_find(struct tree *t, const struct row *r, struct tree_finder *f,
     bool found;
     int rc;
 
-    rc = scan_find_group(t, r, f);
+    rc = find_group(t, r, f);
     if (rc < 0)
         return rc;
     block = group_block_of(&f->group, t->kind, r);
@@ -114,62 +116,63 @@ tree_find(struct tree *t, const struct row *r, struct tree_finder *f,
     return 0;
 }
 
-/* Rows before `r` in base block `block`, which has it. */
+/* Rows before `r` in base block `block` of the finder's group. */
 static int
-rank_in_block(struct tree *t, const struct tree_finder *f, unsigned block,
-              const struct row *r, uint64_t *rank)
+count_in_block(struct tree *t, const struct tree_finder *f, unsigned block,
+               const struct row *r, uint64_t *count, bool *there)
 {
-    unsigned first = group_first(&f->group, block), at, i;
-    bool in_buffer, in_base;
-    int64_t rows;
+    const unsigned first = group_first(&f->group, block);
     struct block base;
+    int64_t rows;
+    unsigned at;
+    bool edited;
     int rc;
 
     rc = group_base(t, &f->group, block, NULL, &base);
     if (rc < 0)
         return rc;
     at = buffer_find(&f->buffer, t->kind, r, first,
-                     group_first(&f->group, block + 1), &in_buffer);
-    rows = (int64_t)block_find(&base, t->kind, r, 0, &in_base);
-    if (in_buffer) {
-        const struct row e = buffer_row(&f->buffer, at);
-
-        if ((e.flags & BLOCK_SIGN) == BLOCK_DELETE)
-            return -ENOENT;
-    } else if (!in_base) {
-        return -ENOENT;
-    }
-    for (i = first; i < at; i++) {
+                     group_first(&f->group, block + 1), &edited);
+    rows = (int64_t)block_find(&base, t->kind, r, 0, there);
+    if (edited)
+        *there =
+            (buffer_row(&f->buffer, at).flags & BLOCK_SIGN) != BLOCK_DELETE;
+    for (unsigned i = first; i < at; i++) {
         const unsigned sign = buffer_row(&f->buffer, i).flags & BLOCK_SIGN;
 
         rows += sign == BLOCK_INSERT ? 1 : sign == BLOCK_DELETE ? -1 : 0;
     }
     if (rows < 0)
         return -EBADMSG;
-    *rank += (uint64_t)rows;
+    *count += (uint64_t)rows;
     return 0;
+}
+
+int
+scan_count_before(struct tree *t, const struct row *r, uint64_t *count,
+                  bool *there)
+{
+    struct tree_finder f = {.valid = false};
+    unsigned block;
+    int rc;
+
+    rc = find_group(t, r, &f);
+    if (rc < 0)
+        return rc;
+    block = group_block_of(&f.group, t->kind, r);
+    *count = f.before;
+    for (unsigned i = 0; i < block; i++)
+        *count += group_total(&f.group, i);
+    return count_in_block(t, &f, block, r, count, there);
 }
 
 int
 tree_rank(struct tree *t, const struct row *r, uint64_t *rank)
 {
-    struct tree_finder f = {.valid = false};
-    uint64_t before;
-    unsigned block;
-    int rc;
+    bool there;
+    const int rc = scan_count_before(t, r, rank, &there);
 
-    rc = scan_find_group(t, r, &f);
-    if (rc < 0)
-        return rc;
-    block = group_block_of(&f.group, t->kind, r);
-    before = f.before;
-    for (unsigned i = 0; i < block; i++)
-        before += group_total(&f.group, i);
-    rc = rank_in_block(t, &f, block, r, &before);
-    if (rc < 0)
-        return rc;
-    *rank = before;
-    return 0;
+    return rc < 0 || there ? rc : -ENOENT;
 }
 
 int

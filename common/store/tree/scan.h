@@ -6,9 +6,10 @@
 
 #include "common/store/tree/tree.h"
 
-/* Brings the finder to the group that would hold `r`, with its buffer.  -ENOENT
+/* Counts the rows before `r`, and says whether `r` itself is there.  -ENOENT
  * when the tree is empty. */
-int scan_find_group(struct tree *t, const struct row *r, struct tree_finder *f);
+int scan_count_before(struct tree *t, const struct row *r, uint64_t *count,
+                      bool *there);
 
 /* The group with row `offset`, which exists; *before: rows before it. */
 int scan_find_offset(struct tree *t, uint64_t offset, struct group *g,
