@@ -99,15 +99,16 @@ CASE(marks_that_are_not_those_of_the_state_are_damage, d)
         assert_rc(stored_add(s, KS_NAME, &later, "k", 2), 0);
         assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
         assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
-        assert_int_equal(mdb_get(txn, k->meta, &key, &v), 0);
+        assert_int_equal(mdb_get(txn, k->dbis[KEYSPACE_META], &key, &v), 0);
         memcpy(earlier, v.mv_data, v.mv_size);
         v.mv_data = earlier;
         keyspace_abort(k, txn);
         later.epoch++;
         assert_rc(stored_add(s, KS_NAME, &later, "k", 2), 0);
         assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
-        assert_int_equal(i == 0 ? mdb_put(txn, k->meta, &key, &v, 0)
-                                : mdb_del(txn, k->meta, &key, NULL),
+        assert_int_equal(i == 0
+                             ? mdb_put(txn, k->dbis[KEYSPACE_META], &key, &v, 0)
+                             : mdb_del(txn, k->dbis[KEYSPACE_META], &key, NULL),
                          0);
         assert_int_equal(mdb_txn_commit(txn), 0);
         keyspace_unlock(k);
@@ -140,11 +141,11 @@ CASE(a_keyspace_with_a_damaged_mark_is_listed_with_its_keys, d)
     assert_rc(stored_add(s, KS_NAME, &counted_log, "k", 2), 0);
     assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
     assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
-    assert_int_equal(mdb_get(txn, k->meta, &key, &v), 0);
+    assert_int_equal(mdb_get(txn, k->dbis[KEYSPACE_META], &key, &v), 0);
     memcpy(value, v.mv_data, v.mv_size);
     value[v.mv_size - 1] ^= 1;
     v.mv_data = value;
-    assert_int_equal(mdb_put(txn, k->meta, &key, &v, 0), 0);
+    assert_int_equal(mdb_put(txn, k->dbis[KEYSPACE_META], &key, &v, 0), 0);
     assert_int_equal(mdb_txn_commit(txn), 0);
     keyspace_unlock(k);
 
@@ -162,7 +163,7 @@ put_state(struct store *s, struct keyspace *k, const struct keyspace_state *st)
     MDB_txn *txn;
 
     assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
-    assert_rc(keyspace_state_put(txn, k->meta, st), 0);
+    assert_rc(keyspace_state_put(txn, k->dbis[KEYSPACE_META], st), 0);
     assert_int_equal(mdb_txn_commit(txn), 0);
     keyspace_unlock(k);
 }
@@ -180,7 +181,7 @@ CASE(check_finds_what_contradicts_itself, d)
         assert_rc(apply_one(s, "pages", key, key[0]), 0);
     assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
     assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
-    assert_rc(keyspace_state_get(txn, k->meta, &good), 0);
+    assert_rc(keyspace_state_get(txn, k->dbis[KEYSPACE_META], &good), 0);
     keyspace_abort(k, txn);
 
     for (unsigned i = 0; i < 7; i++) {

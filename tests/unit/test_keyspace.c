@@ -565,14 +565,14 @@ change_header(struct store *s, size_t at)
 
     assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
     assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
-    assert_int_equal(mdb_get(txn, k->meta, &key, &v), 0);
+    assert_int_equal(mdb_get(txn, k->dbis[KEYSPACE_META], &key, &v), 0);
     memcpy(header, v.mv_data, v.mv_size);
     header[at] = (uint8_t)(header[at] + 2);
     memcpy(both, name, 4);
     memcpy(both + 4, header + 4, v.mv_size - 4);
     put_le32(header, crc_of(both, v.mv_size));
     v.mv_data = header;
-    assert_int_equal(mdb_put(txn, k->meta, &key, &v, 0), 0);
+    assert_int_equal(mdb_put(txn, k->dbis[KEYSPACE_META], &key, &v, 0), 0);
     assert_int_equal(mdb_txn_commit(txn), 0);
     keyspace_unlock(k);
 }

@@ -561,13 +561,13 @@ plant(struct fixture *x, int more, bool there)
     assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
               0);
     assert_rc(keyspace_write(s, k, &txn), 0);
-    assert_rc(keyspace_state_get(txn, k->meta, &state), 0);
+    assert_rc(keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state), 0);
     state.has_history = there;
-    assert_rc(keyspace_state_put(txn, k->meta, &state), 0);
-    assert_rc(keyspace_history_get(txn, k->meta, &h), 0);
+    assert_rc(keyspace_state_put(txn, k->dbis[KEYSPACE_META], &state), 0);
+    assert_rc(keyspace_history_get(txn, k->dbis[KEYSPACE_META], &h), 0);
     h.added += more;
     h.tier[0].in += more;
-    assert_rc(keyspace_history_put(txn, k->meta, &h), 0);
+    assert_rc(keyspace_history_put(txn, k->dbis[KEYSPACE_META], &h), 0);
     assert_int_equal(mdb_txn_commit(txn), 0);
     keyspace_unlock(k);
 }
@@ -617,7 +617,8 @@ CASE(idle_keyspaces_are_tended, x)
     assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
               0);
     assert_rc(keyspace_read(k), 0);
-    assert_rc(keyspace_state_get(k->reader, k->meta, &before), 0);
+    assert_rc(keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &before),
+              0);
     keyspace_read_end(k);
 
     for (unsigned hour = 0; hour < 60; hour++) {
@@ -627,7 +628,7 @@ CASE(idle_keyspaces_are_tended, x)
             ;
     }
     assert_rc(keyspace_read(k), 0);
-    assert_rc(keyspace_state_get(k->reader, k->meta, &after), 0);
+    assert_rc(keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &after), 0);
     keyspace_read_end(k);
     assert_in_range(after.change - before.change, 1, 4);
     assert_int_equal(check(x, "pages"), 0);

@@ -107,7 +107,7 @@ find_place(struct apply_call *b, MDB_txn *txn,
     size_t at;
     int rc;
 
-    rc = marks_read(txn, b->keyspace->meta, state, &b->marks);
+    rc = marks_read(txn, b->keyspace->dbis[KEYSPACE_META], state, &b->marks);
     if (rc == 0)
         rc = find_progress(b, &at, &b->in);
     if (rc < 0)
@@ -176,10 +176,12 @@ write_marks(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state)
     struct row last;
 
     if (b->end == b->given->delta_count)
-        return marks_write(txn, b->keyspace->meta, state, &b->marks, NULL);
+        return marks_write(txn, b->keyspace->dbis[KEYSPACE_META], state,
+                           &b->marks, NULL);
     last = (struct row){.key = b->given->deltas[b->end - 1].key,
                         .key_size = b->given->deltas[b->end - 1].key_size};
-    return marks_write(txn, b->keyspace->meta, state, &b->marks, &last);
+    return marks_write(txn, b->keyspace->dbis[KEYSPACE_META], state, &b->marks,
+                       &last);
 }
 
 /* Makes the next slice: sums as many deltas from b->at on as fit into changes,
@@ -259,9 +261,9 @@ read_outcome(struct apply_call *b, int failed)
     if (rc < 0)
         return failed;
     b->keyspace = k;
-    rc = keyspace_state_get(k->reader, k->meta, &now);
+    rc = keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &now);
     if (rc == 0)
-        rc = marks_read(k->reader, k->meta, &now, &b->marks);
+        rc = marks_read(k->reader, k->dbis[KEYSPACE_META], &now, &b->marks);
     keyspace_read_end(k);
     if (rc == 0 && now.nonce == b->nonce)
         return 0;

@@ -67,8 +67,7 @@ check_tree(struct check *c, int i)
 {
     struct tree_check tc = {.fault = report_fault, .row = tally_row, .ctx = c};
     const struct keyspace *k = c->keyspace;
-    struct lmdb_pager pager = {
-        .txn = k->reader, .cursor = k->trees[i].cursor, .renew = true};
+    struct lmdb_pager pager = keyspace_pager(k, i);
     struct tree t = {
         .pager = lmdb_pager(&pager),
         .kind = tree_kind(i),
@@ -77,7 +76,7 @@ check_tree(struct check *c, int i)
     MDB_stat st;
     int rc;
 
-    rc = lmdb_error(mdb_stat(k->reader, k->trees[i].dbi, &st));
+    rc = lmdb_error(mdb_stat(k->reader, k->dbis[i], &st));
     if (rc < 0)
         return rc;
     tc.values = st.ms_entries;
@@ -122,23 +121,23 @@ check_history(struct check *c)
 {
     struct history_check hc = {.fault = report_fault, .ctx = c};
     struct keyspace *k = c->keyspace;
-    struct keyspace_history_kv kv;
+    struct lmdb_pager pager = keyspace_pager(k, KEYSPACE_HISTORY);
+    const struct kv kv = lmdb_kv(&pager);
     struct history h;
     MDB_stat st;
     int rc;
 
-    rc = lmdb_error(mdb_stat(k->reader, k->history, &st));
+    rc = lmdb_error(mdb_stat(k->reader, k->dbis[KEYSPACE_HISTORY], &st));
     if (rc < 0 || (!c->state.has_history && st.ms_entries == 0))
         return rc;
-    rc = keyspace_history_get(k->reader, k->meta, &h);
+    rc = keyspace_history_get(k->reader, k->dbis[KEYSPACE_META], &h);
     if (!c->state.has_history || rc == -EBADMSG) {
         report_fault(c, "meta: the history record is damaged or missing");
         return 0;
     }
     memcpy(hc.hash, c->hash, sizeof hc.hash);
-    keyspace_history_kv_read(&kv, k);
     if (rc == 0)
-        rc = history_check(&h, &kv.kv, &hc);
+        rc = history_check(&h, &kv, &hc);
     if (rc < 0)
         return rc;
     c->result->blocks += hc.blocks;
@@ -185,7 +184,8 @@ check_records(struct check *c)
 {
     int rc;
 
-    rc = lmdb_each(c->keyspace->reader, c->keyspace->meta, check_record, c);
+    rc = lmdb_each(c->keyspace->reader, c->keyspace->dbis[KEYSPACE_META],
+                   check_record, c);
     if (rc == -EBADMSG) {
         report_fault(c, "meta: its records cannot be read");
         return 0;
@@ -205,7 +205,8 @@ check_contents(struct check *c)
     rc = keyspace_read(c->keyspace);
     if (rc < 0)
         return rc;
-    rc = keyspace_state_get(c->keyspace->reader, c->keyspace->meta, &c->state);
+    rc = keyspace_state_get(c->keyspace->reader,
+                            c->keyspace->dbis[KEYSPACE_META], &c->state);
     c->has_state = rc == 0;
     if (rc == -EBADMSG) {
         report_fault(c, "meta: the state record is damaged");

@@ -77,17 +77,16 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
 
     (void)least; /* LMDB's list of free pages needs it: doubling the map
                     suffices */
-    rc = marks_each(txn, k->meta, state, note_import, &imports);
+    rc = marks_each(txn, k->dbis[KEYSPACE_META], state, note_import, &imports);
     if (rc == 0)
-        rc = lmdb_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &map);
-    for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
-        rc = lmdb_each(txn, k->trees[i].dbi, check_value, &map);
-    if (rc == 0)
-        rc = lmdb_each(txn, k->history, check_value, &map);
+        rc = lmdb_map_find(txn, k->dbis[KEYSPACE_META], KEYSPACE_STATE_KEY,
+                           &map);
+    for (int i = 0; rc == 0 && i < KEYSPACE_META; i++)
+        rc = lmdb_each(txn, k->dbis[i], check_value, &map);
     if (rc == 0)
         rc = keyspace_history_clear(k, txn, state);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
-        rc = lmdb_error(mdb_drop(txn, k->trees[i].dbi, 0));
+        rc = lmdb_error(mdb_drop(txn, k->dbis[i], 0));
         state->roots[i].id = 0;
         state->roots[i].level = 0;
         state->roots[i].count = 0;
@@ -95,7 +94,7 @@ make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
     state->sum = 0;
     state->saturated = 0;
     if (rc == 0)
-        rc = forget_imports(&imports, txn, k->meta, state);
+        rc = forget_imports(&imports, txn, k->dbis[KEYSPACE_META], state);
     free(imports.uuids);
     return rc;
 }

@@ -133,8 +133,7 @@ edits_begin(struct edits *e, size_t rest)
 {
     for (int i = 0; i < KEYSPACE_TREES; i++) {
         MDB_stat st;
-        const int rc =
-            lmdb_error(mdb_stat(e->txn, e->keyspace->trees[i].dbi, &st));
+        const int rc = lmdb_error(mdb_stat(e->txn, e->keyspace->dbis[i], &st));
 
         if (rc < 0)
             return rc;
@@ -374,9 +373,10 @@ edit_trees(struct edits *e)
     int rc;
 
     e->pages = 0;
-    rc = lmdb_map_find(e->txn, e->keyspace->meta, KEYSPACE_STATE_KEY, &map);
+    rc = lmdb_map_find(e->txn, e->keyspace->dbis[KEYSPACE_META],
+                       KEYSPACE_STATE_KEY, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
-        struct lmdb_pager pager = {.txn = e->txn, .map = &map};
+        struct lmdb_pager pager;
         struct tree t = {
             .pager = lmdb_pager(&pager),
             .kind = tree_kind(i),
@@ -388,8 +388,7 @@ edit_trees(struct edits *e)
             .pages_max = e->limit > 1 ? budget + budget / 4 : UINT64_MAX,
         };
 
-        rc = lmdb_error(
-            mdb_cursor_open(e->txn, e->keyspace->trees[i].dbi, &pager.cursor));
+        rc = lmdb_pager_open(&pager, e->txn, e->keyspace->dbis[i], &map);
         if (rc < 0)
             break;
         rc = edit_tree(e, i, &t);
@@ -418,7 +417,7 @@ edits_make(struct edits *e, size_t *least)
     history.pages = e->pages;
     if (rc == 0)
         rc = keyspace_history_change(&history, e->txn, e->state);
-    keyspace_history_kv_end(&history.kv);
+    keyspace_history_end(&history);
     e->pages = history.pages;
     return rc;
 }

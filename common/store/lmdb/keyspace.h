@@ -71,8 +71,9 @@
 #define KEYSPACE_STATE_KEY   "state"
 #define KEYSPACE_HISTORY_KEY "history"
 
-/* The two trees of a keyspace, as places in arrays. */
+/* The databases of a keyspace, as places in arrays: two trees first. */
 enum { TREE_KEYS, TREE_RANKS, KEYSPACE_TREES };
+enum { KEYSPACE_HISTORY = KEYSPACE_TREES, KEYSPACE_META, KEYSPACE_DATABASES };
 
 static inline enum block_order
 tree_kind(int i)
@@ -113,14 +114,9 @@ struct keyspace {
     uint8_t name[NAME_MAX_SIZE];
     char file[KEYSPACE_FILE_SIZE];
     MDB_env *env;
-    MDB_dbi meta;
     MDB_txn *reader; /* reset between views */
-    struct {
-        MDB_dbi dbi;
-        MDB_cursor *cursor; /* cursor of the reader */
-    } trees[KEYSPACE_TREES];
-    MDB_dbi history;
-    MDB_cursor *history_cursor; /* the reader's cursor of history */
+    MDB_dbi dbis[KEYSPACE_DATABASES];
+    MDB_cursor *cursors[KEYSPACE_META]; /* cursors of the reader */
     bool reading;
     int fd; /* of the data file; LMDB's */
     uint64_t
@@ -134,6 +130,14 @@ struct keyspace {
     uint64_t change;   /* the commit of that view */
     uint64_t nonce;
 };
+
+/* A database in the snapshot of the reader. */
+static inline struct lmdb_pager
+keyspace_pager(const struct keyspace *k, int database)
+{
+    return (struct lmdb_pager){
+        .txn = k->reader, .cursor = k->cursors[database], .renew = true};
+}
 
 /* A snapshot of one keyspace, shared by the queries of a turn. */
 struct lmdb_view {
@@ -531,9 +535,9 @@ int marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
  */
 int keyspace_file_lock(int dir_fd, const char *file, const char **why);
 
-/* Makes the databases of a file. */
-enum { KEYSPACE_META = KEYSPACE_TREES + 1, KEYSPACE_DATABASES };
-int keyspace_file_databases(MDB_txn *txn, MDB_dbi dbis[KEYSPACE_DATABASES]);
+/* Opens the databases of a file; with MDB_CREATE makes them. */
+int keyspace_databases(MDB_txn *txn, unsigned flags,
+                       MDB_dbi dbis[KEYSPACE_DATABASES]);
 
 /* Writes a file through LMDB, whose first transaction `fill` writes, through a
  * map of `map` bytes; the caller makes it durable. */

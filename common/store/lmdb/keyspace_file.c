@@ -99,14 +99,15 @@ struct empty {
 };
 
 int
-keyspace_file_databases(MDB_txn *txn, MDB_dbi dbis[KEYSPACE_DATABASES])
+keyspace_databases(MDB_txn *txn, unsigned flags,
+                   MDB_dbi dbis[KEYSPACE_DATABASES])
 {
     static const char *const names[KEYSPACE_DATABASES] = {"keys", "ranks",
                                                           "history", "meta"};
     int rc = 0;
 
     for (size_t i = 0; rc == 0 && i < KEYSPACE_DATABASES; i++)
-        rc = lmdb_error(mdb_dbi_open(txn, names[i], MDB_CREATE, &dbis[i]));
+        rc = lmdb_error(mdb_dbi_open(txn, names[i], flags, &dbis[i]));
     return rc;
 }
 
@@ -119,7 +120,7 @@ fill_empty(void *ctx, MDB_txn *txn)
     const struct empty *e = ctx;
     int rc;
 
-    rc = keyspace_file_databases(txn, dbis);
+    rc = keyspace_databases(txn, MDB_CREATE, dbis);
     for (int i = 0; i < KEYSPACE_TREES; i++)
         state.roots[i].next_id = 1;
     if (rc == 0)

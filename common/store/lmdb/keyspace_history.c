@@ -1,4 +1,4 @@
-/* common/store/lmdb/keyspace_history.c - see keyspace_history.h: the kv; then
+/* common/store/lmdb/keyspace_history.c - see keyspace_history.h:
  * keyspace_history_begin() and _change(), called by a transaction that
  * changes counts; then compaction in transactions of its own, and queries
  * (lmdb_history()). */
@@ -11,10 +11,6 @@
 
 #include "common/base/clock.h"
 
-#define KEY_BLOCK                                                              \
-    10 /* only the keys of records are shorter; records are replaced, blocks   \
-          are not */
-
 uint32_t
 keyspace_history_now(const struct lmdb *s)
 {
@@ -22,132 +18,6 @@ keyspace_history_now(const struct lmdb *s)
         s->options.now_ms != NULL ? s->options.now_ms() : clock_unix_ms();
 
     return ms / 60000 < HISTORY_NEVER ? (uint32_t)(ms / 60000) : HISTORY_NEVER;
-}
-
-/* ---- the kv ------------------------------------------------------------ */
-
-static int
-renew_cursor(struct keyspace_history_kv *p)
-{
-    if (!p->renew)
-        return 0;
-    p->renew = false;
-    return lmdb_error(mdb_cursor_renew(p->txn, p->cursor));
-}
-
-static int
-fill_item(int code, const MDB_val *key, const MDB_val *value,
-          struct kv_item *out)
-{
-    if (code != 0)
-        return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
-    *out = (struct kv_item){key->mv_data, value->mv_data, key->mv_size,
-                            value->mv_size};
-    return 1;
-}
-
-static int
-after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
-{
-    struct keyspace_history_kv *p = ctx;
-    MDB_val k = lmdb_val(key, size), v;
-    const int rc = renew_cursor(p);
-
-    if (rc < 0)
-        return rc;
-    return fill_item(mdb_cursor_get(p->cursor, &k, &v, MDB_SET_RANGE), &k, &v,
-                     out);
-}
-
-static int
-before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
-{
-    struct keyspace_history_kv *p = ctx;
-    MDB_val k = lmdb_val(key, size), v;
-    int code, rc;
-
-    rc = renew_cursor(p);
-    if (rc < 0)
-        return rc;
-    code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET_RANGE);
-    if (code == MDB_NOTFOUND)
-        code = mdb_cursor_get(p->cursor, &k, &v, MDB_LAST);
-    else if (code == 0 &&
-             (k.mv_size != size || memcmp(k.mv_data, key, size) != 0))
-        code = mdb_cursor_get(p->cursor, &k, &v, MDB_PREV);
-    return fill_item(code, &k, &v, out);
-}
-
-/* LMDB frees as many pages with a value as its page head says, so that is
- * checked first. */
-static int
-put_value(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
-          size_t value_size)
-{
-    struct keyspace_history_kv *p = ctx;
-    MDB_val k = lmdb_val(key, size), v;
-    int code;
-
-    if (size < KEY_BLOCK) {
-        code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET);
-        if (code == 0 && !pages_value_ok(&p->map, v.mv_data, v.mv_size))
-            return -EBADMSG;
-        if (code != 0 && code != MDB_NOTFOUND)
-            return lmdb_error(code);
-        k = lmdb_val(key, size);
-    }
-    v = lmdb_val(value, value_size);
-    code = mdb_cursor_put(p->cursor, &k, &v,
-                          size < KEY_BLOCK ? 0 : MDB_NOOVERWRITE);
-    return code == MDB_KEYEXIST ? -EBADMSG : lmdb_error(code);
-}
-
-static int
-del_value(void *ctx, const uint8_t *key, size_t size)
-{
-    struct keyspace_history_kv *p = ctx;
-    MDB_val k = lmdb_val(key, size), v;
-    const int code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET);
-
-    if (code != 0)
-        return lmdb_error(code);
-    if (!pages_value_ok(&p->map, v.mv_data, v.mv_size))
-        return -EBADMSG;
-    return lmdb_error(mdb_cursor_del(p->cursor, 0));
-}
-
-void
-keyspace_history_kv_read(struct keyspace_history_kv *p, struct keyspace *k)
-{
-    *p = (struct keyspace_history_kv){
-        .kv = {.after = after, .before = before, .ctx = p},
-        .txn = k->reader,
-        .cursor = k->history_cursor,
-        .renew = true};
-}
-
-/* Opens the kv in a write transaction that has not written yet; the caller calls
- * keyspace_history_kv_end(). */
-static int
-open_kv_for_writing(struct keyspace_history_kv *p, const struct keyspace *k,
-                    MDB_txn *txn)
-{
-    int rc;
-
-    *p = (struct keyspace_history_kv){
-        .kv = {after, before, put_value, del_value, p}, .txn = txn};
-    rc = lmdb_map_find(txn, k->meta, KEYSPACE_STATE_KEY, &p->map);
-    if (rc == 0)
-        rc = lmdb_error(mdb_cursor_open(txn, k->history, &p->cursor));
-    return rc;
-}
-
-void
-keyspace_history_kv_end(struct keyspace_history_kv *p)
-{
-    if (p->cursor != NULL)
-        mdb_cursor_close(p->cursor);
-    p->cursor = NULL;
 }
 
 /* ---- the record -------------------------------------------------------- */
@@ -181,9 +51,9 @@ keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
 
     if (!state->has_history)
         return 0;
-    rc = lmdb_error(mdb_drop(txn, k->history, 0));
+    rc = lmdb_error(mdb_drop(txn, k->dbis[KEYSPACE_HISTORY], 0));
     if (rc == 0)
-        rc = keyspace_history_del(txn, k->meta);
+        rc = keyspace_history_del(txn, k->dbis[KEYSPACE_META]);
     state->has_history = false;
     state->history_due = HISTORY_NEVER;
     return rc;
@@ -209,7 +79,7 @@ open_history(struct keyspace_history *p, MDB_txn *txn,
                       p->before.roots[TREE_KEYS].count == 0, p->before.sum);
         return 1;
     }
-    rc = keyspace_history_get(txn, p->keyspace->meta, &p->h);
+    rc = keyspace_history_get(txn, p->keyspace->dbis[KEYSPACE_META], &p->h);
     if (rc < 0)
         return rc;
     if (!explains_sum(&p->h, &p->before))
@@ -230,8 +100,8 @@ close_history(struct keyspace_history *p, MDB_txn *txn,
 {
     if (!explains_sum(&p->h, state))
         return -EBADMSG;
-    state->history_due = history_due(&p->h, &p->kv.kv);
-    return keyspace_history_put(txn, p->keyspace->meta, &p->h);
+    state->history_due = history_due(&p->h, &p->kv);
+    return keyspace_history_put(txn, p->keyspace->dbis[KEYSPACE_META], &p->h);
 }
 
 /* ---- what a transaction adds ------------------------------------------- */
@@ -241,13 +111,28 @@ keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
                        const struct keyspace *k, MDB_txn *txn,
                        const struct keyspace_state *state)
 {
+    int rc;
+
     p->store = s;
     p->keyspace = k;
     p->before = *state;
     p->delta_count = 0;
     p->pages = 0;
-    p->kv.cursor = NULL;
-    return open_kv_for_writing(&p->kv, k, txn);
+    p->pager.cursor = NULL;
+    p->kv = lmdb_kv(&p->pager);
+    rc =
+        lmdb_map_find(txn, k->dbis[KEYSPACE_META], KEYSPACE_STATE_KEY, &p->map);
+    return rc < 0 ? rc
+                  : lmdb_pager_open(&p->pager, txn, k->dbis[KEYSPACE_HISTORY],
+                                    &p->map);
+}
+
+void
+keyspace_history_end(struct keyspace_history *p)
+{
+    if (p->pager.cursor != NULL)
+        mdb_cursor_close(p->pager.cursor);
+    p->pager.cursor = NULL;
 }
 
 /* Adds what int64 could not hold to `clipped`; returns how many keys are
@@ -292,7 +177,7 @@ erase_deleted(struct keyspace_history *p, size_t deleted)
             keys[n++] = (struct history_erasure){
                 .key = c->key, .key_size = c->key_size, .count = c->old};
     }
-    rc = history_erase(&p->h, &p->kv.kv, keys, n, &blocks);
+    rc = history_erase(&p->h, &p->kv, keys, n, &blocks);
     p->pages += rc == 0 ? blocks : 0;
     free(keys);
     return rc;
@@ -326,7 +211,7 @@ compact_some(struct keyspace_history *p, uint32_t now, size_t blocks)
     char text[NAME_TEXT_SIZE];
     int rc;
 
-    rc = history_compact(&p->h, &p->kv.kv, s->compact, &limits, blocks, &done);
+    rc = history_compact(&p->h, &p->kv, s->compact, &limits, blocks, &done);
     p->pages += done.blocks;
     if (rc < 0 || !done.shortened)
         return rc;
@@ -372,14 +257,13 @@ keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
     if (rc <= 0)
         return rc;
     before_it = count_blocks(&p->h);
-    rc = history_append(&p->h, &p->kv.kv, p->deltas, p->delta_count, now,
-                        &ahead);
+    rc = history_append(&p->h, &p->kv, p->deltas, p->delta_count, now, &ahead);
     if (rc == -EAGAIN) {
         rc = compact_some(p, now, SIZE_MAX);
         before_it = count_blocks(&p->h);
         if (rc == 0)
-            rc = history_append(&p->h, &p->kv.kv, p->deltas, p->delta_count,
-                                now, &ahead);
+            rc = history_append(&p->h, &p->kv, p->deltas, p->delta_count, now,
+                                &ahead);
         if (rc == -EAGAIN)
             rc = -EBUSY;
     }
@@ -421,9 +305,9 @@ make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
     if (rc == 0)
         rc = open_history(p, txn, state);
     if (rc > 0) {
-        rc = t->sweep ? history_sweep(&p->h, &p->kv.kv, p->store->compact,
+        rc = t->sweep ? history_sweep(&p->h, &p->kv, p->store->compact,
                                       HISTORY_SLICE, &done)
-                      : history_compact(&p->h, &p->kv.kv, p->store->compact,
+                      : history_compact(&p->h, &p->kv, p->store->compact,
                                         &limits, HISTORY_SLICE, &done);
         if (rc == 0)
             rc = close_history(p, txn, state);
@@ -433,7 +317,7 @@ make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
             state->history_due = done.more ? 0 : now + 60;
     }
     t->more = done.more;
-    keyspace_history_kv_end(&p->kv);
+    keyspace_history_end(p);
     return rc;
 }
 
@@ -459,8 +343,9 @@ lmdb_history(struct store *store, struct store_history_query *q,
              uint64_t until_ns)
 {
     struct lmdb *s = lmdb_of(store);
-    struct keyspace_history_kv kv;
+    struct lmdb_pager pager;
     struct history h;
+    struct kv kv;
     int rc;
 
     if ((q->op == STORE_HISTORY_KEY && q->key_size < 1) ||
@@ -471,11 +356,12 @@ lmdb_history(struct store *store, struct store_history_query *q,
         return rc;
     if (!s->view.state.has_history)
         return -ENODATA;
-    rc = keyspace_history_get(s->view.keyspace->reader, s->view.keyspace->meta,
-                              &h);
-    keyspace_history_kv_read(&kv, s->view.keyspace);
+    rc = keyspace_history_get(s->view.keyspace->reader,
+                              s->view.keyspace->dbis[KEYSPACE_META], &h);
+    pager = keyspace_pager(s->view.keyspace, KEYSPACE_HISTORY);
+    kv = lmdb_kv(&pager);
     if (rc == 0)
-        rc = history_answer(&h, &kv.kv, q, until_ns);
+        rc = history_answer(&h, &kv, q, until_ns);
     if (rc != -EBADMSG)
         return rc;
     lmdb_read_end(store);

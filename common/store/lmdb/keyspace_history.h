@@ -10,27 +10,13 @@
 
 #include "common/store/lmdb/keyspace.h"
 
-/* The history database as a kv, in a transaction.  Lives as long as the kv is
- * used. */
-struct keyspace_history_kv {
-    struct kv kv;
-    MDB_txn *txn;
-    MDB_cursor *cursor;
-    bool renew;           /* the cursor must follow the snapshot first */
-    struct pages_map map; /* to put and remove */
-};
-
-/* Opens the kv in the reader's snapshot. */
-void keyspace_history_kv_read(struct keyspace_history_kv *p,
-                              struct keyspace *k);
-
-void keyspace_history_kv_end(struct keyspace_history_kv *p);
-
 /* What one transaction adds to history, after it has changed the counts. */
 struct keyspace_history {
     struct lmdb *store;
     const struct keyspace *keyspace;
-    struct keyspace_history_kv kv;
+    struct pages_map map;
+    struct lmdb_pager pager;
+    struct kv kv;
     struct keyspace_state before; /* the state before the transaction */
     const struct store_delta *deltas;
     size_t delta_count;
@@ -38,13 +24,15 @@ struct keyspace_history {
     struct history h; /* the record that is being changed */
 };
 
-/* Called before and after the counts change; then, and after an error, the
- * caller ends p->kv. */
+/* Called before and after the counts change, in a transaction that has not
+ * written yet; then, and after an error, keyspace_history_end(). */
 int keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
                            const struct keyspace *k, MDB_txn *txn,
                            const struct keyspace_state *state);
 int keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
                             struct keyspace_state *state);
+
+void keyspace_history_end(struct keyspace_history *p);
 
 /* Removes all history, in a transaction that has not written yet. */
 int keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,

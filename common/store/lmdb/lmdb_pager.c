@@ -80,27 +80,26 @@ lmdb_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key, struct pages_map *map)
     return rc;
 }
 
-static int
-get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
+int
+lmdb_pager_open(struct lmdb_pager *p, MDB_txn *txn, MDB_dbi dbi,
+                const struct pages_map *map)
 {
-    struct lmdb_pager *p = ctx;
-    uint8_t wire[8];
-    MDB_val k = {.mv_size = sizeof wire, .mv_data = wire}, v;
-    int code;
+    *p = (struct lmdb_pager){.txn = txn, .map = map};
+    return lmdb_error(mdb_cursor_open(txn, dbi, &p->cursor));
+}
 
-    if (p->renew) {
+/* ---- values ------------------------------------------------------------ */
+
+/* Moves the cursor; returns LMDB's code. */
+static int
+find(struct lmdb_pager *p, MDB_val *key, MDB_val *value, MDB_cursor_op op)
+{
+    int code = 0;
+
+    if (p->renew)
         code = mdb_cursor_renew(p->txn, p->cursor);
-        if (code != 0)
-            return lmdb_error(code);
-        p->renew = false;
-    }
-    put_be64(wire, key);
-    code = mdb_cursor_get(p->cursor, &k, &v, MDB_SET);
-    if (code != 0)
-        return lmdb_error(code);
-    *bytes = v.mv_data;
-    *size = v.mv_size;
-    return 0;
+    p->renew = false;
+    return code != 0 ? code : mdb_cursor_get(p->cursor, key, value, op);
 }
 
 /* Moves to a value that is about to be removed or replaced.  LMDB frees as many
@@ -108,10 +107,10 @@ get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
  * would free pages of other values.  *there is false if there is no such value;
  * then 0. */
 static int
-find_value(struct lmdb_pager *p, MDB_val *key, bool *there)
+find_value(struct lmdb_pager *p, MDB_val key, bool *there)
 {
     MDB_val was;
-    const int code = mdb_cursor_get(p->cursor, key, &was, MDB_SET);
+    const int code = find(p, &key, &was, MDB_SET);
 
     *there = code == 0;
     if (code != 0)
@@ -120,37 +119,63 @@ find_value(struct lmdb_pager *p, MDB_val *key, bool *there)
 }
 
 static int
-put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
+kv_put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
+       size_t value_size)
 {
     struct lmdb_pager *p = ctx;
-    uint8_t wire[8];
-    MDB_val k = {.mv_size = sizeof wire, .mv_data = wire};
-    MDB_val v = lmdb_val(bytes, size);
+    MDB_val k = lmdb_val(key, size), v = lmdb_val(value, value_size);
     bool there;
-    int rc;
+    const int rc = find_value(p, k, &there);
+
+    return rc < 0 ? rc : lmdb_error(mdb_cursor_put(p->cursor, &k, &v, 0));
+}
+
+static int
+kv_del(void *ctx, const uint8_t *key, size_t size)
+{
+    struct lmdb_pager *p = ctx;
+    bool there;
+    const int rc = find_value(p, lmdb_val(key, size), &there);
+
+    if (rc < 0 || !there)
+        return rc < 0 ? rc : -EBADMSG;
+    return lmdb_error(mdb_cursor_del(p->cursor, 0));
+}
+
+/* ---- a tree's ---------------------------------------------------------- */
+
+static int
+get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
+{
+    uint8_t wire[8];
+    MDB_val k = {.mv_size = sizeof wire, .mv_data = wire}, v;
+    int code;
 
     put_be64(wire, key);
-    rc = find_value(p, &k, &there);
-    if (rc < 0)
-        return rc;
-    k = (MDB_val){.mv_size = sizeof wire, .mv_data = wire};
-    return lmdb_error(mdb_cursor_put(p->cursor, &k, &v, 0));
+    code = find(ctx, &k, &v, MDB_SET);
+    if (code != 0)
+        return lmdb_error(code);
+    *bytes = v.mv_data;
+    *size = v.mv_size;
+    return 0;
+}
+
+static int
+put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
+{
+    uint8_t wire[8];
+
+    put_be64(wire, key);
+    return kv_put(ctx, wire, sizeof wire, bytes, size);
 }
 
 static int
 remove_value(void *ctx, uint64_t key)
 {
-    struct lmdb_pager *p = ctx;
     uint8_t wire[8];
-    MDB_val k = {.mv_size = sizeof wire, .mv_data = wire};
-    bool there;
-    int rc;
 
     put_be64(wire, key);
-    rc = find_value(p, &k, &there);
-    if (rc == 0)
-        rc = there ? lmdb_error(mdb_cursor_del(p->cursor, 0)) : -EBADMSG;
-    return rc;
+    return kv_del(ctx, wire, sizeof wire);
 }
 
 struct pager
@@ -158,4 +183,49 @@ lmdb_pager(struct lmdb_pager *p)
 {
     return (struct pager){
         .get = get, .put = put, .remove = remove_value, .ctx = p};
+}
+
+/* ---- history's --------------------------------------------------------- */
+
+static int
+fill_item(int code, const MDB_val *key, const MDB_val *value,
+          struct kv_item *out)
+{
+    if (code != 0)
+        return code == MDB_NOTFOUND ? 0 : lmdb_error(code);
+    *out = (struct kv_item){key->mv_data, value->mv_data, key->mv_size,
+                            value->mv_size};
+    return 1;
+}
+
+static int
+after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+{
+    MDB_val k = lmdb_val(key, size), v;
+    const int code = find(ctx, &k, &v, MDB_SET_RANGE);
+
+    return fill_item(code, &k, &v, out);
+}
+
+static int
+before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+{
+    MDB_val k = lmdb_val(key, size), v;
+    int code = find(ctx, &k, &v, MDB_SET_RANGE);
+
+    if (code == MDB_NOTFOUND)
+        code = find(ctx, &k, &v, MDB_LAST);
+    else if (code == 0 && !bytes_equal(k.mv_data, k.mv_size, key, size))
+        code = find(ctx, &k, &v, MDB_PREV);
+    return fill_item(code, &k, &v, out);
+}
+
+struct kv
+lmdb_kv(struct lmdb_pager *p)
+{
+    return (struct kv){.after = after,
+                       .before = before,
+                       .put = kv_put,
+                       .del = kv_del,
+                       .ctx = p};
 }

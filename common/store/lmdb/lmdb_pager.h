@@ -1,5 +1,6 @@
 /* common/store/lmdb/lmdb_pager.h - one LMDB database as the values of a tree
- * (common/store/tree/tree.h), and LMDB's errors as negative errnos. */
+ * (common/store/tree/tree.h) or the entries of history, and LMDB's errors as
+ * negative errnos. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
 #define COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
@@ -7,19 +8,28 @@
 #include <lmdb.h>
 #include <stdbool.h>
 
+#include "common/store/history/kv.h"
 #include "common/store/lmdb/pages.h"
 #include "common/store/tree/tree.h"
 
-/* Lives as long as the tree that uses it. */
+/* A database in a transaction.  Lives as long as the tree or the kv that uses
+ * it. */
 struct lmdb_pager {
     MDB_txn *txn;
-    MDB_cursor *cursor; /* of the database; borrowed */
+    MDB_cursor *cursor; /* of the database */
     bool renew;         /* the cursor must follow the transaction first */
     const struct pages_map *map; /* to put and remove; see lmdb_map_find() */
 };
 
+/* Opens a cursor, which the caller closes. */
+int lmdb_pager_open(struct lmdb_pager *p, MDB_txn *txn, MDB_dbi dbi,
+                    const struct pages_map *map);
+
 /* Makes a pager of it.  A value's LMDB key is its number, big-endian. */
 struct pager lmdb_pager(struct lmdb_pager *p);
+
+/* Makes a kv of it, for history. */
+struct kv lmdb_kv(struct lmdb_pager *p);
 
 /* LMDB's code as a negative errno.
  *   -EXFULL   the map is too small

@@ -53,11 +53,11 @@ remove_empty(struct lmdb *s, struct store_maintenance *t, struct keyspace *k)
     /* A process that is writing is about to add keys. */
     if (keyspace_write(s, k, &txn) < 0)
         return;
-    rc = keyspace_state_get(txn, k->meta, &state);
+    rc = keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state);
     if (rc == 0 && state.roots[TREE_KEYS].count > 0)
         rc = -EEXIST;
     if (rc == 0)
-        rc = marks_each(txn, k->meta, &state, stop_at_needed, t);
+        rc = marks_each(txn, k->dbis[KEYSPACE_META], &state, stop_at_needed, t);
     if (rc == 0 && t->is_named != NULL &&
         t->is_named(t->ctx, k->name, k->name_size))
         rc = -EEXIST;

@@ -213,9 +213,9 @@ read_asked(struct keyspace *k, struct marks *m)
         rc = keyspace_read(k);
     if (rc < 0)
         return rc;
-    rc = keyspace_state_get(k->reader, k->meta, &state);
+    rc = keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &state);
     if (rc == 0)
-        rc = marks_read(k->reader, k->meta, &state, m);
+        rc = marks_read(k->reader, k->dbis[KEYSPACE_META], &state, m);
     if (!has_view)
         keyspace_read_end(k);
     return rc;
@@ -322,9 +322,10 @@ lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
     rc = keyspace_read(k);
     if (rc < 0)
         return rc;
-    rc = keyspace_state_get(k->reader, k->meta, &state);
+    rc = keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &state);
     if (rc == 0)
-        rc = marks_each(k->reader, k->meta, &state, give_mark, &g);
+        rc = marks_each(k->reader, k->dbis[KEYSPACE_META], &state, give_mark,
+                        &g);
     keyspace_read_end(k);
     return rc;
 }

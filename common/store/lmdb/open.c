@@ -33,11 +33,9 @@ keyspace_close(struct keyspace *k)
 {
     if (k->env == NULL)
         return;
-    for (int i = 0; i < KEYSPACE_TREES; i++)
-        if (k->trees[i].cursor != NULL)
-            mdb_cursor_close(k->trees[i].cursor);
-    if (k->history_cursor != NULL)
-        mdb_cursor_close(k->history_cursor);
+    for (int i = 0; i < KEYSPACE_META; i++)
+        if (k->cursors[i] != NULL)
+            mdb_cursor_close(k->cursors[i]);
     if (k->reader != NULL)
         mdb_txn_abort(k->reader);
     mdb_env_close(k->env);
@@ -174,7 +172,6 @@ open_env(int dir_fd, const char *file, bool writable, MDB_env **out)
 static int
 open_databases(struct lmdb *s, struct keyspace *k, const char **why)
 {
-    static const char *const names[KEYSPACE_TREES] = {"keys", "ranks"};
     MDB_txn *txn;
     int rc;
 
@@ -183,13 +180,10 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
     if (rc < 0)
         return rc;
     *why = "its databases are not there";
-    rc = lmdb_error(mdb_dbi_open(txn, "meta", 0, &k->meta));
+    rc = keyspace_databases(txn, 0, k->dbis);
     if (rc == 0)
-        rc = lmdb_error(mdb_dbi_open(txn, "history", 0, &k->history));
-    for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
-        rc = lmdb_error(mdb_dbi_open(txn, names[i], 0, &k->trees[i].dbi));
-    if (rc == 0)
-        rc = keyspace_header_check(txn, k->meta, &s->options, k, why);
+        rc = keyspace_header_check(txn, k->dbis[KEYSPACE_META], &s->options, k,
+                                   why);
     if (rc < 0) {
         mdb_txn_abort(txn);
         return rc;
@@ -201,12 +195,8 @@ open_databases(struct lmdb *s, struct keyspace *k, const char **why)
         rc = keyspace_read(k);
     if (rc < 0)
         return rc;
-    for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++)
-        rc = lmdb_error(
-            mdb_cursor_open(k->reader, k->trees[i].dbi, &k->trees[i].cursor));
-    if (rc == 0)
-        rc = lmdb_error(
-            mdb_cursor_open(k->reader, k->history, &k->history_cursor));
+    for (int i = 0; rc == 0 && i < KEYSPACE_META; i++)
+        rc = lmdb_error(mdb_cursor_open(k->reader, k->dbis[i], &k->cursors[i]));
     keyspace_read_end(k);
     return rc;
 }

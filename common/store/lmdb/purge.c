@@ -89,15 +89,15 @@ read_rows(struct rebuild *b, int i)
 {
     struct loader *l = &b->loader;
     struct tree_check tc = {.fault = note_fault, .row = load_row, .ctx = l};
-    struct lmdb_pager pager = {.txn = b->from};
+    struct lmdb_pager pager;
     struct tree from = {.kind = tree_kind(i), .root = b->state.roots[i]};
-    const MDB_dbi dbi = b->keyspace->trees[i].dbi;
+    const MDB_dbi dbi = b->keyspace->dbis[i];
     MDB_stat st;
     int rc;
 
     rc = lmdb_error(mdb_stat(b->from, dbi, &st));
     if (rc == 0)
-        rc = lmdb_error(mdb_cursor_open(b->from, dbi, &pager.cursor));
+        rc = lmdb_pager_open(&pager, b->from, dbi, NULL);
     if (rc < 0)
         return rc;
     from.pager = lmdb_pager(&pager);
@@ -113,7 +113,7 @@ load_tree(struct rebuild *b, int i, MDB_txn *txn, MDB_dbi dbi)
 {
     /* Nothing is in the new file before: no value can be in a damaged page. */
     static const struct pages_map none;
-    struct lmdb_pager pager = {.txn = txn, .map = &none};
+    struct lmdb_pager pager;
     struct tree t = {
         .kind = tree_kind(i),
         .root = {.next_id = 1},
@@ -124,7 +124,7 @@ load_tree(struct rebuild *b, int i, MDB_txn *txn, MDB_dbi dbi)
     };
     int rc;
 
-    rc = lmdb_error(mdb_cursor_open(txn, dbi, &pager.cursor));
+    rc = lmdb_pager_open(&pager, txn, dbi, &none);
     if (rc < 0)
         return rc;
     t.pager = lmdb_pager(&pager);
@@ -159,11 +159,13 @@ copy_record(void *ctx, const MDB_val *key, const MDB_val *value)
 }
 
 static int
-copy_records(const struct rebuild *b, MDB_dbi from, MDB_txn *txn, MDB_dbi to)
+copy_records(const struct rebuild *b, int database, MDB_txn *txn,
+             const MDB_dbi dbis[KEYSPACE_DATABASES])
 {
-    struct copying c = {.from_map = &b->from_map, .txn = txn, .to = to};
+    struct copying c = {
+        .from_map = &b->from_map, .txn = txn, .to = dbis[database]};
 
-    return lmdb_each(b->from, from, copy_record, &c);
+    return lmdb_each(b->from, b->keyspace->dbis[database], copy_record, &c);
 }
 
 /* Writes what a keyspace without rows has beside its marks. */
@@ -191,15 +193,15 @@ fill_rebuilt(void *ctx, MDB_txn *txn)
     MDB_dbi dbis[KEYSPACE_DATABASES];
     int rc;
 
-    rc = keyspace_file_databases(txn, dbis);
+    rc = keyspace_databases(txn, MDB_CREATE, dbis);
     if (rc == 0)
-        rc = marks_each(b->from, k->meta, &b->state, NULL, NULL);
+        rc = marks_each(b->from, k->dbis[KEYSPACE_META], &b->state, NULL, NULL);
     if (rc == 0)
-        rc = copy_records(b, k->meta, txn, dbis[KEYSPACE_META]);
+        rc = copy_records(b, KEYSPACE_META, txn, dbis);
     if (rc == 0 && b->is_empty)
         rc = clear_rows(b, txn, dbis[KEYSPACE_META]);
     if (rc == 0 && !b->is_empty)
-        rc = copy_records(b, k->history, txn, dbis[KEYSPACE_TREES]);
+        rc = copy_records(b, KEYSPACE_HISTORY, txn, dbis);
     for (int i = 0; rc == 0 && !b->is_empty && i < KEYSPACE_TREES; i++)
         rc = load_tree(b, i, txn, dbis[i]);
     return rc < 0 ? rc
@@ -337,11 +339,11 @@ rebuild_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
     b->is_empty = data_fd >= 0;
     rc = keyspace_write(s, k, &b->from);
     if (rc == 0) {
-        rc = keyspace_state_get(b->from, k->meta, &b->state);
+        rc = keyspace_state_get(b->from, k->dbis[KEYSPACE_META], &b->state);
         b->state.change++;
         if (rc == 0)
-            rc = lmdb_map_find(b->from, k->meta, KEYSPACE_STATE_KEY,
-                               &b->from_map);
+            rc = lmdb_map_find(b->from, k->dbis[KEYSPACE_META],
+                               KEYSPACE_STATE_KEY, &b->from_map);
         if (rc == 0)
             rc = b->is_empty ? replace_by_reserve(b, data_fd) : replace_file(b);
         keyspace_abort(k, b->from);

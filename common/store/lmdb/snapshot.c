@@ -19,11 +19,7 @@ view_tree(struct lmdb *s, int i)
 {
     const struct keyspace *k = s->view.keyspace;
 
-    s->view.pagers[i] = (struct lmdb_pager){
-        .txn = k->reader,
-        .cursor = k->trees[i].cursor,
-        .renew = true, /* cursors follow the snapshot when they are used */
-    };
+    s->view.pagers[i] = keyspace_pager(k, i);
     s->view.trees[i] = (struct tree){
         .pager = lmdb_pager(&s->view.pagers[i]),
         .kind = tree_kind(i),
@@ -49,7 +45,7 @@ open_view(struct lmdb *s, const uint8_t *name, size_t name_size)
     rc = keyspace_read(k);
     if (rc < 0)
         return keyspace_report(s, name, name_size, "begin", rc);
-    rc = keyspace_state_get(k->reader, k->meta, state);
+    rc = keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], state);
     if (rc < 0) {
         keyspace_read_end(k);
         return keyspace_report(s, name, name_size, "state", rc);

@@ -129,7 +129,7 @@ try_change(struct lmdb *s, struct keyspace *k, struct work *w)
     if (rc < 0)
         return rc;
     w->least = 0;
-    rc = keyspace_state_get(txn, k->meta, &state);
+    rc = keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state);
     if (rc == 0) {
         state.change++;
         state.nonce = ++s->nonce;
@@ -143,7 +143,7 @@ try_change(struct lmdb *s, struct keyspace *k, struct work *w)
     if (rc == 0 && state.change == 2 && fsync(s->options.keyspace_fd) < 0)
         rc = -errno;
     if (rc == 0)
-        rc = keyspace_state_put(txn, k->meta, &state);
+        rc = keyspace_state_put(txn, k->dbis[KEYSPACE_META], &state);
     if (rc == 0)
         return commit_change(s, k, txn);
     keyspace_abort(k, txn);
@@ -178,12 +178,12 @@ keyspace_resolve_commit(struct lmdb *s, struct keyspace *k)
         rc = keyspace_write(s, k, &txn);
     if (rc < 0)
         return rc;
-    rc = keyspace_state_get(txn, k->meta, &state);
+    rc = keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state);
 
     /* The nonce stays: it identifies the commit that failed. */
     state.change++;
     if (rc == 0)
-        rc = keyspace_state_put(txn, k->meta, &state);
+        rc = keyspace_state_put(txn, k->dbis[KEYSPACE_META], &state);
     if (rc == 0)
         return commit_change(s, k, txn);
     keyspace_abort(k, txn);
