@@ -60,7 +60,11 @@ is_keyspace_right(struct countd *c, enum specimen_keyspace k)
             count != want[k][i])
             right = false;
     }
-    if (countd_range(c, name, size, 0, SPECIMEN_KEYS + 1, &rows) < 0)
+    if (countd_range(c,
+                     &(struct countd_query){.keyspace = name,
+                                            .keyspace_size = size,
+                                            .length = SPECIMEN_KEYS + 1},
+                     &rows) < 0)
         return false;
     for (size_t i = 0; i < rows->count; i++) {
         const size_t n = strtoul(rows->rows[i].key, NULL, 10);
@@ -79,15 +83,12 @@ is_right(struct fleet *f)
 {
     struct countd_options options = {.size = sizeof options};
     struct countd *c;
-    char address[40], range[40];
+    char address[40];
     bool right = true;
 
     (void)snprintf(address, sizeof address, "127.0.0.1:%u",
                    fleet_ask_port(f)); /* fits */
     options.read = address;
-    (void)snprintf(range, sizeof range, "127.0.0.1:%u",
-                   fleet_read_port(f)); /* fits */
-    options.range = range;
     assert_rc(countd_open(&c, &options), 0);
     for (int k = 0; k < SPECIMEN_NAMES; k++)
         if (!is_keyspace_right(c, (enum specimen_keyspace)k))

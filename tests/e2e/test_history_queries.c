@@ -99,7 +99,7 @@ static int64_t
 history(struct fixture *x, const char *key, int64_t step, bool *any)
 {
     struct countd_query q = query_of(x, key);
-    struct countd_buckets *b;
+    struct countd_rows *b;
     int64_t sum = 0;
 
     q.step = step;
@@ -109,12 +109,12 @@ history(struct fixture *x, const char *key, int64_t step, bool *any)
     assert_int_equal(b->since, 0);
     *any = false;
     for (size_t i = 0; i < b->count; i++) {
-        assert_int_equal(b->buckets[i].start, x->from + (int64_t)i * step);
-        assert_true(b->buckets[i].sum.any || b->buckets[i].sum.value == 0);
-        *any |= b->buckets[i].sum.any;
-        sum += b->buckets[i].sum.value;
+        assert_int_equal(b->rows[i].start, x->from + (int64_t)i * step);
+        assert_true(b->rows[i].sum.any || b->rows[i].sum.value == 0);
+        *any |= b->rows[i].sum.any;
+        sum += b->rows[i].sum.value;
     }
-    countd_buckets_free(b);
+    countd_rows_free(b);
     return sum;
 }
 
@@ -140,8 +140,8 @@ CASE(history_is_what_was_sent, x)
 CASE(a_period_has_its_top_and_a_rank_for_each_key, x)
 {
     struct countd_query q = query_of(x, "");
-    struct countd_period p;
-    struct countd_top *top;
+    struct countd_facts p;
+    struct countd_rows *top;
 
     assert_rc(countd_period_top(x->c, &q, &top), 0);
     assert_int_equal(top->count, 3);
@@ -153,20 +153,20 @@ CASE(a_period_has_its_top_and_a_rank_for_each_key, x)
         assert_int_equal(top->rows[i].before.any, 0);
     }
     assert_true(top->from == x->from && top->to == x->to);
-    countd_top_free(top);
+    countd_rows_free(top);
     /* Any time is widened to the finest steps that the history has. */
     q.from++;
     q.to--;
     assert_rc(countd_period_top(x->c, &q, &top), 0);
     assert_true(top->from == x->from && top->to == x->to);
     assert_int_equal(top->count, 3);
-    countd_top_free(top);
+    countd_rows_free(top);
     /* The hour behind has the sums of this one before it. */
     q.from = x->to;
     q.to = 2 * x->to - x->from;
     assert_rc(countd_period_top(x->c, &q, &top), 0);
     assert_int_equal(top->count, 0);
-    countd_top_free(top);
+    countd_rows_free(top);
 
     q = query_of(x, "/a");
     assert_rc(countd_period_rank(x->c, &q, &p), 0);
@@ -185,9 +185,9 @@ CASE(keys_with_a_prefix_and_groups_are_asked_for_by_the_library, x)
 {
     static const char *const keys[] = {"a/1", "a/2", "b/1", "c"};
     struct countd_query q = query_of(x, "");
-    struct countd_buckets *b;
-    struct countd_period p;
-    struct countd_top *top;
+    struct countd_rows *b;
+    struct countd_facts p;
+    struct countd_rows *top;
 
     for (int i = 0; i < 4; i++)
         assert_rc(countd_incr(x->c, "usage", 5, keys[i], strlen(keys[i]),
@@ -205,7 +205,7 @@ CASE(keys_with_a_prefix_and_groups_are_asked_for_by_the_library, x)
         assert_memory_equal(top->rows[1].key, "a/", 3);
         assert_int_equal(top->rows[1].sum.value, 30);
         assert_memory_equal(top->rows[2].key, "b/", 3);
-        countd_top_free(top);
+        countd_rows_free(top);
         assert_rc(countd_period_rank(x->c, &q, &p), 0);
         assert_true(p.keys == 3 && p.sum.value == 100 && p.rank == -1);
     }
@@ -216,11 +216,11 @@ CASE(keys_with_a_prefix_and_groups_are_asked_for_by_the_library, x)
     q.prefix_size = 2;
     q.step = HOUR;
     assert_rc(countd_history(x->c, &q, &b), 0);
-    assert_int_equal(b->buckets[0].sum.value + b->buckets[1].sum.value, 30);
-    countd_buckets_free(b);
+    assert_int_equal(b->rows[0].sum.value + b->rows[1].sum.value, 30);
+    countd_rows_free(b);
     assert_rc(countd_period_top(x->c, &q, &top), 0);
     assert_true(top->count == 2 && top->rows[0].sum.value == 20);
-    countd_top_free(top);
+    countd_rows_free(top);
     q.from = q.to = 0;
     assert_rc(countd_period_rank(x->c, &q, &p), 0);
     assert_true(p.keys == 2 && p.sum.value == 30);
@@ -233,17 +233,17 @@ CASE(keys_with_a_prefix_and_groups_are_asked_for_by_the_library, x)
 
 CASE(neighbours_are_those_beside_it, x)
 {
+    struct countd_query q = query_of(x, "/n5");
     struct countd_rows *rows;
-    int64_t first;
 
-    assert_rc(countd_around(x->c, "pages", 5, "/n5", 3, 3, &first, &rows), 0);
-    assert_int_equal(first, 3);
+    assert_rc(countd_around(x->c, &q, &rows), 0);
+    assert_int_equal(rows->first, 3);
     assert_int_equal(rows->count, 3);
     for (int i = 0; i < 3; i++)
         assert_int_equal(rows->rows[i].count, 106 - i);
     countd_rows_free(rows);
-    assert_rc(countd_around(x->c, "pages", 5, "/x", 2, 3, &first, &rows),
-              -ENOENT);
+    q = query_of(x, "/x");
+    assert_rc(countd_around(x->c, &q, &rows), -ENOENT);
 }
 
 CASE(bad_questions_are_refused_and_the_handle_goes_on, x)
@@ -261,8 +261,8 @@ CASE(bad_questions_are_refused_and_the_handle_goes_on, x)
                {"no", "", "", x->from, x->to, 60, -ENOENT},
                {"", "", "", x->from, x->to, 60, -EINVAL}};
     struct countd_query q = query_of(x, "");
-    struct countd_buckets *b;
-    struct countd_top *top;
+    struct countd_rows *b;
+    struct countd_rows *top;
     int64_t count;
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -34,13 +34,11 @@ setup(void **state)
 static void
 open_client(struct fleet *f, struct countd **out)
 {
-    char write[64], ask[64], range[64];
-    struct countd_options o = {
-        .size = sizeof o, .write = write, .read = ask, .range = range};
+    char write[64], ask[64];
+    struct countd_options o = {.size = sizeof o, .write = write, .read = ask};
 
     snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(f));
     snprintf(ask, sizeof ask, "127.0.0.1:%u", fleet_ask_port(f));
-    snprintf(range, sizeof range, "127.0.0.1:%u", fleet_read_port(f));
     assert_rc(countd_open(out, &o), 0);
 }
 
@@ -79,7 +77,7 @@ CASE(without_a_worker_waiting_ends_at_its_timeout, f)
 
 /* ---- other languages --------------------------------------------------- */
 
-/* Runs a script with the ports in $1 and $2, and that for ranges in $4. */
+/* Runs a script with the ports in $1 and $2, and that of ranges in $4. */
 static void
 run_script(struct fleet *f, const char *script, const char *wanted)
 {
@@ -110,14 +108,15 @@ CASE(a_cpp_program_counts_and_reads, f)
         "#include <cstdio>\n"
         "int main(int, char **argv) {\n"
         "  countd_options o = {};\n"
-        "  o.size = sizeof o; o.write = argv[1]; o.read = argv[2]; o.range = "
-        "argv[3];\n"
+        "  o.size = sizeof o; o.write = argv[1]; o.read = argv[2];\n"
+        "  countd_query q = {};\n"
+        "  q.keyspace = \"pages\"; q.keyspace_size = 5; q.length = 10;\n"
         "  countd *c = nullptr; countd_rows *top = nullptr;\n"
         "  if (countd_open(&c, &o) < 0) return 1;\n"
         "  for (int i = 0; i < 9; i++)\n"
         "    countd_incr(c, \"pages\", 5, i % 3 ? \"/a\" : \"/b\", 2, 1);\n"
         "  if (countd_wait_readable(c, \"pages\", 5, 20000) < 0) return 2;\n"
-        "  if (countd_range(c, \"pages\", 5, 0, 10, &top) < 0) return 3;\n"
+        "  if (countd_range(c, &q, &top) < 0) return 3;\n"
         "  for (size_t i = 0; i < top->count; i++)\n"
         "    std::printf(\"%.*s %lld\\n\", int(top->rows[i].key_size),\n"
         "      top->rows[i].key, (long long)top->rows[i].count);\n"
@@ -128,7 +127,7 @@ CASE(a_cpp_program_counts_and_reads, f)
         "g++ -Wall -Wextra -Wpedantic -Werror -I. -o \"$3/app\" \"$3/app.cc\" "
         "\\\n"
         "  -L\"$BUILD\" -lcountd\n"
-        "LD_LIBRARY_PATH=$BUILD \"$3/app\" \"$1\" \"$2\" \"$4\"\n";
+        "LD_LIBRARY_PATH=$BUILD \"$3/app\" \"$1\" \"$2\"\n";
 
     if (!has("g++"))
         test_skip("there is no g++");
@@ -148,7 +147,7 @@ CASE(the_example_of_the_manual_counts_a_million, f)
         "grep -q 'i < 1000000;' \"$3/app.c\"\n"
         "cc -Wall -Wextra -Werror -Icommon/client/lib -o \"$3/app\" \\\n"
         "  -DOPTIONS=\"&(struct countd_options){sizeof(struct countd_options), "
-        "\\\"$1\\\", \\\"$2\\\", .range = \\\"$4\\\"}\" \\\n"
+        "\\\"$1\\\", \\\"$2\\\"}\" \\\n"
         "  -Wno-missing-field-initializers \"$3/app.c\" -L\"$BUILD\" "
         "-lcountd\n"
         "LD_LIBRARY_PATH=$BUILD \"$3/app\"\n";

@@ -105,8 +105,7 @@ static const struct {
     {"make demo", "sh @TREE/tests/demo.sh $BUILD"},
     {"countd_open(&c, NULL)",
      "countd_open(&c, &(struct countd_options){sizeof(struct countd_options), "
-     "\"127.0.0.1:@ACK\", \"127.0.0.1:@QUERY\", "
-     ".range = \"127.0.0.1:@READ\"})"},
+     "\"127.0.0.1:@ACK\", \"127.0.0.1:@QUERY\"})"},
     {"countd_open(ctypes.byref(c), None)",
      "countd_open(ctypes.byref(c), ctypes.byref(type('O', (ctypes.Structure,), "
      "{'_fields_': [('size', size), ('write', ctypes.c_char_p), "

@@ -103,7 +103,7 @@ draw_pause_ms(uint64_t pause_ms)
 static int
 pause_while_alive(struct acquire_holding *h, uint64_t ms)
 {
-    const int rc = link_wait(countd_live_fd(h->l), POLLIN, -1, clock_ms() + ms);
+    const int rc = link_wait(countd_live_fd(h->l), POLLIN, clock_ms() + ms);
 
     return rc < 0 ? 0 : countd_live_alive(h->l);
 }

@@ -396,27 +396,33 @@ end_pages(struct ask *a)
 
 /* ---- what is not there --------------------------------------------------- */
 
+/* The names of the first two arguments, as the library is asked. */
+static struct countd_query
+query_of(const struct ask *a, const struct cmd_name *keyspace,
+         const struct cmd_name *key)
+{
+    return (struct countd_query){.keyspace = keyspace->bytes,
+                                 .keyspace_size = keyspace->size,
+                                 .key = key->bytes,
+                                 .key_size = key->size,
+                                 .from = a->span.from,
+                                 .to = a->span.to};
+}
+
 /* The JSON of a key that nothing came to in that time. */
 static int64_t
-put_nothing(struct ask *a, const struct cmd_name *keyspace,
-            const struct cmd_name *key)
+put_nothing(struct ask *a, const struct countd_query *q)
 {
-    const struct countd_query q = {.keyspace = keyspace->bytes,
-                                   .keyspace_size = keyspace->size,
-                                   .key = key->bytes,
-                                   .key_size = key->size,
-                                   .from = a->span.from,
-                                   .to = a->span.to};
-    struct countd_period p = {.rank = -1};
+    struct countd_facts f = {.rank = -1};
 
-    (void)countd_period_rank(a->c, &q, &p); /* else it has no numbers */
-    output_fact(&a->out, "from", cell_number(p.from));
-    output_fact(&a->out, "to", cell_number(p.to));
-    output_fact(&a->out, "since", cell_number(p.since));
+    (void)countd_period_rank(a->c, q, &f); /* else it has no numbers */
+    output_fact(&a->out, "from", cell_number(f.from));
+    output_fact(&a->out, "to", cell_number(f.to));
+    output_fact(&a->out, "since", cell_number(f.since));
     output_fact(&a->out, "rank", cell_none());
     output_fact(&a->out, "sum", cell_none());
-    output_fact(&a->out, "keys", cell_number(p.keys));
-    return p.as_of_ms;
+    output_fact(&a->out, "keys", cell_number(f.keys));
+    return f.as_of_ms;
 }
 
 /* Reports whether the keyspace or the key is not there (-ENOENT), or that
@@ -428,21 +434,23 @@ report_absence(struct ask *a, int rc)
         a->line->arg_count == 2 && strcmp(parameter_of(a, 1), "key") == 0;
     const struct cmd_name keyspace = name_of(a, 0);
     const struct cmd_name key = has_key ? name_of(a, 1) : keyspace;
+    struct countd_query q = query_of(a, &keyspace, &(struct cmd_name){0});
     struct countd_facts facts = {0};
-    const bool is_there =
-        countd_about(a->c, keyspace.bytes, keyspace.size, NULL, 0, &facts) == 0;
+    const bool is_there = countd_about(a->c, &q, &facts) == 0;
     struct output *out = &a->out;
     int status;
 
     output_fact(out, "keyspace", cell_name(keyspace.bytes, keyspace.size));
     if (has_key)
         output_fact(out, "key", cell_name(key.bytes, key.size));
-    if (rc == -ENOMSG)
-        facts.as_of_ms = put_nothing(a, &keyspace, &key);
-    else if (a->form->count == 1)
+    if (rc == -ENOMSG) {
+        q = query_of(a, &keyspace, &key);
+        facts.as_of_ms = put_nothing(a, &q);
+    } else if (a->form->count == 1) {
         output_fact(out, a->form->columns->key, cell_none());
-    else if (out->format == OUTPUT_JSON)
+    } else if (out->format == OUTPUT_JSON) {
         output_rows_end(out);
+    }
     output_fact(out, "as_of_ms", cell_number(facts.as_of_ms));
     status = output_fini(out);
     if (rc == -ENOMSG)
@@ -461,13 +469,14 @@ check_key(struct ask *a)
 {
     struct cmd_name keyspace, key;
     struct countd_facts facts;
+    struct countd_query q;
 
     if (a->step == 0 || a->line->arg_count < 2)
         return 0;
     keyspace = name_of(a, 0);
     key = name_of(a, 1);
-    return countd_about(a->c, keyspace.bytes, keyspace.size, key.bytes,
-                        key.size, &facts);
+    q = query_of(a, &keyspace, &key);
+    return countd_about(a->c, &q, &facts);
 }
 
 /* ---- the commands -------------------------------------------------------- */

@@ -3,15 +3,46 @@
  *
  * Rows come in pages, each of its own moment, largest first.  When the totals
  * of a keyspace are others at its end than at its beginning, counts changed
- * meanwhile, and that is said. */
+ * meanwhile, and that is said.
+ *
+ * With --history:
+ *
+ *     step by step    each key's sum in the finest step that is retained, of the
+ *                     step's beginning: in order of time, then key, since load
+ *                     sends a time message for each change of the minute
+ *     then the rest   what a key's count has that no step has: from before there
+ *                     was history, or removed since
+ *
+ * A sum of 0 is two lines, so that the key and the step are there behind a load,
+ * and one beyond int64 is several.  A count at a bound that its sum is beyond has
+ * no rest: a load stops at the bound, too.
+ *
+ * Read from the end: cmd_export(), export_one(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/client/cmd/export.h"
+#include "common/client/cmd/cmd.h"
+#include "common/client/lib/document.h"
+#include "common/wire/event_time.h"
+
+struct export
+{
+    struct countd *c;
+    struct cmd_name keyspace;
+    bool is_named; /* keyspaces, of which each must exist */
+    bool lacks;    /* one */
+    bool history;  /* and not counts alone */
+    bool is_part;  /* of it, from `from` until `to`: Unix seconds */
+    bool is_torn;  /* it changed while it was printed */
+    int64_t from, to;
+    struct output out;
+};
 
 static const struct table_column columns[] = {
     {"keyspace", "keyspace", false},
@@ -40,53 +71,235 @@ report_missing(struct export *e)
 }
 
 static void
-print_rows(struct export *e, const struct countd_rows *rows)
+print_line(struct export *e, const struct countd_row *row, int64_t n,
+           int64_t at)
 {
-    for (size_t i = 0; i < rows->count; i++) {
-        const struct countd_row *row = &rows->rows[i];
-        const struct cell cells[] = {
-            cell_name(e->keyspace.bytes, e->keyspace.size),
-            cell_name(row->key, row->key_size),
-            cell_number(row->count),
-        };
+    const struct cell cells[] = {cell_name(e->keyspace.bytes, e->keyspace.size),
+                                 cell_name(row->key, row->key_size),
+                                 cell_number(n), cell_number(at)};
 
-        output_row(&e->out, cells);
-    }
+    output_row(&e->out, cells);
+}
+
+static struct countd_query
+about(const struct export *e)
+{
+    return (struct countd_query){.keyspace = e->keyspace.bytes,
+                                 .keyspace_size = e->keyspace.size,
+                                 .length = COUNTD_ROWS_MAX};
 }
 
 /* Prints all counts, largest first. */
 static int
 print_counts(struct export *e)
 {
-    const struct cmd_name *k = &e->keyspace;
+    struct countd_query q = about(e);
     struct countd_rows *rows;
-    int64_t offset = 0, first;
     size_t got;
     int rc;
 
     do {
-        rc = document_range(e->c, k->bytes, k->size, offset, COUNTD_ROWS_MAX,
-                            &first, &rows);
+        rc = countd_range(e->c, &q, &rows);
         if (rc < 0)
             return rc;
-        print_rows(e, rows);
         got = rows->count;
-        offset += (int64_t)got;
+        for (size_t i = 0; i < got; i++)
+            print_line(e, &rows->rows[i], rows->rows[i].count, 0);
+        q.offset += (int64_t)got;
         countd_rows_free(rows);
     } while (got == COUNTD_ROWS_MAX && !ferror(stdout));
     return 0;
 }
+
+/* ---- steps --------------------------------------------------------------- */
+
+/* The next page comes behind the last row of this one. */
+static void
+go_behind(struct countd_query *q, const struct countd_rows *rows,
+          struct cmd_name *last)
+{
+    const struct countd_row *row = &rows->rows[rows->count - 1];
+
+    memcpy(last->bytes, row->key, row->key_size);
+    q->after = last->bytes;
+    q->after_size = row->key_size;
+}
+
+static int128
+sum_of(const struct countd_row *row)
+{
+    return int128_of(row->sum.high, row->sum.low);
+}
+
+static void
+print_sum(struct export *e, const struct countd_row *row, int128 sum,
+          int64_t at)
+{
+    if (at < EVENT_TIME_MIN)
+        at = EVENT_TIME_MIN;
+    if (sum == 0) {
+        print_line(e, row, 1, at);
+        sum = -1;
+    }
+    while (sum != 0) {
+        const int64_t n = sum > INT64_MAX   ? INT64_MAX
+                          : sum < INT64_MIN ? INT64_MIN
+                                            : (int64_t)sum;
+
+        print_line(e, row, n, at);
+        sum -= n;
+    }
+}
+
+/* A step that became another one while it was printed is there in part. */
+static int
+print_steps(struct export *e)
+{
+    struct countd_query q = about(e);
+    int64_t from = 0, to = 0;
+    struct countd_rows *rows;
+    struct cmd_name last;
+    bool ends = false;
+    int rc = 0;
+
+    for (q.from = e->from; rc == 0 && !ends; countd_rows_free(rows)) {
+        rows = NULL;
+        rc = document_rows(e->c, "sums", &q, &rows);
+        ends = rc < 0 || rows->to == 0 || rows->from >= e->to || ferror(stdout);
+        if (ends)
+            continue;
+        e->is_torn |=
+            q.after_size > 0 && (rows->from != from || rows->to != to);
+        from = rows->from;
+        to = rows->to;
+        for (size_t i = 0; i < rows->count; i++)
+            print_sum(e, &rows->rows[i], sum_of(&rows->rows[i]), from);
+        q.from = rows->count == COUNTD_ROWS_MAX ? from : to;
+        q.after_size = 0;
+        if (rows->count == COUNTD_ROWS_MAX)
+            go_behind(&q, rows, &last);
+    }
+    return rc;
+}
+
+/* ---- the rest ------------------------------------------------------------ */
+
+static int
+compare_rows(const struct countd_row *a, const struct countd_row *b)
+{
+    return bytes_compare((const uint8_t *)a->key, a->key_size,
+                         (const uint8_t *)b->key, b->key_size);
+}
+
+static bool
+is_explained(int64_t count, int128 sum)
+{
+    return sum == count || (count == INT64_MAX && sum > count) ||
+           (count == INT64_MIN && sum < count);
+}
+
+/* Sums in the order of keys, of which the one at `at` is next. */
+struct sums {
+    struct countd_query query;
+    struct cmd_name last;
+    struct countd_rows *rows;
+    size_t at;
+};
+
+/* The next page of sums when all of this one are before what comes. */
+static int
+refill(struct export *e, struct sums *s)
+{
+    const size_t count = s->rows->count;
+
+    if (s->at < count || count < COUNTD_ROWS_MAX)
+        return 0;
+    go_behind(&s->query, s->rows, &s->last);
+    countd_rows_free(s->rows);
+    s->rows = NULL;
+    s->at = 0;
+    return document_rows(e->c, "sums", &s->query, &s->rows);
+}
+
+/* Goes over counts and sums, which are both in key order. */
+static int
+print_rests_of(struct export *e, const struct countd_rows *counts,
+               struct sums *s)
+{
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < counts->count; i++) {
+        const struct countd_row *row = &counts->rows[i], *sum = NULL;
+        int order = -1; /* of the next sum to this key */
+
+        while ((rc = refill(e, s)) == 0 && s->at < s->rows->count &&
+               (order = compare_rows(&s->rows->rows[s->at], row)) < 0)
+            s->at++;
+        if (rc < 0)
+            break;
+        if (order == 0)
+            sum = &s->rows->rows[s->at];
+        if (!sum || !is_explained(row->count, sum_of(sum)))
+            print_sum(e, row, row->count - (sum ? sum_of(sum) : 0),
+                      EVENT_TIME_MIN);
+    }
+    return rc;
+}
+
+static int
+print_rests(struct export *e)
+{
+    struct countd_query q = about(e);
+    struct sums s = {.query = about(e)};
+    struct countd_rows *counts;
+    struct cmd_name last;
+    size_t got;
+    int rc;
+
+    s.query.from = -1;
+    rc = document_rows(e->c, "sums", &s.query, &s.rows);
+    if (rc == -ENODATA) { /* no history: all of it is the rest */
+        s.rows = calloc(1, sizeof *s.rows);
+        rc = s.rows ? 0 : -ENOMEM;
+    }
+    while (rc == 0) {
+        rc = countd_keys(e->c, &q, &counts);
+        if (rc < 0)
+            break;
+        rc = print_rests_of(e, counts, &s);
+        got = counts->count;
+        if (got > 0)
+            go_behind(&q, counts, &last);
+        countd_rows_free(counts);
+        if (got < COUNTD_ROWS_MAX || ferror(stdout))
+            break;
+    }
+    countd_rows_free(s.rows);
+    return rc;
+}
+
+static int
+export_history(struct export *e)
+{
+    const int rc = print_steps(e);
+
+    if (rc < 0 && rc != -ENODATA)
+        return rc;
+    return e->is_part || ferror(stdout) ? 0 : print_rests(e);
+}
+
+/* ---- keyspaces ----------------------------------------------------------- */
 
 /* Exports e->keyspace.  0, or an error of libcountd; a keyspace that is not
  * there is reported. */
 static int
 export_one(struct export *e)
 {
-    const struct cmd_name *k = &e->keyspace;
+    const struct countd_query q = about(e);
     struct countd_facts before, after;
     int rc;
 
-    rc = countd_about(e->c, k->bytes, k->size, NULL, 0, &before);
+    rc = countd_about(e->c, &q, &before);
     if (rc == -ENOENT)
         report_missing(e);
     if (rc < 0)
@@ -95,11 +308,11 @@ export_one(struct export *e)
     rc = e->history ? export_history(e) : print_counts(e);
     if (rc < 0)
         return rc;
-    rc = countd_about(e->c, k->bytes, k->size, NULL, 0, &after);
+    rc = countd_about(e->c, &q, &after);
     if (rc == -ENOENT ||
         (rc == 0 && (e->is_torn || before.count != after.count ||
                      before.keys != after.keys)))
-        warn_torn(k);
+        warn_torn(&e->keyspace);
     return rc == -ENOENT ? 0 : rc;
 }
 
@@ -113,7 +326,10 @@ export_all(struct export *e)
     int rc;
 
     do {
-        rc = countd_keyspaces(e->c, name->bytes, name->size, &rows);
+        const struct countd_query q = {.after = name->bytes,
+                                       .after_size = name->size};
+
+        rc = countd_keyspaces(e->c, &q, &rows);
         if (rc < 0)
             return rc;
         got = rows->count;

@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/client/lib/handle.h"
@@ -20,7 +18,6 @@
 #define WRITE_ADDRESS  "127.0.0.1:48881"
 #define SILENT_ADDRESS "127.0.0.1:48879"
 #define READ_ADDRESS   "127.0.0.1:48890"
-#define RANGE_ADDRESS  "127.0.0.1:48880"
 
 int
 handle_take_options(void *to, size_t size, const void *from)
@@ -53,8 +50,6 @@ take_options(const struct countd_options *from, struct countd_options *o)
         o->write = o->silent ? SILENT_ADDRESS : WRITE_ADDRESS;
     if (!o->read && !o->directory)
         o->read = READ_ADDRESS;
-    if (!o->range && !o->directory)
-        o->range = RANGE_ADDRESS;
     if (o->buffer_size == 0)
         o->buffer_size = BUFFER_SIZE;
     if (o->keyspace_size == 0)
@@ -64,27 +59,6 @@ take_options(const struct countd_options *from, struct countd_options *o)
     if (o->connect_timeout_ms == 0)
         o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
     return 0;
-}
-
-static int
-locks_init(struct handle_writing *w)
-{
-    pthread_condattr_t attr;
-    int rc;
-
-    rc = -pthread_condattr_init(&attr);
-    if (rc < 0)
-        return rc;
-    rc = -pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    if (rc == 0)
-        rc = -pthread_cond_init(&w->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
-    if (rc < 0)
-        return rc;
-    rc = -pthread_mutex_init(&w->lock, NULL);
-    if (rc < 0)
-        (void)pthread_cond_destroy(&w->changed);
-    return rc;
 }
 
 /* Places for sums: twice as many as messages. */
@@ -120,22 +94,12 @@ writing_init(struct handle_writing *w, const struct countd_options *o)
     w->ring = calloc(w->capacity, w->layout.message_size);
     if (!w->ring)
         return -ENOMEM;
-    w->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    if (w->wake_fd < 0) {
-        rc = -errno;
-        goto free_ring;
-    }
     rc = o->sum ? sums_init(w) : 0;
-    if (rc < 0)
-        goto close_wake;
-    rc = locks_init(w);
+    if (rc == 0)
+        rc = -pthread_mutex_init(&w->lock, NULL);
     if (rc == 0)
         return 0;
     free(w->sums);
-
-close_wake:
-    (void)close(w->wake_fd);
-free_ring:
     free(w->ring);
     return rc;
 }
@@ -147,10 +111,8 @@ writing_fini(struct handle_writing *w)
     free(w->ring);
     free(w->sums);
     free(w->times.minutes);
-    (void)close(w->wake_fd); /* neither holds anything */
     if (w->poll_fd >= 0)
-        (void)close(w->poll_fd);
-    (void)pthread_cond_destroy(&w->changed);
+        (void)close(w->poll_fd);           /* it holds nothing */
     (void)pthread_mutex_destroy(&w->lock); /* the caller's last use */
 }
 
@@ -186,22 +148,12 @@ countd_open(struct countd **out, const struct countd_options *options)
     rc = writing_init(&c->writing, &o);
     if (rc < 0)
         goto free_handle;
-    rc = link_init(&c->reading.link, o.range, o.directory, LOCAL_READ,
-                   o.connect_timeout_ms);
-    if (rc < 0)
-        goto fini_writing;
-    c->reading.timeout_ms = READ_TIMEOUT_MS;
-    rc = -pthread_mutex_init(&c->reading.lock, NULL);
-    if (rc < 0)
-        goto fini_writing;
     rc = asking_init(&c->asking, &o);
     if (rc < 0)
-        goto fini_reading;
+        goto fini_writing;
     *out = c;
     return 0;
 
-fini_reading:
-    handle_reading_fini(&c->reading);
 fini_writing:
     writing_fini(&c->writing);
 free_handle:
@@ -219,7 +171,6 @@ countd_close(struct countd *c)
     dropped = c->writing.buffered + c->writing.flight + c->writing.lost +
               c->writing.refused;
     writing_fini(&c->writing);
-    handle_reading_fini(&c->reading);
     http_fini(&c->asking.http);
     free(c);
     return (int64_t)dropped;

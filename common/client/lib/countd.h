@@ -55,8 +55,8 @@ struct countd_options {
     const char *write;      /* address of the silent or acknowledging port;
                                NULL: 127.0.0.1:48881, or :48879 when silent,
                                if there is no directory */
-    const char *read;       /* of the HTTP port (read.http), for all that reads
-                               but ranges; NULL: 127.0.0.1:48890 */
+    const char *read;       /* of the HTTP port (read.http), for all that reads;
+                               NULL: 127.0.0.1:48890 */
     int silent;             /* 1: fire and forget */
     size_t buffer_size;     /* bytes; 0: 256 KiB */
     unsigned keyspace_size; /* message sizes of the server; 0: 256 */
@@ -67,8 +67,6 @@ struct countd_options {
                                     one increment of all the counts below */
     int nonblocking; /* 1: countd_incr() returns -EAGAIN instead of waiting */
     const char *directory; /* data directory of the server */
-    const char *range;     /* address of the port for countd_range() and
-                              countd_ranges(); NULL: 127.0.0.1:48880 */
     const char *token;     /* a token of the server's http.tokens; NULL: none */
 };
 
@@ -166,52 +164,88 @@ uint64_t countd_lost(struct countd *c);
 
 /* ---- reading ----------------------------------------------------------- */
 
+/* What is asked for.  A call says which of the members it takes; the others are
+ * to be 0, as in {.keyspace = "pages", .keyspace_size = 5, .length = 10}.
+ *
+ * A group is what keys have in common up to and with the first byte `group`
+ * behind the prefix, such as a customer in keys acme/api_calls; a key without one
+ * is a group of its own. */
+struct countd_query {
+    const void *keyspace;
+    size_t keyspace_size;
+    const void *key;
+    size_t key_size;
+    const void *prefix; /* only keys that begin so; size 0: all */
+    size_t prefix_size;
+    const void *after; /* only names behind this one; size 0: all */
+    size_t after_size;
+    unsigned char group;    /* a byte such as '/'; 0: each key by itself */
+    int64_t offset, length; /* rows; at most 4096 */
+    int64_t from, to;       /* Unix seconds; `to` is not part of the time.  Both
+                               0: of all time; not for a history */
+    int64_t step;           /* of a history, in seconds */
+};
+
+/* A sum is exact, of 128 bits. */
+struct countd_sum {
+    int64_t value; /* cut to the bounds of int64 */
+    int64_t high;  /* high * 2^64 + low */
+    uint64_t low;
+    int any; /* 0: no increments came; else they did, though it may be 0 */
+};
+
 struct countd_row {
     int64_t count;
-    const char *key; /* key_size bytes, not NUL-terminated */
+    const char *key; /* or group: key_size bytes, not NUL-terminated */
     size_t key_size;
+    int64_t start; /* Unix seconds, of a step of history */
+    struct countd_sum sum;
+    struct countd_sum before; /* in the time as long before; any: not 0 */
 };
 
 struct countd_rows {
     int64_t as_of_ms; /* every increment in a log at this Unix time is in */
     size_t count;
     struct countd_row *rows;
+    int64_t first; /* rank of the first row in the order of counts, from 0 */
+    int64_t since; /* increments from before it may be missing; 0: none are */
+    int64_t from, to; /* the time that sums are of */
+    int before_known; /* 1: nothing is missing from `before`, either */
 };
 
 #define COUNTD_ROWS_MAX 4096 /* of an answer */
 
-/* Rows offset ... of the count order, largest first; a negative offset counts
- * from the end; at most 4096.  An unknown keyspace has none.
- * countd_rows_free() after success.
+/* Rows `offset` ... of the count order, largest first; a negative offset counts
+ * from the end; `length`, at most 4096.  An unknown keyspace has none.
+ * countd_rows_free() after success, here and below.
  *   -EINVAL, -ENAMETOOLONG  no such request
  *   -EIO        the keyspace's file cannot be read
  *   -EHOSTDOWN  the server that holds it does not answer: soon again
  *   -ETIME      it takes the server longer than its read.max_time
  *   -ETIMEDOUT, -ENOTCONN, -EPROTO (no countd there), what connecting said */
-int countd_range(struct countd *c, const void *keyspace, size_t keyspace_size,
-                 int64_t offset, int64_t length, struct countd_rows **out);
+int countd_range(struct countd *c, const struct countd_query *q,
+                 struct countd_rows **out);
 
-/* Many ranges, pipelined.  out[i] answers asks[i]; it is NULL where that one
- * failed, and the first such error is returned.  Free the others whatever is
- * returned. */
-struct countd_ask {
-    const void *keyspace;
-    size_t keyspace_size;
-    int64_t offset;
-    int64_t length;
-};
-int countd_ranges(struct countd *c, const struct countd_ask *asks, size_t count,
+/* Up to `length` (at most 4095) rows in the order of counts, with that of `key` in
+ * the middle if enough rows are on both sides.  -ENOENT: no such key or
+ * keyspace; else as countd_range(). */
+int countd_around(struct countd *c, const struct countd_query *q,
                   struct countd_rows **out);
+
+/* Rows in the order of keys: the first `length` (at most 4096) of those that
+ * begin with `prefix` and come after `after`.  An unknown keyspace has none. */
+int countd_keys(struct countd *c, const struct countd_query *q,
+                struct countd_rows **out);
+
+/* Names of keyspaces after `after` with their number of keys in `count`, -1 for
+ * one that cannot be read; at most 4096 at a time. */
+int countd_keyspaces(struct countd *c, const struct countd_query *q,
+                     struct countd_rows **out);
+void countd_rows_free(struct countd_rows *rows);
 
 /* Count of one key; -ENOENT: no such key or keyspace. */
 int countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
                const void *key, size_t key_size, int64_t *count);
-/* Position of one key in the count order, from 0; -ENOENT. */
-int countd_rank(struct countd *c, const void *keyspace, size_t keyspace_size,
-                const void *key, size_t key_size, int64_t *rank);
-/* Sum of a keyspace, saturated; -ENOENT. */
-int countd_total(struct countd *c, const void *keyspace, size_t keyspace_size,
-                 int64_t *total);
 
 /* Counts of many keys, pipelined; without a key it is the keyspace's total.
  * Each gets its own result: 0, -ENOENT, -EINVAL, -ENAMETOOLONG, -EIO,
@@ -227,55 +261,30 @@ struct countd_key {
 };
 int countd_gets(struct countd *c, struct countd_key *keys, size_t count);
 
-/* Reads the facts of a key or, with key_size 0, of a keyspace; -ENOENT
- * (as_of_ms is set then, too). */
 struct countd_facts {
     int64_t count;     /* the keyspace's: its total */
-    int64_t rank;      /* rank of a key, from 0 */
+    int64_t rank;      /* rank of a key, from 0; -1: it has none */
     int64_t keys;      /* keys of a keyspace */
     int64_t saturated; /* a key: 1 when a sum once left the range of int64; a
                           keyspace: how many such keys */
-    int64_t as_of_ms;
-};
-int countd_about(struct countd *c, const void *keyspace, size_t keyspace_size,
-                 const void *key, size_t key_size, struct countd_facts *out);
-
-/* Reads up to `length` (at most 4095) rows in the order of counts, with the
- * key's in the middle if enough rows are on both sides; *first: the rank of the
- * first row.  -ENOENT; else as countd_range(). */
-int countd_around(struct countd *c, const void *keyspace, size_t keyspace_size,
-                  const void *key, size_t key_size, int64_t length,
-                  int64_t *first, struct countd_rows **out);
-
-/* Rows in the order of keys: the first `length` (at most 4096) of those whose
- * keys begin with `prefix` and come after `after`, each of which may be "".  An
- * unknown keyspace has none.  countd_rows_free() after success. */
-int countd_keys(struct countd *c, const void *keyspace, size_t keyspace_size,
-                const void *prefix, size_t prefix_size, const void *after,
-                size_t after_size, int64_t length, struct countd_rows **out);
-
-/* The state of a keyspace: `change` grows with each merge that changes it, and
- * each file has its own nonce.  Rows read between two equal answers are of one
- * state.  -ENOENT (as_of_ms is set then, too). */
-struct countd_keyspace_state {
+    int64_t as_of_ms;  /* as in struct countd_rows */
+    /* The state of a keyspace: `change` grows with each merge that changes it,
+     * and each file has its own nonce.  What was read between two equal answers
+     * is of one state. */
     uint64_t nonce, change;
-    int64_t as_of_ms;
+    /* Of countd_period_rank(): */
+    int64_t since, from, to; /* as in struct countd_rows */
+    struct countd_sum sum;
 };
-int countd_keyspace_state(struct countd *c, const void *keyspace,
-                          size_t keyspace_size,
-                          struct countd_keyspace_state *out);
 
-/* Names of keyspaces after `after` ("" for the first) with their number of
- * keys in `count`; at most 4096 at a time. */
-int countd_keyspaces(struct countd *c, const void *after, size_t after_size,
-                     struct countd_rows **out);
-void countd_rows_free(struct countd_rows *rows);
+/* The facts of `key` or, without one, of the keyspace; -ENOENT (as_of_ms is set
+ * then, too). */
+int countd_about(struct countd *c, const struct countd_query *q,
+                 struct countd_facts *out);
 
 /* ---- history ----------------------------------------------------------- */
 
-/* The increments of each time, by the server's setting `history`.  Times are
- * Unix seconds; `to` itself is not part of the time.  `since` of an answer:
- * increments from before it may be missing; 0: none are.
+/* The increments of each time, by the server's setting `history`.
  *
  * The server widens a period to whole minutes, hours or days, UTC: to the
  * finest that nothing is missing from, or least is.  The answer has these
@@ -284,94 +293,29 @@ void countd_rows_free(struct countd_rows *rows);
  *   -EINVAL   times that the keyspace has no tier for: for a history `from` and
  *             the step must be multiples of the step of one tier, and all of
  *             whole minutes; `to` before `from`; a key with a prefix or group
- *   -E2BIG    more than 4096 buckets
+ *   -E2BIG    more than 4096 steps
  *   -ENOENT   no such keyspace    -ENODATA  it has no history
  *   others as of countd_range() */
 
-/* What is asked: of one key, of all keys, or of those that begin with a prefix.
- * A group is what keys have in common up to and with the first byte `group`
- * behind the prefix, such as a customer in keys acme/api_calls; a key without one
- * is a group of its own.  Members that say nothing are 0. */
-struct countd_query {
-    const void *keyspace;
-    size_t keyspace_size;
-    const void *key;
-    size_t key_size;
-    const void *prefix;
-    size_t prefix_size;
-    unsigned char group; /* a byte such as '/'; 0: each key by itself */
-    int64_t from, to;    /* both 0: of all time; not for a history */
-    int64_t step;        /* of a history, in seconds */
-    int64_t length;      /* rows of a top */
-};
-
-/* A sum is exact, of 128 bits. */
-struct countd_sum {
-    int64_t value; /* cut to the bounds of int64 */
-    int64_t high;  /* high * 2^64 + low */
-    uint64_t low;
-    int any; /* 0: no increments came; else they did, though it may be 0 */
-};
-
-struct countd_bucket {
-    int64_t start;
-    struct countd_sum sum;
-};
-
-struct countd_buckets {
-    int64_t as_of_ms; /* as in struct countd_rows */
-    int64_t since;
-    size_t count; /* (to - from) / step */
-    struct countd_bucket *buckets;
-};
-
-/* Reads the increments of a key, of the keys with a prefix or of the keyspace: a
- * bucket for each step, also for a step without increments, as all are of an
- * unknown key.
- * countd_buckets_free() after success. */
+/* The increments of `key`, of the keys with `prefix` or of the keyspace: a row with
+ * `start` and `sum` for each step, also for a step without increments, as all are
+ * of an unknown key. */
 int countd_history(struct countd *c, const struct countd_query *q,
-                   struct countd_buckets **out);
-void countd_buckets_free(struct countd_buckets *buckets);
+                   struct countd_rows **out);
 
-struct countd_top_row {
-    struct countd_sum sum;
-    struct countd_sum before; /* in the time as long before; any: not 0 */
-    const char *key;          /* or group: key_size bytes */
-    size_t key_size;
-};
-
-struct countd_top {
-    int64_t as_of_ms; /* as in struct countd_rows */
-    int64_t since;
-    int before_known; /* 1: nothing is missing from `before`, either */
-    size_t count;
-    struct countd_top_row *rows;
-    int64_t from, to; /* of the rows */
-};
-
-/* The keys or groups with the largest sums in a period, ties by key; at most 4096,
- * and none but `since` for a length of 0.  Of all time they are those with the
- * largest counts.  countd_top_free() after success. */
+/* The keys or groups with the largest sums in a period, ties by key, with `sum` and
+ * `before`; `length`, at most 4096, and none but `since` for 0.  Of all time they
+ * are those with the largest counts. */
 int countd_period_top(struct countd *c, const struct countd_query *q,
-                      struct countd_top **out);
-void countd_top_free(struct countd_top *top);
+                      struct countd_rows **out);
 
-struct countd_period {
-    int64_t as_of_ms; /* as in struct countd_rows */
-    int64_t since;
-    struct countd_sum sum;
-    int64_t rank; /* rank by the sums, from 0 */
-    int64_t keys; /* keys, or groups, with increments in the period */
-    int64_t from, to;
-};
-
-/* The sum of a key in a period, and its rank by that; of one without increments
+/* The sum of `key` in a period, and its rank by that; of one without increments
  * in it (sum.any is 0) the rank is -1.  Without a key the sum of all keys, or of
- * those with the prefix, how many keys or groups these are, and no rank.  Of all
- * time the sum is of counts, and with a key `keys` is 0; -ENOENT: there is no such
- * key. */
+ * those with the prefix, and no rank.  `keys`: the keys, or groups, with increments
+ * in the period.  Of all time the sum is of counts, and with a key `keys` is 0;
+ * -ENOENT: there is no such key. */
 int countd_period_rank(struct countd *c, const struct countd_query *q,
-                       struct countd_period *out);
+                       struct countd_facts *out);
 
 /* Timeout of the reading calls; default 5000. */
 void countd_read_timeout(struct countd *c, int timeout_ms);

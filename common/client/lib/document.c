@@ -56,13 +56,30 @@ document_begin(struct handle_asking *a, struct document *d, const char *command)
 
 void
 document_about(struct countd *c, struct document *d, const char *command,
-               const void *keyspace, size_t keyspace_size, const void *key,
-               size_t key_size)
+               const struct countd_query *q)
 {
     document_begin(&c->asking, d, command);
-    document_put_name(d, "keyspace", keyspace, keyspace_size);
-    if (key_size > 0)
-        document_put_name(d, "key", key, key_size);
+    if (q->keyspace)
+        document_put_name(d, "keyspace", q->keyspace, q->keyspace_size);
+    if (q->key_size > 0)
+        document_put_name(d, "key", q->key, q->key_size);
+    if (q->prefix_size > 0)
+        document_put_name(d, "prefix", q->prefix, q->prefix_size);
+    if (q->after_size > 0)
+        document_put_name(d, "after", q->after, q->after_size);
+    if (q->group != 0)
+        document_put_name(d, "group", &q->group, 1);
+}
+
+void
+document_put_period(struct document *d, const struct countd_query *q)
+{
+    if (q->from < 0 || q->to < q->from)
+        note(d, -EINVAL);
+    if (q->from == 0 && q->to == 0)
+        return; /* of all time */
+    document_put_number(d, "from", q->from, "");
+    document_put_number(d, "to", q->to, "");
 }
 
 /* Bytes that stand for themselves in a query. */
@@ -269,6 +286,17 @@ read_wide(const uint8_t *text, size_t size, int128 *out)
     return true;
 }
 
+static struct countd_sum
+sum_of(int128 sum)
+{
+    return (struct countd_sum){.value = sum > INT64_MAX   ? INT64_MAX
+                                        : sum < INT64_MIN ? INT64_MIN
+                                                          : (int64_t)sum,
+                               .high = (int64_t)(sum >> 64),
+                               .low = (uint64_t)sum,
+                               .any = 1};
+}
+
 void
 document_sum(struct document *d, const char *name, struct countd_sum *out)
 {
@@ -276,16 +304,19 @@ document_sum(struct document *d, const char *name, struct countd_sum *out)
 
     if (!document_is(d, name) || !has_value(d, JSON_NUMBER))
         return;
-    if (!read_wide(d->r.text, d->r.size, &sum)) {
+    if (read_wide(d->r.text, d->r.size, &sum))
+        *out = sum_of(sum);
+    else
         note(d, -EPROTO);
-        return;
-    }
-    *out = (struct countd_sum){.value = sum > INT64_MAX   ? INT64_MAX
-                                        : sum < INT64_MIN ? INT64_MIN
-                                                          : (int64_t)sum,
-                               .high = (int64_t)(sum >> 64),
-                               .low = (uint64_t)sum,
-                               .any = 1};
+}
+
+void
+document_count(struct document *d, const char *name, int64_t *count,
+               struct countd_sum *sum)
+{
+    document_sum(d, name, sum);
+    if (document_is(d, name) && d->token == JSON_NUMBER)
+        *count = sum->value;
 }
 
 /* Whether the member is the name in hexadecimal digits. */
@@ -378,18 +409,21 @@ pass_name(const uint8_t *at, uint8_t *to, size_t *size)
     return NULL;
 }
 
-void
-document_plain_rows(struct document *d, struct countd_row *rows, uint8_t **at)
+/* Behind the key of a row by count or sum: takes the rows that follow, up to one
+ * that has an escape, an extreme count or another form, which document_next()
+ * takes.  They go behind rows[d->row], and their keys to *at, each with a NUL. */
+static void
+take_plain_rows(struct document *d, struct countd_row *rows, uint8_t **at)
 {
     const size_t max = document_rows_max(d);
     uint8_t *to = *at;
 
     while (d->r.end - d->r.at > PLAIN_MAX && d->row + 1 < max) {
         const uint8_t *from = d->r.at;
-        const bool has_rank = from[6] == 'r';
-        const char *number = has_rank         ? ", \"count\": "
-                             : from[6] == 's' ? "},\n {\"sum\": "
-                                              : "},\n {\"count\": ";
+        const bool has_rank = from[6] == 'r', is_sum = from[6] == 's';
+        const char *number = has_rank ? ", \"count\": "
+                             : is_sum ? "},\n {\"sum\": "
+                                      : "},\n {\"count\": ";
         struct countd_row row = {.key = (const char *)to};
         int64_t rank;
 
@@ -400,6 +434,7 @@ document_plain_rows(struct document *d, struct countd_row *rows, uint8_t **at)
         from = pass_name(from, to, &row.key_size);
         if (!from)
             break;
+        row.sum = sum_of(row.count);
         to += row.key_size;
         *to++ = '\0';
         rows[++d->row] = row;
@@ -408,21 +443,137 @@ document_plain_rows(struct document *d, struct countd_row *rows, uint8_t **at)
     *at = to;
 }
 
+/* A member of a row. */
+static void
+take_row_member(struct document *d, struct countd_rows *r, uint8_t **at)
+{
+    struct countd_row *row = &r->rows[d->row];
+    int size;
+
+    document_count(d, "count", &row->count, &row->sum);
+    document_number(d, "keys", &row->count);
+    document_number(d, "from", &row->start);
+    document_sum(d, "sum", &row->sum);
+    document_sum(d, "before", &row->before);
+    if (document_is(d, "before")) {
+        r->before_known = d->token != JSON_NULL;
+        row->before.any = row->before.high != 0 || row->before.low != 0;
+    }
+    if (d->row == 0)
+        document_number(d, "rank", &r->first);
+    size = document_name(d, "key", *at);
+    if (size < 0)
+        size = document_name(d, "keyspace", *at);
+    if (size < 0)
+        return;
+    row->key = (const char *)*at;
+    row->key_size = (size_t)size;
+    *at += size;
+    *(*at)++ = '\0';
+    take_plain_rows(d, r->rows, at);
+}
+
+/* The rows of a document in one piece. */
+static struct countd_rows *
+take_rows(struct document *d)
+{
+    const size_t rows = document_rows_max(d);
+    struct countd_rows *r =
+        calloc(1, sizeof *r + rows * sizeof *r->rows + d->answer.size + 1);
+    uint8_t *at;
+
+    if (!r) {
+        note(d, -ENOMEM);
+        return NULL;
+    }
+    r->rows = (struct countd_row *)(r + 1);
+    at = (uint8_t *)(r->rows + rows);
+    for (size_t i = 0; i < rows; i++)
+        r->rows[i] = (struct countd_row){.count = -1, .key = (const char *)at};
+    while (document_next(d))
+        if (d->in_rows) {
+            take_row_member(d, r, &at);
+        } else {
+            document_number(d, "as_of_ms", &r->as_of_ms);
+            document_number(d, "since", &r->since);
+            document_number(d, "from", &r->from);
+            document_number(d, "to", &r->to);
+        }
+    r->count = d->row;
+    return r;
+}
+
+/* What is asked for beside names. */
+enum {
+    PUT_OFFSET = 1,
+    PUT_N = 2,
+    PUT_LENGTH = 4,
+    PUT_PERIOD = 8,
+    PUT_STEP = 16,
+    PUT_FROM = 32,
+    NONE_IS_EMPTY = 64, /* a keyspace that is not there has no rows */
+};
+
+static const struct {
+    const char *command;
+    unsigned puts;
+} row_commands[] = {
+    {"range", PUT_OFFSET | PUT_LENGTH | NONE_IS_EMPTY},
+    {"around", PUT_N},
+    {"keys", PUT_N | NONE_IS_EMPTY},
+    {"keyspaces", 0},
+    {"history", PUT_PERIOD | PUT_STEP},
+    {"top", PUT_PERIOD | PUT_N},
+    {"sums", PUT_FROM | PUT_N},
+};
+
+static void
+put_numbers(struct document *d, const struct countd_query *q, unsigned puts)
+{
+    const int64_t length =
+        q->length > COUNTD_ROWS_MAX ? COUNTD_ROWS_MAX : q->length;
+
+    if (puts & PUT_OFFSET)
+        document_put_number(d, "offset", q->offset, "");
+    if (puts & (PUT_LENGTH | PUT_N))
+        document_put_number(d, puts & PUT_N ? "n" : "length", length, "");
+    if (puts & PUT_PERIOD)
+        document_put_period(d, q);
+    if (puts & PUT_STEP)
+        document_put_number(d, "step", q->step / 60, "m");
+    if (puts & PUT_FROM && q->from >= 0)
+        document_put_number(d, "from", q->from, "");
+}
+
+int
+document_rows(struct countd *c, const char *command,
+              const struct countd_query *q, struct countd_rows **out)
+{
+    struct countd_rows *rows = NULL;
+    struct document d;
+    size_t i = 0;
+    int rc;
+
+    while (strcmp(row_commands[i].command, command) != 0)
+        i++; /* it is there */
+    document_about(c, &d, command, q);
+    put_numbers(&d, q, row_commands[i].puts);
+    rc = document_ask(&d);
+    if (rc == -ENOENT && row_commands[i].puts & NONE_IS_EMPTY)
+        rc = d.error = 0;
+    if (rc == 0)
+        rows = take_rows(&d);
+    rc = document_end(&d);
+    if (rc == 0)
+        *out = rows;
+    else
+        free(rows);
+    return rc;
+}
+
 int
 document_end(struct document *d)
 {
     (void)pthread_mutex_unlock(&d->a->http.lock); /* as in document_begin() */
     return d->error;
-}
-
-int
-document_end_with(struct document *d, int rc, void *taken)
-{
-    const int error = document_end(d);
-
-    if (rc == 0)
-        rc = error;
-    if (rc < 0)
-        free(taken);
-    return rc;
 }

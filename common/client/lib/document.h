@@ -42,16 +42,19 @@ struct document {
 void document_begin(struct handle_asking *a, struct document *d,
                     const char *command);
 
-/* The same about a keyspace and, unless its size is 0, a key. */
+/* The same about the names of a question: those whose size is not 0, and the
+ * keyspace unless it is NULL. */
 void document_about(struct countd *c, struct document *d, const char *command,
-                    const void *keyspace, size_t keyspace_size, const void *key,
-                    size_t key_size);
+                    const struct countd_query *q);
 
 void document_put_name(struct document *d, const char *parameter,
                        const void *bytes, size_t size);
 /* `unit` follows the number: "", or "m" for a duration. */
 void document_put_number(struct document *d, const char *parameter,
                          int64_t number, const char *unit);
+
+/* Its time. */
+void document_put_period(struct document *d, const struct countd_query *q);
 
 /* Parameters as they stand in a query. */
 void document_put_text(struct document *d, const char *parameters);
@@ -94,6 +97,10 @@ document_number(struct document *d, const char *name, int64_t *out)
 
 void document_sum(struct document *d, const char *name, struct countd_sum *out);
 
+/* The same of a count, of keys together perhaps, and what it is when cut. */
+void document_count(struct document *d, const char *name, int64_t *count,
+                    struct countd_sum *sum);
+
 /* Takes a name, which with _hex behind its own is in digits, to `to`, which has
  * room for NAME_MAX_SIZE bytes.  Its size; below 0: it is another member, or
  * null.
@@ -103,23 +110,13 @@ int document_name(struct document *d, const char *name, uint8_t *to);
 /* Rows that an answer of this size has at most; one with more is bad. */
 size_t document_rows_max(const struct document *d);
 
-/* Behind the key of a row by count or sum: takes the rows that follow, up to one that
- * has an escape, an extreme count or another form, which document_next() takes.
- * They go behind rows[d->row], and their keys to *at, each with a NUL. */
-void document_plain_rows(struct document *d, struct countd_row *rows,
-                         uint8_t **at);
-
 /* The first error of all; unlocks the handle. */
 int document_end(struct document *d);
 
-/* The same where `rc` came before it; what was taken is freed if either is an
- * error. */
-int document_end_with(struct document *d, int rc, void *taken);
-
-/* Rows by count as a document has them, where countd_range() has no port:
- * *first is the rank of the first row. */
-int document_range(struct countd *c, const void *keyspace, size_t keyspace_size,
-                   int64_t offset, int64_t length, int64_t *first,
-                   struct countd_rows **out);
+/* Asks for rows and takes them: of "range", "around", "keys", "keyspaces",
+ * "history" and "top", as the calls of these names say, and of "sums": the sums of
+ * keys in the step at q->from, below 0 all that is retained of each. */
+int document_rows(struct countd *c, const char *command,
+                  const struct countd_query *q, struct countd_rows **out);
 
 #endif

@@ -1,8 +1,8 @@
 /* common/client/lib/handle.h - the inside of libcountd's handle.
  *
- * Three parts, each with its connection and lock, so that a long answer never
- * makes an increment wait: increments (increments.c), many ranges (exchange.c),
- * and questions that a document answers (questions.c, document.c).
+ * Two parts, each with its connection and lock, so that a long answer never
+ * makes an increment wait: increments (increments.c), and questions that a
+ * document answers (questions.c, document.c).
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_CLIENT_LIB_HANDLE_H
@@ -19,14 +19,6 @@
 /* The only symbols a user of the library sees. */
 #define PUBLIC __attribute__((visibility("default")))
 
-struct handle_reading {
-    pthread_mutex_t lock;
-    struct link link;
-    int timeout_ms;
-    uint8_t *send; /* two buffers in one piece, made at first use */
-    uint8_t *receive;
-};
-
 #define QUESTION_MAX 61440 /* bytes of a request; countd-read takes more */
 
 struct handle_asking {
@@ -40,12 +32,7 @@ struct handle_writing {
     struct link link;
     bool syncing; /* a call of countd_sync() is under way */
     bool nonblocking;
-    bool waiting;           /* a thread waits for the connection */
-    bool waited_writable;   /* the waiting thread also waits to send */
-    uint64_t waited_steps;  /* count_steps() when the thread began to wait */
-    int wake_fd;            /* eventfd that wakes the waiting thread */
-    pthread_cond_t changed; /* signalled when the waiting thread has woken */
-    int poll_fd;            /* epoll of the connection, for countd_fd(); -1 */
+    int poll_fd; /* epoll of the connection, for countd_fd(); -1 */
     bool silent;
     uint64_t *sums; /* where the latest message of a name is: its number in the
                        handle's life + 1, in the one place of that name, which
@@ -73,11 +60,8 @@ struct handle_writing {
 
 struct countd {
     struct handle_writing writing;
-    struct handle_reading reading;
     struct handle_asking asking;
 };
-
-void handle_reading_fini(struct handle_reading *r);
 
 /* Takes the options of an older or newer caller: structs whose first member is
  * their size.  `to` is `size` bytes; what `from` (may be NULL) does not have

@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -32,6 +31,7 @@
 
 #define ANSWER_SIZE  3 /* WIN */
 #define RECEIVE_SIZE ((size_t)4096 * ANSWER_SIZE)
+#define WAIT_MS      20
 
 /* A normal mutex, locked and unlocked in pairs: neither call can fail. */
 static void
@@ -170,7 +170,7 @@ send_some(struct handle_writing *w)
             continue;
         /* Answers that came before the break still count. */
         rc = receive_some(w);
-        if (rc < 0 || w->link.fd < 0 || w->link.doomed)
+        if (rc < 0 || w->link.fd < 0)
             return rc;
         return end_connection(w, -ENOTCONN);
     }
@@ -183,7 +183,7 @@ update_poll_events(struct handle_writing *w)
 {
     struct epoll_event e = {.events = EPOLLIN};
 
-    if (w->poll_fd < 0 || w->link.fd < 0 || w->link.doomed)
+    if (w->poll_fd < 0 || w->link.fd < 0)
         return;
     if (w->link.connecting || outgoing_waits(w))
         e.events |= EPOLLOUT;
@@ -206,35 +206,9 @@ try_progress(struct handle_writing *w)
     if (rc < 0)
         return rc == -EINPROGRESS ? 0 : rc;
     rc = receive_some(w);
-    if (rc < 0 || w->link.fd < 0 || w->link.doomed)
+    if (rc < 0 || w->link.fd < 0)
         return rc;
     return send_some(w);
-}
-
-/* Grows with each message that is sent, and each that is done. */
-static uint64_t
-count_steps(const struct handle_writing *w)
-{
-    return w->taken - w->buffered + w->done;
-}
-
-static bool
-wants_writable(const struct handle_writing *w)
-{
-    return w->link.connecting || outgoing_waits(w);
-}
-
-/* Wakes the thread that waits for the connection if another thread took what it
- * waits for, or if there is more to wait for.  It is not woken otherwise: two
- * threads that wait would wake each other without end. */
-static void
-wake_waiting(const struct handle_writing *w)
-{
-    const uint64_t one = 1;
-
-    if (w->waiting && (count_steps(w) != w->waited_steps ||
-                       wants_writable(w) != w->waited_writable))
-        (void)!write(w->wake_fd, &one, sizeof one); /* full: it is awake */
 }
 
 static int
@@ -242,61 +216,29 @@ make_progress(struct handle_writing *w)
 {
     const int rc = try_progress(w);
 
-    wake_waiting(w);
     update_poll_events(w);
     return rc;
 }
 
-/* Waits until the thread that waits for the connection has woken. */
-static void
-wait_for_other(struct handle_writing *w, uint64_t deadline_ms)
-{
-    const struct timespec t = {.tv_sec = (time_t)(deadline_ms / 1000),
-                               .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
-
-    /* A timeout and a spurious wake-up are the caller's to notice. */
-    if (deadline_ms == UINT64_MAX)
-        (void)pthread_cond_wait(&w->changed, &w->lock);
-    else
-        (void)pthread_cond_timedwait(&w->changed, &w->lock, &t);
-}
-
-/* Waits until the connection can be used, or another thread has used it. */
-static int
-wait_for_connection(struct handle_writing *w, uint64_t deadline_ms)
-{
-    const int fd = w->link.fd;
-    short events = POLLIN;
-    uint64_t count;
-    int rc;
-
-    if (w->link.connecting && w->link.deadline_ms < deadline_ms)
-        deadline_ms = w->link.deadline_ms;
-    w->waiting = true;
-    w->waited_steps = count_steps(w);
-    w->waited_writable = wants_writable(w);
-    link_hold(&w->link);
-    if (w->waited_writable)
-        events |= POLLOUT;
-    unlock_writing(w);
-    rc = link_wait(fd, events, w->wake_fd, deadline_ms);
-    lock_writing(w);
-    link_release(&w->link);
-    w->waiting = false;
-    (void)!read(w->wake_fd, &count, sizeof count); /* 0 when it is empty */
-    (void)pthread_cond_broadcast(&w->changed);
-    return rc;
-}
-
-/* Waits, unlocked, until make_progress() may get further.  One thread waits for
- * the connection, and the others for that thread. */
+/* Waits, unlocked, until make_progress() may get further.  Another thread may
+ * take what this one waits for, or close the connection, between its unlocking
+ * and its poll(): so it looks again after WAIT_MS. */
 static int
 wait_unlocked(struct handle_writing *w, uint64_t deadline_ms)
 {
-    if (w->waiting)
-        wait_for_other(w, deadline_ms);
-    else if (w->link.fd >= 0)
-        return wait_for_connection(w, deadline_ms);
+    const uint64_t soon_ms = link_deadline(WAIT_MS);
+    const int fd = w->link.fd;
+    short events = POLLIN;
+
+    if (fd >= 0) {
+        if (w->link.connecting || outgoing_waits(w))
+            events |= POLLOUT;
+        unlock_writing(w);
+        /* The next make_progress() meets the error. */
+        (void)link_wait(fd, events,
+                        soon_ms < deadline_ms ? soon_ms : deadline_ms);
+        lock_writing(w);
+    }
     /* After the end of a connection the next round makes another. */
     return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
 }
@@ -399,8 +341,7 @@ wait_for_space(struct handle_writing *w, size_t count)
             break;
         if (w->nonblocking)
             return -EAGAIN;
-        (void)wait_unlocked(w,
-                            UINT64_MAX); /* make_progress() meets the error */
+        (void)wait_unlocked(w, UINT64_MAX); /* it has no end */
     }
     return 0;
 }
@@ -546,7 +487,7 @@ sync_locked(struct handle_writing *w, uint64_t deadline_ms)
         if (rc < 0 || w->done >= target)
             break;
         rc = wait_unlocked(w, deadline_ms);
-        if (rc == -ETIMEDOUT && link_passed(deadline_ms))
+        if (rc == -ETIMEDOUT)
             break;
     }
     if (w->error != 0 || w->breaks != breaks) {

@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/link.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <netinet/in.h>
@@ -59,31 +58,8 @@ link_drop(struct link *l)
     if (l->fd < 0)
         return;
     l->connecting = false;
-    if (l->held > 0) {
-        /* Wakes a thread that waits; an unconnected socket has nothing to shut.
-         */
-        (void)shutdown(l->fd, SHUT_RDWR);
-        l->doomed = true;
-        return;
-    }
     (void)close(l->fd); /* a socket: nothing is lost by a failure */
     l->fd = -1;
-    l->doomed = false;
-}
-
-void
-link_hold(struct link *l)
-{
-    l->held++;
-}
-
-void
-link_release(struct link *l)
-{
-    assert(l->held > 0);
-    l->held--;
-    if (l->held == 0 && l->doomed)
-        link_drop(l);
 }
 
 /* Connects to the socket in the directory, at once or not.  Its errors are
@@ -164,8 +140,6 @@ link_connect(struct link *l)
 {
     int rc;
 
-    if (l->doomed)
-        return -EINPROGRESS; /* until those who wait have gone */
     if (l->fd >= 0 && !l->connecting)
         return 0;
     if (l->fd < 0) {
@@ -185,7 +159,7 @@ link_connect(struct link *l)
         if (rc == 0 || rc == -EINPROGRESS)
             return rc;
         link_drop(l);
-        if (l->doomed || l->tried == l->count || rc == -ETIMEDOUT)
+        if (l->tried == l->count || rc == -ETIMEDOUT)
             return rc;
         rc = start_connect(l);
     }
@@ -200,7 +174,7 @@ link_connect_until(struct link *l, uint64_t deadline_ms)
         if (link_passed(deadline_ms))
             return -ETIMEDOUT;
         /* link_connect() determines what came of it. */
-        (void)link_wait(l->fd, POLLOUT, -1,
+        (void)link_wait(l->fd, POLLOUT,
                         l->deadline_ms < deadline_ms ? l->deadline_ms
                                                      : deadline_ms);
     }
@@ -208,10 +182,9 @@ link_connect_until(struct link *l, uint64_t deadline_ms)
 }
 
 int
-link_wait(int fd, short events, int wake_fd, uint64_t deadline_ms)
+link_wait(int fd, short events, uint64_t deadline_ms)
 {
-    struct pollfd p[] = {{.fd = fd, .events = events},
-                         {.fd = wake_fd, .events = POLLIN}};
+    struct pollfd p = {.fd = fd, .events = events};
     uint64_t now, left;
     int n, error;
 
@@ -220,7 +193,7 @@ link_wait(int fd, short events, int wake_fd, uint64_t deadline_ms)
         left = deadline_ms > now ? deadline_ms - now : 0;
         if (left > INT_MAX)
             left = INT_MAX;
-        n = poll(p, 2, deadline_ms == UINT64_MAX ? -1 : (int)left);
+        n = poll(&p, 1, deadline_ms == UINT64_MAX ? -1 : (int)left);
         error = errno;
         if (n > 0)
             return 0;

@@ -5,9 +5,8 @@
  * ephemeral port can be the very one that is asked for) counts as refused.
  *
  * Ownership: struct link is the caller's between link_init() and link_drop().
- * Threads: the caller's lock protects it.  link_wait() may be called without
- * the lock when link_hold() and link_release() surround it: a held descriptor
- * is shut down at once but closed, and with that reused, only when let go.
+ * Threads: the caller's lock protects it.  link_wait() may be called without it,
+ * for a short time: another thread may close the descriptor meanwhile.
  * Errors: 0 or a negative errno.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -32,8 +31,6 @@ struct link {
     size_t tried; /* addresses tried by this connect, the current one too */
     int fd;       /* -1: not connected */
     bool connecting;
-    bool doomed; /* dropped while held */
-    unsigned held;
     uint64_t deadline_ms; /* clock: the connect is given up */
     unsigned timeout_ms;  /* for each connect */
 };
@@ -54,16 +51,12 @@ int link_connect(struct link *l);
 /* Connects, waiting until deadline_ms.  As link_connect(), or -ETIMEDOUT. */
 int link_connect_until(struct link *l, uint64_t deadline_ms);
 
-/* Closes, or dooms a held link.  Nothing when not connected. */
+/* Closes it.  Nothing when not connected. */
 void link_drop(struct link *l);
 
-void link_hold(struct link *l);
-void link_release(struct link *l);
-
-/* Waits for `events`, or for wake_fd (-1: none) to become readable, until
- * deadline_ms (clock_ms; UINT64_MAX: for ever).
+/* Waits for `events` until deadline_ms (clock_ms; UINT64_MAX: for ever).
  *   -ETIMEDOUT  */
-int link_wait(int fd, short events, int wake_fd, uint64_t deadline_ms);
+int link_wait(int fd, short events, uint64_t deadline_ms);
 
 /* A deadline for link_wait(): below 0 is for ever. */
 uint64_t link_deadline(int timeout_ms);

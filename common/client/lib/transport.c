@@ -78,7 +78,7 @@ transport_run(struct transport *t)
         rc = link_wait(t->link->fd,
                        t->send_size > t->sent && !t->mute ? POLLIN | POLLOUT
                                                           : POLLIN,
-                       -1, t->deadline_ms);
+                       t->deadline_ms);
         if (rc == 0)
             rc = receive_some(t);
     }
