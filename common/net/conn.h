@@ -295,8 +295,9 @@ struct listener {
     uint32_t clients[NETWORKS_CLIENTS]; /* open connections of each client */
     size_t late_at; /* number of the connection that serve_late() checks next */
     uint8_t index;
-    bool accepts; /* there is a place, or a connection that yields one */
-    bool blocked; /* true while input_limit() is 0 */
+    uint16_t port; /* 0: it has only its socket */
+    bool accepts;  /* there is a place, or a connection that yields one */
+    bool blocked;  /* true while input_limit() is 0 */
     bool stopping;
     uint64_t moved_ms;     /* clock of its last byte in */
     struct networks allow; /* none: all networks */

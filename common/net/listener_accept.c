@@ -298,14 +298,18 @@ int
 conns_listen(struct conns *cs, size_t listener, int fd)
 {
     struct listener *d = conns_listener(cs, listener);
+    struct net_address at = {.size = sizeof at.sa};
     struct acceptor *a;
-    int domain, rc;
+    bool is_local;
+    int rc;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain,
-                   &(socklen_t){sizeof domain}) < 0)
+    if (getsockname(fd, (struct sockaddr *)&at.sa, &at.size) < 0)
         return -errno;
-    a = &d->acceptors[domain == AF_UNIX ? LISTENER_SOCKET : LISTENER_PORT];
-    rc = domain == AF_UNIX ? 0 : keep_alive(d->row, fd);
+    is_local = at.sa.ss_family == AF_UNIX;
+    a = &d->acceptors[is_local ? LISTENER_SOCKET : LISTENER_PORT];
+    rc = is_local ? 0 : keep_alive(d->row, fd);
+    if (!is_local) /* it stands at one place in an address of either kind */
+        d->port = ntohs(at.v4.sin_port);
     if (rc < 0)
         return rc;
     a->listener = d;

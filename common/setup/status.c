@@ -248,6 +248,7 @@ status_fill_listener(struct status_row *row, const struct listener *d)
     v[STATUS_L_LATE] = (int64_t)f->late;
     v[STATUS_L_EVICTED] = (int64_t)f->evicted;
     v[STATUS_L_CUT_OFF] = (int64_t)f->cut_off;
+    v[STATUS_L_PORT] = d->port;
     if (d->row->protocol == &http_protocol) {
         const struct http_site *site = d->row->ctx;
 

@@ -93,7 +93,7 @@ store_marks_agree(const struct store_mark_info *a,
 struct store_delta {
     const uint8_t *key;
     uint16_t key_size;
-    uint32_t minute;  /* received_ms / 60000, for history */
+    uint32_t minute;  /* that it was given, or received_ms / 60000 */
     int64_t sum_high; /* high half of a signed 128-bit sum */
     uint64_t sum_low;
 };

@@ -1,9 +1,10 @@
 /* common/store/store_history.h - a query about history, which store_history()
  * (store.h) answers.
  *
- * Times are minutes since 1970, UTC, at which increments were received.  Sums
- * are exact, of 128 bits: they neither saturate nor lose what was removed from
- * the counts since.  The setting `history` determines resolution and retention;
+ * Times are minutes since 1970, UTC, of which increments are: of the time that
+ * they were given, or else that at which they were received.  Sums are exact, of
+ * 128 bits: they neither saturate nor lose what was removed from the counts
+ * since.  The setting `history` determines resolution and retention;
  * an answer includes the time from which on it is complete.
  *
  * A query of all keys may be limited to those that begin with a prefix, and may

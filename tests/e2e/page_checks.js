@@ -220,10 +220,10 @@ async function check_narrow() {
   }
 }
 
-async function check_empty() {
+async function check_empty(port) {
   await until('first steps', () => shown().includes('Nothing is counted yet'));
   const lines = all('.line code').map(code => code.textContent);
-  if (!lines[0].includes(' ' + location.hostname + ':9527/v1/count') || !lines[1].includes('countd load'))
+  if (!lines[0].includes(' ' + location.hostname + ':' + port + '/v1/count') || !lines[1].includes('countd load'))
     throw new Error('to be copied: ' + lines.join('; '));
   let copied = '';
   Object.defineProperty(navigator, 'clipboard', {value: {writeText: async text => { copied = text; }}});

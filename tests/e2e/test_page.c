@@ -450,11 +450,15 @@ CASE(peer_a_browser_shows_what_is_counted, f)
 
 CASE(peer_a_browser_shows_first_steps_where_nothing_is_counted, f)
 {
+    char check[32];
+
     if (access(BROWSER, X_OK) != 0)
         test_skip("no chromium (Debian's package chromium)");
     service_start(f);
     open_page(f);
-    expect_checked(&browser, "check_empty()");
+    (void)snprintf(check, sizeof check, "check_empty(%u)", /* fits */
+                   (unsigned)daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    expect_checked(&browser, check);
     take_picture(&browser, "empty", 1000, "light");
     take_picture(&browser, "empty", 375, "dark");
     stop_browser(&browser);

@@ -93,9 +93,9 @@ expect_port(const char *name, const int64_t http[4])
                {STATUS_L_BROWSERS, 605}, {STATUS_L_TURNED_AWAY, 606},
                {STATUS_L_NOT_ALLOWED, 607}, {STATUS_L_YIELDED, 608},
                {STATUS_L_EVICTED, 609}, {STATUS_L_LATE, 610},
-               {STATUS_L_CUT_OFF, 611}, {STATUS_L_HTTP_2XX, http[0]},
-               {STATUS_L_HTTP_3XX, http[1]}, {STATUS_L_HTTP_4XX, http[2]},
-               {STATUS_L_HTTP_5XX, http[3]}, );
+               {STATUS_L_CUT_OFF, 611}, {STATUS_L_PORT, 613},
+               {STATUS_L_HTTP_2XX, http[0]}, {STATUS_L_HTTP_3XX, http[1]},
+               {STATUS_L_HTTP_4XX, http[2]}, {STATUS_L_HTTP_5XX, http[3]}, );
 }
 
 static void
@@ -107,6 +107,7 @@ fill_ports(struct conns *cs, struct listener *ports, size_t count,
         ports[i].row = &rows[i];
         ports[i].stats = port_stats;
         ports[i].open = 612;
+        ports[i].port = 613;
     }
 }
 

@@ -34,8 +34,8 @@
 
 #define PERIOD_OPTIONS                                                         \
     {"from", "T",                                                              \
-     "increments received at T or later; default a day before now"},           \
-        {"to", "T", "increments received before T; default now"},              \
+     "increments of T or later; default a day before now"},           \
+        {"to", "T", "increments of before T; default now"},              \
     {                                                                          \
         "utc", NULL, "dates are UTC, not local time"                           \
     }
