@@ -293,13 +293,6 @@ log_append(struct log *log, const uint8_t *slots, uint32_t count,
     return 0;
 }
 
-int
-log_sync(struct log *log)
-{
-    assert(log->fd >= 0);
-    return log_owner_sync(log->fd);
-}
-
 /* Returns -ESTALE if the file is no longer N (removed or replaced by hand): its
  * records would never be read. */
 static int

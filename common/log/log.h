@@ -97,11 +97,9 @@ int log_begin(struct log *log);
 int log_append(struct log *log, const uint8_t *slots, uint32_t count,
                uint64_t first_ms, uint64_t last_ms);
 
-/* fdatasync.  A failure is never retried. */
-int log_sync(struct log *log);
-
-/* OPEN -> SEALED(count), durable; or -> EMPTY if nothing was appended.  A
- * log_sync() after the last log_append() must have succeeded.  The marks of its
+/* OPEN -> SEALED(count), durable; or -> EMPTY if nothing was appended.  An
+ * fdatasync of log->fd after the last log_append() must have succeeded; one that
+ * failed is never repeated.  The marks of its
  * requests with an Idempotency-Key were stored before (struct mark_store): from
  * here on a worker may empty it.
  *   -ESTALE  the file was removed or replaced by hand meanwhile */

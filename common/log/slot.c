@@ -82,14 +82,6 @@ slot_put_run(const struct layout *l, uint8_t *slots, const struct message *m,
         put_le32(slot + l->crc_at, crcs[i]);
 }
 
-void
-slot_put(const struct layout *l, uint8_t *slot, const struct message *m,
-         const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-         const struct slot_stamp *stamp)
-{
-    slot_put_run(l, slot, m, 1, uuid, number, stamp);
-}
-
 /* Parses everything but the checksum. */
 static int
 read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,

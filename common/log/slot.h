@@ -44,11 +44,6 @@ void slot_put_run(const struct layout *l, uint8_t *slots,
                   const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
                   const struct slot_stamp *stamp);
 
-/* Completes one slot. */
-void slot_put(const struct layout *l, uint8_t *slot, const struct message *m,
-              const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-              const struct slot_stamp *stamp);
-
 /* Parses `count` (1 to SLOT_RUN) slots, from `number` on, of the log `uuid` in
  * `epoch`.
  *   -ENOENT   one is of another epoch (not written in this fill; its bytes may

@@ -61,7 +61,7 @@ fill(const struct log *log, unsigned keys, unsigned keyspaces, uint64_t ms)
                                         number / keyspaces);
         assert_rc(message_put(l, &m, slot), 0);
         assert_rc(message_parse(l, slot, &in), 0);
-        slot_put(l, slot, &in, log->header.uuid, i, &stamp);
+        slot_put_run(l, slot, &in, 1, log->header.uuid, i, &stamp);
     }
 }
 

@@ -141,13 +141,13 @@ fill(struct log *log, uint64_t index)
         m.increment = (int64_t)numbers[i];
         expect_rc(message_put(&layout, &m, slot), "message", index);
         expect_rc(message_parse(&layout, slot, &m), "message", index);
-        slot_put(&layout, slot, &m, log->header.uuid, i, &stamp);
+        slot_put_run(&layout, slot, &m, 1, log->header.uuid, i, &stamp);
     }
     expect_rc(
         log_append(log, slots, count, stamp.received_ms, stamp.received_ms),
         "append", index);
     maybe_die(index);
-    expect_rc(log_sync(log), "sync", index);
+    expect_rc(fdatasync(log->fd), "sync", index);
     for (i = 0; i < count; i++)
         atomic_store(&table->appended[numbers[i]], 1);
     maybe_die(index);

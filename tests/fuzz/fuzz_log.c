@@ -88,7 +88,7 @@ mend_slots(uint8_t *file, size_t size)
         stamp.received_ms = get_le64(slot + l.received_at);
         stamp.synced = get_le32(slot + l.synced_at);
         if (message_parse(&l, slot, &m) == 0)
-            slot_put(&l, slot, &m, h.uuid, number, &stamp);
+            slot_put_run(&l, slot, &m, 1, h.uuid, number, &stamp);
         number++;
     }
 }

@@ -28,7 +28,7 @@ check_slot(const struct layout *l, const struct message *m)
     assert(l->slot_size <= sizeof slot);
     assert(message_put(l, m, slot) == 0);
     assert(message_parse(l, slot, &out) == 0);
-    slot_put(l, slot, &out, uuid, 9, &stamp);
+    slot_put_run(l, slot, &out, 1, uuid, 9, &stamp);
     assert(slot_parse(l, slot, uuid, 9, 7, &out, &got) == 0);
     assert(out.increment == m->increment);
     assert(out.keyspace_size == m->keyspace_size);

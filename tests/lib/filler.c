@@ -51,7 +51,7 @@ filler_add(struct filler *f, const char *keyspace, const char *key,
 
     assert_rc(message_put(l, &m, slot), 0);
     assert_rc(message_parse(l, slot, &in), 0);
-    slot_put(l, slot, &in, f->log.header.uuid, f->log.count, &stamp);
+    slot_put_run(l, slot, &in, 1, f->log.header.uuid, f->log.count, &stamp);
     assert_rc(
         log_append(&f->log, slot, 1, stamp.received_ms, stamp.received_ms), 0);
 }

@@ -67,7 +67,8 @@ make_slot(const struct log *log, uint32_t number, uint32_t synced,
     assert_rc(message_put(&log->layout, &m, slot), 0);
     assert_rc(message_parse(&log->layout, slot, &parsed), 0);
     parsed.minute = minute_of_slot(number);
-    slot_put(&log->layout, slot, &parsed, log->header.uuid, number, &stamp);
+    slot_put_run(&log->layout, slot, &parsed, 1, log->header.uuid, number,
+                 &stamp);
 }
 
 /* Appends `count` slots that say that `synced` of this log are durable. */

@@ -96,7 +96,7 @@ full_log(const struct tmpdir *d, enum kind kind, uint32_t count)
         assert_rc(message_parse(&layout, slot, &parsed), 0);
         parsed.minute = made.m.minute;
         log.has_times = log.has_times || parsed.minute != 0;
-        slot_put(&layout, slot, &parsed, log.header.uuid, i, &stamp);
+        slot_put_run(&layout, slot, &parsed, 1, log.header.uuid, i, &stamp);
         assert_rc(
             log_append(&log, slot, 1, stamp.received_ms, stamp.received_ms), 0);
     }

@@ -102,8 +102,8 @@ append_bytes(struct fake *f, const uint8_t *keyspace, size_t keyspace_size,
     assert_rc(message_put(&f->log.layout, &m, slot_at(f, number)), 0);
     assert_rc(message_parse(&f->log.layout, slot_at(f, number), &in), 0);
     in.minute = minute_put;
-    slot_put(&f->log.layout, slot_at(f, number), &in, f->log.header.uuid,
-             number, &stamp);
+    slot_put_run(&f->log.layout, slot_at(f, number), &in, 1, f->log.header.uuid,
+                 number, &stamp);
 }
 
 static void

@@ -42,7 +42,8 @@ append_slot(struct log *log, const struct message *m, const uint8_t *message)
     uint8_t slot[SLOT_SIZE_MAX] = {0};
 
     memcpy(slot, message, log->layout.message_size);
-    slot_put(&log->layout, slot, m, log->header.uuid, log->count, &stamp);
+    slot_put_run(&log->layout, slot, m, 1, log->header.uuid, log->count,
+                 &stamp);
     assert_rc(
         log_append(log, slot, 1, FIRST_MS + log->count, FIRST_MS + log->count),
         0);

@@ -112,7 +112,7 @@ put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
     assert_rc(message_parse(l, slot, &m), 0);
     assert_int_equal(m.minute, 0);
     m.minute = from->minute;
-    slot_put(l, slot, &m, uuid, number, stamp);
+    slot_put_run(l, slot, &m, 1, uuid, number, stamp);
 }
 
 TEST(a_layout_has_names_of_1_to_256_bytes)
@@ -406,7 +406,7 @@ TEST(a_run_of_slots_is_put_and_checked_as_each_alone)
         assert_rc(slot_parse_run(&l, slots, count, uuid, 40, 3, out, got), 0);
         for (i = 0; i < count; i++) {
             memcpy(alone, slots + (size_t)i * 544, 520);
-            slot_put(&l, alone, &m[i], uuid, 40 + i, &stamp);
+            slot_put_run(&l, alone, &m[i], 1, uuid, 40 + i, &stamp);
             assert_memory_equal(slots + (size_t)i * 544, alone, 544);
             assert_int_equal(out[i].increment, i);
             assert_int_equal(out[i].minute, i * 1000);
