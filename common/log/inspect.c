@@ -164,12 +164,11 @@ check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
 
     if (slot_parse(&look->layout, slot, look->header.uuid, number, p->epoch, &m,
                    &stamp) == 0) {
-        look->valid++;
+        if (look->valid++ == 0)
+            look->first_ms = stamp.received_ms;
         look->end = number + 1;
         if (look->prefix == number)
             extend_prefix(look, p, &m, stamp.received_ms);
-        if (number == 0)
-            look->first_ms = stamp.received_ms;
         /* A slot can only know that slots before it were durable. */
         if (stamp.synced > p->synced && stamp.synced <= number)
             p->synced = stamp.synced;

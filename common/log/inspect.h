@@ -37,7 +37,7 @@ struct inspect {
     uint32_t whole;    /* slots before `prefix` that are not of a request whose
                           end is missing (mark.h): `prefix`, or that of its mark */
     uint64_t whole_ms; /* received_ms of slot whole - 1, if whole > 0 */
-    uint64_t first_ms; /* received_ms of slot 0, if prefix > 0 */
+    uint64_t first_ms; /* received_ms of the first valid slot */
     uint64_t last_ms;  /* received_ms of slot prefix - 1 */
 };
 

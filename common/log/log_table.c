@@ -4,11 +4,9 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/files.h"
 #include "common/base/folder.h"
 #include "common/base/hex.h"
 #include "common/log/inspect.h"
@@ -40,25 +38,20 @@ state_by_mode(const struct logfile *f)
 
 /* ---- slots --------------------------------------------------------------- */
 
-struct reader {
-    int fd;
-    struct layout layout;
-    const struct log_header *header;
-    uint8_t *bytes; /* of one slot */
-};
-
 /* Whether the slot is one of this fill; then *received_ms. */
 static bool
-is_used(const struct reader *r, uint32_t number, uint64_t *received_ms)
+is_used(int fd, const struct inspect *look, uint32_t number,
+        uint64_t *received_ms)
 {
-    const size_t size = r->layout.slot_size;
+    const size_t size = look->layout.slot_size;
+    uint8_t slot[SLOT_SIZE_MAX];
     struct slot_stamp stamp;
     struct message m;
 
-    if (read_at(r->fd, r->bytes, size,
-                LOG_SLOTS_AT + (uint64_t)number * size) != (ssize_t)size ||
-        slot_parse(&r->layout, r->bytes, r->header->uuid, number,
-                   r->header->epoch, &m, &stamp) < 0)
+    if (inspect_read(fd, slot, size, LOG_SLOTS_AT + (uint64_t)number * size) <
+            0 ||
+        slot_parse(&look->layout, slot, look->header.uuid, number,
+                   look->header.epoch, &m, &stamp) < 0)
         return false;
     *received_ms = stamp.received_ms;
     return true;
@@ -66,57 +59,32 @@ is_used(const struct reader *r, uint32_t number, uint64_t *received_ms)
 
 /* How far an open log is filled: its slots are written in order. */
 static void
-search_end(int fd, struct described *out)
+search_end(int fd, const struct inspect *look, struct described *out)
 {
-    struct reader r = {.fd = fd, .header = &out->header};
-    uint32_t used = 0, limit = out->header.slots;
+    uint32_t used = 0, limit = look->header.slots;
     uint64_t received_ms;
 
-    if (layout_init(&r.layout, out->header.keyspace_size,
-                    out->header.key_size) < 0)
-        return;
-    r.bytes = malloc(r.layout.slot_size);
-    if (!r.bytes)
-        return;
     while (used < limit) {
         const uint32_t middle = used + (limit - used) / 2;
 
-        if (is_used(&r, middle, &received_ms))
+        if (is_used(fd, look, middle, &received_ms))
             used = middle + 1;
         else
             limit = middle;
     }
     out->used = used;
-    if (used > 0 && is_used(&r, 0, &received_ms))
+    if (used > 0 && is_used(fd, look, 0, &received_ms))
         out->first_ms = received_ms;
-    free(r.bytes);
-}
-
-static int
-get_first_ms(void *ctx, uint32_t number, const struct message *m,
-             const struct slot_stamp *stamp)
-{
-    uint64_t *first_ms = ctx;
-
-    (void)number; /* only the stamp of the first one is wanted */
-    (void)m;
-    *first_ms = stamp->received_ms;
-    return 1;
 }
 
 /* How many slots of a damaged log are valid: it may have any of them. */
 static void
-count_slots(int fd, struct described *out)
+count_slots(int fd, struct inspect *look, struct described *out)
 {
-    struct inspect report;
-    uint32_t skipped;
-
-    if (log_inspect(fd, UINT64_MAX, &report) < 0 || report.headers_rc < 0)
+    if (inspect_slots(fd, look) < 0)
         return;
-    out->used = report.valid;
-    if (report.valid > 0)
-        (void)logfile_each(fd, &report.header, report.end, get_first_ms,
-                           &out->first_ms, &skipped); /* 0: not shown */
+    out->used = look->valid;
+    out->first_ms = look->first_ms;
 }
 
 /* ---- files --------------------------------------------------------------- */
@@ -124,14 +92,16 @@ count_slots(int fd, struct described *out)
 static void
 describe_header(int fd, const struct logfile *f, struct described *out)
 {
-    const int rc = logfile_header(fd, &out->header);
+    struct inspect look;
 
-    out->header_known = rc == 0;
-    if (rc < 0) {
-        out->state = rc == -EPROTONOSUPPORT ? "newer version" : "damaged";
+    if (inspect_headers(fd, UINT64_MAX, &look) < 0 || look.headers_rc < 0) {
+        out->state =
+            look.headers_rc == -EPROTONOSUPPORT ? "newer version" : "damaged";
         return;
     }
-    switch (out->header.state) {
+    out->header_known = true;
+    out->header = look.header;
+    switch (look.header.state) {
     case LOG_EMPTY:
         out->state = "empty";
         out->used = 0;
@@ -139,14 +109,16 @@ describe_header(int fd, const struct logfile *f, struct described *out)
     case LOG_OPEN:
         out->state = "open";
         if (f->kind == LOGFILE_LOG)
-            search_end(fd, out);
+            search_end(fd, &look, out);
         break;
     case LOG_SEALED:
         out->state = f->locked ? "merging" : "full";
-        out->used = (int64_t)out->header.count;
-        out->first_ms = out->header.first_ms;
+        out->used = (int64_t)look.header.count;
+        out->first_ms = look.header.first_ms;
         break;
     }
+    if (f->kind != LOGFILE_LOG)
+        count_slots(fd, &look, out);
 }
 
 static void
@@ -169,10 +141,8 @@ describe_file(int log_fd, const struct logfile *f, struct described *out)
     if (fd < 0)
         return;
     describe_header(fd, f, out);
-    if (f->kind != LOGFILE_LOG) {
-        count_slots(fd, out);
+    if (f->kind != LOGFILE_LOG)
         out->state = f->kind == LOGFILE_BAD ? "quarantined" : "salvaged";
-    }
     (void)close(fd);
 }
 
