@@ -55,7 +55,6 @@ struct left_out {
     /* While files are written again. */
     struct waiting *w;
     struct waiting_new new;
-    const struct waiting_file *file;
     int error; /* of writing */
 
     /* State while a member is copied. */
@@ -100,42 +99,6 @@ filter_member(struct left_out *l, struct archive_reader *r)
     return rc == 0 ? waiting_member_end(l->w, &l->new) : rc;
 }
 
-/* Whether two members have the same bytes. */
-static bool
-is_same_member(const struct waiting_fill *a, const struct waiting_fill *b)
-{
-    const size_t size = (size_t)a->member.size;
-    uint8_t *bytes;
-    bool same;
-
-    if (a->member.size != b->member.size)
-        return false;
-    bytes = malloc(2 * size);
-    same =
-        bytes &&
-        read_at(a->file->lock_fd, bytes, size, a->member.at) == (ssize_t)size &&
-        read_at(b->file->lock_fd, bytes + size, size, b->member.at) ==
-            (ssize_t)size &&
-        memcmp(bytes, bytes + size, size) == 0;
-    free(bytes);
-    return same;
-}
-
-/* Whether the new file has a fill already, as an earlier one of those that it
- * replaces does: a join was killed, or a power loss undid its end. */
-static bool
-is_doubled(const struct left_out *l, const struct archive_member *m,
-           const struct log_fill *id)
-{
-    const struct waiting_fill *f = waiting_fill_of(l->w, l->file, m->at, id);
-    const struct waiting_fill *e = f;
-
-    while (f && e-- > l->w->index.fills && log_fill_compare(&e->id, id) == 0)
-        if (e->file->lock_fd >= 0 && is_same_member(e, f))
-            return true;
-    return false;
-}
-
 /* Adds a member to the new file, if anything of it stays. */
 static int
 write_member(struct left_out *l, int fd, const struct archive_member *m,
@@ -146,8 +109,6 @@ write_member(struct left_out *l, int fd, const struct archive_member *m,
 
     if (l->found && (!l->leaves || l->leaves(l->ctx, &id)))
         return l->increments > 0 ? filter_member(l, r) : 0;
-    if (is_doubled(l, m, &id))
-        return 0;
     if (l->header.first_ms < l->new.first_ms)
         l->new.first_ms = l->header.first_ms;
     copied = copy_at(fd, m->at, m->size, l->new.fd, l->new.at);
@@ -187,7 +148,6 @@ rewrite_file(struct left_out *l, struct waiting_file *f)
         return rc;
     if (l->new.since_ms == 0 || f->since_ms < l->new.since_ms)
         l->new.since_ms = f->since_ms;
-    l->file = f;
     rc = archive_each_member(f->lock_fd, f->size, rewrite_member, l, &damaged);
     return rc < 0 ? rc : rc > 0 ? l->error : damaged;
 }

@@ -69,6 +69,14 @@ add_fill(struct waiting_sum *sum, const struct waiting_fill *f,
         sum->newest_ms = f->id.first_ms;
 }
 
+/* Whether part i is of the fill of the part before: another file has it, too. */
+static bool
+is_copy(const struct waiting *w, const struct waiting_part *p, size_t i)
+{
+    return i > 0 && log_fill_compare(&w->index.fills[p[i - 1].fill].id,
+                                     &w->index.fills[p[i].fill].id) == 0;
+}
+
 void
 waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
             bool (*counts)(void *ctx, const struct log_fill *id), void *ctx,
@@ -87,7 +95,8 @@ waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
             end++;
         i += count_in(s, w, p + i, end - i, out);
         for (; i < end; i++)
-            if (!counts || counts(ctx, &fills[p[i].fill].id))
+            if (!is_copy(w, p, i) &&
+                (!counts || counts(ctx, &fills[p[i].fill].id)))
                 add_fill(out, &fills[p[i].fill], p[i].increments);
     }
 }

@@ -20,7 +20,7 @@ struct waiting_sum {
     int error;         /* why the keyspace cannot be read; then it has none */
 };
 
-/* Adds up the fills that name a keyspace (its number, by the last list) and
+/* Adds up the fills, each once, that name a keyspace (its number, by the last list) and
  * that its marks do not show; without a store, all that name it.  `counts` NULL,
  * or those for which it returns true. */
 void waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
