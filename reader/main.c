@@ -351,6 +351,7 @@ main(int argc, char **argv)
     if (status != CONFIG_EXIT_NONE)
         return status;
     sigbus_init("countd-read");
+    zone_begin();
     rc = layout_init(&r.layout, (unsigned)r.config.keyspace_size,
                      (unsigned)r.config.key_size);
     if (rc < 0)

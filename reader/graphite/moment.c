@@ -4,6 +4,7 @@
 #include "reader/graphite/moment.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
