@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "common/base/bytes.h"
+#include "common/base/hex.h"
 #include "common/wire/increment_line.h"
 
 #define LENGTH_MAX 24 /* bytes of a length with CR LF */
@@ -32,13 +33,6 @@ await_bytes(struct resp_request *out, size_t need)
 }
 
 /* ---- numbers and words --------------------------------------------------- */
-
-/* Whether CR LF follows. */
-static inline bool
-has_end(const uint8_t *at)
-{
-    return at[0] == '\r' && at[1] == '\n';
-}
 
 bool
 resp_integer(const struct resp_arg *arg, int64_t *out)
@@ -61,78 +55,65 @@ resp_is_word(const struct resp_arg *arg, const char *word)
 
 /* ---- requests ------------------------------------------------------------ */
 
-/* A number of one or two digits without leading zeros, as most lengths are,
- * with its CR LF; 4 bytes can be read.  Returns the bytes read; 0: it is
- * something else. */
-static inline size_t
-parse_short_length(const uint8_t *bytes, size_t *length)
+static bool
+is_digit(uint8_t byte)
 {
-    const unsigned first = bytes[0] - (unsigned)'0';
-    const unsigned second = bytes[1] - (unsigned)'0';
-
-    if (first > 9)
-        return 0;
-    if (second > 9 || first == 0) {
-        *length = first;
-        return has_end(bytes + 1) ? 3 : 0;
-    }
-    *length = first * 10 + second;
-    return has_end(bytes + 2) ? 4 : 0;
+    return byte >= '0' && byte <= '9';
 }
 
-/* A whole bulk whose length has one or two digits.  Returns its bytes; 0: it is
- * something else, or more bytes are needed. */
-static inline size_t
-parse_short_bulk(const uint8_t *bytes, size_t size, struct resp_arg *out)
+/* Whether CR LF follows. */
+static bool
+has_end(const uint8_t *at)
 {
-    size_t head, length;
-
-    if (size < 5 || bytes[0] != '$')
-        return 0;
-    head = 1 + parse_short_length(bytes + 1, &length);
-    if (head == 1 || size < head + length + 2 ||
-        !has_end(bytes + head + length))
-        return 0;
-    out->at = bytes + head;
-    out->size = (uint32_t)length;
-    return head + length + 2;
+    return at[0] == '\r' && at[1] == '\n';
 }
 
-/* The length behind a type byte at `*at`, with its CR LF, which *at passes.
- * RESP_BAD: it is not a number. */
+/* A length that is not one digit or two; as parse_length(). */
 static enum resp_parsed
-parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
+parse_long_length(const uint8_t *bytes, size_t size, size_t *at,
+                  int64_t *length)
 {
-    const size_t begin = *at + 1;
-    const size_t left = size - begin;
-    const size_t most = left < LENGTH_MAX ? left : LENGTH_MAX;
-    struct resp_arg digits = {.at = bytes + begin};
-    const uint8_t *end;
-    size_t few, taken;
+    struct resp_arg digits = {.at = bytes + *at + 1};
+    const size_t left = size - *at - 1;
 
-    taken = left < 4 ? 0 : parse_short_length(bytes + begin, &few);
-    if (taken > 0) {
-        *length = (int64_t)few;
-        *at = begin + taken;
-        return RESP_WHOLE;
-    }
-    end = memchr(bytes + begin, '\r', most);
-    if (!end)
-        return most == LENGTH_MAX ? RESP_BAD : RESP_PARTIAL;
-    digits.size = (uint32_t)(end - digits.at);
+    while (digits.size < left && digits.size < LENGTH_MAX &&
+           digits.at[digits.size] != '\r')
+        digits.size++;
+    if (digits.size == LENGTH_MAX)
+        return RESP_BAD;
+    if (digits.size == left)
+        return RESP_PARTIAL;
     if (!resp_integer(&digits, length))
         return RESP_BAD;
     if (digits.size + 1 == left)
         return RESP_PARTIAL;
-    if (end[1] != '\n')
-        return RESP_BAD;
-    *at = begin + digits.size + 2;
+    *at += 1 + digits.size + 2;
+    return bytes[*at - 1] == '\n' ? RESP_WHOLE : RESP_BAD;
+}
+
+/* The length behind a type byte at `*at`, with its CR LF, which *at passes.
+ * RESP_BAD: it is not a number. */
+static inline enum resp_parsed
+parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
+{
+    const uint8_t *digits = bytes + *at + 1;
+    const bool has_one = size - *at > 4 && is_digit(*digits);
+
+    if (has_one && has_end(digits + 1)) {
+        *length = *digits - '0';
+        *at += 4;
+    } else if (has_one && *digits != '0' && is_digit(digits[1]) &&
+               has_end(digits + 2)) {
+        *length = 10 * (*digits - '0') + digits[1] - '0';
+        *at += 5;
+    } else
+        return parse_long_length(bytes, size, at, length);
     return RESP_WHOLE;
 }
 
-static enum resp_parsed
+static inline enum resp_parsed
 parse_bulk(const uint8_t *bytes, size_t size, size_t *at,
-           struct resp_request *out)
+           struct resp_request *out, struct resp_arg *arg)
 {
     enum resp_parsed parsed;
     int64_t length;
@@ -151,59 +132,35 @@ parse_bulk(const uint8_t *bytes, size_t size, size_t *at,
         return await_bytes(out, size + 1);
     if (parsed == RESP_BAD || length < 0 || length > RESP_BULK_MAX)
         return refuse_request(out, "invalid bulk length");
-    if (size - *at < (size_t)length + 2) {
-        if (size - *at > (size_t)length && bytes[*at + (size_t)length] != '\r')
-            return refuse_request(out, "expected CRLF after bulk");
-        return await_bytes(out, *at + (size_t)length + 2);
-    }
-    out->args[out->count].at = bytes + *at;
-    out->args[out->count++].size = (uint32_t)length;
-    *at += (size_t)length;
-    if (bytes[*at] != '\r' || bytes[*at + 1] != '\n')
-        return refuse_request(out, "expected CRLF after bulk");
-    *at += 2;
-    return RESP_WHOLE;
-}
-
-/* Reads bulks while they are short and whole, up to `count` arguments.  Returns
- * the bytes read. */
-static size_t
-parse_short_bulks(const uint8_t *bytes, size_t size, size_t count,
-                  struct resp_request *out)
-{
-    struct resp_arg *arg = out->args + out->count;
-    const struct resp_arg *end = out->args + count;
-    size_t at = 0, taken;
-
-    for (; arg < end; arg++, at += taken) {
-        taken = parse_short_bulk(bytes + at, size - at, arg);
-        if (taken == 0)
-            break;
-    }
-    out->count = (size_t)(arg - out->args);
-    return at;
+    arg->at = bytes + *at;
+    arg->size = (uint32_t)length;
+    *at += (size_t)length + 2;
+    if (*at > size && (*at - 2 >= size || bytes[*at - 2] == '\r'))
+        return await_bytes(out, *at);
+    return has_end(bytes + *at - 2)
+               ? RESP_WHOLE
+               : refuse_request(out, "expected CRLF after bulk");
 }
 
 static enum resp_parsed
 parse_array(const uint8_t *bytes, size_t size, struct resp_request *out)
 {
     enum resp_parsed parsed;
-    size_t at = 0;
+    struct resp_arg *arg = out->args;
     int64_t count;
+    size_t at = 0;
 
     parsed = parse_length(bytes, size, &at, &count);
     if (parsed == RESP_PARTIAL)
         return await_bytes(out, size + 1);
     if (parsed == RESP_BAD || count > RESP_ARGS_MAX)
         return refuse_request(out, "invalid multibulk length");
-    while (count > 0) {
-        at += parse_short_bulks(bytes + at, size - at, (size_t)count, out);
-        if (out->count == (size_t)count)
-            break;
-        parsed = parse_bulk(bytes, size, &at, out);
+    for (; arg - out->args < count; arg++) {
+        parsed = parse_bulk(bytes, size, &at, out, arg);
         if (parsed != RESP_WHOLE)
             return parsed;
     }
+    out->count = (size_t)(arg - out->args);
     out->size = at;
     return RESP_WHOLE;
 }
@@ -214,19 +171,26 @@ is_blank(uint8_t byte)
     return byte == ' ' || byte == '\t';
 }
 
-/* "POST ...", "Host: ..." and "GET / HTTP/1.1": what no Redis client sends. */
+/* "POST ...", "Host: ..." and "GET / HTTP/1.1": what no Redis client sends.
+ * Quotes do not count, so that those of a web page cannot hide that it is one. */
 static bool
-is_http(const struct resp_request *r)
+is_http(const uint8_t *line, size_t length)
 {
-    const struct resp_arg *last;
+    struct resp_arg first, last;
 
-    if (r->count == 0)
-        return false;
-    last = &r->args[r->count - 1];
-    return resp_is_word(&r->args[0], "post") ||
-           resp_is_word(&r->args[0], "host:") ||
-           (r->count > 1 && last->size > 5 &&
-            memcmp(last->at, "HTTP/", 5) == 0);
+    while (length > 0 && is_blank(line[length - 1]))
+        length--;
+    for (; length > 0 && is_blank(*line); line++)
+        length--;
+    first = (struct resp_arg){.at = line};
+    while (first.size < length && !is_blank(line[first.size]))
+        first.size++;
+    last = (struct resp_arg){.at = line + length};
+    for (; last.at > line && !is_blank(last.at[-1]); last.at--)
+        last.size++;
+    return resp_is_word(&first, "post") || resp_is_word(&first, "host:") ||
+           (last.at > line && last.size > 5 &&
+            memcmp(last.at, "HTTP/", 5) == 0);
 }
 
 /* No Redis client sends them in a line, but TLS and STUN have some in their
@@ -239,16 +203,6 @@ has_control_byte(const uint8_t *line, size_t length)
         if (line[i] < 0x20 && line[i] != '\t')
             return true;
     return false;
-}
-
-/* The value of a hexadecimal digit; -1: it is none. */
-static int
-hex_value(uint8_t byte)
-{
-    const char *digits = "0123456789abcdef", *at;
-
-    at = byte == '\0' ? NULL : strchr(digits, byte | 0x20);
-    return !at || (byte < '0') ? -1 : (int)(at - digits);
 }
 
 /* Reads the escape behind a backslash in double quotes at line[*at]. */
@@ -268,12 +222,12 @@ read_escape(const uint8_t *line, size_t length, size_t *at)
     return letter ? (uint8_t)bytes[letter - letters] : byte;
 }
 
-/* Reads a word with quotes in it at line[*at] into the request's own memory, as
- * redis-cli writes it.  False: a quote is not closed, or not by the end of the
+/* Reads a word at line[*at], with its quotes as redis-cli writes them, into the
+ * request's own memory.  False: a quote is not closed, or not by the end of the
  * word. */
 static bool
-parse_quoted_word(const uint8_t *line, size_t length, size_t *at,
-                  struct resp_request *out, size_t *used)
+parse_word(const uint8_t *line, size_t length, size_t *at,
+           struct resp_request *out, size_t *used)
 {
     struct resp_arg *arg = &out->args[out->count++];
     uint8_t quote = 0;
@@ -303,39 +257,20 @@ parse_quoted_word(const uint8_t *line, size_t length, size_t *at,
     return quote == 0;
 }
 
-static size_t
-word_end(const uint8_t *line, size_t length, size_t at)
-{
-    while (at < length && !is_blank(line[at]))
-        at++;
-    return at;
-}
-
-/* Cuts a line into words.  With `quotes` one that has some is read by their
- * rules. */
 static enum resp_parsed
-parse_words(const uint8_t *line, size_t length, bool quotes,
-            struct resp_request *out)
+parse_words(const uint8_t *line, size_t length, struct resp_request *out)
 {
-    size_t at = 0, used = 0, end;
+    size_t at = 0, used = 0;
 
-    for (out->count = 0;; at = end) {
+    for (;;) {
         while (at < length && is_blank(line[at]))
             at++;
         if (at == length)
             return RESP_WHOLE;
         if (out->count == RESP_ARGS_MAX)
             return refuse_request(out, "too big inline request");
-        end = word_end(line, length, at);
-        if (quotes && (memchr(line + at, '"', end - at) ||
-                       memchr(line + at, '\'', end - at))) {
-            end = at;
-            if (!parse_quoted_word(line, length, &end, out, &used))
-                return refuse_request(out, "unbalanced quotes in request");
-            continue;
-        }
-        out->args[out->count].at = line + at;
-        out->args[out->count++].size = (uint32_t)(end - at);
+        if (!parse_word(line, length, &at, out, &used))
+            return refuse_request(out, "unbalanced quotes in request");
     }
 }
 
@@ -344,7 +279,6 @@ parse_inline(const uint8_t *bytes, size_t size, struct resp_request *out)
 {
     const size_t most = size < RESP_INLINE_MAX + 1 ? size : RESP_INLINE_MAX + 1;
     const uint8_t *end = memchr(bytes, '\n', most);
-    enum resp_parsed parsed;
     size_t length;
 
     if (!end)
@@ -357,14 +291,7 @@ parse_inline(const uint8_t *bytes, size_t size, struct resp_request *out)
         length--;
     if (has_control_byte(bytes, length))
         return refuse_request(out, "control byte in an inline command");
-    /* First without quotes: those of a web page do not hide that it is one. */
-    parsed = parse_words(bytes, length, false, out);
-    if (parsed == RESP_WHOLE && is_http(out))
-        return RESP_HTTP;
-    if (parsed == RESP_WHOLE &&
-        (memchr(bytes, '"', length) || memchr(bytes, '\'', length)))
-        return parse_words(bytes, length, true, out);
-    return parsed;
+    return is_http(bytes, length) ? RESP_HTTP : parse_words(bytes, length, out);
 }
 
 enum resp_parsed

@@ -1,154 +1,147 @@
-/* reader/resp/resp_commands.c - the commands of the RESP port.
- *
- * A command is found by its name, which has at most 16 letters: as two words,
- * in a table of twice as many places as there are commands. */
+/* reader/resp/resp_commands.c - the commands of the RESP port, and how one is
+ * found by its name. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
-#include <assert.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
+#define READ_ALL    (TOKENS_READ | RESP_OWN_WAIT)
+#define READ_KEYS   (READ_ALL | RESP_KEYSPACE)
+#define READ_MEMBER (TOKENS_READ | RESP_KEYSPACE)
+#define COUNT       (TOKENS_COUNT | RESP_KEYSPACE)
+#define NOW         RESP_IMMEDIATE
 
-#define COMMAND_NAME_MAX 16
-#define READ_ALL         (TOKENS_READ | RESP_OWN_WAIT)
+const struct resp_command resp_commands[] = {
+    {"zincrby", 4, resp_do_zincrby, COUNT, 3, 0},
+    {"incr", 2, resp_do_incr, TOKENS_COUNT, 1, 1},
+    {"get", 2, resp_do_members, TOKENS_READ, 1, RESP_MEMBER_TEXT},
+    {"zscore", 3, resp_do_members, READ_MEMBER, 2, RESP_MEMBER_SCORE},
+    {"zrevrange", -4, resp_do_range, READ_KEYS | RESP_PERIOD, 0, RESP_BY_RANK},
+    {"hincrby", 4, resp_do_hincrby, COUNT, 2, 0},
+    {"incrby", 3, resp_do_incr, TOKENS_COUNT, 1, 1},
+    {"hget", 3, resp_do_members, READ_MEMBER, 2, RESP_MEMBER_TEXT},
+    {"zrange", -4, resp_do_range, READ_KEYS | RESP_PERIOD, 0, RESP_ANY_RANGE},
+    {"zrevrank", -3, resp_do_rank, READ_KEYS, 2, 1},
+    {"zrank", -3, resp_do_rank, READ_KEYS, 2, 0},
+    {"mget", -2, resp_do_members, TOKENS_READ, -1, RESP_MEMBER_TEXT},
+    {"zmscore", -3, resp_do_members, READ_MEMBER, -2, RESP_MEMBER_SCORE},
+    {"hmget", -3, resp_do_members, READ_MEMBER, -2, RESP_MEMBER_TEXT},
+    {"hexists", 3, resp_do_members, READ_MEMBER, 2, RESP_MEMBER_EXISTS},
+    {"hlen", 2, resp_do_card, READ_KEYS, 0, 0},
+    {"zcard", 2, resp_do_card, READ_KEYS, 0, 0},
+    {"hgetall", 2, resp_do_getall, READ_KEYS, 0, RESP_MAP_BOTH},
+    {"hkeys", 2, resp_do_getall, READ_KEYS, 0, RESP_MAP_KEYS},
+    {"hvals", 2, resp_do_getall, READ_KEYS, 0, RESP_MAP_VALUES},
+    {"decr", 2, resp_do_incr, TOKENS_COUNT, 1, -1},
+    {"decrby", 3, resp_do_incr, TOKENS_COUNT, 1, -1},
+    {"zadd", -4, resp_do_zadd, COUNT, 4, 0},
+    {"zcount", 4, resp_do_count, READ_KEYS, 0, 0},
+    {"zrangebyscore", -4, resp_do_range, READ_KEYS, 0, RESP_BY_SCORE},
+    {"zrevrangebyscore", -4, resp_do_range, READ_KEYS, 0,
+     RESP_BY_SCORE_REVERSED},
+    {"multi", 1, resp_do_multi, TOKENS_ALL | NOW, 0, 0},
+    {"exec", -1, resp_do_exec, TOKENS_ALL | NOW, 0, 0},
+    {"discard", 1, resp_do_discard, TOKENS_ALL | NOW, 0, 0},
+    {"wait", 3, resp_do_wait, TOKENS_ALL, 0, 0},
+    {"ping", -1, resp_do_ping, 0, 0, 0},
+    {"echo", 2, resp_do_echo, TOKENS_ALL, 0, 0},
+    {"exists", -2, resp_do_exists, READ_ALL, 0, 0},
+    {"type", 2, resp_do_type, READ_ALL, 0, 0},
+    {"ttl", 2, resp_do_ttl, READ_ALL, 0, 0},
+    {"pttl", 2, resp_do_ttl, READ_ALL, 0, 0},
+    {"keys", 2, resp_do_keys, READ_ALL, 0, 0},
+    {"scan", -2, resp_do_scan, READ_ALL, 0, 0},
+    {"zscan", -3, resp_do_scan_keys, READ_KEYS, 0, 0},
+    {"hscan", -3, resp_do_scan_keys, READ_KEYS, 0, 0},
+    {"dbsize", 1, resp_do_dbsize, READ_ALL, 0, 0},
+    {"hello", -1, resp_do_hello, 0, 0, 0},
+    {"auth", -2, resp_do_auth, 0, 0, 0},
+    {"select", 2, resp_do_select, TOKENS_ALL, 0, 0},
+    {"client", -2, NULL, TOKENS_ALL, 0, 0},
+    {"client|id", 2, resp_do_client_id, TOKENS_ALL, 0, 0},
+    {"client|getname", 2, resp_do_client_getname, TOKENS_ALL, 0, 0},
+    {"client|setname", 3, resp_do_client_setname, TOKENS_ALL, 0, 0},
+    {"client|setinfo", 4, resp_do_client_setinfo, TOKENS_ALL, 0, 0},
+    {"client|info", 2, resp_do_client_info, TOKENS_ALL, 0, 0},
+    {"client|list", -2, resp_do_client_list, TOKENS_ALL, 0, 0},
+    {"client|help", 2, resp_do_client_help, TOKENS_ALL, 0, 0},
+    {"config", -2, NULL, TOKENS_ALL, 0, 0},
+    {"config|get", -3, resp_do_config_get, TOKENS_ALL, 0, 0},
+    {"config|help", 2, resp_do_config_help, TOKENS_ALL, 0, 0},
+    {"command", -1, NULL, TOKENS_ALL, 0, 0},
+    {"command|", -1, resp_do_command, TOKENS_ALL, 0, 0},
+    {"command|docs", -2, resp_do_command, TOKENS_ALL, 0, 0},
+    {"command|info", -2, resp_do_command, TOKENS_ALL, 0, 0},
+    {"command|count", -2, resp_do_command_count, TOKENS_ALL, 0, 0},
+    {"cluster", -2, resp_do_cluster, TOKENS_ALL, 0, 0},
+    {"info", -1, resp_do_info, TOKENS_READ | RESP_SERVER, 0, 0},
+    {"quit", -1, resp_do_quit, NOW, 0, 0},
+    {"reset", 1, resp_do_reset, NOW, 0, 0},
+    {NULL, 0, NULL, 0, 0, 0}};
 
-static const struct resp_command resp_commands[] = {
-    {"zincrby", 4, resp_do_zincrby, 0, TOKENS_COUNT},
-    {"incr", 2, resp_do_incr, 1, TOKENS_COUNT},
-    {"get", 2, resp_do_get, 0, TOKENS_READ},
-    {"zscore", 3, resp_do_member, RESP_MEMBER_SCORE, TOKENS_READ},
-    {"zrevrange", -4, resp_do_range, 1, READ_ALL},
-    {"hincrby", 4, resp_do_hincrby, 0, TOKENS_COUNT},
-    {"incrby", 3, resp_do_incr, 1, TOKENS_COUNT},
-    {"hget", 3, resp_do_member, RESP_MEMBER_TEXT, TOKENS_READ},
-    {"zrange", -4, resp_do_range, 0, READ_ALL},
-    {"zrevrank", -3, resp_do_rank, 1, READ_ALL},
-    {"zrank", -3, resp_do_rank, 0, READ_ALL},
-    {"mget", -2, resp_do_mget, 0, TOKENS_READ},
-    {"zmscore", -3, resp_do_members, RESP_MEMBER_SCORE, TOKENS_READ},
-    {"hmget", -3, resp_do_members, RESP_MEMBER_TEXT, TOKENS_READ},
-    {"hexists", 3, resp_do_member, RESP_MEMBER_EXISTS, TOKENS_READ},
-    {"hlen", 2, resp_do_card, 0, READ_ALL},
-    {"zcard", 2, resp_do_card, 0, READ_ALL},
-    {"hgetall", 2, resp_do_getall, RESP_MAP_BOTH, READ_ALL},
-    {"hkeys", 2, resp_do_getall, RESP_MAP_KEYS, READ_ALL},
-    {"hvals", 2, resp_do_getall, RESP_MAP_VALUES, READ_ALL},
-    {"decr", 2, resp_do_incr, -1, TOKENS_COUNT},
-    {"decrby", 3, resp_do_incr, -1, TOKENS_COUNT},
-    {"zadd", -4, resp_do_zadd, 0, TOKENS_COUNT},
-    {"zcount", 4, resp_do_count, 0, READ_ALL},
-    {"zrangebyscore", -4, resp_do_score_range, 0, READ_ALL},
-    {"zrevrangebyscore", -4, resp_do_score_range, 1, READ_ALL},
-    {"multi", 1, resp_do_multi, RESP_IMMEDIATE, TOKENS_ALL},
-    {"exec", -1, resp_do_exec, RESP_IMMEDIATE, TOKENS_ALL},
-    {"discard", 1, resp_do_discard, RESP_IMMEDIATE, TOKENS_ALL},
-    {"wait", 3, resp_do_wait, 0, TOKENS_ALL},
-    {"ping", -1, resp_do_ping, 0, 0},
-    {"echo", 2, resp_do_echo, 0, TOKENS_ALL},
-    {"exists", -2, resp_do_exists, 0, READ_ALL},
-    {"type", 2, resp_do_type, 0, READ_ALL},
-    {"ttl", 2, resp_do_ttl, 0, READ_ALL},
-    {"pttl", 2, resp_do_ttl, 0, READ_ALL},
-    {"keys", 2, resp_do_keys, 0, READ_ALL},
-    {"scan", -2, resp_do_scan, 0, READ_ALL},
-    {"zscan", -3, resp_do_scan_keys, 0, READ_ALL},
-    {"hscan", -3, resp_do_scan_keys, 0, READ_ALL},
-    {"dbsize", 1, resp_do_dbsize, 0, READ_ALL},
-    {"hello", -1, resp_do_hello, 0, 0},
-    {"auth", -2, resp_do_auth, 0, 0},
-    {"select", 2, resp_do_select, 0, TOKENS_ALL},
-    {"client", -2, resp_do_client, 0, TOKENS_ALL},
-    {"config", -2, resp_do_config, 0, TOKENS_ALL},
-    {"command", -1, resp_do_command, 0, TOKENS_ALL},
-    {"cluster", -2, resp_do_cluster, 0, TOKENS_ALL},
-    {"info", -1, resp_do_info, RESP_SERVER, TOKENS_READ},
-    {"quit", -1, resp_do_quit, RESP_IMMEDIATE, 0},
-    {"reset", 1, resp_do_reset, RESP_IMMEDIATE, 0},
-};
-
-#define COMMANDS (sizeof resp_commands / sizeof resp_commands[0])
-
-static_assert(2 * COMMANDS <= RESP_COMMAND_PLACES, "most places are free");
-
-/* ---- by name ------------------------------------------------------------- */
-
-/* Reads a name of 1 to 16 bytes as words that are equal for equal names of one
- * size, where letters are the same in both cases: the bit that distinguishes
- * them is set in every byte. */
-static struct resp_command_place
-read_name(const uint8_t *at, size_t size)
-{
-    const uint64_t lower = UINT64_C(0x2020202020202020);
-    struct resp_command_place out = {.size = (uint8_t)size};
-
-    if (size >= 8) { /* the two words of a name may overlap */
-        out.first = get_le64(at);
-        out.last = get_le64(at + size - 8);
-    } else if (size >= 4) {
-        out.first = get_le32(at);
-        out.last = get_le32(at + size - 4);
-    } else {
-        out.first =
-            (uint64_t)at[0] << 16 | (uint64_t)at[size / 2] << 8 | at[size - 1];
-    }
-    out.first |= lower;
-    out.last |= lower;
-    return out;
-}
-
-/* The place of a name, or the free one where it would be. */
+/* Where the search for a name begins: few have the same place. */
 static size_t
-find_place(const struct resp_command_place *places,
-           const struct resp_command_place *name)
+first_place(const uint8_t *name, size_t size)
 {
-    const uint64_t hash =
-        (name->first ^ name->last << 7) * UINT64_C(0x9e3779b97f4a7c15);
-    size_t i = hash >> 40;
-
-    for (;; i++) {
-        const struct resp_command_place *p = &places[i % RESP_COMMAND_PLACES];
-
-        if (!p->command || (p->size == name->size && p->first == name->first &&
-                            p->last == name->last))
-            return i % RESP_COMMAND_PLACES;
-    }
+    return ((name[0] | 0x20u) * 43 + (name[size / 2] | 0x20u) * 14 +
+            (name[size - 1] | 0x20u)) %
+           RESP_PLACES;
 }
 
 void
-resp_commands_index(struct resp_command_place places[RESP_COMMAND_PLACES])
+resp_commands_index(const struct resp_command *places[RESP_PLACES])
 {
-    memset(places, 0, RESP_COMMAND_PLACES * sizeof *places);
-    for (size_t i = 0; i < COMMANDS; i++) {
-        const char *name = resp_commands[i].name;
-        struct resp_command_place place;
-        size_t at;
+    for (const struct resp_command *c = resp_commands; c->name; c++) {
+        size_t i = first_place((const uint8_t *)c->name, strlen(c->name));
 
-        /* The bit that is ignored makes no difference between letters only. */
-        assert(strlen(name) <= COMMAND_NAME_MAX &&
-               strspn(name, "abcdefghijklmnopqrstuvwxyz") == strlen(name));
-        place = read_name((const uint8_t *)name, strlen(name));
-        at = find_place(places, &place);
-        assert(!places[at].command);
-        place.command = &resp_commands[i];
-        places[at] = place;
+        while (places[i])
+            i = (i + 1) % RESP_PLACES;
+        if (!strchr(c->name, '|'))
+            places[i] = c;
     }
 }
 
-const struct resp_command *
-resp_command_by_name(const struct resp_command_place *places,
-                     const struct resp_arg *name)
+/* The subcommand of a command that has them; if it has not that one, itself. */
+static const struct resp_command *
+find_subcommand(const struct resp_call *call, const struct resp_command *c)
 {
-    struct resp_command_place wanted;
+    const struct resp_arg none = {.at = call->args[0].at};
+    const struct resp_arg *sub = call->count > 1 ? &call->args[1] : &none;
 
-    if (name->size == 0 || name->size > COMMAND_NAME_MAX)
-        return NULL;
-    wanted = read_name(name->at, name->size);
-    return places[find_place(places, &wanted)].command;
+    for (const struct resp_command *s = c + 1; strchr(s->name, '|'); s++)
+        if (resp_is_word(sub, strchr(s->name, '|') + 1))
+            return s;
+    return c;
 }
 
-size_t
-resp_command_count(void)
+const struct resp_command *
+resp_command_find(const struct resp_call *call)
 {
-    return COMMANDS;
+    const uint8_t *name = call->args[0].at;
+    const size_t size = call->args[0].size;
+    const struct resp_command *c;
+    size_t n, i;
+
+    if (size == 0)
+        return NULL;
+    for (i = first_place(name, size);; i = (i + 1) % RESP_PLACES) {
+        c = call->service->commands_by_name[i];
+        if (!c)
+            return NULL;
+        /* The bit that is set distinguishes upper case from lower. */
+        for (n = 0; n < size && (name[n] | 0x20) == c->name[n];)
+            n++;
+        if (n == size && c->name[n] == '\0')
+            return c->run ? c : find_subcommand(call, c);
+    }
+}
+
+enum conn_next
+resp_do_command_count(struct resp_call *call)
+{
+    int64_t count = 0;
+
+    for (const struct resp_command *c = resp_commands; c->name; c++)
+        count += strchr(c->name, '|') ? 0 : 1;
+    return resp_answer_number(call, count);
 }

@@ -1,7 +1,7 @@
 /* reader/resp/resp_connect.c - what client libraries send when they connect.
  *
  *     resp_do_hello()    protocol, name; answer_hello()
- *     resp_do_client()   SETNAME, SETINFO, ID, INFO, LIST, HELP */
+ *     resp_do_client_*() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -13,7 +13,7 @@ enum conn_next
 resp_do_ping(struct resp_call *call)
 {
     if (call->count > 2)
-        return resp_wrong_arity(call, "ping");
+        return resp_wrong_arity(call);
     if (call->count == 2)
         return resp_answer_bulk(call, call->args[1].at, call->args[1].size);
     return resp_answer(call, "+PONG\r\n");
@@ -28,9 +28,8 @@ resp_do_echo(struct resp_call *call)
 enum conn_next
 resp_do_select(struct resp_call *call)
 {
-    int64_t number;
-
     enum conn_next next;
+    int64_t number;
 
     if (!resp_integer(&call->args[1], &number))
         return resp_not_integer(call);
@@ -43,32 +42,51 @@ resp_do_select(struct resp_call *call)
 
 /* ---- names of clients ---------------------------------------------------- */
 
-/* Sets the name of the connection; false: *answer has the error. */
+/* Sets the name of the connection; false: call->next. */
 static bool
-set_name(struct resp_call *call, const struct resp_arg *name,
-         enum conn_next *answer)
+set_name(struct resp_call *call, const struct resp_arg *name)
 {
     struct resp_state *s = call->state;
 
-    if (name->size > RESP_CLIENT_NAME_MAX) {
-        *answer = resp_error(call, "Client names are at most %d bytes",
-                             RESP_CLIENT_NAME_MAX);
-        return false;
-    }
+    if (name->size > RESP_CLIENT_NAME_MAX)
+        return resp_stop(call,
+                         resp_error(call, "Client names are at most %d bytes",
+                                    RESP_CLIENT_NAME_MAX));
     for (size_t i = 0; i < name->size; i++)
-        if (name->at[i] < '!' || name->at[i] > '~') {
-            *answer = resp_error(call, "Client names cannot contain spaces, "
-                                       "newlines or special characters.");
-            return false;
-        }
+        if (name->at[i] < '!' || name->at[i] > '~')
+            return resp_stop(
+                call, resp_error(call, "Client names cannot contain spaces, "
+                                       "newlines or special characters."));
     if (name->size > 0)
         memcpy(s->name, name->at, name->size);
     s->name_size = (uint8_t)name->size;
     return true;
 }
 
-static enum conn_next
-set_info(struct resp_call *call)
+enum conn_next
+resp_do_client_id(struct resp_call *call)
+{
+    return resp_answer_number(call, (int64_t)call->state->id);
+}
+
+enum conn_next
+resp_do_client_getname(struct resp_call *call)
+{
+    const struct resp_state *s = call->state;
+
+    return s->name_size == 0 ? resp_answer_nil(call)
+                             : resp_answer_bulk(call, s->name, s->name_size);
+}
+
+enum conn_next
+resp_do_client_setname(struct resp_call *call)
+{
+    return set_name(call, &call->args[2]) ? resp_answer(call, "+OK\r\n")
+                                          : call->next;
+}
+
+enum conn_next
+resp_do_client_setinfo(struct resp_call *call)
 {
     const struct resp_arg *option = &call->args[2];
     char text[NAME_SHOWN_SIZE];
@@ -77,44 +95,6 @@ set_info(struct resp_call *call)
         return resp_error(call, "Unrecognized option '%s'",
                           name_show(option->at, option->size, text));
     return resp_answer(call, "+OK\r\n");
-}
-
-enum conn_next
-resp_do_client(struct resp_call *call)
-{
-    const struct resp_arg *sub = &call->args[1];
-    struct resp_state *s = call->state;
-    enum conn_next next;
-
-    if (resp_is_word(sub, "id"))
-        return call->count == 2 ? resp_answer_number(call, (int64_t)s->id)
-                                : resp_wrong_arity(call, "client|id");
-    if (resp_is_word(sub, "getname")) {
-        if (call->count != 2)
-            return resp_wrong_arity(call, "client|getname");
-        return s->name_size == 0
-                   ? resp_answer_nil(call)
-                   : resp_answer_bulk(call, s->name, s->name_size);
-    }
-    if (resp_is_word(sub, "setname")) {
-        if (call->count != 3)
-            return resp_wrong_arity(call, "client|setname");
-        return set_name(call, &call->args[2], &next)
-                   ? resp_answer(call, "+OK\r\n")
-                   : next;
-    }
-    if (resp_is_word(sub, "setinfo"))
-        return call->count == 4 ? set_info(call)
-                                : resp_wrong_arity(call, "client|setinfo");
-    if (resp_is_word(sub, "info"))
-        return call->count == 2 ? resp_client_info(call)
-                                : resp_wrong_arity(call, "client|info");
-    if (resp_is_word(sub, "list"))
-        return resp_client_list(call);
-    if (resp_is_word(sub, "help"))
-        return call->count == 2 ? resp_client_help(call)
-                                : resp_wrong_arity(call, "client|help");
-    return resp_unknown_subcommand(call, "CLIENT");
 }
 
 /* ---- HELLO --------------------------------------------------------------- */
@@ -130,12 +110,9 @@ resp_put_pair(uint8_t *out, const char *name, const char *value)
 static enum conn_next
 answer_hello(struct resp_call *call)
 {
-    uint8_t *out = resp_space(call, 16 * RESP_NUMBER_SIZE);
-    size_t size;
+    uint8_t out[16 * RESP_NUMBER_SIZE];
+    size_t size = resp_put_map(call, out, 7);
 
-    if (!out)
-        return CONN_FULL;
-    size = resp_put_map(call, out, 7);
     size += resp_put_pair(out + size, "server", "redis");
     size += resp_put_pair(out + size, "version", RESP_REDIS_VERSION);
     size += resp_put_bulk(out + size, "proto", 5);
@@ -146,8 +123,7 @@ answer_hello(struct resp_call *call)
     size += resp_put_pair(out + size, "role", "master");
     size += resp_put_bulk(out + size, "modules", 7);
     size += resp_put_number(out + size, '*', 0);
-    resp_put(call, size);
-    return CONN_ANSWERED;
+    return resp_answer_bytes(call, out, size);
 }
 
 enum conn_next
@@ -156,7 +132,6 @@ resp_do_hello(struct resp_call *call)
     int64_t version = call->state->protocol;
     const struct resp_arg *name = NULL, *user = NULL, *token = NULL;
     char text[NAME_SHOWN_SIZE];
-    enum conn_next next;
 
     if (call->count > 1 && !resp_integer(&call->args[1], &version))
         return resp_error(call,
@@ -177,10 +152,9 @@ resp_do_hello(struct resp_call *call)
                 name_show(call->args[i].at, call->args[i].size, text));
         name = &call->args[++i];
     }
-    if (token && !resp_auth_take(call, user, token, &next))
-        return next;
-    if (name && !set_name(call, name, &next))
-        return next;
+    if ((token && !resp_auth_take(call, user, token)) ||
+        (name && !set_name(call, name)))
+        return call->next;
     call->state->protocol = (uint8_t)version;
     return answer_hello(call);
 }

@@ -3,7 +3,7 @@
  * An increment is forwarded to countd-write and answered from the last answer
  * of its key; see last_answers.h and forward.h.
  *
- *     resp_do_incr() ... -> increment_args() -> increment_key() */
+ *     resp_do_incr() ... -> increment_key() -> forward_increment() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -26,14 +26,11 @@ answer_zero(struct resp_call *call, const struct resp_arg *keyspace,
             const struct resp_arg *key, enum value_form form)
 {
     struct last_answers_read read;
-    uint8_t *out = resp_space(call, 2 * RESP_NUMBER_SIZE);
+    uint8_t out[2 * RESP_NUMBER_SIZE];
 
-    if (!out)
-        return CONN_FULL;
     if (resp_read_count(call, keyspace, key, &read) < 0)
         return resp_unreadable(call);
-    resp_put(call, put_value(call, out, form, read.count));
-    return CONN_ANSWERED;
+    return resp_answer_bytes(call, out, put_value(call, out, form, read.count));
 }
 
 static enum conn_next
@@ -55,10 +52,13 @@ forward_increment(struct resp_call *call, const struct message *m, uint8_t *out,
 }
 
 static enum conn_next
-increment_key(struct resp_call *call, const struct resp_arg *keyspace,
-              const struct resp_arg *key, int64_t by, enum value_form form)
+increment_key(struct resp_call *call, int64_t by, enum value_form form)
 {
     struct resp_service *r = call->service;
+    const struct resp_arg *key = &call->args[call->command->key];
+    const struct resp_arg strings = resp_strings(call);
+    const struct resp_arg *keyspace =
+        call->command->key > 1 ? &call->args[1] : &strings;
     const struct message m = {.increment = by,
                               .keyspace = keyspace->at,
                               .key = key->at,
@@ -87,22 +87,6 @@ increment_key(struct resp_call *call, const struct resp_arg *keyspace,
     return forward_increment(call, &m, out, &read, form);
 }
 
-/* Checks the names and increments args[key] of args[1]; of the strings: args[1]
- * itself. */
-static enum conn_next
-increment_args(struct resp_call *call, size_t key, int64_t by,
-               enum value_form form)
-{
-    const struct resp_arg strings = resp_strings(call);
-    enum conn_next answer;
-
-    if ((key > 1 && !resp_check_keyspace(call, false, &answer)) ||
-        !resp_check_keys(call, key, key + 1, &answer))
-        return answer;
-    return increment_key(call, key > 1 ? &call->args[1] : &strings,
-                         &call->args[key], by, form);
-}
-
 /* INCR, DECR, INCRBY, DECRBY: the option is the sign. */
 enum conn_next
 resp_do_incr(struct resp_call *call)
@@ -113,8 +97,8 @@ resp_do_incr(struct resp_call *call)
         return resp_not_integer(call);
     if (call->command->option < 0 && by == INT64_MIN)
         return resp_error(call, "decrement would overflow");
-    return increment_args(call, 1, call->command->option < 0 ? -by : by,
-                          ANSWER_INTEGER);
+    return increment_key(call, call->command->option < 0 ? -by : by,
+                         ANSWER_INTEGER);
 }
 
 enum conn_next
@@ -124,14 +108,14 @@ resp_do_hincrby(struct resp_call *call)
 
     if (!resp_integer(&call->args[3], &by))
         return resp_not_integer(call);
-    return increment_args(call, 2, by, ANSWER_INTEGER);
+    return increment_key(call, by, ANSWER_INTEGER);
 }
 
 /* An increment of a score: a decimal that is a whole number. */
-static enum conn_next
-increment_score(struct resp_call *call, size_t value, size_t member)
+enum conn_next
+resp_do_zincrby(struct resp_call *call)
 {
-    const struct resp_arg *arg = &call->args[value];
+    const struct resp_arg *arg = &call->args[call->command->key - 1];
     struct decimal d;
     int64_t by;
 
@@ -139,13 +123,7 @@ increment_score(struct resp_call *call, size_t value, size_t member)
         return resp_error(call, "value is not a valid float");
     if (decimal_whole(&d, &by) < 0)
         return resp_not_integer(call);
-    return increment_args(call, member, by, ANSWER_SCORE);
-}
-
-enum conn_next
-resp_do_zincrby(struct resp_call *call)
-{
-    return increment_score(call, 2, 3);
+    return increment_key(call, by, ANSWER_SCORE);
 }
 
 enum conn_next
@@ -154,5 +132,5 @@ resp_do_zadd(struct resp_call *call)
     if (call->count != 5 || !resp_is_word(&call->args[2], "incr"))
         return resp_error(call, "countd adds and does not set: ZADD is only "
                                 "ZADD key INCR increment member");
-    return increment_score(call, 3, 4);
+    return resp_do_zincrby(call);
 }

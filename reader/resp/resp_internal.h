@@ -15,6 +15,7 @@
 #define COUNTD_READER_RESP_RESP_INTERNAL_H
 
 #include "common/base/clock.h"
+#include "common/wire/increment_line.h"
 #include "reader/history_query.h"
 #include "reader/resp/resp_service.h"
 
@@ -22,11 +23,10 @@
 
 /* Zero at first. */
 struct resp_state {
-    struct forward_place place; /* first: forward.h */
-    struct resp_job *job;       /* NULL: none */
-    uint64_t id;                /* 0: not given yet */
-    uint64_t client;   /* its address: an IPv6 one is that of its net */
-    uint64_t began_ms; /* monotonic: its first request */
+    struct forward_place place;      /* first: forward.h */
+    struct resp_job *job;            /* NULL: none */
+    uint64_t id;                     /* 0: not given yet */
+    uint64_t began_ms;               /* monotonic: its first request */
     const struct resp_command *last; /* that was done */
     uint32_t progress; /* arguments that the command has done; 0: it begins */
     uint32_t found;    /* of these, for EXISTS */
@@ -48,6 +48,9 @@ struct resp_state {
     struct hash_wide token;
     uint8_t name_size;
     uint8_t name[RESP_CLIENT_NAME_MAX];
+
+    uint64_t scanned; /* names that its last SCAN had listed; 0: all */
+    struct increment_name scan_end; /* the last one */
 };
 
 static_assert(sizeof(struct resp_state) % 8 == 0, "as protocols want it");
@@ -59,37 +62,41 @@ struct resp_call {
     const struct resp_arg *args; /* the command's name first */
     size_t count;
     const struct resp_command *command;
+    enum conn_next next; /* what the command returns where a check is false */
 };
+
+typedef enum conn_next resp_function(struct resp_call *call);
 
 struct resp_command {
-    const char *name;
-    int arity; /* arguments with the name; negative: at least -arity */
-    enum conn_next (*run)(struct resp_call *call);
-    int64_t option; /* what distinguishes commands of one function */
-    uint8_t rights; /* enum tokens_right: one of these is needed; 0: no token;
-                       and RESP_OWN_WAIT */
+    const char *name;   /* of a subcommand COMMAND|NAME, behind its command */
+    int arity;          /* arguments with the name; negative: at least -arity */
+    resp_function *run; /* NULL: it only has subcommands */
+    unsigned flags;     /* enum tokens_right: one of these is needed; 0: no
+                           token; and enum resp_flag */
+    int key;    /* args[key] is a key, which also has a keyspace behind 1;
+                negative: and so are all behind args[-key]; 0: none is */
+    int option; /* what distinguishes commands of one function */
 };
 
-/* Answers from more than the counts of keys that it names, which last_answers
- * has: it waits for what its connection has counted. */
-#define RESP_OWN_WAIT 128
+enum resp_flag {
+    RESP_KEYSPACE = 16,   /* args[1] is a keyspace */
+    RESP_PERIOD = 32,     /* or a period of one */
+    RESP_SERVER = 64,     /* reads no database */
+    RESP_IMMEDIATE = 128, /* takes effect while a transaction queues */
+    RESP_OWN_WAIT = 256   /* answers from more than the counts of keys that it
+                             names, which last_answers has: it waits for what
+                             its connection has counted */
+};
 
-/* Commands that take effect while a transaction queues, and commands that read
- * no database. */
-#define RESP_IMMEDIATE INT64_C(64)
-#define RESP_SERVER    INT64_C(128)
-
-/* ---- resp_commands.c ---- */
+/* All, up to one without a name. */
+extern const struct resp_command resp_commands[];
 
 /* Makes the table by which commands are found. */
-void resp_commands_index(struct resp_command_place places[RESP_COMMAND_PLACES]);
+void resp_commands_index(const struct resp_command *places[RESP_PLACES]);
 
-/* The command of that name, in any case; NULL: there is none. */
-const struct resp_command *
-resp_command_by_name(const struct resp_command_place *places,
-                     const struct resp_arg *name);
-
-size_t resp_command_count(void);
+/* The command of call->args, or its subcommand, in any case; NULL: there is no
+ * such command. */
+const struct resp_command *resp_command_find(const struct resp_call *call);
 
 /* Whether the connection has to give way. */
 static inline bool
@@ -102,6 +109,14 @@ static inline bool
 resp_is_3(const struct resp_call *call)
 {
     return call->state->protocol == 3;
+}
+
+/* A check is false: the command returns `next`. */
+static inline bool
+resp_stop(struct resp_call *call, enum conn_next next)
+{
+    call->next = next;
+    return false;
 }
 
 /* ---- resp_service.c ---- */
@@ -121,18 +136,23 @@ resp_put(struct resp_call *call, size_t size)
     conn_put(call->conn, size);
 }
 
-/* Whole answers: the bytes as they are, -ERR, a number, nil, a bulk. */
-enum conn_next resp_answer(struct resp_call *call, const char *bytes);
+/* Whole answers: the bytes as they are, a text of them, -ERR, a number, nil, a
+ * bulk. */
+enum conn_next resp_answer_bytes(struct resp_call *call, const void *bytes,
+                                 size_t size);
+enum conn_next resp_answer(struct resp_call *call, const char *text);
 enum conn_next resp_error(struct resp_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 enum conn_next resp_answer_number(struct resp_call *call, int64_t value);
-enum conn_next resp_answer_nil(struct resp_call *call);
 enum conn_next resp_answer_bulk(struct resp_call *call, const void *bytes,
                                 size_t size);
 
 /* A text of lines: verbatim with RESP3, else a bulk. */
 enum conn_next resp_answer_text(struct resp_call *call, const void *text,
                                 size_t size);
+
+resp_function resp_answer_nil, resp_not_integer, resp_syntax_error,
+    resp_unreadable, resp_wrong_arity, resp_too_many_rows;
 
 /* "*N", or "%N" of N pairs with RESP3 (else twice as many elements). */
 size_t resp_put_map(const struct resp_call *call, uint8_t *out, size_t pairs);
@@ -142,22 +162,13 @@ size_t resp_put_nil(const struct resp_call *call, uint8_t *out);
 size_t resp_put_score(const struct resp_call *call, uint8_t *out,
                       int64_t value);
 
-enum conn_next resp_not_integer(struct resp_call *call);
-enum conn_next resp_syntax_error(struct resp_call *call);
-enum conn_next resp_wrong_arity(struct resp_call *call, const char *name);
-enum conn_next resp_unreadable(struct resp_call *call);
-
 /* ---- resp_read.c ---- */
 
-/* Whether args[1] may name a keyspace; one that ends in a period may only where
- * the command reads periods, or where there is a keyspace of that very name.
- * False: *answer has the error. */
-bool resp_check_keyspace(struct resp_call *call, bool takes_period,
-                         enum conn_next *answer);
-
-/* The same for keys, from args[first] up to args[end]. */
-bool resp_check_keys(struct resp_call *call, size_t first, size_t end,
-                     enum conn_next *answer);
+/* Whether the arguments that the command's row calls names are some; one of a
+ * keyspace that ends in a period only where it says so, or where there is a
+ * keyspace of that very name. */
+bool resp_check_names(struct resp_call *call);
+bool resp_check_no_period(struct resp_call *call);
 
 /* The keyspace of strings. */
 struct resp_arg resp_strings(const struct resp_call *call);
@@ -186,15 +197,8 @@ int64_t resp_count_before(struct resp_call *call, enum store_op op,
                                             const void *bound),
                           const void *bound);
 
-enum conn_next resp_do_get(struct resp_call *call);
-enum conn_next resp_do_mget(struct resp_call *call);
-enum conn_next resp_do_member(struct resp_call *call);
-enum conn_next resp_do_members(struct resp_call *call);
-enum conn_next resp_do_card(struct resp_call *call);
-enum conn_next resp_do_rank(struct resp_call *call);
-enum conn_next resp_do_type(struct resp_call *call);
-enum conn_next resp_do_ttl(struct resp_call *call);
-enum conn_next resp_do_exists(struct resp_call *call);
+resp_function resp_do_members, resp_do_card, resp_do_rank, resp_do_type,
+    resp_do_ttl, resp_do_exists;
 
 enum resp_member { RESP_MEMBER_TEXT, RESP_MEMBER_SCORE, RESP_MEMBER_EXISTS };
 
@@ -206,47 +210,67 @@ size_t resp_put_rows(const struct resp_call *call, uint8_t *out,
 size_t resp_put_row(const struct resp_call *call, uint8_t *out,
                     bool with_scores, const uint8_t *key, size_t key_size,
                     int64_t count);
-enum conn_next resp_too_many_rows(struct resp_call *call);
-enum conn_next resp_do_range(struct resp_call *call);
+/* Ranges of ranks, of scores, or of what the options say. */
+enum resp_range {
+    RESP_ANY_RANGE,
+    RESP_BY_RANK,
+    RESP_BY_SCORE,
+    RESP_BY_SCORE_REVERSED
+};
 
 /* What of a hash is answered. */
 enum resp_map { RESP_MAP_NONE, RESP_MAP_BOTH, RESP_MAP_KEYS, RESP_MAP_VALUES };
 
-enum conn_next resp_do_getall(struct resp_call *call);
-enum conn_next resp_do_count(struct resp_call *call);
-enum conn_next resp_do_score_range(struct resp_call *call);
+/* The rows that Redis means by `first` to `last`, of `keys`: *count of them
+ * from *from on; 0: none. */
+void resp_range_cut(int64_t first, int64_t last, int64_t keys, int64_t *from,
+                    int64_t *count);
+
+resp_function resp_do_range, resp_do_getall, resp_do_count;
+
+/* ---- resp_period.c ----
+ *
+ * The largest sums of a period, as a keyspace whose name ends in it.
+ *
+ *     NAME@7d            the last 7 days (m, h, d, w)
+ *     NAME@2026-11-20    that day, of UTC
+ *
+ * Only ZREVRANGE, and ZRANGE with REV, reads them: to others they are an error.
+ * A keyspace of that very name comes first. */
+
+/* A period of time, in seconds since 1970, and the name before it.  `to` is the
+ * first second behind it. */
+struct resp_period {
+    size_t name_size;
+    int64_t from, to;
+};
+
+/* False: the name has no period.  `now_s` is the time it is counted back
+ * from. */
+bool resp_period_parse(const struct resp_arg *name, int64_t now_s,
+                       struct resp_period *out);
+bool resp_period_is_name(const struct resp_arg *name);
+
+/* Rows `first` to `last` of the period that args[1] names. */
+enum conn_next resp_period_range(struct resp_call *call, int64_t first,
+                                 int64_t last, bool with_scores);
 
 /* ---- resp_count.c ---- */
-enum conn_next resp_do_incr(struct resp_call *call);
-enum conn_next resp_do_hincrby(struct resp_call *call);
-enum conn_next resp_do_zincrby(struct resp_call *call);
-enum conn_next resp_do_zadd(struct resp_call *call);
+resp_function resp_do_incr, resp_do_hincrby, resp_do_zincrby, resp_do_zadd;
 
-/* ---- resp_connect.c ---- */
-enum conn_next resp_do_ping(struct resp_call *call);
-enum conn_next resp_do_echo(struct resp_call *call);
-enum conn_next resp_do_hello(struct resp_call *call);
-enum conn_next resp_do_select(struct resp_call *call);
-enum conn_next resp_do_client(struct resp_call *call);
-enum conn_next resp_do_quit(struct resp_call *call);
-enum conn_next resp_do_reset(struct resp_call *call);
+/* ---- resp_connect.c, resp_server.c, resp_auth.c, resp_scan.c ---- */
+resp_function resp_do_ping, resp_do_echo, resp_do_hello, resp_do_select,
+    resp_do_quit, resp_do_reset, resp_do_client_id, resp_do_client_getname,
+    resp_do_client_setname, resp_do_client_setinfo, resp_do_client_info,
+    resp_do_client_list, resp_do_client_help, resp_do_config_get,
+    resp_do_config_help, resp_do_command, resp_do_command_count,
+    resp_do_cluster, resp_do_info, resp_do_auth, resp_do_scan,
+    resp_do_scan_keys, resp_do_keys, resp_do_dbsize;
 
 /* A name and its value, as bulks. */
 size_t resp_put_pair(uint8_t *out, const char *name, const char *value);
 
 #define RESP_REDIS_VERSION "7.0.0"
-
-/* ---- resp_server.c ---- */
-enum conn_next resp_unknown_subcommand(struct resp_call *call,
-                                       const char *command);
-enum conn_next resp_client_help(struct resp_call *call);
-enum conn_next resp_client_info(struct resp_call *call);
-enum conn_next resp_client_list(struct resp_call *call);
-
-enum conn_next resp_do_config(struct resp_call *call);
-enum conn_next resp_do_command(struct resp_call *call);
-enum conn_next resp_do_cluster(struct resp_call *call);
-enum conn_next resp_do_info(struct resp_call *call);
 
 /* ---- resp_auth.c ---- */
 
@@ -256,21 +280,12 @@ void resp_auth_begin(struct resp_call *call);
 /* The rights of its token may have changed. */
 void resp_auth_refresh(struct resp_call *call);
 
-/* Whether the connection may give the command; false: *answer. */
-bool resp_auth_allows(struct resp_call *call,
-                      const struct resp_command *command,
-                      enum conn_next *answer);
+/* Whether the connection may give call->command. */
+bool resp_auth_allows(struct resp_call *call);
 
-/* Takes a token; name NULL: none was given.  False: *answer has the error. */
+/* Takes a token; name NULL: none was given. */
 bool resp_auth_take(struct resp_call *call, const struct resp_arg *name,
-                    const struct resp_arg *token, enum conn_next *answer);
-enum conn_next resp_do_auth(struct resp_call *call);
-
-/* ---- resp_scan.c ---- */
-enum conn_next resp_do_scan(struct resp_call *call);
-enum conn_next resp_do_scan_keys(struct resp_call *call);
-enum conn_next resp_do_keys(struct resp_call *call);
-enum conn_next resp_do_dbsize(struct resp_call *call);
+                    const struct resp_arg *token);
 
 /* ---- resp_job.c ---- */
 
@@ -307,9 +322,8 @@ struct resp_job {
 struct resp_job *resp_job_make(struct resp_call *call);
 
 /* The job of a command, with a place, and memory for `size` bytes of rows.  NULL:
- * *next is what the command returns. */
-struct resp_job *resp_job_enter(struct resp_call *call, size_t size,
-                                enum conn_next *next);
+ * the command returns call->next. */
+struct resp_job *resp_job_enter(struct resp_call *call, size_t size);
 
 /* There is no more memory for it: the command returns this. */
 enum conn_next resp_job_no_memory(struct resp_call *call);
@@ -334,10 +348,7 @@ enum conn_next resp_job_answer(struct resp_call *call);
 void resp_job_free(struct resp_state *s);
 
 /* ---- resp_transaction.c ---- */
-enum conn_next resp_do_multi(struct resp_call *call);
-enum conn_next resp_do_exec(struct resp_call *call);
-enum conn_next resp_do_discard(struct resp_call *call);
-enum conn_next resp_do_wait(struct resp_call *call);
+resp_function resp_do_multi, resp_do_exec, resp_do_discard, resp_do_wait;
 
 /* Whether a command that reads must wait for what its connection has counted:
  * return CONN_PAUSE. */

@@ -49,13 +49,13 @@ resp_job_no_memory(struct resp_call *call)
 }
 
 struct resp_job *
-resp_job_enter(struct resp_call *call, size_t size, enum conn_next *next)
+resp_job_enter(struct resp_call *call, size_t size)
 {
     const size_t zero = offsetof(struct resp_job, error);
     struct resp_job *j = resp_job_make(call);
 
     if (j && !job_enter(&j->job)) {
-        *next = CONN_PAUSE;
+        call->next = CONN_PAUSE;
         return NULL;
     }
     if (j)
@@ -65,7 +65,7 @@ resp_job_enter(struct resp_call *call, size_t size, enum conn_next *next)
         j->rows = malloc(size);
     if (j && (size == 0 || j->rows))
         return j;
-    *next = resp_job_no_memory(call);
+    call->next = resp_job_no_memory(call);
     return NULL;
 }
 

@@ -1,9 +1,9 @@
-/* reader/resp/resp_period.c - see resp_period.h.
+/* reader/resp/resp_period.c - ranges of periods; see resp_internal.h.
  *
  *     resp_period_range()   begins the job
  *     answer_period()       ... which answers so */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "reader/resp/resp_period.h"
+#include "reader/resp/resp_internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -37,20 +37,20 @@ parse_date(const uint8_t *text, size_t size, int64_t *from)
 }
 
 bool
-resp_period_parse(const uint8_t *name, size_t size, int64_t now_s,
+resp_period_parse(const struct resp_arg *name, int64_t now_s,
                   struct resp_period *out)
 {
     static const int64_t units[] = {60, 3600, DAY_S, 7 * DAY_S};
     static const char letters[] = "mhdw";
-    const uint8_t *at = memrchr(name, '@', size);
+    const uint8_t *at = memrchr(name->at, '@', name->size);
     const char *letter;
     size_t left;
     int64_t value, unit;
 
-    if (!at || at == name)
+    if (!at || at == name->at)
         return false;
-    out->name_size = (size_t)(at - name);
-    left = size - out->name_size - 1;
+    out->name_size = (size_t)(at - name->at);
+    left = name->size - out->name_size - 1;
     at++;
     if (parse_date(at, left, &out->from)) {
         out->to = out->from + DAY_S;
@@ -79,7 +79,7 @@ resp_period_is_name(const struct resp_arg *name)
 {
     struct resp_period period;
 
-    return resp_period_parse(name->at, name->size, now_seconds(), &period);
+    return resp_period_parse(name, now_seconds(), &period);
 }
 
 /* ---- the job ------------------------------------------------------------- */
@@ -104,7 +104,7 @@ answer_rows(struct resp_call *call, const struct resp_job *job)
     if (rows == RESP_ROWS_MAX &&
         (job->first < 0 || job->last < 0 || job->last >= rows))
         return resp_too_many_rows(call);
-    (void)resp_range_cut(job->first, job->last, rows, &from, &count);
+    resp_range_cut(job->first, job->last, rows, &from, &count);
     out = resp_space(call, RESP_ROWS_SIZE(count));
     if (!out)
         return CONN_FULL;
@@ -152,20 +152,20 @@ step_period(struct job *job, uint64_t until_ns)
 }
 
 enum conn_next
-resp_period_range(struct resp_call *call, const struct resp_arg *name,
-                  int64_t first, int64_t last, bool with_scores)
+resp_period_range(struct resp_call *call, int64_t first, int64_t last,
+                  bool with_scores)
 {
+    const struct resp_arg *name = &call->args[1];
     struct history_question q = {
         .op = STORE_HISTORY_TOP, .length = RESP_ROWS_MAX, .keyspace = name->at};
     struct resp_period period;
-    enum conn_next next;
-    struct resp_job *j = resp_job_enter(call, 0, &next);
+    struct resp_job *j = resp_job_enter(call, 0);
 
     if (!j)
-        return next;
+        return call->next;
     if (history_query_init(&j->period, call->service->store) < 0)
         return resp_job_no_memory(call);
-    (void)resp_period_parse(name->at, name->size, now_seconds(), &period);
+    (void)resp_period_parse(name, now_seconds(), &period);
     j->with_scores = with_scores;
     j->first = first;
     j->last = last;

@@ -4,8 +4,8 @@
  * ranges are its exact reverse.  Bounds of scores are found by binary search in
  * that order.
  *
- *     resp_do_range()         parse_options(), resp_range_cut(), answer_rows()
- *     resp_do_score_range()   parse_options(), find_rows(), answer_rows() */
+ *     resp_do_range() -> parse_options(), then resp_range_cut() or find_rows(),
+ *     and answer_rows() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -13,7 +13,6 @@
 
 #include "common/base/bytes.h"
 #include "common/wire/decimal.h"
-#include "reader/resp/resp_period.h"
 
 /* Rows of the store's order, as they are answered. */
 struct rows {
@@ -87,13 +86,6 @@ put_rows(struct resp_call *call, uint8_t *out, const struct rows *rows,
     return size;
 }
 
-enum conn_next
-resp_too_many_rows(struct resp_call *call)
-{
-    return resp_error(call, "more than %d rows: ask for fewer at a time",
-                      RESP_ROWS_MAX);
-}
-
 static enum conn_next
 answer_rows(struct resp_call *call, const struct resp_arg *keyspace,
             const struct rows *rows)
@@ -122,23 +114,18 @@ answer_rows(struct resp_call *call, const struct resp_arg *keyspace,
 
 /* ---- by rank ------------------------------------------------------------- */
 
-bool
+void
 resp_range_cut(int64_t first, int64_t last, int64_t keys, int64_t *from,
                int64_t *count)
 {
-    *from = 0;
-    *count = 0;
     if (first < 0)
         first = first < -keys ? 0 : first + keys;
     if (last < 0)
         last = last < -keys ? -1 : last + keys;
     if (last >= keys)
         last = keys - 1;
-    if (first > last)
-        return false;
-    *from = first;
-    *count = last - first + 1;
-    return true;
+    *from = first > last ? 0 : first;
+    *count = first > last ? 0 : last - first + 1;
 }
 
 /* The options of a range, after its bounds. */
@@ -150,41 +137,34 @@ struct options {
     int64_t offset, limit; /* negative limit: all */
 };
 
-/* The options that a command takes. */
-enum { TAKES_REV = 1, TAKES_BYSCORE = 2, TAKES_LIMIT = 4 };
-
-/* False: *answer has the error. */
+/* False: call->next. */
 static bool
-parse_options(struct resp_call *call, unsigned taken, struct options *o,
-              enum conn_next *answer)
+parse_options(struct resp_call *call, struct options *o)
 {
+    const bool is_any = call->command->option == RESP_ANY_RANGE;
+
     for (size_t i = 4; i < call->count; i++) {
         const struct resp_arg *arg = &call->args[i];
 
         if (resp_is_word(arg, "withscores")) {
             o->with_scores = true;
-        } else if ((taken & TAKES_REV) != 0 && resp_is_word(arg, "rev")) {
+        } else if (is_any && resp_is_word(arg, "rev")) {
             o->is_reversed = true;
-        } else if ((taken & TAKES_BYSCORE) != 0 &&
-                   resp_is_word(arg, "byscore")) {
+        } else if (is_any && resp_is_word(arg, "byscore")) {
             o->by_score = true;
-        } else if ((taken & TAKES_BYSCORE) != 0 && resp_is_word(arg, "bylex")) {
-            *answer = resp_error(call, "BYLEX is not supported: ZSCAN gives "
-                                       "members in the order of their names");
-            return false;
-        } else if ((taken & TAKES_LIMIT) != 0 && resp_is_word(arg, "limit") &&
+        } else if (is_any && resp_is_word(arg, "bylex")) {
+            return resp_stop(
+                call, resp_error(call, "BYLEX is not supported: ZSCAN gives "
+                                       "members in the order of their names"));
+        } else if ((is_any || o->by_score) && resp_is_word(arg, "limit") &&
                    i + 2 < call->count) {
             if (!resp_integer(&arg[1], &o->offset) ||
-                !resp_integer(&arg[2], &o->limit)) {
-                *answer = resp_not_integer(call);
-                return false;
-            }
+                !resp_integer(&arg[2], &o->limit))
+                return resp_stop(call, resp_not_integer(call));
             o->has_limit = true;
             i += 2;
-        } else {
-            *answer = resp_syntax_error(call);
-            return false;
-        }
+        } else
+            return resp_stop(call, resp_syntax_error(call));
     }
     return true;
 }
@@ -196,21 +176,20 @@ answer_rank_range(struct resp_call *call, const struct options *o)
     struct rows rows = {.ascending = !o->is_reversed,
                         .with_scores = o->with_scores};
     int64_t first, last, keys, from, count;
-    enum conn_next answer;
 
     if (o->has_limit)
         return resp_error(call, "syntax error, LIMIT is only supported in "
                                 "combination with BYSCORE");
     if (!resp_integer(&args[2], &first) || !resp_integer(&args[3], &last))
         return resp_not_integer(call);
-    if (!resp_check_keyspace(call, o->is_reversed, &answer))
-        return answer;
+    if (!o->is_reversed && !resp_check_no_period(call))
+        return call->next;
     keys = resp_count_keys(call, keyspace);
     if (keys < 0)
         return resp_unreadable(call);
     if (keys == 0 && resp_period_is_name(keyspace))
-        return resp_period_range(call, keyspace, first, last, rows.with_scores);
-    (void)resp_range_cut(first, last, keys, &from, &count);
+        return resp_period_range(call, first, last, rows.with_scores);
+    resp_range_cut(first, last, keys, &from, &count);
     rows.count = (uint64_t)count;
     rows.first = (uint64_t)(rows.ascending ? keys - from - count : from);
     return answer_rows(call, keyspace, &rows);
@@ -221,12 +200,8 @@ resp_do_getall(struct resp_call *call)
 {
     const struct resp_arg *keyspace = &call->args[1];
     struct rows rows = {.map = (enum resp_map)call->command->option};
-    enum conn_next answer;
-    int64_t keys;
+    const int64_t keys = resp_count_keys(call, keyspace);
 
-    if (!resp_check_keyspace(call, false, &answer))
-        return answer;
-    keys = resp_count_keys(call, keyspace);
     if (keys < 0)
         return resp_unreadable(call);
     rows.count = (uint64_t)keys;
@@ -304,32 +279,25 @@ count_at_least(struct resp_call *call, int64_t keys, int64_t value)
                              has_at_least, &value);
 }
 
-/* The rows of args[low] to args[high].  True: *rows has them; else *answer. */
+/* The rows of args[low] to args[high]; false: call->next. */
 static bool
-find_rows(struct resp_call *call, size_t low, size_t high, struct rows *rows,
-          enum conn_next *answer)
+find_rows(struct resp_call *call, size_t low, size_t high, struct rows *rows)
 {
     struct bounds b;
     bool none = false;
     int64_t keys, above, within;
 
     if (!parse_bound(&call->args[low], true, &b.low, &none) ||
-        !parse_bound(&call->args[high], false, &b.high, &none)) {
-        *answer = resp_error(call, "min or max is not a float");
-        return false;
-    }
-    if (!resp_check_keyspace(call, false, answer))
-        return false;
+        !parse_bound(&call->args[high], false, &b.high, &none))
+        return resp_stop(call, resp_error(call, "min or max is not a float"));
     rows->first = rows->count = 0;
     if (none || b.low > b.high)
         return true;
     keys = resp_count_keys(call, &call->args[1]);
     above = b.high == INT64_MAX ? 0 : count_at_least(call, keys, b.high + 1);
     within = count_at_least(call, keys, b.low);
-    if (above < 0 || within < 0) {
-        *answer = resp_unreadable(call);
-        return false;
-    }
+    if (above < 0 || within < 0)
+        return resp_stop(call, resp_unreadable(call));
     rows->first = (uint64_t)above;
     rows->count = (uint64_t)(within - above);
     return true;
@@ -339,11 +307,10 @@ enum conn_next
 resp_do_count(struct resp_call *call)
 {
     struct rows rows = {.ascending = false};
-    enum conn_next answer;
 
-    if (!find_rows(call, 2, 3, &rows, &answer))
-        return answer;
-    return resp_answer_number(call, (int64_t)rows.count);
+    return find_rows(call, 2, 3, &rows)
+               ? resp_answer_number(call, (int64_t)rows.count)
+               : call->next;
 }
 
 static enum conn_next
@@ -351,12 +318,11 @@ answer_score_range(struct resp_call *call, const struct options *o)
 {
     struct rows rows = {.ascending = !o->is_reversed,
                         .with_scores = o->with_scores};
-    enum conn_next answer;
     uint64_t left;
 
-    if (!find_rows(call, o->is_reversed ? 3 : 2, o->is_reversed ? 2 : 3, &rows,
-                   &answer))
-        return answer;
+    if (!resp_check_no_period(call) ||
+        !find_rows(call, o->is_reversed ? 3 : 2, o->is_reversed ? 2 : 3, &rows))
+        return call->next;
     left = o->offset < 0 || (uint64_t)o->offset >= rows.count
                ? 0
                : rows.count - (uint64_t)o->offset;
@@ -372,30 +338,17 @@ answer_score_range(struct resp_call *call, const struct options *o)
 
 /* ---- commands ------------------------------------------------------------ */
 
-/* ZRANGE and ZREVRANGE. */
 enum conn_next
 resp_do_range(struct resp_call *call)
 {
-    const bool is_zrange = call->command->option == 0;
-    struct options o = {.is_reversed = !is_zrange, .limit = -1};
-    enum conn_next answer;
+    const int range = call->command->option;
+    struct options o = {
+        .is_reversed = range == RESP_BY_RANK || range == RESP_BY_SCORE_REVERSED,
+        .by_score = range == RESP_BY_SCORE || range == RESP_BY_SCORE_REVERSED,
+        .limit = -1};
 
-    if (!parse_options(call,
-                       is_zrange ? TAKES_REV | TAKES_BYSCORE | TAKES_LIMIT : 0,
-                       &o, &answer))
-        return answer;
+    if (!parse_options(call, &o))
+        return call->next;
     return o.by_score ? answer_score_range(call, &o)
                       : answer_rank_range(call, &o);
-}
-
-/* ZRANGEBYSCORE and ZREVRANGEBYSCORE. */
-enum conn_next
-resp_do_score_range(struct resp_call *call)
-{
-    struct options o = {.is_reversed = call->command->option != 0, .limit = -1};
-    enum conn_next answer;
-
-    if (!parse_options(call, TAKES_LIMIT, &o, &answer))
-        return answer;
-    return answer_score_range(call, &o);
 }

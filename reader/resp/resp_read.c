@@ -10,7 +10,6 @@
 
 #include "common/base/diag.h"
 #include "common/wire/name.h"
-#include "reader/resp/resp_period.h"
 
 #define ASKED_AHEAD 64 /* keys of one command */
 
@@ -27,53 +26,54 @@ is_name(const struct resp_call *call, const struct resp_arg *arg, bool is_key)
            !memchr(arg->at, '\0', arg->size);
 }
 
+/* What is_name() refused; false. */
 static bool
-check_name(struct resp_call *call, const struct resp_arg *arg, bool is_key,
-           enum conn_next *answer)
+refuse_name(struct resp_call *call, const struct resp_arg *arg, bool is_key)
 {
     const struct config *c = call->service->config;
 
-    if (is_name(call, arg, is_key))
-        return true;
     if (arg->size == 0)
-        *answer = resp_error(call, "a name is empty");
-    else if (memchr(arg->at, '\0', arg->size))
-        *answer = resp_error(call, "a name has a NUL byte");
-    else
-        *answer =
-            resp_error(call, "a name is longer than %u bytes",
-                       (unsigned)(is_key ? c->key_size : c->keyspace_size));
-    return false;
+        return resp_stop(call, resp_error(call, "a name is empty"));
+    if (memchr(arg->at, '\0', arg->size))
+        return resp_stop(call, resp_error(call, "a name has a NUL byte"));
+    return resp_stop(
+        call, resp_error(call, "a name is longer than %u bytes",
+                         (unsigned)(is_key ? c->key_size : c->keyspace_size)));
 }
 
 bool
-resp_check_keyspace(struct resp_call *call, bool takes_period,
-                    enum conn_next *answer)
+resp_check_no_period(struct resp_call *call)
 {
-    const struct resp_arg *name = &call->args[1];
     int64_t keys;
 
-    if (!check_name(call, name, false, answer))
-        return false;
-    if (takes_period || !resp_period_is_name(name))
+    if (!resp_period_is_name(&call->args[1]))
         return true;
-    keys = resp_count_keys(call, name);
+    keys = resp_count_keys(call, &call->args[1]);
     if (keys == -EAGAIN)
-        *answer = CONN_PAUSE;
-    if (keys != 0)
-        return keys != -EAGAIN;
-    *answer = resp_error(call, "a period of a keyspace is only read by "
-                               "ZREVRANGE, or ZRANGE with REV");
-    return false;
+        return resp_stop(call, CONN_PAUSE);
+    return keys != 0 ||
+           resp_stop(call,
+                     resp_error(call, "a period of a keyspace is only read by "
+                                      "ZREVRANGE, or ZRANGE with REV"));
 }
 
 bool
-resp_check_keys(struct resp_call *call, size_t first, size_t end,
-                enum conn_next *answer)
+resp_check_names(struct resp_call *call)
 {
-    for (size_t i = first; i < end; i++)
-        if (!check_name(call, &call->args[i], true, answer))
+    const struct resp_command *c = call->command;
+    const size_t first = (size_t)(c->key < 0 ? -c->key : c->key);
+    const size_t end =
+        c->key >= 0 && first + 1 < call->count ? first + 1 : call->count;
+
+    if ((c->flags & RESP_KEYSPACE) != 0) {
+        if (!is_name(call, &call->args[1], false))
+            return refuse_name(call, &call->args[1], false);
+        if ((c->flags & RESP_PERIOD) == 0 && !resp_check_no_period(call))
             return false;
+    }
+    for (size_t i = first; first > 0 && i < end; i++)
+        if (!is_name(call, &call->args[i], true))
+            return refuse_name(call, &call->args[i], true);
     return true;
 }
 
@@ -221,38 +221,34 @@ ask_ahead(struct resp_call *call, const struct resp_arg *keyspace, size_t i)
     return CONN_PAUSE;
 }
 
-/* The keys args[first] and later: one alone, or an array of them, which gives
- * way between two. */
-static enum conn_next
-answer_members(struct resp_call *call, const struct resp_arg *keyspace,
-               size_t first, bool is_array)
+/* The key that the command's row names, or an array of those from there on,
+ * which gives way between two. */
+enum conn_next
+resp_do_members(struct resp_call *call)
 {
+    const int key = call->command->key;
+    const size_t first = (size_t)(key < 0 ? -key : key);
+    const struct resp_arg strings = resp_strings(call);
+    const struct resp_arg *keyspace = first > 1 ? &call->args[1] : &strings;
     struct resp_state *s = call->state;
     struct last_answers_read read;
-    enum conn_next next = CONN_ANSWERED;
-    uint8_t *out;
 
-    if (s->progress == 0 &&
-        ((first > 1 && !resp_check_keyspace(call, false, &next)) ||
-         !resp_check_keys(call, first, call->count, &next)))
-        return next;
     for (size_t i = first + s->progress; i < call->count; i++) {
-        const bool begins = is_array && i == first;
         const int rc = resp_read_count(call, keyspace, &call->args[i], &read);
+        uint8_t *out = rc < 0 ? NULL : resp_space(call, 3 * RESP_NUMBER_SIZE);
+        enum conn_next next = out ? CONN_ANSWERED : CONN_FULL;
         size_t size = 0;
 
         if (rc == -EAGAIN)
             return ask_ahead(call, keyspace, i);
+        if (rc < 0)
+            next = resp_unreadable(call);
         /* A later one that cannot be read has the error in its place. */
-        if (rc < 0 && i == first)
-            return resp_unreadable(call);
-        out = rc < 0 ? NULL : resp_space(call, 3 * RESP_NUMBER_SIZE);
-        next = rc < 0 ? resp_unreadable(call) : out ? CONN_ANSWERED : CONN_FULL;
-        if (next != CONN_ANSWERED)
+        if (next != CONN_ANSWERED || (rc < 0 && i == first))
             return next;
-        if (begins)
+        if (out && key < 0 && i == first)
             size = resp_put_number(out, '*', (int64_t)(call->count - first));
-        if (rc == 0)
+        if (out)
             resp_put(call, size + put_member(call, out + size, &read));
         s->progress++;
         if (i + 1 < call->count && resp_is_late(call))
@@ -262,45 +258,13 @@ answer_members(struct resp_call *call, const struct resp_arg *keyspace,
     return CONN_ANSWERED;
 }
 
-enum conn_next
-resp_do_get(struct resp_call *call)
-{
-    const struct resp_arg strings = resp_strings(call);
-
-    return answer_members(call, &strings, 1, false);
-}
-
-enum conn_next
-resp_do_mget(struct resp_call *call)
-{
-    const struct resp_arg strings = resp_strings(call);
-
-    return answer_members(call, &strings, 1, true);
-}
-
-enum conn_next
-resp_do_member(struct resp_call *call)
-{
-    return answer_members(call, &call->args[1], 2, false);
-}
-
-enum conn_next
-resp_do_members(struct resp_call *call)
-{
-    return answer_members(call, &call->args[1], 2, true);
-}
-
 /* ---- of a keyspace ------------------------------------------------------- */
 
 enum conn_next
 resp_do_card(struct resp_call *call)
 {
-    enum conn_next answer;
-    int64_t keys;
+    const int64_t keys = resp_count_keys(call, &call->args[1]);
 
-    if (!resp_check_keyspace(call, false, &answer))
-        return answer;
-    keys = resp_count_keys(call, &call->args[1]);
     return keys < 0 ? resp_unreadable(call) : resp_answer_number(call, keys);
 }
 
@@ -309,18 +273,15 @@ static enum conn_next
 answer_rank(struct resp_call *call, bool with_score, int64_t rank,
             int64_t score)
 {
-    uint8_t *out = resp_space(call, 4 * RESP_NUMBER_SIZE);
+    uint8_t out[4 * RESP_NUMBER_SIZE];
     size_t size = 0;
 
-    if (!out)
-        return CONN_FULL;
     if (with_score)
         size += resp_put_number(out, '*', 2);
     size += resp_put_number(out + size, ':', rank);
     if (with_score)
         size += resp_put_score(call, out + size, score);
-    resp_put(call, size);
-    return CONN_ANSWERED;
+    return resp_answer_bytes(call, out, size);
 }
 
 /* ZREVRANK and ZRANK: the rank by count descending, or from the other end. */
@@ -335,16 +296,12 @@ resp_do_rank(struct resp_call *call)
                             .key_size = call->args[2].size};
     const bool with_score = call->count > 3;
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
-    enum conn_next answer;
     int64_t keys = 0;
     int rc;
 
     if (with_score &&
         (call->count > 4 || !resp_is_word(&call->args[3], "withscore")))
         return resp_syntax_error(call);
-    if (!resp_check_keyspace(call, false, &answer) ||
-        !resp_check_keys(call, 2, 3, &answer))
-        return answer;
     rc = resp_query(call, &q, row, sizeof row);
     if (rc == -ENOENT && with_score && !resp_is_3(call))
         return resp_answer(call, "*-1\r\n");

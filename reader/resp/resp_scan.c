@@ -2,8 +2,8 @@
  * ZSCAN and HSCAN, which look at every key of one.
  *
  * The cursor of SCAN is the number of names listed before it, in byte order.
- * The last few ends of each client are remembered with their name, so that the
- * next SCAN goes on behind it; other cursors are reached by listing the names before them.
+ * A connection knows the name behind which its last one ended; other cursors are
+ * reached by listing the names before them.
  * Keyspaces only come, so no name that was there is missed.
  *
  * The cursor of ZSCAN is the position in key order from which it goes on.  A
@@ -23,7 +23,6 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "reader/resp/resp_period.h"
 
 #define SCAN_COUNT   10 /* without COUNT */
 #define LOOKED_LEAST 16 /* keys, however late: half a millisecond at worst */
@@ -42,104 +41,43 @@ parse_cursor(const struct resp_arg *arg, uint64_t *out)
     return true;
 }
 
-/* Compiles the pattern of a command; false: *answer has the error. */
+/* Compiles the pattern of a command; false: call->next. */
 static bool
-compile_pattern(struct resp_call *call, const struct resp_arg *text,
-                enum conn_next *answer)
+compile_pattern(struct resp_call *call, const struct resp_arg *text)
 {
-    if (resp_pattern_compile(&call->service->pattern, text->at, text->size))
-        return true;
-    *answer =
-        resp_error(call, "a pattern is longer than %d bytes", RESP_PATTERN_MAX);
-    return false;
+    return resp_pattern_compile(&call->service->pattern, text->at,
+                                text->size) ||
+           resp_stop(call, resp_error(call, "a pattern is longer than %d bytes",
+                                      RESP_PATTERN_MAX));
 }
 
-/* Options, from args[first] on; false: *answer has the error. */
+/* The cursor args[cursor] and the options behind it; false: call->next. */
 static bool
-parse_scan(struct resp_call *call, struct resp_wanted *wanted, size_t first,
-           enum conn_next *answer)
+parse_scan(struct resp_call *call, struct resp_wanted *wanted, size_t cursor)
 {
-    for (size_t i = first; i < call->count; i += 2) {
-        const struct resp_arg *value = &call->args[i + 1];
-        int64_t count;
+    if (!parse_cursor(&call->args[cursor], &wanted->skip))
+        return resp_stop(call, resp_error(call, "invalid cursor"));
+    for (size_t i = cursor + 1; i < call->count; i += 2) {
+        const struct resp_arg *option = &call->args[i], *value = option + 1;
+        int64_t count = 1;
 
-        if (i + 1 == call->count) {
-            *answer = resp_syntax_error(call);
-            return false;
-        }
-        if (resp_is_word(&call->args[i], "match")) {
-            if (!compile_pattern(call, value, answer))
+        if (i + 1 < call->count && resp_is_word(option, "match")) {
+            if (!compile_pattern(call, value))
                 return false;
             wanted->has_pattern = true;
-        } else if (resp_is_word(&call->args[i], "count")) {
-            if (!resp_integer(value, &count)) {
-                *answer = resp_not_integer(call);
-                return false;
-            }
-            if (count < 1) {
-                *answer = resp_syntax_error(call);
-                return false;
-            }
+        } else if (i + 1 < call->count && resp_is_word(option, "count")) {
+            if (!resp_integer(value, &count))
+                return resp_stop(call, resp_not_integer(call));
             wanted->left = (uint64_t)count;
-        } else if (first == 2 && resp_is_word(&call->args[i], "type")) {
+        } else if (i + 1 < call->count && cursor == 1 &&
+                   resp_is_word(option, "type")) {
             wanted->matches_type = resp_is_word(value, "zset");
-        } else {
-            *answer = resp_syntax_error(call);
-            return false;
-        }
+        } else
+            count = 0;
+        if (count < 1)
+            return resp_stop(call, resp_syntax_error(call));
     }
     return true;
-}
-
-static const struct resp_scan_end *
-find_end(const struct resp_service *r, uint64_t position)
-{
-    for (size_t i = 0; i < RESP_SCAN_ENDS; i++)
-        if (position > 0 && r->ends[i].position == position)
-            return &r->ends[i];
-    return NULL;
-}
-
-static struct resp_scan_end *
-older_end(struct resp_scan_end *a, struct resp_scan_end *b)
-{
-    return !a || b->number < a->number ? b : a;
-}
-
-/* The end to be forgotten for one of `client`: the oldest of those that it has,
- * if it has its share, else the oldest of all. */
-static struct resp_scan_end *
-choose_end(struct resp_service *r, uint64_t client, uint64_t position)
-{
-    struct resp_scan_end *oldest = NULL, *oldest_own = NULL;
-    unsigned own = 0;
-
-    for (size_t i = 0; i < RESP_SCAN_ENDS; i++) {
-        struct resp_scan_end *end = &r->ends[i];
-
-        if (end->position == position)
-            return end;
-        oldest = older_end(oldest, end);
-        if (end->position == 0 || end->client != client)
-            continue;
-        oldest_own = older_end(oldest_own, end);
-        own++;
-    }
-    return own >= RESP_SCAN_SHARE ? oldest_own : oldest;
-}
-
-static void
-remember_end(const struct resp_job *j, const uint8_t *name, size_t size)
-{
-    struct resp_service *r = conn_ctx(j->job.conn);
-    const struct resp_state *state = conn_state(j->job.conn);
-    struct resp_scan_end *end = choose_end(r, state->client, j->position);
-
-    end->position = j->position;
-    end->number = ++r->scans;
-    end->client = state->client;
-    end->size = size;
-    memcpy(end->name, name, size);
 }
 
 static bool step_list(struct job *job, uint64_t until_ns);
@@ -149,25 +87,25 @@ begin_list(struct resp_call *call, const struct resp_wanted *wanted,
            enum conn_next (*answer)(struct resp_call *, struct resp_job *))
 {
     struct resp_service *r = call->service;
-    const struct resp_scan_end *end = find_end(r, wanted->skip);
+    const struct resp_state *s = call->state;
+    const bool goes_on = wanted->skip > 0 && wanted->skip == s->scanned;
     const size_t rows =
         wanted->left < RESP_ROWS_MAX ? wanted->left : RESP_ROWS_MAX;
-    enum conn_next next;
-    struct resp_job *j = resp_job_enter(call, RESP_ROWS_SIZE(rows), &next);
+    struct resp_job *j = resp_job_enter(call, RESP_ROWS_SIZE(rows));
 
     if (!j)
-        return next;
+        return call->next;
     if (store_listing_open(r->store, &j->listing) < 0)
         return resp_job_no_memory(call);
     j->wanted = *wanted;
     if (wanted->has_pattern)
         j->pattern = r->pattern;
-    if (end) {
+    if (goes_on) {
         j->position = wanted->skip;
         j->wanted.skip = 0;
     }
-    store_listing_start(j->listing, end ? end->name : (const uint8_t *)"",
-                        end ? end->size : 0);
+    store_listing_start(j->listing, s->scan_end.bytes,
+                        goes_on ? s->scan_end.size : 0);
     return resp_job_run(j, step_list, answer);
 }
 
@@ -179,13 +117,9 @@ enum conn_next
 resp_do_scan(struct resp_call *call)
 {
     struct resp_wanted wanted = {.left = SCAN_COUNT, .matches_type = true};
-    enum conn_next answer;
 
-    if (!parse_cursor(&call->args[1], &wanted.skip))
-        return resp_error(call, "invalid cursor");
-    if (!parse_scan(call, &wanted, 2, &answer))
-        return answer;
-    return begin_list(call, &wanted, answer_scan);
+    return parse_scan(call, &wanted, 1) ? begin_list(call, &wanted, answer_scan)
+                                        : call->next;
 }
 
 enum conn_next
@@ -202,11 +136,10 @@ resp_do_keys(struct resp_call *call)
 {
     const struct resp_wanted wanted = {
         .left = UINT64_MAX, .matches_type = true, .has_pattern = true};
-    enum conn_next answer;
 
-    if (!compile_pattern(call, &call->args[1], &answer))
-        return answer;
-    return begin_list(call, &wanted, answer_names);
+    return compile_pattern(call, &call->args[1])
+               ? begin_list(call, &wanted, answer_names)
+               : call->next;
 }
 
 /* ---- ZSCAN, HSCAN ------------------------------------------------------- */
@@ -314,14 +247,9 @@ resp_do_scan_keys(struct resp_call *call)
     struct store_query q = {.op = STORE_KEYS,
                             .name = call->args[1].at,
                             .name_size = call->args[1].size};
-    enum conn_next answer;
 
-    if (!parse_cursor(&call->args[2], &wanted.skip))
-        return resp_error(call, "invalid cursor");
-    if (!parse_scan(call, &wanted, 3, &answer))
-        return answer;
-    if (!resp_check_keyspace(call, false, &answer))
-        return answer;
+    if (!parse_scan(call, &wanted, 2))
+        return call->next;
     q.offset = (int64_t)wanted.skip;
     q.length = wanted.left < RESP_ROWS_MAX ? wanted.left : RESP_ROWS_MAX;
     return answer_keys(call, wanted.has_pattern, &q);
@@ -341,8 +269,12 @@ strings_of(const struct resp_job *j)
 static void
 end_list(struct resp_job *j, const struct store_listed *found)
 {
+    struct resp_state *s = conn_state(j->job.conn);
+
     j->wanted.left = 0;
-    remember_end(j, found->name, found->name_size);
+    s->scanned = j->position;
+    s->scan_end.size = found->name_size;
+    memcpy(s->scan_end.bytes, found->name, found->name_size);
 }
 
 /* A keyspace that was listed. */

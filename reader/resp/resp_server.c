@@ -1,16 +1,18 @@
 /* reader/resp/resp_server.c - what operators ask about the server and its
  * clients.
  *
- *     resp_client_info()                       append_client()
- *     resp_client_list() -> step_clients(), answer_clients()
- *     resp_do_info()                           a function for each section */
+ *     resp_do_client_info()   append_client()
+ *     resp_do_client_list() -> step_clients(), answer_clients()
+ *     resp_do_info()          append_process(), append_service() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/utsname.h>
@@ -21,23 +23,17 @@
 #include "common/wire/name.h"
 
 #define CLIENT_LINE_MAX 512
-#define INFO_SIZE       6400
-#define SECTION_SIZE    768
 
-enum conn_next
-resp_unknown_subcommand(struct resp_call *call, const char *command)
-{
-    char text[NAME_SHOWN_SIZE];
-
-    return resp_error(call, "unknown subcommand '%s'. Try %s HELP.",
-                      name_show(call->args[1].at, call->args[1].size, text),
-                      command);
-}
+/* A text of INFO. */
+struct info {
+    char text[4096];
+    size_t size;
+};
 
 /* ---- clients ------------------------------------------------------------- */
 
 enum conn_next
-resp_client_help(struct resp_call *call)
+resp_do_client_help(struct resp_call *call)
 {
     return resp_answer(
         call, "*17\r\n"
@@ -110,7 +106,7 @@ append_client(const struct resp_service *r, struct conn *c,
 }
 
 enum conn_next
-resp_client_info(struct resp_call *call)
+resp_do_client_info(struct resp_call *call)
 {
     char line[CLIENT_LINE_MAX];
 
@@ -147,12 +143,11 @@ answer_clients(struct resp_call *call, struct resp_job *job)
 }
 
 enum conn_next
-resp_client_list(struct resp_call *call)
+resp_do_client_list(struct resp_call *call)
 {
     static const char *const others[] = {"master", "replica", "slave",
                                          "pubsub"};
     struct resp_job *job;
-    enum conn_next next;
     char text[NAME_SHOWN_SIZE];
 
     if (call->count != 2 &&
@@ -166,14 +161,14 @@ resp_client_list(struct resp_call *call)
             call, "Unknown client type '%s'",
             name_show(call->args[3].at, call->args[3].size, text));
     }
-    job = resp_job_enter(call, RESP_ROWS_BYTES, &next);
-    return job ? resp_job_run(job, step_clients, answer_clients) : next;
+    job = resp_job_enter(call, RESP_ROWS_BYTES);
+    return job ? resp_job_run(job, step_clients, answer_clients) : call->next;
 }
 
 /* ---- CONFIG, COMMAND, CLUSTER -------------------------------------------- */
 
-static enum conn_next
-config_help(struct resp_call *call)
+enum conn_next
+resp_do_config_help(struct resp_call *call)
 {
     return resp_answer(
         call, "*5\r\n"
@@ -186,46 +181,27 @@ config_help(struct resp_call *call)
 }
 
 enum conn_next
-resp_do_config(struct resp_call *call)
+resp_do_config_get(struct resp_call *call)
 {
-    static const struct {
-        const char *name, *value;
-    } known[] = {{"save", ""}, {"appendonly", "yes"}};
-    size_t found = 0, size;
-    uint8_t *out;
+    static const char *const known[][2] = {{"save", ""}, {"appendonly", "yes"}};
+    uint8_t pairs[4 * RESP_NUMBER_SIZE], out[5 * RESP_NUMBER_SIZE];
+    size_t found = 0, size = 0, head;
 
-    if (resp_is_word(&call->args[1], "help"))
-        return call->count == 2 ? config_help(call)
-                                : resp_wrong_arity(call, "config|help");
-    if (!resp_is_word(&call->args[1], "get"))
-        return resp_unknown_subcommand(call, "CONFIG");
-    if (call->count < 3)
-        return resp_wrong_arity(call, "config|get");
-    out = resp_space(call, 8 * RESP_NUMBER_SIZE);
-    if (!out)
-        return CONN_FULL;
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 2; i < call->count; i++)
-            if (resp_is_word(&call->args[i], known[k].name)) {
-                found |= (size_t)1 << k;
+            if (resp_is_word(&call->args[i], known[k][0])) {
+                size += resp_put_pair(pairs + size, known[k][0], known[k][1]);
+                found++;
                 break;
             }
-    size = resp_put_map(call, out, (found & 1) + (found >> 1));
-    for (size_t k = 0; k < 2; k++)
-        if ((found >> k & 1) != 0)
-            size += resp_put_pair(out + size, known[k].name, known[k].value);
-    resp_put(call, size);
-    return CONN_ANSWERED;
+    head = resp_put_map(call, out, found);
+    memcpy(out + head, pairs, size);
+    return resp_answer_bytes(call, out, head + size);
 }
 
 enum conn_next
 resp_do_command(struct resp_call *call)
 {
-    if (call->count > 1 && resp_is_word(&call->args[1], "count"))
-        return resp_answer_number(call, (int64_t)resp_command_count());
-    if (call->count > 1 && !resp_is_word(&call->args[1], "docs") &&
-        !resp_is_word(&call->args[1], "info"))
-        return resp_unknown_subcommand(call, "COMMAND");
     return resp_answer(call, "*0\r\n"); /* clients ask, and do without */
 }
 
@@ -237,49 +213,43 @@ resp_do_cluster(struct resp_call *call)
 
 /* ---- INFO ---------------------------------------------------------------- */
 
-static int
-put_server(const struct resp_call *call, char *out)
+/* Appends as printf does. */
+__attribute__((format(printf, 2, 3))) static void
+append(struct info *info, const char *format, ...)
 {
-    const uint64_t up_s =
-        (loop_now_ms(call->service->loop) - call->service->started_ms) / 1000;
-    struct net_address a = {.size = sizeof a.sa};
-    struct utsname os;
-    unsigned port = 0;
+    va_list args;
+    int size;
 
-    if (uname(&os) < 0)
-        return 0;
-    if (getsockname(call->conn->source.fd, (struct sockaddr *)&a.sa, &a.size) ==
-            0 &&
-        a.sa.ss_family != AF_UNIX)
-        port =
-            ntohs(a.sa.ss_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
-    return snprintf(out, SECTION_SIZE,
-                    "redis_version:" RESP_REDIS_VERSION "\r\n"
-                    "redis_mode:standalone\r\n"
-                    "os:%s %s %s\r\narch_bits:%zu\r\n"
-                    "multiplexing_api:epoll\r\nprocess_id:%ld\r\n"
-                    "tcp_port:%u\r\nserver_time_usec:%" PRIu64 "\r\n"
-                    "uptime_in_seconds:%" PRIu64 "\r\n"
-                    "uptime_in_days:%" PRIu64 "\r\n"
-                    "countd_version:" VERSION "\r\n",
-                    os.sysname, os.release, os.machine, 8 * sizeof(void *),
-                    (long)getpid(), port, clock_unix_ms() * 1000, up_s,
-                    up_s / 86400);
+    va_start(args, format);
+    size = vsnprintf(info->text + info->size, sizeof info->text - info->size,
+                     format, args);
+    va_end(args);
+    assert(size >= 0 && (size_t)size < sizeof info->text - info->size);
+    info->size += (size_t)size;
 }
 
-static int
-put_clients(const struct resp_call *call, char *out)
+static unsigned
+own_port(const struct resp_call *call)
 {
-    const struct listener *d = call->conn->listener;
+    struct net_address a = {.size = sizeof a.sa};
+
+    if (getsockname(call->conn->source.fd, (struct sockaddr *)&a.sa, &a.size) <
+            0 ||
+        a.sa.ss_family == AF_UNIX)
+        return 0;
+    return ntohs(a.sa.ss_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
+}
+
+static size_t
+count_blocked(const struct resp_call *call)
+{
+    const struct list_link *waiting = &call->service->jobs->waiting;
     size_t blocked = 0;
 
-    for (struct list_link *l = call->service->jobs->waiting.next;
-         l != &call->service->jobs->waiting; l = l->next)
-        blocked += LOOP_OWNER(l, struct job, link)->conn->listener == d;
-    return snprintf(out, SECTION_SIZE,
-                    "connected_clients:%zu\r\nmaxclients:%zu\r\n"
-                    "blocked_clients:%zu\r\n",
-                    d->open, d->row->max, blocked);
+    for (struct list_link *l = waiting->next; l != waiting; l = l->next)
+        blocked += LOOP_OWNER(l, struct job, link)->conn->listener ==
+                   call->conn->listener;
+    return blocked;
 }
 
 /* Bytes of memory that this process has; 0: unknown. */
@@ -296,94 +266,81 @@ used_memory(void)
     return resident ? strtol(resident, NULL, 10) * sysconf(_SC_PAGESIZE) : 0;
 }
 
-static int
-put_memory(const struct resp_call *call, char *out)
+/* Sections about the process. */
+static void
+append_process(const struct resp_call *call, struct info *info)
 {
-    struct rusage used = {.ru_maxrss = 0};
+    const struct listener *d = call->conn->listener;
+    const uint64_t up_s =
+        (loop_now_ms(call->service->loop) - call->service->started_ms) / 1000;
     const long rss = used_memory();
+    struct rusage used = {.ru_maxrss = 0};
+    struct utsname os = {.sysname = ""};
 
-    (void)call;
     /* Cannot fail: the arguments are good. */
     (void)getrusage(RUSAGE_SELF, &used);
-    return snprintf(out, SECTION_SIZE,
-                    "used_memory:%ld\r\nused_memory_rss:%ld\r\n"
-                    "used_memory_peak:%ld\r\nmaxmemory:0\r\n"
-                    "maxmemory_policy:noeviction\r\n",
-                    rss, rss, used.ru_maxrss * 1024);
+    (void)uname(&os);
+    append(info,
+           "# Server\r\nredis_version:" RESP_REDIS_VERSION
+           "\r\nredis_mode:standalone\r\nos:%s %s %s\r\narch_bits:%zu\r\n"
+           "multiplexing_api:epoll\r\nprocess_id:%ld\r\ntcp_port:%u\r\n"
+           "server_time_usec:%" PRIu64 "\r\nuptime_in_seconds:%" PRIu64
+           "\r\nuptime_in_days:%" PRIu64 "\r\ncountd_version:" VERSION "\r\n",
+           os.sysname, os.release, os.machine, 8 * sizeof(void *),
+           (long)getpid(), own_port(call), clock_unix_ms() * 1000, up_s,
+           up_s / 86400);
+    append(info,
+           "# Clients\r\nconnected_clients:%zu\r\nmaxclients:%zu\r\n"
+           "blocked_clients:%zu\r\n",
+           d->open, d->row->max, count_blocked(call));
+    append(info,
+           "# Memory\r\nused_memory:%ld\r\nused_memory_rss:%ld\r\n"
+           "used_memory_peak:%ld\r\nmaxmemory:0\r\n"
+           "maxmemory_policy:noeviction\r\n",
+           rss, rss, used.ru_maxrss * 1024);
+    append(info,
+           "# CPU\r\nused_cpu_sys:%ld.%06ld\r\nused_cpu_user:%ld.%06ld\r\n",
+           (long)used.ru_stime.tv_sec, (long)used.ru_stime.tv_usec,
+           (long)used.ru_utime.tv_sec, (long)used.ru_utime.tv_usec);
 }
 
-static int
-put_persistence(const struct resp_call *call, char *out)
-{
-    (void)call;
-    return snprintf(out, SECTION_SIZE,
-                    "loading:0\r\nasync_loading:0\r\n"
-                    "rdb_bgsave_in_progress:0\r\naof_enabled:1\r\n"
-                    "aof_rewrite_in_progress:0\r\n");
-}
-
-static int
-put_statistics(const struct resp_call *call, char *out)
+/* Sections about what is served. */
+static void
+append_service(const struct resp_call *call, struct info *info)
 {
     struct resp_service *r = call->service;
     const struct listener_stats *d = &call->conn->listener->stats;
     int64_t v[STATUS_FIGURES] = {0};
-    int size;
 
     resp_service_fill(r, v);
     v[STATUS_R_AS_OF_MS] = as_of_get(r->as_of, NULL, 0);
-    size = snprintf(out, SECTION_SIZE,
-                    "total_connections_received:%" PRIu64 "\r\n"
-                    "total_commands_processed:%" PRIu64 "\r\n"
-                    "total_net_input_bytes:%" PRIu64 "\r\n"
-                    "total_net_output_bytes:%" PRIu64 "\r\n"
-                    "rejected_connections:%" PRIu64 "\r\n"
-                    "expired_keys:0\r\nevicted_keys:0\r\n",
-                    d->accepted, r->commands, d->received, d->sent,
-                    d->turned_away + d->not_allowed);
+    append(info,
+           "# Stats\r\ntotal_connections_received:%" PRIu64
+           "\r\ntotal_commands_processed:%" PRIu64
+           "\r\ntotal_net_input_bytes:%" PRIu64
+           "\r\ntotal_net_output_bytes:%" PRIu64
+           "\r\nrejected_connections:%" PRIu64
+           "\r\nexpired_keys:0\r\nevicted_keys:0\r\n",
+           d->accepted, r->commands, d->received, d->sent,
+           d->turned_away + d->not_allowed);
     /* Those of the protocol; the others are in countd status. */
     for (int i = STATUS_R_AS_OF_MS; i <= STATUS_R_TRANSACTIONS; i++)
-        size += snprintf(out + size, SECTION_SIZE - (size_t)size,
-                         "countd_%s:%" PRIi64 "\r\n", figures[i].name, v[i]);
-    return size;
-}
-
-static int
-put_replication(const struct resp_call *call, char *out)
-{
-    (void)call;
-    return snprintf(out, SECTION_SIZE,
-                    "role:master\r\nconnected_slaves:0\r\n"
-                    "master_repl_offset:0\r\n");
-}
-
-static int
-put_cpu(const struct resp_call *call, char *out)
-{
-    struct rusage used = {.ru_maxrss = 0};
-
-    (void)call;
-    /* Cannot fail: the arguments are good. */
-    (void)getrusage(RUSAGE_SELF, &used);
-    return snprintf(out, SECTION_SIZE,
-                    "used_cpu_sys:%ld.%06ld\r\nused_cpu_user:%ld.%06ld\r\n",
-                    (long)used.ru_stime.tv_sec, (long)used.ru_stime.tv_usec,
-                    (long)used.ru_utime.tv_sec, (long)used.ru_utime.tv_usec);
-}
-
-static int
-put_cluster(const struct resp_call *call, char *out)
-{
-    (void)call;
-    return snprintf(out, SECTION_SIZE, "cluster_enabled:0\r\n");
+        append(info, "countd_%s:%" PRIi64 "\r\n", figures[i].name, v[i]);
+    append(info, "# Persistence\r\nloading:0\r\nasync_loading:0\r\n"
+                 "rdb_bgsave_in_progress:0\r\naof_enabled:1\r\n"
+                 "aof_rewrite_in_progress:0\r\n"
+                 "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"
+                 "master_repl_offset:0\r\n"
+                 "# Cluster\r\ncluster_enabled:0\r\n");
 }
 
 /* Whether the arguments name a section, or all. */
 static bool
-wants_section(const struct resp_call *call, const char *name)
+wants_section(const struct resp_call *call, const char *title, size_t size)
 {
     for (size_t i = 1; i < call->count; i++)
-        if (resp_is_word(&call->args[i], name) ||
+        if ((call->args[i].size == size &&
+             strncasecmp((const char *)call->args[i].at, title, size) == 0) ||
             resp_is_word(&call->args[i], "all") ||
             resp_is_word(&call->args[i], "default") ||
             resp_is_word(&call->args[i], "everything"))
@@ -391,37 +348,21 @@ wants_section(const struct resp_call *call, const char *name)
     return call->count == 1;
 }
 
+/* Sections are parted by an empty line. */
 enum conn_next
 resp_do_info(struct resp_call *call)
 {
-    static const struct {
-        const char *name, *title;
-        int (*put)(const struct resp_call *call, char *out);
-    } sections[] = {
-        {"server", "Server", put_server},
-        {"clients", "Clients", put_clients},
-        {"memory", "Memory", put_memory},
-        {"persistence", "Persistence", put_persistence},
-        {"stats", "Stats", put_statistics},
-        {"replication", "Replication", put_replication},
-        {"cpu", "CPU", put_cpu},
-        {"cluster", "Cluster", put_cluster},
-    };
-    char text[INFO_SIZE], *at = text;
-    int size;
+    struct info all = {.size = 0}, wanted = {.size = 0};
+    const char *next;
 
-    static_assert(sizeof sections / sizeof sections[0] * (SECTION_SIZE + 32) <=
-                      INFO_SIZE,
-                  "all fit, with their titles");
-    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
-        if (!wants_section(call, sections[i].name))
-            continue;
-        at =
-            stpcpy(stpcpy(at, at == text ? "# " : "\r\n# "), sections[i].title);
-        at = stpcpy(at, "\r\n");
-        size = sections[i].put(call, at);
-        assert(size >= 0 && size < SECTION_SIZE);
-        at += size;
+    append_process(call, &all);
+    append_service(call, &all);
+    for (const char *at = all.text; at; at = next) {
+        next = strstr(at, "\r\n# ");
+        next = next ? next + 2 : NULL;
+        if (wants_section(call, at + 2, strcspn(at + 2, "\r")))
+            append(&wanted, "%s%.*s", wanted.size > 0 ? "\r\n" : "",
+                   (int)(next ? (size_t)(next - at) : strlen(at)), at);
     }
-    return resp_answer_text(call, text, (size_t)(at - text));
+    return resp_answer_text(call, wanted.text, wanted.size);
 }

@@ -21,9 +21,8 @@
 /* ---- answers ------------------------------------------------------------- */
 
 enum conn_next
-resp_answer(struct resp_call *call, const char *bytes)
+resp_answer_bytes(struct resp_call *call, const void *bytes, size_t size)
 {
-    const size_t size = strlen(bytes);
     uint8_t *out = resp_space(call, size);
 
     if (!out)
@@ -31,6 +30,12 @@ resp_answer(struct resp_call *call, const char *bytes)
     (void)bytes_append(out, bytes, size);
     resp_put(call, size);
     return CONN_ANSWERED;
+}
+
+enum conn_next
+resp_answer(struct resp_call *call, const char *text)
+{
+    return resp_answer_bytes(call, text, strlen(text));
 }
 
 enum conn_next
@@ -51,12 +56,9 @@ resp_error(struct resp_call *call, const char *format, ...)
 enum conn_next
 resp_answer_number(struct resp_call *call, int64_t value)
 {
-    uint8_t *out = resp_space(call, RESP_NUMBER_SIZE);
+    uint8_t out[RESP_NUMBER_SIZE];
 
-    if (!out)
-        return CONN_FULL;
-    resp_put(call, resp_put_number(out, ':', value));
-    return CONN_ANSWERED;
+    return resp_answer_bytes(call, out, resp_put_number(out, ':', value));
 }
 
 size_t
@@ -70,12 +72,7 @@ resp_put_nil(const struct resp_call *call, uint8_t *out)
 enum conn_next
 resp_answer_nil(struct resp_call *call)
 {
-    uint8_t *out = resp_space(call, RESP_NUMBER_SIZE);
-
-    if (!out)
-        return CONN_FULL;
-    resp_put(call, resp_put_nil(call, out));
-    return CONN_ANSWERED;
+    return resp_answer(call, resp_is_3(call) ? "_\r\n" : "$-1\r\n");
 }
 
 enum conn_next
@@ -132,9 +129,17 @@ resp_syntax_error(struct resp_call *call)
 }
 
 enum conn_next
-resp_wrong_arity(struct resp_call *call, const char *name)
+resp_wrong_arity(struct resp_call *call)
 {
-    return resp_error(call, "wrong number of arguments for '%s' command", name);
+    return resp_error(call, "wrong number of arguments for '%s' command",
+                      call->command->name);
+}
+
+enum conn_next
+resp_too_many_rows(struct resp_call *call)
+{
+    return resp_error(call, "more than %d rows: ask for fewer at a time",
+                      RESP_ROWS_MAX);
 }
 
 enum conn_next
@@ -155,47 +160,60 @@ resp_unreadable(struct resp_call *call)
 
 /* ---- commands ------------------------------------------------------------ */
 
-/* The command of call->args; NULL: it is unknown, or the number of arguments is
- * wrong, of which *answer tells. */
-static const struct resp_command *
-find_command(struct resp_call *call, enum conn_next *answer)
+static enum conn_next
+unknown_subcommand(struct resp_call *call)
 {
-    const struct resp_command *found =
-        resp_command_by_name(call->service->commands_by_name, &call->args[0]);
+    const struct resp_arg *sub = &call->args[1];
+    char shown[NAME_SHOWN_SIZE], command[16] = "";
+
+    for (size_t i = 0; call->command->name[i] != '\0'; i++)
+        command[i] = (char)(call->command->name[i] - 'a' + 'A');
+    return resp_error(call, "unknown subcommand '%s'. Try %s HELP.",
+                      name_show(sub->at, sub->size, shown), command);
+}
+
+/* Sets call->command; false: it is none, or may not be done. */
+static bool
+find_command(struct resp_call *call)
+{
+    const struct resp_command *c = resp_command_find(call);
+    const struct resp_arg *shown = &call->args[0];
     char name[NAME_SHOWN_SIZE];
 
-    if (!found) {
-        *answer =
-            resp_error(call, "unknown command '%s'",
-                       name_show(call->args[0].at, call->args[0].size, name));
-        return NULL;
-    }
-    if (found->arity < 0 ? call->count < (size_t)-found->arity
-                         : call->count != (size_t)found->arity) {
-        *answer = resp_wrong_arity(call, found->name);
-        return NULL;
-    }
-    return resp_auth_allows(call, found, answer) ? found : NULL;
+    call->command = c;
+    if (!c)
+        return resp_stop(call,
+                         resp_error(call, "unknown command '%s'",
+                                    name_show(shown->at, shown->size, name)));
+    if (c->arity < 0 ? call->count < (size_t)-c->arity
+                     : call->count != (size_t)c->arity)
+        return resp_stop(call, resp_wrong_arity(call));
+    if (!c->run)
+        return resp_stop(call, unknown_subcommand(call));
+    return resp_auth_allows(call);
 }
 
 enum conn_next
 resp_run(struct resp_call *call)
 {
-    enum conn_next answer;
+    const unsigned data = TOKENS_READ | TOKENS_COUNT;
+    unsigned flags;
 
-    call->command = find_command(call, &answer);
-    if (!call->command)
-        return answer;
-    if ((call->command->rights & RESP_OWN_WAIT) != 0 &&
-        !call->state->is_replaying && resp_is_behind(call))
+    if (!find_command(call))
+        return call->next;
+    flags = call->command->flags;
+    if ((flags & RESP_OWN_WAIT) != 0 && !call->state->is_replaying &&
+        resp_is_behind(call))
         return CONN_PAUSE;
     call->state->last = call->command;
     /* A client that ignores the error must not count into another database. */
-    if (call->state->has_no_database && call->command->option != RESP_SERVER &&
-        ((call->command->rights & TOKENS_ALL) == TOKENS_READ ||
-         call->command->rights == TOKENS_COUNT))
+    if (call->state->has_no_database && (flags & RESP_SERVER) == 0 &&
+        (flags & data) != 0 && (flags & data) != data)
         return resp_error(call, "SELECT was refused: countd has only database "
                                 "0, which SELECT 0 or RESET selects");
+    /* A command that is resumed has had its names checked. */
+    if (call->state->progress == 0 && !resp_check_names(call))
+        return call->next;
     return call->command->run(call);
 }
 
@@ -205,7 +223,6 @@ do_request(struct resp_call *call, const uint8_t *bytes)
 {
     struct resp_service *r = call->service;
     struct resp_state *s = call->state;
-    enum conn_next answer;
 
     call->args = r->request.args;
     call->count = r->request.count;
@@ -213,13 +230,12 @@ do_request(struct resp_call *call, const uint8_t *bytes)
         return CONN_ANSWERED;
     if (!s->is_queueing)
         return resp_run(call);
-    call->command = find_command(call, &answer);
-    if (!call->command) {
-        if (answer == CONN_ANSWERED)
+    if (!find_command(call)) {
+        if (call->next == CONN_ANSWERED)
             resp_abort_transaction(r, s);
-        return answer;
+        return call->next;
     }
-    if (call->command->option == RESP_IMMEDIATE)
+    if ((call->command->flags & RESP_IMMEDIATE) != 0)
         return call->command->run(call);
     return resp_queue(call, bytes, r->request.size);
 }
@@ -270,9 +286,8 @@ turn(struct listener *d, bool begins)
 
     if (begins)
         return;
-    if (r->in_turn) {
+    if (r->in_turn)
         store_read_end(r->store);
-    }
     r->in_turn = false;
     forward_send(&r->forward);
 }
@@ -353,7 +368,7 @@ take_requests(struct resp_call *call, struct input *in)
     return next;
 }
 
-/* Of a connection that waits for nothing no job is left. */
+/* A connection that waits for nothing keeps no job. */
 static enum conn_next
 end_asking(struct resp_call *call, enum conn_next next)
 {

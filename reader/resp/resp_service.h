@@ -52,26 +52,7 @@
      (size_t)(count) * (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE))
 #define RESP_ANSWER_MAX RESP_ROWS_SIZE(RESP_ROWS_MAX)
 
-/* Where a SCAN ended: the next one goes on behind that name. */
-struct resp_scan_end {
-    uint64_t position; /* names listed until then; 0: none */
-    uint64_t number;   /* of the SCAN, in the order of all */
-    uint64_t client;
-    size_t size;
-    uint8_t name[STORE_NAME_MAX];
-};
-
-#define RESP_SCAN_ENDS  64
-#define RESP_SCAN_SHARE 4 /* of these, for the connections of one client */
-
-/* A place of the table by which commands are found; NULL: it is free. */
-struct resp_command_place {
-    const struct resp_command *command;
-    uint64_t first, last; /* of its name */
-    uint8_t size;
-};
-
-#define RESP_COMMAND_PLACES 128
+#define RESP_PLACES 128 /* of a table of commands, most of them free */
 
 struct resp_service {
     struct loop *loop;
@@ -85,12 +66,10 @@ struct resp_service {
     struct list_link transactions; /* that have some; the oldest first */
     uint8_t *replay;               /* of the transaction that is done */
     uint8_t *rows;                 /* of a range, as the store gives them */
-    struct resp_command_place commands_by_name[RESP_COMMAND_PLACES];
+    const struct resp_command *commands_by_name[RESP_PLACES];
     struct jobs *jobs;
     struct resp_pattern pattern; /* of the command that is begun */
-    struct resp_scan_end ends[RESP_SCAN_ENDS];
-    uint64_t scans;   /* that ended before the end of the list */
-    uint64_t next_id; /* of connections */
+    uint64_t next_id;            /* of connections */
     uint64_t commands;
     int read_error;      /* the last one, of resp_unreadable() */
     uint64_t unreadable; /* answers that a keyspace cannot be read */

@@ -56,7 +56,7 @@ resp_is_behind(struct resp_call *call)
         return false;
     if (!step_wait(&j->job, 0))
         return true;
-    /* Merges stand still: nobody waits again until as_of_ms moves. */
+    /* Merges stand still: no connection waits again until as_of_ms moves. */
     if (!is_readable(call))
         r->stuck_ms = r->as_of->as_of_ms;
     job_leave(&j->job);
@@ -183,7 +183,7 @@ resp_queue(struct resp_call *call, const uint8_t *bytes, size_t size)
         next = resp_answer(call, "+QUEUED\r\n");
         if (next == CONN_ANSWERED && !s->is_aborted) {
             push_request(r, s, bytes, size);
-            s->reads_all |= (call->command->rights & RESP_OWN_WAIT) != 0;
+            s->reads_all |= (call->command->flags & RESP_OWN_WAIT) != 0;
         }
         return next;
     }
@@ -211,7 +211,7 @@ enum conn_next
 resp_do_exec(struct resp_call *call)
 {
     struct resp_state *s = call->state;
-    uint8_t *out;
+    uint8_t head[RESP_NUMBER_SIZE];
 
     if (call->count > 1)
         return answer_aborted(call,
@@ -224,10 +224,10 @@ resp_do_exec(struct resp_call *call)
         return answer_aborted(call, " previous errors.");
     if (s->reads_all && resp_is_behind(call))
         return CONN_PAUSE;
-    out = resp_space(call, RESP_NUMBER_SIZE);
-    if (!out)
+    if (resp_answer_bytes(call, head,
+                          resp_put_number(head, '*', s->queued_count)) !=
+        CONN_ANSWERED)
         return CONN_FULL;
-    resp_put(call, resp_put_number(out, '*', s->queued_count));
     s->reads_all = false;
     if (s->transaction.next)
         list_remove(&s->transaction);

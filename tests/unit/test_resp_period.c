@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "reader/resp/resp_period.h"
+#include "reader/resp/resp_internal.h"
 
 /* The first second of a minute: steps of history end there. */
 #define NOW 1800000000
@@ -12,7 +12,9 @@
 static bool
 parse(const char *name, struct resp_period *out)
 {
-    return resp_period_parse((const uint8_t *)name, strlen(name), NOW, out);
+    return resp_period_parse(
+        &(struct resp_arg){(const uint8_t *)name, (uint32_t)strlen(name)}, NOW,
+        out);
 }
 
 TEST(a_period_ends_behind_the_current_second)

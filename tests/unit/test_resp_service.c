@@ -518,32 +518,20 @@ CASE(a_scan_of_members_gives_way_and_misses_none, f)
     client_close(one);
 }
 
-/* A place that is forgotten costs time only: the names before it are listed
- * again. */
-CASE(places_of_scans_are_shared_by_clients, f)
+/* Also from a cursor whose place the connection does not know. */
+CASE(a_scan_of_keyspaces_goes_on_where_its_cursor_says, f)
 {
-    const struct resp_scan_end *other = &f->resp.ends[RESP_SCAN_ENDS - 1];
-    unsigned own = 0;
-    const int one = join(f);
-    char name[16], sent[32];
+    const int one = join(f), two = join(f);
 
-    for (int i = 0; i < 80; i++) {
-        (void)snprintf(name, sizeof name, "name%02d", i);
-        assert_rc(stored_add(f->site->store, name, NULL, "k", 1), 0);
-    }
-    f->resp.ends[RESP_SCAN_ENDS - 1] = (struct resp_scan_end){
-        .position = 1000, .client = 7, .size = 4, .name = "else"};
-    for (int i = 0; i < 80; i++) {
-        (void)sprintf(sent, "SCAN %d COUNT 1\r\n", i);
-        talk(f, one, sent, NULL);
-    }
-    assert_int_equal(other->client, 7);
-    for (int i = 0; i < RESP_SCAN_ENDS; i++)
-        own += f->resp.ends[i].position > 0 && f->resp.ends[i].client == 0;
-    assert_int_equal(own, RESP_SCAN_SHARE);
-    talk(f, one, "SCAN 3 COUNT 1\r\n",
-         "*2\r\n$1\r\n4\r\n*1\r\n$6\r\nname02\r\n");
+    assert_rc(stored_add(f->site->store, "name", NULL, "k", 1), 0);
+    talk(f, one, "SCAN 0 COUNT 1\r\nSCAN 1 COUNT 1\r\nSCAN 1 COUNT 1\r\n",
+         "*2\r\n$1\r\n1\r\n*1\r\n$3\r\nbig\r\n"
+         "*2\r\n$1\r\n2\r\n*1\r\n$4\r\nname\r\n"
+         "*2\r\n$1\r\n2\r\n*1\r\n$4\r\nname\r\n");
+    talk(f, two, "SCAN 2 COUNT 2\r\n",
+         "*2\r\n$1\r\n0\r\n*1\r\n$5\r\nsmall\r\n");
     client_close(one);
+    client_close(two);
 }
 
 CASE(what_takes_longer_than_it_may_is_an_error_and_the_next_is_answered, f)
