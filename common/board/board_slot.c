@@ -14,7 +14,6 @@
 #define YIELD_AFTER  64u  /* tries of a busy word */
 #define SLEEP_AFTER  256u /* then its writer is looked at, too */
 #define RECOVER_EACH 1024u
-#define LOST_PAUSES  64u /* a quarter of a microsecond to three */
 
 static inline void
 relax_cpu(void)
@@ -56,7 +55,7 @@ wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
     const struct timespec pause = {.tv_nsec = 100000};
     int rc;
 
-    if (tries >= b->tries)
+    if (tries >= BOARD_TRIES)
         return -EBUSY;
     if (tries < YIELD_AFTER) {
         relax_cpu();
@@ -173,16 +172,6 @@ may_write(struct countd_board *b, uint32_t *me)
     return board_me(b, me);
 }
 
-/* A process that lost the race reads again at once, which takes the cache line
- * from the winner: it pauses first, and the winner completes many updates. */
-static int
-pause_after_loss(void)
-{
-    for (unsigned i = 0; i < LOST_PAUSES; i++)
-        relax_cpu();
-    return -ESTALE;
-}
-
 static int
 put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
            uint64_t generation, const int64_t *shared)
@@ -196,7 +185,7 @@ put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
         return -ESTALE; /* one that cannot be is one that has passed */
     rc = block_take(b, k.word, me, &g);
     if (rc < 0)
-        return rc == -ESTALE ? pause_after_loss() : rc;
+        return rc;
     to = board_copy(k, g + 1);
     for (size_t i = 0; i < k.count; i++)
         board_store(to + i, shared[i]);
@@ -249,12 +238,11 @@ put_cell(struct countd_board *b, uint32_t slot, uint32_t me, uint32_t cell,
     return 0;
 }
 
-/* With private values; or when it is not as simple as below. */
-static __attribute__((noinline)) int
-update_both(struct countd_board *b, uint32_t slot, uint64_t generation,
-            const int64_t *shared, uint32_t cell,
-            const struct countd_board_value *values, size_t count,
-            int *private_rc)
+int
+countd_board_update(struct countd_board *b, uint32_t slot, uint64_t generation,
+                    const int64_t *shared, uint32_t cell,
+                    const struct countd_board_value *values, size_t count,
+                    int *private_rc)
 {
     int rc = 0, cell_rc = 0;
     uint32_t me;
@@ -278,47 +266,6 @@ update_both(struct countd_board *b, uint32_t slot, uint64_t generation,
     if (private_rc)
         *private_rc = cell_rc;
     return shared ? rc : cell_rc;
-}
-
-/* Whether the slot is idle, at this generation and not retired. */
-static inline bool
-is_plain(const struct countd_board *b, uint32_t slot, uint64_t generation)
-{
-    const uint64_t known = atomic_load_explicit(&b->me, memory_order_relaxed);
-
-    return slot < b->slot_count && generation <= BOARD_GENERATION_MAX &&
-           !b->read_only && !board_is_retired(b) && (uint32_t)known != 0 &&
-           known >> 32 == board_forks();
-}
-
-int
-countd_board_update(struct countd_board *b, uint32_t slot, uint64_t generation,
-                    const int64_t *shared, uint32_t cell,
-                    const struct countd_board_value *values, size_t count,
-                    int *private_rc)
-{
-    const uint32_t me =
-        (uint32_t)atomic_load_explicit(&b->me, memory_order_relaxed);
-    uint64_t word = board_word(generation, 0);
-    struct board_block k;
-    _Atomic int64_t *to;
-
-    if (count > 0 || private_rc || !shared || !is_plain(b, slot, generation))
-        return update_both(b, slot, generation, shared, cell, values, count,
-                           private_rc);
-    /* As put_shared(), when the word is simply there. */
-    k = board_shared(b, slot);
-    BOARD_STEP();
-    if (!atomic_compare_exchange_strong_explicit(
-            k.word, &word, board_word(generation, me), memory_order_acq_rel,
-            memory_order_relaxed))
-        return update_both(b, slot, generation, shared, cell, values, count,
-                           private_rc);
-    to = board_copy(k, generation + 1);
-    for (size_t i = 0; i < k.count; i++)
-        board_store(to + i, shared[i]);
-    board_block_publish(k, generation);
-    return 0;
 }
 
 int
