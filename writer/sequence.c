@@ -261,15 +261,6 @@ begin_numbers(struct sequence *s)
     s->until = s->mark.until;
     set_second(s, soon > s->until ? soon : s->until);
     wait_s = s->second - soon + 1;
-    if (s->mark.is_copy && s->until > soon + SEQUENCE_WAIT_S) {
-        s->refuses = true;
-        diag(DIAG_ERROR,
-             "live/%s was put in place of another, and the clock is behind it: "
-             "numbers could be given twice, so none is; set the clock and "
-             "start again",
-             s->mark.name);
-        return;
-    }
     if (s->second > soon + SEQUENCE_AHEAD_S && !is_reached(s, s->second))
         diag(DIAG_WARNING,
              "sequence numbers wait %llu seconds: the clock is behind those "
@@ -294,19 +285,16 @@ sequence_open(struct sequence *s, struct loop *loop, int live_fd,
     http_line_init(&s->line);
     sequence_prefix(s->text, reserve, server_no);
     s->text[SEQUENCE_SIZE] = '\n';
-    rc = io_start(&s->io, loop);
-    if (rc < 0)
-        return rc;
-    rc = sequence_mark_read(&s->mark, live_fd, reserve, server_no);
-    if (rc == -EBADMSG) {
-        s->refuses = true; /* all else is served */
-        return 0;
-    }
+    rc = sequence_mark_open(&s->mark, live_fd, reserve, server_no);
+    s->refuses = rc == -EBADMSG; /* all else is served */
+    if (rc == 0 || s->refuses)
+        rc = io_start(&s->io, loop);
     if (rc < 0) {
-        io_stop(&s->io);
+        sequence_mark_close(&s->mark);
         return rc;
     }
-    begin_numbers(s);
+    if (!s->refuses)
+        begin_numbers(s);
     return 0;
 }
 
@@ -315,4 +303,5 @@ sequence_close(struct sequence *s)
 {
     loop_disarm(s->loop, &s->timer);
     io_stop(&s->io);
+    sequence_mark_close(&s->mark);
 }

@@ -1,6 +1,6 @@
 /* common/base/files.c - see files.h: files_raise() and files_left() count
  * descriptors, lock_take() locks a file, read_at() and write_at() are its
- * bytes, file_identity() distinguishes it from a copy. */
+ * bytes. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/files.h"
 
@@ -16,7 +16,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "common/base/bytes.h"
 #include "common/base/diag.h"
 
 #define COPY_SIZE    ((size_t)64 << 10)
@@ -223,19 +222,4 @@ copy_at(int from, uint64_t at, uint64_t size, int to, uint64_t to_at)
     }
     free(bytes);
     return rc < 0 ? rc : (int64_t)done;
-}
-
-int
-file_identity(int fd, uint8_t id[FILE_IDENTITY_SIZE])
-{
-    struct statx st;
-
-    if (statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &st) < 0)
-        return -errno;
-    put_le64(id, st.stx_ino);
-    put_le64(id + 8, (st.stx_mask & STATX_BTIME) == 0
-                         ? 0
-                         : (uint64_t)st.stx_btime.tv_sec * 1000000000u +
-                               st.stx_btime.tv_nsec);
-    return 0;
 }

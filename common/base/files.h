@@ -51,12 +51,6 @@ int write_zeros(int fd, uint64_t size, uint64_t at);
  * `to_at` of another file.  Returns how many, or -errno; says nothing. */
 int64_t copy_at(int from, uint64_t at, uint64_t size, int to, uint64_t to_at);
 
-#define FILE_IDENTITY_SIZE 16
-
-/* Inode and creation time (0 where the file system has none) of the file behind
- * `fd`: a copy of the file has others.  0 or -errno. */
-int file_identity(int fd, uint8_t id[FILE_IDENTITY_SIZE]);
-
 /* The pid of the process that holds a flock on the file behind `fd`, by
  * /proc/locks; 0: unknown, because there is none, its pid namespace is another,
  * or the file system has another device number there.  Reports nothing. */
