@@ -15,8 +15,6 @@
 struct tier_sums {
     uint64_t blocks, bytes;
     int128 sum, rolled;
-    uint128 up;   /* proof of what is rolled, by the next tier's steps */
-    uint128 down; /* of what the tier before has rolled into this one */
 };
 
 struct checking {
@@ -37,72 +35,17 @@ report_fault(struct checking *c, const char *what)
     c->out->fault(c->out->ctx, text);
 }
 
-static uint64_t
-weight_of(const uint8_t hash[16], const uint8_t *key, size_t size)
-{
-    uint8_t out[16];
-
-    name_siphash128(hash, key, size, out);
-    return get_le64(out);
-}
-
-/* A key's weight in one step. */
-static uint64_t
-weight_in(uint64_t weight, uint32_t minute)
-{
-    uint64_t z = weight + (minute + (uint64_t)1) * 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 uint128
 history_proof(const uint8_t hash[16], const uint8_t *key, size_t size,
               int128 sum)
 {
-    return weight_of(hash, key, size) * (uint128)sum;
+    uint8_t out[16];
+
+    name_siphash128(hash, key, size, out);
+    return get_le64(out) * (uint128)sum;
 }
 
 /* ---- one run ----------------------------------------------------------- */
-
-/* The first step of the next tier of which this tier still has all. */
-static uint32_t
-whole_from(const struct history *h, unsigned tier)
-{
-    const uint32_t step = h->tier[tier + 1].step;
-    const uint32_t floor = h->tier[tier].floor;
-
-    return floor > UINT32_MAX - step ? floor : (floor + step - 1) / step * step;
-}
-
-/* A row's share of the proofs. */
-static void
-prove_row(struct checking *c, const struct period *p, const struct run_info *r,
-          const struct rows_reader *b, const int128 *sums)
-{
-    const struct history_tier *t = &c->h->tier[p->tier];
-    const uint64_t weight = weight_of(c->out->hash, b->key, b->key_size);
-    struct tier_sums *y = &c->tally[p->tier];
-    const bool rolled = (r->flags & RUN_ROLLED) != 0;
-    int128 sum = 0;
-
-    for (uint64_t rest = b->cells; rest != 0; rest &= rest - 1) {
-        const int i = __builtin_ctzll(rest);
-        const uint32_t minute = p->start + (uint32_t)i * t->step;
-
-        sum += sums[i];
-        if (p->tier > 0 && minute >= whole_from(c->h, p->tier - 1u))
-            y->down += weight_in(weight, minute) * (uint128)sums[i];
-    }
-    if (!rolled)
-        c->out->proof += weight * (uint128)sum;
-    else if (p->start >= whole_from(c->h, p->tier)) {
-        const uint32_t step = c->h->tier[p->tier + 1].step;
-
-        y->up += weight_in(weight, p->start / step * step) * (uint128)sum;
-    }
-}
 
 /* What a run adds up to. */
 struct run_tally {
@@ -117,6 +60,7 @@ check_row(struct checking *c, const struct period *p, const struct run_info *r,
 {
     const struct history_tier *t = &c->h->tier[p->tier];
     int128 sums[HISTORY_CELLS], *to = y->rows++ == 0 ? y->all : y->keys;
+    int128 sum = 0;
 
     if (b->cells >> 1 >> (t->period / t->step - 1) != 0)
         report_fault(c, "a row has more steps than its period");
@@ -128,12 +72,13 @@ check_row(struct checking *c, const struct period *p, const struct run_info *r,
         const int i = __builtin_ctzll(rest);
 
         to[i] += sums[i];
-        y->sum += b->key_size > 0 ? sums[i] : 0;
+        sum += sums[i];
     }
+    y->sum += b->key_size > 0 ? sum : 0;
     if (b->key_size == 0 && y->rows > 1)
         report_fault(c, "a run has two rows of all keys");
-    if (b->key_size > 0 && (r->flags & RUN_NEW) == 0)
-        prove_row(c, p, r, b, sums);
+    if (b->key_size > 0 && (r->flags & RUN_ROLLED) == 0)
+        c->out->proof += history_proof(c->out->hash, b->key, b->key_size, sum);
 }
 
 static int
@@ -244,8 +189,6 @@ check_tiers(struct checking *c)
         added -= t->rolled;
         if (y->sum - y->rolled != t->in - t->rolled)
             report_fault(c, "what is not rolled up is not what the state says");
-        if (y->up != c->tally[c->tier + 1].down)
-            report_fault(c, "the next tier does not agree with it");
     }
     if (added != h->added)
         report_fault(c, "the tiers are not all that was added");
