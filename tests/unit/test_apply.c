@@ -325,40 +325,6 @@ CASE(a_view_stays_as_it_was_while_others_merge, d)
     free(after.counters);
 }
 
-static int
-collect_mark(void *ctx, const struct log_fill *m,
-             const struct store_mark_info *info)
-{
-    unsigned *count = ctx;
-
-    assert_int_equal(info->state, STORE_MARK_DONE);
-    assert_int_equal(m->epoch, 100 + m->uuid[0]);
-    ++*count;
-    return 0;
-}
-
-CASE(every_mark_can_be_listed, d)
-{
-    struct store *s = open_store(d, 1 << 24, true);
-    struct store_check_result r;
-    unsigned count = 0;
-
-    for (uint8_t i = 0; i < 40; i++) {
-        struct log_batch log;
-
-        rng = i;
-        log_make(&log, i, 100u + i, 5, 100);
-        assert_rc(apply_logs(s, &log, 1), 0);
-        batch_free(&log.keys);
-    }
-
-    assert_rc(lmdb_each_mark(s, KS, collect_mark, &count), 0);
-    assert_int_equal(count, 40);
-    assert_rc(store_check(s, KS, print_fault, NULL, &r), 0);
-    assert_int_equal(r.marks, 40);
-    store_close(s);
-}
-
 /* Two logs whose records cancel out: one is freed, then the worker dies.  The
  * other is merged again, alone. */
 CASE(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs, d)
@@ -376,54 +342,6 @@ CASE(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs, d)
     assert_rc(store_marks(s, KS, logs, 2, infos), 0);
     assert_int_equal(infos[0].state, STORE_MARK_DONE);
     assert_int_equal(infos[1].state, STORE_MARK_DONE);
-    store_close(s);
-}
-
-/* ---- marks that do not agree -------------------------------------------- */
-
-CASE(logs_that_came_unequally_far_are_not_put_together, d)
-{
-    struct store *s = open_store(d, 1 << 20, true);
-    const struct log_fill logs[3] = {{.uuid = {1}, .epoch = 1},
-                                     {.uuid = {2}, .epoch = 1},
-                                     {.uuid = {2}, .epoch = 1, .first_ms = 7}};
-    const struct log_fill swapped[2] = {logs[1], logs[0]};
-    const struct store_delta k = delta("k", 5);
-    struct store_applied applied;
-
-    assert_rc(apply_deltas(s, KS, &logs[0], 1, &k, 1, &applied), 0);
-    assert_rc(apply_deltas(s, KS, logs, 2, &k, 1, &applied), -ESTALE);
-    assert_rc(apply_deltas(s, KS, swapped, 2, &k, 1, &applied), -ESTALE);
-    assert_int_equal(applied.commits, 0);
-    assert_int_equal(get_one(s, KS_NAME, "k"), 5);
-    assert_int_equal(mark_state(s, &logs[1]), STORE_MARK_NONE);
-
-    /* Nothing of either fill is in: of one nothing at all, of the other not. */
-    assert_rc(apply_deltas(s, KS, &logs[1], 1, &k, 1, &applied), 0);
-    assert_int_equal(mark_state(s, &logs[2]), STORE_MARK_OTHER);
-    assert_rc(
-        apply_deltas(s, KS,
-                     (struct log_fill[]){{.uuid = {3}, .epoch = 1}, logs[2]}, 2,
-                     &k, 1, &applied),
-        0);
-    assert_int_equal(get_one(s, KS_NAME, "k"), 15);
-    check_clean(s);
-    store_close(s);
-}
-
-CASE(one_log_that_is_ahead_stops_the_batch, d)
-{
-    struct store *s = open_store(d, 1 << 20, true);
-    const struct log_fill now = {.uuid = {1}, .epoch = 5};
-    const struct log_fill marks[2] = {{.uuid = {2}, .epoch = 1},
-                                      {.uuid = {1}, .epoch = 4}};
-    const struct store_delta k = delta("k", 5);
-    struct store_applied applied;
-
-    assert_rc(apply_deltas(s, KS, &now, 1, &k, 1, &applied), 0);
-    assert_rc(apply_deltas(s, KS, marks, 2, &k, 1, &applied), -EOVERFLOW);
-    assert_int_equal(get_one(s, KS_NAME, "k"), 5);
-    assert_int_equal(mark_state(s, &marks[0]), STORE_MARK_NONE);
     store_close(s);
 }
 

@@ -94,26 +94,6 @@ hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
     set_aside(f, &keyspace, 1, &mark);
 }
 
-/* Of keyspaces "m0", "m1" and so on, of one fill. */
-static void
-hold_many(struct fixture *f, uint64_t first_ms, uint64_t epoch, size_t count)
-{
-    const struct log_fill mark = {
-        .uuid = {1}, .epoch = epoch, .first_ms = first_ms};
-    char(*text)[16] = calloc(count, sizeof *text);
-    const char **names = calloc(count, sizeof *names);
-
-    assert_non_null(text);
-    assert_non_null(names);
-    for (size_t i = 0; i < count; i++) {
-        (void)snprintf(text[i], sizeof text[i], "m%zu", i); /* it fits */
-        names[i] = text[i];
-    }
-    set_aside(f, names, count, &mark);
-    free(names);
-    free(text);
-}
-
 /* What waits for it is gone. */
 static void
 let_go(struct fixture *f, const char *keyspace)
@@ -231,42 +211,6 @@ CASE(a_keyspace_does_not_wait_for_a_log_that_it_has, f)
     expect_now(f, "");
 }
 
-CASE(but_for_the_logs_that_it_has_not, f)
-{
-    const uint64_t now = clock_unix_ms();
-    struct log merging;
-    struct filler log;
-
-    begin_merge(f, &merging, 0, now - 9000);
-    apply_to(f, &merging, "hot");
-    begin_log(f, &log, 1, now - 4000); /* open */
-    assert_int_equal(as_of(f, "hot"), now - 4001);
-    filler_seal(&log); /* no worker has claimed it */
-    assert_int_equal(as_of(f, "hot"), now - 4001);
-    begin_log(f, &log, 2, now - 6000); /* another writer's clock was behind */
-    assert_int_equal(as_of(f, "hot"), now - 4001); /* it never goes back */
-    filler_die(&log);
-    end_merge(&merging);
-}
-
-/* The same epoch and log, but not the same records. */
-CASE(marks_of_another_fill_do_not_count, f)
-{
-    const uint64_t now = clock_unix_ms();
-    struct log merging, other;
-
-    begin_merge(f, &merging, 0, now - 9000);
-    other = merging;
-    other.header.first_ms--;
-    apply_to(f, &other, "hot");
-    other.header.first_ms++;
-    other.header.uuid[0] ^= 1;
-    apply_to(f, &other, "hot");
-
-    assert_int_equal(as_of(f, "hot"), now - 9001);
-    end_merge(&merging);
-}
-
 /* The snapshot that answers may be older than the marks are asked for. */
 CASE(a_claim_is_not_above_the_snapshot_that_answers, f)
 {
@@ -381,25 +325,6 @@ CASE(what_a_command_placed_holds_nothing_back, f)
     (void)aside_put(f->datadir.log_fd, true, &mark, &record, 1, 1000);
     expect_now(f, "words");
     expect_now(f, "");
-}
-
-CASE(many_keyspaces_are_told_apart_within_a_look, f)
-{
-    enum { COUNT = 3 * AS_OF_CLAIMS };
-    const uint64_t now = clock_unix_ms();
-    char name[16];
-
-    hold_many(f, now - 5000, 1, COUNT);
-    (void)as_of(f, "words"); /* what it says is looked at elsewhere */
-
-    for (int round = 0; round < 2; round++)
-        for (int i = 0; i < COUNT; i++) {
-            (void)snprintf(name, sizeof name, "%s%d", i % 2 ? "m" : "w", i);
-            if (i % 2)
-                assert_int_equal(told(f, name), now - 5001);
-            else
-                assert_true(told(f, name) >= now - 1);
-        }
 }
 
 /* A keyspace's claim may be asked for in a later turn of the same look, when
@@ -529,25 +454,6 @@ CASE(a_look_is_not_good_for_another_clock, f)
 
     assert_true((uint64_t)as_of_get(&f->as_of, (const uint8_t *)"words", 5) <=
                 clock_unix_ms());
-}
-
-/* Nobody looked while the clock was ahead and came round again. */
-CASE(an_old_claim_of_a_clock_ahead_is_not_kept, f)
-{
-    struct filler ahead, later;
-    uint64_t first;
-
-    fault_clock(3600000);
-    assert_true(as_of(f, "words") > 0);
-    fault_clock(0); /* set back */
-    begin_log(f, &ahead, 0, clock_unix_ms() + 7200000);
-    first = clock_unix_ms() + 1800000;
-    begin_log(f, &later, 1, first);
-    fault_clock(3700000);
-
-    assert_int_equal(as_of(f, "words"), first - 1);
-    filler_die(&ahead);
-    filler_die(&later);
 }
 
 CASE(held_records_of_a_clock_that_was_set_back_are_not_claimed, f)
@@ -764,69 +670,6 @@ CASE(claims_are_true_and_never_go_back_whatever_happens, f)
 }
 
 /* ---- what is asked of the engine and of the disk ----------------------- */
-
-static struct store_engine spied;
-static unsigned read_ends;
-
-static void
-note_read_end(struct store *s)
-{
-    (void)s; /* there is one */
-    read_ends++;
-}
-
-CASE(the_snapshots_of_the_store_end_before_it_looks, f)
-{
-    const struct store_engine *engine = f->store->engine;
-
-    spied = *engine;
-    spied.read_end = note_read_end;
-    f->store->engine = &spied;
-
-    read_ends = 0;
-    (void)as_of(f, "words"); /* looked at elsewhere, also below */
-    assert_true(read_ends > 0);
-    read_ends = 0;
-    (void)told(f, "words");
-    assert_int_equal(read_ends, 0); /* no look */
-    hold(f, "broken", clock_unix_ms(), 1);
-    (void)as_of(f, "words");
-    read_ends = 0;
-    (void)told(f, "words");
-    assert_int_equal(read_ends, 0); /* it is known */
-    (void)told(f, "another");
-    assert_int_equal(read_ends, 0); /* listed at the look, too */
-
-    f->store->engine = engine;
-}
-
-/* System calls of a look one second later. */
-static unsigned
-calls_of_a_look(struct fixture *f)
-{
-    unsigned calls;
-
-    fault_clear(); /* counts from here */
-    fault_clock(1000);
-    (void)as_of(f, "words"); /* what it says is looked at elsewhere */
-    calls = fault_calls("disk");
-    fault_clear();
-    return calls;
-}
-
-CASE(what_is_held_for_others_costs_no_calls, f)
-{
-    const uint64_t now = clock_unix_ms();
-    unsigned few;
-
-    hold(f, "broken", now - 10000, 1);
-    (void)calls_of_a_look(f); /* opens it */
-    few = calls_of_a_look(f);
-    hold_many(f, now - 9000, 2, 5000);
-    (void)calls_of_a_look(f); /* reads them */
-
-    assert_int_equal(calls_of_a_look(f), few);
-}
 
 /* Whatever is in it now may be of anybody; what was true before still is. */
 CASE(when_what_is_held_cannot_be_read_it_claims_nothing_new, f)

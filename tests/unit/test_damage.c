@@ -124,39 +124,6 @@ CASE(marks_that_are_not_those_of_the_state_are_damage, d)
     store_close(s);
 }
 
-CASE(a_keyspace_with_a_damaged_mark_is_listed_with_its_keys, d)
-{
-    struct store *s = open_store(d, 1 << 20, true);
-    struct keyspace peek = {.file = "pages.mdb"};
-    struct keyspace_state state;
-    struct store_mark_info info;
-    char bytes[17] = "m";
-    MDB_val key = {.mv_size = 17, .mv_data = bytes}, v;
-    uint8_t value[300];
-    struct keyspace *k;
-    const char *why;
-    MDB_txn *txn;
-
-    memcpy(bytes + 1, counted_log.uuid, 16);
-    assert_rc(stored_add(s, KS_NAME, &counted_log, "k", 2), 0);
-    assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
-    assert_rc(keyspace_write(lmdb_of(s), k, &txn), 0);
-    assert_int_equal(mdb_get(txn, k->dbis[KEYSPACE_META], &key, &v), 0);
-    memcpy(value, v.mv_data, v.mv_size);
-    value[v.mv_size - 1] ^= 1;
-    v.mv_data = value;
-    assert_int_equal(mdb_put(txn, k->dbis[KEYSPACE_META], &key, &v, 0), 0);
-    assert_int_equal(mdb_txn_commit(txn), 0);
-    keyspace_unlock(k);
-
-    assert_rc(
-        keyspace_peek(&lmdb_of(s)->options, &peek, &state, NULL, NULL, &why),
-        0);
-    assert_int_equal(state.roots[TREE_KEYS].count, 1);
-    assert_rc(store_marks(s, KS, &counted_log, 1, &info), -EBADMSG);
-    store_close(s);
-}
-
 static void
 put_state(struct store *s, struct keyspace *k, const struct keyspace_state *st)
 {

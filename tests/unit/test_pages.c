@@ -328,58 +328,6 @@ CASE(a_file_that_was_cut_is_damaged, f)
     close(fd);
 }
 
-/* One bit each, in the pages of a small file: what the check calls good, LMDB
- * reads to the end and finds by key. */
-CASE(bits_that_the_check_does_not_see_do_not_matter_to_lmdb, f)
-{
-    unsigned good = 0, bad = 0;
-    uint8_t *bytes;
-    size_t size;
-    int fd;
-
-    for (uint64_t id = 0; id < 40; id++)
-        put_one(f, id, 8 + id, 700);
-    put_one(f, 50, 8, 5000);
-    mdb_env_close(f->env);
-    fd = file_open(f);
-    size = file_read(fd, &bytes);
-    for (unsigned i = 0; i < 4000; i++) {
-        const size_t page = random_below(&f->random, size / PAGE) * PAGE;
-        const size_t at = page + random_below(&f->random, 100);
-        const uint8_t bit = (uint8_t)(1u << random_below(&f->random, 8));
-        const char *why;
-        MDB_val k, v;
-        MDB_cursor *c;
-        MDB_txn *txn;
-        int rc;
-
-        bytes[at] ^= bit;
-        assert_int_equal(pwrite(fd, bytes + at, 1, (off_t)at), 1);
-        rc = pages_check_file(fd, PAGES_FOR_WRITING, &why);
-        if (rc == 0) {
-            open_env(f);
-            assert_int_equal(mdb_txn_begin(f->env, NULL, MDB_RDONLY, &txn), 0);
-            assert_int_equal(mdb_cursor_open(txn, f->dbi[0], &c), 0);
-            while ((rc = mdb_cursor_get(c, &k, &v, MDB_NEXT)) == 0)
-                assert_int_equal(mdb_get(txn, f->dbi[0], &k, &v), 0);
-            assert_int_equal(rc, MDB_NOTFOUND);
-            mdb_cursor_close(c);
-            mdb_txn_abort(txn);
-            mdb_env_close(f->env);
-            good++;
-        } else {
-            assert_rc(rc, -EBADMSG);
-            bad++;
-        }
-        bytes[at] ^= bit;
-        file_write(fd, bytes, size);
-    }
-    f->env = NULL;
-    assert_true(good > 100 && bad > 100);
-    free(bytes);
-    close(fd);
-}
-
 /* ---- before a value is replaced ---------------------------------------- */
 
 static const void *
@@ -438,7 +386,6 @@ CASE(what_lmdb_would_give_free_with_a_value_is_checked, f)
 
 /* ---- keyspaces: the newest commit, or nothing --------------------------- */
 
-static const uint8_t *const ks = (const uint8_t *)"pages";
 
 static struct store *
 store(struct fixture *f, bool writable)
@@ -476,102 +423,6 @@ count(struct store *s)
         return rc;
     assert_int_equal(totals.keys, 1);
     return row.count;
-}
-
-static void
-count_fault(void *ctx, const char *text)
-{
-    char *last = ctx;
-
-    (void)snprintf(last, 200, "%s", text);
-}
-
-/* What the file counts: `want`, for all who ask, or it is damaged; for a worker
- * one more when it could add that.  1: right, 0: damage was reported. */
-static int
-right_or_reported(struct fixture *f, int64_t want)
-{
-    struct store_check_result checked;
-    char fault[200] = "";
-    struct store *s;
-    int64_t got;
-    int rc;
-
-    s = store(f, false);
-    got = count(s);
-    rc = store_check(s, ks, 5, count_fault, fault, &checked);
-    store_close(s);
-    if (got == want) {
-        assert_true(rc == 0 && checked.faults == 0);
-        s = store(f, true);
-        assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
-        assert_int_equal(count(s), want + 1);
-        store_close(s);
-        return 1;
-    }
-    assert_true(got == -EBADMSG);
-    assert_true(rc == -EBADMSG || checked.faults > 0);
-    s = store(f, true);
-    assert_rc(stored_add(s, "pages", NULL, "k", 1), -EBADMSG);
-    store_close(s);
-    return 0;
-}
-
-static void
-every_bit_of_the_meta_pages_is_right_or_reported(struct fixture *f, int commits,
-                                                 int64_t want)
-{
-    const int fd = keyspace(f, commits), told = dup(2);
-    unsigned right = 0, all = 0;
-    uint8_t *bytes;
-    size_t size;
-
-    assert_non_null(freopen("/dev/null", "w", stderr)); /* it is told often */
-    size = file_read(fd, &bytes);
-    for (size_t bit = 0; bit < 2 * 160 * 8; bit++) {
-        const size_t at = bit / 8 % 160 + bit / 8 / 160 * PAGE;
-
-        bytes[at] ^= (uint8_t)(1u << bit % 8);
-        file_write(fd, bytes, size);
-        right += (unsigned)right_or_reported(f, want);
-        all++;
-        bytes[at] ^= (uint8_t)(1u << bit % 8);
-    }
-
-    /* What is behind that belongs to nobody. */
-    memset(bytes + 160, 0xff, PAGE - 160);
-    memset(bytes + PAGE + 160, 0xff, PAGE - 160);
-    file_write(fd, bytes, size);
-    assert_int_equal(right_or_reported(f, want), 1);
-    assert_true(dup2(told, 2) == 2);
-    close(told);
-    assert_true(right > all / 4 && right < all * 9 / 10);
-    free(bytes);
-    close(fd);
-}
-
-KEYSPACE(any_flipped_bit_of_a_meta_page_is_harmless_or_reported, f)
-{
-    for (int commits = 1; commits <= 5; commits++) {
-        every_bit_of_the_meta_pages_is_right_or_reported(f, commits, commits);
-        assert_int_equal(unlinkat(f->dir.fd, "pages.mdb", 0), 0);
-    }
-}
-
-KEYSPACE(a_copy_with_a_flipped_bit_in_a_meta_page_is_right_or_reported, f)
-{
-    struct tmpdir from;
-    struct store *s;
-
-    close(keyspace(f, 6));
-    s = store(f, true);
-    from = f->dir;
-    tmpdir_make_in_memory(&f->dir);
-    assert_rc(store_copy(s, ks, 5, f->dir.fd), 0);
-    store_close(s);
-    tmpdir_remove(&from);
-    (void)snprintf(f->path, sizeof f->path, "%s/pages.mdb", f->dir.path);
-    every_bit_of_the_meta_pages_is_right_or_reported(f, 0, 6);
 }
 
 /* ---- keyspaces: what is refused ---------------------------------------- */

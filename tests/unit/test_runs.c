@@ -101,38 +101,6 @@ TEST(a_block_gives_back_its_rows)
     }
 }
 
-TEST(every_flipped_bit_of_a_block_is_found)
-{
-    static struct rows_writer w;
-    const uint8_t name[] = "under", next[] = "zz";
-    struct random r = {1};
-    size_t size;
-
-    rows_begin(&w);
-    for (unsigned n = 0; n < 20; n++) {
-        struct history_row row = {.cells = random_cells(&r)};
-        uint8_t key[HISTORY_KEY_MAX];
-
-        row.key = key;
-        row.key_size = (uint16_t)next_random_key(&r, n, key);
-        assert_true(rows_add(&w, &row));
-    }
-    size = rows_end(&w, name, 5, next, 2);
-    for (size_t bit = 0; bit < 8 * size; bit++) {
-        const struct kv_item item = {name, w.bytes, 5, size};
-        struct rows_reader b;
-
-        w.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        assert_rc(rows_open(&b, &item), -EBADMSG);
-        w.bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        assert_rc(rows_open(&b, &item), 0);
-    }
-    assert_rc(rows_open(&(struct rows_reader){.at = NULL},
-                        &(struct kv_item){(const uint8_t *)"other", w.bytes, 5,
-                                          size}),
-              -EBADMSG);
-}
-
 /* ---- a life, and the table that says what is right ---------------------- */
 
 #define KEYS      300
@@ -630,27 +598,6 @@ TEST(a_jump_of_the_clock_erases_little)
     l.now -= 20 * 365 * DAY;
     check(&l);
     ask(&l, 50);
-    life_end(&l);
-}
-
-TEST(the_limit_shortens_the_finest_tier)
-{
-    struct life l;
-    size_t without;
-
-    life_begin(&l, "1m:2d,1h:90d,1d:10y", 5);
-    for (unsigned i = 0; i < 40 * 24; i++) {
-        merge(&l, 10);
-        care(&l, 400, 0, true);
-        l.now += 60;
-    }
-    without = l.kv.bytes;
-    care(&l, 400, without / 2, true);
-    assert_true(l.kv.bytes < without * 6 / 10);
-    assert_true(l.h.tier[0].floor > 0);
-    assert_int_equal(l.h.tier[2].floor, 0);
-    check(&l);
-    ask(&l, 100);
     life_end(&l);
 }
 

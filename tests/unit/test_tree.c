@@ -540,27 +540,6 @@ TEST(whole_ranges_come_and_go_in_a_directory_of_many_levels)
 
 /* ---- what is refused ---- */
 
-TEST(wrong_signs_are_damage)
-{
-    struct row r = {.count = 3, .key = (const uint8_t *)"00000003"};
-    struct fixture f;
-
-    start(&f, BLOCK_KEYS);
-    r.key_size = 8;
-    assert_rc(insert_run(&f, 0, 10, 0), 0);
-
-    r.flags = BLOCK_INSERT; /* it is there */
-    assert_rc(apply(&f, &r, 1), -EBADMSG);
-    r.key = (const uint8_t *)"00000300";
-    r.flags = BLOCK_UPDATE; /* it is not */
-    assert_rc(apply(&f, &r, 1), -EBADMSG);
-    r.flags = BLOCK_DELETE;
-    assert_rc(apply(&f, &r, 1), -EBADMSG);
-
-    check_clean(&f, 10);
-    stop(&f);
-}
-
 TEST(more_than_the_budget_is_refused)
 {
     struct fixture f;
@@ -729,28 +708,6 @@ TEST(damage_never_gets_a_new_checksum)
     stop(&f);
 }
 
-TEST(what_the_cache_knows_is_checked_again_when_it_forgets)
-{
-    struct fixture f;
-
-    start_grown(&f, BLOCK_RANKS);
-    for (size_t i = 0; i < f.pager.count; i++) {
-        struct mempager_value *v = mempager_nth(&f.pager, i);
-        const uint64_t bit = 8 * BLOCK_HEAD + 64;
-
-        tree_cache_forget(&f.cache);
-        look(&f);
-        assert_rc(read_all(&f), 0);
-        flip(v, bit);
-
-        tree_cache_forget(&f.cache);
-
-        assert_rc(read_all(&f), -EBADMSG);
-        flip(v, bit);
-    }
-    stop(&f);
-}
-
 /* Reads and checks in a transaction, which is undone. */
 static void
 expect_damage(struct fixture *f)
@@ -825,40 +782,3 @@ TEST(a_value_of_an_earlier_change_is_found)
     stop(&f);
 }
 
-/* Makes a row of a base block the lowest of all, and its checksum right. */
-static void
-misplace(struct mempager_value *v, unsigned row)
-{
-    const struct block b = block_open(v->bytes);
-    const struct block_id id = {
-        .type = v->bytes[4],
-        .order = v->bytes[5],
-        .more = block_more(v->bytes),
-        .generation = block_generation(v->bytes),
-        .key = v->key,
-    };
-
-    v->bytes[get_le16(b.offsets + 2 * (size_t)row) + BLOCK_ROW_HEAD] = 'a';
-    block_seal(v->bytes, v->size, b.count, &id);
-}
-
-TEST(rows_that_do_not_belong_in_their_block_are_not_folded)
-{
-    struct fixture f;
-
-    start(&f, BLOCK_KEYS);
-    assert_rc(insert_run(&f, 0, 40, 200), 0); /* folded at each change */
-    for (unsigned part = 2; part <= 3; part++) {
-        struct mempager_value *v =
-            mempager_find(&f.pager, f.tree.root.id << 16 | part);
-        const struct saved was = save(v);
-
-        misplace(v, part == 2 ? 0 : block_count(v->bytes) - 1u);
-
-        assert_rc(insert_run(&f, 50, 60, 200), -EBADMSG);
-
-        memcpy(mempager_find(&f.pager, was.key)->bytes, was.bytes, was.size);
-        check_clean(&f, 40);
-    }
-    stop(&f);
-}
