@@ -51,35 +51,6 @@ expect_totals(struct store *s, uint64_t keys, uint64_t sum)
 
 #define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
 
-CASE(a_dropped_keyspace_is_empty_and_its_logs_stay_in, d)
-{
-    struct store *s = open_store(d, 1 << 24, true);
-    struct log_fill later = log_a;
-    struct store_row row;
-    struct store_totals t;
-
-    assert_rc(add(s, &log_a, "k", INT64_MAX), 0);
-    assert_rc(add(s, &log_b, "k", 1), 0); /* saturated */
-    assert_rc(store_drop(s, KS), 0);
-
-    expect_totals(s, 0, 0);
-    assert_rc(stored_totals(s, KS_NAME, &t), 0);
-    assert_int_equal(t.saturated, 0);
-    assert_rc(stored_get(s, KS_NAME, "k", &row), -ENOENT);
-    check_clean(s);
-    assert_rc(add(s, &log_a, "k", 5), 0); /* is in */
-    expect_totals(s, 0, 0);
-    later.epoch++;
-    assert_rc(add(s, &later, "k", 7), 0);
-    expect_totals(s, 1, 7);
-    assert_int_equal(mark_state(s, &log_b), STORE_MARK_DONE);
-    check_clean(s);
-    assert_rc(store_drop(s, KS), 0);
-    assert_rc(store_drop(s, KS), 0); /* again */
-    expect_totals(s, 0, 0);
-    store_close(s);
-}
-
 /* Keys 0 to n - 1, one each. */
 static void
 add_many(struct store *s, unsigned n)
@@ -99,23 +70,6 @@ add_many(struct store *s, unsigned n)
     }
     free(keys);
     free(deltas);
-}
-
-/* Bytes of memory of its own that this process may still take. */
-static void
-allow_memory(size_t more)
-{
-    struct rlimit limit;
-    unsigned long pages[6];
-    FILE *f = fopen("/proc/self/statm", "r");
-
-    assert_non_null(f);
-    assert_int_equal(fscanf(f, "%lu %lu %lu %lu %lu %lu", &pages[0], &pages[1],
-                            &pages[2], &pages[3], &pages[4], &pages[5]),
-                     6);
-    assert_int_equal(fclose(f), 0);
-    limit.rlim_cur = limit.rlim_max = pages[5] * 4096 + more;
-    assert_rc(setrlimit(RLIMIT_DATA, &limit), 0);
 }
 
 static off_t
@@ -144,39 +98,6 @@ in_another_process(const struct tmpdir *d, void (*work)(struct store *s))
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
-}
-
-#define LARGE 1000000
-
-static void
-drop_with_little_memory(struct store *s)
-{
-    expect_totals(s, LARGE, LARGE);
-    allow_memory(4 << 20);
-    assert_rc(store_drop(s, KS), 0);
-}
-
-CASE(a_large_keyspace_is_dropped_with_little_memory_and_its_room_is_used_again,
-     d)
-{
-    struct store *s = open_store(d, 1 << 26, true);
-    off_t size;
-
-    add_many(s, LARGE);
-    store_close(s);
-    size = file_size(d);
-    assert_true(size > 30 << 20);
-
-    in_another_process(d, drop_with_little_memory);
-
-    s = open_store(d, 1 << 26, true);
-    expect_totals(s, 0, 0);
-    check_clean(s);
-    add_many(s, LARGE);
-    expect_totals(s, LARGE, LARGE);
-    check_clean(s);
-    assert_true(file_size(d) < size + size / 4);
-    store_close(s);
 }
 
 #define FILL_KEYS 400000u
@@ -536,31 +457,6 @@ CASE(an_empty_keyspace_goes_once_its_logs_are_spent, d)
     assert_rc(add(s, &log_b, "k", 2), 0);
     expect_totals(s, 1, 2);
     check_clean(s);
-    store_close(s);
-}
-
-CASE(tending_takes_a_step_at_a_time_and_rests_a_minute, d)
-{
-    const struct store_maintenance t = {.is_dead_fill = is_dead_fill,
-                                        .ctx = (char[]){"a"}};
-    struct store *s = open_store(d, 1 << 20, true);
-    char name[16];
-
-    for (unsigned i = 0; i < 20; i++) {
-        (void)snprintf(name, sizeof name, "ks%u", i); /* fits */
-        assert_rc(stored_add(s, name, &log_a, "k", 1), 0);
-        assert_rc(store_drop(s, (const uint8_t *)name, strlen(name)), 0);
-    }
-    assert_int_equal(tmpdir_count(d, "."), 40);
-
-    assert_true(tend(s, "a") >= 20);
-
-    assert_int_equal(tmpdir_count(d, "."), 0);
-    assert_rc(stored_add(s, "ks0", &log_a, "k", 1), 0);
-    assert_rc(store_drop(s, (const uint8_t *)"ks0", 3), 0);
-    while (store_maintain(s, &t))
-        ;
-    assert_true(tmpdir_has(d, "ks0.mdb"));
     store_close(s);
 }
 

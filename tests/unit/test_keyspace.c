@@ -86,37 +86,6 @@ TEST(counts_and_order_equal_the_model)
 
 #define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
 
-#define LONG_KEYS 25000u
-#define LONG_SIZE 200u
-
-/* A merge that replaces all blocks needs as much room again, and not more, how
- * often it is repeated. */
-CASE(a_file_has_room_for_one_merge_beside_its_rows, d)
-{
-    struct store *s = open_store(d, 1 << 28, true);
-    struct store_delta *deltas = calloc(LONG_KEYS, sizeof *deltas);
-    char(*keys)[LONG_SIZE + 1] = calloc(LONG_KEYS, sizeof *keys);
-    struct store_applied applied;
-    struct stat st;
-
-    assert_true(deltas != NULL && keys != NULL);
-    for (unsigned i = 0; i < LONG_KEYS; i++)
-        (void)snprintf(keys[i], sizeof keys[i], "%0*u", (int)LONG_SIZE, i);
-    for (unsigned round = 0; round < 6; round++) {
-        for (unsigned i = 0; i < LONG_KEYS; i++)
-            deltas[i] = delta(keys[i], 1 + (int64_t)below(1000000));
-        assert_rc(apply_deltas(s, KS, NULL, 0, deltas, LONG_KEYS, &applied), 0);
-        assert_int_equal(applied.commits, 1);
-    }
-    assert_int_equal(fstatat(d->fd, "pages.mdb", &st, 0), 0);
-    assert_in_range(st.st_size, 0,
-                    LONG_KEYS * 2 * (LONG_SIZE + BLOCK_ROW_HEAD) * 5 / 2);
-    check_clean(s);
-    store_close(s);
-    free(keys);
-    free(deltas);
-}
-
 CASE(a_sum_of_zero_makes_the_key_and_no_record_makes_nothing, d)
 {
     struct store *s = open_store(d, 1 << 24, true);
@@ -663,49 +632,6 @@ CASE(few_environments_serve_many_keyspaces, d)
     assert_true(fault_open_fds() <= fds + 1 + 4 * 3);
     store_close(s);
     assert_int_equal(fault_open_fds(), fds);
-}
-
-/* Allows `more` descriptors beside those that are open; returns the limit that
- * was. */
-static struct rlimit
-allow_files(unsigned more)
-{
-    struct rlimit was, limit;
-    const int next = dup(STDERR_FILENO);
-
-    assert_true(next >= 0);
-    assert_int_equal(close(next), 0);
-    assert_rc(getrlimit(RLIMIT_NOFILE, &was), 0);
-    limit = was;
-    limit.rlim_cur = (rlim_t)next + more;
-    assert_rc(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    return was;
-}
-
-CASE(keyspaces_are_closed_for_others_when_descriptors_run_out, d)
-{
-    struct lmdb_options options = engine_lmdb_options(d->fd);
-
-    options.open_max = 100;
-    options.keyspace_max = 100;
-    /* Short of one at each place there is. */
-    for (unsigned more = 8; more < 16; more++) {
-        struct rlimit was;
-        struct store *s;
-
-        assert_rc(lmdb_store_open(&s, &options), 0);
-        was = allow_files(more);
-        for (int i = 0; i < 24; i++) {
-            char name[12];
-
-            (void)snprintf(name, sizeof name, "ks%d", i % 12);
-            assert_rc(apply_one(s, name, "k", 1), 0);
-            assert_int_equal(get_one(s, name, "k"), 1 + i / 12);
-        }
-        store_close(s);
-        assert_rc(setrlimit(RLIMIT_NOFILE, &was), 0);
-        tmpdir_empty(d);
-    }
 }
 
 /* LMDB makes it larger than it fills it: with holes, which need room later. */

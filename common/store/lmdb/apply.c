@@ -361,8 +361,6 @@ lmdb_apply(struct store *store, const struct store_batch *given,
     int rc;
 
     *applied = (struct store_applied){.keys = 0};
-    if (!keyspace_name_ok(given->name, given->name_size))
-        return -EINVAL;
     rc = marks_init(&b.marks, given->marks, given->mark_count);
     if (rc < 0)
         return rc;

@@ -34,8 +34,6 @@ lmdb_copy(struct store *store, const uint8_t *name, size_t name_size, int to_fd)
     struct keyspace *k;
     int to, code, rc;
 
-    if (!keyspace_name_ok(name, name_size))
-        return -EINVAL;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
     if (rc < 0)
         return rc;

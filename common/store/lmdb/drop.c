@@ -154,7 +154,7 @@ replace_damaged(struct lmdb *s, const uint8_t *name, size_t name_size)
     fd = lock_file(s, named.file);
     if (fd < 0)
         return fd;
-    rc = keyspace_file_replace(s, name, name_size, named.file);
+    rc = keyspace_file_make_empty(s, name, name_size, named.file, true);
     (void)close(fd);
     return rc == 0 ? 1 : rc;
 }
@@ -196,8 +196,6 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size)
     struct lmdb *s = lmdb_of(store);
     int rc = -ESTALE;
 
-    if (!keyspace_name_ok(name, name_size))
-        return -EINVAL;
     lmdb_read_end(store);
 
     /* If the file was replaced meanwhile, try once more with the new one. */
@@ -310,8 +308,6 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
     int rc = -ESTALE;
 
     *deleted = 0;
-    if (!keyspace_name_ok(name, name_size))
-        return -EINVAL;
     for (size_t i = 0; i < count; i++)
         if (keys[i].key_size < 1 || keys[i].key_size > BLOCK_KEY_MAX)
             return -EINVAL;

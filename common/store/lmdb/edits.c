@@ -20,14 +20,10 @@ void
 slice_free(struct slice *sl)
 {
     free(sl->changes);
-    free(sl->rows);
-    free(sl->sorted);
-    free(sl->ranks);
-    free(sl->ranks2);
     *sl = (struct slice){.capacity = 0};
 }
 
-/* Empties the slice and reserves memory for n changes. */
+/* Empties the slice and reserves memory for n changes, in one piece. */
 static int
 slice_reserve(struct slice *sl, size_t n)
 {
@@ -35,16 +31,14 @@ slice_reserve(struct slice *sl, size_t n)
     if (n <= sl->capacity)
         return 0;
     slice_free(sl);
-    sl->changes = malloc(n * sizeof *sl->changes);
-    sl->rows = malloc(2 * n * sizeof *sl->rows);
-    sl->sorted = malloc(2 * n * sizeof *sl->sorted);
-    sl->ranks = malloc(2 * n * sizeof *sl->ranks);
-    sl->ranks2 = malloc(2 * n * sizeof *sl->ranks2);
-    if (sl->changes == NULL || sl->rows == NULL || sl->sorted == NULL ||
-        sl->ranks == NULL || sl->ranks2 == NULL) {
-        slice_free(sl);
+    sl->changes = malloc(n * (sizeof *sl->changes + 4 * sizeof *sl->rows +
+                              4 * sizeof *sl->ranks));
+    if (sl->changes == NULL)
         return -ENOMEM;
-    }
+    sl->rows = (struct row *)(sl->changes + n);
+    sl->sorted = sl->rows + 2 * n;
+    sl->ranks = (struct rank_key *)(sl->sorted + 2 * n);
+    sl->ranks2 = sl->ranks + 2 * n;
     sl->capacity = n;
     return 0;
 }

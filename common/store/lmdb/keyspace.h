@@ -182,9 +182,9 @@ struct slice {
 /* The pass over the directory that maintains history and removes the files of
  * empty keyspaces (maintain.c). */
 struct maintenance {
-    DIR *dir;                       /* NULL: no pass is running */
-    char again[KEYSPACE_FILE_SIZE]; /* file to continue with; empty: none */
-    uint64_t next_ms; /* when the next pass may begin; monotonic */
+    DIR *dir;                      /* NULL: no pass is running */
+    char file[KEYSPACE_FILE_SIZE]; /* at hand; empty: none */
+    uint64_t next_ms;              /* when the next pass may begin; monotonic */
 };
 
 /* A file that was found damaged, and its state then (keyspace_peek.c). */
@@ -292,6 +292,7 @@ enum keyspace_need { KEYSPACE_FIND, KEYSPACE_CREATE };
 
 /* Finds or opens a keyspace.
  *   -ENOENT  it does not exist (FIND)   -EDQUOT  keyspace_max (CREATE)
+ *   -EINVAL  no keyspace can have this name
  *   -EBUSY   replaced, and another process still has the old file open
  *   -EAGAIN  its files are being removed
  *   -EBADMSG, -EPROTONOSUPPORT  not a file that this program can use */
@@ -539,22 +540,26 @@ int keyspace_file_lock(int dir_fd, const char *file, const char **why);
 int keyspace_databases(MDB_txn *txn, unsigned flags,
                        MDB_dbi dbis[KEYSPACE_DATABASES]);
 
-/* Writes a file through LMDB, whose first transaction `fill` writes, through a
- * map of `map` bytes; the caller makes it durable. */
-int keyspace_file_fill(const char *path, size_t map,
-                       int (*fill)(void *ctx, MDB_txn *txn), void *ctx);
+/* A file that is made: its first transaction, which `fill` writes through a map
+ * of `map` bytes. */
+struct keyspace_making {
+    size_t map;
+    int (*fill)(void *ctx, MDB_txn *txn);
+    void *ctx;
+};
 
-/* Creates a durable %t file whose first transaction `fill` writes, through a
- * map of `map` bytes; this process holds its flock.  Writes its name; returns
- * its descriptor.  The caller renames it. */
-int keyspace_file_make(int dir_fd, size_t map,
-                       int (*fill)(void *ctx, MDB_txn *txn), void *ctx,
-                       char temp[KEYSPACE_FILE_SIZE]);
+/* Writes a file through LMDB; the caller makes it durable. */
+int keyspace_file_fill(const char *path, const struct keyspace_making *m);
 
-/* Creates an empty keyspace file, durably.  -EEXIST if the file exists, or is
- * created meanwhile. */
-int keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
-                         const char *file);
+/* Makes a durable file of this name, under a %t name first.  `replaces`: in
+ * place of the one there, whose flock the caller holds; else -EEXIST if the file
+ * exists, or is created meanwhile. */
+int keyspace_file_make(const struct lmdb *s, const struct keyspace_making *m,
+                       const char *file, bool replaces);
+
+/* The same of the file of an empty keyspace without marks. */
+int keyspace_file_make_empty(struct lmdb *s, const uint8_t *name,
+                             size_t name_size, const char *file, bool replaces);
 
 /* Creates a %t file in this directory, holds its flock, and writes its name.
  * Returns its descriptor. */
@@ -565,11 +570,6 @@ int keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE]);
  * -EAGAIN: an environment is being opened. */
 int keyspace_file_put(const struct lmdb *s, int from_fd, const char *from,
                       const char *file);
-
-/* Replaces the file of this name by that of an empty keyspace without marks.
- * The caller holds the old file's flock. */
-int keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
-                          const char *file);
 
 /* Takes the flock on the directory (LOCK_SH, LOCK_EX), trying for some
  * milliseconds; -EAGAIN.  keyspace_dir_unlock() releases it. */

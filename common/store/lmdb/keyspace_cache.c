@@ -17,7 +17,6 @@
 #include "common/base/hash.h"
 #include "common/base/sigbus.h"
 
-#define CLOSE_TRIES   2    /* a keyspace may use several descriptors */
 #define FULL_MS       1000 /* a full directory is counted again after this time */
 #define RECOUNT_EVERY 16
 #define RECOUNT_NEAR                                                           \
@@ -88,37 +87,6 @@ keyspace_close_replaced(struct lmdb *s)
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* The least recently used keyspace that no view needs; NULL: none. */
-static struct keyspace *
-table_oldest(struct lmdb *s)
-{
-    struct keyspace *oldest = NULL;
-
-    for (unsigned i = 0; i < s->touched; i++) {
-        struct keyspace *k = &s->slots[i];
-
-        if (k->hash != 0 && !k->reading &&
-            (oldest == NULL || k->used < oldest->used))
-            oldest = k;
-    }
-    return oldest;
-}
-
-/* Closes a keyspace if descriptors are short.  True: try again. */
-static bool
-closed_for_files(struct lmdb *s, int rc)
-{
-    struct keyspace *oldest;
-
-    if (rc != -EMFILE && rc != -ENFILE)
-        return false;
-    oldest = table_oldest(s);
-    if (oldest == NULL)
-        return false;
-    keyspace_close(oldest);
-    return true;
-}
-
 static uint64_t
 name_hash(const uint8_t *name, size_t size)
 {
@@ -159,14 +127,18 @@ keyspace_needs_open(struct lmdb *s, const uint8_t *name, size_t name_size)
 static struct keyspace *
 table_slot(struct lmdb *s)
 {
-    struct keyspace *oldest;
+    struct keyspace *oldest = NULL;
 
-    for (unsigned i = 0; i < s->touched; i++)
-        if (s->slots[i].hash == 0)
-            return &s->slots[i];
+    for (unsigned i = 0; i < s->touched; i++) {
+        struct keyspace *k = &s->slots[i];
+
+        if (k->hash == 0)
+            return k;
+        if (!k->reading && (oldest == NULL || k->used < oldest->used))
+            oldest = k;
+    }
     if (s->touched < s->options.open_max)
         return &s->slots[s->touched++];
-    oldest = table_oldest(s);
     assert(oldest !=
            NULL); /* there is at most one view, and open_max is at least 2 */
     keyspace_close(oldest);
@@ -238,7 +210,7 @@ create_below_limit(struct lmdb *s, const struct keyspace *k, const char **why)
     if (rc < 0)
         return rc;
     *why = "create";
-    rc = keyspace_file_create(s, k->name, k->name_size, k->file);
+    rc = keyspace_file_make_empty(s, k->name, k->name_size, k->file, false);
     if (rc == -EEXIST)
         return 0; /* another process created it first */
     if (rc < 0)
@@ -293,10 +265,11 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     const uint64_t hash = name_hash(name, name_size);
     struct keyspace named = {.env = NULL}, opened;
     struct keyspace *k;
-    int tries = CLOSE_TRIES, rc;
     const char *why;
+    int rc;
 
-    assert(name_size >= 1 && name_size <= NAME_MAX_SIZE);
+    if (!keyspace_name_ok(name, name_size))
+        return -EINVAL;
     sigbus_note(name, name_size);
     k = table_find(s, hash, name, name_size);
     if (k != NULL && closed_when_needed(s, k))
@@ -306,9 +279,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
         named.hash = hash;
         named.name_size = name_size;
         memcpy(named.name, name, name_size);
-        do
-            rc = open_keyspace(s, &named, need, &opened, &why);
-        while (tries-- > 0 && closed_for_files(s, rc));
+        rc = open_keyspace(s, &named, need, &opened, &why);
         if (rc < 0)
             return why == NULL ? rc
                                : keyspace_report(s, name, name_size, why, rc);

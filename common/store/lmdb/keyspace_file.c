@@ -129,18 +129,6 @@ fill_empty(void *ctx, MDB_txn *txn)
     return rc < 0 ? rc : keyspace_state_put(txn, dbis[KEYSPACE_META], &state);
 }
 
-/* Creates a durable %t file of a keyspace without rows; returns its descriptor.
- */
-static int
-make_file(struct lmdb *s, const uint8_t *name, size_t name_size,
-          char temp[KEYSPACE_FILE_SIZE])
-{
-    struct empty e = {.store = s, .name = name, .name_size = name_size};
-
-    return keyspace_file_make(s->options.keyspace_fd, KEYSPACE_MAP_FIRST,
-                              fill_empty, &e, temp);
-}
-
 int
 keyspace_file_rename(int dir_fd, const char *from, const char *to)
 {
@@ -191,8 +179,7 @@ keyspace_file_temp(int dir_fd, char temp[KEYSPACE_FILE_SIZE])
 }
 
 int
-keyspace_file_fill(const char *path, size_t map,
-                   int (*fill)(void *ctx, MDB_txn *txn), void *ctx)
+keyspace_file_fill(const char *path, const struct keyspace_making *m)
 {
     MDB_txn *txn = NULL;
     MDB_env *env;
@@ -203,7 +190,7 @@ keyspace_file_fill(const char *path, size_t map,
         return rc;
     rc = lmdb_error(mdb_env_set_maxdbs(env, 8));
     if (rc == 0)
-        rc = lmdb_error(mdb_env_set_mapsize(env, map));
+        rc = lmdb_error(mdb_env_set_mapsize(env, m->map));
 
     /* No other process knows this file yet: it needs no lock file, and the
      * caller's one fsync replaces LMDB's. */
@@ -214,53 +201,12 @@ keyspace_file_fill(const char *path, size_t map,
     if (rc == 0)
         rc = lmdb_error(mdb_txn_begin(env, NULL, 0, &txn));
     if (rc == 0)
-        rc = fill(ctx, txn);
+        rc = m->fill(m->ctx, txn);
     if (rc == 0)
         rc = lmdb_error(mdb_txn_commit(txn));
     else if (txn != NULL)
         mdb_txn_abort(txn);
     mdb_env_close(env);
-    return rc;
-}
-
-int
-keyspace_file_make(int dir_fd, size_t map, int (*fill)(void *ctx, MDB_txn *txn),
-                   void *ctx, char temp[KEYSPACE_FILE_SIZE])
-{
-    char path[KEYSPACE_PATH_SIZE];
-    int fd, rc;
-
-    fd = keyspace_file_temp(dir_fd, temp);
-    if (fd < 0)
-        return fd;
-    keyspace_path(dir_fd, temp, path);
-    rc = keyspace_file_fill(path, map, fill, ctx);
-    if (rc == 0 && fsync(fd) < 0)
-        rc = -errno;
-    if (rc == 0)
-        return fd;
-    (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
-    (void)close(fd);
-    return rc;
-}
-
-int
-keyspace_file_create(struct lmdb *s, const uint8_t *name, size_t name_size,
-                     const char *file)
-{
-    const int dir_fd = s->options.keyspace_fd;
-    char temp[KEYSPACE_FILE_SIZE];
-    int fd, rc;
-
-    fd = make_file(s, name, name_size, temp);
-    if (fd < 0)
-        return fd;
-    rc = keyspace_file_rename(dir_fd, temp, file);
-    if (rc < 0)
-        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
-    if (rc == 0 && fsync(dir_fd) < 0)
-        rc = -errno;
-    (void)close(fd); /* synced above */
     return rc;
 }
 
@@ -323,22 +269,47 @@ keyspace_file_put(const struct lmdb *s, int from_fd, const char *from,
     return rc;
 }
 
-int
-keyspace_file_replace(struct lmdb *s, const uint8_t *name, size_t name_size,
-                      const char *file)
+/* Gives a durable %t file its name, where there is no file yet. */
+static int
+name_new(int dir_fd, const char *temp, const char *file)
 {
-    char temp[KEYSPACE_FILE_SIZE];
+    const int rc = keyspace_file_rename(dir_fd, temp, file);
+
+    return rc == 0 && fsync(dir_fd) < 0 ? -errno : rc;
+}
+
+int
+keyspace_file_make(const struct lmdb *s, const struct keyspace_making *m,
+                   const char *file, bool replaces)
+{
+    const int dir_fd = s->options.keyspace_fd;
+    char path[KEYSPACE_PATH_SIZE], temp[KEYSPACE_FILE_SIZE];
     int fd, rc;
 
-    fd = make_file(s, name, name_size, temp);
+    fd = keyspace_file_temp(dir_fd, temp);
     if (fd < 0)
         return fd;
-    rc = keyspace_file_put(s, s->options.keyspace_fd, temp, file);
+    keyspace_path(dir_fd, temp, path);
+    rc = keyspace_file_fill(path, m);
+    if (rc == 0 && fsync(fd) < 0)
+        rc = -errno;
+    if (rc == 0)
+        rc = replaces ? keyspace_file_put(s, dir_fd, temp, file)
+                      : name_new(dir_fd, temp, file);
     if (rc < 0)
-        (void)unlinkat(s->options.keyspace_fd, temp,
-                       0); /* clean-up tries again */
-    (void)close(fd);       /* synced when it was made */
+        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
+    (void)close(fd);                     /* synced above */
     return rc;
+}
+
+int
+keyspace_file_make_empty(struct lmdb *s, const uint8_t *name, size_t name_size,
+                         const char *file, bool replaces)
+{
+    struct empty e = {.store = s, .name = name, .name_size = name_size};
+    const struct keyspace_making m = {KEYSPACE_MAP_FIRST, fill_empty, &e};
+
+    return keyspace_file_make(s, &m, file, replaces);
 }
 
 /* Removes one %t file if its creator is dead. */

@@ -142,25 +142,18 @@ lmdb_maintain(struct store *store, const struct store_maintenance *tending)
         pass->dir = NULL;
         return false;
     }
-    while (pass->again[0] != '\0') {
-        if (!maintain_file(s, &t, pass->again))
-            pass->again[0] = '\0';
-        else if (clock_ns() >= t.until_ns)
-            return true;
-    }
     do {
-        if (dirstream_next(pass->dir, &entry) <= 0) {
-            (void)closedir(pass->dir);
-            pass->dir = NULL;
-            pass->next_ms = clock_ms() + PASS_EVERY_MS;
-            return false;
-        }
-        while (maintain_file(s, &t, entry))
-            if (clock_ns() >= t.until_ns) {
-                (void)snprintf(pass->again, sizeof pass->again, "%s",
-                               entry); /* a keyspace file's name fits */
-                return true;
+        if (pass->file[0] == '\0') {
+            if (dirstream_next(pass->dir, &entry) <= 0) {
+                (void)closedir(pass->dir);
+                pass->dir = NULL;
+                pass->next_ms = clock_ms() + PASS_EVERY_MS;
+                return false;
             }
+            (void)snprintf(pass->file, sizeof pass->file, "%s", entry);
+        }
+        if (!maintain_file(s, &t, pass->file))
+            pass->file[0] = '\0';
     } while (clock_ns() < t.until_ns);
     return true;
 }

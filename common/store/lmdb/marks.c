@@ -314,8 +314,6 @@ lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
     struct keyspace *k;
     int rc;
 
-    if (!keyspace_name_ok(name, name_size))
-        return -EINVAL;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
     if (rc < 0)
         return rc;

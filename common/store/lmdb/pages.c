@@ -113,8 +113,7 @@ pages_meta(int fd, struct pages_meta *out, const char **why)
 struct walk {
     int fd;
     const struct pages_meta *meta;
-    unsigned flags;   /* of the nodes that are wanted */
-    const char *from; /* leaves before this key are left out; NULL: none are */
+    unsigned flags; /* of the nodes that are wanted */
     uint64_t number[DEPTH_MAX];
     int next[DEPTH_MAX];
     unsigned depth;
@@ -165,26 +164,6 @@ visit_leaf(struct walk *w, int count)
     return 0;
 }
 
-/* Skips the children of a branch that end before the first key wanted: each
- * has the keys below the next one's. */
-static int
-skip_children(struct walk *w, int count)
-{
-    int *next = &w->next[w->level];
-    struct page_node node;
-
-    while (*next + 1 < count) {
-        if (!page_node(w->page, w->meta->page_size, false, (size_t)*next + 1,
-                       &node))
-            return -EBADMSG;
-        if (bytes_compare(node.key, node.key_size, w->from, strlen(w->from)) >
-            0)
-            return 0;
-        ++*next;
-    }
-    return 0;
-}
-
 /* Reads the page at the end of the path, and goes on to the next one.  *end:
  * it was the last. */
 static int
@@ -201,8 +180,6 @@ walk_page(struct walk *w, bool *end)
         return count;
     if (is_leaf)
         rc = visit_leaf(w, count);
-    else if (w->from != NULL && w->next[w->level] == 0)
-        rc = skip_children(w, count);
     if (rc != 0)
         return rc;
     if (is_leaf || w->next[w->level] == count) {
@@ -261,7 +238,6 @@ take_database(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
 
 int
 pages_each(int fd, const struct pages_meta *meta, const char *db,
-           const char *from,
            int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
                        size_t size),
            void *ctx)
@@ -270,7 +246,6 @@ pages_each(int fd, const struct pages_meta *meta, const char *db,
     struct walk w = {.fd = fd,
                      .meta = meta,
                      .flags = NODE_SUB,
-                     .from = db,
                      .each = take_database,
                      .ctx = &named};
     int rc;
@@ -279,7 +254,6 @@ pages_each(int fd, const struct pages_meta *meta, const char *db,
     if (rc <= 0)
         return rc < 0 ? rc : -ENOENT;
     w.flags = 0;
-    w.from = from;
     w.each = each;
     w.ctx = ctx;
     return walk_database(&w, named.record);
@@ -310,8 +284,7 @@ counter_read(int fd, const struct pages_meta *meta,
              const struct pages_counter *counter, uint64_t *out)
 {
     struct counting c = {.counter = counter, .out = out};
-    const int rc =
-        pages_each(fd, meta, counter->db, counter->key, take_counter, &c);
+    const int rc = pages_each(fd, meta, counter->db, take_counter, &c);
 
     if (rc == 1)
         return 0;

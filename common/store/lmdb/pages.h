@@ -57,13 +57,11 @@ int pages_meta(int fd, struct pages_meta *out, const char **why);
 /* ---- records (pages.c) ------------------------------------------------- */
 
 /* Calls each() for every record of the named database `db`, by key, as of a
- * meta page; values in pages of their own are left out, and so are leaves
- * before the key `from` (NULL: none).  Stops on non-zero and returns that.  The
- * bytes live until each() returns.
+ * meta page; values in pages of their own are left out.  Stops on non-zero and
+ * returns that.  The bytes live until each() returns.
  *   -ENOENT   no such database
  *   -EBADMSG  damaged, or not a plain database */
 int pages_each(int fd, const struct pages_meta *meta, const char *db,
-               const char *from,
                int (*each)(void *ctx, uint8_t *key, size_t key_size,
                            uint8_t *value, size_t size),
                void *ctx);

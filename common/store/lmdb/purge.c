@@ -211,8 +211,9 @@ fill_rebuilt(void *ctx, MDB_txn *txn)
 /* ---- the file ---------------------------------------------------------- */
 
 static int
-make_file(struct rebuild *b, char temp[KEYSPACE_FILE_SIZE])
+replace_file(struct rebuild *b)
 {
+    struct keyspace_making m = {.fill = fill_rebuilt, .ctx = b};
     MDB_env *env = mdb_txn_env(b->from);
     MDB_envinfo info;
     MDB_stat st;
@@ -223,33 +224,17 @@ make_file(struct rebuild *b, char temp[KEYSPACE_FILE_SIZE])
         rc = lmdb_error(mdb_env_stat(env, &st));
     if (rc < 0)
         return rc;
-    return keyspace_file_make(b->store->options.keyspace_fd,
-                              (info.me_last_pgno + 1) * st.ms_psize * 4 +
-                                  KEYSPACE_MAP_FIRST,
-                              fill_rebuilt, b, temp);
-}
-
-static int
-replace_file(struct rebuild *b)
-{
-    const int dir_fd = b->store->options.keyspace_fd;
-    char temp[KEYSPACE_FILE_SIZE];
-    int fd, rc;
-
-    fd = make_file(b, temp);
-    if (fd < 0)
-        return fd;
-    rc = keyspace_file_put(b->store, dir_fd, temp, b->keyspace->file);
-    if (rc < 0)
-        (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
-    (void)close(fd);                     /* durable */
-    return rc;
+    m.map = (info.me_last_pgno + 1) * st.ms_psize * 4 + KEYSPACE_MAP_FIRST;
+    return keyspace_file_make(b->store, &m, b->keyspace->file, true);
 }
 
 /* Creates the new file in memory; returns its descriptor. */
 static int
 make_in_memory(struct rebuild *b)
 {
+    const struct keyspace_making m = {
+        KEYSPACE_MAP_FIRST + b->state.marks * KEYSPACE_MARK_SIZE * 2,
+        fill_rebuilt, b};
     char path[KEYSPACE_PATH_SIZE];
     int fd, rc;
 
@@ -257,9 +242,7 @@ make_in_memory(struct rebuild *b)
     if (fd < 0)
         return -errno;
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    rc = keyspace_file_fill(
-        path, KEYSPACE_MAP_FIRST + b->state.marks * KEYSPACE_MARK_SIZE * 2,
-        fill_rebuilt, b);
+    rc = keyspace_file_fill(path, &m);
     if (rc == 0)
         return fd;
     (void)close(fd);
@@ -359,8 +342,6 @@ lmdb_purge(struct store *store, const uint8_t *name, size_t name_size)
     struct lmdb *s = lmdb_of(store);
     int rc = -ESTALE;
 
-    if (!keyspace_name_ok(name, name_size))
-        return -EINVAL;
     lmdb_read_end(store);
     /* A purge that was killed may have left half a copy. */
     keyspace_file_clean(s->options.keyspace_fd, 0);
@@ -381,8 +362,6 @@ lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
     struct lmdb *s = lmdb_of(store);
     int rc = -ESTALE;
 
-    if (!keyspace_name_ok(name, name_size))
-        return -EINVAL;
     lmdb_read_end(store);
     for (int i = 0; i < 2 && rc == -ESTALE; i++)
         rc = rebuild_keyspace(s, name, name_size, data_fd);
