@@ -1,6 +1,6 @@
 /* tests/crash/test_postgresql_faults.c - two data directories count into one
- * keyspace of a database with a synchronous standby, while workers and the
- * database are killed at any moment, and the standby takes over: what was
+ * keyspace of a database with a synchronous standby, while writers, workers and
+ * the database are killed at any moment, and the standby takes over: what was
  * acknowledged is counted exactly once.
  *
  * A few faults by default; COUNTD_FAULTS=KILLS,FAILOVERS asks for more. */
@@ -88,14 +88,16 @@ pause_a_moment(struct fixture *x)
 static void
 kill_one(struct fixture *x)
 {
-    const uint64_t which = random_below(&x->random, MACHINES + 1);
+    static const enum fleet_role daemons[] = {FLEET_WRITE, FLEET_WORKER};
+    const uint64_t which = random_below(&x->random, 2 * MACHINES + 1);
+    struct fleet *f = &x->fleets[which / 2];
 
-    if (which == MACHINES) {
+    if (which == 2 * MACHINES) {
         pg_server_crash();
         return;
     }
-    daemon_kill(fleet_daemon(&x->fleets[which], FLEET_WORKER));
-    fleet_start(&x->fleets[which], FLEET_WORKER);
+    daemon_kill(fleet_daemon(f, daemons[which % 2]));
+    fleet_start(f, daemons[which % 2]);
 }
 
 static void

@@ -11,6 +11,8 @@
 #include "tests/lib/pg_server.h"
 #include "tests/lib/service.h"
 
+#define LINES 3000
+
 struct fixture {
     struct fleet fleets[2]; /* two machines */
     char schema[32];
@@ -111,6 +113,59 @@ CASE(a_redis_client_reads_what_it_has_counted, x)
     assert_string_equal(got, want);
     client_close(fd);
     fleet_stop_all(f);
+}
+
+static void
+write_lines(struct fixture *x, int from, char path[600])
+{
+    FILE *file;
+
+    (void)snprintf(path, 600, "%.500s/%d.tsv", x->fleets[0].path, from);
+    file = fopen(path, "w");
+    assert_non_null(file);
+    for (int i = from; i < from + LINES; i++)
+        (void)fprintf(file, "words\tkey%d\t1\t1709251200\n", i);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void
+load_once(struct fleet *f, const char *path, const char *words)
+{
+    expect(FLEET_RUN(f, "load", "--once", path), 0, words);
+}
+
+CASE(a_file_counts_once_also_from_two_machines, x)
+{
+    struct fleet *a = &x->fleets[0], *b = &x->fleets[1];
+    char first[600], second[600];
+    struct daemon load;
+
+    write_lines(x, 0, first);
+    write_lines(x, LINES, second);
+    expect(FLEET_RUN(a, "store", "init"), 0, "made schema=");
+    service_start(a);
+    service_start(b);
+    load_once(a, first, "3000 increments: 3000 merged, 0 merged before");
+    load_once(a, first, "3000 increments: 0 merged, 3000 merged before");
+    load_once(b, first, "3000 increments: 0 merged, 3000 merged before");
+
+    /* One that is killed while the database is away goes on. */
+    pg_server_stop();
+    fleet_begin(a, &load,
+                (const char *const[]){"load", "--once", second, NULL});
+    while (FLEET_RUN(a, "held") == 0)
+        assert_true(daemon_alive(&load));
+    daemon_kill(&load);
+    pg_server_start();
+    load_once(a, second, "3000 increments: ");
+    load_once(a, second, "3000 increments: 0 merged, 3000 merged before");
+    expect_text(FLEET_RUN(a, "flush"), 0, "");
+    assert_int_equal(service_total(a, "words"), 2 * LINES);
+    expect(FLEET_RUN(a, "drop", "words"), 0, "words");
+    load_once(a, first, "3000 increments: 3000 merged, 0 merged before");
+    expect(FLEET_RUN(a, "check"), 0, "");
+    fleet_stop_all(a);
+    fleet_stop_all(b);
 }
 
 CASE(logs_wait_for_a_database_that_is_away, x)

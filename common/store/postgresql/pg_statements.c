@@ -11,8 +11,6 @@
 /* This server's clock, Unix time in ms. */
 #define NOW "(extract(epoch FROM clock_timestamp()) * 1000)::int8 "
 
-#define FLAG(condition) "(" condition ")::int::int8, "
-
 #define KEYSPACE                                                               \
     "SELECT id, keys, sum::text, saturated, change, nonce, history "           \
     "FROM keyspace WHERE name = $1"
@@ -50,40 +48,23 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "current_setting('server_version'), "
         "current_setting('synchronous_commit'), "
         "current_setting('synchronous_standby_names'), "
-        "current_setting('data_checksums'), " FLAG(
-            "'off' IN (current_setting('fsync'), "
-            "current_setting('full_page_writes'))") FLAG("current_setting('"
-                                                         "synchronous_commit') "
-                                                         "NOT IN ('on', "
-                                                         "'remote_apply')")
-            FLAG(
-                "current_setting('synchronous_standby_names') <> '' AND NOT "
-                "EXISTS (SELECT FROM pg_stat_replication WHERE sync_state IS "
-                "NULL "
-                "OR sync_state IN ('sync', 'quorum'))") /* NULL: may not see it */
-    FLAG("current_setting('autovacuum') = 'off'") FLAG("current_setting('"
-                                                       "synchronous_standby_"
-                                                       "names') = ''") FLAG(
-        "current_setting('data_checksums') = 'off'") "CASE WHEN "
-                                                     "pg_is_in_recovery() THEN "
-                                                     "0 ELSE (SELECT "
-                                                     "coalesce(sum("
-                                                     "pg_wal_lsn_diff(pg_"
-                                                     "current_wal_lsn(), "
-                                                     "restart_lsn)), 0)::int8 "
-                                                     "FROM "
-                                                     "pg_replication_slots "
-                                                     "WHERE NOT active "
-                                                     "AND wal_status IN "
-                                                     "('extended', "
-                                                     "'unreserved')) END, "
-                                                     "(SELECT count(*) FROM "
-                                                     "sender WHERE seen < " NOW
-                                                     "- 10000), "
-                                                     "(SELECT "
-                                                     "coalesce(max(abs(skew)), "
-                                                     "0) FROM sender) FROM "
-                                                     "meta",
+        "current_setting('data_checksums'), "
+        "('off' IN (current_setting('fsync'), "
+        "current_setting('full_page_writes')))::int::int8, "
+        "(current_setting('synchronous_commit') NOT IN ('on', "
+        "'remote_apply'))::int::int8, "
+        "(current_setting('synchronous_standby_names') <> '' AND NOT EXISTS ("
+        "SELECT FROM pg_stat_replication WHERE sync_state IS NULL " /* hidden */
+        "OR sync_state IN ('sync', 'quorum')))::int::int8, "
+        "(current_setting('autovacuum') = 'off')::int::int8, "
+        "(current_setting('synchronous_standby_names') = '')::int::int8, "
+        "(current_setting('data_checksums') = 'off')::int::int8, "
+        "CASE WHEN pg_is_in_recovery() THEN 0 ELSE (SELECT coalesce(sum("
+        "pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)), 0)::int8 "
+        "FROM pg_replication_slots "
+        "WHERE wal_status IN ('extended', 'unreserved')) END, "
+        "(SELECT count(*) FROM sender WHERE seen < " NOW "- 10000), "
+        "(SELECT coalesce(max(abs(skew)), 0) FROM sender) FROM meta",
     [PG_LOCKERS] =
         "SELECT a.pid::int8, a.usename::text, a.application_name "
         "FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
