@@ -29,7 +29,7 @@ endif
 
 # Goals that compile say what to install before the compiler fails for the want
 # of it; the others install it by themselves.
-ifneq ($(filter-out setup test check lint bench cover faults fuzz mutants demo clean help format,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out setup test check lint bench cover faults fuzz mutants demo demo-postgresql clean help format,$(or $(MAKECMDGOALS),all)),)
 MISSING := $(shell CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' .ci/setup build 2>&1)
 $(if $(MISSING),$(error $(MISSING)))
 endif
@@ -217,7 +217,7 @@ test-at: setup
 run-tests: test-programs
 	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
 
-bench demo: export COUNTD_CONF =
+bench demo demo-postgresql: export COUNTD_CONF =
 ## make bench             measures speed beside other programs; no verdict
 # Every row of all benches, as a table; at the end those that fall short.
 bench: all $(BENCH)
@@ -298,7 +298,7 @@ lint-mutants:
 	@echo mutants
 	@for p in tests/mutants/*.patch; do patch -sfp1 --dry-run <$$p >/dev/null || { echo "$$p does not apply" >&2; exit 1; }; done
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/lib/figures tests/demo.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/lib/figures tests/demo.sh tests/demo_postgresql.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
 ## make cover             coverage of the tests
 # As root some tests fail here: a daemon that became another user cannot write
@@ -338,6 +338,10 @@ faults: setup
 demo: setup
 	+@$(MAKE) --no-print-directory all
 	@tests/demo.sh $(BUILD)
+## make demo-postgresql   two machines count into a PostgreSQL that fails over
+demo-postgresql: setup
+	+@$(MAKE) --no-print-directory all
+	@tests/demo_postgresql.sh $(BUILD)
 
 # ---- install -------------------------------------------------------------
 man = $(filter %.$(1),$(MAN))
@@ -379,7 +383,7 @@ clean:
 help:
 	@sed -n 's/^## //p' Makefile
 
-.PHONY: $(LINTS) all help format test test-at setup test-programs bench-programs run-tests bench check lint cover faults fuzz fuzz-run mutants demo install \
+.PHONY: $(LINTS) all help format test test-at setup test-programs bench-programs run-tests bench check lint cover faults fuzz fuzz-run mutants demo demo-postgresql install \
         uninstall deb clean
 .SECONDARY:
 .DELETE_ON_ERROR:

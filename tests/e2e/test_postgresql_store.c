@@ -4,6 +4,7 @@
 #include "tests/lib/test.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "tests/lib/client.h"
 #include "tests/lib/engines.h"
@@ -166,6 +167,38 @@ CASE(a_file_counts_once_also_from_two_machines, x)
     expect(FLEET_RUN(a, "check"), 0, "");
     fleet_stop_all(a);
     fleet_stop_all(b);
+}
+
+/* Exports a keyspace with its history from files, loads that into the database
+ * twice, and compares. */
+CASE(a_keyspace_of_files_moves_with_its_history, x)
+{
+    struct fleet *files = &x->fleets[0], *database = &x->fleets[1];
+    static char exported[TEXT_SIZE];
+    char path[600];
+    FILE *file;
+
+    expect(FLEET_RUN(database, "store", "init"), 0, "made schema=");
+    fleet_option(files, "store=files");
+    service_start(files);
+    service_start(database);
+    write_lines(x, 0, path);
+    load_once(files, path, "3000 merged");
+    service_add(files, "words", "key7", 41);
+    expect_text(FLEET_RUN(files, "flush"), 0, "");
+    expect(FLEET_RUN(files, "export", "--history", "words"), 0, "key7\t41\t");
+    (void)strcpy(exported, text); /* of the same size */
+    file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_not_equal(fputs(exported, file), EOF);
+    assert_int_equal(fclose(file), 0);
+    for (int i = 0; i < 2; i++)
+        load_once(database, path, "3001 increments: ");
+    expect(FLEET_RUN(database, "export", "--history", "words"), 0, "");
+    assert_string_equal(text, exported);
+    assert_int_equal(service_count(database, "words", "key7"), 42);
+    fleet_stop_all(files);
+    fleet_stop_all(database);
 }
 
 CASE(logs_wait_for_a_database_that_is_away, x)
