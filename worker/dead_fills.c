@@ -3,7 +3,6 @@
 #include "worker/dead_fills.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,34 +48,39 @@ read_headers(int fd, struct dead_fills_log *log)
     return true;
 }
 
-static int
-open_log(const struct dead_fills *s, const struct dead_fills_log *log)
-{
-    return openat(s->log_fd, log->name,
-                  O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-}
-
-/* Adds a log; false if it cannot be read. */
+/* Adds a log, as its headers would survive a power loss; false if that cannot be
+ * known.  After the fdatasync the disk has what was read before it, or an
+ * earlier sync failed and the page cache has headers that the disk does not; so
+ * they are read from the disk, too.  What is written in between is not durable:
+ * of both readings the one that is less far counts.  The kernel drops a page
+ * cache folio only if the range covers all of it, hence the whole file. */
 static bool
 add_log(struct dead_fills *s, const char *name, bool quarantined)
 {
-    struct dead_fills_log *log;
+    struct dead_fills_log log = {.quarantined = quarantined}, disk = log;
     bool good;
     int fd;
 
-    if (strlen(name) >= sizeof log->name ||
-        array_grow(&s->logs, &s->capacity, s->count + 1, sizeof *s->logs) < 0)
+    if (array_grow(&s->logs, &s->capacity, s->count + 1, sizeof *s->logs) < 0)
         return false;
-    log = &s->logs[s->count];
-    *log = (struct dead_fills_log){.quarantined = quarantined};
-    (void)snprintf(log->name, sizeof log->name, "%s", name);
-    fd = open_log(s, log);
+    fd =
+        openat(s->log_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0)
         return false;
-    good = read_headers(fd, log);
+    good = read_headers(fd, &log) && fdatasync(fd) == 0 &&
+           posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 &&
+           read_headers(fd, &disk) &&
+           memcmp(log.uuid, disk.uuid, sizeof log.uuid) == 0;
     (void)close(fd);
-    s->count += good;
-    return good;
+    if (!good)
+        return false;
+    disk.whole = disk.whole && log.whole;
+    if (log.epoch < disk.epoch || (log.epoch == disk.epoch && !log.empty)) {
+        disk.epoch = log.epoch;
+        disk.empty = log.empty;
+    }
+    s->logs[s->count++] = disk;
+    return true;
 }
 
 /* Adds the logs, or the quarantined ones; true if each could be read. */
@@ -103,31 +107,6 @@ read_logs(struct dead_fills *s)
     s->known = true;
     s->all_read = add_logs(s, LOGFILE_LOG);
     s->quarantine_read = add_logs(s, LOGFILE_BAD);
-}
-
-/* Replaces the headers that were read of a log by those that would survive a
- * power loss: after fdatasync the disk has them, or an earlier sync failed and
- * the page cache has headers that the disk does not; so they are read from the
- * disk. The kernel drops a page cache folio only if the range covers all of it,
- * hence the whole file.  False if the disk's headers cannot be determined. */
-static bool
-read_from_disk(const struct dead_fills *s, struct dead_fills_log *log)
-{
-    struct dead_fills_log found = *log;
-    int fd;
-
-    if (log->synced)
-        return true;
-    fd = open_log(s, log);
-    if (fd < 0)
-        return false;
-    found.synced = fdatasync(fd) == 0 &&
-                   posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0 &&
-                   read_headers(fd, &found);
-    (void)close(fd);
-    if (found.synced)
-        *log = found;
-    return found.synced;
 }
 
 /* ---- fills ------------------------------------------------------------- */
@@ -158,7 +137,7 @@ dead_fills_contain(void *ctx, const struct log_fill *mark)
     if (!s->quarantine_read)
         return false;
     for (size_t i = 0; i < s->count; i++) {
-        struct dead_fills_log *log = &s->logs[i];
+        const struct dead_fills_log *log = &s->logs[i];
 
         if (!has_uuid(log, mark))
             continue;
@@ -168,8 +147,7 @@ dead_fills_contain(void *ctx, const struct log_fill *mark)
             continue;
         }
         found = true;
-        if (!is_fill_over(log, mark) || !read_from_disk(s, log) ||
-            !has_uuid(log, mark) || !is_fill_over(log, mark))
+        if (!is_fill_over(log, mark))
             return false;
     }
     return found || s->all_read;

@@ -35,13 +35,11 @@
 
 /* A log, as its headers say. */
 struct dead_fills_log {
-    char name[LOG_BAD_SIZE];
     uint8_t uuid[16];
     uint64_t epoch;
     bool empty;
     bool whole;       /* both headers are good */
     bool quarantined; /* bad-* */
-    bool synced;      /* the headers were read from the disk after a sync */
 };
 
 struct dead_fills {

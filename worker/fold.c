@@ -105,8 +105,6 @@ fold_clear(struct fold *f)
     f->keyspaces = 0;
     f->entries_most = 0;
     f->records = f->zeros = 0;
-    f->grown = 0;
-    f->entries_grown = 0;
     if (f->wide || !f->arena.at) {
         f->wide = false;
         close_regions(f);
@@ -456,8 +454,6 @@ int
 fold_add(struct fold *f, const struct log *log, unsigned number)
 {
     const uint32_t end = (uint32_t)log->header.count;
-    const size_t arena = f->arena_used;
-    const uint32_t entries = f->entries.used;
     uint32_t from;
     int count, rc;
 
@@ -475,8 +471,6 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
         if (rc < 0)
             return rc;
     }
-    f->grown = f->arena_used - arena;
-    f->entries_grown = f->entries.used - entries;
     return 0;
 }
 
@@ -509,8 +503,6 @@ int
 fold_add_member(struct fold *f, int fd, const struct archive_member *m,
                 unsigned number)
 {
-    const size_t arena = f->arena_used;
-    const uint32_t entries = f->entries.used;
     const struct archive_record *records;
     struct archive_reader *r;
     int count, rc;
@@ -525,8 +517,6 @@ fold_add_member(struct fold *f, int fd, const struct archive_member *m,
         rc = count < 0 ? count
                        : add_records(f, records, (uint32_t)count, number);
     archive_reader_close(r);
-    f->grown = f->arena_used - arena;
-    f->entries_grown = f->entries.used - entries;
     return rc;
 }
 

@@ -95,9 +95,7 @@ struct fold {
     uint32_t entries_most; /* entries of the largest keyspace */
     struct fold_keyspace *first, *last;
     size_t keyspaces;
-    size_t grown;           /* bytes of the arena that the last log took */
-    uint32_t entries_grown; /* entries that the last log made */
-    uint8_t *slots;         /* read buffer, 128 KiB */
+    uint8_t *slots; /* read buffer, 128 KiB */
     uint64_t records;
     uint64_t zeros;
 };
@@ -133,8 +131,8 @@ int fold_add_member(struct fold *f, int fd, const struct archive_member *m,
 struct fold_keyspace *fold_find(const struct fold *f, const uint8_t *name,
                                 size_t size);
 
-/* Whether one more log like the last one is expected to fit: the usual batch
- * should end before a log does not, because then all are folded again. */
+/* Whether one more log is expected to fit: the usual batch should end before one
+ * does not, because then all are folded again. */
 bool fold_expects_fit(const struct fold *f);
 
 /* Orders the keyspaces by their number of records, most first. */

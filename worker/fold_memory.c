@@ -84,23 +84,8 @@ fold_reserve(struct fold *f)
     return 0;
 }
 
-/* Bytes that a table needs to grow for `more` more cells. */
-static size_t
-table_growth(const struct fold_table *t, uint32_t more)
-{
-    return t->used + more > t->limit ? 2 * table_size(t) : 0;
-}
-
 bool
 fold_expects_fit(const struct fold *f)
 {
-    const uint32_t entries = f->entries_grown + f->entries_grown / 8;
-    const size_t more = f->grown + f->grown / 8 +
-                        FOLD_GROUP * (record_size_max(f) + FOLD_SCRATCH_SIZE) +
-                        entries * FOLD_SCRATCH_SIZE;
-
-    return !f->wide &&
-           fold_memory(f) + more +
-                   table_growth(&f->entries, entries + FOLD_GROUP) <=
-               f->memory;
+    return fold_memory(f) <= f->memory / 2;
 }

@@ -102,7 +102,11 @@ serve_until_stopped(struct worker *w)
 
 static_assert(LMDB_LANES_MAX <= PARALLEL_MAX, "each lane can have a thread");
 
-/* The engine.  How much a commit may hold is the merge's to say. */
+/* The engine.  Of worker.memory half is for the sums of a merge.  A commit has a
+ * quarter and some of the 64 MB on top: the more it has, the fewer commits a
+ * large merge is cut into.  An eighth may stay allocated between commits. */
+#define COMMIT_ON_TOP ((size_t)16 << 20)
+
 static int
 open_files(struct worker *w)
 {
@@ -112,13 +116,12 @@ open_files(struct worker *w)
         .key_size = (uint16_t)w->config.key_size,
         .writable = true,
         .open_max = files_keyspaces(),
-        .txn_memory = merge_commit_least(w->config.worker_memory),
+        .txn_memory = (size_t)w->config.worker_memory / 4 + COMMIT_ON_TOP,
+        .retain_memory = (size_t)w->config.worker_memory / 8,
         .keyspace_max = w->config.keyspace_max,
         .keys_max = w->config.keyspace_max_keys,
         .history = &w->config.history,
         .history_max = w->config.history_max,
-        .spare = merge_memory_available,
-        .spare_ctx = &w->merge,
     };
 
     return lmdb_lanes_open(&w->store, &options,

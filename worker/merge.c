@@ -1,5 +1,4 @@
-/* worker/merge.c - see merge.h: merge_commit_least(), merge_memory_available(),
- * merge_archive(), merge_retry_ms(), merge_run(), merge_waiting(). */
+/* worker/merge.c - see merge.h: merge_archive(), merge_retry_ms(), merge_run(), merge_waiting(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/merge.h"
 
@@ -19,38 +18,14 @@
 
 /* ---- opening, memory --------------------------------------------------- */
 
-/* How worker.memory is shared.  Half at most is for the sums: the more logs
- * they cover, the cheaper each increment is; an eighth of that is for quick
- * batches.  An eighth the store may keep
- * between commits.  A commit may have all that is free when it is made, and
- * some of the 64 MB on top: the more it has, the fewer commits a large merge
- * is cut into. */
+/* Half of worker.memory is for the sums: the more logs they cover, the cheaper
+ * each increment is; an eighth of that is for quick batches. */
 static size_t
 fold_memory_of(uint64_t worker_memory, unsigned eighths)
 {
     const size_t share = (size_t)(worker_memory / 16 * eighths);
 
     return share < FOLD_MEMORY_MIN ? FOLD_MEMORY_MIN : share;
-}
-
-#define ON_TOP ((size_t)32 << 20)
-
-size_t
-merge_commit_least(uint64_t worker_memory)
-{
-    return (size_t)(worker_memory / 8);
-}
-
-size_t
-merge_memory_available(void *ctx)
-{
-    const struct merge *m = ctx;
-    size_t used = memory_in_use();
-
-    if (used == 0)
-        used = fold_memory(&m->batch.fold) + fold_memory(&m->quick.fold) +
-               m->commit_least + ON_TOP;
-    return used < m->memory_most ? m->memory_most - used : 0;
 }
 
 static bool
@@ -74,10 +49,7 @@ merge_open(struct merge *m, const struct config *config,
                         .keyspace_max = config->keyspace_max,
                         .keys_max = config->keyspace_max_keys,
                         .current = &m->batch,
-                        .slice_ns = MERGE_SLICE_NS,
-                        .memory_most = (size_t)config->worker_memory + ON_TOP,
-                        .commit_least =
-                            merge_commit_least(config->worker_memory)};
+                        .slice_ns = MERGE_SLICE_NS};
     archive_init(&m->archive);
     rc = layout_init(&layout, (unsigned)config->keyspace_size,
                      (unsigned)config->key_size);

@@ -90,8 +90,6 @@ struct merge {
     bool is_older;       /* keyspace/ is older than log/, or was replaced:
                             nothing is merged */
     uint64_t note_ms;    /* when the merge note is written next (clock_ms) */
-    size_t memory_most;  /* anonymous, while a commit is made */
-    size_t commit_least; /* what a commit may always take of it */
     const struct datadir *dir;
     uint64_t keyspace_max; /* for reports: of the settings */
     uint64_t keys_max;
@@ -106,20 +104,13 @@ struct merge {
     struct merge_stats stats;
 };
 
-/* Borrows dir and store for its life.  The store may be opened with
- * merge_memory_available() as its `spare`, of this struct merge, before this
- * call. */
+/* Borrows dir and store for its life. */
 int merge_open(struct merge *m, const struct config *config,
                const struct datadir *dir, struct store *store);
 void merge_close(struct merge *m);
 
 /* Has merged logs archived in dir->archive_fd.  -ENOMEM */
 int merge_archive(struct merge *m, uint64_t keep_ms);
-
-/* How worker.memory is shared: what a commit of the store's engine always has,
- * and (ctx: the struct merge) what it may have just now. */
-size_t merge_commit_least(uint64_t worker_memory);
-size_t merge_memory_available(void *ctx);
 
 /* One batch. */
 enum merge_outcome merge_run(struct merge *m);

@@ -138,39 +138,6 @@ CASE(limits_refuse_before_anything_is_applied, d)
     store_close(s);
 }
 
-static size_t
-spare_bytes(void *ctx)
-{
-    const size_t *spare = ctx;
-
-    return *spare;
-}
-
-CASE(memory_to_spare_saves_commits, d)
-{
-    size_t spare = 0;
-    struct lmdb_options options = engine_lmdb_options(d->fd);
-    struct store_applied cut, whole;
-    struct batch_keys b;
-    struct store *s;
-
-    options.txn_memory = 1 << 18;
-    options.spare = spare_bytes;
-    options.spare_ctx = &spare;
-    assert_rc(lmdb_store_open(&s, &options), 0);
-    rng = 10;
-    batch_make(&b, 20000, 100000, 0, 1000, false);
-    assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &cut), 0);
-    spare = 1 << 26;
-    assert_rc(apply_deltas(s, KS, NULL, 0, b.deltas, b.count, &whole), 0);
-
-    assert_true(cut.commits > 10);
-    assert_int_equal(whole.commits, 1);
-    check_clean(s);
-    store_close(s);
-    batch_free(&b);
-}
-
 CASE(a_range_ends_before_the_row_that_does_not_fit, d)
 {
     struct store *s = open_store(d, 1 << 24, true);

@@ -20,7 +20,6 @@
 #include "common/store/lmdb/keyspace.h"
 
 #include <errno.h>
-#include <malloc.h>
 
 /* State of one lmdb_apply(). */
 struct apply_call {
@@ -305,24 +304,6 @@ apply_slice(struct apply_call *b)
 
 /* ---- the batch --------------------------------------------------------- */
 
-/* Sets the memory that a commit may use. */
-static void
-share_memory(struct lmdb *s)
-{
-    const struct lmdb_options *o = &s->options;
-    size_t spare;
-
-    if (o->spare == NULL)
-        return;
-    spare = o->spare(o->spare_ctx);
-    if (spare < o->txn_memory) {
-        keyspace_close_all(s);
-        (void)malloc_trim(0); /* returns whether it freed any */
-        spare = o->spare(o->spare_ctx);
-    }
-    s->txn_memory = spare < o->txn_memory ? o->txn_memory : spare;
-}
-
 static int
 apply_all(struct apply_call *b)
 {
@@ -365,7 +346,6 @@ lmdb_apply(struct store *store, const struct store_batch *given,
     if (rc < 0)
         return rc;
     lmdb_read_end(store);
-    share_memory(s);
     rc = apply_all(&b);
     marks_fini(&b.marks);
     if (s->slice.capacity * SLICE_CHANGE_COST > s->options.txn_memory)

@@ -96,9 +96,10 @@ uint64_t
 edits_budget(const struct lmdb *s, size_t changes)
 {
     const uint64_t edits = (uint64_t)changes * SLICE_CHANGE_COST;
-    const uint64_t pages = edits < s->txn_memory
-                               ? (s->txn_memory - edits) / KEYSPACE_PAGE_COST
-                               : 0;
+    const uint64_t pages =
+        edits < s->options.txn_memory
+            ? (s->options.txn_memory - edits) / KEYSPACE_PAGE_COST
+            : 0;
 
     return pages < PAGES_MIN   ? PAGES_MIN
            : pages > PAGES_MAX ? PAGES_MAX

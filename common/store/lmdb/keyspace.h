@@ -202,7 +202,6 @@ struct lmdb {
     struct store store; /* first: the handle */
     struct lmdb_options options;
     int lock_fd;            /* of the directory: holds its flock */
-    size_t txn_memory;      /* bytes that one commit may use now */
     struct keyspace *slots; /* open_max */
     unsigned touched;       /* slots used so far; those above never were */
     struct keyspace *last;  /* result of the last lookup; may be closed */

@@ -131,7 +131,6 @@ lmdb_store_open(struct store **out, const struct lmdb_options *options)
         return -ENOMEM;
     s->store.engine = &engine;
     s->options = *options;
-    s->txn_memory = options->txn_memory;
     if (s->options.retain_memory == 0)
         s->options.retain_memory = options->txn_memory;
 

@@ -30,12 +30,6 @@ struct lmdb_options {
                              stored history keeps its tiers */
     uint64_t history_max; /* bytes of history in a keyspace; 0: no limit */
     uint64_t (*now_ms)(void); /* Unix time; NULL: clock_unix_ms() */
-
-    /* Returns the bytes that a commit may use now: more memory cuts a large
-     * batch into fewer commits.  If it returns less than txn_memory, the engine
-     * frees the memory that it caches and calls again.  NULL: txn_memory. */
-    size_t (*spare)(void *ctx);
-    void *spare_ctx;
 };
 
 /* Opens the engine.  Errors as in store.h; -EPROTONOSUPPORT: the installed LMDB
