@@ -331,21 +331,16 @@ assert_spoilt(struct server *s, uint8_t at, uint8_t with)
     s->change_with = 0;
 }
 
-LIVE_TEST(a_wrong_magic_ends_the_connection, s)
+LIVE_TEST(an_answer_that_is_none_ends_the_connection, s)
 {
-    assert_spoilt(s, 0, 0x01);
-}
+    static const uint8_t spoilt[][2] = {{0, 0x01}, /* the magic */
+                                        {1, 0x02}, /* the opcode */
+                                        {4, 0xff}, /* an impossible size */
+                                        {8, 0x80}, /* to another request */
+                                        {11, 0x80}};
 
-LIVE_TEST(an_answer_to_another_request_ends_the_connection, s)
-{
-    for (uint8_t at = 8; at < 12; at++)
-        assert_spoilt(s, at, 0x80);
-    assert_spoilt(s, 1, 0x02); /* the opcode */
-}
-
-LIVE_TEST(an_answer_of_impossible_size_ends_the_connection, s)
-{
-    assert_spoilt(s, 4, 0xff);
+    for (size_t i = 0; i < sizeof spoilt / sizeof spoilt[0]; i++)
+        assert_spoilt(s, spoilt[i][0], spoilt[i][1]);
 }
 
 static void
@@ -453,140 +448,6 @@ LIVE_TEST(no_answer_in_time_gives_the_connection_up, s)
     assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ENOTCONN);
     /* The server has seen the end, though the handle is still there. */
     hand_join(&s->hand);
-}
-
-/* ---- batches ----------------------------------------------------------- */
-
-static void
-serve_all_narrowly(struct server *s, int fd)
-{
-    const int small = 4096;
-
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
-    serve_all(s, fd);
-}
-
-/* Small buffers on the way there and back: the server soon stops reading until
- * its answers are taken, and the client cannot send meanwhile. */
-static void
-start_narrowly(struct server *s)
-{
-    const int small = 32768;
-
-    assert_rc(setsockopt(s->hand.listen_fd, SOL_SOCKET, SO_RCVBUF, &small,
-                         sizeof small),
-              0);
-    start(s, serve_all_narrowly);
-    assert_rc(setsockopt(countd_live_fd(s->l), SOL_SOCKET, SO_SNDBUF, &small,
-                         sizeof small),
-              0);
-}
-
-static struct countd_live_op *
-make_ops(size_t count)
-{
-    static const char *const names[] = {"get", "take", "?", "give", "#"};
-    struct countd_live_op *ops = calloc(count, sizeof *ops);
-
-    assert_non_null(ops);
-    for (size_t i = 0; i < count; i++) {
-        ops[i].what = (enum countd_live_what)(i % 3);
-        ops[i].name = names[i % 5];
-        ops[i].size = strlen(names[i % 5]);
-        ops[i].resources = (uint32_t)i;
-        ops[i].bound = i % 7 == 0 ? 0 : UINT32_MAX;
-    }
-    return ops;
-}
-
-static void
-assert_op(const struct countd_live_op *op, size_t i)
-{
-    int want = 0;
-
-    if (op->what == COUNTD_ACQUIRE && i % 7 == 0)
-        want = -EINVAL;
-    else if (i % 5 == 2)
-        want = -ENOENT;
-    else if (i % 5 == 4)
-        want = -EBUSY;
-    assert_rc(op->result, want);
-    if (want == 0 && op->what == COUNTD_ACQUIRE)
-        assert_int_equal(op->value, i);
-    if (want == 0 && op->what == COUNTD_GET && i % 5 == 0)
-        assert_int_equal(op->value, 'g' + 'e' + 't');
-}
-
-LIVE_TEST(a_batch_of_100000_gets_100000_answers_in_order, s)
-{
-    struct countd_live_op *ops = make_ops(MANY);
-    size_t sent = 0;
-
-    start_narrowly(s);
-    assert_rc(countd_live_batch(s->l, ops, MANY), 0);
-
-    for (size_t i = 0; i < MANY; i++) {
-        assert_op(&ops[i], i);
-        sent += ops[i].result != -EINVAL;
-    }
-    free(ops);
-    finish(s);
-    assert_int_equal(s->requests, sent);
-}
-
-LIVE_TEST(a_batch_of_long_names_does_not_stop_both_sides, s)
-{
-    static char name[FRAME_NAME_MAX];
-    struct countd_live_op *ops = make_ops(300);
-
-    memset(name, 'n', sizeof name);
-    for (size_t i = 0; i < 300; i++)
-        ops[i] = (struct countd_live_op){
-            .what = COUNTD_GET, .name = name, .size = sizeof name};
-    start_narrowly(s);
-    assert_rc(countd_live_batch(s->l, ops, 300), 0);
-
-    for (size_t i = 0; i < 300; i++)
-        assert_int_equal(ops[i].value, FRAME_NAME_MAX * 'n');
-    free(ops);
-}
-
-LIVE_TEST(a_batch_keeps_the_answers_that_came_before_the_end, s)
-{
-    struct countd_live_op *ops = make_ops(20000);
-    size_t answered = 0, refused = 0;
-
-    s->cut = 10000;
-    start(s, serve_all);
-    assert_rc(countd_live_batch(s->l, ops, 20000), -ENOTCONN);
-
-    for (size_t i = 0; i < 20000; i++) {
-        refused += ops[i].result == -EINVAL;
-        if (ops[i].result == -ENOTCONN)
-            continue;
-        assert_op(&ops[i], i);
-        answered += ops[i].result != -EINVAL;
-    }
-    /* What a reset takes along is not known; nothing is invented. */
-    assert_true(answered <= 10000);
-    assert_true(refused > 0);
-    assert_rc(ops[19998].result, -ENOTCONN);
-    free(ops);
-}
-
-LIVE_TEST(an_empty_batch_and_one_of_nonsense_need_no_server, s)
-{
-    struct countd_live_op ops[2] = {
-        {.what = COUNTD_GET}, {.what = COUNTD_ACQUIRE, .name = "a", .size = 1}};
-
-    start(s, serve_all);
-    assert_rc(countd_live_batch(s->l, NULL, 0), 0);
-    assert_rc(countd_live_batch(s->l, ops, 2), 0);
-
-    assert_rc(ops[0].result, -EINVAL);
-    assert_rc(ops[1].result, -EINVAL);
-    finish(s);
-    assert_int_equal(s->requests, 0);
 }
 
 /* ---- Dump and Stats ---------------------------------------------------- */
@@ -822,19 +683,6 @@ LIVE_TEST(statistics_come_as_texts_in_their_order, s)
     assert_rc(countd_live_stats(s->l, join_texts, &t), 0);
 }
 
-LIVE_TEST(statistics_may_be_split_at_every_byte, s)
-{
-    start(s, give_stats);
-    for (size_t cut = 1; cut < FRAME_HEADER + sizeof stats_body - 1; cut++) {
-        struct texts t = {.all = ""};
-
-        fault_short("recv", 1, cut);
-        assert_rc(countd_live_stats(s->l, join_texts, &t), 0);
-        assert_true(fault_hit());
-        assert_string_equal(t.all, "objects=123;x=;=4;");
-    }
-}
-
 LIVE_TEST(statistics_that_do_not_fill_their_body_end_the_connection, s)
 {
     struct texts t = {.all = ""};
@@ -883,7 +731,7 @@ answer_wildly(struct server *s, int fd)
 
 LIVE_TEST(nonsense_is_an_error_whatever_was_asked, s)
 {
-    struct countd_live_op ops[3];
+    uint32_t value;
 
     s->random.state = random_seed("test_client_live");
     for (int i = 0; i < 1500; i++) {
@@ -891,17 +739,14 @@ LIVE_TEST(nonsense_is_an_error_whatever_was_asked, s)
         struct texts t = {.all = ""};
 
         start(s, answer_wildly);
-        for (int j = 0; j < 3; j++)
-            ops[j] = (struct countd_live_op){
-                .what = COUNTD_GET, .name = "a", .size = 1};
         if (i % 3 == 0)
             (void)countd_live_dump(s->l, see, &seen);
         else if (i % 3 == 1)
             (void)countd_live_stats(s->l, join_texts, &t);
         else
-            (void)countd_live_batch(s->l, ops, 3);
-        /* There were fewer answers than questions, in any case. */
-        (void)countd_live_batch(s->l, ops, 3);
+            (void)countd_live_get(s->l, "a", 1, &value);
+        /* There was one answer or none. */
+        (void)countd_live_get(s->l, "a", 1, &value);
         assert_rc(countd_live_alive(s->l), -ENOTCONN);
         finish(s);
     }

@@ -8,8 +8,8 @@
  * As with flock(1) the command inherits the connection.  The server releases
  * what is held when the last process that has it open ends or closes it, so a
  * command whose parent was killed still holds it.  This process therefore
- * neither releases nor shuts the connection down: it closes its copy.  With
- * --close the command gets no copy, and this process releases. */
+ * neither releases nor shuts the connection down: its copy is closed when it
+ * ends.  With --close the command gets no copy, and this process releases. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
@@ -28,8 +28,6 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
-#include "common/client/lib/link.h"
-#include "common/client/lib/live_exchange.h"
 
 /* The pause between two attempts; draw_pause_ms() takes half of it to all of
  * it. It doubles after each attempt. */
@@ -103,9 +101,10 @@ draw_pause_ms(uint64_t pause_ms)
 static int
 pause_while_alive(struct acquire_holding *h, uint64_t ms)
 {
-    const int rc = link_wait(countd_live_fd(h->l), POLLIN, clock_ms() + ms);
+    struct pollfd p = {.fd = countd_live_fd(h->l), .events = POLLIN};
 
-    return rc < 0 ? 0 : countd_live_alive(h->l);
+    /* After EINTR the next attempt only comes earlier. */
+    return poll(&p, 1, (int)ms) > 0 ? countd_live_alive(h->l) : 0;
 }
 
 /* 0: acquired; -EBUSY: not available in time; else another error. */
@@ -308,10 +307,11 @@ acquire_and_run(struct acquire_holding *h)
 int
 cmd_acquire(struct cmd_line *line)
 {
-    struct acquire_holding h = {
-        .line = line, .signal_fd = -1, .kill_at_ms = UINT64_MAX};
+    static struct acquire_holding h = {.signal_fd = -1,
+                                       .kill_at_ms = UINT64_MAX};
     int status;
 
+    h.line = line;
     line->args[line->arg_count] = NULL; /* for execvp(); argv has room */
     status = parse_numbers(&h);
     if (status == 0)
@@ -320,8 +320,8 @@ cmd_acquire(struct cmd_line *line)
         status = live_connect(line, &h.l);
     if (status == 0)
         status = acquire_and_run(&h);
-    if (h.l != NULL)
-        live_close(h.l);
+    if (h.pid == 0 || !h.inherited)
+        countd_live_close(h.l);
     if (h.signal_fd >= 0)
         (void)close(h.signal_fd);
     free(h.name.bytes);

@@ -34,96 +34,67 @@ cell_live_name(const struct output *o, const void *name, size_t size)
 
 /* ---- get --------------------------------------------------------------- */
 
-/* The names of the line as a batch; free_ops() in any case. */
+/* Prints what there is of a name.  1 when there is nothing, or an error. */
 static int
-make_ops(const struct cmd_line *line, struct countd_live_op *ops, size_t count)
+get_value(const struct cmd_line *line, struct countd_live *l, const char *arg,
+          struct output *out)
 {
-    for (size_t i = 0; i < count; i++) {
-        struct live_name name;
-        const int status = live_name(line->args[1 + i], &name);
+    const bool stands_alone =
+        line->arg_count == 2 && out->format == OUTPUT_PEOPLE;
+    struct live_name name;
+    struct cell cells[2];
+    uint32_t value = 0;
+    int rc, status;
 
-        if (status != 0)
-            return status;
-        ops[i].what = COUNTD_GET;
-        ops[i].name = name.bytes;
-        ops[i].size = name.size;
-    }
-    return 0;
-}
-
-static void
-free_ops(struct countd_live_op *ops, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        free((void *)(uintptr_t)ops[i].name); /* ours, const for the library */
-    free(ops);
-}
-
-/* Prints what was found.  1 when something was not, or an error. */
-static int
-print_values(const struct cmd_line *line, const struct countd_live_op *ops,
-             size_t count)
-{
-    const char *word = live_is_semaphore(line) ? "available" : "taken";
-    const struct table_column columns[] = {{word, word, true},
-                                           {"name", "name", false}};
-    int status = CONFIG_EXIT_OK, written;
-    struct output out;
-
-    output_init(&out, line, columns, 2);
-    for (size_t i = 0; i < count; i++) {
-        const bool found = ops[i].result == 0;
-        struct cell cells[2];
-
-        cells[0] = found ? cell_number(ops[i].value) : cell_none();
-        cells[1] = cell_live_name(&out, ops[i].name, ops[i].size);
-        if (!found) {
-            diag(DIAG_INFO, "no such %s: %.*s", live_word(line), WORD_MAX,
-                 text);
-            status = CONFIG_EXIT_NEGATIVE;
-        }
-        if (count > 1 || out.format != OUTPUT_PEOPLE)
-            output_row(&out, cells);
-        else if (found)
-            (void)printf("%" PRIu32 "\n", ops[i].value);
-    }
-    output_rows_end(&out);
-    written = output_fini(&out);
-    return written != 0 ? written : status;
-}
-
-static int
-get_values(const struct cmd_line *line, struct countd_live *l,
-           struct countd_live_op *ops, size_t count)
-{
-    int rc;
-
-    rc = countd_live_batch(l, ops, count);
-    for (size_t i = 0; i < count && rc == 0; i++)
-        if (ops[i].result != -ENOENT)
-            rc = ops[i].result;
-    return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc)
-                  : print_values(line, ops, count);
+    status = live_name(arg, &name);
+    if (status != 0)
+        return status;
+    rc = countd_live_get(l, name.bytes, name.size, &value);
+    cells[0] = rc == 0 ? cell_number(value) : cell_none();
+    cells[1] = cell_live_name(out, name.bytes, name.size);
+    if (rc == -ENOENT)
+        diag(DIAG_INFO, "no such %s: %.*s", live_word(line), WORD_MAX, text);
+    else if (rc < 0)
+        status = cmd_peer_failed(line, live_peer(line), rc);
+    if (status == 0 && !stands_alone)
+        output_row(out, cells);
+    else if (rc == 0)
+        (void)printf("%" PRIu32 "\n", value);
+    free(name.bytes);
+    return rc == -ENOENT ? CONFIG_EXIT_NEGATIVE : status;
 }
 
 static int
 live_get(struct cmd_line *line)
 {
-    const size_t count = (size_t)line->arg_count - 1;
-    struct countd_live_op *ops = calloc(count, sizeof *ops);
-    struct countd_live *l = NULL;
-    int status;
+    const char *word = live_is_semaphore(line) ? "available" : "taken";
+    const struct table_column columns[] = {{word, word, true},
+                                           {"name", "name", false}};
+    struct countd_live *l;
+    struct output out;
+    int status = 0, written;
 
-    if (ops == NULL)
-        return cmd_peer_failed(line, live_peer(line), -ENOMEM);
-    status = make_ops(line, ops, count);
+    for (int i = 1; i < line->arg_count && status == 0; i++) {
+        struct live_name name = {.bytes = NULL};
+
+        status = live_name(line->args[i], &name); /* refused at once */
+        free(name.bytes);
+    }
     if (status == 0)
         status = live_connect(line, &l);
-    if (status == 0)
-        status = get_values(line, l, ops, count);
+    if (status != 0)
+        return status;
+    output_init(&out, line, columns, 2);
+    for (int i = 1; i < line->arg_count && status <= CONFIG_EXIT_NEGATIVE;
+         i++) {
+        const int one = get_value(line, l, line->args[i], &out);
+
+        status = one > status ? one : status;
+    }
     countd_live_close(l);
-    free_ops(ops, count);
-    return status;
+    output_rows_end(&out);
+    written = output_fini(&out);
+    return written != 0 ? written : status;
 }
 
 /* ---- stats ------------------------------------------------------------- */

@@ -382,22 +382,6 @@ int countd_release(struct countd_live *l, const void *name, size_t size,
 int countd_live_get(struct countd_live *l, const void *name, size_t size,
                     uint32_t *value);
 
-/* Many requests in one go, done in this order; each gets its own result. */
-enum countd_live_what { COUNTD_GET, COUNTD_ACQUIRE, COUNTD_RELEASE };
-struct countd_live_op {
-    enum countd_live_what what;
-    const void *name;
-    size_t size;
-    uint32_t resources; /* acquire, release */
-    uint32_t bound;     /* acquire */
-    int result;         /* out: 0 or an answer of the server */
-    uint32_t value;     /* out, get and acquire */
-};
-/* 0 when all have been answered, whatever the answers; else the connection
- * has ended, and `result` of those not answered is that error. */
-int countd_live_batch(struct countd_live *l, struct countd_live_op *ops,
-                      size_t count);
-
 /* Calls `each` for every counter, in no order, while they come; stop early
  * (and lose the connection) by returning a value other than 0, which is then
  * returned.  `each` must not use the handle. */

@@ -26,13 +26,6 @@ struct http_exchange {
     bool kept;  /* the connection stays open */
 };
 
-static size_t
-fill_nothing(void *ctx)
-{
-    (void)ctx; /* the one request was there from the start */
-    return 0;
-}
-
 const char *
 http_header(const struct http_answer *a, const char *name)
 {
@@ -103,7 +96,6 @@ ask_once(struct countd_http *h, const char *request, struct http_answer *out,
         .transport = {.link = &h->link,
                       .deadline_ms = link_deadline(h->timeout_ms),
                       .ctx = &x,
-                      .fill = fill_nothing,
                       .take = take_answer,
                       .send = (const uint8_t *)request,
                       .send_size = strlen(request),

@@ -1,8 +1,18 @@
 /* common/client/lib/live.c - libcountd: live resources, from countd_live_open()
- * to countd_live_close(). */
+ * to countd_live_close().
+ *
+ * A call is one request and its answers, on the one connection of a handle.  It
+ * carries the next number as its opaque bytes, and an answer must have it.
+ *
+ * Nothing is sent again: when anything goes wrong the connection is shut down,
+ * which releases what it holds, and stays so.  Its descriptor is closed with
+ * the handle only, for others poll it.
+ *
+ * Read from the end: the calls, ask(), take_answers(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/countd.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,17 +22,287 @@
 #include <string.h>
 
 #include "common/client/lib/handle.h"
-#include "common/client/lib/live_exchange.h"
+#include "common/client/lib/transport.h"
+#include "common/wire/frame.h"
 
 #define COUNTER_ADDRESS    "127.0.0.1:11215"
 #define SEMAPHORE_ADDRESS  "127.0.0.1:11216"
 #define CONNECT_TIMEOUT_MS 5000
 #define ANSWER_TIMEOUT_MS  5000
+#define BUFFER_SIZE        ((size_t)128 * 1024)
 
 /* A server that vanished is noticed after 30 s + 3 * 5 s of silence. */
 #define KEEPALIVE_IDLE_S     30
 #define KEEPALIVE_INTERVAL_S 5
 #define KEEPALIVE_COUNT      3
+
+/* Any request and any answer fit: the largest is a record of Dump. */
+static_assert(BUFFER_SIZE >= FRAME_NEED_MAX, "the longest name fits");
+
+struct countd_live {
+    pthread_mutex_t lock;
+    struct link link;
+    int timeout_ms;
+    atomic_bool ended; /* and shut down */
+    uint32_t serial;   /* number of the next request */
+    uint8_t send[FRAME_NEED_MAX];
+    uint8_t receive[BUFFER_SIZE];
+};
+
+struct live_request {
+    struct countd_live *l;
+    enum frame_opcode opcode;
+    const void *name;
+    size_t size;
+    uint32_t resources; /* of Acquire and Release */
+    uint32_t bound;     /* of Acquire */
+    uint32_t from;      /* of Who, in and out; 0: the end */
+    int (*who)(void *ctx, const char *address, uint32_t amount, uint32_t age_s);
+    int (*dump)(void *ctx, const void *name, size_t size, uint32_t current,
+                uint32_t maximum);
+    int (*stats)(void *ctx, const char *name, const char *value);
+    void *ctx;
+
+    uint32_t value; /* of Get and Acquire */
+    int result;     /* what the server says */
+    int stopped;    /* what the function said; 0: go on */
+    uint32_t serial;
+    struct transport transport; /* deadline: of the next whole answer */
+};
+
+/* ---- one request --------------------------------------------------------- */
+
+/* Puts the request at `bytes`, where FRAME_NEED_MAX are; returns its size. */
+static size_t
+put_request(const struct live_request *q, uint8_t *bytes)
+{
+    struct frame_header h = {.magic = FRAME_REQUEST,
+                             .opcode = (uint8_t)q->opcode};
+    uint8_t *at = bytes + FRAME_HEADER;
+    uint32_t numbers[2];
+    int count = 0;
+
+    if (q->opcode == FRAME_ACQUIRE || q->opcode == FRAME_RELEASE)
+        numbers[count++] = q->resources;
+    if (q->opcode == FRAME_ACQUIRE)
+        numbers[count++] = q->bound;
+    if (q->opcode == FRAME_WHO) {
+        numbers[count++] = q->from;
+        h.status = FRAME_WHO_FLAGS;
+    }
+    for (int i = 0; i < count; i++, at += 4)
+        put_be32(at, numbers[i]);
+    if (q->name) {
+        put_be16(at, (uint16_t)q->size);
+        memcpy(at + 2, q->name, q->size);
+        at += 2 + q->size;
+    }
+    put_be32(h.opaque, q->serial);
+    h.body_size = (uint32_t)(at - bytes - FRAME_HEADER);
+    frame_put_header(bytes, &h);
+    return (size_t)(at - bytes);
+}
+
+/* ---- answers ------------------------------------------------------------- */
+
+/* What a status means here; -EPROTO for one that does not exist. */
+static int
+status_error(uint8_t status)
+{
+    switch (status) {
+    case FRAME_OK:
+        return 0;
+    case FRAME_NOT_FOUND:
+        return -ENOENT;
+    case FRAME_INVALID:
+        return -EINVAL;
+    case FRAME_NOT_AVAILABLE:
+        return -EBUSY;
+    case FRAME_NOT_ACQUIRED:
+        return -EPERM;
+    case FRAME_UNKNOWN:
+        return -EOPNOTSUPP;
+    case FRAME_NO_MEMORY:
+        return -ENOMEM;
+    }
+    return -EPROTO;
+}
+
+/* One answer to Dump; the last has no body. */
+static int
+take_record(struct live_request *q, const uint8_t *body, size_t size)
+{
+    size_t name_size;
+
+    q->transport.done = size == 0;
+    if (size == 0)
+        return 0;
+    if (size < 10)
+        return -EPROTO;
+    name_size = get_be16(body + 8);
+    if (name_size == 0 || name_size > size - 10)
+        return -EPROTO;
+    q->stopped = q->dump(q->ctx, body + 10, name_size, get_be32(body),
+                         get_be32(body + 4));
+    return q->stopped ? -ECANCELED : 0;
+}
+
+/* One answer to Who: where to go on, then the holders. */
+static int
+take_holders(struct live_request *q, const uint8_t *body, size_t size)
+{
+    char address[256];
+    size_t length;
+
+    if (size < 4)
+        return -EPROTO;
+    q->from = get_be32(body);
+    for (body += 4, size -= 4; size > 0 && !q->stopped;
+         body += 10 + length, size -= 10 + length) {
+        length = size < 10 ? sizeof address : get_be16(body + 8);
+        if (length >= sizeof address || length > size - 10)
+            return -EPROTO;
+        memcpy(address, body + 10, length);
+        address[length] = '\0';
+        q->stopped =
+            q->who(q->ctx, address, get_be32(body), get_be32(body + 4));
+    }
+    q->transport.done = true;
+    return 0;
+}
+
+/* The answer to Stats.  Texts move into the room of the sizes before them, so
+ * that each gets its NUL. */
+static int
+take_stats(struct live_request *q, uint8_t *body, size_t size)
+{
+    size_t name_size, value_size;
+
+    while (size > 0) {
+        if (size < 4)
+            return -EPROTO;
+        name_size = get_be16(body);
+        value_size = get_be16(body + 2);
+        if (name_size + value_size > size - 4)
+            return -EPROTO;
+        memmove(body, body + 4, name_size);
+        body[name_size] = '\0';
+        memmove(body + name_size + 1, body + 4 + name_size, value_size);
+        body[name_size + 1 + value_size] = '\0';
+        q->stopped = q->stats(q->ctx, (const char *)body,
+                              (const char *)body + name_size + 1);
+        if (q->stopped)
+            return -ECANCELED;
+        body += 4 + name_size + value_size;
+        size -= 4 + name_size + value_size;
+    }
+    q->transport.done = true;
+    return 0;
+}
+
+static int
+take_value(struct live_request *q, const uint8_t *body, size_t size)
+{
+    q->transport.done = true;
+    if (q->opcode == FRAME_RELEASE)
+        return 0;
+    if (size < 4)
+        return -EPROTO;
+    q->value = get_be32(body);
+    return 0;
+}
+
+/* Takes one whole answer: 0, or what ends the exchange. */
+static int
+take_answer(struct live_request *q, const struct frame_header *h, uint8_t *body)
+{
+    const int error = status_error(h->status);
+
+    if (get_be32(h->opaque) != q->serial)
+        return -EPROTO;
+    /* Some servers do not repeat an opcode that they do not know. */
+    if (h->opcode != q->opcode && error != -EOPNOTSUPP)
+        return -EPROTO;
+    if (error == -EPROTO)
+        return error;
+    if (error < 0) {
+        q->result = error;
+        q->transport.done = true;
+        return 0;
+    }
+    if (q->who)
+        return take_holders(q, body, h->body_size);
+    if (q->dump)
+        return take_record(q, body, h->body_size);
+    return q->stats ? take_stats(q, body, h->body_size)
+                    : take_value(q, body, h->body_size);
+}
+
+static ssize_t
+take_answers(void *ctx, uint8_t *bytes, size_t size)
+{
+    struct live_request *q = ctx;
+    struct frame_header h;
+    size_t at = 0;
+    int rc;
+
+    while (!q->transport.done && size - at >= FRAME_HEADER) {
+        frame_get_header(bytes + at, &h);
+        if (h.magic != FRAME_ANSWER || h.body_size > BUFFER_SIZE - FRAME_HEADER)
+            return -EPROTO;
+        if (size - at - FRAME_HEADER < h.body_size)
+            break;
+        rc = take_answer(q, &h, bytes + at + FRAME_HEADER);
+        if (rc < 0)
+            return rc;
+        at += FRAME_HEADER + h.body_size;
+    }
+    if (at > 0)
+        q->transport.deadline_ms = link_deadline(q->l->timeout_ms);
+    return (ssize_t)at;
+}
+
+/* The end: what is held is released, and a poll of the descriptor returns. */
+static void
+end_connection(struct countd_live *l)
+{
+    atomic_store(&l->ended, true);
+    /* Fails when the other side was faster: then it has ended as well. */
+    (void)shutdown(l->link.fd, SHUT_RDWR);
+}
+
+/* Sends a request and takes its answers: what the server said of it, what the
+ * function that took the answers returned, or why the connection has ended. */
+static int
+ask(struct live_request *q)
+{
+    struct countd_live *l = q->l;
+    int rc;
+
+    if (q->name && (q->size == 0 || q->size > FRAME_NAME_MAX))
+        return -EINVAL;
+    /* A normal mutex, locked and unlocked in pairs: neither can fail. */
+    (void)pthread_mutex_lock(&l->lock);
+    rc = atomic_load(&l->ended) ? -ENOTCONN : 0;
+    q->serial = l->serial++;
+    q->transport =
+        (struct transport){.link = &l->link,
+                           .deadline_ms = link_deadline(l->timeout_ms),
+                           .ctx = q,
+                           .take = take_answers,
+                           .send = l->send,
+                           .send_size = put_request(q, l->send),
+                           .receive = l->receive,
+                           .receive_size = BUFFER_SIZE};
+    if (rc == 0)
+        rc = transport_run(&q->transport);
+    if (rc < 0)
+        end_connection(l);
+    (void)pthread_mutex_unlock(&l->lock);
+    if (q->stopped)
+        return q->stopped;
+    return rc < 0 ? rc : q->result;
+}
 
 /* ---- open and close ---------------------------------------------------- */
 
@@ -74,19 +354,13 @@ countd_live_open(struct countd_live **out,
     if (!l)
         return -ENOMEM;
     l->timeout_ms = (int)o.timeout_ms;
-    l->send = malloc(2 * LIVE_BUFFER_SIZE);
-    if (!l->send) {
-        rc = -ENOMEM;
-        goto free_handle;
-    }
-    l->receive = l->send + LIVE_BUFFER_SIZE;
     rc = link_init(&l->link, o.address, o.directory,
                    o.semaphore ? LOCAL_SEMAPHORE : LOCAL_COUNTER,
                    o.connect_timeout_ms);
     if (rc == 0)
         rc = link_connect_until(&l->link, UINT64_MAX);
     if (rc < 0)
-        goto free_buffers;
+        goto free_handle;
     keep_alive(l->link.fd);
     rc = -pthread_mutex_init(&l->lock, NULL);
     if (rc < 0)
@@ -96,20 +370,9 @@ countd_live_open(struct countd_live **out,
 
 drop_link:
     link_drop(&l->link);
-free_buffers:
-    free(l->send);
 free_handle:
     free(l);
     return rc;
-}
-
-void
-live_close(struct countd_live *l)
-{
-    link_drop(&l->link);
-    (void)pthread_mutex_destroy(&l->lock); /* the caller's last use */
-    free(l->send);
-    free(l);
 }
 
 PUBLIC void
@@ -119,8 +382,10 @@ countd_live_close(struct countd_live *l)
         return;
     /* A forked child may have a copy of the descriptor: closing this one would
      * release nothing. */
-    live_end(l);
-    live_close(l);
+    end_connection(l);
+    link_drop(&l->link);
+    (void)pthread_mutex_destroy(&l->lock); /* the caller's last use */
+    free(l);
 }
 
 /* ---- what users call --------------------------------------------------- */
@@ -144,70 +409,49 @@ countd_live_alive(struct countd_live *l)
         error = errno;
         /* No request is open, so a byte is as wrong as the end. */
         if (n >= 0 || (error != EAGAIN && error != EINTR))
-            live_end(l);
-        (void)pthread_mutex_unlock(&l->lock); /* as in live_exchange() */
+            end_connection(l);
+        (void)pthread_mutex_unlock(&l->lock); /* as in ask() */
     }
     return atomic_load(&l->ended) ? -ENOTCONN : 0;
-}
-
-PUBLIC int
-countd_live_batch(struct countd_live *l, struct countd_live_op *ops,
-                  size_t count)
-{
-    struct live_exchange x = {.l = l, .ops = ops, .count = count};
-    int rc;
-
-    for (size_t i = 0; i < count; i++)
-        ops[i].result = live_is_proper(&ops[i]) ? LIVE_PENDING : -EINVAL;
-    rc = live_exchange(&x);
-    for (size_t i = x.done; i < count; i++)
-        if (ops[i].result == LIVE_PENDING)
-            ops[i].result = rc;
-    return rc;
-}
-
-static int
-batch_one(struct countd_live *l, struct countd_live_op *op)
-{
-    const int rc = countd_live_batch(l, op, 1);
-
-    return rc < 0 ? rc : op->result;
 }
 
 PUBLIC int
 countd_acquire(struct countd_live *l, const void *name, size_t size,
                uint32_t resources, uint32_t bound)
 {
-    struct countd_live_op op = {.what = COUNTD_ACQUIRE,
-                                .name = name,
-                                .size = size,
-                                .resources = resources,
-                                .bound = bound};
+    struct live_request q = {.l = l,
+                             .opcode = FRAME_ACQUIRE,
+                             .name = name,
+                             .size = size,
+                             .resources = resources,
+                             .bound = bound};
 
-    return batch_one(l, &op);
+    return resources > 0 && resources <= bound ? ask(&q) : -EINVAL;
 }
 
 PUBLIC int
 countd_release(struct countd_live *l, const void *name, size_t size,
                uint32_t resources)
 {
-    struct countd_live_op op = {.what = COUNTD_RELEASE,
-                                .name = name,
-                                .size = size,
-                                .resources = resources};
+    struct live_request q = {.l = l,
+                             .opcode = FRAME_RELEASE,
+                             .name = name,
+                             .size = size,
+                             .resources = resources};
 
-    return batch_one(l, &op);
+    return ask(&q);
 }
 
 PUBLIC int
 countd_live_get(struct countd_live *l, const void *name, size_t size,
                 uint32_t *value)
 {
-    struct countd_live_op op = {.what = COUNTD_GET, .name = name, .size = size};
-    const int rc = batch_one(l, &op);
+    struct live_request q = {
+        .l = l, .opcode = FRAME_GET, .name = name, .size = size};
+    const int rc = ask(&q);
 
     if (rc == 0)
-        *value = op.value;
+        *value = q.value;
     return rc;
 }
 
@@ -217,10 +461,10 @@ countd_live_dump(struct countd_live *l,
                              uint32_t current, uint32_t maximum),
                  void *ctx)
 {
-    struct live_exchange x = {
-        .l = l, .opcode = FRAME_DUMP, .count = 1, .dump = each, .ctx = ctx};
+    struct live_request q = {
+        .l = l, .opcode = FRAME_DUMP, .dump = each, .ctx = ctx};
 
-    return live_exchange_one(&x);
+    return ask(&q);
 }
 
 PUBLIC int
@@ -232,22 +476,19 @@ countd_live_who(struct countd_live *l, const void *name, size_t size,
     uint32_t from = 0;
     int rc = 0;
 
-    if (size == 0 || size > FRAME_NAME_MAX)
-        return -EINVAL;
     do {
-        struct live_exchange x = {.l = l,
-                                  .opcode = FRAME_WHO,
-                                  .name = name,
-                                  .name_size = size,
-                                  .from = from,
-                                  .count = 1,
-                                  .who = each,
-                                  .ctx = ctx};
+        struct live_request q = {.l = l,
+                                 .opcode = FRAME_WHO,
+                                 .name = name,
+                                 .size = size,
+                                 .from = from,
+                                 .who = each,
+                                 .ctx = ctx};
 
-        rc = live_exchange_one(&x);
-        if (rc == 0 && x.from != 0 && x.from <= from)
+        rc = ask(&q);
+        if (rc == 0 && q.from != 0 && q.from <= from)
             rc = -EPROTO; /* it would never end */
-        from = x.from;
+        from = q.from;
     } while (rc == 0 && from != 0);
     return rc;
 }
@@ -257,8 +498,8 @@ countd_live_stats(struct countd_live *l,
                   int (*each)(void *ctx, const char *name, const char *value),
                   void *ctx)
 {
-    struct live_exchange x = {
-        .l = l, .opcode = FRAME_STATS, .count = 1, .stats = each, .ctx = ctx};
+    struct live_request q = {
+        .l = l, .opcode = FRAME_STATS, .stats = each, .ctx = ctx};
 
-    return live_exchange_one(&x);
+    return ask(&q);
 }

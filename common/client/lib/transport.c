@@ -6,27 +6,12 @@
 #include <poll.h>
 #include <string.h>
 
-void
-transport_reset(struct transport *t)
-{
-    t->send_size = 0;
-    t->sent = 0;
-    t->received = 0;
-    t->mute = false;
-}
-
 static void
 send_some(struct transport *t)
 {
     ssize_t n;
 
-    while (!t->mute) {
-        if (t->sent == t->send_size) {
-            t->sent = 0;
-            t->send_size = t->fill(t->ctx);
-        }
-        if (t->send_size == 0)
-            return;
+    while (!t->mute && t->sent < t->send_size) {
         n = send(t->link->fd, t->send + t->sent, t->send_size - t->sent,
                  MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n >= 0) {

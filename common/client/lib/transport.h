@@ -1,11 +1,10 @@
-/* common/client/lib/transport.h - requests and their answers, on one link.
+/* common/client/lib/transport.h - a request and its answers, on one link.
  *
- * Requests are sent while answers are taken, so neither side can fill the
- * other's buffers and stop both.  After a failed send the connection is only
+ * It is sent while answers are taken, so neither side can fill the other's
+ * buffers and stop both.  After a failed send the connection is only
  * read from: the reason, an error answer, may be waiting before its end.
  *
- * Ownership: all is the caller's, and buffers and functions stay the same
- * between two calls of transport_run().
+ * Ownership: all is the caller's.
  * Errors: 0 or a negative errno; the caller drops the link.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -24,9 +23,6 @@ struct transport {
     uint64_t deadline_ms; /* clock_ms(); take() may set it */
     void *ctx;
 
-    /* Fills the send buffer, of which everything has been sent: returns the
-     * size, 0 when there is nothing to send now. */
-    size_t (*fill)(void *ctx);
     /* Takes whole pieces of the bytes that have arrived: returns how many
      * bytes, or what ends the exchange.  Bytes that it leaves come again, with
      * more.  Sets done after the last answer. */
@@ -49,8 +45,5 @@ struct transport {
  *              the receive buffer
  *   others as of link_connect() and take() */
 int transport_run(struct transport *t);
-
-/* Forgets what has been sent and received on a connection that has ended. */
-void transport_reset(struct transport *t);
 
 #endif
