@@ -166,7 +166,7 @@ document_ask(struct document *d)
     if (rc == 0) {
         /* There is room for it. */
         (void)sprintf(d->at, ENDING, d->a->http.authorization);
-        rc = http_ask_whole(&d->a->http, d->a->question, &d->answer);
+        rc = http_ask(&d->a->http, d->a->question, &d->answer);
         if (rc < 0 && d->answer.body)
             rc = problem_error(d, rc);
         document_rewind(d);

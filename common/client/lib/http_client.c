@@ -3,7 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/http_client.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,29 +124,8 @@ drop_if_ended(struct countd_http *h)
         link_drop(&h->link);
 }
 
-/* The request with the token, in front of its empty line. */
-static const char *
-add_token(struct countd_http *h, const char *request)
-{
-    const size_t size = strlen(request) - 2;
-    const int n = snprintf(h->request, sizeof h->request, "%.*s%s\r\n",
-                           (int)size, request, h->authorization);
-
-    assert(n > 0 && (size_t)n < sizeof h->request);
-    return h->request;
-}
-
 int
 http_ask(struct countd_http *h, const char *request, struct http_answer *out)
-{
-    if (h->authorization[0] != '\0')
-        request = add_token(h, request);
-    return http_ask_whole(h, request, out);
-}
-
-int
-http_ask_whole(struct countd_http *h, const char *request,
-               struct http_answer *out)
 {
     bool was_kept, begun;
     int rc;

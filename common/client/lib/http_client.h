@@ -21,7 +21,6 @@
 
 #define HTTP_ANSWER_MAX  ((size_t)1 << 20)  /* bytes of a head, and of a body */
 #define HTTP_ROWS_MAX    ((size_t)16 << 20) /* the same with 4096 rows */
-#define HTTP_REQUEST_MAX 2048               /* bytes of a request, with NUL */
 #define HTTP_TOKEN_MAX   128
 
 struct countd_http {
@@ -31,7 +30,6 @@ struct countd_http {
     char *answer; /* answer_max bytes and a NUL */
     size_t answer_max;
     char authorization[HTTP_TOKEN_MAX + 32]; /* a header line; "": none */
-    char request[HTTP_REQUEST_MAX];          /* with that line */
 };
 
 struct http_answer {
@@ -48,17 +46,14 @@ int http_init(struct countd_http *h, const struct countd_http_options *o,
 void http_fini(struct countd_http *h);
 
 /* The lock of the handle is the caller's, over the use of the answer, too.
- * `request` is a head with its empty line.  It may be done twice.
+ * `request` is a head with h->authorization and its empty line.  It may be done
+ * twice.
  *   -EINVAL, -EACCES, -EOPNOTSUPP (not found), -EEXIST, -EKEYREJECTED,
  *   -EAGAIN, -ENOSPC  a status
  *   -EPROTO  another status, or not HTTP as countd speaks it
  *   -ENOTCONN, -ETIMEDOUT, as of link_connect() */
 int http_ask(struct countd_http *h, const char *request,
              struct http_answer *out);
-
-/* The same of a head that has h->authorization already. */
-int http_ask_whole(struct countd_http *h, const char *request,
-                   struct http_answer *out);
 
 /* The value of a header of the answer; NULL: it is not there. */
 const char *http_header(const struct http_answer *a, const char *name);

@@ -13,7 +13,7 @@
 
 #define NAME_MAX_SIZE 64
 #define KEY_MAX_SIZE  255
-#define REQUEST_SIZE  (NAME_MAX_SIZE + KEY_MAX_SIZE + 256)
+#define REQUEST_SIZE  (NAME_MAX_SIZE + KEY_MAX_SIZE + HTTP_TOKEN_MAX + 288)
 
 static const struct verb {
     const char *word;      /* of the path; "": the quota itself */
@@ -66,8 +66,9 @@ new_key(char key[33])
 }
 
 static int
-put_request(const char *name, enum countd_quota_op op, int64_t value,
-            const char *key, char text[REQUEST_SIZE])
+put_request(const struct countd_http *h, const char *name,
+            enum countd_quota_op op, int64_t value, const char *key,
+            char text[REQUEST_SIZE])
 {
     const struct verb *v = &verbs[op];
     char path[NAME_MAX_SIZE + 64], query[64] = "", own[33];
@@ -82,7 +83,8 @@ put_request(const char *name, enum countd_quota_op op, int64_t value,
         (void)snprintf(query, sizeof query, "?%s=%" PRId64, v->parameter,
                        value);
     if (op == COUNTD_QUOTA_QUERY) {
-        (void)snprintf(text, REQUEST_SIZE, "GET %s HTTP/1.1\r\n\r\n", path);
+        (void)snprintf(text, REQUEST_SIZE, "GET %s HTTP/1.1\r\n%s\r\n", path,
+                       h->authorization);
         return 0;
     }
     if (!key) {
@@ -91,9 +93,10 @@ put_request(const char *name, enum countd_quota_op op, int64_t value,
             return rc;
         key = own;
     }
-    (void)snprintf(
-        text, REQUEST_SIZE, "%s %s%s HTTP/1.1\r\nIdempotency-Key: %s\r\n\r\n",
-        op == COUNTD_QUOTA_REMOVE ? "DELETE" : "POST", path, query, key);
+    (void)snprintf(text, REQUEST_SIZE,
+                   "%s %s%s HTTP/1.1\r\nIdempotency-Key: %s\r\n%s\r\n",
+                   op == COUNTD_QUOTA_REMOVE ? "DELETE" : "POST", path, query,
+                   key, h->authorization);
     return 0;
 }
 
@@ -148,7 +151,7 @@ countd_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
         (key && !is_plain(key, KEY_MAX_SIZE)) ||
         (!name && op >= COUNTD_QUOTA_CREATE))
         return -EINVAL;
-    rc = put_request(name, op, value, key, request);
+    rc = put_request(h, name, op, value, key, request);
     if (rc < 0)
         return rc;
     (void)pthread_mutex_lock(&h->lock);
@@ -195,11 +198,14 @@ countd_quota_list(struct countd_http *h,
                               int64_t remaining),
                   void *ctx)
 {
+    char request[REQUEST_SIZE];
     struct http_answer a;
     int rc;
 
+    (void)snprintf(request, sizeof request, "GET /quota HTTP/1.1\r\n%s\r\n",
+                   h->authorization);
     (void)pthread_mutex_lock(&h->lock);
-    rc = http_ask(h, "GET /quota HTTP/1.1\r\n\r\n", &a);
+    rc = http_ask(h, request, &a);
     if (rc == 0)
         rc = take_list(&a, each, ctx);
     (void)pthread_mutex_unlock(&h->lock);

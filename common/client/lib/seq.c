@@ -35,12 +35,13 @@ take_numbers(const struct http_answer *a, struct countd_number *out,
 static int
 fetch_number(struct countd_http *h, struct countd_number *out, size_t count)
 {
-    char request[64];
+    char request[HTTP_TOKEN_MAX + 128];
     struct http_answer a;
     int rc;
 
-    (void)snprintf(request, sizeof request, "GET /fetch?n=%zu HTTP/1.1\r\n\r\n",
-                   count);
+    (void)snprintf(request, sizeof request,
+                   "GET /fetch?n=%zu HTTP/1.1\r\n%s\r\n", count,
+                   h->authorization);
     rc = http_ask(h, request, &a); /* numbers that are lost do no harm */
     return rc < 0 ? rc : take_numbers(&a, out, count);
 }
