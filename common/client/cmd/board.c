@@ -2,16 +2,12 @@
  * cmd_board(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/diag.h"
 #include "common/board/board_internal.h"
 #include "common/client/cmd/cmd.h"
-
-#define PATH_TEXT 1024 /* of a message about a path */
 
 static const struct table_column slot_columns[] = {
     {"slot", "slot", true},   {"generation", "generation", true},
@@ -229,33 +225,6 @@ static const struct verb {
     {"dump", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_dump},
 };
 
-/* ---- a file that is cut short while it is mapped ------------------------- */
-
-static char truncated[PATH_TEXT];
-
-static void
-end_truncated(int signo)
-{
-    (void)signo;
-    if (write(STDERR_FILENO, truncated, strlen(truncated)) < 0)
-        _exit(CONFIG_EXIT_SYSTEM);
-    _exit(CONFIG_EXIT_SYSTEM);
-}
-
-/* From now on an access behind the end of the file ends the process with an
- * error, instead of by SIGBUS: nothing else can be mapped that is cut short. */
-static void
-catch_truncation(const char *path)
-{
-    struct sigaction act = {.sa_handler = end_truncated};
-
-    (void)snprintf(truncated, sizeof truncated,
-                   "countd: error: board (%.*s) was cut short while it was "
-                   "open; what it held is lost: start its master again\n",
-                   PATH_TEXT - 128, path);
-    (void)sigaction(SIGBUS, &act, NULL);
-}
-
 int
 cmd_board(struct cmd_line *line)
 {
@@ -270,7 +239,6 @@ cmd_board(struct cmd_line *line)
         status = attach_board(line->args[1], verbs[i].flags, &b);
         if (status != 0)
             return status;
-        catch_truncation(line->args[1]);
         countd_board_info(b, &info);
         status = verbs[i].run(line, b, &info.shape);
         countd_board_close(b);

@@ -354,6 +354,5 @@ int cmd_completion(struct cmd_line *line);
 
 /* `countd log salvage`, the one that changes something. */
 int cmd_salvage(struct cmd_line *line, const char *file);
-int cmd_log_accept(struct cmd_line *line);
 
 #endif

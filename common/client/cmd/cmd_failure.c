@@ -4,7 +4,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +34,6 @@
  *     %d  the daemon               %r  net_resolve_error()
  *     %s  the setting of the port  %u  the user id
  *     %w  what is served there, which begins its settings: "counter"
- *     %x  what starts the daemons
  *     %k  message.keyspace_size and message.key_size, with their values */
 static const struct failure {
     unsigned peers;
@@ -48,7 +46,8 @@ static const struct failure {
      "set socket.group to a group of this user"},
     {ALL | SOCKET, -ECONNREFUSED, CONFIG_EXIT_SYSTEM,
      "%d does not serve %a; does it run on this directory, and is its port on? "
-     "%x starts it, and -H or -o %s=... names another place"},
+     "countd serve or its service starts it, and -H or -o %s=... names another "
+     "place"},
 
     {HISTORY, -ENODATA, CONFIG_EXIT_NEGATIVE,
      "the keyspace has no history; the setting history says what is kept"},
@@ -65,7 +64,8 @@ static const struct failure {
     {COUNTS, -EAGAIN, CONFIG_EXIT_SYSTEM, "%s: %a %r"},
     {COUNTS, -ENAMETOOLONG, CONFIG_EXIT_USAGE, "a name is longer than %k"},
     {COUNTS, -ECONNREFUSED, CONFIG_EXIT_SYSTEM,
-     "%d at %a does not answer; is it running? %x starts it, and %s "
+     "%d at %a does not answer; is it running? countd serve or its service "
+     "starts it, and %s "
      "says where it is"},
     {COUNTS, -ENOTCONN, CONFIG_EXIT_SYSTEM,
      "%d at %a ended the connection; has it stopped? or is %s not its port?"},
@@ -161,30 +161,6 @@ find_failure(enum cmd_peer peer, const struct cmd_place *place, int rc)
     return NULL;
 }
 
-/* Where systemd looks for units, if not elsewhere. */
-#define UNIT_PATH                                                              \
-    "/etc/systemd/system:/usr/local/lib/systemd/system:"                       \
-    "/usr/lib/systemd/system:/lib/systemd/system"
-
-/* An installed package has units. */
-static const char *
-find_starter(void)
-{
-    const char *at = getenv("SYSTEMD_UNIT_PATH");
-    char path[PATH_MAX];
-
-    if (!at)
-        at = UNIT_PATH;
-    for (size_t size; *at != '\0'; at += size + (at[size] == ':')) {
-        size = strcspn(at, ":");
-        (void)snprintf(path, sizeof path, "%.*s/countd.target", (int)size,
-                       at); /* a cut one is not there */
-        if (access(path, F_OK) == 0)
-            return "systemctl start countd.target";
-    }
-    return "countd serve";
-}
-
 /* What a letter of a text stands for, in `text` or elsewhere. */
 static const char *
 expand_letter(char letter, const struct cmd_line *line,
@@ -199,8 +175,6 @@ expand_letter(char letter, const struct cmd_line *line,
         return place->setting;
     case 'w':
         return place->word;
-    case 'x':
-        return find_starter();
     case 'r':
         return net_resolve_error(rc);
     case 'u':

@@ -33,9 +33,8 @@
     }
 
 #define PERIOD_OPTIONS                                                         \
-    {"from", "T",                                                              \
-     "increments of T or later; default a day before now"},           \
-        {"to", "T", "increments of before T; default now"},              \
+    {"from", "T", "increments of T or later; default a day before now"},       \
+        {"to", "T", "increments of before T; default now"},                    \
     {                                                                          \
         "utc", NULL, "dates are UTC, not local time"                           \
     }

@@ -1,7 +1,7 @@
-/* common/client/cmd/load_csv.c - see load_csv.h: csv_take() joins lines while a
+/* common/client/cmd/load_csv.c - see load.h: csv_take() joins lines while a
  * quote is open, then read_header() or read_row() cuts them into fields. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/client/cmd/load_csv.h"
+#include "common/client/cmd/load.h"
 
 #include <string.h>
 

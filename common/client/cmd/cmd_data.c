@@ -1,6 +1,6 @@
-/* common/client/cmd/wait_merged.c - see cmd_data.h: wait_logs_open() opens
- * the logs, wait_until() rotates and waits, wait_turn() waits for another
- * process that is writing. */
+/* common/client/cmd/cmd_data.c - see cmd_data.h: store_session_open(),
+ * wait_until(), which rotates and waits, wait_turn(), which waits for another
+ * process that is writing, unmerged_read(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
@@ -15,11 +15,16 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/base/dirstream.h"
 #include "common/log/logfile.h"
 #include "common/log/pending_set.h"
 #include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
+#include "common/store/lmdb/lmdb_store.h"
+#include "common/store/postgresql/postgresql_store.h"
 #include "common/wire/message.h"
+
+/* ---- wait merged --------------------------------------------------------- */
 
 #define AGAIN_MS       200 /* between two requests to hand the log on */
 #define PAUSE_MAX_MS   5
@@ -315,4 +320,207 @@ wait_open_log(int log_fd, const char *name)
             pause_longer(&pause_ms);
     }
     return fd;
+}
+
+/* ---- store session ------------------------------------------------------- */
+
+#define TXN_MEMORY ((size_t)64 << 20)
+#define OPEN_MAX   16 /* keyspaces at once */
+
+int
+store_session_store(const struct cmd_line *line, int keyspace_fd, bool writable,
+                    struct store **out)
+{
+    const struct lmdb_options options = {
+        .keyspace_fd = keyspace_fd,
+        .keyspace_size = (uint16_t)line->config.keyspace_size,
+        .key_size = (uint16_t)line->config.key_size,
+        .writable = writable,
+        .open_max = OPEN_MAX,
+        .txn_memory = writable ? TXN_MEMORY : 0,
+        .keyspace_max = line->config.keyspace_max,
+        .keys_max = line->config.keyspace_max_keys,
+        .history = &line->config.history,
+        .history_of_new = true, /* these settings may not be the workers' */
+        .history_max = line->config.history_max,
+    };
+    const struct postgresql_options remote = {.writable = writable,
+                                              .history_of_new = true};
+
+    return line->config.store_postgresql
+               ? postgresql_store_open_configured(out, &line->config, &remote)
+               : lmdb_store_open(out, &options);
+}
+
+long
+store_session_holder(const struct store_session *in)
+{
+    return store_traits(in->store) & STORE_FILES ? lmdb_store_holder(in->store)
+                                                 : 0;
+}
+
+/* With the directory open. */
+static int
+open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
+{
+    int rc, status;
+
+    status = wait_sizes(line, &out->dir);
+    if (status != 0)
+        goto close_dir;
+    rc = store_session_store(line, out->dir.keyspace_fd, writable, &out->store);
+    status = CONFIG_EXIT_SYSTEM;
+    if (rc < 0) {
+        diag_errno(DIAG_ERROR, rc, "open %s/keyspace", line->config.data_dir);
+        goto close_dir;
+    }
+    rc = waiting_open(&out->waiting, out->dir.log_fd, writable, true, 0);
+    if (rc == 0)
+        return 0;
+    status =
+        cmd_failed(rc, "open %s/log/" WAITING_FOLDER, line->config.data_dir);
+    store_close(out->store);
+
+close_dir:
+    datadir_close(&out->dir);
+    return status;
+}
+
+int
+store_session_open(const struct cmd_line *line, bool writable,
+                   struct store_session *out)
+{
+    const int status = wait_datadir(line, &out->dir);
+
+    return status != 0 ? status : open_rest(line, writable, out);
+}
+
+int
+store_session_make(const struct cmd_line *line, struct store_session *out)
+{
+    int rc;
+
+    if (*line->status != 0)
+        return *line->status;
+    /* What root made would be in the daemons' way. */
+    if (geteuid() == 0 && line->config.user[0] != '\0') {
+        rc = privilege_become(&line->config, DATADIR_WRITE);
+        if (rc != 0)
+            return rc;
+    }
+    rc = datadir_open(&out->dir, line->config.data_dir, DATADIR_WRITE);
+    if (rc < 0)
+        return datadir_exit_status(rc, DATADIR_WRITE);
+    return open_rest(line, true, out);
+}
+
+void
+store_session_close(struct store_session *in)
+{
+    waiting_close(&in->waiting);
+    store_close(in->store);
+    datadir_close(&in->dir);
+}
+
+/* ---- unmerged ------------------------------------------------------------ */
+
+#define TURN_TIMEOUT_MS 3000
+
+static int
+read_logs(const struct datadir *d, struct unmerged *out)
+{
+    struct logfile_list list;
+    const int rc = logfile_list_read(&list, d->log_fd);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < list.count; i++) {
+        if (list.files[i].kind != LOGFILE_BAD)
+            continue;
+        if (out->logs++ == 0)
+            strcpy(out->log,
+                   cmd_text(list.files[i].name, strlen(list.files[i].name)));
+    }
+    logfile_list_free(&list);
+    return 0;
+}
+
+static int
+note_waiting(void *ctx, const uint8_t *name, size_t name_size,
+             const struct waiting_sum *sum)
+{
+    struct unmerged *out = ctx;
+
+    if (out->fills == 0)
+        strcpy(out->keyspace, cmd_text(name, name_size));
+    out->fills += sum->fills;
+    return 0;
+}
+
+static int
+note_damaged(void *ctx, int folder_fd, const char *file)
+{
+    struct unmerged *out = ctx;
+
+    (void)folder_fd;
+    if (strncmp(file, WAITING_BAD, strlen(WAITING_BAD)) == 0 &&
+        out->damaged++ == 0)
+        strcpy(out->file, cmd_text(file, strlen(file)));
+    return 0;
+}
+
+int
+unmerged_list(struct waiting *w)
+{
+    struct wait_turn turn = {.deadline_ms = clock_ms() + TURN_TIMEOUT_MS};
+    int rc;
+
+    do
+        rc = waiting_list(w);
+    while (wait_turn(&turn, rc, 0));
+    return rc;
+}
+
+int
+unmerged_read(const struct datadir *d, struct waiting *w, struct store *s,
+              struct unmerged *out)
+{
+    int rc;
+
+    *out = (struct unmerged){0};
+    rc = read_logs(d, out);
+    if (rc == 0)
+        rc = unmerged_list(w);
+    if (rc == 0)
+        rc = waiting_each(s, w, note_waiting, out);
+    if (rc == 0)
+        rc = dirstream_each(d->log_fd, WAITING_FOLDER, note_damaged, out);
+    return rc;
+}
+
+void
+unmerged_warn(const struct unmerged *k, const char *what)
+{
+    if (k->logs > 0)
+        diag(DIAG_WARNING,
+             "%s: %zu damaged log%s quarantined (log/%s%s); countd log salvage "
+             "merges what is valid",
+             what, k->logs, output_plural(k->logs), k->log,
+             k->logs == 1 ? "" : " ...");
+    if (k->fills == 1)
+        diag(DIAG_WARNING,
+             "%s: a fill of a log waits for a keyspace that cannot take it now "
+             "(%s); see countd held",
+             what, k->keyspace);
+    else if (k->fills > 0)
+        diag(DIAG_WARNING,
+             "%s: %" PRIu64 " fills of logs wait for keyspaces that cannot "
+             "take them now (%s ...); see countd held",
+             what, k->fills, k->keyspace);
+    if (k->damaged > 0)
+        diag(DIAG_WARNING,
+             "%s: %zu damaged file%s (log/waiting/%s%s): what was damaged is "
+             "lost; they stay until you remove them",
+             what, k->damaged, output_plural(k->damaged), k->file,
+             k->damaged == 1 ? "" : " ...");
 }

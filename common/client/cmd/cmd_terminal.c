@@ -1,0 +1,491 @@
+/* common/client/cmd/cmd_terminal.c - see cmd_terminal.h: progress_show(),
+ * interrupt_asked(), chart_bar() and chart_spark(), screen_open(). */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/client/cmd/cmd_terminal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/diag.h"
+#include "common/setup/config.h"
+
+/* ---- progress ------------------------------------------------------------ */
+
+#define BAR_SIZE      28
+#define BAR_TEXT      (BAR_SIZE + 16)
+#define LEFT_TEXT     24
+#define LINE_TEXT     256
+#define INTERVAL_MS   100
+#define LEFT_AFTER_MS 1000
+#define LEFT_MAX_S    360000 /* 6000m00s; longer estimates are not shown */
+
+/* Returns a / b of `whole`, in 128 bits because the product exceeds 64. */
+static uint64_t
+scale_share(uint64_t a, uint64_t b, uint64_t whole)
+{
+    return (uint64_t)((uint128)a * whole / b);
+}
+
+void
+progress_init(struct progress *p, const char *what, uint64_t total)
+{
+    *p = (struct progress){
+        .on = isatty(STDERR_FILENO) == 1,
+        .what = what,
+        .total = total,
+        .start_ms = clock_ms(),
+    };
+}
+
+uint64_t
+progress_ms(const struct progress *p)
+{
+    return clock_ms() - p->start_ms;
+}
+
+/* "[####....]  50% ", or nothing when the total is not known. */
+static void
+put_bar(const struct progress *p, uint64_t done, char bar[BAR_TEXT])
+{
+    /* A file that grows meanwhile is full, not fuller. */
+    const uint64_t at = done < p->total ? done : p->total;
+
+    bar[0] = '\0';
+    if (p->total == 0)
+        return;
+    bar[0] = '[';
+    memset(bar + 1, '.', BAR_SIZE);
+    memset(bar + 1, '#', scale_share(at, p->total, BAR_SIZE));
+    (void)snprintf(bar + 1 + BAR_SIZE, BAR_TEXT - 1 - BAR_SIZE,
+                   "] %3" PRIu64 "%% ",
+                   scale_share(at, p->total, 100)); /* fits: three digits */
+}
+
+/* ", 1m05s left" at the speed up to now, once that says something. */
+static void
+put_left(const struct progress *p, uint64_t done, uint64_t dead_fills_ms,
+         char left[LEFT_TEXT])
+{
+    uint64_t seconds;
+
+    left[0] = '\0';
+    if (done == 0 || done >= p->total || dead_fills_ms < LEFT_AFTER_MS)
+        return;
+    seconds = scale_share(p->total - done, done, dead_fills_ms) / 1000 + 1;
+    if (seconds >= LEFT_MAX_S)
+        return;
+    /* Both fit: see LEFT_MAX_S. */
+    if (seconds < 60)
+        (void)snprintf(left, LEFT_TEXT, ", %" PRIu64 "s left", seconds);
+    else
+        (void)snprintf(left, LEFT_TEXT, ", %" PRIu64 "m%02" PRIu64 "s left",
+                       seconds / 60, seconds % 60);
+}
+
+/* Returns the columns of the terminal; 0: unknown. */
+static size_t
+terminal_columns(void)
+{
+    struct winsize size;
+
+    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 ? 0 : size.ws_col;
+}
+
+void
+progress_show(struct progress *p, uint64_t done, uint64_t count,
+              const char *thing)
+{
+    const uint64_t now = clock_ms();
+    const uint64_t elapsed_ms = now - p->start_ms;
+    char bar[BAR_TEXT], left[LEFT_TEXT], line[LINE_TEXT];
+    const char *shown = bar;
+    size_t width;
+    int size;
+
+    if (!p->on || (!p->due && now - p->drawn_ms < INTERVAL_MS))
+        return;
+    p->due = false;
+    p->drawn_ms = now;
+    width = terminal_columns();
+    put_bar(p, done, bar);
+    put_left(p, done, elapsed_ms, left);
+    /* A line that wraps cannot be cleared: in a narrow terminal without the
+     * bar, and then cut.  The last column stays free, for some wrap there. */
+    for (;;) {
+        size = snprintf(
+            line, sizeof line, "%s %s%" PRIu64 " %s%s, %" PRIu64 "/s%s",
+            p->what, shown, count, thing, count == 1 ? "" : "s",
+            elapsed_ms > 0 ? scale_share(count, elapsed_ms, 1000) : 0, left);
+        if (shown[0] != '[' || width == 0 || (size_t)size < width)
+            break;
+        shown += 1 + BAR_SIZE + 2 + strspn(shown + 1 + BAR_SIZE + 2, " ");
+    }
+    if (width == 0 || width > sizeof line)
+        width = sizeof line;
+    /* Errors of stderr are ignored: the work goes on without a progress bar. */
+    (void)fprintf(stderr, "\r\033[K%.*s", (int)width - 1, line);
+    (void)fflush(stderr);
+}
+
+void
+progress_due(struct progress *p)
+{
+    p->due = true;
+}
+
+void
+progress_clear(struct progress *p)
+{
+    if (!p->on || p->drawn_ms == 0)
+        return;
+    p->drawn_ms = 0;
+    (void)fputs("\r\033[K", stderr); /* as in progress_show() */
+    (void)fflush(stderr);
+}
+
+/* ---- interrupt ----------------------------------------------------------- */
+
+int
+interrupt_init(struct interrupt *s)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction now;
+    int rc;
+
+    *s = (struct interrupt){.fd = -1};
+    /* These calls fail for bad signal numbers only. */
+    (void)sigemptyset(&s->mask);
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
+        (void)sigaction(signals[i], NULL, &now);
+        if (now.sa_handler == SIG_DFL)
+            (void)sigaddset(&s->mask, signals[i]);
+    }
+    if (sigprocmask(SIG_BLOCK, &s->mask, NULL) < 0)
+        return -errno;
+    s->fd = signalfd(-1, &s->mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (s->fd >= 0)
+        return 0;
+    rc = -errno;
+    (void)sigprocmask(SIG_UNBLOCK, &s->mask, NULL);
+    return rc;
+}
+
+bool
+interrupt_asked(struct interrupt *s)
+{
+    struct signalfd_siginfo info;
+
+    if (s->signo == 0 && read(s->fd, &info, sizeof info) == sizeof info) {
+        s->signo = (int)info.ssi_signo;
+        /* Cannot fail: the set is our own. */
+        (void)sigprocmask(SIG_UNBLOCK, &s->mask, NULL);
+    }
+    return s->signo != 0;
+}
+
+bool
+interrupt_wait(struct interrupt *s, int fd)
+{
+    struct pollfd fds[2] = {{.fd = fd, .events = POLLIN},
+                            {.fd = s->fd, .events = POLLIN}};
+    int n;
+
+    if (interrupt_asked(s))
+        return true;
+    do
+        n = poll(fds, 2, -1);
+    while (n < 0 && errno == EINTR);
+    /* A failed poll: let read() say what is wrong. */
+    return n > 0 && fds[1].revents != 0 && interrupt_asked(s);
+}
+
+void
+interrupt_fini(struct interrupt *s)
+{
+    const int signo = s->signo;
+
+    (void)close(s->fd);
+    /* One that came just now ends us here. */
+    (void)sigprocmask(SIG_UNBLOCK, &s->mask, NULL);
+    if (signo != 0)
+        (void)raise(signo); /* its action is the default one: we end */
+}
+
+/* ---- chart --------------------------------------------------------------- */
+
+#define USUAL_WIDTH 80 /* of a terminal that does not say */
+#define LEVELS      8
+
+unsigned
+chart_width(const struct output *o)
+{
+    struct winsize size;
+
+    if (o->format != OUTPUT_PEOPLE || isatty(STDOUT_FILENO) != 1)
+        return 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
+        return USUAL_WIDTH;
+    return size.ws_col < CHART_WIDTH_MAX ? size.ws_col : CHART_WIDTH_MAX;
+}
+
+/* Asks the installed locale: the name of a locale that is not installed does
+ * not determine its character set. */
+bool
+chart_is_utf8(void)
+{
+    const locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
+    bool utf8;
+
+    if (l == (locale_t)0)
+        return false;
+    utf8 = strcmp(nl_langinfo_l(CODESET, l), "UTF-8") == 0;
+    freelocale(l);
+    return utf8;
+}
+
+void
+chart_bar(double value, double most, unsigned width,
+          char bar[CHART_BAR_MAX + 1])
+{
+    const double size = isnan(value) ? 0 : fabs(value);
+    size_t length = most > 0 ? (size_t)(size / most * width + 0.5) : 0;
+
+    assert(width <= CHART_BAR_MAX && size <= most);
+    if (length == 0 && size > 0)
+        length = 1;
+    memset(bar, value < 0 ? '-' : '#', length);
+    bar[length] = '\0';
+}
+
+/* ---- sparklines -------------------------------------------------------- */
+
+/* The mean of sums, of which those that are not there count as 0; NAN: none is
+ * there. */
+static double
+mean_of(const double *sums, size_t count)
+{
+    double mean = 0;
+    bool any = false;
+
+    for (size_t i = 0; i < count; i++) {
+        any = any || !isnan(sums[i]);
+        mean += isnan(sums[i]) ? 0 : sums[i] / (double)count;
+    }
+    return any ? mean : NAN;
+}
+
+static char *
+put_level(char *at, unsigned level, bool utf8)
+{
+    if (!utf8) {
+        *at++ = "_.:-=+*#"[level];
+        return at;
+    }
+    *at++ = '\xe2'; /* U+2581 to U+2588 */
+    *at++ = '\x96';
+    *at++ = (char)(0x81 + level);
+    return at;
+}
+
+void
+chart_spark(const double *sums, size_t count, unsigned width, bool utf8,
+            char line[CHART_LINE_SIZE])
+{
+    double means[CHART_WIDTH_MAX];
+    const size_t each = width > 0 ? (count + width - 1) / width : 1;
+    double least = 0, most = 0;
+    size_t n = 0;
+
+    assert(width >= 1 && width <= CHART_WIDTH_MAX);
+    for (size_t i = 0; i < count; i += each) {
+        means[n] = mean_of(&sums[i], count - i < each ? count - i : each);
+        least = means[n] < least ? means[n] : least; /* false of a NAN */
+        most = means[n] > most ? means[n] : most;
+        n++;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const double part =
+            most > least ? (means[i] - least) / (most - least) : 0;
+
+        if (isnan(means[i]))
+            *line++ = ' ';
+        else
+            line = put_level(line, (unsigned)(part * (LEVELS - 1) + 0.5), utf8);
+    }
+    *line = '\0';
+}
+
+/* ---- screen -------------------------------------------------------------- */
+
+/* A page, with what is around its lines. */
+#define PAGE_SIZE ((size_t)SCREEN_LINES_MAX * (SCREEN_WIDTH_MAX + 32))
+
+#define OPEN_PAGE  "\033[?1049h\033[?25l"
+#define CLOSE_PAGE "\033[?25h\033[?1049l"
+
+static int
+take_signals(struct screen *s)
+{
+    sigset_t mask;
+
+    /* These cannot fail: the set and the numbers are valid. */
+    (void)sigemptyset(&mask);
+    (void)sigaddset(&mask, SIGINT);
+    (void)sigaddset(&mask, SIGTERM);
+    (void)sigaddset(&mask, SIGHUP);
+    (void)sigaddset(&mask, SIGWINCH);
+    (void)sigprocmask(SIG_BLOCK, &mask, &s->mask);
+    s->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    return s->signals < 0 ? -errno : 0;
+}
+
+int
+screen_open(struct screen *s)
+{
+    static char page[PAGE_SIZE];
+    struct termios raw;
+    int rc;
+
+    *s = (struct screen){.signals = -1};
+    if (isatty(STDOUT_FILENO) == 0)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "stdout is not a terminal; this command needs one");
+    rc = take_signals(s);
+    if (rc < 0)
+        return cmd_failed(rc, "open the screen");
+    (void)setvbuf(stdout, page, _IOFBF, sizeof page);
+    s->keys = tcgetattr(STDIN_FILENO, &s->before) == 0;
+    if (s->keys) {
+        raw = s->before;
+        raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+        raw.c_cc[VMIN] = 0;
+        raw.c_cc[VTIME] = 0;
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &raw); /* else keys echo */
+    }
+    (void)fputs(OPEN_PAGE, stdout); /* if it is gone, SIGHUP ends us */
+    return 0;
+}
+
+void
+screen_close(struct screen *s)
+{
+    (void)fputs(CLOSE_PAGE, stdout);
+    (void)fflush(stdout);
+    if (s->keys)
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
+    (void)close(s->signals);
+    (void)sigprocmask(SIG_SETMASK, &s->mask, NULL);
+}
+
+void
+screen_begin(struct screen *s)
+{
+    struct winsize w;
+
+    s->width = 80;
+    s->height = 24;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 &&
+        w.ws_row > 0) {
+        s->width = w.ws_col < SCREEN_WIDTH_MAX ? w.ws_col : SCREEN_WIDTH_MAX;
+        s->height = w.ws_row < SCREEN_LINES_MAX ? w.ws_row : SCREEN_LINES_MAX;
+    }
+    s->lines = 0;
+    (void)fputs("\033[H", stdout);
+}
+
+static void add_line(struct screen *s, const char *before, const char *format,
+                     va_list args) __attribute__((format(printf, 3, 0)));
+
+/* Adds a line. Text is ASCII, so one byte is one column. */
+static void
+add_line(struct screen *s, const char *before, const char *format, va_list args)
+{
+    char text[SCREEN_WIDTH_MAX + 1];
+
+    if (s->lines == s->height)
+        return;
+    (void)vsnprintf(text, sizeof text, format, args); /* cut: meant */
+    text[s->width] = '\0';
+    (void)printf("%s%s%s%s\033[K", s->lines++ > 0 ? "\r\n" : "", before, text,
+                 before[0] != '\0' ? "\033[0m" : "");
+}
+
+void
+screen_line(struct screen *s, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    add_line(s, "", format, args);
+    va_end(args);
+}
+
+void
+screen_title(struct screen *s, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    add_line(s, "\033[1m", format, args);
+    va_end(args);
+}
+
+void
+screen_end(void)
+{
+    (void)fputs("\033[J", stdout);
+    (void)fflush(stdout);
+}
+
+/* A signal that is there: 0 none, 1 another size, -1 the end. */
+static int
+read_signal(const struct screen *s)
+{
+    struct signalfd_siginfo info;
+    int found = 0;
+
+    while (read(s->signals, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo != SIGWINCH)
+            return -1;
+        found = 1;
+    }
+    return found;
+}
+
+static bool
+is_quit(void)
+{
+    char keys[64];
+    const ssize_t n = read(STDIN_FILENO, keys, sizeof keys);
+
+    return n > 0 && memchr(keys, 'q', (size_t)n) != NULL;
+}
+
+bool
+screen_wait(struct screen *s, int ms)
+{
+    struct pollfd fds[2] = {
+        {.fd = s->signals, .events = POLLIN},
+        {.fd = s->keys ? STDIN_FILENO : -1, .events = POLLIN}};
+
+    if (poll(fds, 2, ms) <= 0)
+        return true;
+    if (read_signal(s) < 0 || (fds[1].revents & (POLLHUP | POLLERR)) != 0)
+        return false;
+    return (fds[1].revents & POLLIN) == 0 || !is_quit();
+}
