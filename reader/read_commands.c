@@ -298,21 +298,21 @@ static const struct table_column rows_columns[] = {
 enum rows_form { ROWS_BY_KEY = 2, ROWS_RANKED = 3, ROWS_WITH_LIMIT = 4 };
 
 /* Writes all rows before the next one that needs put_rows()'s own treatment,
- * such as a count at a limit, or before the last; reads that one into *row.
- * Returns false if none is left. */
+ * such as a count at a limit, or, in the order of keys, the last; reads that one
+ * into *row.  Returns false if none is left. */
 static bool
 put_plain_rows(struct read_request *a, bool has_rank, int64_t *rank,
                struct read_reply *reply, struct read_row *row)
 {
-    const int64_t done = table_plain_counts(&a->table, has_rank, *rank,
-                                            &reply->at, reply->rows - 1);
+    const int64_t done = table_plain_counts(
+        &a->table, has_rank, *rank, &reply->at, reply->rows - !has_rank);
 
     reply->rows -= done;
     *rank += done;
     return read_reply_row(reply, row);
 }
 
-/* *row is then the last one, if there is any. */
+/* In the order of keys *row is then the last one, if there is any. */
 static void
 put_rows(struct read_request *a, enum rows_form form, int64_t rank,
          struct read_reply *reply, struct read_row *row)

@@ -12,11 +12,6 @@
 #include "common/wire/query.h"
 #include "common/wire/utf8.h"
 
-/* A member of a row that is a number, or a name without escapes. */
-#define PLAIN_MAX (TABLE_LABEL_MAX + NAME_MAX_SIZE + sizeof "\"\"" - 1)
-
-static_assert(NAME_MAX_SIZE >= JSON_DIGITS_MAX, "a number is no longer");
-
 #define MEMBER_SIZE 32 /* a name that is one of ours, "_hex", NUL */
 
 /* ---- JSON --------------------------------------------------------------- */
@@ -82,33 +77,12 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
     }
 }
 
-/* The first has the beginning of its row before it.  False: it is too long. */
-static bool
-init_label(struct table_label *l, const char *key, bool is_first)
-{
-    const char *before = is_first ? "\n {\"" : ", \"";
-    const size_t begin = strlen(before), size = strlen(key);
-
-    if (begin + size + sizeof "\": " - 1 > TABLE_LABEL_MAX)
-        return false;
-    memcpy(l->text, before, begin);
-    memcpy(l->text + begin, key, size);
-    memcpy(l->text + begin + size, "\": ", 3);
-    l->size = (uint8_t)(begin + size + 3);
-    return true;
-}
-
 static void
 set_columns(struct table_writer *t, const struct table_column *columns,
             size_t count)
 {
-    assert(count <= TABLE_COLUMNS_MAX);
     t->columns = columns;
     t->column_count = count;
-    t->plain_max = count > 0 ? count * PLAIN_MAX + sizeof ",}" - 1 : SIZE_MAX;
-    for (size_t i = 0; t->format == TABLE_JSON && i < count; i++)
-        if (!init_label(&t->labels[i], columns[i].key, i == 0))
-            t->plain_max = SIZE_MAX;
 }
 
 static void
@@ -119,56 +93,11 @@ open_rows(struct table_writer *t)
     t->are_rows_open = true;
 }
 
-/* The bytes of a label that count end where the next piece begins. */
-static inline uint8_t *
-put_label(uint8_t *at, const struct table_label *l)
-{
-    memcpy(at, l->text, TABLE_LABEL_MAX); /* of a constant size: no call */
-    return at + l->size;
-}
-
-/* Puts a row whose members are numbers and names without escapes, at once:
- * nearly all rows of an answer are.  False: it is another one, or there may be
- * no room, and nothing was put. */
-static bool
-put_plain_row(struct table_writer *t, const struct cell *cells)
-{
-    const struct cell *end = cells + t->column_count;
-    const struct table_label *l = t->labels;
-    uint8_t *at = t->out.at;
-
-    if (t->out.is_full || t->has_numbers_as_texts ||
-        (size_t)(t->out.end - at) < t->plain_max)
-        return false;
-    assert(cells->kind != CELL_ABSENT);
-    *at = ',';
-    at += !t->out.is_first;
-    for (const struct cell *c = cells; c < end; c++, l++) {
-        if (c->kind == CELL_ABSENT)
-            continue;
-        at = put_label(at, l);
-        if (c->kind == CELL_NUMBER)
-            at = decimal_put_signed(at, c->number);
-        else if (c->kind == CELL_NAME)
-            at = json_put_plain(at, c->bytes, c->size);
-        else
-            at = NULL;
-        if (!at)
-            return false;
-    }
-    *at++ = '}';
-    t->out.at = at;
-    t->out.is_first = false;
-    return true;
-}
-
 static void
 put_json_row(struct table_writer *t, const struct cell *cells)
 {
     if (!t->are_rows_open)
         open_rows(t);
-    if (put_plain_row(t, cells))
-        return;
     json_row(&t->out);
     for (size_t i = 0; i < t->column_count; i++)
         if (cells[i].kind != CELL_ABSENT)
@@ -176,10 +105,45 @@ put_json_row(struct table_writer *t, const struct cell *cells)
     json_object_end(&t->out);
 }
 
+/* ---- rows of counts ------------------------------------------------------ */
+
+/* The key of a column as rows of JSON have it: `, "key": `, and the first with
+ * the beginning of the row. */
+#define LABEL_MAX 32
+struct label {
+    uint8_t size;
+    char text[LABEL_MAX];
+};
+
+/* A row of counts in JSON at most. */
+#define PLAIN_MAX                                                              \
+    (3 * LABEL_MAX + 2 * JSON_DIGITS_MAX + NAME_MAX_SIZE + sizeof ",\"\"}" - 1)
+
+static void
+set_label(struct label *l, const char *key, bool is_first)
+{
+    const char *before = is_first ? "\n {\"" : ", \"";
+    const size_t begin = strlen(before), size = strlen(key);
+
+    assert(begin + size + 3 <= LABEL_MAX);
+    memcpy(l->text, before, begin);
+    memcpy(l->text + begin, key, size);
+    memcpy(l->text + begin + size, "\": ", 3);
+    l->size = (uint8_t)(begin + size + 3);
+}
+
+/* The bytes of a label that count end where the next piece begins. */
+static inline uint8_t *
+put_label(uint8_t *at, const struct label *l)
+{
+    memcpy(at, l->text, LABEL_MAX); /* of a constant size: no call */
+    return at + l->size;
+}
+
 /* Puts the next row of a range's answer and returns the end of its JSON.  NULL:
  * it has an escape or stands at a limit. */
 static inline uint8_t *
-put_count(const struct table_label *l, uint8_t *at, bool has_rank, int64_t rank,
+put_count(const struct label *l, uint8_t *at, bool has_rank, int64_t rank,
           const uint8_t *row, size_t key_size)
 {
     const int64_t count = get_le64s(row);
@@ -196,32 +160,31 @@ table_plain_counts(struct table_writer *t, bool has_rank, int64_t rank,
                    const uint8_t **rows, int64_t count)
 {
     const uint8_t *row = *rows;
-    uint8_t *at, *last, *to;
+    struct label labels[3];
+    uint8_t *at, *to;
     int64_t done = 0;
-    bool is_first;
 
     if (t->format != TABLE_JSON || t->has_numbers_as_texts || count <= 0)
         return 0;
     if (!t->are_rows_open)
         open_rows(t);
-    if (t->out.is_full || (size_t)(t->out.end - t->out.at) < t->plain_max)
-        return 0;
-    last = t->out.end - t->plain_max; /* where the last row may begin */
-    is_first = t->out.is_first;
-    for (at = t->out.at; done < count && at <= last; done++) {
+    for (size_t i = 0; i < (has_rank ? 3 : 2); i++)
+        set_label(&labels[i], t->columns[i].key, i == 0);
+    for (at = t->out.at; done < count && !t->out.is_full &&
+                         (size_t)(t->out.end - at) >= PLAIN_MAX;
+         done++) {
         const size_t key_size = get_le16(row + 8);
 
         *at = ',';
-        to = put_count(t->labels, at + !is_first, has_rank, rank + done, row,
-                       key_size);
+        to = put_count(labels, at + !t->out.is_first, has_rank, rank + done,
+                       row, key_size);
         if (!to)
             break;
         *to = '}';
         at = to + 1;
         row += QUERY_ROW_SIZE + key_size;
-        is_first = false;
+        t->out.is_first = false;
     }
-    t->out.is_first = is_first;
     t->out.at = at;
     *rows = row;
     return done;

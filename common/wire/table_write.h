@@ -34,23 +34,13 @@ struct table_column {
 
 enum table_format { TABLE_JSON, TABLE_TSV, TABLE_CSV };
 
-/* The key of a column as rows of JSON have it, prepared: `, "key": `, and the
- * first with the beginning of the row. */
-#define TABLE_LABEL_MAX 32
-struct table_label {
-    uint8_t size;
-    char text[TABLE_LABEL_MAX];
-};
-
 struct table_writer {
     struct json_writer out; /* the buffer of all formats */
     enum table_format format;
     const struct table_column *columns;
     size_t column_count;
-    struct table_label labels[TABLE_COLUMNS_MAX]; /* JSON: of the columns */
-    size_t plain_max;     /* of a row from these; SIZE_MAX: a key is too long */
-    const char *rows_key; /* name of the list in JSON */
-    enum name_form names; /* the caller's */
+    const char *rows_key;      /* name of the list in JSON */
+    enum name_form names;      /* the caller's */
     bool has_numbers_as_texts; /* JSON: for readers with doubles */
     bool are_rows_open;        /* JSON: inside of rows */
     bool is_headed;            /* CSV: the heading is out */
