@@ -74,7 +74,7 @@ conn_close(struct conn *c)
     const int fd = c->source.fd;
 
     assert(fd >= 0);
-    if (c->in.size + c->small_size > 0)
+    if (c->in.size > 0)
         d->stats.cut_off++;
     conn_starve(c, false);
     conn_forget(c);
@@ -249,7 +249,7 @@ end_conn(struct conn *c)
     }
     c->need = 0; /* bytes thrown away */
     c->moved_ms = conns_now(cs);
-    if (c->in.size + c->small_size > 0)
+    if (c->in.size > 0)
         c->listener->stats.cut_off++;
     conn_forget(c);
     enter_state(c, CONN_ENDING);

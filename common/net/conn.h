@@ -70,7 +70,6 @@
 #define CONN_SLICE      65536u /* bytes received, or put, in one service, about */
 #define CONN_LITTLE     4096
 #define CONN_PAD        32
-#define CONN_SMALL      14 /* bytes of input kept without a chunk of the pool */
 #define CONN_TURN_US    500
 #define CONN_ENDING_MS  2000
 #define CONN_ENDING_MAX (16u << 20)
@@ -125,12 +124,10 @@ struct conn {
     uint16_t flags;    /* conn.c's */
     uint16_t client;   /* networks_client() of its peer */
     uint8_t state;
-    uint8_t small_size;
     uint8_t newest; /* group of the gate that the last bytes are behind */
     uint8_t gate;   /* 1 + id of the gate that holds bytes; 0: none */
     uint8_t phase;  /* bytes sent of the first ack that is due */
     bool sent_much; /* the last receive was of more than CONN_LITTLE bytes */
-    uint8_t small[CONN_SMALL];
 }; /* the protocol's own state follows */
 
 static_assert(sizeof(struct conn) <= 128, "idle connections are cheap");

@@ -15,17 +15,10 @@
 
 /* ---- what is kept ------------------------------------------------------- */
 
-static size_t
-pooled_input_size(const struct conn *c)
-{
-    return c->small_size + (size_t)c->in.size;
-}
-
 void
 conn_forget(struct conn *c)
 {
     chain_drop(&c->listener->conns->pool, &c->in, c->in.size);
-    c->small_size = 0;
 }
 
 /* Puts what is kept into the receive buffer. */
@@ -33,15 +26,12 @@ static inline size_t
 load_pooled_input(struct conn *c)
 {
     struct conns *cs = c->listener->conns;
-    const size_t size = pooled_input_size(c);
+    const size_t size = c->in.size;
 
-    if (size == 0)
-        return 0;
-    if (c->small_size > 0)
-        memcpy(cs->in, c->small, c->small_size);
-    else
+    if (size > 0) {
         (void)chain_copy(&cs->pool, &c->in, cs->in); /* all of it */
-    conn_forget(c);
+        conn_forget(c);
+    }
     return size;
 }
 
@@ -51,17 +41,8 @@ keep_bytes(struct conn *c, const uint8_t *bytes, size_t size)
 {
     struct conns *cs = c->listener->conns;
 
-    if (size == 0)
-        return true;
-    if (c->in.size == 0 && c->small_size + size <= CONN_SMALL) {
-        memcpy(c->small + c->small_size, bytes, size);
-        c->small_size = (uint8_t)(c->small_size + size);
-        return true;
-    }
-    if (!conns_reserve_chunks(cs, chain_lacks(&c->in, c->small_size + size)))
+    if (!conns_reserve_chunks(cs, chain_lacks(&c->in, size)))
         return false;
-    chain_push(&cs->pool, &c->in, c->small, c->small_size);
-    c->small_size = 0;
     chain_push(&cs->pool, &c->in, bytes, size);
     return true;
 }
@@ -73,8 +54,7 @@ conn_is_late(const struct conn *c)
 {
     const uint32_t request_s = c->listener->row->request_s;
 
-    return request_s > 0 && (c->flags & F_AGAIN) == 0 &&
-           pooled_input_size(c) > 0 &&
+    return request_s > 0 && (c->flags & F_AGAIN) == 0 && c->in.size > 0 &&
            conns_now(c->listener->conns) - c->began_ms >= request_s * 1000;
 }
 
@@ -186,7 +166,7 @@ ssize_t
 conn_gather(struct conn *c, size_t limit, bool *failed)
 {
     struct conns *cs = c->listener->conns;
-    size_t size = pooled_input_size(c), asked;
+    size_t size = c->in.size, asked;
     ssize_t n;
 
     *failed = false;
