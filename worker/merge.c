@@ -14,6 +14,7 @@
 
 #define RESERVE_EVERY_MS 10000 /* tries to make it, while there is none */
 #define JOIN_EVERY_MS    1000
+#define EXPIRE_EVERY_MS  300000
 #define OLDER_AGAIN_MS   1000
 
 /* ---- opening, memory --------------------------------------------------- */
@@ -499,12 +500,29 @@ is_named(void *ctx, const uint8_t *name, size_t name_size)
            waiting_find(&m->folder, name, name_size) != WAITING_NONE;
 }
 
+/* Whether what is done every so often is to be done now. */
+static bool
+is_time(uint64_t *due_ms, uint64_t every_ms)
+{
+    const uint64_t now = clock_ms();
+
+    if (now < *due_ms)
+        return false;
+    *due_ms = now + every_ms;
+    return true;
+}
+
 static void
 remove_expired(struct merge *m)
 {
     static struct diag_repeat repeat;
-    const int rc = archive_remove_expired(&m->archive, clock_unix_ms());
+    int rc;
 
+    if (!is_time(&m->expire_ms, EXPIRE_EVERY_MS))
+        return;
+    rc = archive_remove_expired(&m->archive, clock_unix_ms());
+    if (rc == ARCHIVE_STEP)
+        m->expire_ms = 0; /* there may be more */
     if (rc < 0)
         diag_repeating(&repeat, DIAG_WARNING, "remove archived logs: %s",
                        diag_text(rc));
@@ -515,12 +533,10 @@ static void
 maintain_reserve(struct merge *m)
 {
     static struct diag_repeat repeat;
-    const uint64_t now = clock_ms();
     int rc;
 
-    if (now < m->reserve_ms)
+    if (!is_time(&m->reserve_ms, RESERVE_EVERY_MS))
         return;
-    m->reserve_ms = now + RESERVE_EVERY_MS;
     rc = reserve_make(m->dir->fd);
     if (rc < 0 && rc != -EBUSY && rc != -ENOSPC)
         diag_repeating(&repeat, DIAG_WARNING, "make %s: %s", RESERVE_FILE,
@@ -531,12 +547,10 @@ static void
 join_waiting(struct merge *m)
 {
     static struct diag_repeat repeat;
-    const uint64_t now = clock_ms();
     int rc;
 
-    if (now < m->join_ms)
+    if (!is_time(&m->join_ms, JOIN_EVERY_MS))
         return;
-    m->join_ms = now + JOIN_EVERY_MS;
     rc = waiting_join(&m->folder);
     if (rc < 0 && rc != -ENOSPC)
         diag_repeating(&repeat, DIAG_WARNING,

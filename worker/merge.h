@@ -87,6 +87,7 @@ struct merge {
     uint64_t join_ms;         /* when its files are joined next */
     struct dead_fills dead_fills;
     uint64_t reserve_ms; /* when the reserve is checked next */
+    uint64_t expire_ms;  /* when archived logs are removed next */
     bool is_older;       /* keyspace/ is older than log/, or was replaced:
                             nothing is merged */
     uint64_t note_ms;    /* when the merge note is written next (clock_ms) */

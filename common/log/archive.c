@@ -94,99 +94,62 @@ archive_close(struct archive *a)
 
 /* ---- the oldest -------------------------------------------------------- */
 
-/* As text: names sort by time. */
-static int
-by_time(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
+struct expiry {
+    const struct archive *archive;
+    uint64_t now_ms;
+    int removed;
+};
 
-/* Keeps the ARCHIVE_OLDEST oldest of all that it is given, unsorted until
- * they are full, the newest of them last then. */
 static int
-note_oldest(void *ctx, int folder_fd, const char *name)
+remove_if_expired(void *ctx, int folder_fd, const char *name)
 {
-    struct archive *a = ctx;
-    size_t at = a->oldest_count;
+    struct expiry *x = ctx;
     struct archive_name n;
 
-    (void)folder_fd;
-    if (archive_name_parse(name, &n) < 0)
+    if (archive_name_parse(name, &n) < 0 ||
+        n.first_ms + x->archive->keep_ms > x->now_ms)
         return 0;
-    if (at < ARCHIVE_OLDEST) {
-        a->oldest_count++;
-    } else {
-        if (strcmp(name, a->oldest[--at]) >= 0)
-            return 0;
-        for (; at > 0 && strcmp(name, a->oldest[at - 1]) < 0; at--)
-            memcpy(a->oldest[at], a->oldest[at - 1], ARCHIVE_NAME_SIZE);
-    }
-    memcpy(a->oldest[at], name, strlen(name) + 1);
-    if (at + 1 == ARCHIVE_OLDEST)
-        qsort(a->oldest, ARCHIVE_OLDEST, sizeof a->oldest[0], by_time);
-    return 0;
-}
-
-/* Looks for the oldest logs, unless some are known. */
-static int
-find_oldest(struct archive *a)
-{
-    int rc;
-
-    if (a->oldest_at < a->oldest_count)
-        return 0;
-    a->oldest_at = a->oldest_count = 0;
-    rc = dirstream_each(a->fd, ".", note_oldest, a);
-    if (a->oldest_count < ARCHIVE_OLDEST)
-        qsort(a->oldest, a->oldest_count, sizeof a->oldest[0], by_time);
-    if (rc < 0)
-        a->oldest_count = 0;
-    return rc;
-}
-
-/* Removes the oldest; what another worker has removed is gone, too. */
-static int
-remove_oldest(struct archive *a)
-{
-    if (unlinkat(a->fd, a->oldest[a->oldest_at], 0) < 0 && errno != ENOENT)
+    /* What another worker has removed is gone, too. */
+    if (unlinkat(folder_fd, name, 0) < 0 && errno != ENOENT)
         return -errno;
-    a->oldest_at++;
-    return 0;
+    return ++x->removed == ARCHIVE_STEP;
 }
 
 int
-archive_remove_expired(struct archive *a, uint64_t now_ms)
+archive_remove_expired(const struct archive *a, uint64_t now_ms)
 {
-    struct archive_name n;
-    int removed = 0, rc;
+    struct expiry x = {.archive = a, .now_ms = now_ms};
+    int rc;
 
     if (!archive_is_on(a) || a->keep_ms == 0)
         return 0;
-    while (removed < ARCHIVE_STEP) {
-        rc = find_oldest(a);
-        if (rc < 0)
-            return rc;
-        if (a->oldest_count == 0 ||
-            archive_name_parse(a->oldest[a->oldest_at], &n) < 0 ||
-            n.first_ms + a->keep_ms > now_ms)
-            break;
-        rc = remove_oldest(a);
-        if (rc < 0)
-            return rc;
-        removed++;
-    }
-    return removed;
+    rc = dirstream_each(a->fd, ".", remove_if_expired, &x);
+    return rc < 0 ? rc : x.removed;
+}
+
+static int
+note_oldest(void *ctx, int folder_fd, const char *name)
+{
+    struct archive_name n;
+    char *oldest = ctx;
+
+    (void)folder_fd;
+    if (archive_name_parse(name, &n) == 0 && strcmp(name, oldest) < 0)
+        memcpy(oldest, name, strlen(name) + 1);
+    return 0;
 }
 
 /* Frees some space.  False: nothing older than `n` is there. */
 static bool
 remove_oldest_before(struct archive *a, const struct archive_name *n)
 {
-    char name[ARCHIVE_NAME_SIZE];
+    char name[ARCHIVE_NAME_SIZE], oldest[ARCHIVE_NAME_SIZE];
 
     archive_name_put(n, name);
-    if (find_oldest(a) < 0 || a->oldest_count == 0 ||
-        strcmp(a->oldest[a->oldest_at], name) >= 0 || remove_oldest(a) < 0)
+    memcpy(oldest, name, sizeof oldest); /* names sort by time */
+    if (dirstream_each(a->fd, ".", note_oldest, oldest) < 0 ||
+        strcmp(oldest, name) == 0 ||
+        (unlinkat(a->fd, oldest, 0) < 0 && errno != ENOENT))
         return false;
     a->removed_early++;
     return true;

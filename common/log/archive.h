@@ -20,8 +20,8 @@
  * log that is missing, and the merge continues.  The caller reports
  * either, once a minute.
  *
- * A log is removed when its first increment is older than `keep`, a few logs
- * at a time.  Several workers may do this at once.
+ * A log is removed when its first increment is older than `keep`, when the
+ * folder is gone through next.  Several workers may do this at once.
  *
  * Ownership: struct archive is the caller's between open and close; the
  * folder's descriptor is borrowed.  One thread.  Errors: 0 or a negative errno.
@@ -39,9 +39,8 @@
 
 #define ARCHIVE_FOLDER    "archive"
 #define ARCHIVE_NAME_SIZE 64
-#define ARCHIVE_OLDEST    256 /* names of the oldest that are cached */
-#define ARCHIVE_STEP      64  /* removed at once, at most */
-#define ARCHIVE_ROOM      8   /* removed for one new log, at most */
+#define ARCHIVE_STEP      1000 /* removed at once, at most */
+#define ARCHIVE_ROOM      8    /* removed for one new log, at most */
 
 /* A file of the folder, as its name says. */
 struct archive_name {
@@ -63,9 +62,6 @@ struct archive {
     uint64_t keep_ms;              /* 0: nothing expires; with archive.keep = 0
                                       no archive is opened */
     struct archive_writer *writer; /* NULL: off */
-    char oldest[ARCHIVE_OLDEST][ARCHIVE_NAME_SIZE]; /* of the last look */
-    size_t oldest_count;
-    size_t oldest_at; /* those before are gone */
     uint64_t
         removed_early; /* logs removed before their time, since the start */
 };
@@ -89,8 +85,8 @@ archive_is_on(const struct archive *a)
 int archive_add(struct archive *a, const struct log *log);
 int archive_sync(struct archive *a);
 
-/* Removes what is older than keep_ms at now_ms (Unix time), ARCHIVE_STEP logs
- * at most.  How many, or an error. */
-int archive_remove_expired(struct archive *a, uint64_t now_ms);
+/* Goes through the folder and removes what is older than keep_ms at now_ms (Unix
+ * time), ARCHIVE_STEP logs at most.  How many, or an error. */
+int archive_remove_expired(const struct archive *a, uint64_t now_ms);
 
 #endif
