@@ -18,7 +18,8 @@
 #define FOLD_CELLS_MIN   4096u
 #define FOLD_ARENA_START 64 /* reference 0 means none */
 
-/* Sorting takes two items and a delta per entry. */
+/* Sorting takes an item and a delta per entry, and qsort_r() a copy of the items.
+ */
 #define FOLD_SCRATCH_SIZE                                                      \
     (2 * sizeof(struct sort_item) + sizeof(struct store_delta))
 
@@ -108,8 +109,8 @@ struct sort_item {
     uint32_t zero;
 };
 
-/* Sorts the entries of `k` by key, then minute, within `scratch` (two items and
- * a delta per entry).  Returns their number. */
+/* Sorts the entries of `k` by key, then minute, within `scratch`
+ * (FOLD_SCRATCH_SIZE per entry).  Returns their number. */
 size_t fold_sort(const struct fold *f, const struct fold_keyspace *k,
                  void *scratch, struct store_delta **deltas);
 

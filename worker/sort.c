@@ -2,19 +2,17 @@
  *
  * Keys of one keyspace often begin alike, and then the 8 bytes that are
  * compared first would all be the same; so they are taken from where the
- * keys begin to differ.  A merge sort without recursion: runs of RUN by
- * insertion, then doubled from one array to the other and back.
+ * keys begin to differ.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/fold_memory.h"
 
-#include "common/base/bytes.h"
-
 #include <assert.h>
-#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define RUN   8
+#include "common/base/bytes.h"
+
 #define AHEAD 8 /* entries asked for before they are needed */
 
 /* Bytes that a key shares with another at the front, `most` at most. */
@@ -69,80 +67,25 @@ prefix_of(const struct fold_entry *e, size_t from)
     return get_be64(bytes);
 }
 
-static bool
-entry_before(const struct fold_entry *a, const struct fold_entry *b)
+static int
+compare_entries(const struct fold_entry *a, const struct fold_entry *b)
 {
     const int order = bytes_compare(a->key, a->key_size, b->key, b->key_size);
 
-    return order != 0 ? order < 0 : a->minute < b->minute;
+    return order != 0 ? order
+                      : (a->minute > b->minute) - (a->minute < b->minute);
 }
 
-static inline bool
-item_before(const struct fold *f, const struct sort_item *a,
-            const struct sort_item *b)
+static int
+compare_items(const void *a, const void *b, void *ctx)
 {
-    if (a->prefix != b->prefix)
-        return a->prefix < b->prefix;
-    return entry_before(fold_entry_at(f, a->entry), fold_entry_at(f, b->entry));
-}
+    const struct sort_item *x = a, *y = b;
+    const struct fold *f = *(const struct fold **)ctx;
 
-static void
-sort_run(const struct fold *f, struct sort_item *items, size_t count)
-{
-    size_t i, j;
-
-    for (i = 1; i < count; i++) {
-        const struct sort_item item = items[i];
-
-        for (j = i; j > 0 && item_before(f, &item, &items[j - 1]); j--)
-            items[j] = items[j - 1];
-        items[j] = item;
-    }
-}
-
-/* Which of two runs gives the next item is a coin toss to the branch
- * predictor, so that is not a branch. */
-static void
-merge_runs(const struct fold *f, const struct sort_item *from, size_t middle,
-           size_t end, struct sort_item *to)
-{
-    size_t a = 0, b = middle, i = 0;
-
-    while (a < middle && b < end) {
-        size_t second = from[b].prefix < from[a].prefix;
-
-        if (__builtin_expect(from[b].prefix == from[a].prefix, 0))
-            second = item_before(f, &from[b], &from[a]);
-        to[i++] = from[second ? b : a];
-        a += 1 - second;
-        b += second;
-    }
-    memcpy(to + i, from + a, (middle - a) * sizeof *to);
-    memcpy(to + i + middle - a, from + b, (end - b) * sizeof *to);
-}
-
-/* Returns the array of the two that ends up sorted. */
-static struct sort_item *
-merge_sort(const struct fold *f, struct sort_item *items,
-           struct sort_item *spare, size_t count)
-{
-    struct sort_item *swap;
-    size_t width, at;
-
-    for (at = 0; at < count; at += RUN)
-        sort_run(f, items + at, count - at < RUN ? count - at : RUN);
-    for (width = RUN; width < count; width *= 2) {
-        for (at = 0; at < count; at += 2 * width) {
-            const size_t rest = count - at;
-
-            merge_runs(f, items + at, rest < width ? rest : width,
-                       rest < 2 * width ? rest : 2 * width, spare + at);
-        }
-        swap = items;
-        items = spare;
-        spare = swap;
-    }
-    return items;
+    if (x->prefix != y->prefix)
+        return x->prefix < y->prefix ? -1 : 1;
+    return compare_entries(fold_entry_at(f, x->entry),
+                           fold_entry_at(f, y->entry));
 }
 
 size_t
@@ -150,9 +93,8 @@ fold_sort(const struct fold *f, const struct fold_keyspace *k, void *scratch,
           struct store_delta **deltas)
 {
     struct sort_item *items = scratch;
-    struct sort_item *spare = items + k->entry_count;
     struct store_delta *out =
-        (struct store_delta *)(void *)(spare + k->entry_count);
+        (struct store_delta *)(void *)(items + k->entry_count);
     const struct fold_entry *e;
     size_t shared, count, i;
 
@@ -163,7 +105,7 @@ fold_sort(const struct fold *f, const struct fold_keyspace *k, void *scratch,
             fold_prefetch(f, items[i + AHEAD].entry);
         items[i].prefix = prefix_of(fold_entry_at(f, items[i].entry), shared);
     }
-    items = merge_sort(f, items, spare, count);
+    qsort_r(items, count, sizeof *items, compare_items, &f);
     for (i = 0; i < count; i++) {
         if (i + AHEAD < count)
             fold_prefetch(f, items[i + AHEAD].entry);
