@@ -88,35 +88,6 @@ functions_is(const struct target_node *node, const char *name)
 
 /* ---- arguments ---------------------------------------------------------- */
 
-static unsigned
-count_params(const struct function *f, bool with_optional, bool *is_multiple)
-{
-    unsigned count = 0;
-
-    *is_multiple = false;
-    for (unsigned i = 0; f->params[i]; i++) {
-        count += with_optional || !f->params[i]->is_optional ? 1 : 0;
-        *is_multiple |= f->params[i]->is_multiple;
-    }
-    return count;
-}
-
-static int
-fail_count(const struct function *f, unsigned given, char *why)
-{
-    bool is_multiple;
-    const unsigned least = count_params(f, false, &is_multiple);
-    const unsigned most = count_params(f, true, &is_multiple);
-    char range[32] = "";
-
-    if (is_multiple)
-        (void)snprintf(range, sizeof range, " or more");
-    else if (most > least)
-        (void)snprintf(range, sizeof range, " to %u", most);
-    return fail_call(why, "%s: %u%s argument%s, not %u", f->name, least, range,
-                     least == 1 && range[0] == '\0' ? "" : "s", given);
-}
-
 static bool
 is_option(const struct function_param *p, struct target_text text)
 {
@@ -222,6 +193,8 @@ find_param(const struct function *f, struct target_node *v, unsigned place,
                                 : i == place || p->is_multiple)
             return 0;
     }
+    if (v->keyword.size == 0)
+        return fail_call(why, "%s: at most %u arguments", f->name, *out + 1);
     return fail_call(why, "%s: there is no parameter %s", f->name,
                      name_show(v->keyword.at, v->keyword.size, shown));
 }
@@ -254,7 +227,6 @@ functions_bind(struct scratch *scratch, struct target_node *node,
 {
     const struct function *f = find_function(node->text);
     struct function_call *call;
-    bool is_multiple;
     char shown[NAME_SHOWN_SIZE];
     int rc;
 
@@ -270,9 +242,6 @@ functions_bind(struct scratch *scratch, struct target_node *node,
     call->node = node;
     call->scratch = scratch;
     node->result = call;
-    if (node->arg_count < count_params(f, false, &is_multiple) ||
-        (!is_multiple && node->arg_count > count_params(f, true, &is_multiple)))
-        return fail_count(f, node->arg_count, why);
     rc = bind_arguments(f, call, node, why);
     if (rc < 0)
         return rc;

@@ -72,16 +72,18 @@ enum function_scope {
     FUNCTION_LOOKS_BACK  /* functions_window() points before are needed, too */
 };
 
+typedef int function_each(struct function_call *call, struct series *s);
+typedef int function_all(struct function_call *call);
+
 struct function {
     const char *name, *group, *description;
     const struct function_param *const *params; /* NULL behind the last */
     /* Computes for one series, again for one when all are done with, and then
      * for all.  NULL: nothing to do.  -EINVAL with call->why, -ENOMEM. */
-    int (*each)(struct function_call *call, struct series *s);
-    int (*again)(struct function_call *call, struct series *s);
-    int (*finish)(struct function_call *call);
+    function_each *each, *again;
+    function_all *finish;
     /* Checks values that have the right types.  Errors: as of the others. */
-    int (*check)(struct function_call *call);
+    function_all *check;
     enum function_scope scope;
     enum series_aggregate how; /* it chooses series by, or combines them */
 };

@@ -43,9 +43,8 @@ int functions_join_nodes(struct function_call *call, struct target_text path,
                          const struct target_node *first,
                          struct target_text *out);
 
-int functions_alias(struct function_call *call, struct series *s);
-int functions_alias_by_node(struct function_call *call, struct series *s);
-int functions_alias_by_metric(struct function_call *call, struct series *s);
+function_each functions_alias, functions_alias_by_node,
+    functions_alias_by_metric;
 
 /* ---- combining (functions_combine.c) ------------------------------------- */
 
@@ -57,64 +56,40 @@ enum series_aggregate functions_aggregate(const struct target_node *v,
 int functions_check_aligned(struct function_call *call, const struct series *a,
                             const struct series *b);
 
-/* Combines all into one, by function->how. */
-int functions_combine_each(struct function_call *call, struct series *s);
-int functions_combine_finish(struct function_call *call);
-
-int functions_group_each(struct function_call *call, struct series *s);
-int functions_group_nodes(struct function_call *call, struct series *s);
-int functions_group_finish(struct function_call *call);
-int functions_wildcards_each(struct function_call *call, struct series *s);
-int functions_wildcards_finish(struct function_call *call);
+/* Combine all into one, or by nodes, by function->how. */
+function_each functions_combine_each, functions_group_each,
+    functions_group_nodes, functions_wildcards_each;
+function_all functions_combine_finish, functions_group_finish,
+    functions_wildcards_finish;
 
 /* ---- dividing (functions_ratio.c) ---------------------------------------- */
 
-int functions_divide(struct function_call *call, struct series *s);
-int functions_divide_finish(struct function_call *call);
-int functions_percent_each(struct function_call *call, struct series *s);
-int functions_percent_again(struct function_call *call, struct series *s);
+function_each functions_divide, functions_percent_each, functions_percent_again;
+function_all functions_divide_finish;
 
 /* ---- choosing (functions_choose.c) --------------------------------------- */
 
-int functions_limit(struct function_call *call);
+/* Rate a series by function->how, or by whether it has a value.
+ * functions_choose() sorts by that, and the first n stay if there is such a
+ * parameter; functions_keep_rated() keeps those that were rated above 0. */
+function_each functions_rate, functions_rate_values;
+function_all functions_choose, functions_keep_rated, functions_limit,
+    functions_sort_names, functions_check_top;
 
-/* Rates a series by function->how; functions_choose() sorts by that, and
- * the first n stay if there is such a parameter. */
-int functions_rate(struct function_call *call, struct series *s);
-int functions_choose(struct function_call *call);
-int functions_sort_names(struct function_call *call);
+/* ---- regular expressions (functions_regular.c) --------------------------- */
 
-/* Rates a series by whether it has a value; functions_keep_rated() keeps those
- * that were rated above 0. */
-int functions_rate_values(struct function_call *call, struct series *s);
-int functions_keep_rated(struct function_call *call);
-int functions_check_top(struct function_call *call);
+/* functions_grep() and functions_exclude() rate a series by whether its name has
+ * a match, or none. */
+function_each functions_grep, functions_exclude, functions_alias_sub;
+function_all functions_check_regular, functions_check_alias_sub;
 
-/* ---- regular expressions (functions_regular.c) ---------------------------- */
+/* ---- values (functions_values.c), times (functions_times.c) -------------- */
 
-int functions_check_regular(struct function_call *call);
-int functions_check_alias_sub(struct function_call *call);
-int functions_alias_sub(struct function_call *call, struct series *s);
-
-/* Rates a series by whether its name has a match, or none. */
-int functions_grep(struct function_call *call, struct series *s);
-int functions_exclude(struct function_call *call, struct series *s);
-
-/* ---- values (functions_values.c) ----------------------------------------- */
-
-int functions_scale(struct function_call *call, struct series *s);
-int functions_scale_to_seconds(struct function_call *call, struct series *s);
-int functions_absolute(struct function_call *call, struct series *s);
-int functions_integral(struct function_call *call, struct series *s);
-int functions_derivative(struct function_call *call, struct series *s);
-int functions_transform_null(struct function_call *call, struct series *s);
-int functions_keep_last(struct function_call *call, struct series *s);
-int functions_derive(struct function_call *call, struct series *s);
-int functions_per_second(struct function_call *call, struct series *s);
-int functions_summarize(struct function_call *call, struct series *s);
-int functions_time_shift(struct function_call *call, struct series *s);
-int functions_moving_average(struct function_call *call, struct series *s);
-int functions_hitcount(struct function_call *call, struct series *s);
-int functions_constant_line(struct function_call *call);
+function_each functions_scale, functions_scale_to_seconds, functions_absolute,
+    functions_integral, functions_derivative, functions_transform_null,
+    functions_keep_last, functions_derive, functions_per_second,
+    functions_summarize, functions_time_shift, functions_moving_average,
+    functions_hitcount;
+function_all functions_constant_line;
 
 #endif

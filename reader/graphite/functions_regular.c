@@ -1,50 +1,114 @@
 /* reader/graphite/functions_regular.c - functions with a regular expression; see
- * functions_internal.h and regular.h. */
+ * functions_internal.h.
+ *
+ * libc's expressions may take seconds and gigabytes for a few bytes; PCRE2 counts
+ * what a search does, and gives up at a limit.  Its memory is of the scratch. */
 /* SPDX-License-Identifier: BSD-2-Clause */
+#define PCRE2_CODE_UNIT_WIDTH 8
+
 #include "reader/graphite/functions_internal.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <pcre2.h>
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "reader/graphite/regular.h"
 
+#define GROUPS        10     /* with the whole, group 0 */
+#define TRIES_MAX     100000 /* of a search: a few milliseconds */
+#define HEAP_KIB      256    /* of the same */
+#define WHY_SIZE      128
 #define NAME_SIZE_MAX 65536
 #define NAME_NS_MAX                                                            \
     10000000 /* of computing: all searches in a name begin in it */
 
+struct regular {
+    pcre2_code *code;
+    pcre2_match_context *context;
+    pcre2_match_data *data;
+    uint32_t groups; /* without group 0 */
+};
+
+/* ---- expressions --------------------------------------------------------- */
+
+static void *
+take_piece(PCRE2_SIZE size, void *scratch)
+{
+    return scratch_take(scratch, size);
+}
+
+/* All of it goes with the scratch. */
+static void
+leave_piece(void *piece, void *scratch)
+{
+    (void)piece;
+    (void)scratch;
+}
+
 int
 functions_check_regular(struct function_call *call)
 {
-    const char *why;
-    const int rc = regular_compile(call->scratch, call->values[1]->text,
-                                   &call->regular, &why);
+    const struct target_text text = call->values[1]->text;
+    struct regular *r = scratch_take(call->scratch, sizeof *r);
+    pcre2_general_context *memory =
+        pcre2_general_context_create(take_piece, leave_piece, call->scratch);
+    pcre2_compile_context *compiling =
+        memory ? pcre2_compile_context_create(memory) : NULL;
+    char why[WHY_SIZE];
+    PCRE2_SIZE at;
+    int error;
 
-    return rc == -EINVAL
-               ? functions_refuse(call, "the regular expression: %s", why)
-               : rc;
+    if (!r || !compiling)
+        return -ENOMEM;
+    r->code = pcre2_compile((PCRE2_SPTR)text.at, text.size,
+                            PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &error, &at,
+                            compiling);
+    if (!r->code && error == PCRE2_ERROR_NOMEMORY)
+        return -ENOMEM;
+    if (!r->code) {
+        (void)pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
+        return functions_refuse(call, "the regular expression: %s, at byte %zu",
+                                why, (size_t)at);
+    }
+    (void)pcre2_pattern_info(r->code, PCRE2_INFO_CAPTURECOUNT, &r->groups);
+    r->context = pcre2_match_context_create(memory);
+    r->data = pcre2_match_data_create(GROUPS, memory);
+    if (!r->context || !r->data)
+        return -ENOMEM;
+    (void)pcre2_set_match_limit(r->context, TRIES_MAX);
+    (void)pcre2_set_heap_limit(r->context, HEAP_KIB);
+    call->regular = r;
+    return 0;
 }
 
-/* Searches in the name of a series from `at` on; as regular_search(). */
+/* Finds the first match in the name of a series that begins at `from` or later:
+ * 1, and *found has the begin and the end of each group; 0: there is none, or
+ * the name is not UTF-8; or an error. */
 static int
-search_name(struct function_call *call, const struct series *s, size_t at,
-            uint64_t until_ns, struct regular_found *found)
+search_name(struct function_call *call, const struct series *s, size_t from,
+            uint64_t until_ns, const PCRE2_SIZE **found)
 {
-    const int rc = clock_thread_ns() < until_ns
-                       ? regular_search(call->regular, s->name, at, found)
-                       : -E2BIG;
+    const struct regular *r = call->regular;
+    int rc = PCRE2_ERROR_MATCHLIMIT;
 
-    return rc == -E2BIG
-               ? functions_refuse(call, "the regular expression takes too long "
-                                        "for the name of a series")
-               : rc;
+    if (clock_thread_ns() < until_ns)
+        rc = pcre2_match(r->code, (PCRE2_SPTR)s->name.at, s->name.size, from, 0,
+                         r->data, r->context);
+    *found = pcre2_get_ovector_pointer(r->data);
+    if (rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT ||
+        rc == PCRE2_ERROR_DEPTHLIMIT)
+        return functions_refuse(call, "the regular expression takes too long "
+                                      "for the name of a series");
+    if (rc == PCRE2_ERROR_NOMEMORY)
+        return -ENOMEM;
+    return rc >= 0;
 }
 
 int
 functions_grep(struct function_call *call, struct series *s)
 {
-    struct regular_found found;
+    const PCRE2_SIZE *found;
     const int rc = search_name(call, s, 0, UINT64_MAX, &found);
 
     s->key = rc;
@@ -110,7 +174,7 @@ functions_check_alias_sub(struct function_call *call)
     const int rc = functions_check_regular(call);
 
     for (size_t i = 0; i < by.size && rc == 0; i++)
-        if (group_at(by, i) >= (int)regular_groups(call->regular))
+        if (group_at(by, i) > (int)call->regular->groups)
             return functions_refuse(call, "there is no group \\%d",
                                     group_at(by, i));
     return rc;
@@ -119,7 +183,7 @@ functions_check_alias_sub(struct function_call *call)
 /* Appends the replacement, with \1 as the group of a match. */
 static int
 append_replacement(struct growing *g, struct target_text name,
-                   const struct regular_found *found)
+                   const PCRE2_SIZE *found)
 {
     const struct target_text by = g->call->values[2]->text;
     int rc = 0;
@@ -132,9 +196,9 @@ append_replacement(struct growing *g, struct target_text name,
             continue;
         }
         i++;
-        if (found->begin[group] != SIZE_MAX)
-            rc = append_text(g, name.at + found->begin[group],
-                             found->end[group] - found->begin[group]);
+        if (found[2 * group] != PCRE2_UNSET)
+            rc = append_text(g, name.at + found[2 * group],
+                             found[2 * group + 1] - found[2 * group]);
     }
     return rc;
 }
@@ -146,20 +210,20 @@ functions_alias_sub(struct function_call *call, struct series *s)
     struct growing g = {.call = call};
     const uint64_t until_ns = clock_thread_ns() + NAME_NS_MAX;
     size_t at = 0, copied = 0;
-    struct regular_found found;
+    const PCRE2_SIZE *found;
     int rc = 0;
 
     while (at <= s->name.size) {
         rc = search_name(call, s, at, until_ns, &found);
         if (rc <= 0)
             break;
-        rc = append_text(&g, s->name.at + copied, found.begin[0] - copied);
+        rc = append_text(&g, s->name.at + copied, found[0] - copied);
         if (rc == 0)
-            rc = append_replacement(&g, s->name, &found);
+            rc = append_replacement(&g, s->name, found);
         if (rc < 0)
             break;
-        copied = at = found.end[0];
-        if (found.end[0] == found.begin[0]) /* on by a character */
+        copied = at = found[1];
+        if (found[1] == found[0]) /* on by a character */
             do
                 at++;
             while (at < s->name.size && (s->name.at[at] & 0xc0) == 0x80);

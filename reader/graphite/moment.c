@@ -10,8 +10,9 @@
 #include <strings.h>
 #include <time.h>
 
-#define HOUR ((int64_t)60) /* minutes */
-#define DAY  ((int64_t)86400)
+#define MINUTE INT64_C(60)
+#define HOUR   INT64_C(3600)
+#define DAY    INT64_C(86400)
 
 /* ---- pieces of a text, which ends with a NUL ------------------------------ */
 
@@ -56,21 +57,6 @@ count_letters(const char *at)
     while ((at[n] >= 'a' && at[n] <= 'z') || (at[n] >= 'A' && at[n] <= 'Z'))
         n++;
     return n;
-}
-
-/* Takes a word that begins with the three letters of one of many; returns which
- * it is, or -1. */
-static int
-take_one(const char **at, const char *letters)
-{
-    const size_t count = strlen(letters) / 3;
-
-    for (size_t i = 0; i < count; i++)
-        if (strncasecmp(*at, letters + 3 * i, 3) == 0) {
-            *at += count_letters(*at);
-            return (int)i;
-        }
-    return -1;
 }
 
 /* ---- intervals ------------------------------------------------------------ */
@@ -149,123 +135,68 @@ moment_interval(const char *text, size_t size, int64_t *out)
 
 /* ---- references ----------------------------------------------------------- */
 
-/* Takes HH:MM, HH:MMam or HHpm, in minutes.  0: there is none of these; -1: such
- * a time does not exist. */
-static int
-take_digital_clock(const char **at, int64_t *out)
+/* Takes a time of day, in seconds: midnight if there is none. */
+static int64_t
+take_clock(const char **at)
 {
-    const char *p = *at;
-    int64_t hour, minute = 0;
-    const size_t digits = take_digits(&p, &hour);
-    const bool has_minute = digits > 0 && digits <= 2 && take_word(&p, ":");
-    bool is_pm;
+    static const char *const forms[] = {"%I:%M%p", "%I%p", "%H:%M"};
 
-    if (has_minute) {
-        if (!is_digit(p[0]) || !is_digit(p[1]))
-            return -1;
-        minute = 10 * (p[0] - '0') + (p[1] - '0');
-        p += 2;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        struct tm clock = {.tm_hour = 0};
+        const char *end = strptime(*at, forms[i], &clock);
+
+        if (!end)
+            continue;
+        *at = end;
+        return clock.tm_hour * HOUR + clock.tm_min * MINUTE;
     }
-    is_pm = take_word(&p, "pm");
-    if (is_pm || take_word(&p, "am")) {
-        if (hour < 1 || hour > 12)
-            return -1;
-        hour = hour % 12 + (is_pm ? 12 : 0);
-    } else if (!has_minute)
-        return 0; /* digits of a day, or none */
-    *at = p;
-    *out = hour * HOUR + minute;
-    return hour <= 23 && minute <= 59 ? 1 : -1;
+    if (take_word(at, "noon"))
+        return 12 * HOUR;
+    if (take_word(at, "teatime"))
+        return 16 * HOUR;
+    (void)take_word(at, "midnight"); /* as if it were not there */
+    return 0;
 }
 
-/* Takes a time of day, in seconds: midnight if there is none.  False: it is
- * none that there is. */
-static bool
-take_clock(const char **at, int64_t *out)
-{
-    int64_t minutes = 0;
-    const int rc = take_digital_clock(at, &minutes);
-
-    if (rc == 0 && take_word(at, "noon"))
-        minutes = 12 * HOUR;
-    else if (rc == 0 && take_word(at, "teatime"))
-        minutes = 16 * HOUR;
-    else if (rc == 0)
-        (void)take_word(at, "midnight"); /* as if it were not there */
-    *out = minutes * 60;
-    return rc >= 0;
-}
-
-/* Seconds until the begin of a day, as if in UTC; -1: there is no such day. */
-static int64_t
-day_begin(int64_t year, int64_t month, int64_t mday)
-{
-    struct tm day = {.tm_year = (int)year - 1900,
-                     .tm_mon = (int)month - 1,
-                     .tm_mday = (int)mday};
-    int64_t begin;
-
-    if (year < 1970 || year > 9999 || month < 1 || month > 12 || mday < 1)
-        return -1;
-    begin = timegm(&day);
-    return day.tm_mday == mday ? begin : -1;
-}
-
-/* Reads MM/DD/YY or MM/DD/YYYY behind the month. */
-static int64_t
-read_slashes(const char *at, int64_t month)
-{
-    int64_t mday, year;
-    size_t digits;
-
-    if (!take_word(&at, "/") || take_digits(&at, &mday) == 0 ||
-        !take_word(&at, "/"))
-        return -1;
-    digits = take_digits(&at, &year);
-    if (digits == 2)
-        year += year < 70 ? 2000 : 1900;
-    return *at == '\0' && (digits == 2 || digits == 4)
-               ? day_begin(year, month, mday)
-               : -1;
-}
-
-/* Reads a day to the end of the text; empty: today. */
+/* Reads a day to the end of the text, as if in UTC; empty: today.  -1: there is
+ * no such day. */
 static int64_t
 read_day(const char *at, int64_t local_now)
 {
+    static const char *const forms[] = {"%Y%m%d", "%m/%d/%y", "%m/%d/%Y",
+                                        "%b%d"};
     const int64_t today = local_now - local_now % DAY;
     const time_t now = (time_t)local_now;
-    int64_t number, mday;
     struct tm day;
-    int which;
+    const char *end;
+    int wday;
 
     if (!gmtime_r(&now, &day))
         return -1;
+    wday = day.tm_wday;
     if (*at == '\0' || strcasecmp(at, "today") == 0)
         return today;
     if (strcasecmp(at, "yesterday") == 0)
         return today - DAY;
     if (strcasecmp(at, "tomorrow") == 0)
         return today + DAY;
-    which = take_one(&at, "janfebmaraprmayjunjulaugsepoctnovdec");
-    if (which >= 0)
-        return take_digits(&at, &mday) > 0 && *at == '\0'
-                   ? day_begin(day.tm_year + 1900, which + 1, mday)
+    end = strptime(at, "%a", &day);
+    if (end && *end == '\0')
+        return today - (wday - day.tm_wday + 7) % 7 * DAY;
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        struct tm same = {.tm_year = day.tm_year};
+        int mday;
+
+        end = strptime(at, forms[i], &same);
+        if (!end || *end != '\0' || (i == 0 && strlen(at) != 8))
+            continue;
+        mday = same.tm_mday;
+        /* The 31st of a month that has none would be the next one's first. */
+        return same.tm_year >= 70 && timegm(&same) >= 0 && same.tm_mday == mday
+                   ? (int64_t)timegm(&same)
                    : -1;
-    which = take_one(&at, "sunmontuewedthufrisat");
-    if (which >= 0)
-        return *at == '\0' ? today - (day.tm_wday - which + 7) % 7 * DAY : -1;
-    switch (take_digits(&at, &number)) {
-    case 8:
-        return *at == '\0'
-                   ? day_begin(number / 10000, number / 100 % 100, number % 100)
-                   : -1;
-    case 1:
-    case 2:
-        return read_slashes(at, number);
-    default:
-        return -1;
     }
+    return -1;
 }
 
 static int
@@ -277,8 +208,7 @@ read_reference(const char *at, int64_t now, const struct zone *zone,
     *out = now;
     if (*at == '\0' || strcasecmp(at, "now") == 0)
         return 0;
-    if (!take_clock(&at, &clock))
-        return -EINVAL;
+    clock = take_clock(&at);
     day = read_day(at, now + zone_ahead(zone, now));
     *out = zone_to_unix(zone, day + clock);
     return day < 0 ? -EINVAL : 0;

@@ -222,11 +222,11 @@ CASE(wrong_calls_are_refused_before_anything_is_read, r)
     static const char *const rows[][2] = {
         {"nosuch(web.a)", "unknown function: nosuch"},
         {"seriesByTag('a=b')", "countd has no tags"},
-        {"scale(web.a)", "scale: 2 arguments, not 1"},
-        {"scale(web.a, 1, 2)", "scale: 2 arguments, not 3"},
-        {"absolute()", "absolute: 1 argument, not 0"},
-        {"summarize(web.a)", "summarize: 2 to 4 arguments, not 1"},
-        {"aliasByNode(web.a)", "aliasByNode: 2 or more arguments, not 1"},
+        {"scale(web.a)", "scale: factor is missing"},
+        {"scale(web.a, 1, 2)", "scale: at most 2 arguments"},
+        {"absolute()", "absolute: seriesList is missing"},
+        {"summarize(web.a)", "summarize: intervalString is missing"},
+        {"aliasByNode(web.a)", "aliasByNode: nodes is missing"},
         {"scale(web.a, 'x')", "scale: factor is a number"},
         {"scale(1, 2)", "scale: seriesList is a path or a call of a function"},
         {"alias(web.a, web.b)", "alias: newName is a string in quotes"},
@@ -271,6 +271,102 @@ CASE(wrong_calls_are_refused_before_anything_is_read, r)
 
         if (strncmp(got, rows[i][1], strlen(rows[i][1])) != 0)
             fail_msg("%s: %s, not %s", rows[i][0], got, rows[i][1]);
+        assert_int_equal(r->render.status, HTTP_BAD_REQUEST);
+    }
+}
+
+/* What Python's re.sub() makes of them. */
+CASE(regular_expressions_are_those_of_python, r)
+{
+    static const char *const rows[][4] = {
+        {"b", "abc", "<\\0>", "a<b>c"},
+        {"^b", "abc", "<\\0>", "abc"},
+        {"c$", "abc", "<\\0>", "ab<c>"},
+        {"a.c", "xabcx", "<\\0>", "x<abc>x"},
+        {"a.c",
+         "a\xc3\xa9"
+         "c",
+         "<\\0>",
+         "<a\xc3\xa9"
+         "c>"},
+        {"^(.)", "\xc3\xa9t", "<\\0|\\1>", "<\xc3\xa9|\xc3\xa9>t"},
+        {"[a-c]+", "xxabcabx", "<\\0>", "xx<abcab>x"},
+        {"[^a-c]+", "abxya", "<\\0>", "ab<xy>a"},
+        {"[]x]+", "a]x]b", "<\\0>", "a<]x]>b"},
+        {"[a\\]-]+", "x-]a", "<\\0>", "x<-]a>"},
+        {"[\xc3\xa0-\xc3\xbf]", "a\xc3\xa9", "<\\0>", "a<\xc3\xa9>"},
+        {"\\d+", "ab123c", "<\\0>", "ab<123>c"},
+        {"[\\d.]+", "v1.2.3-x", "<\\0>", "v<1.2.3>-x"},
+        {"\\w+$", "web.hits_1", "<\\0>", "web.<hits_1>"},
+        {"\\W", "web.hits", "<\\0>", "web<.>hits"},
+        {"\\S+\\s\\S+", "a  b c d", "<\\0>", "a  <b c> d"},
+        {"\\D+", "12ab3", "<\\0>", "12<ab>3"},
+        {"a|ab", "abc", "<\\0>", "<a>bc"},
+        {"(a|ab)(c|bcd)", "abcd", "<\\0|\\1|\\2>", "<abcd|a|bcd>"},
+        {"a*", "baa", "<\\0>", "<>b<aa><>"},
+        {"a+?", "baa", "<\\0>", "b<a><a>"},
+        {"<.*>", "<a><b>", "<\\0>", "<<a><b>>"},
+        {"<.*?>", "<a><b>", "<\\0>", "<<a>><<b>>"},
+        {"^(.*)\\.(.*)$", "a.b.c", "<\\0|\\1|\\2>", "<a.b.c|a.b|c>"},
+        {"^(.*?)\\.(.*)$", "a.b.c", "<\\0|\\1|\\2>", "<a.b.c|a|b.c>"},
+        {"(a)|(b)", "b", "<\\0|\\1|\\2>", "<b||b>"},
+        {"(?:a)(b)", "ab", "<\\0|\\1>", "<ab|b>"},
+        {"(ab)*c", "ababc", "<\\0|\\1>", "<ababc|ab>"},
+        {"a{2}", "aaa", "<\\0>", "<aa>a"},
+        {"a{2,}", "baaaa", "<\\0>", "b<aaaa>"},
+        {"a{0,2}?b", "aab", "<\\0>", "<aab>"},
+        {"(ab){2}", "ababab", "<\\0|\\1>", "<abab|ab>ab"},
+        {"a{b", "a{b", "<\\0>", "<a{b>"},
+        {"a{1", "a{1", "<\\0>", "<a{1>"},
+        {"a{}", "a{}", "<\\0>", "<a{}>"},
+        {"\\bit\\b", "with it", "<\\0>", "with <it>"},
+        {"\\bit", "bit", "<\\0>", "bit"},
+        {"(?i)WEB", "aweb", "<\\0>", "a<web>"},
+        {"(?i)[X-Z]", "y", "<\\0>", "<y>"},
+        {"\\.\\*\\(\\)\\\\z", "a.*()\\z", "<\\0>", "a<.*()\\z>"},
+        {"x*", "\xc3\xa9", "<\\0>", "<>\xc3\xa9<>"}};
+
+    add_some(r);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char target[256], want[64];
+
+        (void)snprintf(target, sizeof target,
+                       "aliasSub(alias(web.a, \"%s\"), \"%s\", \"%s\")",
+                       rows[i][1], rows[i][0], rows[i][2]);
+        (void)snprintf(want, sizeof want, "%s +60/60: 1 2 3 4 5", rows[i][3]);
+        assert_string_equal(show(r, target, SOME), want);
+    }
+}
+
+CASE(what_is_no_expression_or_takes_too_long_is_refused, r)
+{
+    static const char *const rows[] = {"(",
+                                       ")",
+                                       "a)",
+                                       "(a",
+                                       "[",
+                                       "[a",
+                                       "*",
+                                       "+a",
+                                       "a|*",
+
+                                       "[b-a]",
+                                       "\\1",
+                                       "\\q",
+                                       "a{2,1}",
+                                       "a{70000}",
+                                       "((a{2000}){2000}){2000}",
+                                       "(a|aa)*(a|aa)*[bc]"};
+
+    add_some(r);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char target[512], name[240] = "";
+
+        memset(name, 'a', sizeof name - 1);
+        (void)snprintf(target, sizeof target, "grep(alias(web.a, '%s'), '%s')",
+                       name, rows[i]);
+        if (!strstr(show(r, target, SOME), "grep: the regular expression"))
+            fail_msg("%s: %s", rows[i], show(r, target, SOME));
         assert_int_equal(r->render.status, HTTP_BAD_REQUEST);
     }
 }
