@@ -188,35 +188,6 @@ path_search_matches(const struct pattern *p, unsigned keyspace_nodes,
     return at == size + 1;
 }
 
-/* The node at `at` of a key does not match: sets `after` to what comes before
- * the next that may.  False: no later key matches. */
-static bool
-jump_mismatch(struct path_search *s, const struct pattern_node *node,
-              const uint8_t *key, size_t size, size_t at)
-{
-    const uint8_t *rest = key + at;
-    const size_t rest_size = size - at;
-    const size_t node_size = pattern_node_size(rest, rest_size);
-    const int order =
-        bytes_compare(rest, rest_size, node->prefix, node->prefix_size);
-    struct path_name target = {.size = 0};
-
-    if (order < 0 && append_bytes(&target, key, at) &&
-        append_bytes(&target, node->prefix, node->prefix_size)) {
-        jump_before(s, target.bytes, target.size);
-        return true;
-    }
-    if (order < 0 || rest_size < node->prefix_size ||
-        memcmp(rest, node->prefix, node->prefix_size) != 0 ||
-        (node->is_literal && rest[node->prefix_size] > '.')) {
-        jump_over(s, key, at);
-        return at > 0;
-    }
-    if (node_size < rest_size)
-        jump_over(s, key, at + node_size + 1);
-    return true;
-}
-
 /* Looks at a key; `after` is at least that key.  1: go on; 0: no later key
  * matches. */
 static int
@@ -231,15 +202,17 @@ take_key(struct path_search *s, const uint8_t *key, size_t size)
             return 1; /* it has fewer nodes; those below it come later */
         at = end > 0 ? end + 1 : 0;
         end = at + pattern_node_size(key + at, size - at);
-        if (!pattern_matches(&p->nodes[i], key + at, end - at))
-            return jump_mismatch(s, &p->nodes[i], key, size, at) ? 1 : 0;
+        if (pattern_matches(&p->nodes[i], key + at, end - at))
+            continue;
+        if (end < size) /* nor does any below this node */
+            jump_over(s, key, end + 1);
+        return 1;
     }
-    if (end == size && s->only_starts)
-        return add_found(s, s->keyspace.size, s->start.bytes, s->start.size,
-                         true);
     if (end == size) {
-        rc = add_found(s, s->keyspace.size, key, size, true);
-        return rc < 0 ? rc : 1;
+        rc = s->only_starts ? add_found(s, s->keyspace.size, s->start.bytes,
+                                        s->start.size, true)
+                            : add_found(s, s->keyspace.size, key, size, true);
+        return rc < 0 ? rc : !s->only_starts;
     }
     rc = s->only_leaves ? 0 : add_found(s, s->keyspace.size, key, end, false);
     jump_over(s, key, end + 1);

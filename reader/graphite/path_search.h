@@ -2,9 +2,8 @@
  *
  * A keyspace can match where its nodes match the first nodes of the pattern;
  * only such keyspaces are read, and their names are listed only if the pattern
- * does not give them.  Keys are read in key order from the first that can
- * match, and what cannot is jumped over: all keys below a node that does not
- * match cost one search.
+ * does not give them.  Keys are read in key order, those that begin as the
+ * pattern does; all keys below a node that does not match cost one search.
  *
  * A search proceeds in steps, each of its own snapshot.
  *

@@ -89,18 +89,19 @@ fail_target(struct render *r, int error)
 static struct render_grid *
 find_grid(struct render *r, struct render_target *t, int64_t interval)
 {
-    struct render_grid *g = t->grids;
+    struct render_grid *g = r->grids;
 
-    while (g && g->interval != interval)
+    while (g && (g->target != t || g->interval != interval))
         g = g->next;
     if (g)
         return g;
     g = scratch_take(r->scratch, sizeof *g);
     if (!g)
         return NULL;
+    g->target = t;
     g->interval = interval;
-    g->next = t->grids;
-    t->grids = g;
+    g->next = r->grids;
+    r->grids = g;
     return g;
 }
 
@@ -167,8 +168,8 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node,
         return render_fail_memory(r);
     if (leaf->shift > leaf->grid->shift)
         leaf->grid->shift = leaf->shift;
-    *t->leaves_end = leaf;
-    t->leaves_end = &leaf->next;
+    *r->leaves_end = leaf;
+    r->leaves_end = &leaf->next;
     if (node->kind == TARGET_CALL)
         return set_top(r, leaf);
     node->result = leaf;
@@ -230,7 +231,6 @@ render_add_target(struct render *r, const char *text, size_t size)
 
     if (!t || !copy)
         return render_fail_memory(r) == 0;
-    t->leaves_end = &t->leaves;
     if (++r->target_count > r->limits.max_series)
         return render_fail(r, HTTP_BAD_REQUEST,
                            "more than %zu targets (graphite.max_series)",
@@ -249,7 +249,31 @@ render_add_target(struct render *r, const char *text, size_t size)
         return false;
     *r->targets_end = t;
     r->targets_end = &t->next;
+    *r->nodes_end = t->target.first;
+    r->nodes_end = &t->target.root->after;
     return true;
+}
+
+/* ---- phases ------------------------------------------------------------- */
+
+/* The phase goes on with another leaf; NULL: there are no more. */
+static void
+enter_leaf(struct render *r, struct render_leaf *leaf)
+{
+    r->leaf = leaf;
+    r->found = leaf ? leaf->found : NULL;
+    r->read = 0;
+    r->has_begun = false;
+}
+
+static void
+enter_phase(struct render *r, enum render_phase phase)
+{
+    r->phase = phase;
+    r->target = r->targets;
+    r->grid = r->grids;
+    r->node = r->nodes;
+    enter_leaf(r, r->leaves);
 }
 
 void
@@ -258,40 +282,15 @@ render_start(struct render *r)
     r->targets = NULL;
     r->targets_end = &r->targets;
     r->target_count = 0;
-    r->phase = RENDER_SEARCH;
+    r->leaves = NULL;
+    r->leaves_end = &r->leaves;
+    r->grids = NULL;
+    r->nodes = NULL;
+    r->nodes_end = &r->nodes;
     r->series = 0;
-    r->target = NULL;
-    r->leaf = NULL;
-    r->has_begun = false;
-}
-
-/* ---- phases ------------------------------------------------------------- */
-
-/* The next leaf of any target; NULL: there are no more. */
-static struct render_leaf *
-next_leaf(struct render *r)
-{
-    if (r->leaf)
-        r->leaf = r->leaf->next;
-    while (!r->leaf) {
-        r->target = r->target ? r->target->next : r->targets;
-        if (!r->target)
-            return NULL;
-        r->leaf = r->target->leaves;
-    }
-    return r->leaf;
-}
-
-static void
-enter_phase(struct render *r, enum render_phase phase)
-{
-    r->phase = phase;
-    r->target = NULL;
-    r->leaf = NULL;
-    r->grid = NULL;
-    r->found = NULL;
-    r->read = 0;
-    r->has_begun = false;
+    r->written = r->points = 0;
+    r->choice = (struct render_choice){.best = 0};
+    r->phase = RENDER_BEGIN;
 }
 
 static size_t
@@ -307,22 +306,23 @@ count_paths(const struct path_found *f)
 static int
 search_step(struct render *r, uint64_t until_ns)
 {
+    struct render_leaf *leaf = r->leaf;
     struct path_search *s = r->search;
     int rc;
 
-    if (!r->has_begun && !next_leaf(r)) {
+    if (!leaf) {
         enter_phase(r, RENDER_GRID);
         return 0;
     }
-    if (r->leaf->is_top) {
-        r->entered(r->ctx, r->leaf->found->keyspace,
-                   r->leaf->found->keyspace_size);
+    if (leaf->is_top) {
+        r->entered(r->ctx, leaf->found->keyspace, leaf->found->keyspace_size);
+        enter_leaf(r, leaf->next);
         return 0;
     }
     if (!r->has_begun) {
-        s->pattern = &r->leaf->pattern;
+        s->pattern = &leaf->pattern;
         s->only_leaves = true;
-        s->only_starts = r->leaf->is_sum;
+        s->only_starts = leaf->is_sum;
         s->max = r->limits.max_series - r->series;
         s->entered = r->entered;
         s->ctx = r->ctx;
@@ -334,10 +334,10 @@ search_step(struct render *r, uint64_t until_ns)
     if (rc < 0)
         return render_fail_search(r, rc, "series", r->limits.max_series);
     if (rc == 1) {
-        r->leaf->found = s->found;
-        r->leaf->count = count_paths(s->found);
+        leaf->found = s->found;
+        leaf->count = count_paths(s->found);
         r->series += s->count;
-        r->has_begun = false;
+        enter_leaf(r, leaf->next);
     }
     return 0;
 }
@@ -345,22 +345,18 @@ search_step(struct render *r, uint64_t until_ns)
 static int
 grid_step(struct render *r)
 {
-    int rc = r->grid ? render_grid_step(r) : 1;
+    int rc;
 
-    if (rc != 1)
-        return rc;
-    if (r->grid)
-        r->grid = r->grid->next;
-    while (!r->grid) {
-        r->target = r->target ? r->target->next : r->targets;
-        if (!r->target) {
-            enter_phase(r, RENDER_TOP);
-            return 0;
-        }
-        r->grid = r->target->grids;
+    if (!r->grid) {
+        enter_phase(r, RENDER_TOP);
+        return 0;
     }
-    r->choice = (struct render_choice){.best = 0};
-    return 0;
+    rc = render_grid_step(r);
+    if (rc == 1) {
+        r->grid = r->grid->next;
+        r->choice = (struct render_choice){.best = 0};
+    }
+    return rc;
 }
 
 /* Refuses more points than there may be, before any is read. */
@@ -369,8 +365,8 @@ check_points(struct render *r)
 {
     size_t points = 0;
 
-    while (next_leaf(r))
-        points += r->leaf->count * render_span(r->leaf).count;
+    for (const struct render_leaf *leaf = r->leaves; leaf; leaf = leaf->next)
+        points += leaf->count * render_span(leaf).count;
     if (points <= r->limits.max_points)
         return 0;
     return render_fail(r, HTTP_BAD_REQUEST,
@@ -383,34 +379,33 @@ check_points(struct render *r)
 static int
 top_step(struct render *r, uint64_t until_ns)
 {
-    int rc = r->leaf && r->leaf->is_top ? render_top_step(r, until_ns) : 1;
+    int rc;
 
-    if (rc != 1)
-        return rc;
-    r->has_begun = false;
-    if (next_leaf(r))
-        return 0;
-    rc = check_points(r);
-    enter_phase(r, RENDER_READ);
+    if (!r->leaf) {
+        enter_phase(r, RENDER_READ);
+        return check_points(r);
+    }
+    rc = r->leaf->is_top ? render_top_step(r, until_ns) : 1;
+    if (rc == 1)
+        enter_leaf(r, r->leaf->next);
     return rc;
 }
 
 static int
 read_step(struct render *r, uint64_t until_ns)
 {
-    const int rc = r->leaf ? render_read_step(r, until_ns) : 1;
+    int rc;
 
-    if (rc != 1)
-        return rc;
-    if (r->leaf && r->leaf->is_top)
-        functions_call(r->leaf->node)->list = r->leaf->list;
-    r->found = NULL;
-    r->has_begun = false;
-    if (next_leaf(r))
-        r->found = r->leaf->found;
-    else
+    if (!r->leaf) {
         enter_phase(r, RENDER_COMPUTE);
-    return 0;
+        return 0;
+    }
+    rc = render_read_step(r, until_ns);
+    if (rc == 1 && r->leaf->is_top)
+        functions_call(r->leaf->node)->list = r->leaf->list;
+    if (rc == 1)
+        enter_leaf(r, r->leaf->next);
+    return rc;
 }
 
 /* Computes one series of a call. */
@@ -420,37 +415,29 @@ compute_step(struct render *r)
     struct target_node *node = r->node;
     int rc = 1;
 
-    if (!r->target) {
-        r->target = r->targets;
-        r->node = r->target ? r->target->target.first : NULL;
-        if (!r->target)
-            enter_phase(r, RENDER_WRITE);
+    if (!node) {
+        enter_phase(r, RENDER_WRITE);
         return 0;
     }
     if (node->kind == TARGET_CALL && !r->has_begun) {
         rc = functions_start(node, &r->times);
-        r->has_begun = rc == 0;
+        r->has_begun = true;
     } else if (node->kind == TARGET_CALL)
         rc = functions_step(node, r->why);
-    if (rc < 0)
-        return fail_target(r, rc);
-    if (rc == 0)
-        return 0;
-    r->has_begun = false;
-    r->node = node->after;
-    if (r->node)
-        return 0;
-    r->target = r->target->next;
-    r->node = r->target ? r->target->target.first : NULL;
-    if (!r->target)
-        enter_phase(r, RENDER_WRITE);
-    return 0;
+    if (rc == 1) {
+        r->has_begun = false;
+        r->node = node->after;
+    }
+    return rc < 0 ? fail_target(r, rc) : 0;
 }
 
 static int
 take_step(struct render *r, uint64_t until_ns)
 {
     switch (r->phase) {
+    case RENDER_BEGIN:
+        enter_phase(r, RENDER_SEARCH);
+        break;
     case RENDER_SEARCH:
         return search_step(r, until_ns);
     case RENDER_GRID:

@@ -35,11 +35,12 @@ struct render_limits {
 
 /* Points at multiples of a step, from < t <= until; at least one. */
 struct render_grid {
+    const struct render_target *target;
     int64_t interval; /* seconds that the step must divide; 0: any step */
     int64_t shift;    /* the longest one of its leaves */
     int64_t step, first, last;
     size_t count;
-    struct render_grid *next;
+    struct render_grid *next; /* of any target */
 };
 
 /* A call around a path that changes times, the innermost first. */
@@ -60,7 +61,7 @@ struct render_leaf {
     struct path_found *found; /* sorted by path */
     size_t count;             /* paths in it */
     struct render_grid *grid;
-    struct render_leaf *next;
+    struct render_leaf *next; /* of any target */
 };
 
 /* The points of a leaf that are read: those of its grid, moved by whole steps,
@@ -75,8 +76,6 @@ struct render_span {
 struct render_target {
     struct target target;
     int64_t shift_unit; /* divides all shifts in it; 0: there are none */
-    struct render_leaf *leaves, **leaves_end;
-    struct render_grid *grids;
     struct render_target *next;
 };
 
@@ -97,6 +96,7 @@ struct render_choice {
 enum render_format { RENDER_JSON, RENDER_RAW, RENDER_CSV };
 
 enum render_phase {
+    RENDER_BEGIN,
     RENDER_SEARCH,
     RENDER_GRID,
     RENDER_TOP,
@@ -121,19 +121,22 @@ struct render {
     const struct zone *zone; /* of the times in CSV */
     struct render_target *targets, **targets_end;
     size_t target_count;
+    struct render_leaf *leaves, **leaves_end;
+    struct render_grid *grids;
+    struct target_node *nodes, **nodes_end; /* in the order of evaluation */
 
     enum render_phase phase;
     size_t series;                /* found so far */
-    struct render_target *target; /* where the phase is */
+    struct render_target *target; /* where the phase is; NULL: at its end */
     struct render_leaf *leaf;
     struct render_grid *grid;
+    struct target_node *node;
     struct render_choice choice;
     bool has_begun; /* the search, or the query */
     bool gives_way; /* the store goes on in the next step */
     struct path_found *found;
     size_t read; /* points of the series that is read */
     struct store_history_query query;
-    struct target_node *node;
     size_t written; /* series of the target, and points of the series */
     size_t points;
     const char *csv_name;  /* of the series that is written */

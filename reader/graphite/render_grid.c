@@ -80,7 +80,7 @@ next_keyspace(struct render *r)
 
     if (!c->has_begun) {
         c->has_begun = true;
-        c->leaf = r->target->leaves;
+        c->leaf = r->leaves;
         c->at = c->leaf ? c->leaf->found : NULL;
         c->since = 0;
         c->is_bad = false;

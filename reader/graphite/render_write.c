@@ -114,15 +114,6 @@ end_answer(struct render *r)
     return 1;
 }
 
-/* The next target whose series are written. */
-static void
-next_target(struct render *r)
-{
-    r->target = r->target ? r->target->next : r->targets;
-    r->written = r->points = 0;
-    r->has_begun = false;
-}
-
 int
 render_write_step(struct render *r, uint64_t until_ns)
 {
@@ -134,21 +125,18 @@ render_write_step(struct render *r, uint64_t until_ns)
             return -1;
         if (r->format == RENDER_JSON)
             json_array_begin(&r->answer->json);
-        next_target(r);
-        return 0;
     }
     if (!r->target)
         return end_answer(r);
     list = r->target->target.root->result;
     if (r->written == list->count) {
-        next_target(r);
+        r->target = r->target->next;
+        r->written = 0;
         return 0;
     }
-    if (!r->has_begun) {
-        if (!formats[r->format].begin(r, list->items[r->written]))
-            return -1;
-        r->has_begun = true;
-    }
+    if (!r->has_begun && !formats[r->format].begin(r, list->items[r->written]))
+        return -1;
+    r->has_begun = true;
     rc = put_points(r, list->items[r->written], until_ns);
     if (rc == 1) {
         r->written++;

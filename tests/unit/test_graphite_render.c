@@ -61,7 +61,7 @@ CASE(a_step_is_the_smallest_with_few_enough_points, r)
         (void)render(r, "web.a", DAY0 - rows[i].span * 60, DAY0,
                      rows[i].points);
         assert_non_null(r->render.targets);
-        g = r->render.targets->grids;
+        g = r->render.grids;
         assert_int_equal(g->step, rows[i].step * 60);
         assert_true(g->count <= (size_t)rows[i].points);
         assert_int_equal(g->first % g->step, 0);
@@ -103,7 +103,7 @@ CASE(a_step_is_the_finest_that_reaches_back, r)
         const char *shown = show(r, "web.a", NOW - rows[i].days * 86400 + 3600,
                                  NOW, rows[i].points);
 
-        assert_int_equal(r->render.targets->grids->step, rows[i].step);
+        assert_int_equal(r->render.grids->step, rows[i].step);
         if (rows[i].days == 365) /* before it there is no value, not 0 */
             assert_has(shown, ": - - -");
     }
@@ -161,9 +161,9 @@ TEST_IN(a_young_store_has_the_steps_that_are_configured, struct fixture *r,
                    rows[row].days > NOW / 86400 ? 0
                                                 : NOW - rows[row].days * 86400,
                    NOW, 0);
-        if (r->render.targets->grids->step != rows[row].step)
+        if (r->render.grids->step != rows[row].step)
             fail_msg("%lld days: %lld s", (long long)rows[row].days,
-                     (long long)r->render.targets->grids->step);
+                     (long long)r->render.grids->step);
     }
     r->store->engine = plain_engine;
 }
