@@ -258,10 +258,10 @@ say_total(const struct fixture *r, const char *value)
     client_close(fd);
 }
 
-/* Half of a sample before, too. */
+/* Also what is behind the point of a sample. */
 ON_FIXTURE(totals_go_on_after_a_stop, r)
 {
-    static const char *const values[] = {"10", "15.5", "31", "4"};
+    static const char *const values[] = {"10.5", "16.5", "31.5", "4"};
 
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         BEGIN(r, "log.size=1M", "statsd.self=off", "graphite.total=up.*");
@@ -269,7 +269,7 @@ ON_FIXTURE(totals_go_on_after_a_stop, r)
         stop(r);
         daemon_fini(&r->writer);
     }
-    assert_int_equal(counted(r, C, "t"), 25); /* of 5.5, 15.5 and 4 */
+    assert_int_equal(counted(r, C, "t"), 25); /* of 6, 15 and 4 */
 }
 
 ON_FIXTURE(a_stop_with_full_logs_ends_in_time, r)

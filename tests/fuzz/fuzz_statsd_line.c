@@ -23,15 +23,6 @@ struct seen {
     int128 total;
 };
 
-static bool
-fits(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size)
-{
-    (void)ctx;
-    (void)part;
-    assert(key_size >= 1 && key != NULL);
-    return true;
-}
-
 static void
 see(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
     int128 millionths, int64_t at)
@@ -56,7 +47,7 @@ static int
 take(const struct statsd_rules *rules, const uint8_t *line, size_t size,
      struct seen *s)
 {
-    const struct statsd_sink sink = {fits, see, s};
+    const struct statsd_sink sink = {see, s};
     const char *why = NULL;
     int kinds;
 

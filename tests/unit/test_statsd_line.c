@@ -20,18 +20,6 @@ struct shown {
     size_t size;
 };
 
-/* The room of the sink, in keys and parts. */
-static unsigned room = UINT_MAX, asked;
-
-static bool
-fits(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size)
-{
-    (void)ctx;
-    (void)part;
-    assert_true(key_size > 0 && key != NULL);
-    return ++asked <= room;
-}
-
 static void
 show(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
      int128 millionths, int64_t at)
@@ -56,7 +44,7 @@ static const struct statsd_rules append_tags = {
 static int
 take(const struct statsd_rules *rules, const char *line, struct shown *s)
 {
-    const struct statsd_sink sink = {fits, show, s};
+    const struct statsd_sink sink = {show, s};
     const char *why = NULL;
     int rc;
 
@@ -194,30 +182,6 @@ TEST(names_have_bounds)
     assert_rc(
         statsd_line(&drop_tags, (const uint8_t *)"a\0b:1|c", 7, NULL, &why),
         -EBADMSG);
-}
-
-TEST(a_line_that_the_sink_has_no_room_for_adds_nothing)
-{
-    static const char *const lines[] = {"a:1|c",
-                                        "a:1:2:3|c",
-                                        "a:1|c:2|c",
-                                        "a:1:2|h:3|h",
-                                        "a:1|c|#t|@1:2|c|#u|@1:3:4|c",
-                                        "a:1|c|#t|@1:2|c:3|c|#t"};
-    static const unsigned names[] = {1, 1, 1, 2, 3, 3};
-    struct shown s;
-
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        asked = 0;
-        room = names[i] - 1;
-        assert_rc(take(&append_tags, lines[i], &s), -ENOMEM);
-        assert_string_equal(s.text, "");
-        asked = 0;
-        room = names[i];
-        assert_in_range(take(&append_tags, lines[i], &s), STATSD_COUNTER,
-                        STATSD_TIMER);
-    }
-    room = UINT_MAX;
 }
 
 TEST(tags_are_sorted_into_the_key_when_asked_for)

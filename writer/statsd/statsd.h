@@ -88,9 +88,8 @@ struct statsd {
     uint64_t reported[STATSD_PROTOCOLS]
                      [STATSD_STATS]; /* of `counts`: written into the log */
     struct diag_repeat bad_warning, drop_warning, memory_warning;
-    size_t
-        line_memory; /* bytes of sums that a line needs, while it is checked */
     uint64_t warned_drops;
+    enum statsd_protocol taken; /* of the line that is taken */
 
     struct loop_timer flush_timer;
     uint64_t flush_left; /* names of this flush that are not in the log yet */
@@ -151,8 +150,8 @@ void statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
 void statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size);
 
 /* Whether sums have memory for lines in `bytes` bytes, or as much as a flush
- * can free; if not, a flush begins and the sockets wait.  A line that needs more
- * than there is then is lost, and counted. */
+ * can free; if not, a flush begins and the sockets wait.  Names that need more
+ * than there is then are lost, and counted. */
 bool statsd_has_memory(struct statsd *s, size_t bytes);
 
 /* ---- statsd_self.c ------------------------------------------------------ */

@@ -37,8 +37,7 @@ struct parser {
     int kinds;
     uint8_t key[MESSAGE_NAME_MAX]; /* of the group, with tags */
     size_t key_size;
-    int64_t at;   /* of the line; 0: it has no time */
-    unsigned fit; /* parts of the key that the sink has room for, as bits */
+    int64_t at; /* of the line; 0: it has no time */
 };
 
 static int
@@ -152,7 +151,6 @@ format_key(struct parser *p, const struct statsd_group *g)
         return 0; /* as of the group before */
     memcpy(p->key, p->name.at, p->name.size);
     p->key_size = p->name.size;
-    p->fit = 0;
     if (!has_tags)
         return 0;
     if (collect_tags(g->tags, tags, &count) < 0)
@@ -261,25 +259,12 @@ parse_group(struct parser *p, struct span *rest, struct statsd_group *g)
 
 /* ---- values ------------------------------------------------------------- */
 
-static int
-refuse_room(const char **why)
-{
-    *why = "statsd.memory has no room for it";
-    return -ENOMEM;
-}
-
-static int
+static void
 add_increment(struct parser *p, enum statsd_part part, int128 millionths)
 {
-    const struct statsd_sink *sink = p->sink;
-
     if (p->adding)
-        sink->add(sink->ctx, part, p->key, p->key_size, millionths, p->at);
-    else if ((p->fit & 1u << part) == 0 &&
-             !sink->fits(sink->ctx, part, p->key, p->key_size))
-        return refuse_room(&p->why);
-    p->fit |= 1u << part;
-    return 0;
+        p->sink->add(p->sink->ctx, part, p->key, p->key_size, millionths,
+                     p->at);
 }
 
 /* A sign is of a gauge that is to be changed, which tells no total. */
@@ -293,7 +278,8 @@ take_total(struct parser *p, struct span text, const struct decimal *value)
         return refuse_line(p, "a total of statsd.total has a sign");
     if (decimal_millionths(value, &one, &sum) < 0)
         return refuse_line(p, "a value does not fit into 64 bits");
-    return add_increment(p, STATSD_PART_TOTAL, sum);
+    add_increment(p, STATSD_PART_TOTAL, sum);
+    return 0;
 }
 
 static int
@@ -302,7 +288,6 @@ take_value(struct parser *p, const struct statsd_group *g, struct span text)
     static const struct decimal one = {.digits = 1};
     struct decimal value;
     int128 sum, count;
-    int rc;
 
     if (text.size == 0)
         return refuse_line(p, "an empty value");
@@ -318,14 +303,17 @@ take_value(struct parser *p, const struct statsd_group *g, struct span text)
         return refuse_line(p, "a timer is below 0");
     if (decimal_millionths(&value, &g->rate, &sum) < 0)
         return refuse_line(p, "a value does not fit into 64 bits");
-    if (g->kind == STATSD_COUNTER)
-        return add_increment(p, STATSD_PART_COUNTER, sum);
+    if (g->kind == STATSD_COUNTER) {
+        add_increment(p, STATSD_PART_COUNTER, sum);
+        return 0;
+    }
     if (decimal_millionths(&one, &g->rate, &count) < 0)
         return refuse_line(p, "a rate is too small");
-    if (!p->rules->timers)
-        return 0;
-    rc = add_increment(p, STATSD_PART_TIMER_COUNT, count);
-    return rc < 0 ? rc : add_increment(p, STATSD_PART_TIMER_SUM, sum);
+    if (p->rules->timers) {
+        add_increment(p, STATSD_PART_TIMER_COUNT, count);
+        add_increment(p, STATSD_PART_TIMER_SUM, sum);
+    }
+    return 0;
 }
 
 static int
@@ -414,7 +402,6 @@ parse_groups(const struct statsd_rules *rules, struct span name,
     p.kinds = 0;
     p.key_size = 0;
     p.at = 0;
-    p.fit = 0;
     rc = take_groups(&p, rest);
     if (rc < 0) {
         *why = p.why;
@@ -448,8 +435,6 @@ statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
     rest = (struct span){colon + 1, size - name.size - 1};
     if (!parse_plain_count(rest, &sum))
         return parse_groups(rules, name, rest, sink, why);
-    if (!sink->fits(sink->ctx, STATSD_PART_COUNTER, name.at, name.size))
-        return refuse_room(why);
     sink->add(sink->ctx, STATSD_PART_COUNTER, name.at, name.size, sum, 0);
     return STATSD_COUNTER;
 }

@@ -55,10 +55,6 @@ struct statsd_rules {
 };
 
 struct statsd_sink {
-    /* Asked for each key and part of a line before the first is added, again
-     * where a key comes again behind another.  False: the line is refused. */
-    bool (*fits)(void *ctx, enum statsd_part part, const uint8_t *key,
-                 size_t key_size);
     /* One increment for `key`, which is valid during the call only; `at` is the
      * line's time in Unix seconds, 0 if it has none. */
     void (*add)(void *ctx, enum statsd_part part, const uint8_t *key,
@@ -67,9 +63,8 @@ struct statsd_sink {
 };
 
 /* Takes a line without its LF; a CR at its end is dropped by the caller.
- * Returns its kinds (enum statsd_kind), -EBADMSG if the line is malformed, or
- * -ENOMEM if the sink has no room for it: then *why says what is wrong, and
- * nothing was added. */
+ * Returns its kinds (enum statsd_kind), or -EBADMSG if the line is malformed:
+ * then *why says what is wrong, and nothing was added. */
 int statsd_line(const struct statsd_rules *rules, const uint8_t *line,
                 size_t size, const struct statsd_sink *sink, const char **why);
 

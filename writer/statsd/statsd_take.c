@@ -76,19 +76,6 @@ name_of(const struct config *c, enum statsd_part part, const uint8_t *key,
                                    .key_size = key_size};
 }
 
-/* Whether the sums have room for one more name of the line that is checked. */
-static bool
-fits(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size)
-{
-    struct statsd *s = ctx;
-    uint8_t keyspace[2 * MESSAGE_NAME_MAX];
-    const struct aggregate_name name =
-        name_of(s->config, part, key, key_size, keyspace);
-
-    s->line_memory += aggregate_name_size(name.keyspace_size, name.key_size);
-    return aggregate_free(&s->sums) >= s->line_memory;
-}
-
 /* The minute of a line's time that is more than `late_ms` ago; 0: it is of now,
  * as all are for which late_ms is 0. */
 static uint32_t
@@ -101,6 +88,14 @@ late_minute(const struct statsd *s, uint64_t late_ms, int64_t at)
     return (uint32_t)(at / 60);
 }
 
+/* No more is read until a flush has made room. */
+static void
+press(struct statsd *s)
+{
+    s->pressed = true;
+    datagram_pause(&s->datagrams, true);
+}
+
 static void
 add_name(struct statsd *s, enum statsd_part part, const uint8_t *key,
          size_t key_size, int128 millionths, uint32_t minute)
@@ -110,8 +105,14 @@ add_name(struct statsd *s, enum statsd_part part, const uint8_t *key,
         name_of(s->config, part, key, key_size, keyspace);
 
     name.minute = minute;
-    if (aggregate_add(&s->sums, &name, millionths) < 0)
-        s->counts[STATSD_LINE_PROTOCOL][STATSD_NO_MEMORY]++;
+    if (aggregate_add(&s->sums, &name, millionths) == 0)
+        return;
+    s->counts[s->taken][STATSD_NO_MEMORY]++;
+    diag_repeating(&s->memory_warning, DIAG_WARNING,
+                   "statsd.memory=%llu has no room for the names of a line, "
+                   "some of which are not counted; raise it",
+                   (unsigned long long)s->config->statsd_memory);
+    press(s);
 }
 
 /* What a total has grown by. */
@@ -136,14 +137,6 @@ add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
         return;
     add_name(s, part, key, key_size, millionths,
              late_minute(s, s->config->statsd_late_ms, at));
-}
-
-/* No more is read until a flush has made room. */
-static void
-press(struct statsd *s)
-{
-    s->pressed = true;
-    datagram_pause(&s->datagrams, true);
 }
 
 bool
@@ -182,18 +175,6 @@ refuse_line(struct statsd *s, enum statsd_protocol protocol,
 }
 
 static void
-lose_line(struct statsd *s, enum statsd_protocol protocol)
-{
-    s->counts[protocol][STATSD_NO_MEMORY]++;
-    diag_repeating(&s->memory_warning, DIAG_WARNING,
-                   "%s: statsd.memory=%llu has no room for the names of a "
-                   "line, which is not counted; raise it",
-                   protocol == STATSD_LINE_PROTOCOL ? "statsd" : "graphite",
-                   (unsigned long long)s->config->statsd_memory);
-    press(s);
-}
-
-static void
 take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
 {
     static const struct {
@@ -203,15 +184,11 @@ take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
                    {STATSD_SET, STATSD_IGNORED_SET},
                    {STATSD_EVENT, STATSD_IGNORED_EVENT},
                    {STATSD_CHECK, STATSD_IGNORED_CHECK}};
-    const struct statsd_sink sink = {fits, add_increment, s};
+    const struct statsd_sink sink = {add_increment, s};
     uint64_t *counts = s->counts[STATSD_LINE_PROTOCOL];
     const char *why;
     const int kinds = statsd_line(&s->rules, line, size, &sink, &why);
 
-    if (kinds == -ENOMEM) {
-        lose_line(s, STATSD_LINE_PROTOCOL);
-        return;
-    }
     if (kinds < 0) {
         refuse_line(s, STATSD_LINE_PROTOCOL, line, size, why);
         return;
@@ -255,8 +232,6 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
         refuse_line(s, GRAPHITE_LINE_PROTOCOL, line, size, why);
     else if (rc == CARBON_IGNORED)
         s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_IGNORED]++;
-    else if (!fits(s, STATSD_PART_COUNTER, c.name, c.name_size))
-        lose_line(s, GRAPHITE_LINE_PROTOCOL);
     else {
         if (is_total)
             c.millionths = take_total(s, GRAPHITE_LINE_PROTOCOL, c.path,
@@ -282,7 +257,7 @@ statsd_take_line(struct statsd *s, enum statsd_protocol protocol,
     if (size == 0)
         return;
     s->counts[protocol][STATSD_LINES]++;
-    s->line_memory = 0;
+    s->taken = protocol;
     if (protocol == STATSD_LINE_PROTOCOL)
         take_statsd_line(s, line, size);
     else
