@@ -4,7 +4,7 @@
  * cut short while it is open, a disk that cannot read a block or has none left,
  * a page number that a flipped bit made wrong: the access ends the process by
  * SIGBUS or SIGSEGV, or an assertion of LMDB ends it by SIGABRT.  The report
- * names the keyspace that the thread used last and, for SIGBUS, the file.
+ * names the keyspace that the thread used last.
  *
  * Threads: each notes its own keyspace.
  */
