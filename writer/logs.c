@@ -484,7 +484,6 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
     if (rc < 0)
         goto abandon;
     logs_want_spare(l);
-    logs_create_next(l);
     logs_arm_recovery(l);
     return 0;
 

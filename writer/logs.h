@@ -113,12 +113,6 @@ struct spare_job {
     bool began; /* the failure was log_begin's */
 };
 
-/* Creates one of the logs that are missing up to log.count. */
-struct create_job {
-    struct io_job job;
-    int rc; /* 1: one was created, 0: none is missing, or -errno */
-};
-
 struct recover_job {
     struct io_job job;
     struct keys *keys; /* what to load requests into; NULL: nothing to load */
@@ -184,7 +178,6 @@ struct logs {
     bool retired_dirty; /* one of them is RETIRED_DIRTY */
     struct log_sync sync;
     struct spare_job make;
-    struct create_job create;
     struct recover_job recover;
     bool syncing;
     bool making;
@@ -211,8 +204,8 @@ struct logs {
     void (*handed)(void *ctx, const struct log *log);
 };
 
-/* Recovers the directory, refuses other message sizes (-EPROTO), creates
- * `log.count` logs, begins the first and starts the threads.  A full disk does
+/* Recovers the directory, refuses other message sizes (-EPROTO), begins the
+ * first log and starts the threads.  A full disk does
  * not fail: there are no free slots then.  Signals must be blocked already. */
 int logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
               const struct config *config, const struct logs_events *events);

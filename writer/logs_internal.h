@@ -75,10 +75,6 @@ void logs_arm_recovery(struct logs *l);
  * room for it yet; -errno from the disk. */
 int logs_begin_first(struct logs *l);
 
-/* Has the file thread create the logs that are missing up to log.count, one
- * job each: a new directory serves once it has its first. */
-void logs_create_next(struct logs *l);
-
 /* Has the file thread make one, unless there are enough. */
 void logs_want_spare(struct logs *l);
 

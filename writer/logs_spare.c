@@ -1,8 +1,7 @@
 /* writer/logs_spare.c - the log that comes next, and logs of dead owners; see
  * logs.h.
  *
- * Entry points: logs_want_spare(), logs_create_next(), logs_begin_first(),
- * logs_set_up_spares(). */
+ * Entry points: logs_want_spare(), logs_begin_first(), logs_set_up_spares(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
 
@@ -46,26 +45,29 @@ claim_spare(struct logs *l)
     return logdir_claim(&l->dir, LOG_MODE_EMPTY, &hint, &l->make.log);
 }
 
-/* Claims an empty log; recovers, then creates, when there is none. */
+/* Claims an empty log; recovers, then creates, when there is none and one is
+ * needed, or there are fewer than log.count. */
 static int
 claim_or_create(struct logs *l)
 {
+    const bool is_needed = l->make.may_create;
     uint64_t index;
     int rc;
 
     rc = claim_spare(l);
-    if (rc != -EAGAIN || !l->make.may_create)
+    if (rc != -EAGAIN || (!is_needed && l->dir.count >= l->config->log_count))
         return rc;
-    if (logdir_recover(&l->dir) > 0) {
+    if (is_needed && logdir_recover(&l->dir) > 0) {
         rc = claim_spare(l);
         if (rc != -EAGAIN)
             return rc;
     }
     if (l->dir.count < l->config->log_max && !has_disk_space(l))
-        return -ENOSPC;
-    rc = logdir_create(&l->dir, l->config->log_max, &index);
+        rc = -ENOSPC;
+    else
+        rc = logdir_create(&l->dir, l->config->log_max, &index);
     if (rc < 0)
-        return rc;
+        return is_needed ? rc : -EAGAIN;
     return claim_spare(l);
 }
 
@@ -174,43 +176,6 @@ make_done(struct io_job *job)
     logs_report_ready(l);
 }
 
-/* ---- the logs of a new directory --------------------------------------- */
-
-static void
-run_create(struct io_job *job)
-{
-    struct logs *l = LOOP_OWNER(job, struct logs, create.job);
-    uint64_t index;
-    int rc = logdir_scan(&l->dir);
-
-    l->create.rc = rc;
-    if (rc < 0 || l->dir.count >= l->config->log_count)
-        return;
-    rc = logdir_create(&l->dir, l->config->log_max, &index);
-    l->create.rc = rc == 0 ? 1 : rc;
-}
-
-static void
-create_done(struct io_job *job)
-{
-    struct logs *l = LOOP_OWNER(job, struct logs, create.job);
-
-    if (l->create.rc > 0 && !l->finishing && !l->failed) {
-        logs_want_spare(l);
-        logs_create_next(l);
-    } else if (l->create.rc < 0 && l->create.rc != -EMFILE) {
-        diag_errno(DIAG_WARNING, l->create.rc,
-                   "cannot create log.count=%zu logs; serving with fewer",
-                   (size_t)l->config->log_count);
-    }
-}
-
-void
-logs_create_next(struct logs *l)
-{
-    io_push(&l->file_io, &l->create.job);
-}
-
 static void
 retry_due(struct loop_timer *timer)
 {
@@ -294,7 +259,6 @@ void
 logs_set_up_spares(struct logs *l)
 {
     l->make.job = (struct io_job){make_run, make_done, NULL};
-    l->create.job = (struct io_job){run_create, create_done, NULL};
     l->recover.job = (struct io_job){recover_run, recover_done, NULL};
     l->retry_timer = (struct loop_timer){.slot = -1, .due = retry_due};
     l->recover_timer = (struct loop_timer){.slot = -1, .due = recover_due};

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "writer/map.h"
+
 #define PAGE         ARENA_PAGE
 #define SLAB_UNITS   (ARENA_SLAB / ARENA_UNIT)
 #define RESERVE_MAX  ((UINT64_C(32) << 30) - ARENA_SLAB)
@@ -93,24 +95,20 @@ arena_init(struct arena *a, struct budget *budget)
     slabs = (uint32_t)(reserve / ARENA_SLAB);
     *a = (struct arena){
         .budget = budget, .reserved = reserve, .slab_max = slabs};
-    a->base = mmap(NULL, reserve, PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (a->base == MAP_FAILED)
+    a->base = map_bytes(reserve);
+    if (!a->base)
         return -ENOMEM;
-    a->slabs = mmap(NULL, slabs * sizeof *a->slabs, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (a->slabs == MAP_FAILED)
-        goto unmap;
+    a->slabs = map_bytes(slabs * sizeof *a->slabs);
+    if (!a->slabs) {
+        (void)munmap(a->base, reserve); /* ours, as mapped: cannot fail */
+        return -ENOMEM;
+    }
     /* The budget counts pages as they are touched: huge ones would take more
      * than it knows.  Without the advice only that would be less exact. */
     (void)madvise(a->base, reserve, MADV_NOHUGEPAGE);
     for (i = 0; i < ARENA_CLASSES; i++)
         init_class(&a->classes[i], i);
     return 0;
-
-unmap:
-    (void)munmap(a->base, reserve); /* ours, as mapped: cannot fail */
-    return -ENOMEM;
 }
 
 void

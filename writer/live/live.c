@@ -11,6 +11,7 @@
 #include <sys/random.h>
 
 #include "writer/live/live_object.h"
+#include "writer/map.h"
 
 #define HOLDINGS_SLOTS 64 /* of the index of holdings, at start */
 #define HOLDINGS_SHARE 32 /* this part of the budget is not for names */
@@ -27,17 +28,13 @@ held_bytes(const struct live *l)
 static int
 map_held(struct live *l)
 {
-    void *at;
-
     if (!budget_take(l->options.budget, held_bytes(l)))
         return -ENOMEM;
-    at = mmap(NULL, held_bytes(l), PROT_READ | PROT_WRITE,
-              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED) {
+    l->held = map_bytes(held_bytes(l));
+    if (!l->held) {
         budget_give(l->options.budget, held_bytes(l));
         return -ENOMEM;
     }
-    l->held = at;
     return 0;
 }
 

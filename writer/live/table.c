@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "writer/map.h"
+
 #define SLOTS_MIN   16
 #define SPARE_MAX   2048                  /* slots after the last home */
 #define PIECE       (UINT64_C(256) << 10) /* bytes given back at a time */
@@ -40,15 +42,12 @@ entries_max(size_t count)
 static int
 map_part(struct table_part *p)
 {
-    void *at = mmap(NULL, p->bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-    if (at == MAP_FAILED)
+    p->slots = map_bytes(p->bytes);
+    if (!p->slots)
         return -ENOMEM;
     /* Huge pages would take more than was meant; without the advice only the
      * figures would be less exact. */
-    (void)madvise(at, p->bytes, MADV_NOHUGEPAGE);
-    p->slots = at;
+    (void)madvise(p->slots, p->bytes, MADV_NOHUGEPAGE);
     return 0;
 }
 

@@ -20,6 +20,7 @@
 
 #include "common/net/keeper.h"
 
+#define NAME            "statsd" /* in the ready line, and of the socket */
 #define SKIPPED_BATCHES 16
 #define BUFFERS_SIZE    ((size_t)DATAGRAM_BATCH * DATAGRAM_MAX)
 
@@ -49,21 +50,21 @@ ask_buffer(int fd, int option, int wanted)
 static void
 set_buffer(const struct datagrams *d, int fd)
 {
-    const int wanted = (int)d->config->buffer;
+    const int wanted = (int)d->config->statsd_rcvbuf;
     int got = ask_buffer(fd, SO_RCVBUF, wanted);
 
     if (got < wanted)
         got = ask_buffer(fd, SO_RCVBUFFORCE, wanted);
     if (got < wanted)
         diag(DIAG_WARNING,
-             "%s: the kernel queues at most %d of %s=%d bytes; raise "
+             "statsd: the kernel queues at most %d of statsd.rcvbuf=%d bytes; "
+             "raise "
              "net.core.rmem_max (sysctl) to queue longer bursts",
-             d->config->name, got, d->config->buffer_key, wanted);
+             got, wanted);
 }
 
 static int
-bind_new(const struct datagram_config *c, const struct net_address *at,
-         struct net_address *bound)
+bind_new(const struct net_address *at, struct net_address *bound)
 {
     const int fd =
         socket(at->sa.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -71,7 +72,7 @@ bind_new(const struct datagram_config *c, const struct net_address *at,
 
     if (fd >= 0 && bind(fd, (const struct sockaddr *)&at->sa, at->size) == 0 &&
         getsockname(fd, (struct sockaddr *)&bound->sa, &bound->size) == 0) {
-        (void)keeper_put(c->name, fd);
+        (void)keeper_put(NAME, fd);
         return fd;
     }
     rc = -errno;
@@ -83,26 +84,26 @@ bind_new(const struct datagram_config *c, const struct net_address *at,
 static int
 bind_port(struct datagrams *d)
 {
-    const struct datagram_config *c = d->config;
+    const struct config *c = d->config;
     struct net_address address, bound = {.size = sizeof bound.sa};
     char where[NET_ADDRESS_SIZE];
     int fd, rc;
 
-    rc = bind_resolve(c->listen, c->listen_key, c->allow, c->allow_key,
-                      &address);
+    rc = bind_resolve(c->statsd_listen, "statsd.listen", c->statsd_allow,
+                      "statsd.allow", &address);
     if (rc < 0)
         return rc;
-    fd = keeper_port(c->name, SOCK_DGRAM, &address, &bound);
+    fd = keeper_port(NAME, SOCK_DGRAM, &address, &bound);
     if (fd < 0)
-        fd = bind_new(c, &address, &bound);
+        fd = bind_new(&address, &bound);
     if (fd < 0) {
-        diag_errno(DIAG_ERROR, fd, "listen %s=%s", c->listen_key, c->listen);
+        diag_errno(DIAG_ERROR, fd, "listen statsd.listen=%s", c->statsd_listen);
         return fd;
     }
     d->sources[LISTENER_PORT].fd = fd;
     set_buffer(d, fd);
     net_format(&bound, where);
-    (void)snprintf(d->line, sizeof d->line, "%s=%s", c->name, where);
+    (void)snprintf(d->line, sizeof d->line, NAME "=%s", where);
     return 0;
 }
 
@@ -117,7 +118,7 @@ bind_local(struct datagrams *d, const struct local_folder *folder)
         if (d->folder.fd < 0)
             return -errno;
     }
-    rc = bind_socket(&d->folder, d->config->socket, d->config->listen,
+    rc = bind_socket(&d->folder, LOCAL_STATSD, d->config->statsd_listen,
                      SOCK_DGRAM, &d->local);
     d->sources[LISTENER_SOCKET].fd = d->local.fd;
     if (d->local.fd >= 0)
@@ -137,35 +138,35 @@ datagram_init(struct datagrams *d)
 }
 
 static bool
-is_set(const struct datagram_config *c)
+is_set(const struct config *c)
 {
-    return c->listen && c->listen[0] != '\0';
+    return c->statsd_listen[0] != '\0';
 }
 
 int
-datagram_begin(struct datagrams *d, const struct datagram_config *config)
+datagram_begin(struct datagrams *d, const struct config *config)
 {
     datagram_init(d);
     d->config = config;
-    return is_set(config) && bind_is_now(config->listen) ? bind_port(d) : 0;
+    return is_set(config) && bind_is_now(config->statsd_listen) ? bind_port(d)
+                                                                : 0;
 }
 
 int
 datagram_bind(struct datagrams *d, const struct local_folder *folder)
 {
-    const struct datagram_config *c = d->config;
+    const struct config *c = d->config;
     const char *wrong;
     size_t size;
-    int rc = 0;
+    int rc;
 
     if (!is_set(c))
         return 0;
-    if (c->allow)
-        rc = networks_parse(c->allow, &d->allow, &wrong, &size);
+    rc = networks_parse(c->statsd_allow, &d->allow, &wrong, &size);
     if (rc == 0)
         rc = bind_local(d, folder);
     if (rc == 0 && d->sources[LISTENER_PORT].fd < 0 &&
-        strcmp(c->listen, LISTENER_NO_PORT) != 0)
+        strcmp(c->statsd_listen, LISTENER_NO_PORT) != 0)
         rc = bind_port(d);
     if (rc < 0)
         datagram_close(d);
@@ -251,8 +252,9 @@ is_allowed(struct datagrams *d, size_t i)
     d->stats.not_allowed++;
     net_format(&peer, where);
     diag_repeating(&d->allow_warning, DIAG_WARNING,
-                   "%s: ignored datagrams from %s, which is not in %s",
-                   d->config->name, where, d->config->allow_key);
+                   "statsd: ignored datagrams from %s, which is not in "
+                   "statsd.allow",
+                   where);
     return false;
 }
 

@@ -22,20 +22,10 @@
 #include "common/net/local.h"
 #include "common/net/loop.h"
 #include "common/net/networks.h"
+#include "common/setup/config.h"
 
 #define DATAGRAM_MAX   65536 /* bytes; UDP has at most 65,507 */
 #define DATAGRAM_BATCH 64
-
-struct datagram_config {
-    const char *name;       /* in the ready line and in messages */
-    const char *socket;     /* its name in the data directory */
-    const char *listen;     /* host:port, or LISTENER_NO_PORT; empty: off */
-    const char *listen_key; /* the setting of that, for messages */
-    const char *allow;      /* networks that may send */
-    const char *allow_key;
-    size_t buffer; /* bytes that the kernel may queue */
-    const char *buffer_key;
-};
 
 struct datagram_stats {
     uint64_t received; /* datagrams */
@@ -55,7 +45,7 @@ struct datagram_source {
 };
 
 struct datagrams {
-    const struct datagram_config *config;
+    const struct config *config;
     struct loop *loop;
     struct datagram_source sources[LISTENER_ACCEPTORS];
     struct local_folder folder; /* its descriptor is ours */
@@ -74,9 +64,9 @@ struct datagrams {
 /* Off, and may be closed. */
 void datagram_init(struct datagrams *d);
 
-/* Begins, and binds the port if bind_is_now().  -EINVAL for an address that
- * cannot be. */
-int datagram_begin(struct datagrams *d, const struct datagram_config *config);
+/* Begins, and binds the port if bind_is_now().  `config` must outlive it.
+ * -EINVAL for an address that cannot be. */
+int datagram_begin(struct datagrams *d, const struct config *config);
 
 /* Binds all else.  Nothing is received yet.  The folder's descriptor stays the
  * caller's.  -EINVAL as above. */

@@ -34,18 +34,9 @@ int
 statsd_begin(struct statsd *s, const struct config *config)
 {
     *s = (struct statsd){.config = config, .on = is_on(config)};
-    s->datagram_config =
-        (struct datagram_config){.name = "statsd",
-                                 .socket = LOCAL_STATSD,
-                                 .listen = config->statsd_listen,
-                                 .listen_key = "statsd.listen",
-                                 .allow = config->statsd_allow,
-                                 .allow_key = "statsd.allow",
-                                 .buffer = config->statsd_rcvbuf,
-                                 .buffer_key = "statsd.rcvbuf"};
     for (int i = 0; i < STATSD_PROTOCOLS; i++)
         s->ports[i] = (struct statsd_port){s, (enum statsd_protocol)i};
-    return datagram_begin(&s->datagrams, &s->datagram_config);
+    return datagram_begin(&s->datagrams, config);
 }
 
 /* ---- flushing ------------------------------------------------------------ */

@@ -76,7 +76,6 @@ struct statsd {
     const struct config *config;
     int live_fd; /* live/, borrowed; -1: totals are lost at a stop */
     struct statsd_rules rules;
-    struct datagram_config datagram_config;
     struct datagrams datagrams;
     struct statsd_port ports[STATSD_PROTOCOLS];
     struct listener *listeners[STATSD_PROTOCOLS];
