@@ -1,5 +1,5 @@
 /* common/net/gate.c - see gate.h: conn_gate(), gate_close_group(),
- * gate_release(), gate_fail() and gate_replace(), gate_overwrite(). */
+ * gate_release(), gate_replace(), gate_overwrite(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
@@ -98,41 +98,6 @@ gate_release(struct gate *g)
     for (size_t i = 0; i < g->count[group]; i++)
         release_gated(g->waiting[group][i], group);
     g->count[group] = 0;
-}
-
-/* One connection gets `words` instead of what it has behind the gate. */
-static void
-replace_gated(struct conn *c, const char *words)
-{
-    struct conns *cs = c->listener->conns;
-    const size_t size = strlen(words);
-
-    assert(!cs->served && !c->listener->row->protocol->ack);
-    chain_trim(&cs->pool, &c->out, conn_gated(c));
-    c->gated[0] = c->gated[1] = 0;
-    conn_starve(c, false);
-    conn_forget(c);
-    c->flags |= F_CLOSING;
-    /* The bytes that were trimmed were usually longer: there is memory. */
-    if (size > 0 && conn_fits(c, size)) {
-        c->flags |= F_LINGER;
-        chain_push(&cs->pool, &c->out, words, size);
-    }
-    conn_queue(c);
-}
-
-void
-gate_fail(struct gate *g, const char *words)
-{
-    for (unsigned group = 0; group < GATE_GROUPS; group++) {
-        for (size_t i = 0; i < g->count[group]; i++) {
-            struct conn *c = g->waiting[group][i];
-
-            if (leave_group(c, group) && conn_gated(c) > 0)
-                replace_gated(c, words);
-        }
-        g->count[group] = 0;
-    }
 }
 
 /* ---- replaced answers ---------------------------------------------------- */

@@ -3,9 +3,9 @@
  * A gate has two groups: the one that collects, and the one whose sync is in
  * flight.  A protocol calls conn_gate() (conn.h) before it puts an answer that
  * depends on the commit.  The connection then sends that answer, and all that
- * follows it, only after gate_release() or gate_fail() of the group.
+ * follows it, only after gate_release() of the group.
  *
- *     conn_gate()  ->  gate_close_group()  ->  gate_release() or gate_fail()
+ *     conn_gate()  ->  gate_close_group()  ->  gate_release()
  *
  * Ownership: struct gate is the caller's; gate_init() takes its memory.  A
  * connection that closes meanwhile keeps its number until its groups are
@@ -46,11 +46,6 @@ void gate_close_group(struct gate *g);
 
 /* The group in flight is durable: its connections send what they have. */
 void gate_release(struct gate *g);
-
-/* Neither group will be durable: each waiting connection sends what it put
- * before the gate, then `words` in place of what is behind it, and ends.  Not
- * for protocols with acks. */
-void gate_fail(struct gate *g, const char *words);
 
 /* An answer behind a gate that is to be replaced by other bytes. */
 struct gate_answer {

@@ -1,5 +1,5 @@
 /* common/net/pool.c - see pool.h: pool_init(), chain_push(), chain_pieces(),
- * chain_write_at(), chain_drop(), chain_trim(). */
+ * chain_write_at(), chain_drop(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/pool.h"
 
@@ -175,28 +175,5 @@ chain_drop(struct pool *p, struct chain *c, size_t size)
     if (size > 0 && c->size == 0) {
         give_chunk(p, c->last);
         *c = (struct chain){.size = 0};
-    }
-}
-
-void
-chain_trim(struct pool *p, struct chain *c, size_t size)
-{
-    uint32_t chunk = c->first;
-
-    assert(size <= c->size);
-    if (size == c->size) {
-        chain_drop(p, c, size);
-        return;
-    }
-    c->size -= (uint32_t)size;
-    for (uint32_t i = chain_chunks(c); i > 1; i--)
-        chunk = p->next[chunk];
-    while (c->last != chunk) {
-        uint32_t after = p->next[chunk];
-
-        p->next[chunk] = p->next[after];
-        if (after == c->last)
-            c->last = chunk;
-        give_chunk(p, after);
     }
 }

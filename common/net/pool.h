@@ -89,7 +89,4 @@ void chain_write_at(const struct pool *p, const struct chain *c,
 /* Drops the first `size` bytes; their chunks are free again. */
 void chain_drop(struct pool *p, struct chain *c, size_t size);
 
-/* Drops the last `size` bytes; their chunks are free again. */
-void chain_trim(struct pool *p, struct chain *c, size_t size);
-
 #endif
