@@ -18,7 +18,7 @@
 #define FOLD_CELLS_MIN   4096u
 #define FOLD_ARENA_START 64 /* reference 0 means none */
 
-/* Sorting takes an item and a delta per entry, and qsort_r() a copy of the items.
+/* Sorting takes an item and a delta per entry, and qsort() a copy of the items.
  */
 #define FOLD_SCRATCH_SIZE                                                      \
     (2 * sizeof(struct sort_item) + sizeof(struct store_delta))
@@ -106,7 +106,11 @@ int fold_reserve(struct fold *f);
 struct sort_item {
     uint64_t prefix;
     uint32_t entry;
-    uint32_t zero;
+    enum {
+        TIE_NONE,  /* sorted behind the one before */
+        TIE_BYTES, /* the same bytes so far */
+        TIE_KEY    /* the same key */
+    } tie;
 };
 
 /* Sorts the entries of `k` by key, then minute, within `scratch`

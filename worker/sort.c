@@ -1,8 +1,10 @@
 /* worker/sort.c - see fold_memory.h.
  *
- * Keys of one keyspace often begin alike, and then the 8 bytes that are
- * compared first would all be the same; so they are taken from where the
- * keys begin to differ.
+ * Entries are sorted by 8 bytes of their keys, which lie beside their references:
+ * a comparison reads no entry, which would be somewhere else in memory.  Those
+ * that are tied are sorted again by the next 8 bytes and, when their keys have
+ * ended and are the same, by their minutes.  Keys of one keyspace often begin
+ * alike, so the first bytes are taken from where they begin to differ.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/fold_memory.h"
@@ -68,24 +70,65 @@ prefix_of(const struct fold_entry *e, size_t from)
 }
 
 static int
-compare_entries(const struct fold_entry *a, const struct fold_entry *b)
-{
-    const int order = bytes_compare(a->key, a->key_size, b->key, b->key_size);
-
-    return order != 0 ? order
-                      : (a->minute > b->minute) - (a->minute < b->minute);
-}
-
-static int
-compare_items(const void *a, const void *b, void *ctx)
+compare_items(const void *a, const void *b)
 {
     const struct sort_item *x = a, *y = b;
-    const struct fold *f = *(const struct fold **)ctx;
 
-    if (x->prefix != y->prefix)
-        return x->prefix < y->prefix ? -1 : 1;
-    return compare_entries(fold_entry_at(f, x->entry),
-                           fold_entry_at(f, y->entry));
+    return (x->prefix > y->prefix) - (x->prefix < y->prefix);
+}
+
+/* Sorts items that are tied, by the bytes of their keys from `from` on.  True:
+ * some are tied still. */
+static bool
+sort_tied(const struct fold *f, struct sort_item *items, size_t count,
+          size_t from)
+{
+    const bool is_one_key = items[1].tie == TIE_KEY;
+    bool tied = false;
+    size_t i;
+
+    for (i = 0; i < count; i++) {
+        const struct fold_entry *e = fold_entry_at(f, items[i].entry);
+
+        if (i + AHEAD < count)
+            fold_prefetch(f, items[i + AHEAD].entry);
+        items[i].prefix = is_one_key ? e->minute : prefix_of(e, from);
+    }
+    qsort(items, count, sizeof *items, compare_items);
+    items[0].tie = TIE_NONE;
+    for (i = 1; i < count; i++) {
+        const uint64_t prefix = items[i].prefix;
+
+        if (is_one_key || prefix != items[i - 1].prefix)
+            items[i].tie = TIE_NONE;
+        else
+            items[i].tie = (prefix & 0xff) == 0 ? TIE_KEY : TIE_BYTES;
+        tied |= items[i].tie != TIE_NONE;
+    }
+    return tied;
+}
+
+/* Sorts by key from `from` on, then by minute.  A round is for all that are
+ * tied. */
+static void
+sort_items(const struct fold *f, struct sort_item *items, size_t count,
+           size_t from)
+{
+    bool tied = count > 1;
+    size_t first, end;
+
+    for (first = 0; first < count; first++)
+        items[first].tie = TIE_BYTES;
+    for (; tied; from += sizeof items->prefix) {
+        tied = false;
+        for (first = 0; first < count; first = end) {
+            for (end = first + 1; end < count && items[end].tie != TIE_NONE;)
+                end++;
+            if (end - first > 1 &&
+                sort_tied(f, items + first, end - first, from))
+                tied = true;
+        }
+    }
 }
 
 size_t
@@ -100,12 +143,7 @@ fold_sort(const struct fold *f, const struct fold_keyspace *k, void *scratch,
 
     count = list_items(f, k, items, &shared);
     assert(count <= k->entry_count);
-    for (i = 0; i < count; i++) {
-        if (i + AHEAD < count)
-            fold_prefetch(f, items[i + AHEAD].entry);
-        items[i].prefix = prefix_of(fold_entry_at(f, items[i].entry), shared);
-    }
-    qsort_r(items, count, sizeof *items, compare_items, &f);
+    sort_items(f, items, count, shared);
     for (i = 0; i < count; i++) {
         if (i + AHEAD < count)
             fold_prefetch(f, items[i + AHEAD].entry);

@@ -24,7 +24,7 @@ struct append_targets {
     size_t count, capacity;
 };
 
-#define CACHE 8192 /* minutes whose target is remembered */
+#define CACHE_BITS 13 /* of the number of minutes whose target is remembered */
 
 static const uint8_t run_begins[1];
 
@@ -36,7 +36,7 @@ struct append {
     uint32_t now;
     uint32_t *target; /* of each delta; UINT32_MAX: none */
     uint32_t *order;  /* the deltas, by target, then as they come */
-    uint32_t *cache;  /* of CACHE: the target found last for such a minute */
+    uint32_t *cache;  /* the target found last for such a minute */
     struct run_writer writer;
     struct history_row row;
 };
@@ -107,6 +107,15 @@ add_cell(struct history_row *r, unsigned cell, int128 sum)
     r->sums[cell] += sum;
 }
 
+/* Days are a multiple of minutes apart: the place is not that of the last
+ * digits. */
+static uint32_t *
+cached_target(const struct append *a, uint32_t minute)
+{
+    return &a->cache[(uint32_t)(minute * UINT32_C(2654435769)) >>
+                     (32 - CACHE_BITS)];
+}
+
 static unsigned
 cell_of(const struct append *a, const struct append_target *to, uint32_t minute)
 {
@@ -127,7 +136,8 @@ find_targets(struct append *a, struct append_targets *l, uint64_t *ahead)
 
         h->added += sum;
         *ahead += minute != a->deltas[i].minute;
-        const uint32_t guess = a->cache[minute % CACHE];
+        uint32_t *const cached = cached_target(a, minute);
+        const uint32_t guess = *cached;
 
         to = guess < l->count && minute >= l->list[guess].from &&
                      minute < l->list[guess].to
@@ -139,7 +149,7 @@ find_targets(struct append *a, struct append_targets *l, uint64_t *ahead)
         }
         a->target[i] = to == NULL ? UINT32_MAX : (uint32_t)(to - l->list);
         if (rc == 0 && to != NULL) {
-            a->cache[minute % CACHE] = a->target[i];
+            *cached = a->target[i];
             to->count++;
             add_cell(&to->all, cell_of(a, to, minute), sum);
         } else if (rc == 0) { /* older than all that is kept */
@@ -313,7 +323,7 @@ history_append(struct history *h, const struct kv *kv,
     raise_floors(h, now, oldest);
     a->target = malloc((count + 1) * sizeof *a->target);
     a->order = malloc((count + 1) * sizeof *a->order);
-    a->cache = calloc(CACHE, sizeof *a->cache);
+    a->cache = calloc((size_t)1 << CACHE_BITS, sizeof *a->cache);
     rc = a->target && a->order && a->cache ? find_targets(a, &l, ahead)
                                            : -ENOMEM;
     if (rc == 0)
