@@ -114,8 +114,8 @@ struct pg_call {
     const char *values[PG_PARAMS_MAX];
     int sizes[PG_PARAMS_MAX], formats[PG_PARAMS_MAX];
     uint8_t numbers[PG_PARAMS_MAX][8];
-    bool failed;      /* an array had no memory */
-    PGresult *result; /* after pg_run(): the caller's, PQclear(); or NULL */
+    bool failed;            /* an array had no memory */
+    const PGresult *result; /* after pg_run(), until the next one */
 };
 
 /* Makes a call with parameters, a letter each in `types`:
@@ -195,6 +195,7 @@ struct pg {
     struct history_compact *compact;
     struct pg_bands bands;
     struct pg_array arrays[PG_ARRAYS]; /* of the statement that is made */
+    PGresult *results[PG_BATCH];       /* of the last pg_run() */
     struct pg_array blocks[2];         /* keys and values, not sent yet */
 };
 
@@ -227,13 +228,18 @@ int pg_server_check(struct pg *s);
 void pg_saw(struct pg *s, enum status_figure figure);
 
 /* Runs calls, sent together: 0 and all results, or an error and none.  After
- * an error within a transaction follows pg_rollback(). */
+ * an error within a transaction follows pg_end(). */
 int pg_run(struct pg *s, struct pg_call *calls, size_t count);
 
-/* Runs one statement, of parameters as for pg_call().  The result is the
- * caller's; NULL: it is thrown away. */
-int pg_ask(struct pg *s, PGresult **out, enum pg_statement statement,
+/* Runs one statement, of parameters as for pg_call(); `out` or NULL. */
+int pg_ask(struct pg *s, const PGresult **out, enum pg_statement statement,
            const char *types, ...);
+
+/* The result of pg_ask(), from now on the caller's: PQclear(). */
+PGresult *pg_keep(struct pg *s);
+
+/* As pg_run() does first. */
+void pg_clear_results(struct pg *s);
 
 /* Begins the arrays of a statement, of a type each: s->arrays. */
 void pg_arrays(struct pg *s, const char *types);

@@ -41,7 +41,7 @@ static int
 ask_old(struct pg *s, int32_t id, enum pg_statement statement,
         struct change *list, size_t count)
 {
-    PGresult *r;
+    const PGresult *r;
     int rc;
 
     pg_arrays(s, "b");
@@ -61,7 +61,6 @@ ask_old(struct pg *s, int32_t id, enum pg_statement statement,
             rc = -EBADMSG;
         }
     }
-    PQclear(r);
     return rc;
 }
 
@@ -226,8 +225,6 @@ create_keyspace(struct pg *s, const struct store_batch *b,
     applied->at_keyspace_max =
         rc == 0 && s->options.keyspace_max > 0 &&
         (uint64_t)pg_bigint(c[2].result, 0, 0) > s->options.keyspace_max;
-    for (int i = 0; i < 3; i++)
-        PQclear(c[i].result);
     return applied->at_keyspace_max ? -EDQUOT : rc == -ENOENT ? -EAGAIN : rc;
 }
 
@@ -249,8 +246,6 @@ put_rest(struct pg *s, const struct pg_keyspace *k, const struct store_batch *b,
     rc = pg_run(s, c, n);
     if (rc == 0)
         rc = pg_sender_sent(s, c[n - 1].result);
-    for (size_t i = 0; i < n; i++)
-        PQclear(c[i].result);
     return rc;
 }
 

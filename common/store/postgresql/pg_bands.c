@@ -85,7 +85,7 @@ int
 pg_bands_load(struct pg *s, const struct pg_keyspace *k)
 {
     struct pg_bands *b = &s->bands;
-    PGresult *r;
+    const PGresult *r;
     int rc;
 
     if (b->keyspace == k->id && b->change == k->change && b->nonce == k->nonce)
@@ -94,7 +94,6 @@ pg_bands_load(struct pg *s, const struct pg_keyspace *k)
     if (rc < 0)
         return rc;
     rc = take_bands(b, r);
-    PQclear(r);
     b->keyspace = rc == 0 ? k->id : 0;
     b->nonce = k->nonce;
     return rc;
@@ -106,7 +105,7 @@ split_band(struct pg *s, int32_t id, size_t at)
 {
     struct pg_band *b = &s->bands.bands[at], other = {.is_new = true};
     const int64_t half = b->keys / 2;
-    PGresult *r;
+    const PGresult *r;
     int rc;
 
     rc = pg_ask(s, &r, PG_SPLIT, "iqbq", id, b->count, b->key, b->size, half);
@@ -115,7 +114,6 @@ split_band(struct pg *s, int32_t id, size_t at)
     rc = PQntuples(r) == 1 ? pg_key(r, 0, 1, other.key, &other.size) : -EBADMSG;
     if (rc == 0)
         other.count = pg_bigint(r, 0, 0);
-    PQclear(r);
     if (rc < 0)
         return rc;
     other.keys = b->keys - half;

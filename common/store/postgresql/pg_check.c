@@ -45,7 +45,7 @@ check_rows(struct check *c, const uint8_t *name, size_t name_size)
 {
     uint8_t after[STORE_NAME_MAX];
     size_t size = 0;
-    PGresult *r;
+    const PGresult *r;
     int rc, rows;
 
     do {
@@ -62,7 +62,6 @@ check_rows(struct check *c, const uint8_t *name, size_t name_size)
             if (rc == 0)
                 check_row(c, pg_bigint(r, i, 1), pg_bool(r, i, 2), after, size);
         }
-        PQclear(r);
     } while (rc == 0 && rows > 0);
     return rc;
 }
@@ -90,14 +89,13 @@ check_history(struct check *c)
 {
     struct history h;
     uint64_t blocks;
-    PGresult *r;
+    const PGresult *r;
     int rc;
 
     rc = pg_ask(c->s, &r, PG_BLOCK_COUNT, "i", c->keyspace.id);
     if (rc < 0)
         return rc;
     blocks = (uint64_t)pg_bigint(r, 0, 0);
-    PQclear(r);
     if (c->keyspace.history_size > 0)
         rc = pg_history_check(c->s, &c->keyspace, &c->history);
     if (rc < 0)

@@ -217,7 +217,7 @@ send_call(struct pg *s, const struct pg_call *c)
 /* Takes the results of what was sent, up to the end of the pipeline.  The first
  * error is the one; the calls behind it were skipped. */
 static int
-receive(struct pg *s, struct pg_call *calls, size_t count, uint64_t until_ns)
+receive(struct pg *s, bool keeps, size_t count, uint64_t until_ns)
 {
     PGresult *r, *end;
     int rc, first = 0;
@@ -236,8 +236,8 @@ receive(struct pg *s, struct pg_call *calls, size_t count, uint64_t until_ns)
         if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK &&
             first == 0)
             first = take_error(s, r);
-        if (calls && first == 0)
-            calls[i].result = r;
+        if (keeps && first == 0)
+            s->results[i] = r;
         else
             PQclear(r);
         rc = next_result(s, until_ns, &end); /* NULL: the end of this one's */
@@ -253,6 +253,24 @@ receive(struct pg *s, struct pg_call *calls, size_t count, uint64_t until_ns)
     return first;
 }
 
+void
+pg_clear_results(struct pg *s)
+{
+    for (size_t i = 0; i < PG_BATCH; i++) {
+        PQclear(s->results[i]);
+        s->results[i] = NULL;
+    }
+}
+
+PGresult *
+pg_keep(struct pg *s)
+{
+    PGresult *r = s->results[0];
+
+    s->results[0] = NULL;
+    return r;
+}
+
 int
 pg_run(struct pg *s, struct pg_call *calls, size_t count)
 {
@@ -263,6 +281,7 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
     if (!s->connection)
         return -EHOSTDOWN;
     s->warned = false;
+    pg_clear_results(s);
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = send_call(s, &calls[i]);
     if (rc == 0 && PQpipelineSync(s->connection) == 0)
@@ -270,12 +289,10 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
     if (rc == 0)
         rc = flush(s, until_ns);
     if (rc == 0)
-        rc = receive(s, calls, count, until_ns);
+        rc = receive(s, true, count, until_ns);
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        calls[i].result = s->results[i];
     if (rc < 0) {
-        for (size_t i = 0; i < count; i++) {
-            PQclear(calls[i].result);
-            calls[i].result = NULL;
-        }
         if (rc != -EAGAIN || PQstatus(s->connection) != CONNECTION_OK)
             pg_report_trouble(s);
         if (rc == -EHOSTDOWN || rc == -ENOMEM)
@@ -285,7 +302,7 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
 }
 
 int
-pg_ask(struct pg *s, PGresult **out, enum pg_statement statement,
+pg_ask(struct pg *s, const PGresult **out, enum pg_statement statement,
        const char *types, ...)
 {
     struct pg_call c;
@@ -296,9 +313,7 @@ pg_ask(struct pg *s, PGresult **out, enum pg_statement statement,
     pg_call_list(&c, statement, types, list);
     va_end(list);
     rc = pg_run(s, &c, 1);
-    if (!out)
-        PQclear(c.result);
-    else if (rc == 0)
+    if (out && rc == 0)
         *out = c.result;
     return rc;
 }
@@ -446,7 +461,7 @@ prepare(struct pg *s)
     if (PQpipelineSync(s->connection) == 0)
         return take_error(s, NULL);
     rc = flush(s, until_ns);
-    return rc < 0 ? rc : receive(s, NULL, PG_STATEMENTS, until_ns);
+    return rc < 0 ? rc : receive(s, false, PG_STATEMENTS, until_ns);
 }
 
 /* Gives the connection up; the next try is later, and at the next host. */

@@ -60,18 +60,16 @@ forget_windows(struct block_kv *k)
     k->ahead = AHEAD_FIRST;
 }
 
-/* Takes the rows over. */
+/* Keeps the rows that were asked for. */
 static int
-keep_window(struct block_kv *k, PGresult *rows, const uint8_t *from,
-            size_t size)
+keep_window(struct block_kv *k, const uint8_t *from, size_t size)
 {
+    if (size > KV_KEY_MAX)
+        return -EBADMSG;
     if (array_grow(&k->windows, &k->capacity, k->count + 1,
-                   sizeof *k->windows) < 0 ||
-        size > KV_KEY_MAX) {
-        PQclear(rows);
-        return size > KV_KEY_MAX ? -EBADMSG : -ENOMEM;
-    }
-    k->windows[k->count].rows = rows;
+                   sizeof *k->windows) < 0)
+        return -ENOMEM;
+    k->windows[k->count].rows = pg_keep(k->s);
     k->windows[k->count].from_size = size;
     memcpy(k->windows[k->count++].from, from, size);
     return 0;
@@ -113,7 +111,7 @@ static int
 after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     struct block_kv *k = ctx;
-    PGresult *r;
+    const PGresult *r;
     int rc;
 
     for (size_t i = k->count; i-- > 0 && i + WINDOWS > k->count;)
@@ -124,7 +122,7 @@ after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
         rc =
             pg_ask(k->s, &r, PG_BLOCK_AFTER, "ibq", k->id, key, size, k->ahead);
     if (rc == 0)
-        rc = keep_window(k, r, key, size);
+        rc = keep_window(k, key, size);
     if (rc < 0)
         return rc;
     if (k->ahead < AHEAD_MOST)
@@ -138,19 +136,15 @@ static int
 before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     struct block_kv *k = ctx;
-    PGresult *r;
+    const PGresult *r;
     int rc = send_puts(k);
 
     if (rc == 0)
         rc = pg_ask(k->s, &r, PG_BLOCK_BEFORE, "ib", k->id, key, size);
-    if (rc < 0)
+    if (rc < 0 || PQntuples(r) == 0)
         return rc;
-    if (PQntuples(r) == 0) {
-        PQclear(r);
-        return 0;
-    }
     fill_item(r, 0, out);
-    rc = keep_window(k, r, out->key, out->key_size);
+    rc = keep_window(k, out->key, out->key_size);
     return rc < 0 ? rc : 1;
 }
 
@@ -384,11 +378,9 @@ bool
 pg_maintain(struct store *store, const struct store_maintenance *t)
 {
     struct pg *s = pg_of(store);
-    uint8_t name[STORE_NAME_MAX];
-    size_t size = 0;
     bool more = false;
     PGresult *names;
-    int rc, count = 1;
+    int rc;
 
     pg_read_end(store);
     if (!s->options.writable)
@@ -402,20 +394,18 @@ pg_maintain(struct store *store, const struct store_maintenance *t)
         rc = pg_sender_tick(s, t->applied_ms(t->ctx));
     if (clock_ms() < s->maintain_at_ms)
         return false;
-    while (rc == 0 && count > 0) {
-        rc = pg_ask(s, &names, PG_DUE, "b", name, size);
-        if (rc < 0)
-            break;
-        count = PQntuples(names);
-        for (int i = 0; rc == 0 && i < count; i++) {
-            rc = pg_key(names, i, 0, name, &size);
-            if (rc == 0)
-                rc = compact_keyspace(s, name, size, &more);
-            if (rc != -EHOSTDOWN && rc != -EPERM && rc != -EIO)
-                rc = 0; /* one keyspace does not stop the others */
-        }
-        PQclear(names);
+    if (rc == 0)
+        rc = pg_ask(s, NULL, PG_DUE, "");
+    names = rc == 0 ? pg_keep(s) : NULL;
+    for (int i = 0; rc == 0 && i < PQntuples(names); i++) {
+        size_t size;
+        const uint8_t *name = pg_bytes(names, i, 0, &size);
+
+        rc = compact_keyspace(s, name, size, &more);
+        if (rc != -EHOSTDOWN && rc != -EPERM && rc != -EIO)
+            rc = 0; /* one keyspace does not stop the others */
     }
+    PQclear(names);
     if (!more)
         s->maintain_at_ms = clock_ms() + MAINTAIN_MS;
     return more;

@@ -14,7 +14,7 @@ void
 pg_find_locker(struct pg *s)
 {
     char user[64], program[64];
-    PGresult *r;
+    const PGresult *r;
 
     if (pg_ask(s, &r, PG_LOCKERS, "") < 0)
         return;
@@ -27,7 +27,6 @@ pg_find_locker(struct pg *s)
                        (unsigned long long)s->options.timeout_ms / 2,
                        (long long)pg_bigint(r, 0, 0), user, program);
     }
-    PQclear(r);
     pg_report_trouble(s);
 }
 
@@ -51,16 +50,14 @@ roll_back(struct pg *s, int rc)
 static int
 commit(struct pg *s)
 {
-    PGresult *r = NULL;
-    int rc = pg_ask(s, &r, PG_COMMIT, "");
+    int rc = pg_ask(s, NULL, PG_COMMIT, "");
 
-    if (rc == 0 && strcmp(PQcmdStatus(r), "COMMIT") != 0) {
-        pg_set_trouble(s, "COMMIT was answered %s", PQcmdStatus(r));
+    if (rc == 0 && strcmp(PQcmdStatus(s->results[0]), "COMMIT") != 0) {
+        pg_set_trouble(s, "COMMIT was answered %s", PQcmdStatus(s->results[0]));
         rc = -EIO;
     } else if (rc < 0 || s->warned) {
         rc = -EIO; /* it may have been committed, or is on no standby */
     }
-    PQclear(r);
     if (rc < 0) {
         pg_report_trouble(s);
         pg_disconnect(s);
@@ -108,8 +105,6 @@ pg_begin(struct pg *s, enum pg_statement lock, const uint8_t *name, size_t size,
     if (rc < 0)
         return roll_back(s, rc);
     rc = pg_keyspace_get(c[1].result, k);
-    PQclear(c[0].result);
-    PQclear(c[1].result);
     return rc == 0 || rc == -ENOENT ? rc : roll_back(s, rc);
 }
 
@@ -133,7 +128,7 @@ pg_clear(struct pg *s, enum pg_statement statement, int32_t id)
     uint8_t after[KV_KEY_MAX];
     const uint8_t *last;
     size_t size = 0;
-    PGresult *r;
+    const PGresult *r;
     int rc, rows;
 
     do {
@@ -147,7 +142,6 @@ pg_clear(struct pg *s, enum pg_statement statement, int32_t id)
             rc = -EBADMSG;
         else
             memmove(after, last, size);
-        PQclear(r);
     } while (rc == 0 && rows > 0);
     return rc;
 }
@@ -188,14 +182,10 @@ int
 pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
                  struct pg_keyspace *k)
 {
-    PGresult *r;
-    int rc = pg_ask(s, &r, PG_FIND, "b", name, size);
+    const PGresult *r;
+    const int rc = pg_ask(s, &r, PG_FIND, "b", name, size);
 
-    if (rc < 0)
-        return rc;
-    rc = pg_keyspace_get(r, k);
-    PQclear(r);
-    return rc;
+    return rc < 0 ? rc : pg_keyspace_get(r, k);
 }
 
 void
@@ -212,12 +202,9 @@ pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed)
 {
     struct pg_call c;
     char sum[48];
-    int rc;
 
     pg_keyspace_call(&c, k, changed, sum);
-    rc = pg_run(s, &c, 1);
-    PQclear(c.result);
-    return rc;
+    return pg_run(s, &c, 1);
 }
 
 struct pg *
@@ -257,7 +244,7 @@ int
 pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
               size_t count, struct store_mark_info *infos)
 {
-    PGresult *r;
+    const PGresult *r;
     int rc;
 
     pg_arrays(s, "b");
@@ -271,7 +258,6 @@ pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
     if (rc < 0)
         return rc;
     compare_marks(r, marks, count, infos);
-    PQclear(r);
     return 0;
 }
 
@@ -320,7 +306,7 @@ pg_each_mark(struct store *store, const uint8_t *name, size_t size,
     static const struct store_mark_info info = {.state = STORE_MARK_DONE};
     struct pg *s = pg_of(store);
     struct pg_keyspace k;
-    PGresult *r = NULL;
+    const PGresult *r = NULL;
     int rc;
 
     if (!pg_name_ok(name, size))
@@ -343,7 +329,6 @@ pg_each_mark(struct store *store, const uint8_t *name, size_t size,
             rc = mark(ctx, &m, &info);
         }
     }
-    PQclear(r);
     return rc;
 }
 
@@ -417,7 +402,9 @@ pg_listing_next(struct store_listing *listing, uint64_t until_ns,
         l->next = 0;
         rc = pg_connect(l->s);
         if (rc == 0)
-            rc = pg_ask(l->s, &l->rows, PG_LIST, "b", l->after, l->after_size);
+            rc = pg_ask(l->s, NULL, PG_LIST, "b", l->after, l->after_size);
+        if (rc == 0)
+            l->rows = pg_keep(l->s);
     }
     if (rc < 0 || PQntuples(l->rows) == 0)
         return rc;

@@ -107,7 +107,6 @@ read_around(struct pg *s, struct store_query *q, size_t size_max)
     rc = pg_run(s, &c, 1);
     if (rc == 0)
         rc = add_rows(q, size_max, c.result);
-    PQclear(c.result);
     return rc;
 }
 
@@ -157,7 +156,8 @@ take_answer(struct pg *s, struct store_query *q, size_t size_max,
 /* ---- a turn ------------------------------------------------------------ */
 
 /* How many of the queries from `from` on go together: as many as are sure to
- * fit behind `used` bytes, but the first of all does. */
+ * fit behind `used` bytes, but the first of all does; AROUND, which asks once
+ * more, is the last. */
 static size_t
 count_fitting(const struct store_reads *reads, size_t from, size_t used)
 {
@@ -169,6 +169,8 @@ count_fitting(const struct store_reads *reads, size_t from, size_t used)
 
         if (from + n > 0 && used + size > reads->capacity)
             break;
+        if (reads->queries[from + n].op == STORE_AROUND)
+            return n + 1;
         used += size;
     }
     return n;
@@ -202,8 +204,6 @@ read_some(struct pg *s, const struct store_reads *reads, size_t from,
         if (q->error < 0)
             q->size = q->rows = 0;
         *used += q->size;
-        PQclear(c[2 * i].result);
-        PQclear(c[2 * i + 1].result);
     }
     if (rc < 0 && s->in_turn)
         pg_disconnect(s); /* its transaction is of no use */

@@ -137,8 +137,6 @@ postgresql_store_report(struct store *store,
     report_sizes(&to, c[1].result);
     report_senders(&to, c[2].result);
     report_locks(s, &to, c[3].result);
-    for (int i = 0; i < 4; i++)
-        PQclear(c[i].result);
     return 0;
 }
 
@@ -146,14 +144,12 @@ int
 postgresql_store_forget(struct store *store, const char *id)
 {
     struct pg *s = pg_of(store);
-    PGresult *r;
+    const PGresult *r;
     int rc = pg_connect(s);
 
     if (rc == 0)
         rc = pg_ask(s, &r, PG_FORGET, "t", id);
     if (rc < 0)
         return rc;
-    rc = pg_bigint(r, 0, 0) > 0 ? 0 : -ENOENT;
-    PQclear(r);
-    return rc;
+    return pg_bigint(r, 0, 0) > 0 ? 0 : -ENOENT;
 }

@@ -177,12 +177,11 @@ judge_server(struct pg *s, const PGresult *r)
 int
 pg_server_check(struct pg *s)
 {
-    PGresult *r;
+    const PGresult *r;
     int rc = pg_ask(s, &r, PG_SERVER, "");
 
     if (rc < 0)
         return rc;
     rc = judge_server(s, r);
-    PQclear(r);
     return rc;
 }

@@ -179,7 +179,7 @@ set_behind(struct pg *s, uint64_t has, uint64_t acked)
 static int
 read_lanes(struct pg *s, uint64_t has[POSTGRESQL_LANES_MAX])
 {
-    PGresult *r;
+    const PGresult *r;
     const int rc =
         pg_ask(s, &r, PG_LANES, "b", s->sender->id, sizeof s->sender->id);
 
@@ -192,7 +192,6 @@ read_lanes(struct pg *s, uint64_t has[POSTGRESQL_LANES_MAX])
         if (lane < POSTGRESQL_LANES_MAX)
             has[lane] = (uint64_t)pg_bigint(r, i, 1);
     }
-    PQclear(r);
     return 0;
 }
 
@@ -276,11 +275,10 @@ postgresql_store_accept(struct store *store, uint64_t *has, uint64_t *acked)
 
 /* Takes the server's time, which was read before now. */
 static void
-compare_clocks(struct pg *s, PGresult *r)
+compare_clocks(struct pg *s, const PGresult *r)
 {
     s->skew = (int64_t)clock_unix_ms() - pg_bigint(r, 0, 0);
     s->skew_known = true;
-    PQclear(r);
 }
 
 /* The clock of another directory can be ahead: what it says is lowered by how
@@ -290,7 +288,7 @@ pg_sender_tick(struct pg *s, uint64_t as_of_ms)
 {
     char host[HOST_NAME_MAX + 1] = "";
     uint64_t since_ms;
-    PGresult *r;
+    const PGresult *r;
     int rc;
 
     if (!s->skew_known) {
@@ -342,8 +340,6 @@ pg_sender_begin_turn(struct pg *s)
     s->as_of.all_ms = pg_bool(c[1].result, 0, 3)
                           ? UINT64_MAX
                           : (uint64_t)pg_bigint(c[1].result, 0, 0);
-    PQclear(c[0].result);
-    PQclear(c[1].result);
     return 0;
 }
 

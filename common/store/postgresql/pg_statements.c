@@ -91,8 +91,7 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "WHERE id = $1::int4",
     [PG_LIST] = "SELECT name, keys FROM keyspace WHERE name > $1 "
                 "ORDER BY name LIMIT 256",
-    [PG_DUE] = "SELECT name FROM keyspace WHERE history IS NOT NULL AND "
-               "name > $1 ORDER BY name LIMIT 256",
+    [PG_DUE] = "SELECT name FROM keyspace WHERE history IS NOT NULL",
 
     /* Marks. */
     [PG_MARKS] = "SELECT log, epoch, first_ms FROM mark " IN

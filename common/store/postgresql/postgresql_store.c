@@ -17,6 +17,7 @@ static void
 close_lane(struct pg *s)
 {
     pg_disconnect(s);
+    pg_clear_results(s);
     history_compact_free(s->compact);
     free(s->bands.bands);
     for (int i = 0; i < PG_ARRAYS; i++)
