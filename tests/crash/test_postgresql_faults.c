@@ -13,56 +13,23 @@
 #include <string.h>
 #include <time.h>
 
-#include "tests/lib/expect.h"
-#include "tests/lib/pg_server.h"
+#include "tests/lib/pg_machines.h"
 #include "tests/lib/random.h"
-#include "tests/lib/service.h"
 
-#define SCHEMA    "faults"
 #define MACHINES  2
 #define KEYS      5
 #define ROUND_MAX 8  /* increments of a machine between two faults */
 #define PAUSE_MS  60 /* before a fault, at most */
 
-struct fixture {
-    struct fleet fleets[MACHINES];
+struct faults {
+    struct fleet *fleets;
     struct random random;
     int64_t counts[KEYS]; /* acknowledged */
     unsigned kills, failovers, increments;
-    bool has_server;
 };
 
-static int
-setup(void **state)
-{
-    static struct fixture x;
-
-    x = (struct fixture){.has_server = pg_server_is_installed()};
-    *state = &x;
-    for (int i = 0; i < MACHINES; i++) {
-        fleet_init_in_memory(&x.fleets[i]);
-        if (!x.has_server)
-            continue;
-        (void)pg_server_conninfo();
-        fleet_put_option(&x.fleets[i], "store", "postgresql");
-        fleet_put_option(&x.fleets[i], "store.conninfo", pg_server_both());
-        fleet_put_option(&x.fleets[i], "store.schema", SCHEMA);
-    }
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    for (int i = 0; i < MACHINES; i++)
-        fleet_fini(&x->fleets[i]);
-    return 0;
-}
-
 static void
-count_some(struct fixture *x)
+count_some(struct faults *x)
 {
     for (int i = 0; i < MACHINES; i++)
         for (uint64_t n = random_below(&x->random, ROUND_MAX); n > 0; n--) {
@@ -77,7 +44,7 @@ count_some(struct fixture *x)
 }
 
 static void
-pause_a_moment(struct fixture *x)
+pause_a_moment(struct faults *x)
 {
     const struct timespec moment = {
         .tv_nsec = (long)random_below(&x->random, PAUSE_MS) * 1000000};
@@ -86,7 +53,7 @@ pause_a_moment(struct fixture *x)
 }
 
 static void
-kill_one(struct fixture *x)
+kill_one(struct faults *x)
 {
     static const enum fleet_role daemons[] = {FLEET_WRITE, FLEET_WORKER};
     const uint64_t which = random_below(&x->random, 2 * MACHINES + 1);
@@ -109,22 +76,22 @@ fail_over(void)
 
 /* What the database has, by plain SQL. */
 static void
-check_counts(struct fixture *x)
+check_counts(const struct pg_machines *m, const struct faults *x)
 {
     char sql[128], expected[32];
 
     for (int k = 0; k < KEYS; k++) {
         (void)snprintf(sql, sizeof sql,
-                       "SELECT n FROM " SCHEMA ".counters WHERE keyspace = "
-                       "'words' AND key = '%c'",
+                       "SELECT n FROM @.counters WHERE keyspace = 'words' AND "
+                       "key = '%c'",
                        'a' + k);
         (void)snprintf(expected, sizeof expected, "%" PRId64, x->counts[k]);
-        assert_string_equal(pg_server_run(sql), expected);
+        assert_string_equal(pg_machines_run(m, sql), expected);
     }
 }
 
 static void
-count_through(struct fixture *x, unsigned kills, unsigned failovers)
+count_through(struct faults *x, unsigned kills, unsigned failovers)
 {
     for (unsigned i = 1; i <= kills + failovers; i++) {
         count_some(x);
@@ -142,32 +109,27 @@ count_through(struct fixture *x, unsigned kills, unsigned failovers)
                     "");
 }
 
-static void
-counts_are_exact_through_kills_and_failovers(void **state)
+PG_MACHINES(counts_are_exact_through_kills_and_failovers, m)
 {
-    struct fixture *x = *state;
+    struct faults x = {.fleets = m->fleets,
+                       .random.state = random_seed(__func__)};
     const char *faults = getenv("COUNTD_FAULTS");
     unsigned kills = 6, failovers = 2;
 
-    if (!x->has_server)
-        test_skip("PostgreSQL's server is not installed");
     if (faults)
         assert_int_equal(sscanf(faults, "%u,%u", &kills, &failovers), 2);
-    x->random.state = random_seed(__func__);
-    expect(FLEET_RUN(&x->fleets[0], "store", "init"), 0, "made schema=");
     pg_server_standby_start(true);
-    for (int i = 0; i < MACHINES; i++)
-        service_start(&x->fleets[i]);
-    count_through(x, kills, failovers);
-    check_counts(x);
     for (int i = 0; i < MACHINES; i++) {
-        expect(FLEET_RUN(&x->fleets[i], "check"), 0, "");
-        expect(FLEET_RUN(&x->fleets[i], "store"), 0, "directory");
-        assert_true(fleet_logs_are_drained(&x->fleets[i]));
-        fleet_stop_all(&x->fleets[i]);
+        fleet_put_option(&m->fleets[i], "store.conninfo", pg_server_both());
+        service_start(&m->fleets[i]);
     }
-    printf("increments=%u kills=%u failovers=%u\n", x->increments, x->kills,
-           x->failovers);
+    count_through(&x, kills, failovers);
+    check_counts(m, &x);
+    for (int i = 0; i < MACHINES; i++) {
+        expect(FLEET_RUN(&m->fleets[i], "check"), 0, "");
+        expect(FLEET_RUN(&m->fleets[i], "store"), 0, "directory");
+        assert_true(fleet_logs_are_drained(&m->fleets[i]));
+    }
+    printf("increments=%u kills=%u failovers=%u\n", x.increments, x.kills,
+           x.failovers);
 }
-TEST_ADDED(counts, "counts_are_exact_through_kills_and_failovers",
-           counts_are_exact_through_kills_and_failovers, setup, teardown, NULL)

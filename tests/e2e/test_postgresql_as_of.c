@@ -12,52 +12,9 @@
 #include <time.h>
 
 #include "common/base/clock.h"
-#include "tests/lib/engines.h"
-#include "tests/lib/expect.h"
-#include "tests/lib/pg_server.h"
-#include "tests/lib/service.h"
+#include "tests/lib/pg_machines.h"
 
 #define AWAIT_MS 30000
-
-struct fixture {
-    struct fleet fleets[2]; /* two machines */
-    char schema[32];
-    bool has_server;
-};
-
-static int
-setup(void **state)
-{
-    static unsigned schemas;
-    static struct fixture x;
-
-    x = (struct fixture){.has_server = pg_server_is_installed()};
-    (void)snprintf(x.schema, sizeof x.schema, "time%u", ++schemas);
-    for (int i = 0; i < 2; i++) {
-        fleet_init_in_memory(&x.fleets[i]);
-        if (!x.has_server)
-            continue;
-        fleet_put_option(&x.fleets[i], "store", "postgresql");
-        fleet_put_option(&x.fleets[i], "store.conninfo", pg_server_conninfo());
-        fleet_put_option(&x.fleets[i], "store.schema", x.schema);
-    }
-    *state = &x;
-    if (x.has_server)
-        expect(FLEET_RUN(&x.fleets[0], "store", "init"), 0, "made schema=");
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    for (int i = 0; i < 2; i++)
-        fleet_fini(&x->fleets[i]);
-    return 0;
-}
-
-#define CASE(name, x) PG_CASE(name, x, setup, teardown)
 
 struct answer {
     int64_t count, as_of_ms;
@@ -124,7 +81,7 @@ take_id(struct fleet *f, char id[33])
         (void)snprintf(id + 2 * i, 3, "%02x", bytes[8 + i]);
 }
 
-CASE(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
+PG_MACHINES(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
 {
     struct fleet *a = &x->fleets[0], *b = &x->fleets[1];
     char sql[256], id[33];
@@ -163,13 +120,11 @@ CASE(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
     fleet_start(b, FLEET_WORKER); /* comes back, and counts once */
     expect_text(FLEET_RUN(b, "flush"), 0, "");
     assert_int_equal(ask(a).count, 15);
-    fleet_stop_all(a);
-    fleet_stop_all(b);
 }
 
 /* The increment is stamped before `added_ms`: as long as it is not in the answer,
  * the answer must not claim so much. */
-CASE(a_standby_answers_what_it_has_and_says_so, x)
+PG_MACHINES(a_standby_answers_what_it_has_and_says_so, x)
 {
     struct fleet *f = &x->fleets[0];
     uint64_t added_ms;
@@ -195,23 +150,18 @@ CASE(a_standby_answers_what_it_has_and_says_so, x)
     (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
     await_claim(f, added_ms);
     assert_int_equal(ask(f).count, 15);
-    fleet_stop_all(f);
     pg_server_standby_stop();
 }
 
 /* ---- what needs an operator ------------------------------------------------ */
 
-CASE(status_names_a_clock_and_a_standby_that_is_away, x)
+PG_MACHINES(status_names_a_clock_and_a_standby_that_is_away, x)
 {
     struct fleet *f = &x->fleets[0];
-    char sql[256];
 
     service_start(f);
-    (void)snprintf(sql, sizeof sql,
-                   "INSERT INTO %s.sender VALUES ('other', 'slowhost', 1, "
-                   "-5000, 9000000000000)",
-                   x->schema);
-    (void)pg_server_run(sql);
+    (void)pg_machines_run(x, "INSERT INTO @.sender VALUES ('other', 'slowhost',"
+                             " 1, -5000, 9000000000000)");
     await_words(f, "status", "! a clock is 5 s off the database's");
     expect(FLEET_RUN(f, "store"), CONFIG_EXIT_NEGATIVE,
            "host=slowhost as_of_ms=1 clock_ahead_ms=-5000");
@@ -223,11 +173,10 @@ CASE(status_names_a_clock_and_a_standby_that_is_away, x)
                 "standby, and none is there");
     (void)pg_server_run("ALTER SYSTEM RESET synchronous_standby_names");
     (void)pg_server_run("SELECT pg_reload_conf()");
-    fleet_stop_all(f);
 }
 
 static void
-name_lock(struct fixture *x, const char *begin, const char *table,
+name_lock(struct pg_machines *x, const char *begin, const char *table,
           const char *end)
 {
     struct fleet *f = &x->fleets[0];
@@ -246,7 +195,7 @@ name_lock(struct fixture *x, const char *begin, const char *table,
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
-CASE(status_names_a_lock_of_another_session, x)
+PG_MACHINES(status_names_a_lock_of_another_session, x)
 {
     struct fleet *f = &x->fleets[0];
 
@@ -255,10 +204,9 @@ CASE(status_names_a_lock_of_another_session, x)
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     name_lock(x, "SELECT FROM", "keyspace", "FOR UPDATE");
     name_lock(x, "LOCK TABLE", "mark", "");
-    fleet_stop_all(f);
 }
 
-CASE(status_names_a_database_that_does_not_answer, x)
+PG_MACHINES(status_names_a_database_that_does_not_answer, x)
 {
     struct fleet *f = &x->fleets[0];
 
@@ -266,5 +214,4 @@ CASE(status_names_a_database_that_does_not_answer, x)
     pg_server_stop();
     await_words(f, "status", "! the database does not answer");
     pg_server_start();
-    fleet_stop_all(f);
 }

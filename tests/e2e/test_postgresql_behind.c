@@ -3,54 +3,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "tests/lib/pg_machines.h"
 
-#include "tests/lib/engines.h"
-#include "tests/lib/expect.h"
-#include "tests/lib/pg_server.h"
-#include "tests/lib/service.h"
-
-struct fixture {
-    struct fleet fleet;
-    char schema[32];
-    bool has_server;
-};
-
-static int
-setup(void **state)
+static struct fleet *
+start(struct pg_machines *x)
 {
-    static unsigned schemas;
-    static struct fixture x;
+    struct fleet *f = &x->fleets[0];
 
-    x = (struct fixture){.has_server = pg_server_is_installed()};
-    *state = &x;
-    fleet_init_in_memory(&x.fleet);
-    if (!x.has_server)
-        return 0;
-    (void)snprintf(x.schema, sizeof x.schema, "behind%u", ++schemas);
-    (void)pg_server_conninfo();
-    fleet_put_option(&x.fleet, "store", "postgresql");
-    fleet_put_option(&x.fleet, "store.conninfo", pg_server_both());
-    fleet_put_option(&x.fleet, "store.schema", x.schema);
-    fleet_put_option(&x.fleet, "archive.keep", "1d");
-    expect(FLEET_RUN(&x.fleet, "store", "init"), 0, "made schema=");
-    service_start(&x.fleet);
-    return 0;
+    fleet_put_option(f, "store.conninfo", pg_server_both());
+    fleet_put_option(f, "archive.keep", "1d");
+    service_start(f);
+    return f;
 }
-
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    if (x->has_server)
-        fleet_stop_all(&x->fleet);
-    fleet_fini(&x->fleet);
-    return 0;
-}
-
-#define CASE(name, x) PG_CASE(name, x, setup, teardown)
 
 static void
 add_merged(struct fleet *f, const char *key, int64_t n)
@@ -82,9 +46,9 @@ find_and_mend(struct fleet *f)
     expect(FLEET_RUN(f, "check"), 0, "");
 }
 
-CASE(an_older_copy_of_the_database_is_brought_up_to_date, x)
+PG_MACHINES(an_older_copy_of_the_database_is_brought_up_to_date, x)
 {
-    struct fleet *f = &x->fleet;
+    struct fleet *f = start(x);
 
     add_merged(f, "the", 10);
     pg_server_save();
@@ -94,9 +58,9 @@ CASE(an_older_copy_of_the_database_is_brought_up_to_date, x)
     find_and_mend(f);
 }
 
-CASE(a_standby_that_lacks_commits_is_brought_up_to_date, x)
+PG_MACHINES(a_standby_that_lacks_commits_is_brought_up_to_date, x)
 {
-    struct fleet *f = &x->fleet;
+    struct fleet *f = start(x);
 
     add_merged(f, "the", 10);
     pg_server_standby_start(false);
@@ -108,9 +72,9 @@ CASE(a_standby_that_lacks_commits_is_brought_up_to_date, x)
 }
 
 /* What no archive has is lost, and said so by whoever accepts it. */
-CASE(what_is_lost_can_be_accepted, x)
+PG_MACHINES(what_is_lost_can_be_accepted, x)
 {
-    struct fleet *f = &x->fleet;
+    struct fleet *f = start(x);
 
     add_merged(f, "the", 10);
     pg_server_save();

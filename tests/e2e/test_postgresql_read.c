@@ -10,68 +10,32 @@
 #include "common/base/clock.h"
 #include "tests/lib/answer.h"
 #include "tests/lib/client.h"
-#include "tests/lib/engines.h"
-#include "tests/lib/expect.h"
-#include "tests/lib/pg_server.h"
-#include "tests/lib/service.h"
+#include "tests/lib/pg_machines.h"
 
 #define TIMEOUT_S 3 /* store.timeout, for a test that is not slow */
 #define ASKERS    6 /* at each port: more than there are threads */
 
 static struct answer got;
 
-struct fixture {
-    struct fleet fleet;
-    char schema[32];
-    bool has_server;
-};
-
-static int
-setup(void **state)
+static struct fleet *
+start(struct pg_machines *x)
 {
-    static unsigned schemas;
-    static struct fixture x;
+    struct fleet *f = &x->fleets[0];
     char seconds[16];
 
-    x = (struct fixture){.has_server = pg_server_is_installed()};
-    fleet_init_in_memory(&x.fleet);
-    *state = &x;
-    if (!x.has_server)
-        return 0;
-    (void)snprintf(x.schema, sizeof x.schema, "read%u", ++schemas);
     (void)snprintf(seconds, sizeof seconds, "%ds",
                    TIMEOUT_S * (int)test_slow());
-    fleet_put_option(&x.fleet, "store", "postgresql");
-    fleet_put_option(&x.fleet, "store.conninfo", pg_server_conninfo());
-    fleet_put_option(&x.fleet, "store.schema", x.schema);
-    fleet_put_option(&x.fleet, "store.timeout", seconds);
-    fleet_put_option(&x.fleet, "read.http", "127.0.0.1:0");
-    fleet_put_option(&x.fleet, "resp.listen", "127.0.0.1:0");
-    fleet_put_option(&x.fleet, "metrics.keyspaces", "*");
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    fleet_fini(&x->fleet);
-    return 0;
-}
-
-#define CASE(name, x) PG_CASE(name, x, setup, teardown)
-
-static void
-start(struct fleet *f)
-{
-    expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
+    fleet_put_option(f, "store.timeout", seconds);
+    fleet_put_option(f, "read.http", "127.0.0.1:0");
+    fleet_put_option(f, "resp.listen", "127.0.0.1:0");
+    fleet_put_option(f, "metrics.keyspaces", "*");
     service_start(f);
     service_add(f, "words", "the", 3);
     service_add(f, "words", "of", 2);
     service_add(f, "words", "a b", 1);
     service_add(f, "default", "hits", 7);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
+    return f;
 }
 
 /* ---- ports ---------------------------------------------------------------- */
@@ -104,13 +68,12 @@ get(int fd, const char *target, int status, const char *has)
     assert_has(got.body, has);
 }
 
-CASE(every_port_reads_the_database, x)
+PG_MACHINES(every_port_reads_the_database, x)
 {
-    struct fleet *f = &x->fleet;
+    struct fleet *f = start(x);
     struct client_rows rows;
     int range, http, redis;
 
-    start(f);
     range = client_connect(fleet_read_port(f));
     client_range(range, "words", 0, 10, &rows);
     assert_int_equal(rows.rows, 3);
@@ -157,7 +120,6 @@ CASE(every_port_reads_the_database, x)
     client_close(range);
     client_close(http);
     client_close(redis);
-    fleet_stop_all(f);
 }
 
 /* ---- a database that is silent --------------------------------------------- */
@@ -183,16 +145,15 @@ time_others(struct fleet *f)
     return longest;
 }
 
-CASE(no_port_waits_for_a_database_that_is_silent, x)
+PG_MACHINES(no_port_waits_for_a_database_that_is_silent, x)
 {
     const uint64_t timeout_ms = 1000 * TIMEOUT_S * test_slow();
-    struct fleet *f = &x->fleet;
+    struct fleet *f = start(x);
     int ranges[ASKERS], https[ASKERS], redises[ASKERS];
     uint8_t request[272];
     uint64_t longest_ms;
     struct client_rows rows;
 
-    start(f);
     for (int i = 0; i < ASKERS; i++) {
         ranges[i] = client_connect(fleet_read_port(f));
         https[i] = answer_join(f);
@@ -249,5 +210,4 @@ CASE(no_port_waits_for_a_database_that_is_silent, x)
     pg_server_hold(false);
     assert_true(longest_ms < 3 * timeout_ms);
     client_close(redises[0]);
-    fleet_stop_all(f);
 }

@@ -7,62 +7,14 @@
 #include <string.h>
 
 #include "tests/lib/client.h"
-#include "tests/lib/engines.h"
-#include "tests/lib/expect.h"
-#include "tests/lib/pg_server.h"
-#include "tests/lib/service.h"
+#include "tests/lib/pg_machines.h"
 
 #define LINES 3000
 
-struct fixture {
-    struct fleet fleets[2]; /* two machines */
-    char schema[32];
-    bool has_server;
-};
-
-static void
-set_store(struct fixture *x, struct fleet *f)
-{
-    fleet_put_option(f, "store", "postgresql");
-    fleet_put_option(f, "store.conninfo", pg_server_conninfo());
-    fleet_put_option(f, "store.schema", x->schema);
-}
-
-static int
-setup(void **state)
-{
-    static unsigned schemas;
-    static struct fixture x;
-
-    x = (struct fixture){.has_server = pg_server_is_installed()};
-    (void)snprintf(x.schema, sizeof x.schema, "site%u", ++schemas);
-    for (int i = 0; i < 2; i++) {
-        fleet_init_in_memory(&x.fleets[i]);
-        if (x.has_server)
-            set_store(&x, &x.fleets[i]);
-    }
-    *state = &x;
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    for (int i = 0; i < 2; i++)
-        fleet_fini(&x->fleets[i]);
-    return 0;
-}
-
-#define CASE(name, x) PG_CASE(name, x, setup, teardown)
-
-CASE(two_machines_count_into_one_keyspace, x)
+PG_MACHINES(two_machines_count_into_one_keyspace, x)
 {
     struct fleet *a = &x->fleets[0], *b = &x->fleets[1];
-    char sql[256];
 
-    expect(FLEET_RUN(a, "store", "init"), 0, "made schema=");
     service_start(a);
     service_start(b);
     for (int i = 0; i < 10; i++) {
@@ -83,18 +35,15 @@ CASE(two_machines_count_into_one_keyspace, x)
     expect(FLEET_RUN(a, "check"), 0, "");
     expect(FLEET_RUN(a, "store", "--tsv"), 0, "keys\t2\n");
     expect(FLEET_RUN(a, "del", "words", "of"), 0, "keys=1 of 1");
-    (void)snprintf(sql, sizeof sql,
-                   "SELECT n FROM %s.counters WHERE keyspace = 'words' AND "
-                   "key = 'the'",
-                   x->schema);
-    assert_string_equal(pg_server_run(sql), "70");
+    assert_string_equal(
+        pg_machines_run(x, "SELECT n FROM @.counters WHERE keyspace = 'words' "
+                           "AND key = 'the'"),
+        "70");
     expect(FLEET_RUN(b, "drop", "words"), 0, "words");
     assert_int_equal(service_count(a, "words", "the"), INT64_MIN);
-    fleet_stop_all(a);
-    fleet_stop_all(b);
 }
 
-CASE(a_redis_client_reads_what_it_has_counted, x)
+PG_MACHINES(a_redis_client_reads_what_it_has_counted, x)
 {
     static const char ask[] = "ZINCRBY b 1 a\r\nZCARD b\r\nZINCRBY b 1 c\r\n"
                               "ZREVRANGE b 0 -1\r\nPING\r\n";
@@ -106,18 +55,16 @@ CASE(a_redis_client_reads_what_it_has_counted, x)
 
     fleet_option(f, "resp.listen=127.0.0.1:0");
     fleet_option(f, "resp.own_wait=1m");
-    expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
     service_start(f);
     fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
     client_send(fd, ask, sizeof ask - 1);
     (void)client_read(fd, got, sizeof want - 1); /* compared */
     assert_string_equal(got, want);
     client_close(fd);
-    fleet_stop_all(f);
 }
 
 static void
-write_lines(struct fixture *x, int from, char path[600])
+write_lines(struct pg_machines *x, int from, char path[600])
 {
     FILE *file;
 
@@ -135,7 +82,7 @@ load_once(struct fleet *f, const char *path, const char *words)
     expect(FLEET_RUN(f, "load", "--once", path), 0, words);
 }
 
-CASE(a_file_counts_once_also_from_two_machines, x)
+PG_MACHINES(a_file_counts_once_also_from_two_machines, x)
 {
     struct fleet *a = &x->fleets[0], *b = &x->fleets[1];
     char first[600], second[600];
@@ -143,7 +90,6 @@ CASE(a_file_counts_once_also_from_two_machines, x)
 
     write_lines(x, 0, first);
     write_lines(x, LINES, second);
-    expect(FLEET_RUN(a, "store", "init"), 0, "made schema=");
     service_start(a);
     service_start(b);
     load_once(a, first, "3000 increments: 3000 merged, 0 merged before");
@@ -165,20 +111,17 @@ CASE(a_file_counts_once_also_from_two_machines, x)
     expect(FLEET_RUN(a, "drop", "words"), 0, "words");
     load_once(a, first, "3000 increments: 3000 merged, 0 merged before");
     expect(FLEET_RUN(a, "check"), 0, "");
-    fleet_stop_all(a);
-    fleet_stop_all(b);
 }
 
 /* Exports a keyspace with its history from files, loads that into the database
  * twice, and compares. */
-CASE(a_keyspace_of_files_moves_with_its_history, x)
+PG_MACHINES(a_keyspace_of_files_moves_with_its_history, x)
 {
     struct fleet *files = &x->fleets[0], *database = &x->fleets[1];
     static char exported[TEXT_SIZE];
     char path[600];
     FILE *file;
 
-    expect(FLEET_RUN(database, "store", "init"), 0, "made schema=");
     fleet_option(files, "store=files");
     service_start(files);
     service_start(database);
@@ -197,15 +140,12 @@ CASE(a_keyspace_of_files_moves_with_its_history, x)
     expect(FLEET_RUN(database, "export", "--history", "words"), 0, "");
     assert_string_equal(text, exported);
     assert_int_equal(service_count(database, "words", "key7"), 42);
-    fleet_stop_all(files);
-    fleet_stop_all(database);
 }
 
-CASE(logs_wait_for_a_database_that_is_away, x)
+PG_MACHINES(logs_wait_for_a_database_that_is_away, x)
 {
     struct fleet *f = &x->fleets[0];
 
-    expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
     service_start(f);
     service_add(f, "words", "the", 1);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
@@ -227,28 +167,25 @@ CASE(logs_wait_for_a_database_that_is_away, x)
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     assert_int_equal(service_count(f, "words", "the"), 7);
     expect(FLEET_RUN(f, "check"), 0, "");
-    fleet_stop_all(f);
 }
 
-CASE(what_cannot_work_is_refused_by_name, x)
+PG_MACHINES(what_cannot_work_is_refused_by_name, x)
 {
     struct fleet *f = &x->fleets[0];
     struct daemon_how how = {.may_fail = true};
-    char dir[600], conninfo[400], schema[64];
-    const char *const argv[] = {
-        "-o", "store=postgresql", "-o", conninfo, "-o", schema, dir, NULL};
+    char dir[600], conninfo[400];
+    const char *const argv[] = {"-o", "store=postgresql",    "-o", conninfo,
+                                "-o", "store.schema=nobody", dir,  NULL};
     struct daemon d;
 
     (void)snprintf(dir, sizeof dir, "-d%s", f->path);
     (void)snprintf(conninfo, sizeof conninfo, "store.conninfo=%s",
                    pg_server_conninfo());
-    (void)snprintf(schema, sizeof schema, "store.schema=%s", x->schema);
     how.argv = argv;
     assert_int_equal(daemon_start_how(&d, "countd-worker", &how),
                      CONFIG_EXIT_USAGE);
     assert_has(daemon_text(&d), "run countd store init");
     daemon_fini(&d);
-    expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
     expect(FLEET_RUN(f, "store", "init"), CONFIG_EXIT_NEGATIVE,
            "already exists");
     expect(FLEET_RUN(f, "store", "init", "--print"), 0, "CREATE TABLE ");

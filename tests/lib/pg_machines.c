@@ -1,0 +1,55 @@
+/* tests/lib/pg_machines.c - see pg_machines.h. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "tests/lib/pg_machines.h"
+
+#include <stdio.h>
+
+int
+pg_machines_setup(void **state)
+{
+    static unsigned schemas;
+    static struct pg_machines x;
+
+    *state = &x;
+    if (!pg_server_is_installed())
+        return 0;
+    (void)snprintf(x.schema, sizeof x.schema, "site%u", ++schemas);
+    for (struct fleet *f = x.fleets; f < x.fleets + 2; f++) {
+        fleet_init_in_memory(f);
+        fleet_put_option(f, "store", "postgresql");
+        fleet_put_option(f, "store.conninfo", pg_server_conninfo());
+        fleet_put_option(f, "store.schema", x.schema);
+    }
+    expect(FLEET_RUN(&x.fleets[0], "store", "init"), 0, "made schema=");
+    return 0;
+}
+
+int
+pg_machines_teardown(void **state)
+{
+    struct pg_machines *x = *state;
+
+    for (int i = 0; i < 2 && pg_server_is_installed(); i++) {
+        fleet_stop_all(&x->fleets[i]);
+        fleet_fini(&x->fleets[i]);
+    }
+    return 0;
+}
+
+const char *
+pg_machines_run(const struct pg_machines *x, const char *sql)
+{
+    char whole[1024];
+    size_t at = 0;
+
+    for (; *sql != '\0'; sql++) {
+        assert_true(at + sizeof x->schema < sizeof whole);
+        if (*sql == '@')
+            at +=
+                (size_t)snprintf(whole + at, sizeof x->schema, "%s", x->schema);
+        else
+            whole[at++] = *sql;
+    }
+    whole[at] = '\0';
+    return pg_server_run(whole);
+}

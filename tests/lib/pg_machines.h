@@ -1,0 +1,41 @@
+/* tests/lib/pg_machines.h - two machines whose daemons count into one schema of
+ * pg_server.h's database: a fixture, with another schema for each case.
+ *
+ * The tables are made; the daemons are started by the case, and stopped behind it.
+ */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#ifndef COUNTD_TESTS_LIB_PG_MACHINES_H
+#define COUNTD_TESTS_LIB_PG_MACHINES_H
+
+#include "common/setup/config.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/fleet.h"
+#include "tests/lib/pg_server.h"
+#include "tests/lib/service.h"
+
+struct pg_machines {
+    struct fleet fleets[2];
+    char schema[32];
+};
+
+int pg_machines_setup(void **state);
+int pg_machines_teardown(void **state);
+
+/* Runs SQL in which @ is the schema; returns its first value, as
+ * pg_server_run(). */
+const char *pg_machines_run(const struct pg_machines *x, const char *sql);
+
+/* A case of two machines; skipped where there is no server. */
+#define PG_MACHINES(name, x)                                                   \
+    static void name(struct pg_machines *x);                                   \
+    static void name##_run(void **state)                                       \
+    {                                                                          \
+        if (!pg_server_is_installed())                                         \
+            test_skip("PostgreSQL's server is not installed");                 \
+        name(*state);                                                          \
+    }                                                                          \
+    TEST_ADDED(name, #name, name##_run, pg_machines_setup,                     \
+               pg_machines_teardown, NULL)                                     \
+    static void name(struct pg_machines *x)
+
+#endif
