@@ -567,7 +567,8 @@ store_del(struct store *s, const uint8_t *name, size_t name_size,
 static inline int
 store_purge(struct store *s, const uint8_t *name, size_t name_size)
 {
-    return s->engine->purge(s, name, name_size);
+    return s->engine->purge ? s->engine->purge(s, name, name_size)
+                            : -EOPNOTSUPP;
 }
 
 #endif

@@ -56,16 +56,7 @@ teardown(void **state)
     return 0;
 }
 
-#define CASE(name, x)                                                          \
-    static void name(struct fixture *x);                                       \
-    static void name##_run(void **state)                                       \
-    {                                                                          \
-        if (!((struct fixture *)*state)->s)                                    \
-            test_skip("PostgreSQL's server is not installed");                 \
-        name(*state);                                                          \
-    }                                                                          \
-    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
-    static void name(struct fixture *x)
+#define CASE(name, x) PG_CASE(name, x, setup, teardown)
 
 static struct log_fill
 fill_of(uint64_t epoch)
@@ -648,32 +639,4 @@ CASE(a_lock_of_another_session_is_named, x)
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), 0);
     assert_int_equal(get_one(s, KS_NAME, "the"), 6);
     store_close(s);
-}
-
-CASE(missing_tables_and_servers_are_told_apart, x)
-{
-    struct store *s;
-
-    x->options.schema = "nothing";
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
-    assert_rc(postgresql_store_connect(s), -EPERM);
-    assert_has(store_trouble(s), "countd store init");
-    store_close(s);
-    x->options.conninfo = "host=/nowhere";
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
-    assert_rc(postgresql_store_connect(s), -EHOSTDOWN);
-    assert_has(store_trouble(s), "/nowhere");
-    store_close(s);
-    x->options.conninfo = "host=a nonsense=1";
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
-    assert_rc(postgresql_store_connect(s), -EPERM);
-    assert_has(store_trouble(s), "nonsense");
-    store_close(s);
-}
-
-CASE(tables_are_not_made_twice, x)
-{
-    assert_rc(postgresql_store_init(x->s), -EEXIST);
-    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
-    assert_int_equal(get_one(x->s, KS_NAME, "the"), 1);
 }

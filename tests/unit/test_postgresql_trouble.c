@@ -126,6 +126,9 @@ static const struct trouble {
     {"ALTER ROLE limited CONNECTION LIMIT 0",
      "ALTER ROLE limited CONNECTION LIMIT -1", LIMITED, -EHOSTDOWN,
      "too many connections", STATUS_M_DB_DOWN},
+    {"", "", "host=/nowhere", -EHOSTDOWN, "/nowhere", STATUS_M_DB_DOWN},
+    {"", "", "dbname=nothing", -EHOSTDOWN, "does not exist", STATUS_M_DB_DOWN},
+    {"", "", "nonsense=1", -EPERM, "nonsense", STATUS_M_DB_REFUSED},
     {"ALTER ROLE limited NOLOGIN", "ALTER ROLE limited LOGIN", LIMITED,
      -EHOSTDOWN, "not permitted to log in", STATUS_M_DB_DOWN},
     {"REVOKE ALL ON @.meta FROM limited", "GRANT SELECT ON @.meta TO limited",
@@ -175,7 +178,7 @@ go_through(struct fixture *x, const struct trouble *t, uint64_t number)
             fail_msg("%s: %s is %d", t->words, figures[i].name,
                      i != (int)t->figure);
     run_sql(x, t->end);
-    open_again(x, t->role);
+    open_again(x, t->begin[0] != '\0' ? t->role : "");
     assert_rc(stored_add(x->s, KS_NAME, &fill, key, 5), 0);
     assert_rc(stored_add(x->s, KS_NAME, &fill, key, 5), 0);
     assert_int_equal(get_one(x->s, KS_NAME, key), 5);

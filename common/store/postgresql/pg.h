@@ -4,7 +4,7 @@
  *     pg_statements.c  the statements
  *     pg_params.c      parameters and results, binary; arrays
  *     pg_connection.c  a connection, its deadlines and errors
- *     pg_keyspace.c    transactions; a keyspace's row; marks; the list
+ *     pg_keyspace.c    transactions; a keyspace's row; marks
  *     pg_bands.c       where in the order by count a row is
  *     pg_history.c     history: its kv is a table
  *     pg_apply.c       store_apply(), store_del(), store_drop()
@@ -379,13 +379,6 @@ size_t pg_read(struct store *store, struct store_reads *reads);
 int pg_history(struct store *store, struct store_history_query *q,
                uint64_t until_ns);
 bool pg_maintain(struct store *store, const struct store_maintenance *t);
-int pg_listing_open(struct store *store, struct store_listing **out);
-void pg_listing_close(struct store_listing *l);
-void pg_listing_start(struct store_listing *l, const uint8_t *after,
-                      size_t size);
-void pg_listing_stop(struct store_listing *l);
-int pg_listing_next(struct store_listing *l, uint64_t until_ns,
-                    struct store_listed *out);
 int pg_check(struct store *store, const uint8_t *name, size_t size,
              void (*fault)(void *ctx, const char *text), void *ctx,
              struct store_check_result *out);

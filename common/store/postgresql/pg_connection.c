@@ -403,6 +403,7 @@ start_connection(struct pg *s)
     if (!given) {
         pg_set_trouble(s, "store.conninfo: %s", why ? why : "no memory");
         PQfreemem(why);
+        pg_saw(s, STATUS_M_DB_REFUSED);
         return why ? -EPERM : -ENOMEM;
     }
     (void)add_word(&w, "fallback_application_name", "countd");

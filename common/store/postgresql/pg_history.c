@@ -87,23 +87,18 @@ static bool
 find_in_window(const struct window *w, const uint8_t *key, size_t size,
                struct kv_item *out)
 {
-    int low = 0, high = PQntuples(w->rows);
-    const int end = high;
+    const int count = PQntuples(w->rows);
 
-    if (bytes_compare(key, size, w->from, w->from_size) < 0)
+    if (count == 0 || bytes_compare(key, size, w->from, w->from_size) < 0)
         return false;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-
-        fill_item(w->rows, middle, out);
+    fill_item(w->rows, count - 1, out);
+    if (bytes_compare(out->key, out->key_size, key, size) < 0)
+        return false;
+    for (int row = 0; row < count; row++) {
+        fill_item(w->rows, row, out);
         if (bytes_compare(out->key, out->key_size, key, size) >= 0)
-            high = middle;
-        else
-            low = middle + 1;
+            break;
     }
-    if (low == end)
-        return false;
-    fill_item(w->rows, low, out);
     return true;
 }
 

@@ -1,6 +1,5 @@
 /* common/store/postgresql/pg_keyspace.c - transactions: of a keyspace that is
- * changed, and of a reading turn; a keyspace's row; marks; the list:
- * at the end pg_listing_next(). */
+ * changed, and of a reading turn; a keyspace's row; marks. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
@@ -330,86 +329,4 @@ pg_each_mark(struct store *store, const uint8_t *name, size_t size,
         }
     }
     return rc;
-}
-
-/* ---- the list, some hundred a statement ------------------------------------ */
-
-struct listing {
-    struct store_listing listing; /* first: the handle */
-    struct pg *s;
-    PGresult *rows; /* NULL: none were asked for yet */
-    int next;
-    uint8_t after[STORE_NAME_MAX];
-    size_t after_size;
-};
-
-static struct listing *
-listing_of(struct store_listing *l)
-{
-    return (struct listing *)(void *)l;
-}
-
-int
-pg_listing_open(struct store *store, struct store_listing **out)
-{
-    struct listing *l = calloc(1, sizeof *l);
-
-    if (!l)
-        return -ENOMEM;
-    l->listing.engine = &pg_engine;
-    l->s = pg_of(store);
-    *out = &l->listing;
-    return 0;
-}
-
-void
-pg_listing_close(struct store_listing *listing)
-{
-    PQclear(listing_of(listing)->rows);
-    free(listing);
-}
-
-void
-pg_listing_start(struct store_listing *listing, const uint8_t *after,
-                 size_t size)
-{
-    struct listing *l = listing_of(listing);
-
-    PQclear(l->rows);
-    l->rows = NULL;
-    l->after_size = size < sizeof l->after ? size : sizeof l->after;
-    if (l->after_size > 0)
-        memcpy(l->after, after, l->after_size);
-}
-
-void
-pg_listing_stop(struct store_listing *listing)
-{
-    pg_listing_start(listing, NULL, 0);
-}
-
-int
-pg_listing_next(struct store_listing *listing, uint64_t until_ns,
-                struct store_listed *out)
-{
-    struct listing *l = listing_of(listing);
-    int rc = 0;
-
-    (void)until_ns; /* a statement is a step */
-    if (!l->rows || l->next == PQntuples(l->rows)) {
-        PQclear(l->rows);
-        l->rows = NULL;
-        l->next = 0;
-        rc = pg_connect(l->s);
-        if (rc == 0)
-            rc = pg_ask(l->s, NULL, PG_LIST, "b", l->after, l->after_size);
-        if (rc == 0)
-            l->rows = pg_keep(l->s);
-    }
-    if (rc < 0 || PQntuples(l->rows) == 0)
-        return rc;
-    out->name = pg_bytes(l->rows, l->next, 0, &out->name_size);
-    out->keys = pg_bigint(l->rows, l->next, 1);
-    rc = pg_key(l->rows, l->next++, 0, l->after, &l->after_size);
-    return rc < 0 ? rc : 1;
 }

@@ -23,13 +23,9 @@
 
 #define PG_SCHEMA 1 /* version of the tables */
 
-#define TEXT(x)  TEXT_(x)
-#define TEXT_(x) #x
-
-/* @ is the name of the schema. */
-static const char schema_text[] =
-    "CREATE SCHEMA IF NOT EXISTS @;\n"
-    "CREATE TABLE @.keyspace (\n"
+/* In a schema that is in the search_path. */
+static const char tables_text[] =
+    "CREATE TABLE keyspace (\n"
     "    id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,\n"
     "    name bytea NOT NULL UNIQUE,\n"
     "    keys bigint NOT NULL DEFAULT 0,\n"
@@ -39,78 +35,65 @@ static const char schema_text[] =
     "    change bigint NOT NULL DEFAULT 0,\n"
     "    history bytea\n"
     ") WITH (fillfactor = 50);\n"
-    "CREATE TABLE @.counter (\n"
+    "CREATE TABLE counter (\n"
     "    keyspace int NOT NULL,\n"
     "    key bytea NOT NULL,\n"
     "    n bigint NOT NULL,\n"
     "    saturated boolean NOT NULL DEFAULT false,\n"
     "    PRIMARY KEY (keyspace, key)\n"
     ") WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);\n"
-    "CREATE INDEX counter_rank ON @.counter (keyspace, n DESC, key);\n"
-    "CREATE TABLE @.band (\n"
+    "CREATE INDEX counter_rank ON counter (keyspace, n DESC, key);\n"
+    "CREATE TABLE band (\n"
     "    keyspace int NOT NULL,\n"
     "    n bigint NOT NULL,\n"
     "    key bytea NOT NULL,\n"
     "    keys bigint NOT NULL,\n"
     "    PRIMARY KEY (keyspace, n, key)\n"
     ") WITH (fillfactor = 30, autovacuum_vacuum_scale_factor = 0.05);\n"
-    "CREATE TABLE @.mark (\n"
+    "CREATE TABLE mark (\n"
     "    keyspace int NOT NULL,\n"
     "    log bytea NOT NULL,\n"
     "    epoch bigint NOT NULL,\n"
     "    first_ms bigint NOT NULL,\n"
     "    PRIMARY KEY (keyspace, log)\n"
     ") WITH (fillfactor = 50);\n"
-    "CREATE TABLE @.block (\n"
+    "CREATE TABLE block (\n"
     "    keyspace int NOT NULL,\n"
     "    k bytea NOT NULL,\n"
     "    v bytea NOT NULL,\n"
     "    PRIMARY KEY (keyspace, k)\n"
     ");\n"
-    "ALTER TABLE @.block ALTER v SET STORAGE PLAIN;\n"
-    "CREATE TABLE @.lane (\n"
+    "ALTER TABLE block ALTER v SET STORAGE PLAIN;\n"
+    "CREATE TABLE lane (\n"
     "    sender bytea NOT NULL,\n"
     "    lane int NOT NULL,\n"
     "    seq bigint NOT NULL,\n"
     "    PRIMARY KEY (sender, lane)\n"
     ") WITH (fillfactor = 50);\n"
-    "CREATE TABLE @.sender (\n"
+    "CREATE TABLE sender (\n"
     "    id bytea PRIMARY KEY,\n"
     "    host text NOT NULL,\n"
     "    as_of bigint NOT NULL,\n"
     "    skew bigint NOT NULL,\n"
     "    seen bigint NOT NULL\n"
     ") WITH (fillfactor = 50);\n"
-    "CREATE TABLE @.meta (version int NOT NULL);\n"
-    "INSERT INTO @.meta VALUES (" TEXT(
-        PG_SCHEMA) ");\n"
-                   "CREATE VIEW @.counters AS\n"
-                   "    SELECT k.name AS keyspace, c.key, c.n\n"
-                   "    FROM @.keyspace k JOIN @.counter c ON c.keyspace = "
-                   "k.id;\n";
+    "CREATE TABLE meta (version int NOT NULL);\n"
+    "CREATE VIEW counters AS\n"
+    "    SELECT k.name AS keyspace, c.key, c.n\n"
+    "    FROM keyspace k JOIN counter c ON c.keyspace = k.id;\n";
 
 char *
 postgresql_schema_text(const char *schema)
 {
-    const size_t name_size = strlen(schema);
-    size_t size = sizeof schema_text;
-    char *text, *to;
+    char *text;
 
-    for (const char *at = schema_text; *at != '\0'; at++)
-        size += *at == '@' ? name_size : 0;
-    text = to = malloc(size);
-    if (!text)
-        return NULL;
-    for (const char *at = schema_text; *at != '\0'; at++) {
-        if (*at != '@') {
-            *to++ = *at;
-            continue;
-        }
-        memcpy(to, schema, name_size);
-        to += name_size;
-    }
-    *to = '\0';
-    return text;
+    return asprintf(&text,
+                    "CREATE SCHEMA IF NOT EXISTS %s;\n"
+                    "SET search_path = %s;\n%s"
+                    "INSERT INTO meta VALUES (%d);\n",
+                    schema, schema, tables_text, PG_SCHEMA) < 0
+               ? NULL
+               : text;
 }
 
 int
@@ -150,14 +133,14 @@ take_figures(struct pg *s, const PGresult *r)
 static int
 judge_server(struct pg *s, const PGresult *r)
 {
-    if (PQntuples(r) != 1 || pg_bigint(r, 0, PG_COLUMN_SCHEMA) != PG_SCHEMA) {
+    const int64_t version =
+        PQntuples(r) == 1 ? pg_bigint(r, 0, PG_COLUMN_SCHEMA) : 0;
+
+    if (version != PG_SCHEMA) {
         pg_set_trouble(s,
                        "the tables of schema %s are of version %lld, this "
-                       "countd knows " TEXT(PG_SCHEMA),
-                       s->options.schema,
-                       PQntuples(r) == 1
-                           ? (long long)pg_bigint(r, 0, PG_COLUMN_SCHEMA)
-                           : 0LL);
+                       "countd knows %d",
+                       s->options.schema, (long long)version, PG_SCHEMA);
         pg_saw(s, STATUS_M_DB_REFUSED);
         return -EPERM;
     }

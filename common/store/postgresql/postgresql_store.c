@@ -1,5 +1,5 @@
 /* common/store/postgresql/postgresql_store.c - postgresql_store_open(): the
- * handle, its lanes and the table of the engine's functions.
+ * handle, its lanes, the list and the table of the engine's functions.
  *
  * Each lane has a connection; a keyspace is always of the same lane.  Lane 0 is
  * the handle itself. */
@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/hash.h"
 #include "common/store/postgresql/pg.h"
@@ -55,16 +56,88 @@ trouble(const struct store *store)
     return ((const struct pg *)(const void *)store)->trouble;
 }
 
-/* What is deleted stays in dead rows until they are vacuumed, and longer in the
- * database's own log and copies of it. */
-static int
-purge(struct store *store, const uint8_t *name, size_t size)
+/* ---- the list, some hundred a statement ------------------------------------ */
+
+struct listing {
+    struct store_listing listing; /* first: the handle */
+    struct pg *s;
+    PGresult *rows; /* NULL: none were asked for yet */
+    int next;
+    uint8_t after[STORE_NAME_MAX];
+    size_t after_size;
+};
+
+static struct listing *
+listing_of(struct store_listing *l)
 {
-    (void)store;
-    (void)name;
-    (void)size;
-    return -EOPNOTSUPP;
+    return (struct listing *)(void *)l;
 }
+
+static int
+open_listing(struct store *store, struct store_listing **out)
+{
+    struct listing *l = calloc(1, sizeof *l);
+
+    if (!l)
+        return -ENOMEM;
+    l->listing.engine = &pg_engine;
+    l->s = pg_of(store);
+    *out = &l->listing;
+    return 0;
+}
+
+static void
+close_listing(struct store_listing *listing)
+{
+    PQclear(listing_of(listing)->rows);
+    free(listing);
+}
+
+static void
+start_listing(struct store_listing *listing, const uint8_t *after, size_t size)
+{
+    struct listing *l = listing_of(listing);
+
+    PQclear(l->rows);
+    l->rows = NULL;
+    l->after_size = size < sizeof l->after ? size : sizeof l->after;
+    if (l->after_size > 0)
+        memcpy(l->after, after, l->after_size);
+}
+
+static void
+stop_listing(struct store_listing *listing)
+{
+    start_listing(listing, NULL, 0);
+}
+
+static int
+next_listed(struct store_listing *listing, uint64_t until_ns,
+            struct store_listed *out)
+{
+    struct listing *l = listing_of(listing);
+    int rc = 0;
+
+    (void)until_ns; /* a statement is a step */
+    if (!l->rows || l->next == PQntuples(l->rows)) {
+        PQclear(l->rows);
+        l->rows = NULL;
+        l->next = 0;
+        rc = pg_connect(l->s);
+        if (rc == 0)
+            rc = pg_ask(l->s, NULL, PG_LIST, "b", l->after, l->after_size);
+        if (rc == 0)
+            l->rows = pg_keep(l->s);
+    }
+    if (rc < 0 || PQntuples(l->rows) == 0)
+        return rc;
+    out->name = pg_bytes(l->rows, l->next, 0, &out->name_size);
+    out->keys = pg_bigint(l->rows, l->next, 1);
+    rc = pg_key(l->rows, l->next++, 0, l->after, &l->after_size);
+    return rc < 0 ? rc : 1;
+}
+
+/* ---- the engine ------------------------------------------------------------ */
 
 const struct store_engine pg_engine = {
     .close = close_store,
@@ -76,15 +149,15 @@ const struct store_engine pg_engine = {
     .read_end = pg_read_end,
     .history = pg_history,
     .maintain = pg_maintain,
-    .listing_open = pg_listing_open,
-    .listing_close = pg_listing_close,
-    .listing_start = pg_listing_start,
-    .listing_stop = pg_listing_stop,
-    .listing_next = pg_listing_next,
+    .listing_open = open_listing,
+    .listing_close = close_listing,
+    .listing_start = start_listing,
+    .listing_stop = stop_listing,
+    .listing_next = next_listed,
     .check = pg_check,
     .each_mark = pg_each_mark,
-    .drop = pg_drop,
-    .purge = purge,
+    .drop = pg_drop, /* no purge: dead rows keep what is deleted, and the
+                        database's own log and copies of it do */
     .del = pg_del,
     .as_of = pg_as_of,
     .trouble = trouble,
