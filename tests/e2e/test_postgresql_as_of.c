@@ -127,15 +127,24 @@ PG_MACHINES(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
 PG_MACHINES(a_standby_answers_what_it_has_and_says_so, x)
 {
     struct fleet *f = &x->fleets[0];
+    const char *standby;
+    char conninfo[600];
     uint64_t added_ms;
 
     pg_server_standby_start(false);
+    standby = strchr(pg_server_standby_conninfo(), '=') + 1;
     fleet_put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
     service_start(f);
     service_add(f, "words", "the", 10);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     await_claim(f, clock_unix_ms());
     assert_int_equal(ask(f).count, 10);
+
+    /* What writes goes on to the other host by itself. */
+    (void)snprintf(conninfo, sizeof conninfo,
+                   "store.conninfo=host=%.*s,%s user=postgres dbname=postgres",
+                   (int)strcspn(standby, " "), standby, pg_server_path());
+    expect(FLEET_RUN(f, "store", "-o", conninfo), 0, pg_server_path());
 
     (void)pg_server_standby_run("SELECT pg_wal_replay_pause()");
     service_add(f, "words", "the", 5);

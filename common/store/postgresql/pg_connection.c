@@ -407,6 +407,8 @@ start_connection(struct pg *s)
         return why ? -EPERM : -ENOMEM;
     }
     (void)add_word(&w, "fallback_application_name", "countd");
+    if (s->options.writable)
+        (void)add_word(&w, "target_session_attrs", "read-write");
     (void)snprintf(add_word(&w, "tcp_user_timeout", ""), sizeof w.texts[0],
                    "%llu", (unsigned long long)s->options.timeout_ms);
     (void)add_word(&w, "dbname", s->options.conninfo); /* is expanded */
@@ -512,8 +514,11 @@ pg_connect(struct pg *s)
         rc = await_connection(s);
     if (rc == 0)
         rc = prepare(s);
+    /* libpq's words for hosts of which none takes changes; no code says it. */
     if (rc == -EHOSTDOWN)
-        pg_saw(s, STATUS_M_DB_DOWN);
+        pg_saw(s, strstr(s->trouble, "session is read-only")
+                      ? STATUS_M_DB_READ_ONLY
+                      : STATUS_M_DB_DOWN);
     else if (rc == -EAGAIN) /* what finds it is prepared before the others */
         pg_find_locker(s);
     if (rc == 0)
