@@ -201,7 +201,7 @@ remote_open(struct remote **out,
     if (!r)
         return rc;
     r->store.engine = &remote_engine;
-    /* Of a normal mutex: cannot fail. */
+    /* A normal mutex: cannot fail. */
     (void)pthread_mutex_init(&r->lock, NULL);
     list_init(&r->waiting);
     while (rc == 0 && r->opened < REMOTE_THREADS) {

@@ -40,7 +40,7 @@
 #define REMOTE_THREADS 4
 #define REMOTE_NAMES   256 /* of a list, in one call */
 #define REMOTE_QUERIES 64  /* of one store_read(), at most */
-/* Of a question about history, until its next call stands behind others. */
+/* Time for a question about history, until others have their turn. */
 #define REMOTE_STEP_NS UINT64_C(20000000)
 
 struct remote;

@@ -77,7 +77,7 @@ make_names(struct remote_call *c, struct store *s)
 }
 
 static void
-lower(struct store_as_of *bound, const struct store_as_of *to)
+lower_bound(struct store_as_of *bound, const struct store_as_of *to)
 {
     if (to->own_ms < bound->own_ms)
         bound->own_ms = to->own_ms;
@@ -92,7 +92,7 @@ remote_call_make(struct remote_call *c, struct store *s)
 
     c->error = store_as_of(s, &had);
     if (c->error == 0)
-        lower(&c->bound, &had);
+        lower_bound(&c->bound, &had);
     if (c->error < 0)
         remote_call_fail(c, error_of(c->error));
     else if (c->kind == REMOTE_READ)
@@ -243,7 +243,7 @@ remote_call_bound(struct remote_call *c)
     if (!a->has_bound)
         a->bound = (struct store_as_of){UINT64_MAX, UINT64_MAX};
     a->has_bound = true;
-    lower(&a->bound, &c->bound);
+    lower_bound(&a->bound, &c->bound);
 }
 
 bool

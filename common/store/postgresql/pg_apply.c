@@ -19,7 +19,7 @@
 #include "common/base/clock.h"
 
 /* What happens to a key. */
-struct change {
+struct row_change {
     const uint8_t *key;
     size_t size;
     int128 sum;
@@ -28,7 +28,7 @@ struct change {
 };
 
 static void
-step(const struct pg *s, unsigned at)
+call_step(const struct pg *s, unsigned at)
 {
     if (s->options.step)
         s->options.step(at);
@@ -39,7 +39,7 @@ step(const struct pg *s, unsigned at)
 /* Runs PG_OLD or PG_DEL over the changes: what there is, or was. */
 static int
 ask_old(struct pg *s, int32_t id, enum pg_statement statement,
-        struct change *list, size_t count)
+        struct row_change *list, size_t count)
 {
     const PGresult *r;
     int rc;
@@ -66,12 +66,12 @@ ask_old(struct pg *s, int32_t id, enum pg_statement statement,
 
 static int
 put_new(struct pg *s, int32_t id, enum pg_statement statement,
-        struct change *list, size_t count)
+        struct row_change *list, size_t count)
 {
     struct pg_array *a = s->arrays;
 
     pg_arrays(s, "bqo");
-    for (const struct change *c = list; c < list + count; c++) {
+    for (const struct row_change *c = list; c < list + count; c++) {
         const uint8_t flag = c->saturated;
 
         if (c->exists && c->new == c->old && c->saturated == c->was_saturated)
@@ -88,9 +88,9 @@ put_new(struct pg *s, int32_t id, enum pg_statement statement,
 /* Runs `one` over the changes, a chunk a statement. */
 static int
 each_chunk(struct pg *s, int32_t id, enum pg_statement statement,
-           struct change *list, size_t count,
+           struct row_change *list, size_t count,
            int (*one)(struct pg *s, int32_t id, enum pg_statement statement,
-                      struct change *list, size_t count))
+                      struct row_change *list, size_t count))
 {
     int rc = 0;
 
@@ -118,7 +118,7 @@ adapt_chunk(struct pg *s, int rc)
 
 /* A change for each key of the batch. */
 static size_t
-collect_changes(const struct store_batch *b, struct change *c)
+collect_changes(const struct store_batch *b, struct row_change *c)
 {
     size_t n = 0;
 
@@ -126,7 +126,7 @@ collect_changes(const struct store_batch *b, struct change *c)
          d < b->deltas + b->delta_count; d++) {
         if (n == 0 ||
             !bytes_equal(c[n - 1].key, c[n - 1].size, d->key, d->key_size))
-            c[n++] = (struct change){.key = d->key, .size = d->key_size};
+            c[n++] = (struct row_change){.key = d->key, .size = d->key_size};
         c[n - 1].sum += store_delta_sum(d);
     }
     return n;
@@ -135,12 +135,12 @@ collect_changes(const struct store_batch *b, struct change *c)
 /* Adds the sums to the counts and to the totals; returns what the counts could
  * not hold. */
 static int128
-add_sums(struct pg_keyspace *k, struct change *list, size_t count,
+add_sums(struct pg_keyspace *k, struct row_change *list, size_t count,
          struct store_applied *applied)
 {
     int128 clipped = 0;
 
-    for (struct change *x = list; x < list + count; x++) {
+    for (struct row_change *x = list; x < list + count; x++) {
         const int128 sum = (int128)x->old + x->sum;
 
         x->new = sum > INT64_MAX   ? INT64_MAX
@@ -160,7 +160,7 @@ add_sums(struct pg_keyspace *k, struct change *list, size_t count,
 
 static int
 change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
-            struct change *list, struct store_applied *applied)
+            struct row_change *list, struct store_applied *applied)
 {
     struct pg_history_change history = {.name = b->name,
                                         .name_size = b->name_size,
@@ -177,19 +177,19 @@ change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
     if (s->options.keys_max > 0 && applied->created > 0 &&
         (uint64_t)k->keys > s->options.keys_max)
         return -EDQUOT;
-    step(s, 2);
+    call_step(s, 2);
     rc = pg_bands_load(s, k);
     if (rc == 0)
         rc = each_chunk(s, k->id, PG_PUT, list, count, put_new);
-    step(s, 3);
-    for (struct change *x = list; rc == 0 && x < list + count; x++) {
+    call_step(s, 3);
+    for (struct row_change *x = list; rc == 0 && x < list + count; x++) {
         if (x->exists)
             pg_bands_count(s, x->old, x->key, x->size, -1);
         pg_bands_count(s, x->new, x->key, x->size, 1);
     }
     if (rc == 0)
         rc = pg_bands_put(s, k);
-    step(s, 4);
+    call_step(s, 4);
     return rc < 0 ? rc : pg_history_change(s, k, &history);
 }
 
@@ -253,12 +253,12 @@ put_rest(struct pg *s, const struct pg_keyspace *k, const struct store_batch *b,
  * are for as many as the batch has. */
 static int
 apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
-             int found, struct change *list, struct store_mark_info *infos,
+             int found, struct row_change *list, struct store_mark_info *infos,
              struct store_applied *applied)
 {
     int rc = found, done = 0;
 
-    step(s, 1);
+    call_step(s, 1);
     if (rc == -ENOENT && b->delta_count == 0)
         return 0;
     if (rc == -ENOENT)
@@ -271,7 +271,7 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
         return rc < 0 ? rc : done;
     if (done == 0 && b->delta_count > 0)
         rc = change_rows(s, k, b, list, applied);
-    step(s, 5);
+    call_step(s, 5);
     return rc < 0 ? rc : put_rest(s, k, b, done == 0);
 }
 
@@ -280,18 +280,18 @@ pg_apply(struct store *store, const struct store_batch *b,
          struct store_applied *applied)
 {
     struct pg *s = pg_lane(store, b->name, b->name_size);
-    struct change *list = malloc((b->delta_count + 1) * sizeof *list);
+    struct row_change *list = malloc((b->delta_count + 1) * sizeof *list);
     struct store_mark_info *infos = malloc((b->mark_count + 1) * sizeof *infos);
     struct pg_keyspace k;
     int rc = list && infos ? 0 : -ENOMEM;
 
     *applied = (struct store_applied){.keys = 0};
-    step(s, 0);
+    call_step(s, 0);
     if (rc == 0)
         rc = pg_begin(s, PG_LOCK, b->name, b->name_size, &k);
     if (rc == 0 || rc == -ENOENT) {
         rc = apply_locked(s, b, &k, rc, list, infos, applied);
-        step(s, 6);
+        call_step(s, 6);
         adapt_chunk(s, rc);
         rc = pg_end(s, rc);
         if (rc < 0)
@@ -341,12 +341,12 @@ pg_drop(struct store *store, const uint8_t *name, size_t size)
 /* Takes the rows that are deleted off totals and bands; history wants them
  * sorted, as they are. */
 static size_t
-take_off(struct pg *s, struct pg_keyspace *k, const struct change *list,
+take_off(struct pg *s, struct pg_keyspace *k, const struct row_change *list,
          size_t count, struct history_erasure *erased)
 {
     size_t n = 0;
 
-    for (const struct change *x = list; x < list + count; x++) {
+    for (const struct row_change *x = list; x < list + count; x++) {
         if (!x->exists)
             continue;
         erased[n++] = (struct history_erasure){
@@ -361,7 +361,7 @@ take_off(struct pg *s, struct pg_keyspace *k, const struct change *list,
 
 /* Within the transaction. */
 static int
-delete_keys(struct pg *s, struct pg_keyspace *k, struct change *list,
+delete_keys(struct pg *s, struct pg_keyspace *k, struct row_change *list,
             size_t count, struct pg_history_change *history)
 {
     int rc = pg_bands_load(s, k);
@@ -389,13 +389,14 @@ pg_del(struct store *store, const uint8_t *name, size_t size,
         .name = name,
         .name_size = size,
         .erased = calloc(count + 1, sizeof *history.erased)};
-    struct change *list = calloc(count + 1, sizeof *list);
+    struct row_change *list = calloc(count + 1, sizeof *list);
     struct pg_keyspace k;
     int rc = history.erased && list ? 0 : -ENOMEM;
 
     *deleted = 0;
     for (size_t i = 0; rc == 0 && i < count; i++)
-        list[i] = (struct change){.key = keys[i].key, .size = keys[i].key_size};
+        list[i] =
+            (struct row_change){.key = keys[i].key, .size = keys[i].key_size};
     if (rc == 0)
         rc = begin_edit(s, name, size, &k);
     if (rc == 0)

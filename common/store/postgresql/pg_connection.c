@@ -131,7 +131,7 @@ on_notice(void *ctx, const PGresult *r)
 /* ---- waiting ----------------------------------------------------------- */
 
 static uint64_t
-deadline(const struct pg *s)
+get_deadline(const struct pg *s)
 {
     return clock_ns() + s->options.timeout_ms * 1000000;
 }
@@ -161,7 +161,7 @@ wait_socket(struct pg *s, short events, uint64_t until_ns)
 }
 
 static int
-flush(struct pg *s, uint64_t until_ns)
+flush_calls(struct pg *s, uint64_t until_ns)
 {
     int left, rc = 0;
 
@@ -217,7 +217,7 @@ send_call(struct pg *s, const struct pg_call *c)
 /* Takes the results of what was sent, up to the end of the pipeline.  The first
  * error is the one; the calls behind it were skipped. */
 static int
-receive(struct pg *s, bool keeps, size_t count, uint64_t until_ns)
+receive_results(struct pg *s, bool keeps, size_t count, uint64_t until_ns)
 {
     PGresult *r, *end;
     int rc, first = 0;
@@ -274,7 +274,7 @@ pg_keep(struct pg *s)
 int
 pg_run(struct pg *s, struct pg_call *calls, size_t count)
 {
-    const uint64_t until_ns = deadline(s);
+    const uint64_t until_ns = get_deadline(s);
     int rc = 0;
 
     assert(count <= PG_BATCH);
@@ -287,9 +287,9 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
     if (rc == 0 && PQpipelineSync(s->connection) == 0)
         rc = take_error(s, NULL);
     if (rc == 0)
-        rc = flush(s, until_ns);
+        rc = flush_calls(s, until_ns);
     if (rc == 0)
-        rc = receive(s, true, count, until_ns);
+        rc = receive_results(s, true, count, until_ns);
     for (size_t i = 0; rc == 0 && i < count; i++)
         calls[i].result = s->results[i];
     if (rc < 0) {
@@ -423,7 +423,7 @@ start_connection(struct pg *s)
 static int
 await_connection(struct pg *s)
 {
-    const uint64_t until_ns = deadline(s);
+    const uint64_t until_ns = get_deadline(s);
     PostgresPollingStatusType want = PGRES_POLLING_WRITING;
     int rc;
 
@@ -441,9 +441,9 @@ await_connection(struct pg *s)
 }
 
 static int
-prepare(struct pg *s)
+prepare_statements(struct pg *s)
 {
-    const uint64_t until_ns = deadline(s);
+    const uint64_t until_ns = get_deadline(s);
     char name[16];
     int rc;
 
@@ -463,8 +463,8 @@ prepare(struct pg *s)
             return take_error(s, NULL);
     if (PQpipelineSync(s->connection) == 0)
         return take_error(s, NULL);
-    rc = flush(s, until_ns);
-    return rc < 0 ? rc : receive(s, false, PG_STATEMENTS, until_ns);
+    rc = flush_calls(s, until_ns);
+    return rc < 0 ? rc : receive_results(s, false, PG_STATEMENTS, until_ns);
 }
 
 /* Gives the connection up; the next try is later, and at the next host. */
@@ -513,7 +513,7 @@ pg_connect(struct pg *s)
     if (rc == 0)
         rc = await_connection(s);
     if (rc == 0)
-        rc = prepare(s);
+        rc = prepare_statements(s);
     /* libpq's words for hosts of which none takes changes; no code says it. */
     if (rc == -EHOSTDOWN)
         pg_saw(s, strstr(s->trouble, "session is read-only")
@@ -543,7 +543,7 @@ pg_run_script(struct pg *s, const char *text)
     rc = start_connection(s);
     if (rc == 0)
         rc = await_connection(s);
-    until_ns = deadline(s);
+    until_ns = get_deadline(s);
     if (rc == 0 && PQsendQuery(s->connection, text) == 0)
         rc = take_error(s, NULL);
     while (rc == 0 && (rc = next_result(s, until_ns, &r)) == 0 && r != NULL) {

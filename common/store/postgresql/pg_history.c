@@ -103,7 +103,7 @@ find_in_window(const struct window *w, const uint8_t *key, size_t size,
 }
 
 static int
-after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+find_after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     struct block_kv *k = ctx;
     const PGresult *r;
@@ -128,7 +128,7 @@ after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 }
 
 static int
-before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
+find_before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     struct block_kv *k = ctx;
     const PGresult *r;
@@ -172,7 +172,7 @@ static void
 open_kv(struct block_kv *k, struct pg *s, int32_t id)
 {
     *k = (struct block_kv){
-        .kv = {after, before, put_value, del_value, k, BLOCK_SIZE},
+        .kv = {find_after, find_before, put_value, del_value, k, BLOCK_SIZE},
         .s = s,
         .id = id,
         .ahead = AHEAD_FIRST,

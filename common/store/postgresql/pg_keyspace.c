@@ -1,5 +1,6 @@
 /* common/store/postgresql/pg_keyspace.c - transactions: of a keyspace that is
- * changed, and of a reading turn; a keyspace's row; marks. */
+ * changed, and of a reading turn; a keyspace's row; marks: pg_begin(),
+ * pg_end(), pg_begin_turn(), pg_keyspace_find(), pg_marks_read(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
@@ -47,7 +48,7 @@ roll_back(struct pg *s, int rc)
 }
 
 static int
-commit(struct pg *s)
+commit_now(struct pg *s)
 {
     int rc = pg_ask(s, NULL, PG_COMMIT, "");
 
@@ -69,7 +70,7 @@ commit(struct pg *s)
 int
 pg_end(struct pg *s, int rc)
 {
-    return rc < 0 ? roll_back(s, rc) : commit(s);
+    return rc < 0 ? roll_back(s, rc) : commit_now(s);
 }
 
 void

@@ -23,7 +23,8 @@ add_bytes(struct pg_call *c, const void *bytes, size_t size, bool may_be_null)
     add_value(c, size > 0 ? bytes : may_be_null ? NULL : "", size, 1);
 }
 
-/* Of one dimension: dimensions, has nulls, type, then count, lower bound. */
+/* Head of an array of one dimension: dimensions, has nulls, type, then count,
+ * lower bound. */
 #define ARRAY_HEAD  20
 #define ARRAY_COUNT 12
 
@@ -89,7 +90,7 @@ pg_call(struct pg_call *c, enum pg_statement statement, const char *types, ...)
 /* ---- arrays ------------------------------------------------------------ */
 
 static bool
-reserve(struct pg_array *a, size_t more)
+reserve_bytes(struct pg_array *a, size_t more)
 {
     size_t capacity = (a->size + more) * 2 + 4096;
     uint8_t *bytes;
@@ -110,7 +111,7 @@ pg_array_begin(struct pg_array *a, char type)
 {
     a->size = a->count = 0;
     a->failed = false;
-    if (!reserve(a, ARRAY_HEAD))
+    if (!reserve_bytes(a, ARRAY_HEAD))
         return;
     memset(a->bytes, 0, ARRAY_HEAD);
     put_be32(a->bytes, 1);
@@ -129,7 +130,7 @@ pg_arrays(struct pg *s, const char *types)
 void
 pg_array_add(struct pg_array *a, const void *bytes, size_t size)
 {
-    if (!reserve(a, 4 + size))
+    if (!reserve_bytes(a, 4 + size))
         return;
     put_be32(a->bytes + a->size, (uint32_t)size);
     if (size > 0)

@@ -1,5 +1,5 @@
-/* common/store/postgresql/pg_report.c - what people are told of the database: its
- * figures, and for `countd store` its facts, the data directories that count into
+/* common/store/postgresql/pg_report.c - reports about the database: its figures,
+ * and for `countd store` its facts, the data directories that count into
  * it and the sessions that merges wait for. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
@@ -33,17 +33,17 @@ postgresql_store_figures(const struct store *store,
 
 /* ---- facts ------------------------------------------------------------- */
 
-struct lines {
+struct report {
     void (*line)(void *ctx, const char *name, const char *value);
     void *ctx;
 };
 
-static void put_line(const struct lines *to, const char *name,
+static void put_line(const struct report *to, const char *name,
                      const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 static void
-put_line(const struct lines *to, const char *name, const char *format, ...)
+put_line(const struct report *to, const char *name, const char *format, ...)
 {
     char value[640];
     va_list args;
@@ -55,7 +55,7 @@ put_line(const struct lines *to, const char *name, const char *format, ...)
 }
 
 static void
-report_server(const struct lines *to, const PGresult *r)
+report_server(const struct report *to, const PGresult *r)
 {
     static const char *const texts[] = {"postgresql", "synchronous_commit",
                                         "synchronous_standby_names",
@@ -69,7 +69,7 @@ report_server(const struct lines *to, const PGresult *r)
 }
 
 static void
-report_sizes(const struct lines *to, const PGresult *r)
+report_sizes(const struct report *to, const PGresult *r)
 {
     static const char *const names[] = {"keyspaces", "keys", "counter_bytes",
                                         "history_bytes"};
@@ -79,7 +79,7 @@ report_sizes(const struct lines *to, const PGresult *r)
 }
 
 static void
-report_senders(const struct lines *to, const PGresult *r)
+report_senders(const struct report *to, const PGresult *r)
 {
     char id[40], host[80];
 
@@ -95,7 +95,7 @@ report_senders(const struct lines *to, const PGresult *r)
 }
 
 static void
-report_locks(struct pg *s, const struct lines *to, const PGresult *r)
+report_locks(struct pg *s, const struct report *to, const PGresult *r)
 {
     char user[64], program[64];
 
@@ -118,7 +118,7 @@ postgresql_store_report(struct store *store,
 {
     static const enum pg_statement statements[] = {PG_SERVER, PG_SIZES,
                                                    PG_SENDERS, PG_BLOCKED};
-    const struct lines to = {line, ctx};
+    const struct report to = {line, ctx};
     struct pg *s = pg_of(store);
     struct pg_call c[4];
     int rc = pg_connect(s);

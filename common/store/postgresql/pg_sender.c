@@ -17,7 +17,10 @@
  * Several workers may share the file; they write under its flock.
  *
  * Not detected: loss of another directory's commits, which sees it itself; a
- * database that was copied, where both are used on. */
+ * database that was copied, where both are used on.
+ *
+ * Entry points: pg_sender_check() at a connection, pg_sender_sent() before
+ * COMMIT, pg_sender_acked() after it, pg_settle() before logs are emptied. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
@@ -206,7 +209,7 @@ pg_sender_check(struct pg *s)
     s->is_repairing = false;
     if (!p)
         return 0;
-    rc = read_file(p); /* what another worker was told counts, too */
+    rc = read_file(p); /* acknowledged to other workers counts, too */
     if (rc == 0)
         rc = read_lanes(s, has);
     for (int i = 0; rc == 0 && i < POSTGRESQL_LANES_MAX; i++)
@@ -320,7 +323,7 @@ pg_sender_begin_turn(struct pg *s)
     int rc = p.fd < 0 ? -errno : read_file(&p);
 
     if (p.fd >= 0)
-        (void)close(p.fd); /* was only read */
+        (void)close(p.fd);
     if (rc < 0 && rc != -ENOENT) {
         pg_set_trouble(s, "read " PG_SENDER_FILE ": %s", diag_text(rc));
         return rc;

@@ -1,4 +1,4 @@
-/* common/store/postgresql/pg_statements.c - the statements, which a connection
+/* common/store/postgresql/pg_statements.c - pg_statements, which a connection
  * prepares when it is made.
  *
  * Names of tables have no schema: the connection's search_path has it.
