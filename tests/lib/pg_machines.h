@@ -27,15 +27,6 @@ const char *pg_machines_run(const struct pg_machines *x, const char *sql);
 
 /* A case of two machines; skipped where there is no server. */
 #define PG_MACHINES(name, x)                                                   \
-    static void name(struct pg_machines *x);                                   \
-    static void name##_run(void **state)                                       \
-    {                                                                          \
-        if (!pg_server_is_installed())                                         \
-            test_skip("PostgreSQL's server is not installed");                 \
-        name(*state);                                                          \
-    }                                                                          \
-    TEST_ADDED(name, #name, name##_run, pg_machines_setup,                     \
-               pg_machines_teardown, NULL)                                     \
-    static void name(struct pg_machines *x)
+    PG_CASE_OF(pg_machines, name, x, pg_machines_setup, pg_machines_teardown)
 
 #endif

@@ -16,9 +16,9 @@
 /* Whether PostgreSQL is installed. */
 bool pg_server_is_installed(void);
 
-/* A case whose fixture is a struct fixture; skipped where there is no server. */
-#define PG_CASE(name, x, setup, teardown)                                      \
-    static void name(struct fixture *x);                                       \
+/* A case whose fixture is a struct `type`; skipped where there is no server. */
+#define PG_CASE_OF(type, name, x, setup, teardown)                             \
+    static void name(struct type *x);                                          \
     static void name##_run(void **state)                                       \
     {                                                                          \
         if (!pg_server_is_installed())                                         \
@@ -26,7 +26,9 @@ bool pg_server_is_installed(void);
         name(*state);                                                          \
     }                                                                          \
     TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
-    static void name(struct fixture *x)
+    static void name(struct type *x)
+#define PG_CASE(name, x, setup, teardown)                                      \
+    PG_CASE_OF(fixture, name, x, setup, teardown)
 
 /* How to connect to it as its superuser. */
 const char *pg_server_conninfo(void);

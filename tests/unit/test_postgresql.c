@@ -455,17 +455,25 @@ stop_proxy(struct proxy *p)
     tmpdir_remove(&p->dir);
 }
 
+static struct store *
+open_through(struct proxy *p, struct fixture *x)
+{
+    static char conninfo[700];
+    struct store *s;
+
+    start_proxy(p);
+    (void)snprintf(conninfo, sizeof conninfo,
+                   "host=%s user=postgres dbname=postgres", p->dir.path);
+    x->options.conninfo = conninfo;
+    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    return s;
+}
+
 CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
 {
     struct proxy p;
-    char conninfo[700];
-    struct store *s;
+    struct store *s = open_through(&p, x);
 
-    start_proxy(&p);
-    (void)snprintf(conninfo, sizeof conninfo,
-                   "host=%s user=postgres dbname=postgres", p.dir.path);
-    x->options.conninfo = conninfo;
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
     for (uint64_t i = 0; i < 6; i++) {
         const struct log_fill fill = fill_of(i + 1);
 
@@ -485,15 +493,9 @@ CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
 CASE(a_server_older_than_13_is_refused, x)
 {
     int64_t values[STATUS_FIGURES];
-    char conninfo[700];
     struct proxy p;
-    struct store *s;
+    struct store *s = open_through(&p, x);
 
-    start_proxy(&p);
-    (void)snprintf(conninfo, sizeof conninfo,
-                   "host=%s user=postgres dbname=postgres", p.dir.path);
-    x->options.conninfo = conninfo;
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
     is_old = true;
     assert_rc(postgresql_store_connect(s), -EPERM);
     is_old = false;
