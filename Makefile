@@ -237,7 +237,7 @@ ASAN := -Werror -Wno-format-truncation -fsanitize=address,undefined -fno-sanitiz
 TSAN := -Werror -Wno-format-truncation -fsanitize=thread
 # What runs more than one thread in one process: the writer, users of libcountd,
 # and tests with a server of their own.  Each must be there.
-TSAN_TESTS ?= $(patsubst %,tests/%.c,unit/test_io unit/test_merge_lanes unit/test_logs unit/test_ingest unit/test_ingest_replies \
+TSAN_TESTS ?= $(patsubst %,tests/%.c,unit/test_merge_lanes unit/test_logs unit/test_ingest unit/test_ingest_replies \
   unit/test_ingest_stop unit/test_sequence e2e/test_write_limits e2e/test_write_stop \
   unit/test_client unit/test_group_commit unit/test_client_live unit/test_board_race \
   unit/test_quotas unit/test_quota_service unit/test_quota_disk \

@@ -87,6 +87,26 @@ TEST_IN(each_program_tells_the_service_manager_once, struct tmpdir *dir,
     assert_int_equal(close(fd), 0);
 }
 
+TEST_IN(one_who_cannot_be_told_stops_no_program, struct tmpdir *dir,
+        tmpdir_setup, tmpdir_teardown)
+{
+    static const char *const names[] = {"", "relative", "@", "/does/not/exist"};
+    char variable[64];
+    const char *const env[] = {variable, NULL};
+    const char *argv[] = {"-d", dir->path, "-o", "log.size=64K", NULL};
+    const struct daemon_how how = {.argv = argv, .env = env};
+    struct daemon d;
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        snprintf(variable, sizeof variable, "NOTIFY_SOCKET=%s", names[i]);
+        assert_int_equal(daemon_start_how(&d, "countd-worker", &how), 0);
+        if (i > 0)
+            assert_has(daemon_text(&d), "NOTIFY_SOCKET that this daemon is");
+        assert_int_equal(daemon_stop(&d), 0);
+        daemon_fini(&d);
+    }
+}
+
 int
 main(int argc, char **argv)
 {

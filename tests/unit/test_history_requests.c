@@ -49,12 +49,6 @@ put_many(struct fixture *f)
 static void
 put_pages(struct fixture *f)
 {
-    put(f, "a", NOW - 90, 5);
-    put(f, "a", NOW - 30, 7);
-    put(f, "a", NOW - 29, -7);
-    put(f, "b", NOW - 95, 1);
-    put(f, "b", NOW - 10, INT64_MAX);
-    put(f, "b", NOW - 9, INT64_MAX);
     put(f, "c", NOW - 10, 3);
 }
 
@@ -84,223 +78,7 @@ query(enum store_history_op op, const char *key, uint32_t from, uint32_t to)
                                      .length = 10};
 }
 
-/* An answer about the past as text: "SUM", or "-" without increments,
- * "KEY=SUM/BEFORE". */
-struct told {
-    int error;
-    size_t rows;
-    int64_t since, rank, keys;
-    bool known;
-    unsigned steps;
-    char text[512];
-};
-
-static size_t
-put_sum(char *to, size_t size, const struct store_bucket *b)
-{
-    if (!b->any)
-        return (size_t)snprintf(to, size, "-");
-    if (b->sum_high == ((int64_t)b->sum_low < 0 ? -1 : 0))
-        return (size_t)snprintf(to, size, "%lld",
-                                (long long)(int64_t)b->sum_low);
-    return (size_t)snprintf(to, size, "%lld:%llx", (long long)b->sum_high,
-                            (unsigned long long)b->sum_low);
-}
-
-static void
-put_top(char *to, size_t size, const struct store_top *t)
-{
-    size_t used = (size_t)snprintf(to, size, "%.*s=", (int)t->key_size,
-                                   (const char *)t->key);
-
-    used += put_sum(to + used, size - used, &t->sum);
-    used += (size_t)snprintf(to + used, size - used, "/");
-    (void)put_sum(to + used, size - used, &t->before);
-}
-
-static void
-put_rows(struct told *t, const struct history_query *h)
-{
-    if (h->q.op == STORE_HISTORY_RANK)
-        (void)put_sum(t->text, sizeof t->text, &h->q.sum);
-    for (size_t i = 0, at = 0; h->q.op != STORE_HISTORY_RANK && i < t->rows &&
-                               at < sizeof t->text - 100;
-         i++, at = strlen(t->text)) {
-        if (i > 0)
-            t->text[at++] = ' ';
-        if (h->q.op == STORE_HISTORY_TOP)
-            put_top(t->text + at, sizeof t->text - at, &h->q.top[i]);
-        else
-            (void)put_sum(t->text + at, sizeof t->text - at, &h->q.buckets[i]);
-    }
-}
-
-/* Goes on for `ns` at a time; `between` is called after each step. */
-static struct told
-asked_so(struct fixture *f, const struct history_question *q, uint64_t ns,
-         void (*between)(struct fixture *f))
-{
-    struct told t = {.text = ""};
-    struct history_query h;
-
-    assert_rc(history_query_init(&h, f->store), 0);
-    history_query_start(&h, q);
-    while (!history_query_step(&h, clock_ns() + ns)) {
-        store_read_end(f->store);
-        t.steps++;
-        if (between)
-            between(f);
-    }
-    store_read_end(f->store);
-    t.error = h.error;
-    if (h.error == 0) {
-        t.rows = history_query_rows(&h);
-        t.since = history_query_since(&h);
-        t.known = h.q.before_known;
-        t.rank = (int64_t)h.q.rank;
-        t.keys = (int64_t)h.q.keys;
-        put_rows(&t, &h);
-    }
-    history_query_fini(&h);
-    return t;
-}
-
-static struct told
-asked(struct fixture *f, const struct history_question *q)
-{
-    return asked_so(f, q, 1000000, NULL);
-}
-
-/* About the keyspace "many". */
-static struct history_question
-of_many(struct history_question q)
-{
-    q.keyspace = (const uint8_t *)"many";
-    q.keyspace_size = 4;
-    return q;
-}
-
-static struct history_question
-by_step(struct history_question q, uint32_t step)
-{
-    q.step = (int64_t)step * 60;
-    return q;
-}
-
 /* ---- tests ------------------------------------------------------------- */
-
-CASE(buckets_say_what_came_and_where_nothing_did, f)
-{
-    struct history_question q =
-        by_step(query(STORE_HISTORY_KEY, "a", 120, 0), 30);
-    struct told t = asked(f, &q);
-
-    assert_string_equal(t.text, "- 5 - 0"); /* 7 and -7 came: a sum of 0 */
-    assert_int_equal(t.rows, 4);
-    assert_int_equal(t.error, 0);
-    assert_int_equal(t.since, 0); /* it had history from the beginning */
-
-    q = by_step(query(STORE_HISTORY_KEY, "", 120, 0), HOUR);
-    t = asked(f, &q); /* the second is 2 * INT64_MAX + 3 */
-    assert_string_equal(t.text, "6 1:1");
-
-    q = query(STORE_HISTORY_KEY, "none", 120, 0);
-    t = asked(f, &q);
-    assert_string_equal(t.text, "-");
-    q = by_step(query(STORE_HISTORY_KEY, "a", 0, 0), 1);
-    t = asked(f, &q);
-    assert_int_equal(t.rows, 0);
-}
-
-CASE(the_top_of_a_period_has_the_sums_of_the_one_before, f)
-{
-    struct history_question q = query(STORE_HISTORY_TOP, "", HOUR, 0);
-    struct told t = asked(f, &q);
-
-    assert_string_equal(t.text, "b=0:fffffffffffffffe/1 c=3/- a=0/5");
-    assert_int_equal(t.known, 1);
-    q.length = 1;
-    t = asked(f, &q);
-    assert_string_equal(t.text, "b=0:fffffffffffffffe/1");
-    q.length = 0;
-    t = asked(f, &q);
-    assert_int_equal(t.rows, 0);
-    assert_int_equal(t.error, 0);
-}
-
-CASE(the_rank_of_a_key_is_among_those_with_increments_in_the_period, f)
-{
-    struct history_question q = query(STORE_HISTORY_RANK, "a", 2 * HOUR, HOUR);
-    struct told t = asked(f, &q);
-
-    assert_string_equal(t.text, "5");
-    assert_int_equal(t.rank, 0);
-    assert_int_equal(t.keys, 2);
-    q = query(STORE_HISTORY_RANK, "a", HOUR, 0);
-    t = asked(f, &q);
-    assert_string_equal(t.text, "0");
-    assert_int_equal(t.rank, 2);
-    assert_int_equal(t.keys, 3);
-}
-
-CASE(without_a_key_the_sum_of_a_period_is_that_of_all, f)
-{
-    struct history_question q = query(STORE_HISTORY_RANK, "", HOUR, 0);
-    struct told t = asked(f, &q);
-
-    assert_string_equal(t.text, "1:1"); /* 2 * INT64_MAX + 3 */
-    assert_int_equal(t.rank, 0);
-    assert_int_equal(t.keys, 3);
-    q = query(STORE_HISTORY_RANK, "", 3 * HOUR, 2 * HOUR);
-    t = asked(f, &q);
-    assert_string_equal(t.text, "-");
-    assert_int_equal(t.keys, 0);
-}
-
-CASE(questions_that_have_no_answer_say_why, f)
-{
-    const struct history_question good =
-        by_step(query(STORE_HISTORY_KEY, "a", 120, 0), 30);
-    struct {
-        struct history_question q;
-        int64_t error;
-    } bad[] = {
-        {good, -EINVAL}, {good, -EINVAL}, {good, -EINVAL}, {good, -EINVAL},
-        {good, -EINVAL}, {good, -EINVAL}, {good, -E2BIG},  {good, -ENOENT},
-    };
-    struct told t;
-
-    bad[0].q.from++;
-    bad[1].q.step = 90;
-    bad[2].q.step = 0;
-    bad[3].q.to = bad[3].q.from - 1800;
-    bad[4].q.step = -60;
-    bad[5].q.from = INT64_MIN;
-    bad[6].q =
-        by_step(query(STORE_HISTORY_KEY, "a", STORE_BUCKETS_MAX + 1, 0), 1);
-    bad[7].q.keyspace_size = 4;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        t = asked(f, &bad[i].q);
-        assert_int_equal(t.error, bad[i].error);
-        assert_int_equal(t.rows, 0);
-    }
-    t = asked(f, &good); /* and the next is answered */
-    assert_int_equal(t.rows, 4);
-}
-
-CASE(a_keyspace_without_history_says_so, f)
-{
-    struct history_question q = query(STORE_HISTORY_TOP, "", HOUR, 0);
-    struct store *plain;
-    struct told t;
-
-    plain = engine_open(f->datadir.keyspace_fd);
-    assert_rc(stored_add(plain, "plain", NULL, "a", 1), 0);
-    store_close(plain);
-    q.keyspace = (const uint8_t *)"plain";
-    t = asked(f, &q);
-    assert_int_equal(t.error, -ENODATA);
-}
 
 /* More comes to what has been passed. */
 static void
@@ -318,11 +96,11 @@ put_behind(struct fixture *f)
  * what has been passed: no sum is half of it, or twice. */
 CASE(a_long_history_is_answered_in_steps, f)
 {
-    const struct history_question q =
-        by_step(query(STORE_HISTORY_KEY, "h", 40 * HOUR, 0), 1);
+    struct history_question q = query(STORE_HISTORY_KEY, "h", 40 * HOUR, 0);
     struct history_query h;
     unsigned steps = 0;
 
+    q.step = 60;
     for (uint32_t i = 0; i < 40; i++)
         put(f, "h", NOW - 40 * HOUR + i * HOUR + i, i + 1);
     assert_rc(history_query_init(&h, f->store), 0);
@@ -357,22 +135,24 @@ ask_another(struct fixture *f)
 /* Others ask between the steps. */
 CASE(what_looks_at_all_keys_is_answered_in_steps, f)
 {
-    struct history_question q = of_many(query(STORE_HISTORY_TOP, "", HOUR, 0));
-    struct told t;
+    struct history_question q = query(STORE_HISTORY_RANK, "k05989", HOUR, 0);
+    struct history_query h;
+    unsigned steps = 0;
 
     put_many(f);
-    t = asked_so(f, &q, 0, ask_another);
-    assert_true(t.steps >= 3);
-    assert_int_equal(t.rows, 10);
-    assert_memory_equal(t.text, "k05999=6000/- k05998=5999/- ", 28);
-
-    q.op = STORE_HISTORY_RANK;
-    q.key = (const uint8_t *)"k05989";
-    q.key_size = 6;
-    t = asked_so(f, &q, 0, ask_another);
-    assert_int_equal(t.rank, 10);
-    assert_int_equal(t.keys, KEYS);
-    assert_true(t.steps >= 3);
+    q.keyspace = (const uint8_t *)"many";
+    q.keyspace_size = 4;
+    assert_rc(history_query_init(&h, f->store), 0);
+    history_query_start(&h, &q);
+    for (; !history_query_step(&h, clock_ns()); steps++) {
+        store_read_end(f->store);
+        ask_another(f);
+    }
+    assert_rc(h.error, 0);
+    assert_int_equal(h.q.rank, 10);
+    assert_int_equal(h.q.keys, KEYS);
+    assert_true(steps >= 3);
+    history_query_fini(&h);
 }
 
 /* ---- groups of all time ------------------------------------------------- */

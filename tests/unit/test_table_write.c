@@ -190,38 +190,6 @@ TEST(other_rows_follow_under_a_name_of_their_own)
                                     "\"processes\": [\n {\"pid\": 3}]}\n");
 }
 
-/* In a small buffer there may be no room for a row at once. */
-TEST(a_row_put_at_once_is_the_row_put_by_member)
-{
-    static const struct table_column three[] = {
-        {"", "rank", true}, {"", "key", false}, {"", "at_limit", false}};
-    char at_once[256], by_member[256];
-
-    for (int is_small = 0; is_small <= 1; is_small++) {
-        table_begin(&t, TABLE_JSON, text, is_small ? 220 : sizeof text, three,
-                    3);
-        for (int64_t i = 8; i < 12; i++) {
-            const struct cell cells[] = {
-                cell_number(i), cell_name("/a/long/key", (size_t)i),
-                i == 11 ? cell_bool(true) : cell_absent()};
-
-            table_row(&t, cells);
-        }
-        table_rows_end(&t);
-        table_end(&t);
-        assert_true(table_size(&t) < sizeof at_once);
-        strcpy(is_small ? by_member : at_once, end_text());
-    }
-    assert_string_equal(at_once, by_member);
-    assert_string_equal(at_once,
-                        "{\"rows\": [\n {\"rank\": 8, \"key\": \"/a/long/\"},"
-                        "\n {\"rank\": 9, \"key\": \"/a/long/k\"},"
-                        "\n {\"rank\": 10, \"key\": \"/a/long/ke\"},"
-                        "\n {\"rank\": 11, \"key\": \"/a/long/key\", "
-                        "\"at_limit\": true}]}\n");
-}
-
-/* Rows as an answer of the range port has them. */
 static const struct {
     int64_t count;
     const char *key;
