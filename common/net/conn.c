@@ -127,10 +127,8 @@ apply_next(struct conn *c, enum conn_next next)
     cs->yields = next == CONN_YIELD;
     if (!conn_flush(c))
         return false;
-    if (next == CONN_FULL && cs->wanted > 0) {
+    if (next == CONN_FULL && cs->is_short)
         conn_starve(c, true);
-        c->skip = (uint32_t)cs->wanted;
-    }
     return true;
 }
 
@@ -211,8 +209,7 @@ serve_input(struct conn *c)
     ssize_t size;
     bool failed;
 
-    if ((c->flags & F_STARVED) != 0)
-        conn_starve(c, false);
+    conn_starve(c, false);
     c->flags &= (uint16_t)~F_BLOCKED;
     if ((c->flags & F_LONG) != 0)
         return continue_answer(c);
@@ -354,8 +351,8 @@ conn_serve(struct conn *c)
 
     assert(!cs->served && c->source.fd >= 0);
     cs->served = c;
-    cs->out_used = cs->wanted = 0;
-    cs->yields = false;
+    cs->out_used = 0;
+    cs->yields = cs->is_short = false;
     cs->gated_at = SIZE_MAX;
     good = conn_send_waiting(c);
     if (good && is_received_from(c) && (c->flags & (F_CLOSING | F_HOLD)) == 0 &&

@@ -33,7 +33,7 @@ enum conn_flags {
     F_AGAIN = 32,    /* what it kept may hold whole requests */
     F_CLOSING = 64,  /* no more input; closes when all has gone */
     F_LINGER = 128,  /* shuts down and drains before that */
-    F_STARVED = 256, /* waits for memory for `skip` bytes of answers */
+    F_STARVED = 256, /* waits for memory for an answer */
     F_HOLD = 512,    /* waits for conn_wake() */
     F_GATE_0 = 1024, /* named by its gate's group 0; the next bit: group 1 */
     F_GATE_1 = 2048,
@@ -63,13 +63,12 @@ struct conns {
     struct conn *served;
     size_t out_used;
     size_t gated_at; /* bytes of `out` from here on are behind the gate */
-    size_t wanted;   /* bytes that conn_space() had no memory for */
+    bool is_short;   /* conn_space() had no memory */
     bool yields;     /* take() returned CONN_YIELD */
 
     uint32_t stall_ms;
     size_t starved;        /* connections with F_STARVED */
     uint32_t starved_free; /* chunks when they were last looked at */
-    uint64_t fed_ms;       /* clock: when one of them last got some */
 
     struct loop_timer tick;
     bool stopping;

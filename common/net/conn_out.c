@@ -29,10 +29,6 @@ conn_starve(struct conn *c, bool starved)
     if (((c->flags & F_STARVED) != 0) == starved)
         return;
     c->flags ^= F_STARVED;
-    if (starved && cs->starved == 0)
-        cs->fed_ms = loop_now_ms(cs->loop);
-    if (!starved)
-        cs->starved_free = UINT32_MAX; /* others may have stood behind it */
     cs->starved += starved ? 1 : (size_t)-1;
 }
 
@@ -93,17 +89,6 @@ conn_fits(const struct conn *c, size_t size)
     return chain_lacks(&c->out, size) + left <= cs->pool.free_count;
 }
 
-/* While any connection is starved, a large answer may start only on a
- * connection that was itself starved (`skip` > 0): it has waited its turn. */
-static bool
-may_begin(const struct conn *c, size_t size)
-{
-    const bool large = size > CONN_SMALL_ANSWER;
-
-    return (!large || c->listener->conns->starved == 0 || c->skip > 0) &&
-           conn_fits(c, size);
-}
-
 uint8_t *
 conn_space(struct conn *c, size_t size)
 {
@@ -112,15 +97,14 @@ conn_space(struct conn *c, size_t size)
 
     assert(cs->served == c);
     assert(size <= cs->out_size);
-    cs->wanted = 0;
+    cs->is_short = false;
     if (all > cs->out_size || cs->out_used > (size_t)2 * CONN_SLICE)
         return NULL;
-    if (may_begin(c, all) ||
+    if (conn_fits(c, all) ||
         (all <= CONN_SMALL_ANSWER &&
          conns_reserve_chunks(cs, chain_lacks(&c->out, all))))
         return cs->out + cs->out_used;
-    if (cs->out_used == 0)
-        cs->wanted = size;
+    cs->is_short = cs->out_used == 0;
     return NULL;
 }
 

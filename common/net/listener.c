@@ -101,14 +101,11 @@ serve_listener(struct listener *d)
         p->turn(d, false);
 }
 
-/* Serves connections that wait for memory, first come first served; those that
- * need little pass those that need much. */
+/* Serves connections that wait for memory, in the order they came, when there is
+ * more or less of it: what needs little may have it before what needs much. */
 static void
 feed_starved(struct conns *cs)
 {
-    uint32_t promised = 0;
-    bool large_waits = false;
-
     if (cs->starved == 0 || cs->pool.free_count == cs->starved_free)
         return;
     cs->starved_free = cs->pool.free_count;
@@ -118,30 +115,12 @@ feed_starved(struct conns *cs)
 
         for (link = list->next; link != list; link = next) {
             struct conn *c = LOOP_OWNER(link, struct conn, link);
-            const bool large = c->skip > CONN_SMALL_ANSWER;
 
             next = link->next;
-            if ((c->flags & F_STARVED) == 0 || (large && large_waits))
-                continue;
-            if (!conn_fits(c, c->skip + promised)) {
-                large_waits |= large;
-                continue;
-            }
-            promised += c->skip;
-            cs->fed_ms = loop_now_ms(cs->loop);
-            conn_starve(c, false);
-            conn_queue(c);
+            if ((c->flags & F_STARVED) != 0)
+                conn_queue(c);
         }
     }
-}
-
-/* Ends connections while others wait for memory and none is freed. */
-static void
-end_hunger(struct conns *cs, uint64_t now)
-{
-    if (cs->starved > 0 && !conns_evict(cs, true) &&
-        now - cs->fed_ms >= cs->stall_ms)
-        (void)conns_evict(cs, false);
 }
 
 /* One step for each connection that has left something behind.  True: there is
@@ -321,7 +300,8 @@ tick_due(struct loop_timer *timer)
         if (listener_is_paused(d))
             listener_update_accepting(d);
     }
-    end_hunger(cs, now);
+    if (cs->starved > 0)
+        (void)conns_evict(cs, true);
     if (cs->stopping)
         conns_stop_some(cs);
     /* The timer has just fired, so there is room for it. */

@@ -425,27 +425,6 @@ UNSTARTED(who_reads_nothing_ends_for_those_who_wait_for_memory, f)
     assert_int_equal(echo_stats(f, CUT)->evicted, 1);
 }
 
-/* Not even a commit that never ends. */
-CASE(nobody_keeps_memory_for_ever, f)
-{
-    int a, b;
-
-    for (int i = 0; i < 20; i++) {
-        b = echo_join(f, ECHO);
-        ask_size(b, 'g', 60000);
-        echo_turns(f, 2);
-    }
-    a = echo_join(f, ECHO);
-    echo_ask_number(a, 'b', 1000);
-    echo_hear_nothing(f, a);
-    for (int i = 0; i < 10; i++) {
-        fault_pass_ns(CONN_STALL_MS * UINT64_C(1000000));
-        echo_turns(f, 2);
-    }
-    echo_hear_size(f, a, 1000 * 1024);
-    assert_in_range(echo_stats(f, ECHO)->evicted, 1, 9);
-}
-
 CASE(who_owes_much_behind_a_gate_is_not_received_from, f)
 {
     const struct listener_stats *d = &conns_listener(f->conns, WINS)->stats;
