@@ -20,17 +20,25 @@
 #define YEAR_MS   ((uint64_t)366 * 86400000)
 #define LAST_MS   ((uint64_t)UINT32_MAX * 60000) /* of what a store can keep */
 
-static const char *const names[HTTP_PARAMS] = {
-    "keyspace", "key",     "prefix", "after",   "n",     "offset",
-    "length",   "from",    "to",     "step",    "as_of", "wait",
-    "format",   "numbers", "names",  "version", "sort",  "group"};
-
 struct value {
     const char *name; /* of the parameter */
     const char *text; /* its bytes, with a NUL behind */
     size_t size;
     enum name_form names; /* of all names, but: */
     bool is_hex;          /* a name is in hexadecimal digits */
+    uint64_t now_ms;
+};
+
+/* How the value of a parameter is read, and where it goes. */
+struct param {
+    const char *name;
+    bool (*read)(const struct param *param, const struct value *v, void *to,
+                 struct http_params_fault *f);
+    size_t at;        /* offset in struct http_params; 0: nowhere */
+    int64_t min, max; /* of a number */
+    const char *code; /* of a word that is none of these, and what is said: */
+    const char *wrong;
+    const char *words[4];
 };
 
 __attribute__((format(printf, 3, 4))) static bool
@@ -49,7 +57,7 @@ set_fault(struct http_params_fault *f, const char *code, const char *format,
 /* ---- values ------------------------------------------------------------- */
 
 static bool
-read_name(const struct value *v, struct increment_name *out,
+read_name(const struct param *param, const struct value *v, void *to,
           struct http_params_fault *f)
 {
     const struct increment_form form = {.raw =
@@ -59,40 +67,57 @@ read_name(const struct value *v, struct increment_name *out,
                                         .key_max = NAME_MAX_SIZE};
     const struct increment_fault *fault =
         v->is_hex
-            ? increment_name_read_hex(v->text, v->size, NAME_MAX_SIZE, out)
-            : increment_name_read(&form, v->text, v->size, NAME_MAX_SIZE, out);
+            ? increment_name_read_hex(v->text, v->size, NAME_MAX_SIZE, to)
+            : increment_name_read(&form, v->text, v->size, NAME_MAX_SIZE, to);
 
+    (void)param;
     return !fault || set_fault(f, fault->code, "%s: %s", v->name, fault->text);
 }
 
 /* An empty one is none at all. */
 static bool
-read_part(const struct value *v, struct increment_name *out,
+read_part(const struct param *param, const struct value *v, void *to,
           struct http_params_fault *f)
 {
-    out->size = 0;
-    return v->size == 0 || read_name(v, out, f);
+    ((struct increment_name *)to)->size = 0;
+    return v->size == 0 || read_name(param, v, to, f);
 }
 
 static bool
-read_number(const struct value *v, int64_t min, int64_t max, int64_t *out,
+read_group(const struct param *param, const struct value *v, void *to,
+           struct http_params_fault *f)
+{
+    struct increment_name name;
+
+    if (!read_name(param, v, &name, f))
+        return false;
+    *(uint8_t *)to = name.bytes[0];
+    return name.size == 1 ||
+           set_fault(f, "bad-group", "group: one byte, which ends a group");
+}
+
+static bool
+read_number(const struct param *param, const struct value *v, void *to,
             struct http_params_fault *f)
 {
-    if (increment_number_parse(v->text, v->size, out) == 0 && *out >= min &&
-        *out <= max)
+    int64_t *number = to;
+
+    if (increment_number_parse(v->text, v->size, number) == 0 &&
+        *number >= param->min && *number <= param->max)
         return true;
     return set_fault(f, "bad-number", "%s: %" PRId64 " to %" PRId64, v->name,
-                     min, max);
+                     param->min, param->max);
 }
 
 static bool
-read_time(const struct value *v, uint64_t now_ms, uint64_t *out,
+read_time(const struct param *param, const struct value *v, void *to,
           struct http_params_fault *f)
 {
     char shown[NAME_SHOWN_SIZE];
 
+    (void)param;
     if (strlen(v->text) == v->size &&
-        time_text_parse(v->text, now_ms, true, out) == 0)
+        time_text_parse(v->text, v->now_ms, true, to) == 0)
         return true;
     return set_fault(f, "bad-time",
                      "%s: a time is 2026-11-20, 2026-11-20T14:30, -2h, now, or "
@@ -101,41 +126,33 @@ read_time(const struct value *v, uint64_t now_ms, uint64_t *out,
 }
 
 static bool
-read_step(const struct value *v, uint64_t *out, struct http_params_fault *f)
+read_step(const struct param *param, const struct value *v, void *to,
+          struct http_params_fault *f)
 {
-    if (strlen(v->text) == v->size && config_duration(v->text, out) == 0 &&
-        *out > 0 && *out % 60000 == 0 && *out <= YEAR_MS)
+    uint64_t *step = to;
+
+    (void)param;
+    if (strlen(v->text) == v->size && config_duration(v->text, step) == 0 &&
+        *step > 0 && *step % 60000 == 0 && *step <= YEAR_MS)
         return true;
     return set_fault(f, "bad-duration",
                      "step: whole minutes, a year at most: 5m, 1h, 1d");
 }
 
-/* The index of the word that the value is; -1: none of the `count`. */
-static int
-find_word(const struct value *v, const char *const *words, int count)
-{
-    for (int i = 0; i < count; i++)
-        if (strcmp(v->text, words[i]) == 0)
-            return i;
-    return -1;
-}
-
+/* The index of the word among those of the parameter, if it goes anywhere. */
 static bool
-read_format(const struct value *v, enum table_format *out,
-            struct http_params_fault *f)
+read_word(const struct param *param, const struct value *v, void *to,
+          struct http_params_fault *f)
 {
-    static const char *const formats[] = {"json", "tsv", "csv"};
-    const int i = find_word(v, formats, 3);
-
-    *out = i < 0 ? *out : (enum table_format)i;
-    return i >= 0 || set_fault(f, "bad-format", "format: json, tsv or csv");
-}
-
-static bool
-read_numbers(const struct value *v, bool *out, struct http_params_fault *f)
-{
-    *out = strcmp(v->text, "string") == 0;
-    return *out || set_fault(f, "bad-numbers", "numbers: string");
+    for (unsigned i = 0; i < 4 && param->words[i]; i++) {
+        if (strlen(param->words[i]) != v->size ||
+            memcmp(v->text, param->words[i], v->size) != 0)
+            continue;
+        if (param->at != 0)
+            *(unsigned *)to = i;
+        return true;
+    }
+    return set_fault(f, param->code, "%s", param->wrong);
 }
 
 /* What of an ETag follows its two numbers: the minutes of a period, of which
@@ -153,131 +170,93 @@ span_minutes(const char *text)
 
 /* As the ETag has it between its quotes. */
 static bool
-read_version(const struct value *v, struct http_params *p,
+read_version(const struct param *param, const struct value *v, void *to,
              struct http_params_fault *f)
 {
     static const char digits[] = "0123456789abcdef";
     const size_t nonce = strspn(v->text, digits);
     const size_t change =
         v->text[nonce] == '-' ? strspn(v->text + nonce + 1, digits) : 0;
+    uint64_t *version = to;
 
     if (nonce == 0 || nonce > 16 || change == 0 || change > 16 ||
         nonce + 1 + change + span_minutes(v->text + nonce + 1 + change) !=
             v->size)
-        return set_fault(
-            f, "bad-version",
-            "version: NONCE-CHANGE, as the ETag of an answer has it");
-    p->nonce = strtoull(v->text, NULL, 16);
-    p->change = strtoull(v->text + nonce + 1, NULL, 16);
+        return set_fault(f, param->code, "%s", param->wrong);
+    version[0] = strtoull(v->text, NULL, 16);
+    version[1] = strtoull(v->text + nonce + 1, NULL, 16);
     return true;
 }
 
-static bool
-read_sort(const struct value *v, enum http_params_sort *out,
-          struct http_params_fault *f)
-{
-    static const char *const words[] = {[SORT_NAME] = "name",
-                                        [SORT_SIZE] = "size",
-                                        [SORT_KEYS] = "keys",
-                                        [SORT_TOTAL] = "total"};
-    const int i = find_word(v, words, SORT_TOTAL + 1);
+#define AT(field) offsetof(struct http_params, field)
+static const struct param params[HTTP_PARAMS] = {
+    [PARAM_KEYSPACE] = {"keyspace", read_name, AT(keyspace)},
+    [PARAM_KEY] = {"key", read_name, AT(keys)},
+    [PARAM_PREFIX] = {"prefix", read_part, AT(prefix)},
+    [PARAM_AFTER] = {"after", read_part, AT(after)},
+    [PARAM_N] = {"n", read_number, AT(n)}, /* between the command's bounds */
+    [PARAM_OFFSET] = {"offset", read_number, AT(offset), -INT64_MAX, INT64_MAX},
+    [PARAM_LENGTH] = {"length", read_number, AT(length), 0, QUERY_ROWS_MAX},
+    [PARAM_FROM] = {"from", read_time, AT(from_ms)},
+    [PARAM_TO] = {"to", read_time, AT(to_ms)},
+    [PARAM_STEP] = {"step", read_step, AT(step_ms)},
+    [PARAM_AS_OF] = {"as_of", read_number, AT(as_of_ms), 0, INT64_MAX},
+    [PARAM_WAIT] = {"wait", read_number, AT(wait_s), 0, WAIT_MAX},
+    [PARAM_FORMAT] = {"format", read_word, AT(format), .code = "bad-format",
+                      .wrong = "format: json, tsv or csv",
+                      .words = {"json", "tsv", "csv"}},
+    [PARAM_NUMBERS] = {"numbers", read_word, .code = "bad-numbers",
+                       .wrong = "numbers: string", .words = {"string"}},
+    /* That of names is read before all others. */
+    [PARAM_NAMES] = {"names", read_word, .code = "bad-names",
+                     .wrong = "names: raw or text", .words = {"raw", "text"}},
+    [PARAM_VERSION] = {"version", read_version, AT(nonce),
+                       .code = "bad-version",
+                       .wrong = "version: NONCE-CHANGE, as the ETag of an "
+                                "answer has it"},
+    [PARAM_SORT] = {"sort", read_word, AT(sort), .code = "bad-sort",
+                    .wrong = "sort: name, size, keys or total",
+                    .words = {"name", "size", "keys", "total"}},
+    [PARAM_GROUP] = {"group", read_group, AT(group)}};
 
-    *out = i < 0 ? *out : (enum http_params_sort)i;
-    return i >= 0 ||
-           set_fault(f, "bad-sort", "sort: name, size, keys or total");
-}
-
-static bool
-read_group(const struct value *v, uint8_t *out, struct http_params_fault *f)
-{
-    struct increment_name name;
-
-    if (!read_name(v, &name, f))
-        return false;
-    *out = name.bytes[0];
-    return name.size == 1 ||
-           set_fault(f, "bad-group", "group: one byte, which ends a group");
-}
-
-static bool
-read_key(struct http_params *p, const struct http_params_spec *spec,
-         const struct value *v, struct http_params_fault *f)
-{
-    if (p->key_count == spec->keys_max)
-        return set_fault(f, "too-many", "key: %zu at most in one request",
-                         spec->keys_max);
-    return read_name(v, &p->keys[p->key_count++], f);
-}
+static_assert(offsetof(struct http_params, change) ==
+                  offsetof(struct http_params, nonce) + sizeof(uint64_t),
+              "a version is two numbers");
 
 static bool
 read_value(struct http_params *p, const struct http_params_spec *spec,
-           enum http_param which, const struct value *v, uint64_t now_ms,
+           enum http_param which, const struct value *v,
            struct http_params_fault *f)
 {
-    switch (which) {
-    case PARAM_KEYSPACE:
-        return read_name(v, &p->keyspace, f);
-    case PARAM_KEY:
-        return read_key(p, spec, v, f);
-    case PARAM_PREFIX:
-        return read_part(v, &p->prefix, f);
-    case PARAM_AFTER:
-        return read_part(v, &p->after, f);
-    case PARAM_N:
-        return read_number(v, spec->n_min, spec->n_max, &p->n, f);
-    case PARAM_OFFSET:
-        return read_number(v, -INT64_MAX, INT64_MAX, &p->offset, f);
-    case PARAM_LENGTH:
-        return read_number(v, 0, QUERY_ROWS_MAX, &p->length, f);
-    case PARAM_FROM:
-        return read_time(v, now_ms, &p->from_ms, f);
-    case PARAM_TO:
-        return read_time(v, now_ms, &p->to_ms, f);
-    case PARAM_STEP:
-        return read_step(v, &p->step_ms, f);
-    case PARAM_AS_OF:
-        return read_number(v, 0, INT64_MAX, &p->as_of_ms, f);
-    case PARAM_WAIT:
-        return read_number(v, 0, WAIT_MAX, &p->wait_s, f);
-    case PARAM_FORMAT:
-        return read_format(v, &p->format, f);
-    case PARAM_NUMBERS:
-        return read_numbers(v, &p->are_numbers_texts, f);
-    case PARAM_NAMES: /* read before all others */
-        return p->names != NAMES_USUAL ||
-               set_fault(f, "bad-names", "names: raw or text");
-    case PARAM_VERSION:
-        return read_version(v, p, f);
-    case PARAM_SORT:
-        return read_sort(v, &p->sort, f);
-    case PARAM_GROUP:
-        return read_group(v, &p->group, f);
-    case HTTP_PARAMS:
-        break;
+    struct param param = params[which];
+
+    if (which == PARAM_N) {
+        param.min = spec->n_min;
+        param.max = spec->n_max;
     }
-    return false;
+    if (which == PARAM_KEY) {
+        if (p->key_count == spec->keys_max)
+            return set_fault(f, "too-many", "key: %zu at most in one request",
+                             spec->keys_max);
+        param.at += p->key_count++ * sizeof p->keys[0];
+    }
+    return param.read(&param, v, (uint8_t *)p + param.at, f);
 }
 
 /* ---- queries ------------------------------------------------------------ */
 
-static bool
-is_name(enum http_param which)
-{
-    return which == PARAM_KEYSPACE || which == PARAM_KEY ||
-           which == PARAM_PREFIX || which == PARAM_AFTER ||
-           which == PARAM_GROUP;
-}
-
 /* Whether this is the parameter's name; with *is_hex the one behind which
  * hexadecimal digits come. */
 static bool
-has_name(enum http_param which, const char *name, bool *is_hex)
+has_name(const struct param *param, const char *name, bool *is_hex)
 {
-    const size_t size = strlen(names[which]);
+    const size_t size = strlen(param->name);
 
-    if (strncmp(name, names[which], size) != 0)
+    if (strncmp(name, param->name, size) != 0)
         return false;
-    *is_hex = is_name(which) && strcmp(name + size, "_hex") == 0;
+    *is_hex = (param->read == read_name || param->read == read_part ||
+               param->read == read_group) &&
+              strcmp(name + size, "_hex") == 0;
     return *is_hex || name[size] == '\0';
 }
 
@@ -287,7 +266,7 @@ find_param(const struct http_params_spec *spec, const char *name, bool *is_hex)
 {
     for (unsigned i = 0; i < HTTP_PARAMS; i++)
         if (((spec->allowed | PARAMS_COMMON) & PARAM_BIT(i)) != 0 &&
-            has_name((enum http_param)i, name, is_hex))
+            has_name(&params[i], name, is_hex))
             return (enum http_param)i;
     return HTTP_PARAMS;
 }
@@ -307,7 +286,7 @@ find_name_form(struct http_text query)
                             !memchr(query.at, '%', query.size)))
         return form;
     while (http_query_next(&query, name, text, VALUE_MAX, &size) > 0)
-        if (strcmp(name, names[PARAM_NAMES]) == 0) {
+        if (strcmp(name, params[PARAM_NAMES].name) == 0) {
             (void)name_form_read(text, size, &form); /* else it is refused */
             break;
         }
@@ -329,7 +308,8 @@ check_all(const struct http_params *p, const struct http_params_spec *spec,
 {
     for (unsigned i = 0; i < HTTP_PARAMS; i++)
         if ((spec->required & PARAM_BIT(i) & ~p->given) != 0)
-            return set_fault(f, "missing-parameter", "%s is missing", names[i]);
+            return set_fault(f, "missing-parameter", "%s is missing",
+                             params[i].name);
     if (p->sort != SORT_NAME && p->after.size > 0)
         return set_fault(f, "bad-sort",
                          "after: goes on in the order of names only");
@@ -357,7 +337,7 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
     while ((rc = http_query_next(&query, name, (uint8_t *)text, VALUE_MAX,
                                  &size)) > 0) {
         const enum http_param which = find_param(spec, name, &is_hex);
-        const struct value v = {name, text, size, p->names, is_hex};
+        const struct value v = {name, text, size, p->names, is_hex, now_ms};
 
         text[size] = '\0';
         if (which == HTTP_PARAMS)
@@ -365,7 +345,7 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
         if (http_params_has(p, which) && which != PARAM_KEY)
             return set_fault(f, "twice", "%s is there twice", name);
         p->given |= PARAM_BIT(which);
-        if (!read_value(p, spec, which, &v, now_ms, f))
+        if (!read_value(p, spec, which, &v, f))
             return false;
     }
     if (rc == -ENAMETOOLONG && find_param(spec, name, &is_hex) == HTTP_PARAMS)

@@ -58,7 +58,6 @@ struct http_params {
     int64_t n, offset, length, as_of_ms, wait_s;
     uint64_t from_ms, to_ms, step_ms;
     enum table_format format; /* if it is given */
-    bool are_numbers_texts;
     enum name_form names;
     uint64_t nonce, change; /* of `version` */
     enum http_params_sort sort;

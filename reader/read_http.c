@@ -69,7 +69,6 @@ read_parameters(struct http_call *x, const struct read_command *command,
     p->to_ms = now_ms;
     p->step_ms = 0;
     p->as_of_ms = p->wait_s = 0;
-    p->are_numbers_texts = false;
     p->sort = SORT_NAME;
     if (!http_params_read(p, &command->spec, x->request->query, now_ms,
                           &fault)) {
@@ -360,7 +359,7 @@ answer_request(struct http_call *x, struct read_request *a)
 
     table_begin(&a->table, a->params.format, h->text, READ_HTTP_TEXT_MAX, NULL,
                 0);
-    a->table.has_numbers_as_texts = a->params.are_numbers_texts;
+    a->table.has_numbers_as_texts = http_params_has(&a->params, PARAM_NUMBERS);
     a->table.names = a->params.names;
     problem = a->command->answer(a);
     if (is_asking(x))

@@ -57,7 +57,7 @@ put_form(char *at, const struct http_params *p)
 
     if (http_params_has(p, PARAM_FORMAT))
         at = text_put(at, formats[p->format]);
-    if (p->are_numbers_texts)
+    if (http_params_has(p, PARAM_NUMBERS))
         at = text_put(at, "&numbers=string");
     if (p->names != NAMES_USUAL)
         at = text_put(at, p->names == NAMES_RAW ? "&names=raw" : "&names=text");

@@ -58,7 +58,7 @@ TEST(each_parameter_is_read)
     assert_int_equal(p.as_of_ms, 12);
     assert_int_equal(p.wait_s, 60);
     assert_int_equal(p.format, TABLE_CSV);
-    assert_true(p.are_numbers_texts);
+    assert_true(http_params_has(&p, PARAM_NUMBERS));
     assert_int_equal(p.names, NAMES_USUAL);
     assert_int_equal(p.nonce, 0);
     assert_int_equal(p.change, 255);
