@@ -1,9 +1,16 @@
-/* reader/metrics.c - see metrics.h: metrics_check(), metrics_answer().
+/* reader/metrics.c - GET /metrics: the figures of all processes of the data
+ * directory, from data/board, and counters of users, for Prometheus:
+ * metrics_check(), metrics_answer().
+ *
+ * The text format 0.0.4 or OpenMetrics 1.0.0.  No sample has a timestamp.  A
+ * label `slot` is the place on the board, which a restart does not change,
+ * unlike the pid.  A scrape is a job (jobs.h), which reads the counters of
+ * users (user_metrics.h); several at once read them together.
  *
  * put_all() writes family after family: those of the board in the order of
  * figures.def, then put_users(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "reader/metrics.h"
+#include "reader/read_commands.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -14,7 +21,6 @@
 #include "common/base/version.h"
 #include "common/net/http_query.h"
 #include "common/setup/figures.h"
-#include "reader/read_commands.h"
 
 /* Bytes of the longest answer: a row for each place of the board, and the
  * counters of users. */

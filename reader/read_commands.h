@@ -114,4 +114,9 @@ bool read_logs_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_logs(struct read_request *a);
 void read_logs_free(struct read_logs *l);
 
+/* The route of /metrics, whose context is the struct read_http, and which knows
+ * no parameter. */
+bool metrics_check(struct http_call *x, enum conn_next *next);
+enum conn_next metrics_answer(struct http_call *x);
+
 #endif

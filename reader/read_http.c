@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "reader/metrics.h"
 #include "reader/read_commands.h"
 #include "reader/text_put.h"
 

@@ -1,6 +1,16 @@
-/* common/net/http_chunks.c - see http_chunks.h. */
+/* common/net/http_chunks.c - a request body in chunks (RFC 9112, 7.1).
+ *
+ *     5 CR LF  hello CR LF  0 CR LF  CR LF
+ *
+ * A line with the size in hexadecimal digits, perhaps with an extension behind
+ * a semicolon, then that many bytes; a chunk of no bytes is the last; behind it
+ * come header lines, which are ignored, and an empty line.  Lines end in CR LF
+ * and in nothing else: a proxy that sees another end of a request than this
+ * server would let its client smuggle one in.  Pure; nothing is copied until
+ * the body is whole.
+ */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/net/http_chunks.h"
+#include "common/net/http_internal.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * file includes it.
  *
  *     http.c         requests: received, answered
- *     http_route.c   which route they have
  *     http_wait.c    those that wait
+ *     http_chunks.c  a body in chunks
  *     http_origin.c  whose requests, and where a GET may change something
  *     http_answer.c  answers, put where they are sent from
  */
@@ -12,7 +12,31 @@
 #define COUNTD_COMMON_NET_HTTP_INTERNAL_H
 
 #include "common/net/http.h"
-#include "common/net/http_chunks.h"
+
+/* ---- http_chunks.c ---- */
+
+#define HTTP_CHUNKS_MAX 131072u /* bytes of a body with its chunk lines */
+
+/* How far a body has been read; all zero before its first byte. */
+struct http_chunks {
+    uint32_t at;   /* where the next line begins, from the body's beginning */
+    uint32_t size; /* bytes of data so far */
+    bool is_last;  /* header lines and the empty line are left */
+    bool is_whole;
+};
+
+/* Goes on over what has come: `size` bytes from the body's beginning.  True: it
+ * is whole, and k->at its length.  Else *need is how many bytes must be there
+ * before another call can do more, or, with a malformed body, *status is 400,
+ * or 413 for one of more than `max` bytes of data or HTTP_CHUNKS_MAX in all. */
+bool http_chunks_read(struct http_chunks *k, const uint8_t *at, size_t size,
+                      size_t max, uint32_t *need, int *status);
+
+/* Copies the data of a whole body, k->size bytes. */
+void http_chunks_join(const struct http_chunks *k, const uint8_t *at,
+                      uint8_t *to);
+
+/* ---- http.c ---- */
 
 /* Where a connection ends on this side; a connection remembers it. */
 enum http_end_kind {
@@ -36,11 +60,6 @@ struct http_state {
     uint32_t held_ms;          /* clock, cut: when the request first waited; 0:
                            it has not */
 };
-
-/* Finds the route of a request, also of one that is refused, for the form of
- * the answer.  `OPTIONS *` is about all routes, and every other method has none
- * there. */
-void http_find_route(const struct http_site *s, struct http_asked *a);
 
 /* The place of a connection in a line. */
 struct list_link *http_waits_of(struct conn *c);

@@ -4,12 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/net/notify.h"
+#include "common/base/diag.h"
 
 #define FIRST_FD 3 /* as sd_listen_fds(3) has it */
 
@@ -21,6 +22,79 @@ static struct {
         char name[KEEPER_NAME_SIZE];
     } sockets[KEEPER_MAX];
 } kept;
+
+/* ---- what the manager is told --------------------------------------------- */
+
+/* An absolute path, or @ and an abstract name. */
+static int
+parse_address(const char *name, struct sockaddr_un *to, socklen_t *size)
+{
+    const size_t length = strlen(name);
+
+    if ((name[0] != '/' && name[0] != '@') || length < 2 ||
+        length >= sizeof to->sun_path)
+        return -EINVAL;
+    *to = (struct sockaddr_un){.sun_family = AF_UNIX};
+    memcpy(to->sun_path, name, length);
+    if (name[0] == '@')
+        to->sun_path[0] = '\0';
+    *size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length);
+    return 0;
+}
+
+/* Sends assignments, and a descriptor where `fd` is not negative; waits while the
+ * manager's queue is full, as sd_notify(3) does.  -ENOTCONN: no manager. */
+static int
+send_text(const char *text, int fd)
+{
+    const char *name = getenv("NOTIFY_SOCKET");
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof fd)];
+    } control = {.bytes = {0}};
+    struct sockaddr_un to;
+    struct iovec vector = {(char *)(uintptr_t)text, strlen(text)};
+    struct msghdr message = {
+        .msg_name = &to, .msg_iov = &vector, .msg_iovlen = 1};
+    int rc, from;
+
+    if (name == NULL || name[0] == '\0')
+        return -ENOTCONN;
+    rc = parse_address(name, &to, &message.msg_namelen);
+    if (rc < 0)
+        return rc;
+    from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (from < 0)
+        return -errno;
+    if (fd >= 0) {
+        control.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd),
+                                        .cmsg_level = SOL_SOCKET,
+                                        .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+    }
+    do
+        rc = sendmsg(from, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+    while (rc == -EINTR);
+    (void)close(from);
+    return rc;
+}
+
+void
+keeper_ready(void)
+{
+    const int rc = send_text("READY=1\n", -1);
+
+    if (rc == -ENOTCONN)
+        return;
+    if (rc < 0)
+        diag_errno(DIAG_WARNING, rc,
+                   "report to NOTIFY_SOCKET that this daemon is ready");
+    (void)unsetenv("NOTIFY_SOCKET");
+}
+
+/* ---- sockets --------------------------------------------------------------- */
 
 static size_t
 given_count(void)
@@ -96,7 +170,7 @@ drop(size_t i)
     kept.sockets[i].fd = -1;
     (void)snprintf(text, sizeof text, "FDSTOREREMOVE=1\nFDNAME=%s\n",
                    kept.sockets[i].name);
-    (void)notify_send(text, -1);
+    (void)send_text(text, -1);
 }
 
 /* `want` NULL: the name says enough.  A port of that name at another address is
@@ -143,7 +217,7 @@ keeper_put(const char *name, int fd)
 
     /* FDPOLL=0: a socket is kept whatever happens to it. */
     (void)snprintf(text, sizeof text, "FDSTORE=1\nFDPOLL=0\nFDNAME=%s\n", name);
-    return notify_send(text, fd) == 0;
+    return send_text(text, fd) == 0;
 }
 
 void

@@ -1,4 +1,5 @@
-/* common/net/keeper.h - listening sockets that outlive their process.
+/* common/net/keeper.h - listening sockets that outlive their process, and that the
+ * process serves: what the service manager keeps and is told.
  *
  * The service manager keeps a duplicate of each listening socket, and gives all
  * of them to the next process of the service: systemd does, where
@@ -7,7 +8,8 @@
  * socket, so a restart refuses none of them.
  *
  *     $LISTEN_PID, $LISTEN_FDS, $LISTEN_FDNAMES   what this process is given
- *     FDSTORE=1, FDSTOREREMOVE=1, FDNAME=         what it sends to $NOTIFY_SOCKET
+ *     FDSTORE=1, FDSTOREREMOVE=1, FDNAME=         what it sends to $NOTIFY_SOCKET,
+ *     READY=1                                     as sd_notify(3) does
  *
  * A socket is found by its name, a port by its address, too: keeper_end() closes
  * those that no setting asks for any more.
@@ -34,6 +36,10 @@ int keeper_take(const char *name);
 
 /* Has a socket kept from now on.  False: no manager was told. */
 bool keeper_put(const char *name, int fd);
+
+/* Sends READY=1 once: the variable is removed.  A failure is reported, and the
+ * daemon serves nevertheless. */
+void keeper_ready(void);
 
 /* Closes what was not taken, and has the manager close it: once all sockets are
  * bound. */

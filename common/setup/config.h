@@ -248,7 +248,7 @@ void config_each(void (*option)(void *ctx, const char *key, const char *type,
 
 /* Writes `name=address:port` lines and an empty one to the ready fd and
  * closes it; nothing when it is -1.  Tells the service manager, too, if one
- * wants to know (notify.h). */
+ * wants to know (keeper.h). */
 void config_ready(int ready_fd, const char *const *lines, size_t count);
 
 /* Reports the same on stderr, in one line. */

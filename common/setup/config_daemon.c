@@ -16,7 +16,6 @@
 #include "common/base/diag.h"
 #include "common/base/version.h"
 #include "common/net/keeper.h"
-#include "common/net/notify.h"
 #include "common/wire/likeness.h"
 
 int
@@ -293,7 +292,7 @@ config_ready(int ready_fd, const char *const *lines, size_t count)
     size_t sent = 0;
 
     keeper_end();
-    notify_ready();
+    keeper_ready();
     if (ready_fd < 0)
         return;
     for (size_t i = 0; i < count; i++) {

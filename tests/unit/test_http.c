@@ -10,8 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/net/http.h"
-#include "common/net/http_chunks.h"
+#include "common/net/http_internal.h"
 #include "common/net/http_query.h"
 #include "tests/lib/echo.h"
 #include "tests/lib/fault.h"
