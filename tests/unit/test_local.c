@@ -92,40 +92,6 @@ expect_connection(const struct fixture *f, const struct local *l)
     close(fd);
 }
 
-CASE(a_socket_is_there_while_it_is_served, f)
-{
-    struct local l;
-    struct stat st;
-
-    assert_rc(local_connect(f->path, "ack"), -ENOENT);
-    f->folder.mode = 0660;
-    assert_rc(local_open(&f->folder, "ack", SOCK_STREAM, &l), 0);
-    expect_connection(f, &l);
-    assert_int_equal(fstatat(f->folder.fd, "ack", &st, 0), 0);
-    assert_true(S_ISSOCK(st.st_mode));
-    assert_int_equal(st.st_mode & 0777, 0660);
-    assert_false(is_there(f, "ack.new"));
-
-    local_close(&f->folder, &l);
-    assert_rc(local_connect(f->path, "ack"), -ENOENT);
-    local_close(&f->folder, &l);
-}
-
-CASE(a_socket_has_one_server, f)
-{
-    struct local first, second, other;
-
-    assert_rc(local_open(&f->folder, "read", SOCK_STREAM, &first), 0);
-    assert_rc(local_open(&f->folder, "read", SOCK_STREAM, &second), -EBUSY);
-    expect_connection(f, &first);
-    assert_rc(local_open(&f->folder, "ack", SOCK_STREAM, &other), 0);
-    local_close(&f->folder, &first);
-    assert_rc(local_open(&f->folder, "read", SOCK_STREAM, &second), 0);
-    expect_connection(f, &second);
-    local_close(&f->folder, &second);
-    local_close(&f->folder, &other);
-}
-
 /* What SIGKILL leaves: the names, and no flock. */
 CASE(what_a_server_that_died_has_left_is_replaced, f)
 {

@@ -358,21 +358,6 @@ CASE(memory_of_requests_to_graphite_is_of_all_of_them)
     }
 }
 
-/* And the one after it. */
-CASE(an_answer_of_a_mib_is_packed)
-{
-    put_rows(f->site->store, "long", 4000, 250, "");
-    f->last = "\r\n\r\n";
-    for (int i = 0; i < 2; i++) {
-        f->size = 0;
-        f->peer =
-            ask(f, "/v1/top?keyspace=long&n=4000", "Accept-Encoding: gzip\r\n");
-        turns_run(f->loop);
-        assert_has(f->heard, "Content-Encoding: gzip");
-        client_close(f->peer);
-    }
-}
-
 /* The second time the server knows the head again. */
 CASE(what_a_second_line_of_accept_names_is_answered_each_time)
 {
