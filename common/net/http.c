@@ -367,10 +367,6 @@ has_body(struct http_state *s, struct input *in, const struct http_asked *a,
          int *status)
 {
     *status = 0;
-    s->has_body |= in->skipped;
-    in->skipped = false;
-    if (s->has_body)
-        return true;
     if (a->request.is_chunked) {
         if (http_chunks_read(&s->chunks, in->at + a->size, in->size - a->size,
                              HTTP_BODY_MAX, &in->need, status))
@@ -380,11 +376,7 @@ has_body(struct http_state *s, struct input *in, const struct http_asked *a,
     }
     if (a->size + a->request.body <= in->size)
         return true;
-    in->need = (uint32_t)a->size;
-    if (has_flag(a, HTTP_READS_BODY))
-        in->need += a->request.body;
-    else
-        in->skip = a->request.body;
+    in->need = (uint32_t)a->size + a->request.body;
     return false;
 }
 
@@ -407,8 +399,6 @@ body_of(struct conn *c, const struct input *in, const struct http_asked *a)
 static size_t
 request_size(const struct http_state *s, const struct http_asked *a)
 {
-    if (s->has_body)
-        return a->size;
     return a->size + (a->request.is_chunked ? s->chunks.at : a->request.body);
 }
 
@@ -428,7 +418,7 @@ pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
 {
     const size_t size = request_size(s, a);
 
-    s->has_body = s->is_cut = s->has_continued = false;
+    s->is_cut = s->has_continued = false;
     s->chunks = (struct http_chunks){0};
     s->held_ms = 0;
     in->at += size;
