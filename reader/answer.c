@@ -1,4 +1,4 @@
-/* reader/answer.c - see answer.h: answer_query(). */
+/* reader/answer.c - see answer.h: answer_query(), answer_report(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/answer.h"
 
@@ -7,16 +7,16 @@
 #include "common/base/diag.h"
 #include "common/wire/name.h"
 
-static void
-report_failure(const struct store_query *q)
+void
+answer_report(const uint8_t *keyspace, size_t size, int error)
 {
     static struct diag_repeat failures;
     char name[NAME_TEXT_SIZE];
 
-    name_escape(q->name, q->name_size, name);
+    (void)name_escape(keyspace, size, name);
     diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", name,
-                   diag_text(q->error),
-                   q->error == -EBADMSG ? "; countd check says where" : "");
+                   diag_text(error),
+                   error == -EBADMSG ? "; countd check says where" : "");
 }
 
 int
@@ -29,6 +29,6 @@ answer_query(struct answer *a, struct store_query *q, uint8_t *rows,
     *as_of_ms = as_of_get(a->as_of, q->name, q->name_size);
     (void)store_read(a->store, &reads); /* one is always answered */
     if (q->error < 0 && q->error != -ENOENT && q->error != -EAGAIN)
-        report_failure(q);
+        answer_report(q->name, q->name_size, q->error);
     return q->error;
 }

@@ -31,4 +31,7 @@ struct answer {
 int answer_query(struct answer *a, struct store_query *q, uint8_t *rows,
                  size_t size, int64_t *as_of_ms);
 
+/* Reports that a keyspace cannot be read. */
+void answer_report(const uint8_t *keyspace, size_t size, int error);
+
 #endif

@@ -9,9 +9,8 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/diag.h"
 #include "common/store/history/history_top.h"
-#include "common/wire/name.h"
+#include "reader/answer.h"
 
 #define MINUTE 60 /* seconds */
 
@@ -188,9 +187,6 @@ is_answer(int error)
 bool
 history_query_step(struct history_query *p, uint64_t until_ns)
 {
-    static struct diag_repeat failures;
-    char name[NAME_TEXT_SIZE];
-
     if (p->error < 0)
         return true;
     if (!p->is_chosen)
@@ -202,12 +198,8 @@ history_query_step(struct history_query *p, uint64_t until_ns)
         p->error = 0;
         return false;
     }
-    if (!is_answer(p->error)) {
-        (void)name_escape(p->name, p->q.name_size, name);
-        diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s",
-                       name, diag_text(p->error),
-                       p->error == -EBADMSG ? "; countd check says where" : "");
-    }
+    if (!is_answer(p->error))
+        answer_report(p->name, p->q.name_size, p->error);
     return true;
 }
 

@@ -5,7 +5,7 @@
  * The text format 0.0.4 or OpenMetrics 1.0.0.  No sample has a timestamp.  A
  * label `slot` is the place on the board, which a restart does not change,
  * unlike the pid.  A scrape is a job (jobs.h), which reads the counters of
- * users (user_metrics.h); several at once read them together.
+ * users (user_metrics.h); several at once read them one after the other.
  *
  * put_all() writes family after family: those of the board in the order of
  * figures.def, then put_users(). */
@@ -268,15 +268,12 @@ stop_scrape(struct job *job)
     h->is_scraping = false;
 }
 
-/* Whether the scrape of another is over, whose answer this one has, too. */
+/* Whether the scrape of another is over. */
 static bool
 step_other(struct job *job, uint64_t until_ns)
 {
-    const struct read_http *h = LOOP_OWNER(job, struct scrape, job)->http;
-
     (void)until_ns; /* a look is short */
-    return !h->is_scraping ||
-           user_metrics_is_fresh(&h->users, loop_now_ms(h->loop));
+    return !LOOP_OWNER(job, struct scrape, job)->http->is_scraping;
 }
 
 /* Whether what there is of users is to be answered; else *next. */
@@ -288,8 +285,6 @@ has_users(struct http_call *x, enum conn_next *next)
     struct read_http *h = x->ctx;
     struct job *job;
 
-    if (user_metrics_is_fresh(&h->users, loop_now_ms(h->loop)))
-        return true;
     job = job_hold(x, h->jobs, sizeof(struct scrape), stop_scrape);
     if (job && job->state == JOB_DONE)
         return true;

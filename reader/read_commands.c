@@ -153,20 +153,53 @@ read_put_numbers(struct read_request *a, const struct table_column *columns,
     table_row(&a->table, cells);
 }
 
-/* The one number of an answer. */
+/* One of the numbers of struct read_facts, and what an answer calls it. */
+struct fact {
+    const char *name;
+    unsigned number;
+};
+
 static void
-put_answer(struct read_request *a, const struct table_column *column,
-           int64_t number)
+put_number(struct read_request *a, const char *name, int64_t number)
 {
+    const struct table_column column = {name, name, true};
     const struct cell cell = cell_number(number);
 
-    read_put_numbers(a, column, &cell, 1);
+    read_put_numbers(a, &column, &cell, 1);
+}
+
+/* The first is the number of the answer. */
+static void
+put_facts(struct read_request *a, const struct read_facts *f,
+          const struct fact *facts, size_t count)
+{
+    read_begin_facts(a);
+    put_number(a, facts[0].name, f->number[facts[0].number]);
+    for (size_t i = 1; i < count; i++)
+        table_fact(&a->table, facts[i].name,
+                   cell_number(f->number[facts[i].number]));
+    read_end_facts(a);
+}
+
+/* An answer about a key. */
+static const struct read_problem *
+answer_key(struct read_request *a, const struct fact *facts, size_t count)
+{
+    struct read_facts f;
+
+    if (!read_key_facts(a, &f))
+        return read_failure(a);
+    if (!f.any)
+        return explain_missing(a);
+    put_facts(a, &f, facts, count);
+    return NULL;
 }
 
 static const struct read_problem *
 answer_total(struct read_request *a)
 {
-    static const struct table_column column = {"total", "total", true};
+    static const struct fact facts[] = {
+        {"total", 0}, {"keys", 1}, {"saturated", 2}};
     struct read_facts f;
 
     if (read_is_long(a))
@@ -175,11 +208,7 @@ answer_total(struct read_request *a)
         return read_failure(a);
     if (!f.any)
         return &read_no_keyspace;
-    read_begin_facts(a);
-    put_answer(a, &column, f.number[0]);
-    table_fact(&a->table, "keys", cell_number(f.number[1]));
-    table_fact(&a->table, "saturated", cell_number(f.number[2]));
-    read_end_facts(a);
+    put_facts(a, &f, facts, 3);
     return NULL;
 }
 
@@ -218,40 +247,18 @@ answer_gets(struct read_request *a)
 static const struct read_problem *
 answer_get(struct read_request *a)
 {
-    static const struct table_column column = {"count", "count", true};
-    struct read_facts f;
+    static const struct fact facts[] = {{"count", 0}, {"saturated", 2}};
 
-    if (a->params.key_count > 1)
-        return answer_gets(a);
-    if (!read_key_facts(a, &f))
-        return read_failure(a);
-    if (!f.any)
-        return explain_missing(a);
-    read_begin_facts(a);
-    put_answer(a, &column, f.number[0]);
-    table_fact(&a->table, "saturated", cell_number(f.number[2]));
-    read_end_facts(a);
-    return NULL;
+    return a->params.key_count > 1 ? answer_gets(a) : answer_key(a, facts, 2);
 }
 
 static const struct read_problem *
 answer_rank(struct read_request *a)
 {
-    static const struct table_column column = {"rank", "rank", true};
-    struct read_facts f;
+    static const struct fact facts[] = {
+        {"rank", 1}, {"count", 0}, {"saturated", 2}};
 
-    if (read_is_period(a))
-        return read_period_rank(a);
-    if (!read_key_facts(a, &f))
-        return read_failure(a);
-    if (!f.any)
-        return explain_missing(a);
-    read_begin_facts(a);
-    put_answer(a, &column, f.number[1]);
-    table_fact(&a->table, "count", cell_number(f.number[0]));
-    table_fact(&a->table, "saturated", cell_number(f.number[2]));
-    read_end_facts(a);
-    return NULL;
+    return read_is_period(a) ? read_period_rank(a) : answer_key(a, facts, 3);
 }
 
 /* Who asks waits for own counts.  What a store has that is not local is known by
@@ -259,7 +266,6 @@ answer_rank(struct read_request *a)
 static const struct read_problem *
 answer_now(struct read_request *a)
 {
-    static const struct table_column column = {"now", "now_ms", true};
     const struct http_params *p = &a->params;
     struct as_of *f = a->http->answer->as_of;
     struct store_query q = {.op = STORE_TOTAL};
@@ -280,7 +286,7 @@ answer_now(struct read_request *a)
         a->as_of_ms = had;
     a->error = 0;
     read_begin_facts(a);
-    put_answer(a, &column, (int64_t)clock_unix_ms());
+    put_number(a, "now_ms", (int64_t)clock_unix_ms());
     read_end_facts(a);
     return NULL;
 }

@@ -17,7 +17,6 @@
 #include "common/setup/figures.h"
 #include "common/wire/name.h"
 
-#define FRESH_MS 1000
 #define COUNT_MS 60000 /* keyspaces are counted so often, at most */
 
 /* ---- settings ------------------------------------------------------------ */
@@ -303,13 +302,6 @@ read_keyspace(struct user_metrics *u)
 
 /* ---- rounds -------------------------------------------------------------- */
 
-bool
-user_metrics_is_fresh(const struct user_metrics *u, uint64_t now_ms)
-{
-    return u->state == USER_METRICS_IDLE && u->done_ms != 0 &&
-           now_ms - u->done_ms <= FRESH_MS;
-}
-
 void
 user_metrics_start(struct user_metrics *u, uint64_t now_ms)
 {
@@ -340,7 +332,6 @@ user_metrics_step(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
             goes_on = read_keyspace(u);
         else {
             u->state = USER_METRICS_IDLE;
-            u->done_ms = now_ms;
             return true;
         }
     } while (goes_on && clock_ns() < until_ns);

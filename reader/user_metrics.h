@@ -57,8 +57,7 @@ struct user_metrics {
     enum user_metrics_state state;
     bool is_counting;    /* all keyspaces are listed, for their number */
     size_t at;           /* pattern or keyspace that the round is at */
-    uint64_t done_ms;    /* monotonic: the end of the last round; 0: none */
-    uint64_t counted_ms; /* the end of the last count; 0: none */
+    uint64_t counted_ms; /* monotonic: end of the last count; 0: none */
     int64_t counting;    /* keyspaces so far */
 
     int64_t keyspaces; /* there are; -1: not known */
@@ -73,9 +72,6 @@ struct user_metrics {
 int user_metrics_open(struct user_metrics *u, struct answer *answer,
                       uint8_t *binary, const struct config *config);
 void user_metrics_close(struct user_metrics *u);
-
-/* Whether the last round is recent enough for a scrape now. */
-bool user_metrics_is_fresh(const struct user_metrics *u, uint64_t now_ms);
 
 /* Begins a round, unless one runs. */
 void user_metrics_start(struct user_metrics *u, uint64_t now_ms);
