@@ -116,7 +116,6 @@ struct read_http {
     uint8_t *text;             /* answers of HTTP */
     char more[HTTP_MORE_MAX];
     bool is_stopping;
-    uint64_t requests, refused; /* figures */
 };
 
 /* -ENOMEM */

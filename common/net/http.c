@@ -204,27 +204,6 @@ answer_request(struct conn *c, struct http_asked *a, struct http_text body)
 
 /* ---- requests ----------------------------------------------------------- */
 
-static const char *
-describe_refusal(int status)
-{
-    switch (status) {
-    case HTTP_FORBIDDEN:
-        return "a web page asked for this";
-    case HTTP_TOO_LARGE:
-        return "a body that is too large";
-    case HTTP_EXPECTATION_FAILED:
-        return "an expectation other than 100-continue";
-    case HTTP_HEAD_TOO_LARGE:
-        return "headers that are too large";
-    case HTTP_NOT_IMPLEMENTED:
-        return "a method or an encoding that is not known";
-    case HTTP_VERSION:
-        return "another version of HTTP";
-    default:
-        return "no request of HTTP";
-    }
-}
-
 /* The last answer on this connection.  A Host that is not known is named, since
  * it may well be this server's, whose operator then has a setting to change. */
 static enum conn_next
@@ -243,27 +222,28 @@ refuse_request(struct conn *c, const struct http_asked *a, int status)
     const struct http_site *site = conn_ctx(c);
     struct http_request r = a->request;
     struct http_call x = {.conn = c, .request = &r, .flags = a->flags};
-    const char *why = describe_refusal(status);
     char detail[HTTP_DETAIL_SIZE];
+    const struct http_problem not_known = {"foreign-host", detail, 0};
+    const struct http_problem *p = NULL;
     enum conn_next next;
 
     r.keep = false;
     if (status == HTTP_FORBIDDEN && !http_is_foreign(site, &r, a->flags)) {
-        const struct http_problem p = {"foreign-host", detail, 0};
-
         http_describe_host(&r, detail);
-        why = detail;
-        next = http_refuse(&x, HTTP_FORBIDDEN, &p);
+        p = &not_known;
     } else if (status == HTTP_FORBIDDEN && site->only_reads) {
-        next = http_refuse(&x, HTTP_FORBIDDEN, &not_listed);
+        p = &not_listed;
     } else if (status == HTTP_FORBIDDEN && site->origins &&
                (a->flags & HTTP_TAKES_PAGES) != 0) {
-        next = http_refuse(&x, HTTP_FORBIDDEN, &may_not_count);
-    } else
-        next = http_fail(&x, (enum http_status)status);
+        p = &may_not_count;
+    }
+    next = p ? http_refuse(&x, (enum http_status)status, p)
+             : http_fail(&x, (enum http_status)status);
     if (next != CONN_ANSWERED)
         return CONN_FULL;
-    (void)conn_refuse(c, why); /* it has said its last word just now */
+    if (!p)
+        p = http_usual_problem(&x, (enum http_status)status);
+    (void)conn_refuse(c, p->detail); /* it has said its last word just now */
     return conn_last(c);
 }
 

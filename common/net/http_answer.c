@@ -362,8 +362,8 @@ static const struct {
       "malformed HTTP, no Host, or a header twice that may be there once", 0}},
 };
 
-static const struct http_problem *
-find_usual_problem(const struct http_call *x, enum http_status status)
+const struct http_problem *
+http_usual_problem(const struct http_call *x, enum http_status status)
 {
     static const struct http_problem long_body = {
         "too-large", "a body of more than 1048576 bytes, or 65536 in chunks",
@@ -430,7 +430,7 @@ static enum conn_next
 refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
                const struct http_problem *problem, bool is_message)
 {
-    const struct http_problem *usual = find_usual_problem(x, status);
+    const struct http_problem *usual = http_usual_problem(x, status);
     struct http_problem p = *problem;
     struct json_writer w;
     uint8_t *body;

@@ -90,6 +90,10 @@ http_is_versioned(const struct http_request *r)
            http_text_is(r->path, "/metrics");
 }
 
+/* What is wrong by its status, where a route does not say it. */
+const struct http_problem *http_usual_problem(const struct http_call *x,
+                                              enum http_status status);
+
 /* 200 with `Allow`; to the preflight of a page of http_site.origins 204. */
 enum conn_next http_answer_options(struct http_call *x, unsigned methods);
 
