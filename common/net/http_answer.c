@@ -19,45 +19,73 @@
 
 /* ---- answers ------------------------------------------------------------ */
 
-static const struct {
+/* The text of each status, and the code and the detail where a route gave none. */
+static const struct status {
     enum http_status status;
     const char *text;
-} texts[] = {
-    {HTTP_OK, "OK"},
-    {HTTP_CREATED, "Created"},
-    {HTTP_NO_CONTENT, "No Content"},
-    {HTTP_NOT_MODIFIED, "Not Modified"},
-    {HTTP_BAD_REQUEST, "Bad Request"},
-    {HTTP_UNAUTHORIZED, "Unauthorized"},
-    {HTTP_FORBIDDEN, "Forbidden"},
-    {HTTP_NOT_FOUND, "Not Found"},
-    {HTTP_METHOD_NOT_ALLOWED, "Method Not Allowed"},
-    {HTTP_NOT_ACCEPTABLE, "Not Acceptable"},
-    {HTTP_CONFLICT, "Conflict"},
-    {HTTP_LENGTH_REQUIRED, "Length Required"},
-    {HTTP_PRECONDITION_FAILED, "Precondition Failed"},
-    {HTTP_TOO_LARGE, "Content Too Large"},
-    {HTTP_MEDIA_TYPE, "Unsupported Media Type"},
-    {HTTP_EXPECTATION_FAILED, "Expectation Failed"},
-    {HTTP_UNPROCESSABLE, "Unprocessable Content"},
-    {HTTP_TOO_MANY, "Too Many Requests"},
-    {HTTP_HEAD_TOO_LARGE, "Request Header Fields Too Large"},
-    {HTTP_INTERNAL_ERROR, "Internal Server Error"},
-    {HTTP_NOT_IMPLEMENTED, "Not Implemented"},
-    {HTTP_UNAVAILABLE, "Service Unavailable"},
-    {HTTP_GATEWAY_TIMEOUT, "Gateway Timeout"},
-    {HTTP_VERSION, "HTTP Version Not Supported"},
-    {HTTP_NO_SPACE, "Insufficient Storage"},
+    struct http_problem usual; /* no code: that of BAD_REQUEST */
+} statuses[] = {
+    {HTTP_OK, "OK", {0}},
+    {HTTP_BAD_REQUEST,
+     "Bad Request",
+     {"bad-request",
+      "malformed HTTP, no Host, or a header twice that may be there once", 0}},
+    {HTTP_CREATED, "Created", {0}},
+    {HTTP_NO_CONTENT, "No Content", {0}},
+    {HTTP_NOT_MODIFIED, "Not Modified", {0}},
+    {HTTP_UNAUTHORIZED, "Unauthorized", {0}},
+    {HTTP_FORBIDDEN,
+     "Forbidden",
+     {"foreign-page", "a web page asked for this: pages change nothing here",
+      0}},
+    {HTTP_NOT_FOUND, "Not Found", {"no-such-path", "no such path", 0}},
+    {HTTP_METHOD_NOT_ALLOWED, "Method Not Allowed", {"method", NULL, 0}},
+    {HTTP_NOT_ACCEPTABLE, "Not Acceptable", {0}},
+    {HTTP_CONFLICT, "Conflict", {0}},
+    {HTTP_LENGTH_REQUIRED, "Length Required", {0}},
+    {HTTP_PRECONDITION_FAILED, "Precondition Failed", {0}},
+    {HTTP_TOO_LARGE,
+     "Content Too Large",
+     {"too-large",
+      "a body of more than 65536 bytes, or of 131072 with the lines of its "
+      "chunks: send several requests",
+      0}},
+    {HTTP_MEDIA_TYPE, "Unsupported Media Type", {0}},
+    {HTTP_EXPECTATION_FAILED,
+     "Expectation Failed",
+     {"expectation", "only 100-continue can be expected", 0}},
+    {HTTP_UNPROCESSABLE, "Unprocessable Content", {0}},
+    {HTTP_TOO_MANY, "Too Many Requests", {0}},
+    {HTTP_HEAD_TOO_LARGE,
+     "Request Header Fields Too Large",
+     {"head-too-large", "more than 65536 bytes or 128 lines", 0}},
+    {HTTP_INTERNAL_ERROR, "Internal Server Error", {0}},
+    {HTTP_NOT_IMPLEMENTED,
+     "Not Implemented",
+     {"not-implemented",
+      "an unknown method, or a transfer encoding other than chunked", 0}},
+    {HTTP_UNAVAILABLE, "Service Unavailable", {0}},
+    {HTTP_GATEWAY_TIMEOUT, "Gateway Timeout", {0}},
+    {HTTP_VERSION,
+     "HTTP Version Not Supported",
+     {"version", "HTTP is 1.0 or 1.1 here", 0}},
+    {HTTP_NO_SPACE, "Insufficient Storage", {0}},
 };
+
+static const struct status *
+find_status(enum http_status status)
+{
+    const struct status *s = statuses;
+
+    while (s->status != status)
+        s++;
+    return s;
+}
 
 static const char *
 text_of(enum http_status status)
 {
-    size_t i = 0;
-
-    while (texts[i].status != status)
-        i++;
-    return texts[i].text;
+    return find_status(status)->text;
 }
 
 static inline uint8_t *
@@ -70,20 +98,12 @@ put_text(uint8_t *to, const char *text)
 static uint8_t *
 put_methods(uint8_t *to, unsigned methods)
 {
-    static const struct {
-        enum http_method method;
-        const char *name;
-    } names[] = {{HTTP_GET, "GET"},
-                 {HTTP_HEAD, "HEAD"},
-                 {HTTP_POST, "POST"},
-                 {HTTP_DELETE, "DELETE"},
-                 {HTTP_OPTIONS, "OPTIONS"}};
     const char *between = "";
 
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        if ((methods & names[i].method) == 0)
+    for (unsigned i = 0; i < HTTP_METHODS; i++) {
+        if ((methods & 1u << i) == 0)
             continue;
-        to = put_text(put_text(to, between), names[i].name);
+        to = put_text(put_text(to, between), http_method_names[i]);
         between = ", ";
     }
     return to;
@@ -333,49 +353,17 @@ http_begin_long(struct http_call *x, size_t size)
 
 /* ---- errors ------------------------------------------------------------- */
 
-/* The code and the detail of a status, where a route gave none; the last is
- * that of all others. */
-static const struct {
-    enum http_status status;
-    struct http_problem problem;
-} usual_problems[] = {
-    {HTTP_FORBIDDEN,
-     {"foreign-page", "a web page asked for this: pages change nothing here",
-      0}},
-    {HTTP_NOT_FOUND, {"no-such-path", "no such path", 0}},
-    {HTTP_METHOD_NOT_ALLOWED, {"method", NULL, 0}}, /* http_not_allowed() */
-    {HTTP_TOO_LARGE,
-     {"too-large",
-      "a body of more than 65536 bytes, or of 131072 with the lines of its "
-      "chunks: send several requests",
-      0}},
-    {HTTP_EXPECTATION_FAILED,
-     {"expectation", "only 100-continue can be expected", 0}},
-    {HTTP_HEAD_TOO_LARGE,
-     {"head-too-large", "more than 65536 bytes or 128 lines", 0}},
-    {HTTP_NOT_IMPLEMENTED,
-     {"not-implemented",
-      "an unknown method, or a transfer encoding other than chunked", 0}},
-    {HTTP_VERSION, {"version", "HTTP is 1.0 or 1.1 here", 0}},
-    {HTTP_BAD_REQUEST,
-     {"bad-request",
-      "malformed HTTP, no Host, or a header twice that may be there once", 0}},
-};
-
 const struct http_problem *
 http_usual_problem(const struct http_call *x, enum http_status status)
 {
     static const struct http_problem long_body = {
         "too-large", "a body of more than 1048576 bytes, or 65536 in chunks",
         0};
-    const size_t last = sizeof usual_problems / sizeof usual_problems[0] - 1;
-    size_t i = 0;
+    const struct status *s = find_status(status);
 
     if (status == HTTP_TOO_LARGE && (x->flags & HTTP_LONG_BODY) != 0)
         return &long_body;
-    while (i < last && usual_problems[i].status != status)
-        i++;
-    return &usual_problems[i].problem;
+    return s->usual.code ? &s->usual : &find_status(HTTP_BAD_REQUEST)->usual;
 }
 
 /* The text of the status, and behind a colon the detail, if there is one.

@@ -114,20 +114,15 @@ next_line(struct parser *p)
 
 /* ---- the request line --------------------------------------------------- */
 
+const char *const http_method_names[HTTP_METHODS] = {
+    "GET", "HEAD", "POST", "DELETE", "PUT", "TRACE", "OPTIONS"};
+
 static enum http_method
 method_of(struct http_text t)
 {
-    static const struct {
-        const char *text;
-        enum http_method method;
-    } methods[] = {{"GET", HTTP_GET},        {"POST", HTTP_POST},
-                   {"DELETE", HTTP_DELETE},  {"HEAD", HTTP_HEAD},
-                   {"PUT", HTTP_PUT},        {"TRACE", HTTP_TRACE},
-                   {"OPTIONS", HTTP_OPTIONS}};
-
-    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++)
-        if (http_text_is(t, methods[i].text))
-            return methods[i].method;
+    for (unsigned i = 0; i < HTTP_METHODS; i++)
+        if (http_text_is(t, http_method_names[i]))
+            return (enum http_method)(1u << i);
     return (enum http_method)0;
 }
 

@@ -20,15 +20,19 @@
 #define HTTP_TEXTS         14
 #define HTTP_PAD           8 /* bytes behind the input that may be read */
 
+/* In the order of http_method_names. */
 enum http_method {
     HTTP_GET = 1,
-    HTTP_POST = 2,
-    HTTP_DELETE = 4,
-    HTTP_HEAD = 8,
+    HTTP_HEAD = 2,
+    HTTP_POST = 4,
+    HTTP_DELETE = 8,
     HTTP_PUT = 16,
     HTTP_TRACE = 32,
     HTTP_OPTIONS = 64
 };
+
+#define HTTP_METHODS 7
+extern const char *const http_method_names[HTTP_METHODS];
 
 struct http_text {
     const uint8_t *at; /* NULL: there is none */
