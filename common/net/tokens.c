@@ -1,7 +1,7 @@
 /* common/net/tokens.c - see tokens.h.
  *
- * tokens_check() calls tokens_refresh(), which reads the file again where it
- * has changed; read_file() checks the file and parse_lines() its lines. */
+ * tokens_check() calls tokens_refresh(), which reads the file again once a second;
+ * read_file() checks the file and parse_lines() its lines. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/tokens.h"
 
@@ -22,12 +22,8 @@
 #include "common/base/hash.h"
 #include "common/wire/increment_line.h"
 
-#define POLL_MS  1000
+#define READ_MS  1000
 #define WHY_SIZE 256
-
-/* A file that was changed so short a time before it was read may change again
- * with the same time stamp: it is read once more. */
-#define STABLE_MS 2000
 
 struct token {
     struct hash_wide hash;
@@ -43,12 +39,10 @@ struct tokens {
     struct hash_key key;
     char *path;
     bool any_user;          /* the daemon's user is not known */
-    struct stat seen;       /* of the file when it was read */
-    bool is_stable;         /* no need to read `seen` once more */
-    uint64_t polled_ms;     /* monotonic: when the file was last looked at */
+    uint64_t read_ms;       /* monotonic: when the file was last read */
     struct diag_repeat bad; /* the changed file cannot be used */
     struct token_list list;
-    struct token_list next; /* a changed file, until it is known to be good */
+    struct token_list next; /* of the file, until it is known to be good */
     char text[TOKENS_FILE_SIZE + 1];
 };
 
@@ -211,16 +205,17 @@ report_call(int rc, char why[WHY_SIZE])
     return rc;
 }
 
-/* Reads the file behind `fd` into t->next, and how it looked into *seen. */
+/* Reads the file behind `fd` into t->next. */
 static int
-read_tokens(struct tokens *t, int fd, struct stat *seen, char why[WHY_SIZE])
+read_tokens(struct tokens *t, int fd, char why[WHY_SIZE])
 {
+    struct stat st;
     ssize_t size;
     int rc;
 
-    if (fstat(fd, seen) < 0)
+    if (fstat(fd, &st) < 0)
         return report_call(-errno, why);
-    rc = check_file(t, seen, why);
+    rc = check_file(t, &st, why);
     if (rc < 0)
         return rc;
     size = read_at(fd, t->text, TOKENS_FILE_SIZE, 0);
@@ -237,34 +232,18 @@ read_file(struct tokens *t, char why[WHY_SIZE])
 {
     /* Without O_NONBLOCK a FIFO would hold the loop. */
     const int fd = open(t->path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    struct stat seen;
+    struct stat st;
     int rc;
 
     if (fd < 0 && errno == EACCES && t->any_user)
-        return stat(t->path, &seen) == 0 ? check_file(t, &seen, why) : 0;
+        return stat(t->path, &st) == 0 ? check_file(t, &st, why) : 0;
     if (fd < 0)
         return report_call(-errno, why);
-    rc = read_tokens(t, fd, &seen, why);
+    rc = read_tokens(t, fd, why);
     (void)close(fd);
-    if (rc < 0)
-        return rc;
-    t->list = t->next;
-    t->seen = seen;
-    t->is_stable =
-        (uint64_t)seen.st_ctim.tv_sec * 1000 + STABLE_MS < clock_unix_ms();
-    return 0;
-}
-
-static bool
-is_unchanged(const struct tokens *t, const struct stat *now)
-{
-    const struct stat *seen = &t->seen;
-
-    return t->is_stable && now->st_dev == seen->st_dev &&
-           now->st_ino == seen->st_ino && now->st_size == seen->st_size &&
-           now->st_mode == seen->st_mode &&
-           now->st_ctim.tv_sec == seen->st_ctim.tv_sec &&
-           now->st_ctim.tv_nsec == seen->st_ctim.tv_nsec;
+    if (rc == 0)
+        t->list = t->next;
+    return rc;
 }
 
 static void
@@ -272,13 +251,10 @@ tokens_refresh(struct tokens *t)
 {
     const uint64_t now_ms = clock_ms();
     char why[WHY_SIZE];
-    struct stat now;
 
-    if (now_ms - t->polled_ms < POLL_MS)
+    if (now_ms - t->read_ms < READ_MS)
         return;
-    t->polled_ms = now_ms;
-    if (stat(t->path, &now) == 0 && is_unchanged(t, &now))
-        return;
+    t->read_ms = now_ms;
     if (read_file(t, why) < 0)
         diag_repeating(&t->bad, DIAG_ERROR,
                        "http.tokens: %s: %s; the tokens read before stay good",
@@ -317,7 +293,7 @@ tokens_open(struct tokens **out, const char *path, bool any_user)
         goto fail;
     }
     t->any_user = any_user;
-    t->polled_ms = clock_ms();
+    t->read_ms = clock_ms();
     rc = read_file(t, why);
     if (rc == 0) {
         *out = t;

@@ -8,8 +8,7 @@
  * those that begin with # are passed over.  The file must be a regular one of
  * the daemon's user or of root that no other user may read, mode 0600 or 0400.
  *
- * The file is read again when it changes: tokens_check() looks at most once a
- * second.  While a changed file is wrong or missing, the tokens that were read
+ * tokens_check() reads the file again, at most once a second.  While a changed file is wrong or missing, the tokens that were read
  * before stay good, and the fault is reported once a minute: so an error in
  * one line never shuts out all clients.
  *

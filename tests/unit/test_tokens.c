@@ -184,29 +184,6 @@ CASE(a_changed_file_is_read_again, d)
     tokens_close(t);
 }
 
-/* A file that was changed just before it was read may change again without a
- * new time stamp. */
-CASE(a_file_is_read_again_until_it_has_settled, d)
-{
-    struct tokens *t;
-
-    put_file(d, good, 0600);
-    fault_clear(); /* counts calls from here on */
-    assert_rc(open_file(d, &t), 0);
-    pass_time();
-    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
-    assert_int_equal(fault_calls("open"), 2);
-
-    fault_clock(3000);
-    pass_time();
-    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
-    assert_int_equal(fault_calls("open"), 3);
-    pass_time();
-    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
-    assert_int_equal(fault_calls("open"), 3);
-    tokens_close(t);
-}
-
 CASE(a_changed_file_that_is_wrong_leaves_the_tokens, d)
 {
     struct tokens *t;
