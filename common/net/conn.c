@@ -22,15 +22,9 @@
 static void
 enter_state(struct conn *c, enum conn_state state)
 {
-    struct listener *d = c->listener;
-
     list_remove(&c->link);
     c->state = (uint8_t)state;
-    list_add(&d->lists[state], &c->link);
-    if (state == CONN_QUEUED || state == CONN_BUSY)
-        d->conns->with_work |= UINT64_C(1) << d->index;
-    else if (state == CONN_CLOSED)
-        d->conns->with_closed |= UINT64_C(1) << d->index;
+    list_add(&c->listener->lists[state], &c->link);
 }
 
 void

@@ -128,7 +128,7 @@ struct conn {
     uint8_t gate;   /* 1 + id of the gate that holds bytes; 0: none */
     uint8_t phase;  /* bytes sent of the first ack that is due */
     bool sent_much; /* the last receive was of more than CONN_LITTLE bytes */
-}; /* the protocol's own state follows */
+};                  /* the protocol's own state follows */
 
 static_assert(sizeof(struct conn) <= 128, "idle connections are cheap");
 
@@ -290,11 +290,9 @@ struct listener {
     size_t open;       /* connections with a socket */
     size_t client_max; /* connections of one client; more are closed */
     uint32_t clients[NETWORKS_CLIENTS]; /* open connections of each client */
-    size_t late_at; /* number of the connection that serve_late() checks next */
-    uint8_t index;
-    uint16_t port; /* 0: it has only its socket */
-    bool accepts;  /* there is a place, or a connection that yields one */
-    bool blocked;  /* true while input_limit() is 0 */
+    uint16_t port;                      /* 0: it has only its socket */
+    bool accepts; /* there is a place, or a connection that yields one */
+    bool blocked; /* true while input_limit() is 0 */
     bool stopping;
     uint64_t moved_ms;     /* clock of its last byte in */
     struct networks allow; /* none: all networks */
@@ -368,7 +366,7 @@ bool conn_gate(struct conn *c, struct gate *g);
 
 struct conns_options {
     const struct listener_config *rows;
-    size_t count;      /* of rows, at most 64 */
+    size_t count;      /* of rows */
     size_t shared;     /* connections of all listeners: descriptors there are */
     size_t pool_size;  /* bytes */
     size_t answer_max; /* bytes that one conn_space() may ask for */

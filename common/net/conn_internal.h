@@ -55,8 +55,6 @@ struct conns {
     size_t count; /* listeners */
     size_t shared;
     struct listener *listeners;
-    uint64_t with_work;   /* bit i: listener i may have one QUEUED or BUSY */
-    uint64_t with_closed; /* bit i: listener i may have one CLOSED */
 
     /* Of the connection that is being served. */
     uint64_t now_ms; /* clock of the turn */

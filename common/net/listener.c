@@ -16,7 +16,6 @@
 #define TICK_MS      250
 #define TICK_STOP_MS 10 /* while stopping */
 #define PAGE         ((size_t)4096)
-#define LATE_PARTS   8 /* of the connections are looked at in a tick */
 
 struct listener *
 conns_listener(struct conns *cs, size_t index)
@@ -151,38 +150,20 @@ end_all(struct listener *d, uint64_t until_ns)
     return false;
 }
 
-static bool
-serve_some(struct listener *d)
-{
-    const uint64_t bit = UINT64_C(1) << d->index;
-    struct conns *cs = d->conns;
-    bool more = false;
-
-    if (listener_has_work(d))
-        serve_listener(d);
-    if (!list_alone(&d->lists[CONN_CLOSED]))
-        more = end_all(d, turn_end_ns());
-    if (!listener_has_work(d))
-        cs->with_work &= ~bit;
-    if (list_alone(&d->lists[CONN_CLOSED]))
-        cs->with_closed &= ~bit;
-    return more;
-}
-
 bool
 conn_turn(struct conns *cs)
 {
-    uint64_t after = UINT64_MAX, listeners;
     bool more = false;
 
     cs->now_ms = loop_now_ms(cs->loop);
     feed_starved(cs);
-    while ((listeners = (cs->with_work | cs->with_closed) & after)) {
-        struct listener *d =
-            conns_listener(cs, (size_t)__builtin_ctzll(listeners));
+    for (size_t i = 0; i < cs->count; i++) {
+        struct listener *d = &cs->listeners[i];
 
-        more |= serve_some(d);
-        after = ~UINT64_C(1) << d->index;
+        if (listener_has_work(d))
+            serve_listener(d);
+        if (!list_alone(&d->lists[CONN_CLOSED]))
+            more |= end_all(d, turn_end_ns());
     }
     return more || conns_have_work(cs);
 }
@@ -190,8 +171,10 @@ conn_turn(struct conns *cs)
 bool
 conns_have_work(const struct conns *cs)
 {
-    return cs->with_work != 0 ||
-           (cs->starved > 0 && cs->starved_free != cs->pool.free_count);
+    for (size_t i = 0; i < cs->count; i++)
+        if (listener_has_work(&cs->listeners[i]))
+            return true;
+    return cs->starved > 0 && cs->starved_free != cs->pool.free_count;
 }
 
 void
@@ -256,24 +239,14 @@ close_left(struct listener *d, uint32_t now)
 }
 
 /* Serves connections whose request is late: that receives what is there, and
- * ends those whose request is not whole then.  Each call looks at a part of the
- * connections, because a peer that sends byte by byte is at no known place in
- * the list of those that wait. */
+ * ends those whose request is not whole then.  Looks at all of them, because a peer
+ * that sends byte by byte is at no known place in the list of those that wait. */
 static void
 serve_late(struct listener *d)
 {
-    size_t count = d->touched / LATE_PARTS + 1;
+    for (size_t n = 0; d->row->request_s > 0 && n < d->touched; n++) {
+        struct conn *c = listener_conn(d, n);
 
-    if (d->row->request_s == 0)
-        return;
-    for (; count > 0; count--) {
-        struct conn *c;
-
-        if (d->late_at >= d->touched) {
-            d->late_at = 0;
-            return;
-        }
-        c = listener_conn(d, d->late_at++);
         if (c->state != CONN_IDLE || !conn_is_late(c))
             continue;
         c->flags |= F_READABLE;
@@ -378,7 +351,6 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
 
     if (!cs)
         return -ENOMEM;
-    assert(o->count <= 64);
     cs->loop = loop;
     cs->shared = o->shared;
     cs->stall_ms = o->stall_ms > 0 ? o->stall_ms : CONN_STALL_MS;
@@ -401,7 +373,6 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
                            places + o->rows[i].reserved);
         if (rc < 0)
             goto fail;
-        cs->listeners[i].index = (uint8_t)i;
         cs->count++;
     }
     rc = loop_arm(loop, &cs->tick, loop_now_ms(loop) + TICK_MS);

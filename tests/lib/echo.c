@@ -93,7 +93,8 @@ work(struct conn *c)
     fault_pass_ns(WORK_NS);
     if (f->served_count < ECHO_SERVED)
         f->served[f->served_count++] =
-            c->listener->index * 1000u + conn_number(c);
+            (unsigned)(c->listener - conns_listener(f->conns, 0)) * 1000u +
+            conn_number(c);
     return CONN_ANSWERED;
 }
 
