@@ -283,24 +283,6 @@ remember_request(struct http_site *s, const uint8_t *at,
 
 /* ---- one by one --------------------------------------------------------- */
 
-/* Parses the head that comes next.  As http_parse(), which is spared where
- * nothing has come but a piece of a line. */
-static int
-parse_head(struct http_state *s, const struct input *in, struct http_request *r)
-{
-    size_t line = s->line;
-    int rc;
-
-    assert(!s->is_cut || line <= in->size);
-    if (s->is_cut && in->size < HTTP_HEAD_MAX &&
-        !memchr(in->at + line, '\n', in->size - line))
-        return 0;
-    rc = http_parse(in->at, in->size, r, &line);
-    s->is_cut = rc == 0;
-    s->line = (uint32_t)line;
-    return rc;
-}
-
 static uint32_t
 body_max(const struct http_asked *a)
 {
@@ -314,7 +296,7 @@ static int
 next_request(struct conn *c, const struct input *in, struct http_asked *a)
 {
     struct http_site *site = conn_ctx(c);
-    const int size = parse_head(conn_state(c), in, &a->request);
+    const int size = http_parse(in->at, in->size, &a->request);
     bool may_recall;
 
     if (size == 0)
@@ -398,7 +380,7 @@ pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
 {
     const size_t size = request_size(s, a);
 
-    s->is_cut = s->has_continued = false;
+    s->has_continued = false;
     s->chunks = (struct http_chunks){0};
     s->held_ms = 0;
     in->at += size;

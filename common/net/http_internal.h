@@ -51,8 +51,6 @@ struct http_state {
                                   was */
     struct http_chunks chunks; /* of the body that comes */
     struct http_held *held;    /* http_call.held points here */
-    uint32_t line;             /* of a head that is not whole: its last line */
-    bool is_cut;               /* such a head is kept */
     bool has_continued;        /* 100 Continue was answered */
     bool ends;                 /* after the answer in pieces */
     uint8_t end;               /* enum http_end_kind */

@@ -383,7 +383,7 @@ parse_header(struct parser *p)
 /* ---- a head ------------------------------------------------------------- */
 
 int
-http_parse(const uint8_t *at, size_t size, struct http_request *r, size_t *line)
+http_parse(const uint8_t *at, size_t size, struct http_request *r)
 {
     const size_t most = size < HTTP_HEAD_MAX ? size : HTTP_HEAD_MAX;
     struct parser p = {.at = at, .size = most, .r = r};
@@ -391,7 +391,6 @@ http_parse(const uint8_t *at, size_t size, struct http_request *r, size_t *line)
 
     *r = (struct http_request){.minor = 1};
     for (int i = 0; i < HTTP_LINES_MAX && status == 0; i++) {
-        *line = p.next;
         is = next_line(&p);
         if (is == LINE_CUT)
             return most < HTTP_HEAD_MAX ? 0 : -431;

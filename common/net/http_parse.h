@@ -80,11 +80,9 @@ struct http_request {
 };
 
 /* Parses the head that `size` bytes begin with; HTTP_PAD bytes behind them are
- * read, too.  Returns its size; 0 when it is not whole, and *line is where its
- * last line begins: again when a LF is there, or HTTP_HEAD_MAX bytes are; or,
- * negative, the status to refuse it with (minor and method are set). */
-int http_parse(const uint8_t *at, size_t size, struct http_request *r,
-               size_t *line);
+ * read, too.  Returns its size; 0 when it is not whole; or, negative, the status to
+ * refuse it with (minor and method are set). */
+int http_parse(const uint8_t *at, size_t size, struct http_request *r);
 
 /* Cuts off the bytes before the first `stop`, or all; `t` then begins behind
  * it.

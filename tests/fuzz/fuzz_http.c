@@ -209,16 +209,11 @@ static int
 parse_copy(const uint8_t *bytes, size_t size, struct http_request *r,
            uint8_t **copy)
 {
-    size_t line;
-    int rc;
-
     *copy = malloc(size + HTTP_PAD);
     assert(*copy);
     memcpy(*copy, bytes, size);
     memset(*copy + size, '\n', HTTP_PAD);
-    rc = http_parse(*copy, size, r, &line);
-    assert(rc != 0 || line <= size);
-    return rc;
+    return http_parse(*copy, size, r);
 }
 
 static void

@@ -789,13 +789,12 @@ TEST(a_parameter_is_found_where_it_stands)
     struct http_request r;
     struct http_text value;
     uint8_t head[128 + HTTP_PAD];
-    size_t line;
 
     for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
         const int size = snprintf((char *)head, 128, "GET %s HTTP/1.1\n\n",
                                   queries[i].target);
 
-        assert_int_equal(http_parse(head, (size_t)size, &r, &line), size);
+        assert_int_equal(http_parse(head, (size_t)size, &r), size);
         assert_int_equal(http_parameter(&r, "n", &value),
                          queries[i].value != NULL);
         if (queries[i].value)
@@ -823,10 +822,9 @@ TEST(a_list_in_several_lines_is_one)
                  {"gzip", -1},        {"\"two\"", -1}};
     uint8_t bytes[sizeof head + HTTP_PAD];
     struct http_request r;
-    size_t line;
 
     memcpy(bytes, head, sizeof head);
-    assert_true(http_parse(bytes, sizeof head - 1, &r, &line) > 0);
+    assert_true(http_parse(bytes, sizeof head - 1, &r) > 0);
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         assert_int_equal(http_weight(&r, types[i].type), types[i].weight);
     assert_true(http_takes_gzip(&r));
