@@ -64,9 +64,7 @@ struct read_listed {
     struct read_row row; /* its number of keys, below 0: not known */
     int64_t total, size; /* if it has them */
     bool has_total, has_file;
-    int64_t rank; /* what the list is sorted by, if it has that */
-    bool has_rank;
-    size_t index; /* in the order of names */
+    int64_t rank; /* what the list is sorted by */
 };
 
 /* Facts of a key, or of a keyspace: three numbers in order. */

@@ -105,7 +105,7 @@ add_name(struct read_request *a, const struct store_listed *found)
     assert(found->name_size <= QUERY_NAME_SIZE);
     memcpy(name, found->name, found->name_size);
     l->row = (struct read_row){found->keys, name, (uint16_t)found->name_size};
-    l->index = a->count++;
+    a->count++;
 }
 
 /* True: the list is as long as it has to be, or cannot be made. */
@@ -165,28 +165,26 @@ compare_listed(const void *x, const void *y)
 {
     const struct read_listed *a = x, *b = y;
 
-    if (a->has_rank != b->has_rank)
-        return a->has_rank ? -1 : 1;
-    if (a->has_rank && a->rank != b->rank)
+    if (a->rank != b->rank)
         return a->rank > b->rank ? -1 : 1;
-    return a->index < b->index ? -1 : 1;
+    return a->row.key < b->row.key ? -1 : 1; /* they lie in that order */
 }
 
 static void
 sort_listed(struct read_request *a)
 {
+    if (is_by_name(a))
+        return;
     for (size_t i = 0; i < a->count; i++) {
         struct read_listed *l = &a->job->listed[i];
 
-        l->has_rank = a->params.sort == SORT_KEYS    ? l->row.count >= 0
-                      : a->params.sort == SORT_TOTAL ? l->has_total
-                                                     : l->has_file;
-        l->rank = a->params.sort == SORT_KEYS    ? l->row.count
-                  : a->params.sort == SORT_TOTAL ? l->total
-                                                 : l->size;
+        l->rank = a->params.sort == SORT_KEYS ? l->row.count
+                  : a->params.sort == SORT_TOTAL
+                      ? l->has_total ? l->total : INT64_MIN
+                  : l->has_file ? l->size
+                                : -1;
     }
-    if (!is_by_name(a))
-        qsort(a->job->listed, a->count, sizeof *a->job->listed, compare_listed);
+    qsort(a->job->listed, a->count, sizeof *a->job->listed, compare_listed);
 }
 
 static void
