@@ -16,11 +16,10 @@
 #include "reader/read_commands.h"
 #include "reader/text_put.h"
 
-#define ROWS_SMALL     100   /* answers of more come after those of others */
-#define PACKED_LEAST   4096  /* bytes of an answer that is packed */
-#define PACKED_AT_ONCE 65536 /* in a millisecond; more is packed in steps */
-#define PACKED_BESIDE  16    /* fewer jobs: each may take 13 MB to pack */
-#define DAY_MS         ((uint64_t)86400000)
+#define ROWS_SMALL    100  /* answers of more come after those of others */
+#define PACKED_LEAST  4096 /* bytes of an answer that is packed */
+#define PACKED_BESIDE 16   /* fewer jobs: each may take 13 MB to pack */
+#define DAY_MS        ((uint64_t)86400000)
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
 static_assert(READ_HTTP_LONGEST > 2 * READ_HTTP_TEXT_MAX, "gzip may add bytes");
@@ -307,12 +306,6 @@ is_known(struct http_call *x, enum conn_next *next)
     return true;
 }
 
-static bool
-takes_gzip(const struct read_http *h, const struct http_request *r, size_t size)
-{
-    return h->pack.text && size >= PACKED_LEAST && http_takes_gzip(r);
-}
-
 static enum conn_next
 put_answer(struct http_call *x, const struct read_request *a,
            const uint8_t *text, size_t size, bool is_packed)
@@ -330,20 +323,15 @@ put_answer(struct http_call *x, const struct read_request *a,
     return http_end(x, HTTP_OK, size);
 }
 
-/* The answer is in h->text.  A large one is packed by a job, unless that would
- * have to wait for a place. */
+/* The answer is in h->text.  A job packs it, unless that would have to wait for a
+ * place. */
 static enum conn_next
 put_packed(struct http_call *x, const struct read_request *a, size_t size)
 {
     struct read_http *h = x->ctx;
-    struct read_job *w;
+    struct read_job *w =
+        h->jobs->placed < PACKED_BESIDE ? read_job_hold(x) : NULL;
 
-    if (size <= PACKED_AT_ONCE) {
-        read_pack_start(&h->pack, h->text, size);
-        (void)read_pack_step(&h->pack, UINT64_MAX); /* all of it */
-        return put_answer(x, a, h->pack.packed, h->pack.size, true);
-    }
-    w = h->jobs->placed < PACKED_BESIDE ? read_job_hold(x) : NULL;
     if (w && job_enter(&w->job) && read_job_pack(w, a, h->text, size) == 0)
         return CONN_PAUSE;
     return put_answer(x, a, h->text, size, false);
@@ -372,7 +360,7 @@ answer_request(struct http_call *x, struct read_request *a)
     if (a->version[0] != '\0' && http_has_any_version(x->request))
         return answer_known(x, a);
     size = table_size(&a->table);
-    return takes_gzip(h, x->request, size)
+    return size >= PACKED_LEAST && http_takes_gzip(x->request)
                ? put_packed(x, a, size)
                : put_answer(x, a, h->text, size, false);
 }
@@ -399,7 +387,7 @@ answer_job(struct http_call *x, struct read_job *w)
 
     if (w->job.state == JOB_LATE)
         return refuse_request(x, HTTP_UNAVAILABLE, "too-long", ANSWER_TOO_LONG);
-    if (w->packs)
+    if (w->pack.text)
         return put_answer(x, &w->request, w->pack.packed, w->pack.size, true);
     if (http_params_has(&w->request.params, PARAM_VERSION))
         read_state(&w->request);
@@ -532,8 +520,7 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     graphite_open(&h->graphite, &h->site, jobs, config);
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
-    rc = h->binary && h->text ? read_pack_open(&h->pack, PACKED_AT_ONCE)
-                              : -ENOMEM;
+    rc = h->binary && h->text ? 0 : -ENOMEM;
     if (rc == 0)
         rc = user_metrics_open(&h->users, answer, h->binary, config);
     if (rc < 0)
@@ -544,7 +531,6 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
 void
 read_http_close(struct read_http *h)
 {
-    read_pack_close(&h->pack);
     overview_close(&h->overview);
     page_close(&h->page);
     user_metrics_close(&h->users);

@@ -4,8 +4,8 @@
  * answer is byte for byte what `countd COMMAND --json` prints.  The port
  * changes nothing, ever.  With read.page there is a page for browsers at /.
  *
- * What looks at all keyspaces or at history is a job (read_job.h), and so is a
- * large answer that is packed, unless the job would have to wait: then it goes
+ * What looks at all keyspaces or at history is a job (read_job.h), and so is an
+ * answer that is packed, unless the job would have to wait: then it goes
  * as it is.
  *
  * Ownership: the caller's between read_http_open() and read_http_close(); loop,
@@ -29,7 +29,6 @@
 #include "reader/jobs.h"
 #include "reader/page.h"
 #include "reader/read_link.h"
-#include "reader/read_pack.h"
 #include "reader/user_metrics.h"
 
 /* Bytes of the longest answer: rows of the longest names, each byte of which
@@ -109,7 +108,6 @@ struct read_http {
     struct user_metrics users; /* counters of users, for /metrics */
     bool is_scraping;          /* a job reads these */
     struct overview overview;  /* read for each status and /metrics */
-    struct read_pack pack;     /* for what is packed at once */
     uint8_t *binary;           /* answers as the range port gives them */
     uint8_t *text;             /* answers of HTTP */
     char more[HTTP_MORE_MAX];

@@ -3,12 +3,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_job.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/base/clock.h"
 #include "reader/read_commands.h"
 
-#define LOOK_MS 100 /* between looks at a keyspace's version */
+#define LOOK_MS 100   /* between looks at a keyspace's version */
+#define PIECE   16384 /* bytes of text between two looks at the clock */
 
 /* ---- steps --------------------------------------------------------------- */
 
@@ -23,9 +27,58 @@ step_command(struct job *job, uint64_t until_ns)
 static bool
 step_packing(struct job *job, uint64_t until_ns)
 {
-    struct read_job *w = LOOP_OWNER(job, struct read_job, job);
+    struct read_pack *p = &LOOP_OWNER(job, struct read_job, job)->pack;
+    z_stream *z = &p->deflate;
+    int rc;
 
-    return read_pack_step(&w->pack, until_ns);
+    do {
+        const size_t left = p->size - z->total_in;
+
+        z->avail_in = (uInt)(left < PIECE ? left : PIECE);
+        rc = deflate(z, left <= PIECE ? Z_FINISH : Z_NO_FLUSH);
+        assert(rc == Z_OK || rc == Z_STREAM_END);
+    } while (rc != Z_STREAM_END && clock_ns() < until_ns);
+    if (rc != Z_STREAM_END)
+        return false;
+    p->size = z->total_out;
+    return true;
+}
+
+static void
+close_pack(struct read_pack *p)
+{
+    if (!p->text)
+        return;
+    (void)deflateEnd(&p->deflate); /* its memory goes in any case */
+    free(p->text);
+    free(p->packed);
+    p->text = p->packed = NULL;
+}
+
+/* Begins with a copy of the text. */
+static int
+begin_pack(struct read_pack *p, const uint8_t *text, size_t size)
+{
+    z_stream *z = &p->deflate;
+    size_t max;
+
+    *p = (struct read_pack){.size = size};
+    if (deflateInit2(z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
+        return -ENOMEM;
+    max = deflateBound(z, size);
+    p->text = malloc(size);
+    p->packed = p->text ? malloc(max) : NULL;
+    if (!p->packed) {
+        (void)deflateEnd(z); /* nothing was packed */
+        free(p->text);
+        p->text = NULL;
+        return -ENOMEM;
+    }
+    memcpy(p->text, text, size);
+    z->next_in = p->text;
+    z->next_out = p->packed;
+    z->avail_out = (uInt)max;
+    return 0;
 }
 
 static void
@@ -41,7 +94,7 @@ stop_job(struct job *job)
     free(w->listed);
     free(w->names);
     read_logs_free(&w->logs);
-    read_pack_close(&w->pack);
+    close_pack(&w->pack);
 }
 
 /* ---- life ---------------------------------------------------------------- */
@@ -64,7 +117,6 @@ read_job_hold(struct http_call *x)
 static void
 clear(struct read_job *w)
 {
-    w->packs = false;
     w->history.top = NULL;
     w->from = NULL;
     w->listed = NULL;
@@ -111,12 +163,10 @@ read_job_pack(struct read_job *w, const struct read_request *request,
 {
     if (w->job.state == JOB_HAS_PLACE)
         clear(w);
-    if (read_pack_open(&w->pack, size) < 0 || !w->pack.text)
+    if (begin_pack(&w->pack, text, size) < 0)
         return -ENOMEM;
     if (request != &w->request)
         w->request = *request;
-    read_pack_start(&w->pack, text, size);
-    w->packs = true;
     w->job.step = step_packing;
     job_run(&w->job);
     return 0;

@@ -1,5 +1,5 @@
 /* reader/read_job.h - the job (jobs.h) of a request of GET /v1/COMMAND: a
- * command that is answered in steps, a large answer that is packed, or a request
+ * command that is answered in steps, an answer that is packed, or a request
  * that waits.
  *
  * Ownership: it belongs to its request, and goes with it. */
@@ -7,10 +7,11 @@
 #ifndef COUNTD_READER_READ_JOB_H
 #define COUNTD_READER_READ_JOB_H
 
+#include <zlib.h>
+
 #include "reader/history_query.h"
 #include "reader/jobs.h"
 #include "reader/read_http.h"
-#include "reader/read_pack.h"
 
 /* The files of data/log, while a job lists them. */
 struct read_logs {
@@ -19,10 +20,18 @@ struct read_logs {
     int error;
 };
 
+/* An answer that is packed by gzip in steps, so that it does not delay others: the
+ * worst text takes 15 ms per MiB. */
+struct read_pack {
+    z_stream deflate;
+    uint8_t *text; /* NULL: nothing is packed */
+    uint8_t *packed;
+    size_t size; /* bytes of the text; at the end of what is packed */
+};
+
 struct read_job {
     struct job job;
     struct read_request request;
-    bool packs; /* `pack` has the answer, or makes it */
 
     /* For a command: */
     struct history_query history;
