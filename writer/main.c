@@ -334,7 +334,7 @@ open_statsd(struct writer *w)
         [STATSD_LINE_PROTOCOL] = conns_listener(w->conns, LISTENER_STATSD),
         [GRAPHITE_LINE_PROTOCOL] = conns_listener(w->conns, LISTENER_GRAPHITE)};
 
-    /* Without live/, which it reports, totals are lost at a stop. */
+    /* Without live/, which it reports, rests are lost at a stop. */
     if (w->statsd.on)
         (void)datadir_live(&w->dir);
     return statsd_open(&w->statsd, w->loop, &w->logs, w->dir.live_fd, lines);

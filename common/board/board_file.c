@@ -35,6 +35,21 @@ report_errno(const struct board_error *e, int rc, const char *what)
 
 /* ---- handles ----------------------------------------------------------- */
 
+static unsigned
+update_attempts(void)
+{
+    const char *text = getenv("COUNTD_BOARD_ATTEMPTS");
+    char *end;
+    long n;
+
+    if (!text)
+        text = getenv("IPC_LEADERBOARD_MAX_SPINLOCK_ATTEMPTS");
+    if (!text)
+        return BOARD_TRIES;
+    n = strtol(text, &end, 10);
+    return *end == '\0' && n > 0 && n < INT_MAX ? (unsigned)n : BOARD_TRIES;
+}
+
 static bool
 is_same_file(int one, int other)
 {
@@ -99,6 +114,7 @@ new_handle(const char *path, int fd, const struct board_header *h,
     b->fd = fd;
     b->read_only = read_only;
     b->forks = board_forks();
+    b->tries = update_attempts();
     rc = board_handle_add(b);
     if (rc == 0) {
         *out = b;

@@ -127,6 +127,7 @@ struct countd_board {
     atomic_bool claimed; /* something, perhaps: close looks for it */
     _Atomic uint64_t me; /* low half: number in the table of processes, 0: none
                yet; high half: forks of the process of that number */
+    unsigned tries;
 };
 
 /* A block of a slot. */

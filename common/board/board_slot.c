@@ -55,7 +55,7 @@ wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
     const struct timespec pause = {.tv_nsec = 100000};
     int rc;
 
-    if (tries >= BOARD_TRIES)
+    if (tries >= b->tries)
         return -EBUSY;
     if (tries < YIELD_AFTER) {
         relax_cpu();

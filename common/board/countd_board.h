@@ -184,6 +184,39 @@ int countd_board_claim(struct countd_board *b, uint32_t slot, uint32_t *cell);
 /* Gives a claimed cell up; its values stay. */
 int countd_board_release(struct countd_board *b, uint32_t slot, uint32_t cell);
 
+/* ---- read before update ------------------------------------------------ */
+
+/* Boards that remember the generation for their user: a row is updated only if
+ * it is the last one read, and only if no process has changed it since. Private
+ * values are those of cell 0.  One per thread.
+ *   struct countd_board_last l = {.board = b}; */
+struct countd_board_last {
+    struct countd_board *board;
+    uint64_t generation;
+    int64_t slot; /* the last one read, + 1; 0: none */
+    char text[COUNTD_BOARD_ERROR_SIZE];
+};
+
+/* 0, or -EINVAL ("wrong index"), ...; l->text says why. */
+int countd_board_last_read(struct countd_board_last *l, int64_t slot,
+                           int64_t *shared, int64_t *values);
+
+/* 1: the shared part is updated.  0: it is not, since it was changed by another
+ * or by this one since the read, or `shared` is NULL; private values are
+ * written nevertheless.  0 with a text: the row is locked by a process that
+ * does not go on.  -EINVAL: nothing was changed; l->text is one of
+ *     wrong index                              wrong private index
+ *     update for only last read index is allowed
+ *     values size mismatch slot size */
+struct countd_board_pair {
+    int64_t index;
+    int64_t value;
+};
+int countd_board_last_update(struct countd_board_last *l, int64_t slot,
+                             const int64_t *shared, size_t shared_count,
+                             const struct countd_board_pair *values,
+                             size_t count);
+
 #ifdef __cplusplus
 }
 #endif

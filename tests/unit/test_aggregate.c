@@ -94,58 +94,87 @@ CASE(a_sum_that_is_whole_is_counted_exactly, s)
     }
 }
 
-CASE(a_rest_moves_with_its_name, s)
+CASE(a_rest_survives_any_number_of_ages, s)
 {
     int64_t sum = 0;
 
     for (int i = 0; i < 100; i++) {
+        assert_rc(add(s, "before", UNIT), 0); /* makes it move */
         assert_rc(add(s, "a", UNIT * 2 / 5), 0);
         sum += flush(s, "a");
+        assert_rc(aggregate_age(s), 0);
+        assert_rc(aggregate_age(s), 0);
         assert_rc(aggregate_age(s), 0);
     }
     assert_int_equal(sum, 40);
     assert_int_equal(s->forgotten, 0);
+    assert_int_equal(aggregate_fractions(s), 1);
 }
 
-/* Each name leaves with its rest before it comes again, which counts by chance;
- * so do rests below 0. */
-CASE(rests_that_leave_are_right_on_average, s)
+static void
+add_rest(void *ctx, const struct aggregate_name *name, int64_t millionths)
 {
-    enum { COUNT = 20000 };
+    assert_true(name->key_size > 0);
+    *(int64_t *)ctx += millionths;
+}
+
+/* A flood of names with fractions, each once: those that leave memory are
+ * counted, and their counts are right on average. */
+CASE(rests_that_leave_memory_are_no_loss_on_average, s)
+{
+    enum { COUNT = 50000 };
     struct aggregate_name name;
-    int64_t increment, sums[2] = {0, 0};
+    int64_t increment, sum = 0, rests = 0;
     char key[16];
 
-    s->random = random_seed("rests") | 1;
     for (int i = 0; i < COUNT; i++) {
-        (void)snprintf(key, sizeof key, "%d", i % 100);
-        assert_rc(add(s, key, i % 2 == 0 ? UNIT * 2 / 5 : -UNIT / 10), 0);
-        if (i % 100 != 99)
-            continue;
-        for (int age = 0; age < 3; age++) {
+        (void)snprintf(key, sizeof key, "%d", i);
+        if (aggregate_free(s) < 2 * aggregate_name_size(1, sizeof key)) {
             while (aggregate_take(s, &name, &increment))
-                sums[(name.key[name.key_size - 1] - '0') % 2] += increment;
+                sum += increment;
             assert_rc(aggregate_age(s), 0);
         }
+        assert_rc(add(s, key, UNIT * 2 / 5), 0);
     }
-    assert_int_equal(s->forgotten, COUNT);
-    /* Six deviations. */
-    assert_in_range(sums[0], COUNT / 5 - 300, COUNT / 5 + 300);
-    assert_in_range(-sums[1], COUNT / 20 - 180, COUNT / 20 + 180);
+    while (aggregate_take(s, &name, &increment))
+        sum += increment;
+    assert_true(s->forgotten > COUNT / 2);
+    assert_int_equal(s->forgotten + aggregate_fractions(s), COUNT);
+    aggregate_each_rest(s, add_rest, &rests);
+    sum += rests / DECIMAL_MILLIONTHS;
+    assert_in_range(sum, COUNT * 2 / 5 - COUNT / 50,
+                    COUNT * 2 / 5 + COUNT / 50); /* 9 deviations */
 }
 
-CASE(all_names_but_those_that_wait_are_forgotten, s)
+/* The same name, forgotten and made anew. */
+CASE(a_name_that_is_forgotten_again_and_again_does_not_drift, s)
 {
-    const size_t most = aggregate_free(s);
+    struct aggregate_half *h;
+    int64_t sum = 0;
 
-    assert_rc(add(s, "a", UNIT * 2 / 5), 0);
-    aggregate_forget(s);
-    assert_true(aggregate_free(s) < most);
-    assert_int_equal(flush(s, "a"), 0);
-    aggregate_forget(s);
-    assert_int_equal(aggregate_free(s), most);
-    assert_rc(add(s, "a", UNIT * 2 / 5), 0);
-    assert_int_equal(flush(s, "a"), 0); /* not of 0.8 */
+    s->is_lossy = true;
+    for (int i = 0; i < 1000; i++) {
+        assert_rc(add(s, "a", UNIT * 2 / 5), 0);
+        sum += flush(s, "a");
+        h = &s->halves[s->young];
+        h->fractions = 0; /* it leaves, as in a flood */
+        assert_rc(aggregate_age(s), 0);
+        assert_rc(aggregate_age(s), 0);
+    }
+    assert_in_range(sum, 380, 420);
+}
+
+CASE(a_name_does_not_drift_though_all_names_are_forgotten_again_and_again, s)
+{
+    int64_t sum = 0;
+
+    for (int i = 0; i < 1000; i++) {
+        assert_rc(add(s, "a", UNIT * 2 / 5), 0);
+        sum += flush(s, "a");
+        aggregate_forget(s);
+        assert_int_equal(aggregate_fractions(s), 0);
+    }
+    assert_in_range(sum, 380, 420);
 }
 
 CASE(names_that_wait_for_a_flush_are_never_dropped, s)
@@ -177,6 +206,24 @@ CASE(a_full_table_refuses_and_an_age_empties_it, s)
     assert_rc(aggregate_age(s), 0);
     assert_rc(add(s, "new", UNIT), 0);
     assert_int_equal(flush(s, "new"), 1);
+}
+
+/* Names as short as can be use up the places of the index before the bytes. */
+CASE(an_age_frees_half_whatever_names_it_keeps, s)
+{
+    char key[16];
+
+    for (int round = 0, count = 0; round < 3; round++) {
+        for (int rc = 0; rc == 0; count++) {
+            (void)snprintf(key, sizeof key, "%d", count);
+            rc = add(s, key, UNIT * 2 / 5);
+        }
+        (void)flush(s, key);
+        assert_rc(aggregate_age(s), 0);
+        (void)flush(s, key);
+        assert_true(aggregate_free(s) > MEMORY / 8);
+        assert_int_equal(aggregate_free(s), s->free_aged);
+    }
 }
 
 CASE(sums_beyond_64_bits_are_cut_to_the_bound, s)
@@ -221,6 +268,56 @@ CASE(a_minute_of_a_name_has_its_own_sum, s)
         for (uint32_t m = 0; m < 4; m++)
             assert_rc(add_at(s, "a", (m + 1) * UNIT, m), 0);
         assert_int_equal(flush_minute(s, minute), minute + 1);
+    }
+    assert_int_equal(aggregate_fractions(s), 0);
+}
+
+CASE(the_rest_of_a_minute_that_leaves_memory_is_of_now, s)
+{
+    for (uint32_t m = 0; m < 10; m++)
+        assert_rc(add_at(s, "a", UNIT * 2 / 5, m), 0);
+    assert_rc(add_at(s, "b", UNIT * 2 / 5, 7), 0);
+    assert_int_equal(flush(s, "a"), 0);
+    assert_int_equal(aggregate_fractions(s), 11);
+    assert_rc(aggregate_age(s), 0);
+    assert_rc(aggregate_age(s), 0);
+    assert_int_equal(aggregate_fractions(s), 2);
+    assert_int_equal(flush_minute(s, 0), 4);
+    assert_rc(add(s, "b", UNIT / 5), 0);
+    assert_int_equal(flush(s, "b"), 1);
+    assert_int_equal(s->forgotten, 0);
+}
+
+/* What was added in minutes, and what came out of all of them. */
+CASE(random_minutes_are_right_to_less_than_a_unit_in_the_end, s)
+{
+    struct random random = {.state = random_seed("minutes")};
+    int64_t counted[20] = {0};
+    int128 exact[20] = {0};
+
+    for (int i = 0; i < 100000; i++) {
+        const unsigned k = (unsigned)random_below(&random, 20);
+        const int128 n = (int128)random_below(&random, 20000000) - 10000000;
+        char key[8];
+
+        (void)snprintf(key, sizeof key, "%u", k);
+        assert_rc(add_at(s, key, n, (uint32_t)random_below(&random, 5)), 0);
+        exact[k] += n;
+        if (random_chance(&random, 1)) {
+            count_flush(s, counted);
+            if (random_chance(&random, 20))
+                assert_rc(aggregate_age(s), 0);
+        }
+    }
+    for (int age = 0; age < 3; age++) {
+        count_flush(s, counted);
+        assert_rc(aggregate_age(s), 0);
+    }
+    count_flush(s, counted);
+    for (int k = 0; k < 20; k++) {
+        const int128 off = exact[k] - counted[k] * UNIT;
+
+        assert_true(off > -UNIT && off < UNIT);
     }
 }
 

@@ -88,63 +88,140 @@ teardown(void **state)
 
 #define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
 
-/* ---- updates ----------------------------------------------------------- */
+/* ---- the contract ------------------------------------------------------ */
+
+struct user {
+    struct countd_board_last last;
+    int64_t shared[4], values[2];
+};
 
 static void
-expect_row(struct countd_board *b, const int64_t shared[4], int64_t p0,
-           int64_t p1, uint64_t *generation)
+user_attach(struct fixture *r, struct user *u)
 {
-    int64_t got[4], values[2];
-
-    assert_rc(countd_board_read(b, 0, got, generation), 0);
-    assert_memory_equal(got, shared, sizeof got);
-    assert_rc(countd_board_read_cell(b, 0, 0, values, NULL), 0);
-    assert_int_equal(values[0], p0);
-    assert_int_equal(values[1], p1);
+    memset(u, 0, sizeof *u);
+    assert_rc(attach(r, 0, &u->last.board), 0);
 }
 
-CASE(of_two_that_have_read_a_row_one_updates_it, r)
+static void
+user_reads(struct user *u, int64_t s0, int64_t s1, int64_t s2, int64_t s3,
+           int64_t p0, int64_t p1)
 {
-    static const int64_t zeros[4] = {0}, first[4] = {1, 2, 3, 4},
-                         second[4] = {11, 12, 13, 14};
-    const struct countd_board_value six = {0, 6}, nine = {1, 9};
-    struct countd_board *a, *b;
-    uint64_t ga, gb;
-    int rc;
+    const int64_t shared[] = {s0, s1, s2, s3}, values[] = {p0, p1};
 
-    assert_rc(attach(r, 0, &a), 0);
-    assert_rc(attach(r, 0, &b), 0);
-    expect_row(a, zeros, 0, 0, &ga);
-    expect_row(b, zeros, 0, 0, &gb);
-    assert_rc(countd_board_update(a, 0, ga, first, 0, &six, 1, &rc), 0);
-    assert_rc(countd_board_update(b, 0, gb, second, 0, &nine, 1, &rc), -ESTALE);
-    assert_rc(rc, 0);
-    assert_rc(countd_board_update(a, 0, ga, second, 0, NULL, 0, NULL), -ESTALE);
-    expect_row(b, first, 6, 9, &gb);
-    assert_rc(countd_board_update(b, 0, gb, second, 0, NULL, 0, NULL), 0);
-    expect_row(a, second, 6, 9, &ga);
-    countd_board_close(a);
-    countd_board_close(b);
+    assert_rc(countd_board_last_read(&u->last, 0, u->shared, u->values), 0);
+    assert_memory_equal(u->shared, shared, sizeof shared);
+    assert_memory_equal(u->values, values, sizeof values);
+}
+
+static int
+user_updates(struct user *u, int64_t slot, const int64_t *shared, size_t n,
+             const struct countd_board_pair *pairs, size_t pair_count)
+{
+    return countd_board_last_update(&u->last, slot, shared, n, pairs,
+                                    pair_count);
+}
+
+#define PAIR(index, value) (const struct countd_board_pair[]){{index, value}}, 1
+#define SHARED(a, b, c, d) ((const int64_t[]){a, b, c, d}), 4
+#define NO_SHARED          NULL, 0
+#define NO_PAIR            NULL, 0
+
+CASE(two_users_take_turns_as_the_contract_says, r)
+{
+    const struct countd_board_pair both[] = {{0, 66}, {1, 99}};
+    struct user a, b;
+
+    user_attach(r, &a);
+    user_attach(r, &b);
+    user_reads(&a, 0, 0, 0, 0, 0, 0);
+    user_reads(&b, 0, 0, 0, 0, 0, 0);
+
+    assert_rc(user_updates(&a, 0, SHARED(1, 2, 3, 4), PAIR(0, 6)), 1);
+    assert_rc(user_updates(&b, 0, SHARED(11, 12, 13, 14), PAIR(1, 9)), 0);
+    assert_rc(user_updates(&a, 0, SHARED(21, 22, 23, 24), NO_PAIR), 0);
+    user_reads(&a, 1, 2, 3, 4, 6, 9);
+    user_reads(&b, 1, 2, 3, 4, 6, 9);
+
+    assert_rc(user_updates(&b, 0, SHARED(11, 12, 13, 14), both, 2), 1);
+    user_reads(&a, 11, 12, 13, 14, 66, 99);
+    assert_rc(user_updates(&a, 0, NO_SHARED, PAIR(0, 7)), 0);
+    user_reads(&a, 11, 12, 13, 14, 7, 99);
+    assert_rc(user_updates(&a, 0, NO_SHARED, NO_PAIR), 0);
+
+    countd_board_close(a.last.board);
+    countd_board_close(b.last.board);
+}
+
+CASE(what_the_contract_forbids_has_no_effect_and_its_words, r)
+{
+    static const int64_t five[5] = {5, 5, 5, 5, 5};
+    static const struct {
+        int64_t slot;
+        size_t shared; /* values; 0: none */
+        int64_t index; /* of a private value; 9: none */
+        const char *text;
+    } all[] = {
+        {1, 4, 9, "update for only last read index is allowed"},
+        {1, 0, 0, "update for only last read index is allowed"},
+        {-1, 4, 9, "wrong index"},
+        {2, 4, 9, "wrong index"},
+        {0, 4, -1, "wrong private index"},
+        {0, 4, 2, "wrong private index"},
+        {0, 3, 9, "values size mismatch slot size"},
+        {0, 5, 9, "values size mismatch slot size"},
+    };
+    struct user u;
+
+    user_attach(r, &u);
+    /* Nothing has been read. */
+    assert_rc(user_updates(&u, 0, SHARED(1, 1, 1, 1), NO_PAIR), -EINVAL);
+    assert_string_equal(u.last.text, all[0].text);
+
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        const struct countd_board_pair pair = {all[i].index, 1};
+
+        assert_rc(user_updates(&u, all[i].slot, all[i].shared ? five : NULL,
+                               all[i].shared, &pair, all[i].index != 9),
+                  -EINVAL);
+        assert_string_equal(u.last.text, all[i].text);
+    }
+    for (int64_t slot = -1; slot <= 2; slot += 3) {
+        assert_rc(countd_board_last_read(&u.last, slot, u.shared, u.values),
+                  -EINVAL);
+        assert_string_equal(u.last.text, "wrong index");
+    }
+
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    assert_int_equal(u.last.generation, 0);
+    countd_board_close(u.last.board);
 }
 
 /* The word of a slot, in the middle of an update by this very process. */
-CASE(a_row_that_stays_locked_is_busy_and_private_values_are_written, r)
+CASE(a_locked_row_is_refused_with_a_warning_and_private_values_written, r)
 {
-    static const int64_t zeros[4] = {0}, ones[4] = {1, 1, 1, 1};
-    const struct countd_board_value three = {1, 3};
-    const struct board_block k = board_shared(r->master, 0);
-    uint64_t g;
+    struct board_block k;
+    struct user u;
     uint32_t me;
-    int rc;
 
-    assert_rc(board_register(r->master, &me), 0);
+    assert_int_equal(setenv("IPC_LEADERBOARD_MAX_SPINLOCK_ATTEMPTS", "300", 1),
+                     0);
+    user_attach(r, &u);
+    assert_int_equal(unsetenv("IPC_LEADERBOARD_MAX_SPINLOCK_ATTEMPTS"), 0);
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    k = board_shared(u.last.board, 0);
+    assert_rc(board_register(u.last.board, &me), 0);
     atomic_store(k.word, board_word(0, me));
-    assert_rc(countd_board_update(r->master, 0, 0, ones, 0, &three, 1, &rc),
-              -EBUSY);
-    assert_rc(rc, 0);
+
+    assert_rc(user_updates(&u, 0, SHARED(1, 1, 1, 1), PAIR(1, 3)), 0);
+
+    assert_string_equal(
+        u.last.text,
+        "failed to acquire spin lock for row 0 after 301 attempts");
     assert_true(atomic_load(k.word) == board_word(0, me));
-    expect_row(r->master, zeros, 0, 3, &g); /* readers do not wait */
+    user_reads(&u, 0, 0, 0, 0, 0, 3); /* readers do not wait */
     atomic_store(k.word, 0);
+    countd_board_close(u.last.board);
 }
 
 /* ---- explicit generations, cells --------------------------------------- */
@@ -521,18 +598,19 @@ CASE(an_owner_that_has_no_lock_is_unknown_and_keeps_its_cell, r)
 
 CASE(a_board_has_one_master_and_is_made_anew_after_it, r)
 {
-    static const int64_t first[4] = {1, 2, 3, 4};
-    struct countd_board *again = NULL, *old, *user;
+    struct countd_board *again = NULL, *old;
+    struct user u;
     int64_t shared[4];
     uint64_t g;
 
-    assert_rc(attach(r, 0, &user), 0);
+    user_attach(r, &u);
     assert_rc(create(r, &again), -EBUSY);
     assert_has(r->error, "is owned by some other process");
-    assert_rc(countd_board_update(user, 0, 0, first, 0, NULL, 0, NULL), 0);
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    assert_rc(user_updates(&u, 0, SHARED(1, 2, 3, 4), NO_PAIR), 1);
 
     close_master(r);
-    assert_rc(countd_board_master_alive(user), 0);
+    assert_rc(countd_board_master_alive(u.last.board), 0);
     assert_rc(attach(r, 0, &old), -ESRCH);
     assert_has(r->error, "is abandoned, cannot attach to it");
     assert_rc(attach(r, COUNTD_BOARD_ORPHAN | COUNTD_BOARD_READ_ONLY, &old), 0);
@@ -545,13 +623,14 @@ CASE(a_board_has_one_master_and_is_made_anew_after_it, r)
     assert_rc(countd_board_read(r->master, 0, shared, &g), 0);
     assert_int_equal(shared[3], 0);
     /* Who has the old one is told, and reads no page that has gone. */
-    assert_rc(countd_board_read(user, 0, shared, &g), -ENOTCONN);
-    assert_rc(countd_board_update(user, 0, 1, shared, 0, NULL, 0, NULL),
+    assert_rc(countd_board_read(u.last.board, 0, shared, &g), -ENOTCONN);
+    assert_rc(countd_board_update(u.last.board, 0, 1, shared, 0, NULL, 0, NULL),
               -ENOTCONN);
-    assert_rc(countd_board_add(user, 0, 0, 0, 1, NULL), -ENOTCONN);
-    assert_rc(countd_board_master_alive(user), -ENOTCONN);
-    assert_int_equal(board_load(board_copy(board_shared(user, 0), 1)), 1);
-    countd_board_close(user);
+    assert_rc(countd_board_add(u.last.board, 0, 0, 0, 1, NULL), -ENOTCONN);
+    assert_rc(countd_board_master_alive(u.last.board), -ENOTCONN);
+    assert_int_equal(board_load(board_copy(board_shared(u.last.board, 0), 1)),
+                     1);
+    countd_board_close(u.last.board);
 }
 
 CASE(a_board_that_is_not_there_or_empty_is_abandoned, r)

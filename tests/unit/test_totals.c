@@ -83,19 +83,51 @@ CASE(names_of_several_protocols_are_several, t)
     assert_int_equal(totals_take(t, &sample), 0);
 }
 
-/* Where there are too many all begin anew. */
-CASE(as_many_names_as_there_may_be_are_remembered, t)
+/* Names that a table has room for are remembered while others come and go. */
+CASE(names_with_samples_are_not_forgotten, t)
 {
+    enum { ROUNDS = 6, OTHERS = 60000 };
     char name[32];
 
-    for (int round = 0; round < 2; round++)
-        for (size_t i = 0; i < TOTALS_MAX; i++) {
-            (void)snprintf(name, sizeof name, "name.%zu", i);
-            assert_int_equal(take(t, name, 10 + round), round);
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < 1000; i++) {
+            (void)snprintf(name, sizeof name, "stays.%d", i);
+            assert_int_equal(take(t, name, 10 + round), round > 0);
         }
-    assert_int_equal(take(t, "one more", 7), 0);
-    assert_int_equal(take(t, "name.0", 20), 0);
-    assert_int_equal(take(t, "name.0", 21), 1);
+        for (int i = 0; i < OTHERS; i++) {
+            (void)snprintf(name, sizeof name, "goes.%d.%d", round, i);
+            assert_int_equal(take(t, name, 7), 0);
+        }
+    }
+    assert_true(t->tables[0].names.count + t->tables[1].names.count <
+                2 * TOTALS_MAX);
+}
+
+/* Names of both tables, some of which are in both. */
+CASE(each_last_sample_survives_a_stop, t)
+{
+    enum { NAMES = 150000 };
+    struct tmpdir dir;
+    struct totals next;
+    char name[32];
+
+    tmpdir_make(&dir);
+    for (int i = 0; i < NAMES; i++) {
+        (void)snprintf(name, sizeof name, "name.%d", i);
+        (void)take_at(t, name, 100 * (int64_t)UNIT, 50);
+    }
+    assert_int_equal(take_at(t, "name.7", 200 * (int64_t)UNIT, 51), 100 * UNIT);
+    totals_write(t, dir.fd);
+    assert_rc(totals_init(&next), 0);
+    totals_read(&next, dir.fd);
+    assert_int_equal(take_at(&next, "name.7", 203 * (int64_t)UNIT, 52),
+                     3 * UNIT);
+    assert_int_equal(take_at(&next, "name.149999", 103 * (int64_t)UNIT, 52),
+                     3 * UNIT);
+    assert_int_equal(take_at(&next, "name.0", 103 * (int64_t)UNIT, 52),
+                     3 * UNIT);
+    totals_fini(&next);
+    tmpdir_remove(&dir);
 }
 
 CASE(the_last_samples_survive_a_stop, t)

@@ -5,6 +5,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
@@ -22,8 +23,11 @@ struct aggregate_entry {
     uint32_t minute;
     uint16_t keyspace_size;
     uint16_t key_size;
-    bool waits;
-    uint8_t half;
+    bool waits : 1;
+    bool has_fraction : 1;
+    bool may_leave : 1; /* with a fraction, since others may keep all memory */
+    bool has_offset : 1;
+    uint8_t half : 1;
     uint8_t names[]; /* keyspace, then key */
 };
 
@@ -40,7 +44,6 @@ aggregate_init(struct aggregate *s, size_t size)
     if (getrandom(&s->hash_key, sizeof s->hash_key, 0) !=
         (ssize_t)sizeof s->hash_key)
         return -EIO;
-    s->random = s->hash_key.k0 | 1;
     for (int i = 0; i < 2; i++) {
         s->halves[i].bytes = map_bytes(s->half_size);
         s->halves[i].index = map_bytes(s->index_count * sizeof(uint32_t));
@@ -80,6 +83,13 @@ static size_t
 free_places(const struct aggregate *s)
 {
     return s->index_count - s->index_count / 4 - s->halves[s->young].names;
+}
+
+/* Names with a fraction may keep half of the bytes and of the places. */
+static size_t
+kept_places(const struct aggregate *s)
+{
+    return (s->index_count - s->index_count / 4) / 2;
 }
 
 size_t
@@ -127,6 +137,14 @@ find_entry(const struct aggregate *s, const struct aggregate_half *h,
     return NULL;
 }
 
+/* Whether a name at the end of a half has room among those that are kept. */
+static bool
+has_kept_room(const struct aggregate *s, const struct aggregate_half *h,
+              size_t size)
+{
+    return h->used + size <= s->half_size / 2 && h->names < kept_places(s);
+}
+
 /* Enters `e`, which lies at h->used, into the index of its half. */
 static void
 add_to_half(struct aggregate *s, struct aggregate_half *h,
@@ -139,6 +157,7 @@ add_to_half(struct aggregate *s, struct aggregate_half *h,
     h->index[i] = (uint32_t)(h->used / AGGREGATE_UNIT) + 1;
     h->names++;
     h->used += size;
+    h->fractions += e->has_fraction ? 1 : 0;
 }
 
 /* Makes an entry in the young half; NULL: it is full. */
@@ -159,8 +178,9 @@ make_entry(struct aggregate *s, const struct aggregate_name *name,
     e->minute = name->minute;
     e->keyspace_size = (uint16_t)name->keyspace_size;
     e->key_size = (uint16_t)name->key_size;
-    e->waits = false;
-    e->half = (uint8_t)s->young;
+    e->waits = e->has_fraction = e->has_offset = false;
+    e->may_leave = !has_kept_room(s, h, size);
+    e->half = s->young & 1;
     memcpy(e->names, name->keyspace, name->keyspace_size);
     memcpy(e->names + name->keyspace_size, name->key, name->key_size);
     add_to_half(s, h, e, size);
@@ -191,18 +211,23 @@ static struct aggregate_entry *
 take_entry(struct aggregate *s, const struct aggregate_name *name)
 {
     const uint32_t hash = hash_of(s, name);
+    struct aggregate_half *old = &s->halves[1 - s->young];
     struct aggregate_entry *e, *before;
 
     e = find_entry(s, &s->halves[s->young], name, hash);
     if (e)
         return e;
-    before = find_entry(s, &s->halves[1 - s->young], name, hash);
+    before = find_entry(s, old, name, hash);
     if (before && before->waits)
         return before;
     e = make_entry(s, name, hash);
-    if (e && before) {
+    if (e && before && before->has_fraction) {
         e->millionths = before->millionths;
-        before->millionths = 0;
+        e->has_fraction = true;
+        e->has_offset = before->has_offset;
+        s->halves[e->half].fractions++;
+        before->has_fraction = false;
+        old->fractions--;
     }
     return e;
 }
@@ -222,12 +247,31 @@ add_bounded(int128 a, int128 b)
     return sum < -bound ? -bound : sum;
 }
 
+/* Adds -0.499999 to 0.499999 of a unit, once, to an entry whose rest may be
+ * forgotten.  Each age moves the offset of a name by the golden ratio, so that
+ * the offsets of one that is made anew and anew are spread evenly. */
+static void
+add_offset(const struct aggregate *s, struct aggregate_entry *e)
+{
+    const uint32_t x = e->hash + s->ages * UINT32_C(0x9e3779b9);
+    const int64_t span = DECIMAL_MILLIONTHS - 1;
+
+    if (e->has_offset || (!e->may_leave && !s->is_lossy))
+        return;
+    e->has_offset = true;
+    e->millionths =
+        add_bounded(e->millionths,
+                    (int64_t)((uint64_t)x * (uint64_t)span >> 32) - span / 2);
+}
+
 /* Adds to an entry, which waits for a flush from then on. */
 static void
 add_to_entry(struct aggregate *s, struct aggregate_entry *e, int128 millionths)
 {
+    struct aggregate_half *h = &s->halves[e->half];
+
     if (!e->waits) {
-        s->halves[e->half].waiting++;
+        h->waiting++;
         e->waits = true;
         e->next = NULL;
         *s->last = e;
@@ -241,11 +285,29 @@ aggregate_add(struct aggregate *s, const struct aggregate_name *name,
               int128 millionths)
 {
     struct aggregate_entry *e = take_entry(s, name);
+    struct aggregate_half *h;
 
     if (!e)
         return -ENOMEM;
+    h = &s->halves[e->half];
+    if (!e->has_fraction && millionths % DECIMAL_MILLIONTHS != 0) {
+        e->has_fraction = true;
+        h->fractions++;
+    }
+    if (e->has_fraction)
+        add_offset(s, e);
     add_to_entry(s, e, millionths);
     return 0;
+}
+
+static struct aggregate_name
+name_of(const struct aggregate_entry *e)
+{
+    return (struct aggregate_name){.keyspace = e->names,
+                                   .key = e->names + e->keyspace_size,
+                                   .keyspace_size = e->keyspace_size,
+                                   .key_size = e->key_size,
+                                   .minute = e->minute};
 }
 
 bool
@@ -253,6 +315,7 @@ aggregate_take(struct aggregate *s, struct aggregate_name *name,
                int64_t *increment)
 {
     struct aggregate_entry *e = s->first;
+    struct aggregate_half *h;
     int32_t rest;
 
     if (!e)
@@ -263,46 +326,60 @@ aggregate_take(struct aggregate *s, struct aggregate_name *name,
     *increment = decimal_round(e->millionths, &rest);
     e->millionths = rest;
     e->waits = false;
-    s->halves[e->half].waiting--;
-    *name = (struct aggregate_name){.keyspace = e->names,
-                                    .key = e->names + e->keyspace_size,
-                                    .keyspace_size = e->keyspace_size,
-                                    .key_size = e->key_size,
-                                    .minute = e->minute};
+    h = &s->halves[e->half];
+    h->waiting--;
+    *name = name_of(e);
     return true;
 }
 
-/* Whether a rest, which leaves, counts. */
-static bool
-is_counted(struct aggregate *s, int128 rest)
+/* Makes an entry that leaves one of minute 0.  NULL: its rest went to the one
+ * that there is. */
+static struct aggregate_entry *
+clear_minute(struct aggregate *s, const struct aggregate_half *kept,
+             struct aggregate_entry *e)
 {
-    s->random ^= s->random << 13;
-    s->random ^= s->random >> 7;
-    s->random ^= s->random << 17;
-    return (int64_t)((s->random >> 32) * DECIMAL_MILLIONTHS >> 32) <
-           (rest < 0 ? -rest : rest);
+    struct aggregate_name name = name_of(e);
+    struct aggregate_entry *other;
+
+    name.minute = e->minute = 0;
+    e->hash = hash_of(s, &name);
+    other = find_entry(s, kept, &name, e->hash);
+    if (!other)
+        other = find_entry(s, &s->halves[s->young], &name, e->hash);
+    if (!other)
+        return e;
+    if (!other->has_fraction) {
+        other->has_fraction = true;
+        s->halves[other->half].fractions++;
+    }
+    add_to_entry(s, other, e->millionths);
+    return NULL;
 }
 
-/* Moves the entries whose rest counts, which lie between others up to `end`, to
+/* Moves the entries with a fraction, which lie between others up to `end`, to
  * the beginning of a half whose index is clear. */
 static void
-count_rests(struct aggregate *s, struct aggregate_half *h, size_t end)
+keep_fractions(struct aggregate *s, struct aggregate_half *h, size_t end)
 {
-    size_t size;
+    size_t at = 0, size;
+    bool had_minutes = false; /* an entry further on may be of such a name */
 
-    for (size_t at = 0; at < end; at += size) {
+    for (; at < end; at += size) {
         struct aggregate_entry *e =
             (struct aggregate_entry *)(void *)(h->bytes + at);
-        const int128 rest = e->millionths;
 
         size = aggregate_name_size(e->keyspace_size, e->key_size);
-        s->forgotten += rest != 0;
-        if (!is_counted(s, rest))
+        if (!e->has_fraction)
             continue;
+        had_minutes |= e->minute != 0;
+        if (had_minutes && !clear_minute(s, h, e))
+            continue;
+        if (!has_kept_room(s, h, size)) {
+            s->forgotten++;
+            continue;
+        }
         e = memmove(h->bytes + h->used, e, size);
-        e->millionths = 0;
         add_to_half(s, h, e, size);
-        add_to_entry(s, e, rest < 0 ? -DECIMAL_MILLIONTHS : DECIMAL_MILLIONTHS);
     }
 }
 
@@ -315,28 +392,23 @@ clear_bytes(uint8_t *bytes, size_t from, size_t size)
         (void)madvise(bytes + from, size - from, MADV_DONTNEED);
 }
 
-/* Clears a half but for the rests that count. */
-static void
-clear_half(struct aggregate *s, struct aggregate_half *h, bool counts)
-{
-    const size_t end = counts ? h->used : 0;
-
-    if (madvise(h->index, s->index_count * sizeof(uint32_t), MADV_DONTNEED) < 0)
-        memset(h->index, 0, s->index_count * sizeof(uint32_t));
-    h->used = h->names = 0;
-    count_rests(s, h, end);
-    clear_bytes(h->bytes, h->used, s->half_size);
-}
-
 int
 aggregate_age(struct aggregate *s)
 {
     struct aggregate_half *old = &s->halves[1 - s->young];
+    const size_t end = old->fractions > 0 ? old->used : 0;
 
     if (old->waiting > 0)
         return -EBUSY;
-    clear_half(s, old, true);
+    if (madvise(old->index, s->index_count * sizeof(uint32_t), MADV_DONTNEED) <
+        0)
+        memset(old->index, 0, s->index_count * sizeof(uint32_t));
+    old->used = old->names = 0;
+    old->fractions = 0;
+    keep_fractions(s, old, end);
+    clear_bytes(old->bytes, old->used, s->half_size);
     s->young = 1 - s->young;
+    s->ages++;
     s->free_aged = aggregate_free(s);
     return 0;
 }
@@ -344,7 +416,63 @@ aggregate_age(struct aggregate *s)
 void
 aggregate_forget(struct aggregate *s)
 {
-    for (int i = 0; i < 2; i++)
-        if (s->halves[i].waiting == 0)
-            clear_half(s, &s->halves[i], false);
+    const uint64_t before = s->forgotten;
+
+    for (int i = 0; i < 2; i++) {
+        struct aggregate_half *old = &s->halves[1 - s->young];
+        const uint64_t fractions = old->fractions;
+
+        old->fractions = 0; /* none is kept */
+        if (aggregate_age(s) < 0)
+            old->fractions = fractions;
+        else
+            s->forgotten += fractions;
+    }
+    s->is_lossy = s->is_lossy || s->forgotten > before;
+}
+
+uint64_t
+aggregate_fractions(const struct aggregate *s)
+{
+    return s->halves[0].fractions + s->halves[1].fractions;
+}
+
+void
+aggregate_each_rest(const struct aggregate *s,
+                    void (*rest)(void *ctx, const struct aggregate_name *name,
+                                 int64_t millionths),
+                    void *ctx)
+{
+    for (int half = 0; half < 2; half++) {
+        const struct aggregate_half *h = &s->halves[half];
+        size_t size;
+
+        for (size_t at = 0; at < h->used; at += size) {
+            const struct aggregate_entry *e =
+                (const struct aggregate_entry *)(void *)(h->bytes + at);
+            const struct aggregate_name name = name_of(e);
+
+            size = aggregate_name_size(e->keyspace_size, e->key_size);
+            if (e->has_fraction && !e->waits && e->millionths != 0)
+                rest(ctx, &name, (int64_t)e->millionths);
+        }
+    }
+}
+
+void
+aggregate_set_rest(struct aggregate *s, const struct aggregate_name *name,
+                   int64_t millionths)
+{
+    struct aggregate_entry *e;
+
+    if (millionths <= -DECIMAL_MILLIONTHS || millionths >= DECIMAL_MILLIONTHS)
+        return;
+    e = take_entry(s, name);
+    if (e == NULL) {
+        s->forgotten++;
+        return;
+    }
+    s->halves[e->half].fractions += e->has_fraction ? 0 : 1;
+    e->has_fraction = true;
+    e->millionths = millionths;
 }

@@ -212,6 +212,8 @@ static void
 end_stop(struct statsd *s)
 {
     s->on = false;
+    if (s->live_fd >= 0)
+        statsd_rests_write(s);
     if (s->totals.on && s->live_fd >= 0)
         totals_write(&s->totals, s->live_fd);
     loop_disarm(s->loop, &s->flush_timer);
@@ -232,11 +234,6 @@ stop_some(struct statsd *s, bool more)
         return true;
     }
     if (s->drained && !s->flushing) {
-        if (count_waiting(s) == 0 && !s->rounded) {
-            s->rounded = true;
-            (void)aggregate_age(&s->sums); /* no name waits */
-            (void)aggregate_age(&s->sums); /* nor does one of this half */
-        }
         if (count_waiting(s) == 0) {
             end_stop(s);
             return false;
@@ -295,6 +292,8 @@ statsd_open(struct statsd *s, struct loop *loop, struct logs *logs, int live_fd,
     rc = aggregate_init(&s->sums, c->statsd_memory);
     if (rc == 0 && (s->rules.totals || c->graphite_total[0] != '\0'))
         rc = totals_init(&s->totals);
+    if (rc == 0 && live_fd >= 0)
+        statsd_rests_read(s);
     if (rc == 0 && s->totals.on && live_fd >= 0)
         totals_read(&s->totals, live_fd);
     if (rc == 0)

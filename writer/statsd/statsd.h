@@ -10,7 +10,8 @@
  *
  * Nothing is acknowledged.  SIGKILL loses at most one flush interval, of a total
  * up to its next sample; a clean stop reads what the sockets have queued, flushes
- * all of it, and leaves the last samples of totals for the next start.
+ * all of it, and leaves what the sums have below one, and the last samples of
+ * totals, in live/statsd-rests and live/statsd-totals for the next start.
  *
  * Back-pressure: while no log has a free slot, sums go on.  When their memory
  * is used up, too, no socket is read: the kernel then drops datagrams, which
@@ -74,7 +75,7 @@ struct statsd {
     struct loop *loop;
     struct logs *logs;
     const struct config *config;
-    int live_fd; /* live/, borrowed; -1: totals are lost at a stop */
+    int live_fd; /* live/, borrowed; -1: rests are lost at a stop */
     struct statsd_rules rules;
     struct datagrams datagrams;
     struct statsd_port ports[STATSD_PROTOCOLS];
@@ -99,7 +100,6 @@ struct statsd {
 
     bool stopping;
     bool drained; /* stopping, and the sockets are empty */
-    bool rounded; /* then the rests of all names, too */
     uint64_t stop_ms, give_up_ms;
     void (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -152,6 +152,14 @@ void statsd_take_datagram(struct statsd *s, const uint8_t *bytes, size_t size);
  * can free; if not, a flush begins and the sockets wait.  Names that need more
  * than there is then are lost, and counted. */
 bool statsd_has_memory(struct statsd *s, size_t bytes);
+
+/* ---- statsd_rests.c ----------------------------------------------------- */
+
+/* Keeps the rests of all sums for the next start; reports why not. */
+void statsd_rests_write(const struct statsd *s);
+
+/* Takes the rests of the last stop, if it left any, and empties the file. */
+void statsd_rests_read(struct statsd *s);
 
 /* ---- statsd_self.c ------------------------------------------------------ */
 

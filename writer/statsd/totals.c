@@ -25,40 +25,67 @@
 int
 totals_init(struct totals *t)
 {
+    int rc;
+
     *t = (struct totals){.on = true};
-    return name_table_init(&t->names);
+    rc = name_table_init(&t->tables[0].names);
+    return rc < 0 ? rc : name_table_init(&t->tables[1].names);
 }
 
 void
 totals_fini(struct totals *t)
 {
-    name_table_clear(&t->names);
-    free(t->last);
+    for (int i = 0; i < 2; i++) {
+        name_table_clear(&t->tables[i].names);
+        free(t->tables[i].last);
+    }
     *t = (struct totals){.on = false};
+}
+
+/* Adds a name to the young table.  NULL: no memory. */
+static struct total_last *
+add_name(struct totals *t, const uint8_t *name, uint16_t size)
+{
+    struct totals_table *young = &t->tables[t->young];
+    uint32_t number;
+
+    if (young->names.count == TOTALS_MAX) {
+        t->young = 1 - t->young;
+        young = &t->tables[t->young];
+        name_table_clear(&young->names);
+    }
+    if (array_grow(&young->last, &young->capacity, young->names.count + 1,
+                   sizeof *young->last) < 0 ||
+        name_table_put(&young->names, name, size, &number) < 0)
+        return NULL;
+    return &young->last[number];
 }
 
 /* The last sample of a name, or that it now has.  NULL: no memory. */
 static struct total_last *
 find_last(struct totals *t, const struct total *sample)
 {
+    struct total_last now = {sample->millionths, sample->at}, *last;
     uint8_t name[1 + MESSAGE_NAME_MAX];
     const uint16_t size = (uint16_t)(1 + sample->size);
-    uint32_t number;
-    size_t before;
 
     assert(sample->size > 0 && sample->size <= MESSAGE_NAME_MAX);
     name[0] = (uint8_t)sample->source;
     memcpy(name + 1, sample->name, sample->size);
-    if (t->names.count == TOTALS_MAX &&
-        name_table_find(&t->names, name, size) == NAME_TABLE_NONE)
-        name_table_clear(&t->names);
-    before = t->names.count;
-    if (array_grow(&t->last, &t->capacity, before + 1, sizeof *t->last) < 0 ||
-        name_table_put(&t->names, name, size, &number) < 0)
-        return NULL;
-    if (number == before)
-        t->last[number] = (struct total_last){sample->millionths, sample->at};
-    return &t->last[number];
+    for (unsigned i = 0; i < 2; i++) {
+        const struct totals_table *table = &t->tables[t->young ^ i];
+        const uint32_t number = name_table_find(&table->names, name, size);
+
+        if (number == NAME_TABLE_NONE)
+            continue;
+        if (i == 0)
+            return &table->last[number];
+        now = table->last[number];
+    }
+    last = add_name(t, name, size);
+    if (last)
+        *last = now;
+    return last;
 }
 
 int128
@@ -88,13 +115,13 @@ open_file(int live_fd, const char *name)
 }
 
 static void
-print_totals(const struct totals *t, FILE *file)
+print_table(const struct totals_table *table, FILE *file)
 {
-    for (uint32_t i = 0; i < t->names.count; i++) {
-        const struct total_last *last = &t->last[i];
+    for (uint32_t i = 0; i < table->names.count; i++) {
+        const struct total_last *last = &table->last[i];
         char text[NAME_TEXT_SIZE];
         size_t size;
-        const uint8_t *name = name_table_name(&t->names, i, &size);
+        const uint8_t *name = name_table_name(&table->names, i, &size);
 
         name_escape(name + 1, size - 1, text);
         (void)fprintf(file, "%s\t%u\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n",
@@ -112,7 +139,9 @@ totals_write(const struct totals *t, int live_fd)
     int rc = fd < 0 ? fd : 0;
 
     if (file) {
-        print_totals(t, file);
+        /* A name may be in both: its later line is the newer one. */
+        print_table(&t->tables[1 - t->young], file);
+        print_table(&t->tables[t->young], file);
         rc = fflush(file) != 0 || ferror(file) || fsync(fd) < 0 ? -EIO : 0;
         (void)fclose(file); /* synced, or given up */
     } else if (fd >= 0) {
@@ -134,6 +163,7 @@ take_line(struct totals *t, const char *line)
     const char *tab = strchr(line, '\t');
     int64_t whole, millionths;
     struct total sample = {.name = name};
+    struct total_last *last;
     int size;
 
     if (!tab || sscanf(tab, "\t%u\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
@@ -144,7 +174,9 @@ take_line(struct totals *t, const char *line)
         return;
     sample.size = (size_t)size;
     sample.millionths = (int128)whole * DECIMAL_MILLIONTHS + millionths;
-    (void)find_last(t, &sample); /* without memory it is forgotten */
+    last = find_last(t, &sample);
+    if (last) /* else it is forgotten */
+        *last = (struct total_last){sample.millionths, sample.at};
 }
 
 void

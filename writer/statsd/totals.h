@@ -5,8 +5,9 @@
  * is of a program that was started again, and counts whole, as it began at 0.
  * A sample that is older than the last one is passed over.
  *
- * There are at most TOTALS_MAX names: where one more comes all are forgotten,
- * and each begins anew with its next sample.
+ * Names are in two tables: one that has a sample is in the young table, and when
+ * that has TOTALS_MAX names the old one is cleared and takes its place.  So
+ * TOTALS_MAX names are never forgotten.
  *
  * live/statsd-totals has the last samples through a clean stop: a line has a
  * name in text form, the source, Unix seconds, and the whole part and the
@@ -27,14 +28,19 @@
 
 #define TOTALS_MAX ((size_t)1 << 17)
 
-struct totals {
-    bool on;
+struct totals_table {
     struct name_table names; /* a byte of the source, then the name */
     struct total_last {
         int128 millionths;
         int64_t at;
     } * last; /* by number */
     size_t capacity;
+};
+
+struct totals {
+    bool on;
+    unsigned young;
+    struct totals_table tables[2];
 };
 
 /* A sample; `source` tells names of several protocols apart. */

@@ -1,0 +1,95 @@
+/* common/board/board_last_read.c - read before update, and only the row read
+ * last; see countd_board.h.  The texts are those that users of such boards
+ * know. */
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/board/board_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static int
+set_error(struct countd_board_last *l, int rc, const char *text)
+{
+    (void)snprintf(l->text, sizeof l->text, "%s", text);
+    return rc;
+}
+
+static bool
+is_slot(const struct countd_board_last *l, int64_t slot)
+{
+    return slot >= 0 && slot < (int64_t)l->board->slot_count;
+}
+
+int
+countd_board_last_read(struct countd_board_last *l, int64_t slot,
+                       int64_t *shared, int64_t *values)
+{
+    int rc;
+
+    l->text[0] = '\0';
+    if (!is_slot(l, slot))
+        return set_error(l, -EINVAL, "wrong index");
+    rc = countd_board_read(l->board, (uint32_t)slot, shared, &l->generation);
+    if (rc == 0 && l->board->cells > 0)
+        rc = countd_board_read_cell(l->board, (uint32_t)slot, 0, values, NULL);
+    if (rc < 0)
+        return set_error(l, rc, strerror(-rc));
+    l->slot = slot + 1;
+    return 0;
+}
+
+/* The reason to refuse an update; NULL: none. */
+static const char *
+find_objection(const struct countd_board_last *l, int64_t slot,
+               const int64_t *shared, size_t shared_count,
+               const struct countd_board_pair *values, size_t count)
+{
+    if (!is_slot(l, slot))
+        return "wrong index";
+    if (l->slot != slot + 1)
+        return "update for only last read index is allowed";
+    if (shared && shared_count != l->board->shared_count)
+        return "values size mismatch slot size";
+    for (size_t i = 0; i < count; i++)
+        if (l->board->cells == 0 || values[i].index < 0 ||
+            values[i].index >= (int64_t)l->board->private_count)
+            return "wrong private index";
+    if (count > COUNTD_BOARD_VALUES_MAX)
+        return "more private values than there can be";
+    return NULL;
+}
+
+int
+countd_board_last_update(struct countd_board_last *l, int64_t slot,
+                         const int64_t *shared, size_t shared_count,
+                         const struct countd_board_pair *values, size_t count)
+{
+    struct countd_board_value list[COUNTD_BOARD_VALUES_MAX];
+    const char *text =
+        find_objection(l, slot, shared, shared_count, values, count);
+    int rc, cell_rc;
+
+    l->text[0] = '\0';
+    if (text)
+        return set_error(l, -EINVAL, text);
+    for (size_t i = 0; i < count; i++)
+        list[i] = (struct countd_board_value){(uint32_t)values[i].index,
+                                              values[i].value};
+    if (!shared && count == 0)
+        return 0;
+    rc = countd_board_update(l->board, (uint32_t)slot, l->generation, shared, 0,
+                             list, count, &cell_rc);
+    if (rc == -EBUSY || cell_rc == -EBUSY) {
+        (void)snprintf(l->text, sizeof l->text,
+                       "failed to acquire spin lock for row %lld after %u "
+                       "attempts",
+                       (long long)slot, l->board->tries + 1);
+        return 0;
+    }
+    if (cell_rc < 0)
+        return set_error(l, cell_rc, strerror(-cell_rc));
+    if (rc < 0 && rc != -ESTALE)
+        return set_error(l, rc, strerror(-rc));
+    return shared != NULL && rc == 0;
+}
