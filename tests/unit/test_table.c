@@ -210,26 +210,6 @@ TEST(it_grows_in_small_steps_and_bounded_memory)
     fixture_close(r);
 }
 
-TEST(it_shrinks_to_what_it_was)
-{
-    struct fixture *r = fixture_open(64 * MIB, 1000);
-    const uint64_t first = r->table.taken;
-    uint32_t n, i;
-
-    for (n = 1; n <= 200000; n++)
-        assert_rc(table_insert(&r->table, spread(n), n), 0);
-    assert_true(r->table.taken > 200000 * 8);
-    for (n = 1; n <= 200000; n++) {
-        table_remove(&r->table, spread(n), n);
-        if (n % 5000 == 0)
-            for (i = n + 1; i <= 200000; i += 7)
-                assert_true(has(&r->table, spread(i), i));
-    }
-    assert_int_equal(r->table.taken, first);
-    assert_int_equal(r->table.entries, 0);
-    fixture_close(r);
-}
-
 /* ---- refusals ------------------------------------------------------------ */
 
 TEST(any_number_may_have_one_hash)
@@ -290,36 +270,6 @@ fill(struct fixture *r)
     return n - 1;
 }
 
-TEST(without_memory_it_goes_on_until_it_is_nearly_full)
-{
-    struct fixture *r = fixture_open(MIB, 10000);
-    uint32_t count, n;
-
-    r->budget.max = r->budget.used;
-    count = fill(r);
-
-    assert_int_equal(count, 10000 - 10000 / 16);
-    assert_rc(table_insert(&r->table, 5, 5), -ENOMEM);
-    assert_int_equal(r->table.entries, count);
-    assert_int_equal(r->table.grown, 0);
-    assert_false(has(&r->table, 5, 5));
-    assert_true(table_check(&r->table));
-
-    /* One gone, one more. */
-    table_remove(&r->table, spread(1), 1);
-    assert_rc(table_insert(&r->table, 5, 5), 0);
-    assert_rc(table_insert(&r->table, 6, 6), -ENOMEM);
-
-    /* With memory it grows from there. */
-    r->budget.max = 2 * MIB;
-    for (n = count + 1; n < 2 * count; n++)
-        assert_rc(table_insert(&r->table, spread(n), n), 0);
-    assert_true(r->table.grown > 0);
-    for (n = 2; n < 2 * count; n++)
-        assert_true(has(&r->table, spread(n), n));
-    fixture_close(r);
-}
-
 TEST(address_space_that_is_refused_is_like_a_budget)
 {
     struct fixture *r;
@@ -340,33 +290,5 @@ TEST(address_space_that_is_refused_is_like_a_budget)
     assert_int_equal(count, 10000 - 10000 / 16);
     assert_int_equal(r->budget.used, r->table.taken);
     assert_rc(table_insert(&r->table, 5, 5), 0);
-    fixture_close(r);
-}
-
-TEST(a_start_over_the_budget_is_refused)
-{
-    struct budget budget = {.max = 10000};
-    struct table table;
-
-    assert_rc(table_init(&table, &budget, 10000), -ENOMEM);
-    assert_int_equal(budget.used, 0);
-}
-
-TEST(a_fuller_one_has_more_entries_away_from_home)
-{
-    struct fixture *r = fixture_open(MIB, 10000);
-    uint32_t n, at_fifth, at_end;
-
-    for (n = 1; n <= 2000; n++)
-        assert_rc(table_insert(&r->table, spread(n), n), 0);
-    at_fifth = table_displaced(&r->table);
-    for (; n <= 8700; n++)
-        assert_rc(table_insert(&r->table, spread(n), n), 0);
-    at_end = table_displaced(&r->table);
-
-    /* At a load of 0.2 and 0.87: a later one takes the home of those with
-     * greater hashes. */
-    assert_in_range(at_fifth, 70, 170);
-    assert_in_range(at_end, 500, 640);
     fixture_close(r);
 }
