@@ -8,8 +8,6 @@
 #include "common/store/tree/tree.h"
 #include "common/store/tree/value.h"
 
-#define LINE ((size_t)64)
-
 int
 group_check(const uint8_t *bytes, size_t size)
 {
@@ -33,27 +31,6 @@ group_check(const uint8_t *bytes, size_t size)
     return last <= get_le16(bytes + 32) ? 0 : -EBADMSG;
 }
 
-/* Lines of a processor's cache that a search is likely to need next, fetched
- * side by side: without this each waits for the one before.  It is only a guess
- * of where they are, so that not even the header must be there. */
-static inline void
-prefetch_header(const uint8_t *bytes)
-{
-    for (size_t i = 0; i < 8; i++)
-        __builtin_prefetch(bytes + i * LINE);
-}
-
-/* The same for a base block, which is nearly always full: its header, what the
- * first three steps of a binary search look at, and the offsets. */
-static inline void
-prefetch_base(const uint8_t *bytes)
-{
-    for (size_t i = 0; i < 8; i++)
-        __builtin_prefetch(bytes + i * (BLOCK_SIZE - 6 * LINE) / 8);
-    for (size_t i = 1; i <= 6; i++)
-        __builtin_prefetch(bytes + BLOCK_SIZE - i * LINE);
-}
-
 static unsigned
 count_rows(const struct group *g)
 {
@@ -75,7 +52,6 @@ group_get(struct tree *t, uint64_t id, uint64_t rows, uint8_t *copy,
     rc = value_get(t, BLOCK_GROUP, value_key(id, 0), copy, &bytes);
     if (rc < 0)
         return rc;
-    prefetch_header(bytes);
     *out = (struct group){
         .id = id,
         .bytes = bytes,
@@ -108,8 +84,6 @@ get_block(struct tree *t, enum block_type type, uint64_t key,
     rc = value_get(t, type, key, copy, &bytes);
     if (rc < 0)
         return rc;
-    if (type == BLOCK_BASE)
-        prefetch_base(bytes);
     if (block_generation(bytes) != generation)
         return -EBADMSG;
     *out = block_open(bytes);

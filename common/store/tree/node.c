@@ -76,21 +76,11 @@ node_find(const struct node *n, enum block_order order, const struct row *r)
     return low;
 }
 
-/* Children have about equally many rows, so the search begins where the row
- * would be if they had the same number, and mostly ends there: each step of a
- * search by halves waits for the one before it. */
 unsigned
 node_find_offset(const struct node *n, uint64_t offset)
 {
-    const unsigned last = n->count - 1u;
-    const uint64_t rows = node_before(n, n->count);
-    const uint64_t guess = rows > 0 ? offset * n->count / rows : 0;
-    unsigned low = guess < last ? (unsigned)guess : last, high = low, step;
+    unsigned low = 0, high = n->count - 1u;
 
-    for (step = 1; node_before(n, low) > offset; step *= 2)
-        low = low > step ? low - step : 0;
-    for (step = 1; high < last && node_before(n, high + 1) <= offset; step *= 2)
-        high = high + step < last ? high + step : last;
     while (low < high) {
         const unsigned middle = (low + high) / 2;
 
