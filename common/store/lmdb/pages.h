@@ -54,7 +54,7 @@ struct pages_meta {
 /* Reads the one that LMDB uses. */
 int pages_meta(int fd, struct pages_meta *out, const char **why);
 
-/* ---- records (pages.c) ------------------------------------------------- */
+/* ---- records (pages_check.c) ------------------------------------------------- */
 
 /* Calls each() for every record of the named database `db`, by key, as of a
  * meta page; values in pages of their own are left out.  Stops on non-zero and

@@ -1,5 +1,6 @@
 /* common/store/lmdb/pages_check.c - see pages.h: pages_check(),
- * pages_check_file() read a file page by page, before LMDB opens it.
+ * pages_check_file() read a file page by page, before LMDB opens it;
+ * pages_each() reads the records of one database.
  *
  * One walk over the databases of the newest commit, from the roots in its meta
  * page down, with a buffer per level.  A bit per page records that it is in use
@@ -40,9 +41,21 @@ struct page_level {
     struct page_node above;
 };
 
+/* What pages_each() asks for. */
+struct records {
+    const char *db;
+    int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
+                size_t size);
+    void *ctx;
+};
+
 struct walker {
     struct pages_check *out;
+    const struct records *asked; /* NULL: everything is checked */
+    bool found;                  /* the database that is asked for: */
+    uint8_t record[PAGES_DB_SIZE];
     int fd;
+    int error; /* of a read */
     size_t page_size;
     uint64_t file_pages; /* entirely inside the file */
     uint64_t last_page;  /* by the meta page */
@@ -113,9 +126,12 @@ static bool
 read_piece(struct walker *w, uint64_t page, size_t at, uint8_t *bytes,
            size_t size)
 {
-    if (pread(w->fd, bytes, size, (off_t)(page * w->page_size + at)) ==
-        (ssize_t)size)
+    const ssize_t n =
+        pread(w->fd, bytes, size, (off_t)(page * w->page_size + at));
+
+    if (n == (ssize_t)size)
         return true;
+    w->error = n < 0 ? -errno : w->error;
     report_fault(w, page, "cannot be read");
     return false;
 }
@@ -249,6 +265,29 @@ check_leaf_node(struct walker *w, uint64_t number, const struct page_node *node)
         check_free_value(w, number, node, first);
 }
 
+/* Gives a record that is asked for, or finds its database: 1. */
+static int
+give_node(struct walker *w, const struct page_level *l,
+          const struct page_node *node)
+{
+    const struct records *asked = w->asked;
+
+    if (!w->main)
+        return node->flags != 0
+                   ? 0
+                   : asked->each(asked->ctx, l->page + (node->key - l->page),
+                                 node->key_size,
+                                 l->page + (node->data - l->page), node->size);
+    if (node->flags != NODE_SUB ||
+        !bytes_equal(node->key, node->key_size, asked->db, strlen(asked->db)))
+        return 0;
+    if (node->size != sizeof w->record)
+        return -EBADMSG;
+    memcpy(w->record, node->data, sizeof w->record);
+    w->found = true;
+    return 1;
+}
+
 static int
 compare_nodes(const struct walker *w, const struct page_node *a,
               const struct page_node *b)
@@ -300,7 +339,8 @@ nodes_are_packed(struct walker *w, const struct page_level *l, bool leaf)
     return starts && meet && sum == w->page_size - upper;
 }
 
-/* Whether LMDB can read all nodes of a page, and finds by key what is in it. */
+/* Whether LMDB can read all nodes of a page, and finds by key what is in it. To
+ * read records it suffices that they are inside. */
 static bool
 nodes_ok(struct walker *w, const struct page_level *l, bool leaf)
 {
@@ -313,6 +353,8 @@ nodes_ok(struct walker *w, const struct page_level *l, bool leaf)
 
         if (!page_node(l->page, w->page_size, leaf, i, &node))
             what = "node outside";
+        else if (w->asked)
+            continue;
         else if (!node_size_ok(w, &node, leaf, has_key))
             what = "node of a wrong size";
         else if (has_key && last.key != NULL &&
@@ -324,9 +366,9 @@ nodes_ok(struct walker *w, const struct page_level *l, bool leaf)
         if (has_key)
             last = node;
     }
-    if (what == NULL && !nodes_are_packed(w, l, leaf))
+    if (what == NULL && !w->asked && !nodes_are_packed(w, l, leaf))
         what = "nodes overlap";
-    if (what == NULL && !leaf && l->count < 2 && !w->free_list)
+    if (what == NULL && !w->asked && !leaf && l->count < 2 && !w->free_list)
         what = "branch of one";
     if (what != NULL)
         report_fault(w, l->number, what);
@@ -418,7 +460,10 @@ walk_database(struct walker *w, const uint8_t *db)
         } else if (l + 1 == w->levels + depth) {
             const struct page_node node = good_node(w, l, true, l->at++);
 
-            check_leaf_node(w, l->number, &node);
+            if (w->asked)
+                rc = give_node(w, l, &node);
+            else
+                check_leaf_node(w, l->number, &node);
         } else {
             rc = enter_child(w, l, l + 2 == w->levels + depth);
             l++;
@@ -441,11 +486,26 @@ walk_databases(struct walker *w, const struct pages_meta *meta)
     return rc < 0 ? rc : walk_database(w, meta->free);
 }
 
+/* Finds the database that is asked for, and walks it. */
+static int
+walk_records(struct walker *w, const struct pages_meta *meta)
+{
+    int rc;
+
+    w->main = true;
+    rc = walk_database(w, meta->main);
+    w->main = false;
+    if (rc < 0)
+        return rc;
+    return w->found ? walk_database(w, w->record) : -ENOENT;
+}
+
 /* ---- the whole file ---------------------------------------------------- */
 
-/* Reads every page that a meta page leads to. */
+/* Reads every page that a meta page leads to, or those of what is asked for. */
 static int
-walk_file(int fd, const struct pages_meta *meta, struct pages_check *out)
+walk_file(int fd, const struct pages_meta *meta, struct pages_check *out,
+          const struct records *asked)
 {
     struct walker *w;
     struct stat st;
@@ -459,6 +519,7 @@ walk_file(int fd, const struct pages_meta *meta, struct pages_check *out)
     if (w == NULL)
         return -ENOMEM;
     w->out = out;
+    w->asked = asked;
     w->fd = fd;
     w->page_size = meta->page_size;
     w->file_pages = (uint64_t)st.st_size / meta->page_size;
@@ -467,13 +528,15 @@ walk_file(int fd, const struct pages_meta *meta, struct pages_check *out)
     if (w->last_page > w->file_pages + UNWRITTEN_MAX) {
         report_fault(w, w->last_page,
                      "the last one, far beyond the end of the file");
-        rc = 0;
+        rc = asked ? -EBADMSG : 0;
         goto free_walker;
     }
     w->seen = calloc(1, (size_t)(w->last_page / 8 + 1));
     w->piece = malloc(w->page_size);
     if (w->seen != NULL && w->piece != NULL)
-        rc = walk_databases(w, meta);
+        rc = asked ? walk_records(w, meta) : walk_databases(w, meta);
+    if (asked && rc <= 0 && (w->error < 0 || out->faults > 0))
+        rc = w->error < 0 ? w->error : -EBADMSG;
     for (unsigned i = 0; i < DEPTH_MAX; i++)
         free(w->levels[i].page);
 
@@ -482,6 +545,18 @@ free_walker:
     free(w->seen);
     free(w);
     return rc;
+}
+
+int
+pages_each(int fd, const struct pages_meta *meta, const char *db,
+           int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
+                       size_t size),
+           void *ctx)
+{
+    const struct records asked = {db, each, ctx};
+    struct pages_check quiet = {.quick = true};
+
+    return walk_file(fd, meta, &quiet, &asked);
 }
 
 int
@@ -497,7 +572,7 @@ pages_check(int fd, struct pages_check *check)
     for (unsigned i = 0; i < CHECK_TRIES; i++) {
         rc = pages_meta(fd, &m, &why);
         if (rc == 0)
-            rc = walk_file(fd, &m, &quiet);
+            rc = walk_file(fd, &m, &quiet, NULL);
         if (rc < 0 || quiet.faults == 0)
             break;
         rc = pages_meta(fd, &now, &why);
@@ -506,7 +581,7 @@ pages_check(int fd, struct pages_check *check)
         /* Report faults only from a walk for which the transaction id stayed
          * the same: otherwise the walk may have read half a commit. */
         if (now.txn == m.txn)
-            return walk_file(fd, &now, check);
+            return walk_file(fd, &now, check, NULL);
     }
     check->used_size = quiet.used_size;
     check->faults = 0;
