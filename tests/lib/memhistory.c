@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "tests/lib/test.h"
 
 static void
 add(struct store_bucket *b, int64_t high, uint64_t low)
@@ -166,4 +167,53 @@ memhistory_answer(const struct memhistory *table, size_t count,
                 p->sum_low);
     }
     return 0;
+}
+
+static void
+assert_bucket(const struct store_bucket *a, const struct store_bucket *b)
+{
+    assert_int_equal(a->any, b->any);
+    assert_true(a->sum_low == b->sum_low && a->sum_high == b->sum_high);
+}
+
+void
+memhistory_compare(const struct memhistory *table, size_t count, bool deleted,
+                   struct store_history_query q,
+                   int (*ask)(void *ctx, struct store_history_query *q),
+                   void *ctx)
+{
+    static struct store_bucket got[MEMHISTORY_ROWS], want[MEMHISTORY_ROWS];
+    static struct store_top got_top[MEMHISTORY_ROWS], want_top[MEMHISTORY_ROWS];
+    struct store_history_query p = q;
+    int rc;
+
+    q.buckets = got;
+    q.top = got_top;
+    p.buckets = want;
+    p.top = want_top;
+    do
+        rc = ask(ctx, &q);
+    while (rc == -EAGAIN);
+    assert_rc(rc, 0);
+    if (q.since > q.from)
+        return; /* nothing is promised */
+    assert_rc(memhistory_answer(table, count, &p), 0);
+    assert_int_equal(q.rows, p.rows);
+    assert_true(q.rank == p.rank && q.keys == p.keys);
+    assert_bucket(&q.sum, &p.sum);
+    for (uint64_t i = 0; i < q.rows; i++) {
+        assert_int_equal(got_top[i].key_size, want_top[i].key_size);
+        assert_memory_equal(got_top[i].key, want_top[i].key,
+                            got_top[i].key_size);
+        assert_bucket(&got_top[i].sum, &want_top[i].sum);
+        if (q.before_known)
+            assert_bucket(&got_top[i].before, &want_top[i].before);
+    }
+    if (q.op != STORE_HISTORY_KEY && q.op != STORE_HISTORY_KEYSPACE)
+        return;
+    for (uint32_t i = 0; i < (q.to - q.from) / q.step; i++) {
+        if (q.op == STORE_HISTORY_KEYSPACE && deleted && !want[i].any)
+            got[i].any = false;
+        assert_bucket(&got[i], &want[i]);
+    }
 }

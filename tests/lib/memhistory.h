@@ -24,4 +24,14 @@ struct memhistory {
 int memhistory_answer(const struct memhistory *table, size_t count,
                       struct store_history_query *q);
 
+/* Asks an engine, by `ask`, in pieces (-EAGAIN), and compares its answer with
+ * that of the table, but for what it does not promise.  `deleted`: some keys of
+ * the table were, whose steps stay, with 0, in what came for all keys.
+ * q->length and the steps are at most MEMHISTORY_ROWS. */
+#define MEMHISTORY_ROWS 512
+void memhistory_compare(const struct memhistory *table, size_t count,
+                        bool deleted, struct store_history_query q,
+                        int (*ask)(void *ctx, struct store_history_query *q),
+                        void *ctx);
+
 #endif

@@ -243,13 +243,6 @@ sum_of(struct fixture *x, const char *name, const char *key, uint32_t from,
 
 /* ---- comparing --------------------------------------------------------- */
 
-static void
-assert_bucket(const struct store_bucket *a, const struct store_bucket *b)
-{
-    assert_int_equal(a->any, b->any);
-    assert_true(a->sum_low == b->sum_low && a->sum_high == b->sum_high);
-}
-
 /* Asks in pieces as small as may be. */
 static void
 ask(struct store *s, struct store_history_query *q)
@@ -263,40 +256,20 @@ ask(struct store *s, struct store_history_query *q)
     assert_rc(rc, 0);
 }
 
+static int
+ask_piece(void *ctx, struct store_history_query *q)
+{
+    const struct fixture *x = ctx;
+    const int rc = store_history(x->lmdb, q, 1);
+
+    store_read_end(x->lmdb);
+    return rc;
+}
+
 static void
 compare(struct fixture *x, struct store_history_query q)
 {
-    static struct store_bucket got[64], want[64];
-    static struct store_top got_top[KEYS + 1], want_top[KEYS + 1];
-    struct store_history_query p = q;
-
-    q.buckets = got;
-    q.top = got_top;
-    p.buckets = want;
-    p.top = want_top;
-    ask(x->lmdb, &q);
-    if (q.since > q.from)
-        return; /* nothing is promised */
-    assert_rc(memhistory_answer(x->table, x->count, &p), 0);
-    assert_int_equal(q.rows, p.rows);
-    assert_true(q.rank == p.rank && q.keys == p.keys);
-    assert_bucket(&q.sum, &p.sum);
-    for (uint64_t i = 0; i < q.rows; i++) {
-        assert_int_equal(got_top[i].key_size, want_top[i].key_size);
-        assert_memory_equal(got_top[i].key, want_top[i].key,
-                            got_top[i].key_size);
-        assert_bucket(&got_top[i].sum, &want_top[i].sum);
-        if (q.before_known)
-            assert_bucket(&got_top[i].before, &want_top[i].before);
-    }
-    if (q.op != STORE_HISTORY_KEY && q.op != STORE_HISTORY_KEYSPACE)
-        return;
-    for (uint32_t i = 0; i < (q.to - q.from) / q.step; i++) {
-        /* Steps of deleted keys stay in what came for all keys, with 0. */
-        if (q.op == STORE_HISTORY_KEYSPACE && x->deleted && !want[i].any)
-            got[i].any = false;
-        assert_bucket(&got[i], &want[i]);
-    }
+    memhistory_compare(x->table, x->count, x->deleted, q, ask_piece, x);
 }
 
 static bool

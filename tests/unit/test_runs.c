@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/store/history/runs.h"
+#include "tests/lib/memhistory.h"
 #include "tests/lib/memkv.h"
 #include "tests/lib/random.h"
 #include "tests/lib/test.h"
@@ -106,13 +107,6 @@ TEST(a_block_gives_back_its_rows)
 #define KEYS      300
 #define TABLE_MAX 400000
 
-struct entry {
-    uint16_t key;
-    bool erased; /* with its key */
-    uint32_t minute;
-    int64_t sum;
-};
-
 struct life {
     struct random random;
     struct history h;
@@ -120,8 +114,9 @@ struct life {
     struct history_compact *care;
     struct tiers tiers;
     uint32_t now;
-    struct entry *table;
+    struct memhistory *table;
     size_t count;
+    bool deleted; /* some key was */
     int128 totals[KEYS];
     bool erased[KEYS]; /* nothing came since */
     unsigned faults;
@@ -133,6 +128,13 @@ key_of(unsigned i, uint8_t key[HISTORY_KEY_MAX])
     memset(key, 'x', HISTORY_KEY_MAX);
     (void)snprintf((char *)key, 20, "key%03u", i);
     return i % 3 == 0 ? HISTORY_KEY_MAX : 6;
+}
+
+static unsigned
+number_of(const uint8_t *key)
+{
+    return (unsigned)(key[3] - '0') * 100 + (unsigned)(key[4] - '0') * 10 +
+           (unsigned)(key[5] - '0');
 }
 
 static void
@@ -217,7 +219,7 @@ merge(struct life *l, unsigned keys_most)
             continue;
         for (unsigned j = random_chance(&l->random, 20) ? 2 : 1; j > 0; j--) {
             const int64_t sum = (int64_t)random_below(&l->random, 1000) - 300;
-            struct entry *e = &l->table[l->count++];
+            struct memhistory *e = &l->table[l->count++];
 
             assert_true(l->count < TABLE_MAX);
             deltas[n++] = (struct store_delta){
@@ -227,10 +229,13 @@ merge(struct life *l, unsigned keys_most)
                 .sum_high = sum < 0 ? -1 : 0,
                 .sum_low = (uint64_t)sum,
             };
-            e->key = (uint16_t)i;
-            e->erased = l->erased[i] = false;
-            e->minute = minute > l->now + DAY ? l->now : minute;
-            e->sum = sum;
+            *e = (struct memhistory){.key.size = key_of(i, e->key.bytes),
+                                     .minute = minute > l->now + DAY ? l->now
+                                                                     : minute,
+                                     .sum_high = sum < 0 ? -1 : 0,
+                                     .sum_low = (uint64_t)sum};
+            memcpy(e->key.bytes, keys[i], e->key.size);
+            l->erased[i] = false;
             l->totals[i] += sum;
             minute++;
         }
@@ -259,8 +264,7 @@ check_erased(const struct life *l)
         }
         while (rows_next(&r) > 0)
             if (r.key_size > 0)
-                assert_false(l->erased[(r.key[3] - '0') * 100 +
-                                       (r.key[4] - '0') * 10 + r.key[5] - '0']);
+                assert_false(l->erased[number_of(r.key)]);
     }
 }
 
@@ -284,7 +288,7 @@ remove_keys(struct life *l, unsigned most)
 {
     uint8_t keys[KEYS][HISTORY_KEY_MAX];
     struct history_erasure e[KEYS];
-    size_t n = 0, blocks = SIZE_MAX;
+    size_t n = 0, kept = 0, blocks = SIZE_MAX;
 
     for (unsigned i = 0; i < KEYS; i++) {
         if (random_below(&l->random, KEYS) >= most)
@@ -297,7 +301,10 @@ remove_keys(struct life *l, unsigned most)
         l->erased[i] = true;
     }
     for (size_t i = 0; i < l->count; i++)
-        l->table[i].erased |= l->erased[l->table[i].key];
+        if (!l->erased[number_of(l->table[i].key.bytes)])
+            l->table[kept++] = l->table[i];
+    l->count = kept;
+    l->deleted = true;
     assert_rc(history_erase(&l->h, &l->kv.kv, e, n, &blocks), 0);
     keep_state(l);
     if (random_chance(&l->random, 50))
@@ -364,111 +371,30 @@ random_span(struct life *l)
     return s;
 }
 
-static void
-ask_key(struct life *l, struct span s, unsigned key)
+static int
+ask_piece(void *ctx, struct store_history_query *q)
 {
-    static struct store_bucket got[64], want[64];
-    bool erased[64] = {false}; /* all keys: the steps of what went stay */
-    const size_t n = (s.to - s.from) / s.step;
-    uint8_t bytes[HISTORY_KEY_MAX];
-    const size_t size = key < KEYS ? key_of(key, bytes) : 0;
+    const struct life *l = ctx;
 
-    const struct history_range asked = {bytes,  size, s.from, s.to,
-                                        s.step, got,  NULL};
-    uint32_t done = 0;
-    int rc;
-
-    memset(got, 0, sizeof got);
-    memset(want, 0, sizeof want);
-    do
-        rc = history_read(&l->h, &l->kv.kv, &asked, 1, &done); /* in parts */
-    while (rc == -EAGAIN);
-    assert_rc(rc, 0);
-    for (size_t i = 0; i < l->count; i++) {
-        const struct entry *e = &l->table[i];
-        struct store_bucket *b = &want[(e->minute - s.from) / s.step % 64];
-
-        if ((key < KEYS && e->key != key) || e->minute < s.from ||
-            e->minute >= s.to)
-            continue;
-        if (e->erased) {
-            erased[b - want] = key == KEYS;
-            continue;
-        }
-        b->any = true;
-        b->sum_high +=
-            (e->sum < 0 ? -1 : 0) +
-            __builtin_add_overflow(b->sum_low, (uint64_t)e->sum, &b->sum_low);
-    }
-    for (size_t i = 0; i < n; i++)
-        if ((got[i].any != want[i].any && !erased[i % 64]) ||
-            got[i].sum_low != want[i].sum_low ||
-            got[i].sum_high != want[i].sum_high)
-            fail_msg("key %u from %u step %u bucket %zu: %lld, not %lld", key,
-                     s.from, s.step, i, (long long)got[i].sum_low,
-                     (long long)want[i].sum_low);
-}
-
-struct sums {
-    int128 sum[KEYS];
-    bool any[KEYS];
-    unsigned last;
-    int128 least;
-};
-
-static int128
-take_sum(void *ctx, const uint8_t *key, size_t size, int128 sum)
-{
-    struct sums *s = ctx;
-    const unsigned i = (unsigned)(key[3] - '0') * 100 +
-                       (unsigned)(key[4] - '0') * 10 + (unsigned)(key[5] - '0');
-
-    assert_true(size >= 6 && i < KEYS);
-    s->sum[i] = sum;
-    s->any[i] = true;
-    return s->least;
-}
-
-/* All sums of a span, or those above a bound, in pieces. */
-static void
-ask_all(struct life *l, struct span s)
-{
-    struct sums got = {.least = INT128_LEAST}, want = {.least = 0};
-    struct history_scan scan = {.from = s.from,
-                                .to = s.to,
-                                .row = take_sum,
-                                .ctx = &got,
-                                .until_ns = 1};
-
-    if (random_chance(&l->random, 50))
-        got.least = (int128)random_below(&l->random, 100000);
-    scan.least = got.least;
-    while (history_scan(&l->h, &l->kv.kv, &scan) == -EAGAIN)
-        ;
-    for (size_t i = 0; i < l->count; i++) {
-        const struct entry *e = &l->table[i];
-
-        if (e->erased || e->minute < s.from || e->minute >= s.to)
-            continue;
-        want.sum[e->key] += e->sum;
-        want.any[e->key] = true;
-    }
-    for (unsigned i = 0; i < KEYS; i++) {
-        if (got.any[i])
-            assert_true(want.any[i] && got.sum[i] == want.sum[i]);
-        else
-            assert_true(!want.any[i] || want.sum[i] < got.least);
-    }
+    return history_answer(&l->h, &l->kv.kv, q, 1);
 }
 
 static void
 ask(struct life *l, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
-        ask_key(l, random_span(l),
-                (unsigned)random_below(&l->random, KEYS + 1));
-        if (i % 4 == 0)
-            ask_all(l, random_span(l));
+        const struct span s = random_span(l);
+        uint8_t key[HISTORY_KEY_MAX];
+        struct store_history_query q = {
+            .op = (enum store_history_op)random_below(&l->random, 4),
+            .key = key,
+            .key_size = key_of((unsigned)random_below(&l->random, KEYS), key),
+            .from = s.from,
+            .to = s.to,
+            .step = s.step,
+            .length = random_below(&l->random, KEYS + 1)};
+
+        memhistory_compare(l->table, l->count, l->deleted, q, ask_piece, l);
     }
 }
 
@@ -680,40 +606,55 @@ TEST(a_period_that_is_full_of_runs_is_compacted_and_goes_on)
 
 #define SPAN_STEPS 40
 
-/* All sums of a span: of each key, of all together, and as a scan gives them.
- * -EBADMSG, or 0. */
-static int
-read_all(struct life *l, struct span s,
-         struct store_bucket buckets[KEYS + 1][SPAN_STEPS], struct sums *sums)
-{
-    struct history_scan scan = {.from = s.from,
-                                .to = s.to,
-                                .row = take_sum,
-                                .ctx = sums,
-                                .least = INT128_LEAST};
-    int rc = 0;
+/* All that can be asked of a span. */
+struct answers {
+    struct store_bucket buckets[KEYS + 1][SPAN_STEPS]; /* the last: of all */
+    struct store_top top[KEYS];
+};
 
-    *sums = (struct sums){.least = INT128_LEAST};
-    memset(buckets, 0, (KEYS + 1) * sizeof *buckets);
+/* -EBADMSG, or 0. */
+static int
+read_all(struct life *l, struct span s, struct answers *out)
+{
+    struct store_history_query q = {.op = STORE_HISTORY_TOP,
+                                    .from = s.from,
+                                    .to = s.to,
+                                    .step = s.step,
+                                    .top = out->top,
+                                    .length = KEYS};
+    int rc;
+
+    memset(out, 0, sizeof *out);
+    rc = history_answer(&l->h, &l->kv.kv, &q, 0);
     for (unsigned i = 0; rc == 0 && i <= KEYS; i++) {
         uint8_t key[HISTORY_KEY_MAX];
-        const size_t size = i < KEYS ? key_of(i, key) : 0;
-        const struct history_range asked = {key,    size,       s.from, s.to,
-                                            s.step, buckets[i], NULL};
-        uint32_t done = 0;
 
-        rc = history_read(&l->h, &l->kv.kv, &asked, 0, &done);
+        q = (struct store_history_query){
+            .op = i < KEYS ? STORE_HISTORY_KEY : STORE_HISTORY_KEYSPACE,
+            .key = key,
+            .key_size = key_of(i, key),
+            .from = s.from,
+            .to = s.to,
+            .step = s.step,
+            .buckets = out->buckets[i]};
+        rc = history_answer(&l->h, &l->kv.kv, &q, 0);
     }
-    return rc == 0 ? history_scan(&l->h, &l->kv.kv, &scan) : rc;
+    return rc;
+}
+
+static bool
+is_same_row(const struct store_top *a, const struct store_top *b)
+{
+    return store_bucket_sum(&a->sum) == store_bucket_sum(&b->sum) &&
+           store_bucket_sum(&a->before) == store_bucket_sum(&b->before) &&
+           bytes_equal(a->key, a->key_size, b->key, b->key_size);
 }
 
 /* A damaged page of the engine's can hide any entries that follow each other.
  */
 TEST(entries_that_are_hidden_are_missed)
 {
-    static struct store_bucket want[KEYS + 1][SPAN_STEPS],
-        got[KEYS + 1][SPAN_STEPS];
-    static struct sums want_sums, got_sums;
+    static struct answers want, got;
     const struct span s = {100 * 365 * DAY, 100 * 365 * DAY + 40 * 60, 60};
     unsigned missed = 0;
     struct life l;
@@ -725,7 +666,7 @@ TEST(entries_that_are_hidden_are_missed)
         care(&l, 6, 0, i < 60);
         l.now += 25;
     }
-    assert_rc(read_all(&l, s, want, &want_sums), 0);
+    assert_rc(read_all(&l, s, &want), 0);
     for (unsigned round = 0; round < 600; round++) {
         const size_t count = l.kv.count;
         const size_t at = random_below(&l.random, count);
@@ -738,10 +679,11 @@ TEST(entries_that_are_hidden_are_missed)
         memmove(&l.kv.entries[at], &l.kv.entries[at + n],
                 (count - at - n) * sizeof *hidden);
         l.kv.count -= n;
-        rc = read_all(&l, s, got, &got_sums);
+        rc = read_all(&l, s, &got);
         if (rc == 0) {
-            assert_memory_equal(got, want, sizeof got);
-            assert_memory_equal(&got_sums, &want_sums, sizeof got_sums);
+            assert_memory_equal(got.buckets, want.buckets, sizeof got.buckets);
+            for (unsigned i = 0; i < KEYS; i++)
+                assert_true(is_same_row(&got.top[i], &want.top[i]));
         } else {
             assert_rc(rc, -EBADMSG);
             missed++;
