@@ -168,55 +168,22 @@ count_files(struct lmdb *s, uint64_t *count)
  * while the limit is far, and at most every FULL_MS when it is reached: names
  * come from the network, and each may be a new one. */
 static int
-check_limit(struct lmdb *s)
+check_limit(struct lmdb *s, bool is_near)
 {
-    const uint64_t max = s->options.keyspace_max;
     int rc;
 
-    if (max == 0)
-        return 0;
     if (clock_ms() < s->full_until_ms)
         return -EDQUOT;
-    if (s->known == 0 || s->created_since >= RECOUNT_EVERY ||
-        s->known + RECOUNT_NEAR >= max) {
+    if (is_near || s->created_since >= RECOUNT_EVERY) {
         rc = count_files(s, &s->known);
         if (rc < 0)
             return rc;
         s->created_since = 0;
     }
-    if (s->known + s->created_since < max)
+    if (s->known + s->created_since < s->options.keyspace_max)
         return 0;
     s->full_until_ms = clock_ms() + FULL_MS;
     return -EDQUOT;
-}
-
-/* Whether so few keyspaces are below the limit that they must be created one
- * after the other. */
-static bool
-is_near_limit(const struct lmdb *s)
-{
-    return s->options.keyspace_max > 0 &&
-           (s->known == 0 || s->known + s->created_since + RECOUNT_NEAR >=
-                                 s->options.keyspace_max);
-}
-
-static int
-create_below_limit(struct lmdb *s, const struct keyspace *k, const char **why)
-{
-    int rc;
-
-    *why = NULL; /* that is not reported here */
-    rc = check_limit(s);
-    if (rc < 0)
-        return rc;
-    *why = "create";
-    rc = keyspace_file_make_empty(s, k->name, k->name_size, k->file, false);
-    if (rc == -EEXIST)
-        return 0; /* another process created it first */
-    if (rc < 0)
-        return keyspace_disk_error(s, rc, KEYSPACE_MAP_FIRST);
-    s->created_since++;
-    return 0;
 }
 
 /* Lanes create keyspaces side by side, except the last ones below the limit:
@@ -225,15 +192,27 @@ static int
 create_keyspace(struct lmdb *s, const struct keyspace *k, const char **why)
 {
     static pthread_mutex_t last_ones = PTHREAD_MUTEX_INITIALIZER;
-    const bool near = is_near_limit(s);
-    int rc;
+    const uint64_t max = s->options.keyspace_max;
+    const bool is_near =
+        max > 0 &&
+        (s->known == 0 || s->known + s->created_since + RECOUNT_NEAR >= max);
+    int rc = 0;
 
-    if (near)
+    *why = NULL; /* the limit is not reported here */
+    if (is_near)
         (void)pthread_mutex_lock(&last_ones); /* a plain mutex cannot fail */
-    rc = create_below_limit(s, k, why);
-    if (near)
+    if (max > 0)
+        rc = check_limit(s, is_near);
+    if (rc == 0) {
+        *why = "create";
+        rc = keyspace_file_make_empty(s, k->name, k->name_size, k->file, false);
+        s->created_since += rc == 0;
+    }
+    if (is_near)
         (void)pthread_mutex_unlock(&last_ones);
-    return rc;
+    if (rc == -EEXIST) /* another process created it first */
+        return 0;
+    return keyspace_disk_error(s, rc, KEYSPACE_MAP_FIRST);
 }
 
 /* Opens the keyspace, which has its name and file only.  *why: what failed;
