@@ -256,10 +256,6 @@ int history_scan(const struct history *h, const struct kv *kv,
 int history_answer(const struct history *h, const struct kv *kv,
                    struct store_history_query *q, uint64_t until_ns);
 
-/* The same of STORE_HISTORY_STEP.  (history_step.c) */
-int history_answer_step(const struct history *h, const struct kv *kv,
-                        struct store_history_query *q, uint64_t until_ns);
-
 /* ---- check (history_check.c) -------------------------------------------- */
 
 struct history_check {

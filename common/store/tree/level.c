@@ -1,7 +1,7 @@
 /* common/store/tree/level.c - the directory during a change.  When anything
  * fails the transaction is dropped, so nothing here undoes anything.
  *
- * Entry points: levels_start(), levels_seek(), levels_take(), levels_append(),
+ * Entry points: levels_start(), levels_seek(), levels_take(), level_append(),
  * levels_finish(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/level.h"
@@ -158,7 +158,7 @@ levels_write_full(struct levels *d, unsigned level)
     return rc;
 }
 
-static int
+int
 level_append(struct levels *d, unsigned level, uint64_t child, uint64_t rows,
              const uint8_t *separator, size_t size)
 {
@@ -368,13 +368,6 @@ levels_take(struct levels *d, struct level_group *out)
     else if (lv->has_upper)
         out->upper = lv->upper;
     return true;
-}
-
-int
-levels_append(struct levels *d, uint64_t group, uint64_t rows,
-              const uint8_t *separator, size_t size)
-{
-    return level_append(d, 1, group, rows, separator, size);
 }
 
 int

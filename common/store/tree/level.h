@@ -88,9 +88,9 @@ int levels_seek(struct levels *d, const struct row *r);
  * there is one. */
 bool levels_take(struct levels *d, struct level_group *out);
 
-/* Adds a group to the new entries of level 1. */
-int levels_append(struct levels *d, uint64_t group, uint64_t rows,
-                  const uint8_t *separator, size_t size);
+/* Adds a child to the new entries of a level; to those of level 1 a group. */
+int level_append(struct levels *d, unsigned level, uint64_t child,
+                 uint64_t rows, const uint8_t *separator, size_t size);
 
 /* Closes all levels; what is left at the top is the tree's root. */
 int levels_finish(struct levels *d);

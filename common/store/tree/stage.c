@@ -170,7 +170,7 @@ stage_emit(struct stage *s, unsigned want)
     if (rc == 0)
         rc = stage_write(s, n, header, size, id, &rows);
     if (rc == 0)
-        rc = levels_append(s->levels, id, rows, own, own_size);
+        rc = level_append(s->levels, 1, id, rows, own, own_size);
     if (rc < 0)
         return rc;
     if (n < s->blocks) {

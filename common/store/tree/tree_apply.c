@@ -411,8 +411,8 @@ update_group(struct tree_work *w, const struct level_group *at,
         rc = fill_buffer(w, &g, &p, &rows);
         if (rc < 0)
             return rc;
-        return levels_append(&w->levels, at->id, rows, at->separator,
-                             at->separator_size);
+        return level_append(&w->levels, 1, at->id, rows, at->separator,
+                            at->separator_size);
     }
     if (!w->stage.active)
         stage_start(&w->stage, at->separator, at->separator_size);
