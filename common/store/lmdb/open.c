@@ -42,35 +42,35 @@ keyspace_close(struct keyspace *k)
     *k = (struct keyspace){.env = NULL};
 }
 
-/* Adopts a map that another process has grown; none of this process's
- * transactions is active.  Returns LMDB's code. */
+/* Begins a transaction, or (`renews`) a reset one anew, and adopts a map that
+ * another process has grown; none of this process's is active. */
 static int
-adopt_map(struct keyspace *k)
+begin(struct keyspace *k, unsigned flags, MDB_txn **txn, bool renews)
 {
-    k->snapshot = 0;
-    return mdb_env_set_mapsize(k->env, 0);
+    int code = MDB_MAP_RESIZED, dead;
+
+    for (int i = 0; i < OPEN_TRIES; i++) {
+        code = renews ? mdb_txn_renew(*txn)
+                      : mdb_txn_begin(k->env, NULL, flags, txn);
+        if (code == MDB_READERS_FULL) {
+            if (mdb_reader_check(k->env, &dead) != 0 || dead == 0)
+                return -EMFILE;
+        } else if (code == MDB_MAP_RESIZED) {
+            k->snapshot = 0;
+            code = mdb_env_set_mapsize(k->env, 0);
+            if (code != 0)
+                break;
+        } else {
+            break;
+        }
+    }
+    return lmdb_error(code);
 }
 
 int
 keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out)
 {
-    int code = MDB_MAP_RESIZED, dead;
-
-    for (int i = 0; i < OPEN_TRIES && code != 0; i++) {
-        code = mdb_txn_begin(k->env, NULL, flags, out);
-        if (code == MDB_READERS_FULL) {
-            if (mdb_reader_check(k->env, &dead) != 0 || dead == 0)
-                return -EMFILE;
-        } else if (code != MDB_MAP_RESIZED) {
-            break;
-        } else {
-            const int resized = adopt_map(k);
-
-            if (resized != 0)
-                return lmdb_error(resized);
-        }
-    }
-    return lmdb_error(code);
+    return begin(k, flags, out, false);
 }
 
 /* ---- replaced files ---------------------------------------------------- */
@@ -277,24 +277,6 @@ keyspace_open(struct lmdb *s, struct keyspace *k, const char **why)
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* Begins the reader transaction anew. */
-static int
-renew_reader(struct keyspace *k)
-{
-    int code = 0;
-
-    for (int i = 0; i < OPEN_TRIES; i++) {
-        code = mdb_txn_renew(k->reader);
-        if (code != MDB_MAP_RESIZED)
-            break;
-
-        code = adopt_map(k);
-        if (code != 0)
-            break;
-    }
-    return lmdb_error(code);
-}
-
 int
 keyspace_read(struct keyspace *k)
 {
@@ -305,7 +287,7 @@ keyspace_read(struct keyspace *k)
     for (int i = 0; i < OPEN_TRIES && rc == -EBUSY; i++) {
         const size_t before = id;
 
-        rc = renew_reader(k);
+        rc = begin(k, 0, &k->reader, true);
         if (rc < 0)
             return rc;
         rc = check_newest(k, k->reader);
