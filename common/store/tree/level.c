@@ -35,7 +35,6 @@ level_add(struct levels *d)
     lv->has_upper = false;
     lv->old = (struct node){.bytes = lv->copy};
     lv->at = 0;
-    lv->spare_count = 0;
     list_clear(&lv->list);
     return 0;
 }
@@ -131,8 +130,7 @@ level_write(struct levels *d, unsigned level, size_t most)
         used += NODE_ENTRY + l->entries[n++].size;
     assert(n > 0);
     memcpy(separator, l->separators, size);
-    id = lv->spare_count > 0 ? lv->spares[--lv->spare_count]
-                             : d->tree->root.next_id++;
+    id = d->tree->root.next_id++;
     rc = node_write(d, level, n, id, &rows);
     if (rc < 0)
         return rc;
@@ -177,10 +175,7 @@ level_load(struct levels *d, unsigned level, uint64_t id, uint64_t rows)
     if (rc < 0)
         return rc;
     lv->at = 0;
-    if (lv->spare_count == LEVEL_SPARE)
-        return value_remove(d->tree, value_key(id, 0));
-    lv->spares[lv->spare_count++] = id;
-    return 0;
+    return value_remove(d->tree, value_key(id, 0));
 }
 
 /* The separator of an entry of the old node. */
@@ -217,7 +212,6 @@ level_open(struct levels *d, unsigned level)
     assert(!lv->open);
     lv->open = true;
     lv->fresh = true;
-    lv->spare_count = 0;
     list_clear(&lv->list);
     return level_load_child(d, level);
 }
@@ -235,7 +229,7 @@ level_pass(struct levels *d, unsigned level)
     return level_append(d, level, child, rows, s, row_size(s));
 }
 
-/* Writes the list, whole or in halves, and removes old nodes left over. */
+/* Writes the list, whole or in halves. */
 static int
 level_flush(struct levels *d, unsigned level)
 {
@@ -252,8 +246,6 @@ level_flush(struct levels *d, unsigned level)
         if (rc == 0)
             rc = levels_write_full(d, level + 1);
     }
-    while (rc == 0 && lv->spare_count > 0)
-        rc = value_remove(d->tree, value_key(lv->spares[--lv->spare_count], 0));
     lv->open = false;
     return rc;
 }

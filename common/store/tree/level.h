@@ -26,10 +26,9 @@
 #include "common/store/tree/node.h"
 #include "common/store/tree/tree.h"
 
-#define LIST_FULL   (2 * NODE_CAPACITY - NODE_ENTRY - BLOCK_ROW_MAX)
-#define LIST_MAX    (2 * NODE_CAPACITY / (NODE_ENTRY + BLOCK_ROW_HEAD) + 2)
-#define LIST_BYTES  (2 * NODE_CAPACITY + BLOCK_ROW_MAX)
-#define LEVEL_SPARE 16
+#define LIST_FULL  (2 * NODE_CAPACITY - NODE_ENTRY - BLOCK_ROW_MAX)
+#define LIST_MAX   (2 * NODE_CAPACITY / (NODE_ENTRY + BLOCK_ROW_HEAD) + 2)
+#define LIST_BYTES (2 * NODE_CAPACITY + BLOCK_ROW_MAX)
 
 /* Entries of a node to be: filled at the end, written from the front. */
 struct level_entries {
@@ -53,8 +52,6 @@ struct level {
     unsigned at;          /* next entry of `old` */
     const uint8_t *lower; /* where the old node's rows begin; lies above */
     struct row upper;     /* and where they end */
-    unsigned spare_count;
-    uint64_t spares[LEVEL_SPARE]; /* ids of old nodes, to be used again */
     uint8_t copy[BLOCK_SIZE];
     struct level_entries list;
 };

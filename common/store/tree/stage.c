@@ -24,7 +24,6 @@ stage_start(struct stage *s, const uint8_t *separator, size_t size)
     assert(!s->active && size <= sizeof s->separator);
     s->active = true;
     s->blocks = 0;
-    s->spare_count = 0;
     s->separator_size = size;
     memcpy(s->separator, separator, size);
     block_writer_init(&s->writer, s->bytes[0]);
@@ -89,20 +88,6 @@ stage_header(const struct stage *s, unsigned want, uint8_t *bytes, size_t *size)
     return n;
 }
 
-/* Removes the values of an old group from these parts on. */
-static int
-remove_parts(struct stage *s, uint64_t id, unsigned from, unsigned blocks,
-             unsigned buffers)
-{
-    int rc = 0;
-
-    for (unsigned i = from; i <= blocks && rc == 0; i++)
-        rc = value_remove(s->tree, value_key(id, i));
-    for (unsigned i = 0; i < buffers && rc == 0; i++)
-        rc = value_remove(s->tree, value_key(id, GROUP_BUFFER_PART + i));
-    return rc;
-}
-
 /* Writes `n` blocks from the front and their header as one group. */
 static int
 stage_write(struct stage *s, unsigned n, uint8_t *header, size_t header_size,
@@ -158,17 +143,8 @@ stage_emit(struct stage *s, unsigned want)
 
     n = stage_header(s, want, header, &size);
     memcpy(own, s->separator, own_size);
-    if (s->spare_count > 0) {
-        s->spare_count--;
-        id = s->spares[s->spare_count].id;
-        rc = remove_parts(s, id, n + 1, s->spares[s->spare_count].blocks,
-                          s->spares[s->spare_count].buffers);
-    } else {
-        id = s->tree->root.next_id++;
-        rc = 0;
-    }
-    if (rc == 0)
-        rc = stage_write(s, n, header, size, id, &rows);
+    id = s->tree->root.next_id++;
+    rc = stage_write(s, n, header, size, id, &rows);
     if (rc == 0)
         rc = level_append(s->levels, 1, id, rows, own, own_size);
     if (rc < 0)
@@ -240,13 +216,13 @@ stage_copy(struct stage *s, const struct block *b, unsigned from, unsigned to)
 int
 stage_take(struct stage *s, const struct group *g)
 {
-    if (s->spare_count == STAGE_SPARE)
-        return remove_parts(s, g->id, 0, g->blocks, g->buffers);
-    s->spares[s->spare_count].id = g->id;
-    s->spares[s->spare_count].blocks = g->blocks;
-    s->spares[s->spare_count].buffers = g->buffers;
-    s->spare_count++;
-    return 0;
+    int rc = 0;
+
+    for (unsigned i = 0; i <= g->blocks && rc == 0; i++)
+        rc = value_remove(s->tree, value_key(g->id, i));
+    for (unsigned i = 0; i < g->buffers && rc == 0; i++)
+        rc = value_remove(s->tree, value_key(g->id, GROUP_BUFFER_PART + i));
+    return rc;
 }
 
 int
@@ -261,12 +237,6 @@ stage_finish(struct stage *s)
         const unsigned all = s->blocks;
 
         rc = stage_emit(s, all <= GROUP_MAX ? all : (all + 1) / 2);
-    }
-    while (rc == 0 && s->spare_count > 0) {
-        s->spare_count--;
-        rc = remove_parts(s, s->spares[s->spare_count].id, 0,
-                          s->spares[s->spare_count].blocks,
-                          s->spares[s->spare_count].buffers);
     }
     s->active = false;
     return rc;

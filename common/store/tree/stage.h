@@ -1,7 +1,7 @@
 /* common/store/tree/stage.h - new base blocks on their way out: rows come in in
  * order, are packed into full blocks, and leave as groups.
  *
- * The ids of old groups whose rows are here are used again or removed.
+ * The old groups whose rows are here are removed.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_STAGE_H
@@ -11,7 +11,6 @@
 #include "common/store/tree/level.h"
 
 #define STAGE_BLOCKS (GROUP_MAX + 1)
-#define STAGE_SPARE  16
 
 struct stage {
     struct tree *tree;
@@ -24,12 +23,6 @@ struct stage {
     uint16_t sizes[STAGE_BLOCKS];
     uint16_t counts[STAGE_BLOCKS];
     uint16_t lasts[STAGE_BLOCKS]; /* where the last row begins */
-    unsigned spare_count;
-    struct {
-        uint64_t id;
-        unsigned blocks;
-        unsigned buffers;
-    } spares[STAGE_SPARE];
     uint8_t bytes[STAGE_BLOCKS][BLOCK_SIZE];
 };
 
@@ -41,8 +34,7 @@ void stage_start(struct stage *s, const uint8_t *separator, size_t size);
 /* Whether the stage has too little for a group of its own. */
 bool stage_small(const struct stage *s);
 
-/* Takes over a group whose rows come in: its values are used again or
- * removed. */
+/* Takes over a group whose rows come in, from copies: its values are removed. */
 int stage_take(struct stage *s, const struct group *g);
 
 /* Adds a row; rows `from` to `to` of a block.  -EBADMSG when two blocks meet
