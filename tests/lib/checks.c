@@ -234,20 +234,18 @@ live_check(const struct live *l)
 int
 tree_scan(struct tree *t, int (*row)(void *ctx, const struct row *r), void *ctx)
 {
+    struct tree_finder f;
     uint64_t at = 0;
     int rc = 0;
 
     while (rc == 0 && at < t->root.count) {
-        struct buffer buffer;
-        struct group g;
-
-        rc = scan_find_offset(t, at, &g, &at);
+        rc = scan_find_offset(t, at, &f);
         if (rc == 0)
-            rc = group_buffer(t, &g, NULL, &buffer);
+            rc = f.group.count == 0
+                     ? -EBADMSG
+                     : scan_group(t, &f.group, &f.buffer, row, ctx);
         if (rc == 0)
-            rc = g.count == 0 ? -EBADMSG : scan_group(t, &g, &buffer, row, ctx);
-        if (rc == 0)
-            at += g.count;
+            at = f.before + f.group.count;
     }
     return rc;
 }

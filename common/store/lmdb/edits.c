@@ -146,14 +146,10 @@ check_map(const struct edits *e, size_t *least)
 {
     const size_t count = e->store->slice.count;
     const size_t times = e->deltas != NULL ? e->delta_count : count;
-    MDB_env *env = e->keyspace->env;
     MDB_envinfo info;
     MDB_stat st;
-    int rc;
+    const int rc = lmdb_env_sizes(e->keyspace->env, &info, &st);
 
-    rc = lmdb_error(mdb_env_info(env, &info));
-    if (rc == 0)
-        rc = lmdb_error(mdb_env_stat(env, &st));
     if (rc < 0)
         return rc;
     *least = (64 + tree_pages(e->groups, count, e->key_size) +

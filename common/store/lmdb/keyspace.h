@@ -356,8 +356,8 @@ void keyspace_unlock(const struct keyspace *k);
 
 /* The work of one write transaction. */
 struct work {
-    /* Makes the changes, also in `state`, whose number and nonce are already
-     * the new ones.  An error drops all of them; after -EXFULL the map is
+    /* NULL, or makes the changes, also in `state`, whose number and nonce are
+     * already the new ones.  An error drops all of them; after -EXFULL the map is
      * enlarged (to *least, or doubled) and make() is called again. */
     int (*make)(void *ctx, MDB_txn *txn, struct keyspace_state *state,
                 size_t *least);

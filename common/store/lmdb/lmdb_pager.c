@@ -62,17 +62,22 @@ lmdb_each(MDB_txn *txn, MDB_dbi dbi,
 }
 
 int
+lmdb_env_sizes(MDB_env *env, MDB_envinfo *info, MDB_stat *st)
+{
+    const int rc = lmdb_error(mdb_env_info(env, info));
+
+    return rc < 0 ? rc : lmdb_error(mdb_env_stat(env, st));
+}
+
+int
 lmdb_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key, struct pages_map *map)
 {
     MDB_val k = lmdb_val(key, strlen(key)), v;
-    MDB_env *env = mdb_txn_env(txn);
     MDB_envinfo info;
     MDB_stat st;
     int rc;
 
-    rc = lmdb_error(mdb_env_info(env, &info));
-    if (rc == 0)
-        rc = lmdb_error(mdb_env_stat(env, &st));
+    rc = lmdb_env_sizes(mdb_txn_env(txn), &info, &st);
     if (rc == 0)
         rc = lmdb_error(mdb_get(txn, dbi, &k, &v));
     if (rc == 0)

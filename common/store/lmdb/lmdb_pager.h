@@ -46,6 +46,8 @@ int lmdb_each(MDB_txn *txn, MDB_dbi dbi,
               int (*item)(void *ctx, const MDB_val *key, const MDB_val *value),
               void *ctx);
 
+int lmdb_env_sizes(MDB_env *env, MDB_envinfo *info, MDB_stat *st);
+
 /* Finds where LMDB has mapped the file, for pages_value_ok(), from the small
  * value that `key` has in `dbi`, in a transaction that has not written yet. */
 int lmdb_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key,

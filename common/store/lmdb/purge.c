@@ -214,14 +214,10 @@ static int
 replace_file(struct rebuild *b)
 {
     struct keyspace_making m = {.fill = fill_rebuilt, .ctx = b};
-    MDB_env *env = mdb_txn_env(b->from);
     MDB_envinfo info;
     MDB_stat st;
-    int rc;
+    const int rc = lmdb_env_sizes(mdb_txn_env(b->from), &info, &st);
 
-    rc = lmdb_error(mdb_env_info(env, &info));
-    if (rc == 0)
-        rc = lmdb_error(mdb_env_stat(env, &st));
     if (rc < 0)
         return rc;
     m.map = (info.me_last_pgno + 1) * st.ms_psize * 4 + KEYSPACE_MAP_FIRST;

@@ -130,8 +130,10 @@ try_change(struct lmdb *s, struct keyspace *k, struct work *w)
         return rc;
     w->least = 0;
     rc = keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state);
-    if (rc == 0) {
-        state.change++;
+    state.change++;
+
+    /* Without changes the nonce stays: it identifies a commit that failed. */
+    if (rc == 0 && w->make != NULL) {
         state.nonce = ++s->nonce;
         rc = w->make(w->ctx, txn, &state, &w->least);
     }
@@ -169,25 +171,10 @@ keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w)
 int
 keyspace_resolve_commit(struct lmdb *s, struct keyspace *k)
 {
-    struct keyspace_state state;
-    MDB_txn *txn;
-    int rc;
+    struct work nothing = {.make = NULL};
+    const int rc = lmdb_error(mdb_env_sync(k->env, 1));
 
-    rc = lmdb_error(mdb_env_sync(k->env, 1));
-    if (rc == 0)
-        rc = keyspace_write(s, k, &txn);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state);
-
-    /* The nonce stays: it identifies the commit that failed. */
-    state.change++;
-    if (rc == 0)
-        rc = keyspace_state_put(txn, k->dbis[KEYSPACE_META], &state);
-    if (rc == 0)
-        return commit_change(s, k, txn);
-    keyspace_abort(k, txn);
-    return rc;
+    return rc < 0 ? rc : try_change(s, k, &nothing);
 }
 
 /* LMDB uses no page again that either of the last two commits freed.  So behind

@@ -10,9 +10,10 @@
 
 #include "common/store/tree/node.h"
 
-/* The group that would hold `r`. */
+/* The group that would hold `r`, or (NULL) that has row `offset`. */
 static int
-seek_row(struct tree *t, const struct row *r, struct tree_finder *f)
+descend(struct tree *t, const struct row *r, uint64_t offset,
+        struct tree_finder *f)
 {
     uint64_t id = t->root.id, rows = t->root.count;
 
@@ -29,7 +30,8 @@ seek_row(struct tree *t, const struct row *r, struct tree_finder *f)
 
         if (rc < 0)
             return rc;
-        i = node_find(&n, t->kind, r);
+        i = r != NULL ? node_find(&n, t->kind, r)
+                      : node_find_offset(&n, offset - f->before);
         if (i + 1 < n.count) {
             f->upper = node_separator(&n, i + 1);
             f->has_upper = true;
@@ -51,7 +53,7 @@ find_group(struct tree *t, const struct row *r, struct tree_finder *f)
     /* cppcheck-suppress ctuuninitvar ; a caller has set `valid` */
     if (f->valid && (!f->has_upper || row_compare(t->kind, r, &f->upper) < 0))
         return 0;
-    rc = seek_row(t, r, f);
+    rc = descend(t, r, 0, f);
     if (rc < 0)
         return rc;
     rc = group_buffer(t, &f->group, NULL, &f->buffer);
@@ -176,23 +178,9 @@ tree_rank(struct tree *t, const struct row *r, uint64_t *rank)
 }
 
 int
-scan_find_offset(struct tree *t, uint64_t offset, struct group *g,
-                 uint64_t *before)
+scan_find_offset(struct tree *t, uint64_t offset, struct tree_finder *f)
 {
-    uint64_t id = t->root.id, rows = t->root.count;
+    const int rc = descend(t, NULL, offset, f);
 
-    *before = 0;
-    for (unsigned level = t->root.level; level > 0; level--) {
-        struct node n;
-        unsigned i;
-        const int rc = node_get(t, id, level, rows, NULL, &n);
-
-        if (rc < 0)
-            return rc;
-        i = node_find_offset(&n, offset - *before);
-        *before += node_before(&n, i);
-        rows = node_rows(&n, i);
-        id = node_child(&n, i);
-    }
-    return group_get(t, id, rows, NULL, g);
+    return rc < 0 ? rc : group_buffer(t, &f->group, NULL, &f->buffer);
 }

@@ -146,22 +146,17 @@ static int
 take_from(struct tree *t, uint64_t offset,
           bool (*take)(void *ctx, const struct run *run), void *ctx)
 {
+    struct tree_finder f;
     int rc = 1;
 
     while (rc > 0 && offset < t->root.count) {
-        struct buffer buffer;
-        struct group g;
-        uint64_t before;
-
-        rc = scan_find_offset(t, offset, &g, &before);
-        if (rc == 0)
-            rc = group_buffer(t, &g, NULL, &buffer);
+        rc = scan_find_offset(t, offset, &f);
         if (rc < 0)
             return rc;
-        if (g.count == 0)
+        if (f.group.count == 0)
             return -EBADMSG;
-        rc = take_runs(t, &g, &buffer, offset - before, take, ctx);
-        offset = before + g.count;
+        rc = take_runs(t, &f.group, &f.buffer, offset - f.before, take, ctx);
+        offset = f.before + f.group.count;
     }
     return rc < 0 ? rc : 0;
 }

@@ -11,9 +11,9 @@
 int scan_count_before(struct tree *t, const struct row *r, uint64_t *count,
                       bool *there);
 
-/* The group with row `offset`, which exists; *before: rows before it. */
-int scan_find_offset(struct tree *t, uint64_t offset, struct group *g,
-                     uint64_t *before);
+/* Finds the group with row `offset`, which exists, its buffer, and how many rows
+ * are before it. */
+int scan_find_offset(struct tree *t, uint64_t offset, struct tree_finder *f);
 
 /* Calls `row` for each row of a group, in order; stops when it returns non-zero
  * and returns that. */
