@@ -54,8 +54,15 @@ done <"$dir/ready"
 say "2. Every word of $(wc -l <"$dir/texts") texts is one increment, acknowledged once it is on disk"
 echo "\$ countd load words.tsv"
 "$countd" load -f "$dir/countd.conf" "$dir/words.tsv" || fail "the words could not be loaded"
-echo
-run flush
+since=$(date +%s%N)
+total() { "$countd" total -f "$dir/countd.conf" "$1" 2>/dev/null; }
+sum() { awk -F '\t' -v keyspace="$1" '$1 == keyspace { n += $3 } END { printf "%.0f\n", n }' "$dir/words.tsv"; }
+words=$(sum words) texts=$(sum 'words per text') looks=0
+until [ "$(total words)" = "$words" ] && [ "$(total 'words per text')" = "$texts" ]; do
+    looks=$((looks + 1))
+    [ "$looks" -lt 2000 ] || fail "the words cannot be read"
+done
+echo "readable $((($(date +%s%N) - since) / 1000000)) ms later"
 
 say "3. The words that come most often"
 run top words -n 10

@@ -26,7 +26,9 @@
  * The table has LAST_ANSWERS_COUNT entries of 40 bytes, four to a bucket, by
  * SipHash-2-4-128 of keyspace and key under a random key: a client cannot
  * choose names that collide.  A full bucket gives up the entry with the least T
- * that is not infinite; a lost entry costs only the estimate.
+ * that is not infinite; a lost entry costs only the estimate.  Ten clients that
+ * are 16 increments ahead, each of another key, have up to 50,000 entries that
+ * hold on a machine that is busy.
  *
  * Ownership: the caller's. */
 /* SPDX-License-Identifier: BSD-2-Clause */
