@@ -72,7 +72,7 @@ resp_check_names(struct resp_call *call)
             return false;
     }
     for (size_t i = first; first > 0 && i < end; i++)
-        if (!is_name(call, &call->args[i], true))
+        if (!is_name(call, &call->args[i], true) && c->run != resp_do_members)
             return refuse_name(call, &call->args[i], true);
     return true;
 }
@@ -141,6 +141,10 @@ resp_read_count(struct resp_call *call, const struct resp_arg *keyspace,
     struct hash_wide hash;
     int rc;
 
+    if (!is_name(call, key, true)) { /* there is no such key */
+        *out = (struct last_answers_read){.exists = false};
+        return 0;
+    }
     rc = resp_read_key(call, keyspace, key, out);
     if (rc < 0 || !last_answers_any_holds(a, out->as_of_ms))
         return rc;
@@ -333,8 +337,6 @@ find_kind(struct resp_call *call, const struct resp_arg *arg)
         keys = resp_count_keys(call, arg);
     if (keys != 0)
         return keys < 0 ? (int)keys : KIND_KEYSPACE;
-    if (!is_name(call, arg, true))
-        return KIND_NONE;
     rc = resp_read_count(call, &strings, arg, &read);
     if (rc < 0)
         return rc;

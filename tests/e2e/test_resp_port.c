@@ -208,6 +208,23 @@ CASE(bad_values_and_names_are_errors, x)
     talk(x->fd, command, answer);
 }
 
+CASE(a_name_that_cannot_be_is_not_there, x)
+{
+    char command[300] = "MGET ";
+
+    talk(x->fd, "INCR k; ZINCRBY z 15 m", ":1 15");
+    client_send(x->fd, "*4\r\n$5\r\nHMGET\r\n$1\r\nz\r\n$0\r\n\r\n$1\r\nm\r\n",
+                35);
+    hear(x->fd, 1, "HMGET z '' m", "[nil 15]");
+    client_send(x->fd,
+                "*4\r\n$4\r\nMGET\r\n$1\r\nk\r\n$3\r\na\0b\r\n$0\r\n\r\n", 36);
+    hear(x->fd, 1, "MGET k a\\0b ''", "[1 nil nil]");
+    client_send(x->fd, "*2\r\n$3\r\nGET\r\n$0\r\n\r\n", 19);
+    hear(x->fd, 1, "GET ''", "nil");
+    memset(command + 5, 'n', 257);
+    talk(x->fd, command, "[nil]");
+}
+
 CASE(ranges_and_ranks_are_those_of_the_merge, x)
 {
     talk(x->fd, "ZINCRBY b 6 ann; ZINCRBY b 3 bob; ZINCRBY b 9 cid", "6 3 9");
