@@ -193,11 +193,36 @@ attach_board(const char *path, unsigned flags, struct countd_board **out)
     return cmd_fail(CONFIG_EXIT_SYSTEM, "%s", error);
 }
 
-/* ---- the rest ---------------------------------------------------------- */
+/* Attaches the board that the line names, and runs. */
+static int
+with_board(struct cmd_line *line, unsigned flags,
+           int (*run)(struct cmd_line *line, struct countd_board *b,
+                      const struct countd_board_shape *shape))
+{
+    struct countd_board_info info;
+    struct countd_board *b;
+    int status = attach_board(line->args[1], flags, &b);
+
+    if (status != 0)
+        return status;
+    countd_board_info(b, &info);
+    status = run(line, b, &info.shape);
+    countd_board_close(b);
+    return status;
+}
+
+/* ---- which ------------------------------------------------------------- */
 
 static int
-run_read(struct cmd_line *line, struct countd_board *b,
-         const struct countd_board_shape *shape)
+show_info(struct cmd_line *line)
+{
+    return with_board(line, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN,
+                      print_info);
+}
+
+static int
+print_slot(struct cmd_line *line, struct countd_board *b,
+           const struct countd_board_shape *shape)
 {
     const uint32_t slot = (uint32_t)cmd_number(line, line->args[2], "slot", 0,
                                                (int64_t)shape->slots - 1);
@@ -207,42 +232,31 @@ run_read(struct cmd_line *line, struct countd_board *b,
 }
 
 static int
-run_dump(struct cmd_line *line, struct countd_board *b,
-         const struct countd_board_shape *shape)
+read_slot(struct cmd_line *line)
+{
+    return with_board(line, COUNTD_BOARD_READ_ONLY, print_slot);
+}
+
+static int
+print_all(struct cmd_line *line, struct countd_board *b,
+          const struct countd_board_shape *shape)
 {
     return print_slots(line, b, 0, shape->slots);
 }
 
-static const struct verb {
-    const char *name;
-    int arguments; /* behind it */
-    unsigned flags;
-    int (*run)(struct cmd_line *line, struct countd_board *b,
-               const struct countd_board_shape *shape);
-} verbs[] = {
-    {"info", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, print_info},
-    {"read", 2, COUNTD_BOARD_READ_ONLY, run_read},
-    {"dump", 1, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN, run_dump},
-};
+static int
+dump_slots(struct cmd_line *line)
+{
+    return with_board(line, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN,
+                      print_all);
+}
 
 int
 cmd_board(struct cmd_line *line)
 {
-    struct countd_board_info info;
-    struct countd_board *b;
-    int status;
+    static const struct cmd_verb verbs[] = {{"info", 2, 2, show_info},
+                                            {"read", 3, 3, read_slot},
+                                            {"dump", 2, 2, dump_slots}};
 
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
-        if (strcmp(line->args[0], verbs[i].name) != 0 ||
-            line->arg_count != verbs[i].arguments + 1)
-            continue;
-        status = attach_board(line->args[1], verbs[i].flags, &b);
-        if (status != 0)
-            return status;
-        countd_board_info(b, &info);
-        status = verbs[i].run(line, b, &info.shape);
-        countd_board_close(b);
-        return status;
-    }
-    return cmd_usage(line);
+    return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
 }

@@ -93,7 +93,8 @@ struct cmd_verb {
     int (*run)(struct cmd_line *line);
 };
 
-/* Runs the verb that the line has, or prints the usage. */
+/* Runs the verb that the line has, or says which there are, or prints the usage.
+ */
 int cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs,
                  size_t count);
 

@@ -412,12 +412,27 @@ int
 cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs, size_t count)
 {
     const char *word = line->arg_count > 0 ? line->args[0] : "";
+    struct likeness meant = likeness_of(word);
+    char words[80] = "give";
 
-    for (const struct cmd_verb *v = verbs; v < verbs + count; v++)
-        if (strcmp(word, v->word) == 0 && line->arg_count >= v->min &&
-            (v->max < 0 || line->arg_count <= v->max))
-            return v->run(line);
-    return cmd_usage(line);
+    for (const struct cmd_verb *v = verbs; v < verbs + count; v++) {
+        const size_t at = strlen(words);
+
+        if (strcmp(word, v->word) == 0)
+            return line->arg_count >= v->min &&
+                           (v->max < 0 || line->arg_count <= v->max)
+                       ? v->run(line)
+                       : cmd_usage(line);
+        likeness_try(&meant, v->word);
+        if (v->word[0] != '\0') /* a few short words fit */
+            (void)snprintf(words + at, sizeof words - at, "%s %s",
+                           at == strlen("give")    ? ""
+                           : v + 1 < verbs + count ? ","
+                                                   : " or",
+                           v->word);
+    }
+    return word[0] == '\0' ? cmd_usage(line)
+                           : cmd_misuse_like(line, word, words, &meant);
 }
 
 int64_t

@@ -337,7 +337,7 @@ const struct cmd cmd_table[] = {
      {{"i", "DURATION", "between two looks; default 1s"}},
      cmd_watch},
     {"board",
-     {"info FILE | read FILE SLOT | dump FILE", 2, 3},
+     {"info FILE | read FILE SLOT | dump FILE", 1, 3},
      "",
      "integers shared by processes of this machine, in a mapped file",
      "countd board read /run/app/board 0",
