@@ -231,6 +231,14 @@ async function check_empty(port) {
   await until('it is copied', () => copied === lines[0] && shown().includes('Copied'));
 }
 
+/* The same where countd-write takes nothing over HTTP. */
+async function check_empty_without_http() {
+  await until('where to look', () => shown().includes('http.listen in countd(5)'));
+  const lines = all('.line code').map(code => code.textContent);
+  if (lines.some(line => line.includes('curl')))
+    throw new Error('to be copied: ' + lines.join('; '));
+}
+
 async function check_token(token) {
   const field = await until('a token is asked for', () => document.getElementById('token'));
   field.value = token;

@@ -454,6 +454,7 @@ CASE(peer_a_browser_shows_first_steps_where_nothing_is_counted, f)
 
     if (access(BROWSER, X_OK) != 0)
         test_skip("no chromium (Debian's package chromium)");
+    fleet_option(f, "http.listen=127.0.0.1:0");
     service_start(f);
     open_page(f);
     (void)snprintf(check, sizeof check, "check_empty(%u)", /* fits */
@@ -461,6 +462,17 @@ CASE(peer_a_browser_shows_first_steps_where_nothing_is_counted, f)
     expect_checked(&browser, check);
     take_picture(&browser, "empty", 1000, "light");
     take_picture(&browser, "empty", 375, "dark");
+    stop_browser(&browser);
+}
+
+CASE(peer_a_browser_shows_no_port_where_nothing_is_taken_over_http, f)
+{
+    if (access(BROWSER, X_OK) != 0)
+        test_skip("no chromium (Debian's package chromium)");
+    fleet_option(f, "http.listen=");
+    service_start(f);
+    open_page(f);
+    expect_checked(&browser, "check_empty_without_http()");
     stop_browser(&browser);
 }
 
