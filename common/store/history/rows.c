@@ -329,9 +329,8 @@ rows_sums(const struct rows_reader *r, int128 sums[HISTORY_CELLS])
         at = get_sum(at, r->at, &sums[__builtin_ctzll(rest)]);
 }
 
-/* The sum of all cells. */
-static int128
-sum_all(const struct rows_reader *r)
+int128
+rows_sum(const struct rows_reader *r, uint64_t mask)
 {
     const uint8_t *at = r->cells_at;
     uint128 sum = 0;
@@ -339,32 +338,16 @@ sum_all(const struct rows_reader *r)
     int128 one;
 
     for (uint64_t rest = r->cells; rest != 0 && at < r->at; rest &= rest - 1) {
+        const uint64_t is_wanted = (mask & rest & -rest) != 0;
+
         if (*at < 0x80) {
-            small += (*at >> 1) ^ -(*at & 1);
+            small += ((*at >> 1) ^ -(*at & 1)) & -(int64_t)is_wanted;
             at++;
         } else {
             at = get_sum(at, r->at, &one);
-            sum += (uint128)one;
+            sum += is_wanted ? (uint128)one : 0;
         }
     }
     one = small;
-    sum += (uint128)one;
-    return (int128)sum;
-}
-
-int128
-rows_sum(const struct rows_reader *r, uint64_t mask)
-{
-    const uint8_t *at = r->cells_at;
-    uint128 sum = 0;
-    int128 one;
-
-    if ((r->cells & ~mask) == 0)
-        return sum_all(r);
-    for (uint64_t rest = r->cells; rest != 0; rest &= rest - 1) {
-        at = get_sum(at, r->at, &one);
-        if ((mask >> __builtin_ctzll(rest) & 1) != 0)
-            sum += (uint128)one;
-    }
-    return (int128)sum;
+    return (int128)(sum + (uint128)one);
 }
