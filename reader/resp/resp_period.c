@@ -6,35 +6,15 @@
 #include "reader/resp/resp_internal.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/setup/time_text.h"
-#include "common/wire/increment_line.h"
 
-#define DAY_S      INT64_C(86400)
-#define DIGITS_MAX 6
+#define DAY_S INT64_C(86400)
 
 /* ---- names --------------------------------------------------------------- */
-
-/* The beginning of a day, 2026-11-20; false: it is not one. */
-static bool
-parse_date(const uint8_t *text, size_t size, int64_t *from)
-{
-    char date[] = "2026-11-20";
-    uint64_t ms;
-
-    if (size != sizeof date - 1)
-        return false;
-    for (size_t i = 0; i < size; i++)
-        if (date[i] == '-' ? text[i] != '-' : text[i] < '0' || text[i] > '9')
-            return false;
-    memcpy(date, text, size);
-    if (time_text_parse(date, 0, true, &ms) < 0)
-        return false;
-    *from = (int64_t)(ms / 1000);
-    return true;
-}
 
 bool
 resp_period_parse(const struct resp_arg *name, int64_t now_s,
@@ -44,28 +24,33 @@ resp_period_parse(const struct resp_arg *name, int64_t now_s,
     static const char letters[] = "mhdw";
     const uint8_t *at = memrchr(name->at, '@', name->size);
     const char *letter;
-    size_t left;
-    int64_t value, unit;
+    char text[sizeof "2026-11-20"] = "";
+    size_t size, digits;
+    int64_t unit;
+    uint64_t ms;
 
     if (!at || at == name->at)
         return false;
     out->name_size = (size_t)(at - name->at);
-    left = name->size - out->name_size - 1;
-    at++;
-    if (parse_date(at, left, &out->from)) {
+    size = name->size - out->name_size - 1;
+    if (size < 2 || size >= sizeof text)
+        return false;
+    memcpy(text, at + 1, size);
+    if (text[4] == '-' && text[7] == '-' &&
+        strspn(text, "0123456789-") == sizeof text - 1 &&
+        time_text_parse(text, 0, true, &ms) == 0) {
+        out->from = (int64_t)(ms / 1000);
         out->to = out->from + DAY_S;
         return true;
     }
-    if (left < 2 || left > DIGITS_MAX + 1 || *at == '+' ||
-        increment_number_parse((const char *)at, left - 1, &value) < 0)
+    digits = strspn(text, "0123456789");
+    letter = memchr(letters, text[digits], sizeof units / sizeof units[0]);
+    if (!letter || digits + 1 != size)
         return false;
-    letter = memchr(letters, at[left - 1], sizeof units / sizeof units[0]);
-    unit = letter ? units[letter - letters] : INT64_MAX;
-    if (value <= 0 || value > now_s / unit)
-        return false;
+    unit = units[letter - letters] * strtoll(text, NULL, 10);
     out->to = now_s + 1; /* the current second is in it */
-    out->from = now_s - value * unit;
-    return true;
+    out->from = now_s - unit;
+    return unit > 0 && unit <= now_s;
 }
 
 static int64_t
