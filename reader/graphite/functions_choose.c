@@ -3,6 +3,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static int
@@ -26,33 +27,30 @@ functions_rate(struct function_call *call, struct series *s)
     return 0;
 }
 
-/* Sorts; equal ones stay in their order. */
-static void
-sort_series(struct series_list *list,
-            int (*compare)(const struct series *a, const struct series *b))
+/* Equal ones stay in their order. */
+static int
+compare_order(const struct series *a, const struct series *b)
 {
-    for (size_t i = 1; i < list->count; i++) {
-        struct series *s = list->items[i];
-        size_t from = 0, to = i;
-
-        while (from < to) {
-            const size_t middle = from + (to - from) / 2;
-
-            if (compare(list->items[middle], s) <= 0)
-                from = middle + 1;
-            else
-                to = middle;
-        }
-        memmove(list->items + from + 1, list->items + from,
-                (i - from) * sizeof(void *));
-        list->items[from] = s;
-    }
+    return a->order < b->order ? -1 : 1;
 }
 
 static int
-compare_keys(const struct series *a, const struct series *b)
+compare_keys(const void *x, const void *y)
 {
-    return a->key == b->key ? 0 : a->key > b->key ? -1 : 1;
+    const struct series *a = *(struct series *const *)x;
+    const struct series *b = *(struct series *const *)y;
+
+    return a->key == b->key ? compare_order(a, b) : a->key > b->key ? -1 : 1;
+}
+
+static void
+sort_series(struct series_list *list,
+            int (*compare)(const void *a, const void *b))
+{
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i]->order = i;
+    if (list->count > 0)
+        qsort(list->items, list->count, sizeof list->items[0], compare);
 }
 
 int
@@ -65,9 +63,14 @@ functions_choose(struct function_call *call)
 }
 
 static int
-compare_names(const struct series *a, const struct series *b)
+compare_names(const void *x, const void *y)
 {
-    return bytes_compare(a->name.at, a->name.size, b->name.at, b->name.size);
+    const struct series *a = *(struct series *const *)x;
+    const struct series *b = *(struct series *const *)y;
+    const int order =
+        bytes_compare(a->name.at, a->name.size, b->name.at, b->name.size);
+
+    return order != 0 ? order : compare_order(a, b);
 }
 
 /* Bytes of the digits at `at`. */
@@ -83,8 +86,10 @@ count_digits(const struct target_text *t, size_t at)
 
 /* Compares numbers in names by their values: x9 is before x10. */
 static int
-compare_naturally(const struct series *a, const struct series *b)
+compare_naturally(const void *x, const void *y)
 {
+    const struct series *a = *(struct series *const *)x;
+    const struct series *b = *(struct series *const *)y;
     size_t i = 0, k = 0;
 
     while (i < a->name.size && k < b->name.size) {
@@ -100,7 +105,7 @@ compare_naturally(const struct series *a, const struct series *b)
         i += n > 0 && m > 0 ? n : 1;
         k += n > 0 && m > 0 ? n : 1;
     }
-    return compare_names(a, b);
+    return compare_names(x, y);
 }
 
 int

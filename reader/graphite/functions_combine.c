@@ -207,22 +207,21 @@ int
 functions_wildcards_each(struct function_call *call, struct series *s)
 {
     const struct target_text path = functions_path(s);
-    char *text = scratch_take(call->scratch, path.size + 1);
-    struct target_text name = {text, 0};
+    struct function_text t = {.call = call};
 
-    if (!text)
-        return -ENOMEM;
     for (int64_t i = 0; functions_node(path, i).size > 0; i++) {
         const struct target_text node = functions_node(path, i);
 
         if (is_numbered(call->values[1], i))
             continue;
-        if (name.size > 0)
-            text[name.size++] = '.';
-        memcpy(text + name.size, node.at, node.size);
-        name.size += node.size;
+        functions_append(&t, ".", t.size > 0 ? 1 : 0);
+        functions_append(&t, node.at, node.size);
     }
-    return add_to_group(call, s, name, call->function->how);
+    return t.rc < 0
+               ? t.rc
+               : add_to_group(call, s,
+                              (struct target_text){t.at ? t.at : "", t.size},
+                              call->function->how);
 }
 
 int

@@ -15,6 +15,17 @@ functions_refuse(struct function_call *call, const char *format, ...);
 
 /* ---- names (functions_names.c) ------------------------------------------- */
 
+/* A text that grows; its older pieces stay in the scratch.  The first failure
+ * stays in `rc`, and then nothing more is appended. */
+struct function_text {
+    struct function_call *call;
+    char *at;
+    size_t size, capacity;
+    int rc; /* 0; -ENOMEM, or -EINVAL: too long for a name */
+};
+
+void functions_append(struct function_text *t, const char *bytes, size_t size);
+
 /* Sets *name as printf does.  -ENOMEM. */
 __attribute__((format(printf, 3, 4))) int
 functions_set_name(struct function_call *call, struct target_text *name,

@@ -10,6 +10,29 @@
 
 #include "reader/graphite/pattern.h"
 
+#define NAME_SIZE_MAX 65536
+
+void
+functions_append(struct function_text *t, const char *bytes, size_t size)
+{
+    if (t->rc == 0 && size > NAME_SIZE_MAX - t->size)
+        t->rc = functions_refuse(t->call, "a name of more than 65536 bytes");
+    if (t->rc == 0 && (!t->at || size > t->capacity - t->size)) {
+        const size_t capacity = 2 * (t->size + size) + 64;
+        char *larger = scratch_take(t->call->scratch, capacity);
+
+        t->rc = larger ? 0 : -ENOMEM;
+        if (larger && t->at)
+            memcpy(larger, t->at, t->size);
+        t->at = larger;
+        t->capacity = capacity;
+    }
+    if (t->rc < 0)
+        return;
+    (void)bytes_append((uint8_t *)t->at + t->size, bytes, size);
+    t->size += size;
+}
+
 int
 functions_set_name(struct function_call *call, struct target_text *name,
                    const char *format, ...)
@@ -43,25 +66,16 @@ functions_name_combined(struct function_call *call, const char *function,
                         bool all, struct target_text *name)
 {
     const struct target_node *first = call->values[0];
-    char *text;
-    size_t size = strlen(function) + 2;
+    struct function_text t = {.call = call};
 
-    for (const struct target_node *v = first; v; v = all ? v->next : NULL)
-        size += v->source.size + 1;
-    text = scratch_take(call->scratch, size + 1);
-    if (!text)
-        return -ENOMEM;
-    name->at = text;
-    text = stpcpy(stpcpy(text, function), "(");
+    functions_append(&t, function, strlen(function));
     for (const struct target_node *v = first; v; v = all ? v->next : NULL) {
-        if (v != first)
-            *text++ = ',';
-        memcpy(text, v->source.at, v->source.size);
-        text += v->source.size;
+        functions_append(&t, v == first ? "(" : ",", 1);
+        functions_append(&t, v->source.at, v->source.size);
     }
-    *text++ = ')';
-    name->size = (size_t)(text - name->at);
-    return 0;
+    functions_append(&t, ")", 1);
+    *name = (struct target_text){t.at, t.size};
+    return t.rc;
 }
 
 struct target_text
@@ -121,25 +135,16 @@ int
 functions_join_nodes(struct function_call *call, struct target_text path,
                      const struct target_node *first, struct target_text *out)
 {
-    char *text;
-    size_t size = 0;
+    struct function_text t = {.call = call};
 
-    for (const struct target_node *v = first; v; v = v->next)
-        size += functions_node(path, v->whole).size + 1;
-    text = scratch_take(call->scratch, size + 1);
-    if (!text)
-        return -ENOMEM;
-    out->at = text;
     for (const struct target_node *v = first; v; v = v->next) {
         const struct target_text node = functions_node(path, v->whole);
 
-        if (v != first)
-            *text++ = '.';
-        memcpy(text, node.at, node.size);
-        text += node.size;
+        functions_append(&t, ".", v != first ? 1 : 0);
+        functions_append(&t, node.at, node.size);
     }
-    out->size = (size_t)(text - out->at);
-    return 0;
+    *out = (struct target_text){t.at, t.size};
+    return t.rc;
 }
 
 int

@@ -8,18 +8,15 @@
 
 #include "reader/graphite/functions_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <pcre2.h>
-#include <string.h>
 
 #include "common/base/clock.h"
 
-#define GROUPS        10     /* with the whole, group 0 */
-#define TRIES_MAX     100000 /* of a search: a few milliseconds */
-#define HEAP_KIB      256    /* of the same */
-#define WHY_SIZE      128
-#define NAME_SIZE_MAX 65536
+#define GROUPS    10     /* with the whole, group 0 */
+#define TRIES_MAX 100000 /* of a search: a few milliseconds */
+#define HEAP_KIB  256    /* of the same */
+#define WHY_SIZE  128
 #define NAME_NS_MAX                                                            \
     10000000 /* of computing: all searches in a name begin in it */
 
@@ -126,37 +123,6 @@ functions_exclude(struct function_call *call, struct series *s)
 
 /* ---- aliasSub ------------------------------------------------------------- */
 
-/* A name that grows; its older pieces stay in the scratch. */
-struct growing {
-    struct function_call *call;
-    char *text;
-    size_t size, capacity;
-};
-
-static int
-append_text(struct growing *g, const char *text, size_t size)
-{
-    if (size > NAME_SIZE_MAX - g->size)
-        return functions_refuse(g->call, "a name of more than 65536 bytes");
-    if (size > g->capacity - g->size) {
-        char *larger;
-
-        g->capacity = 2 * (g->size + size) + 64;
-        larger = scratch_take(g->call->scratch, g->capacity);
-        if (!larger)
-            return -ENOMEM;
-        if (g->size > 0)
-            memcpy(larger, g->text, g->size);
-        g->text = larger;
-    }
-    if (size > 0) {
-        assert(g->text);
-        memcpy(g->text + g->size, text, size);
-    }
-    g->size += size;
-    return 0;
-}
-
 /* The number of the group at `at` of a replacement, \1; -1: there is none. */
 static int
 group_at(struct target_text by, size_t at)
@@ -181,56 +147,51 @@ functions_check_alias_sub(struct function_call *call)
 }
 
 /* Appends the replacement, with \1 as the group of a match. */
-static int
-append_replacement(struct growing *g, struct target_text name,
+static void
+append_replacement(struct function_text *t, struct target_text name,
                    const PCRE2_SIZE *found)
 {
-    const struct target_text by = g->call->values[2]->text;
-    int rc = 0;
+    const struct target_text by = t->call->values[2]->text;
 
-    for (size_t i = 0; i < by.size && rc == 0; i++) {
+    for (size_t i = 0; i < by.size; i++) {
         const int group = group_at(by, i);
 
         if (group < 0) {
-            rc = append_text(g, by.at + i, 1);
+            functions_append(t, by.at + i, 1);
             continue;
         }
         i++;
         if (found[2 * group] != PCRE2_UNSET)
-            rc = append_text(g, name.at + found[2 * group],
+            functions_append(t, name.at + found[2 * group],
                              found[2 * group + 1] - found[2 * group]);
     }
-    return rc;
 }
 
 /* Replaces all matches, also an empty one behind another. */
 int
 functions_alias_sub(struct function_call *call, struct series *s)
 {
-    struct growing g = {.call = call};
+    struct function_text t = {.call = call};
     const uint64_t until_ns = clock_thread_ns() + NAME_NS_MAX;
     size_t at = 0, copied = 0;
     const PCRE2_SIZE *found;
-    int rc = 0;
+    int rc = 1;
 
-    while (at <= s->name.size) {
+    while (at <= s->name.size && t.rc == 0) {
         rc = search_name(call, s, at, until_ns, &found);
         if (rc <= 0)
             break;
-        rc = append_text(&g, s->name.at + copied, found[0] - copied);
-        if (rc == 0)
-            rc = append_replacement(&g, s->name, found);
-        if (rc < 0)
-            break;
+        functions_append(&t, s->name.at + copied, found[0] - copied);
+        append_replacement(&t, s->name, found);
         copied = at = found[1];
         if (found[1] == found[0]) /* on by a character */
             do
                 at++;
             while (at < s->name.size && (s->name.at[at] & 0xc0) == 0x80);
     }
-    if (rc == 0)
-        rc = append_text(&g, s->name.at + copied, s->name.size - copied);
-    if (rc == 0)
-        s->name = (struct target_text){g.text, g.size};
-    return rc;
+    functions_append(&t, s->name.at + copied, s->name.size - copied);
+    if (rc < 0 || t.rc < 0)
+        return rc < 0 ? rc : t.rc;
+    s->name = (struct target_text){t.at, t.size};
+    return 0;
 }

@@ -32,6 +32,7 @@ struct series {
         double *real; /* NAN: none */
     } points;
     long double key; /* by which series are chosen */
+    size_t order;    /* its place before they are sorted */
 };
 
 struct series_list {
