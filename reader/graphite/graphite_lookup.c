@@ -9,44 +9,38 @@
 
 #define NODE_MAX (8 * PATTERN_PATH_MAX + 128) /* in JSON */
 
-/* {"text":"hits","id":"web.hits","allowChildren":1,"expandable":1,"leaf":0} */
+/* {"text":"hits","id":"web.hits","allowChildren":1,"expandable":1,"leaf":0}
+ * {"path":"web.hits.","name":"hits","is_leaf":"0"} */
 static void
-put_node(struct json_writer *w, const struct path_found *f)
+put_node(struct json_writer *w, const struct path_found *f, bool completes)
 {
     const char *dot = memrchr(f->path.at, '.', f->path.size);
     const char *text = dot ? dot + 1 : f->path.at;
-
-    json_object_begin(w);
-    json_member(w, "text");
-    json_string(w, text, f->path.size - (size_t)(text - f->path.at));
-    json_member(w, "id");
-    json_string(w, f->path.at, f->path.size);
-    json_member(w, "allowChildren");
-    json_integer(w, !f->is_leaf);
-    json_member(w, "expandable");
-    json_integer(w, !f->is_leaf);
-    json_member(w, "leaf");
-    json_integer(w, f->is_leaf);
-    json_object_end(w);
-}
-
-/* {"path":"web.hits.","name":"hits","is_leaf":"0"} */
-static void
-put_completion(struct json_writer *w, const struct path_found *f)
-{
-    const char *dot = memrchr(f->path.at, '.', f->path.size);
-    const char *name = dot ? dot + 1 : f->path.at;
+    const size_t size = f->path.size - (size_t)(text - f->path.at);
     char path[PATTERN_PATH_MAX + 1];
 
     memcpy(path, f->path.at, f->path.size);
     path[f->path.size] = '.';
     json_object_begin(w);
-    json_member(w, "path");
-    json_string(w, path, f->path.size + (f->is_leaf ? 0 : 1));
-    json_member(w, "name");
-    json_string(w, name, f->path.size - (size_t)(name - f->path.at));
-    json_member(w, "is_leaf");
-    json_text(w, f->is_leaf ? "1" : "0");
+    if (completes) {
+        json_member(w, "path");
+        json_string(w, path, f->path.size + (f->is_leaf ? 0 : 1));
+        json_member(w, "name");
+        json_string(w, text, size);
+        json_member(w, "is_leaf");
+        json_text(w, f->is_leaf ? "1" : "0");
+    } else {
+        json_member(w, "text");
+        json_string(w, text, size);
+        json_member(w, "id");
+        json_string(w, path, f->path.size);
+        json_member(w, "allowChildren");
+        json_integer(w, !f->is_leaf);
+        json_member(w, "expandable");
+        json_integer(w, !f->is_leaf);
+        json_member(w, "leaf");
+        json_integer(w, f->is_leaf);
+    }
     json_object_end(w);
 }
 
@@ -63,70 +57,44 @@ is_shown(const struct graphite_job *g, const struct path_found *f)
            (g->kind != GRAPHITE_EXPAND && before->is_leaf != f->is_leaf);
 }
 
-static int
-put_one(struct graphite_job *g, const struct path_found *f)
-{
-    struct json_writer *w = &g->answer.json;
-
-    if (chunks_reserve(&g->answer, NODE_MAX) < 0)
-        return -ENOMEM;
-    if (g->kind == GRAPHITE_EXPAND)
-        json_string(w, f->path.at, f->path.size);
-    else if (g->is_completer)
-        put_completion(w, f);
-    else
-        put_node(w, f);
-    g->put_last = f;
-    return 0;
-}
-
-/* Everything before the nodes. */
-static int
-begin_nodes(struct graphite_job *g)
-{
-    struct json_writer *w = &g->answer.json;
-
-    if (chunks_reserve(&g->answer, NODE_MAX) < 0)
-        return -ENOMEM;
-    if (g->kind == GRAPHITE_EXPAND || g->is_completer) {
-        json_object_begin(w);
-        json_member(w, g->kind == GRAPHITE_EXPAND ? "results" : "metrics");
-    }
-    json_array_begin(w);
-    g->put_at = g->search.found;
-    g->has_begun = true;
-    return 0;
-}
-
-/* Everything behind them. */
-static int
-end_nodes(struct graphite_job *g)
-{
-    struct json_writer *w = &g->answer.json;
-
-    if (chunks_reserve(&g->answer, NODE_MAX) < 0)
-        return -ENOMEM;
-    json_array_end(w);
-    if (g->kind == GRAPHITE_EXPAND || g->is_completer)
-        json_object_end(w);
-    chunks_end(&g->answer);
-    return 1;
-}
-
 /* Puts nodes until the time is up: 0, or 1 when all are put. */
 static int
 put_nodes(struct graphite_job *g, uint64_t until_ns)
 {
-    int rc = g->has_begun ? 0 : begin_nodes(g);
+    struct json_writer *w = &g->answer.json;
+    const bool expands = g->kind == GRAPHITE_EXPAND;
+    int rc = chunks_reserve(&g->answer, NODE_MAX);
 
-    while (rc == 0 && g->put_at) {
-        if (is_shown(g, g->put_at))
-            rc = put_one(g, g->put_at);
-        g->put_at = g->put_at->next;
-        if (clock_ns() >= until_ns)
-            return rc;
+    if (rc == 0 && !g->has_begun) {
+        if (expands || g->is_completer) {
+            json_object_begin(w);
+            json_member(w, expands ? "results" : "metrics");
+        }
+        json_array_begin(w);
+        g->put_at = g->search.found;
+        g->has_begun = true;
     }
-    return rc == 0 ? end_nodes(g) : rc;
+    for (; rc == 0 && g->put_at; g->put_at = g->put_at->next) {
+        if (is_shown(g, g->put_at)) {
+            if (expands)
+                json_string(w, g->put_at->path.at, g->put_at->path.size);
+            else
+                put_node(w, g->put_at, g->is_completer);
+            g->put_last = g->put_at;
+            rc = chunks_reserve(&g->answer, NODE_MAX);
+        }
+        if (rc == 0 && clock_ns() >= until_ns) {
+            g->put_at = g->put_at->next;
+            return 0;
+        }
+    }
+    if (rc < 0)
+        return -ENOMEM;
+    json_array_end(w);
+    if (expands || g->is_completer)
+        json_object_end(w);
+    chunks_end(&g->answer);
+    return 1;
 }
 
 int
