@@ -335,12 +335,6 @@ enum conn_next resp_job_run(struct resp_job *job,
                             enum conn_next (*answer)(struct resp_call *call,
                                                      struct resp_job *job));
 
-/* The same without a place: it waits until step() is true. */
-enum conn_next resp_job_wait(struct resp_call *call, uint64_t until_ms,
-                             bool (*step)(struct job *job, uint64_t until_ns),
-                             enum conn_next (*answer)(struct resp_call *call,
-                                                      struct resp_job *job));
-
 /* Answers, if it is done. */
 enum conn_next resp_job_answer(struct resp_call *call);
 

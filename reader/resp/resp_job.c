@@ -1,6 +1,5 @@
 /* reader/resp/resp_job.c - commands whose answers are jobs (reader/jobs.h):
- * resp_job_enter(), resp_job_run(), resp_job_wait(), resp_job_answer(),
- * resp_job_free(). */
+ * resp_job_enter(), resp_job_run(), resp_job_answer(), resp_job_free(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -76,21 +75,6 @@ resp_job_run(struct resp_job *j, bool (*step)(struct job *, uint64_t),
     j->job.step = step;
     j->answer = answer;
     job_run(&j->job);
-    return CONN_LONG;
-}
-
-enum conn_next
-resp_job_wait(struct resp_call *call, uint64_t until_ms,
-              bool (*step)(struct job *, uint64_t),
-              enum conn_next (*answer)(struct resp_call *, struct resp_job *))
-{
-    struct resp_job *j = resp_job_make(call);
-
-    if (!j)
-        return resp_job_no_memory(call);
-    j->until_ms = until_ms;
-    j->answer = answer;
-    job_wait(&j->job, step);
     return CONN_LONG;
 }
 

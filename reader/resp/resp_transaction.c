@@ -282,6 +282,7 @@ resp_do_wait(struct resp_call *call)
 {
     const uint64_t now_ms = loop_now_ms(call->service->loop);
     int64_t count, ms;
+    struct resp_job *j;
 
     if (!resp_integer(&call->args[1], &count) ||
         !resp_integer(&call->args[2], &ms))
@@ -291,9 +292,13 @@ resp_do_wait(struct resp_call *call)
     /* Within a transaction an answer that waits would stop the others. */
     if (is_readable(call) || count <= 0 || call->state->is_replaying)
         return resp_answer_number(call, is_readable(call));
-    return resp_job_wait(call,
-                         ms == 0 || (uint64_t)ms > UINT64_MAX / 2 - now_ms
-                             ? 0
-                             : now_ms + (uint64_t)ms,
-                         step_wait, answer_wait);
+    j = resp_job_make(call);
+    if (!j)
+        return resp_job_no_memory(call);
+    j->until_ms = ms == 0 || (uint64_t)ms > UINT64_MAX / 2 - now_ms
+                      ? 0
+                      : now_ms + (uint64_t)ms;
+    j->answer = answer_wait;
+    job_wait(&j->job, step_wait);
+    return CONN_LONG;
 }
