@@ -41,17 +41,6 @@ static const struct {
 
 /* ---- finding ------------------------------------------------------------ */
 
-__attribute__((format(printf, 2, 3))) static int
-fail_call(char why[TARGET_WHY_SIZE], const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(why, TARGET_WHY_SIZE, format, args); /* cut, if ever */
-    va_end(args);
-    return -EINVAL;
-}
-
 int
 functions_refuse(struct function_call *call, const char *format, ...)
 {
@@ -152,72 +141,50 @@ is_taken(const struct function_param *p, struct target_node *v,
     return false;
 }
 
+/* The parameter that an argument is for, by its keyword or its place: its
+ * number, or -EINVAL. */
 static int
-check_value(const struct function *f, const struct function_param *p,
-            struct target_node *v, struct function_call *call, char *why)
+find_param(struct function_call *call, struct target_node *v, unsigned place)
 {
-    const bool is_word =
-        p->type == FUNCTION_AGGREGATE && v->kind == TARGET_STRING;
-
-    if (is_taken(p, v, call))
-        return 0;
-    return fail_call(why, "%s: %s is %s", f->name, p->name,
-                     is_word ? "a value that /functions lists"
-                             : types[p->type].wanted);
-}
-
-static bool
-has_param(const struct function *f, struct target_text name)
-{
-    unsigned i = 0;
-
-    while (f->params[i] && !target_text_is(name, f->params[i]->name))
-        i++;
-    return f->params[i] != NULL;
-}
-
-/* The parameter that an argument is for, by its keyword or its place. */
-static int
-find_param(const struct function *f, struct target_node *v, unsigned place,
-           unsigned *out, char *why)
-{
+    const struct function_param *const *params = call->function->params;
     char shown[NAME_SHOWN_SIZE];
+    unsigned i;
 
-    if (v->keyword.size > 0 && !has_param(f, v->keyword))
-        (void)target_read_keyword_path(v); /* else the keyword is refused */
-    for (unsigned i = 0; f->params[i]; i++) {
-        const struct function_param *p = f->params[i];
-
-        *out = i;
-        if (v->keyword.size > 0 ? target_text_is(v->keyword, p->name)
-                                : i == place || p->is_multiple)
-            return 0;
-    }
-    if (v->keyword.size == 0)
-        return fail_call(why, "%s: at most %u arguments", f->name, *out + 1);
-    return fail_call(why, "%s: there is no parameter %s", f->name,
-                     name_show(v->keyword.at, v->keyword.size, shown));
+    for (i = 0; params[i] && !target_text_is(v->keyword, params[i]->name);)
+        i++;
+    if (params[i])
+        return (int)i;
+    /* A keyword that there is none of may be the beginning of a path. */
+    if (v->keyword.size > 0 && !target_read_keyword_path(v))
+        return functions_refuse(
+            call, "there is no parameter %s",
+            name_show(v->keyword.at, v->keyword.size, shown));
+    if (place < i)
+        return (int)place;
+    return params[i - 1]->is_multiple
+               ? (int)i - 1
+               : functions_refuse(call, "at most %u arguments", i);
 }
 
 static int
-bind_arguments(const struct function *f, struct function_call *call,
-               const struct target_node *node, char *why)
+bind_argument(struct function_call *call, struct target_node *v, unsigned place)
 {
-    unsigned place = 0, param = 0;
-    int rc;
+    const int i = find_param(call, v, place);
+    const struct function_param *p;
 
-    for (struct target_node *v = node->args; v; v = v->next) {
-        rc = find_param(f, v, place++, &param, why);
-        if (rc == 0)
-            rc = check_value(f, f->params[param], v, call, why);
-        if (rc < 0)
-            return rc;
-        if (call->values[param] && !f->params[param]->is_multiple)
-            return fail_call(why, "%s: %s is there twice", f->name,
-                             f->params[param]->name);
-        if (!call->values[param])
-            call->values[param] = v;
-    }
+    if (i < 0)
+        return i;
+    p = call->function->params[i];
+    if (!is_taken(p, v, call))
+        return functions_refuse(call, "%s is %s", p->name,
+                                p->type == FUNCTION_AGGREGATE &&
+                                        v->kind == TARGET_STRING
+                                    ? "a value that /functions lists"
+                                    : types[p->type].wanted);
+    if (call->values[i] && !p->is_multiple)
+        return functions_refuse(call, "%s is there twice", p->name);
+    if (!call->values[i])
+        call->values[i] = v;
     return 0;
 }
 
@@ -228,29 +195,28 @@ functions_bind(struct scratch *scratch, struct target_node *node,
     const struct function *f = find_function(node->text);
     struct function_call *call;
     char shown[NAME_SHOWN_SIZE];
-    int rc;
+    unsigned place = 0;
+    int rc = 0;
 
-    if (target_text_is(node->text, "seriesByTag"))
-        return fail_call(why, "countd has no tags");
-    if (!f)
-        return fail_call(why, "unknown function: %s",
-                         name_show(node->text.at, node->text.size, shown));
+    if (!f) {
+        (void)snprintf(why, TARGET_WHY_SIZE, "unknown function: %s",
+                       name_show(node->text.at, node->text.size, shown));
+        return -EINVAL;
+    }
     call = scratch_take(scratch, sizeof *call);
     if (!call)
         return -ENOMEM;
     call->function = f;
     call->node = node;
     call->scratch = scratch;
-    node->result = call;
-    rc = bind_arguments(f, call, node, why);
-    if (rc < 0)
-        return rc;
-    for (unsigned i = 0; f->params[i]; i++)
-        if (!call->values[i] && !f->params[i]->is_optional)
-            return fail_call(why, "%s: %s is missing", f->name,
-                             f->params[i]->name);
     call->why = why;
-    return f->check ? f->check(call) : 0;
+    node->result = call;
+    for (struct target_node *v = node->args; v && rc == 0; v = v->next)
+        rc = bind_argument(call, v, place++);
+    for (unsigned i = 0; f->params[i] && rc == 0; i++)
+        if (!call->values[i] && !f->params[i]->is_optional)
+            rc = functions_refuse(call, "%s is missing", f->params[i]->name);
+    return rc == 0 && f->check ? f->check(call) : rc;
 }
 
 /* ---- computing ---------------------------------------------------------- */
@@ -331,22 +297,31 @@ describe_default(struct json_writer *w, const struct function_param *p)
 }
 
 static void
+put_text(struct json_writer *w, const char *name, const char *value)
+{
+    json_member(w, name);
+    json_text(w, value);
+}
+
+static void
+put_true(struct json_writer *w, const char *name)
+{
+    json_member(w, name);
+    json_bool(w, true);
+}
+
+static void
 describe_param(struct json_writer *w, const struct function_param *p)
 {
     json_object_begin(w);
-    json_member(w, "name");
-    json_text(w, p->name);
-    json_member(w, "type");
-    json_text(w, types[p->type].name);
-    if (!p->is_optional) {
-        json_member(w, "required");
-        json_bool(w, true);
-    } else
+    put_text(w, "name", p->name);
+    put_text(w, "type", types[p->type].name);
+    if (!p->is_optional)
+        put_true(w, "required");
+    else
         describe_default(w, p);
-    if (p->is_multiple) {
-        json_member(w, "multiple");
-        json_bool(w, true);
-    }
+    if (p->is_multiple)
+        put_true(w, "multiple");
     if (p->options) {
         json_member(w, "options");
         json_array_begin(w);
@@ -371,16 +346,11 @@ describe_function(struct json_writer *w, const char *name,
     (void)snprintf(text + size, sizeof text - size, ")"); /* short names fit */
     json_member(w, name);
     json_object_begin(w);
-    json_member(w, "name");
-    json_text(w, name);
-    json_member(w, "function");
-    json_text(w, text);
-    json_member(w, "description");
-    json_text(w, f->description);
-    json_member(w, "module");
-    json_text(w, "graphite.render.functions");
-    json_member(w, "group");
-    json_text(w, f->group);
+    put_text(w, "name", name);
+    put_text(w, "function", text);
+    put_text(w, "description", f->description);
+    put_text(w, "module", "graphite.render.functions");
+    put_text(w, "group", f->group);
     json_member(w, "params");
     json_array_begin(w);
     for (unsigned i = 0; f->params[i]; i++)
