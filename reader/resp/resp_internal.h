@@ -291,6 +291,7 @@ bool resp_auth_take(struct resp_call *call, const struct resp_arg *name,
 
 /* What a command looks for among names. */
 struct resp_wanted {
+    enum { RESP_SCAN, RESP_KEYS, RESP_DBSIZE } list;
     uint64_t skip; /* names to be passed first */
     uint64_t left; /* names that may still be looked at */
     bool matches_type, has_pattern;

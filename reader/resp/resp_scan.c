@@ -27,7 +27,7 @@
 #define SCAN_COUNT   10 /* without COUNT */
 #define LOOKED_LEAST 16 /* keys, however late: half a millisecond at worst */
 
-/* ---- SCAN ---------------------------------------------------------------- */
+/* ---- SCAN, KEYS, DBSIZE --------------------------------------------------- */
 
 /* An unsigned integer; false: it is not one. */
 static bool
@@ -80,11 +80,114 @@ parse_scan(struct resp_call *call, struct resp_wanted *wanted, size_t cursor)
     return true;
 }
 
-static bool step_list(struct job *job, uint64_t until_ns);
+/* The list ends here, and a SCAN goes on behind it. */
+static void
+end_list(struct resp_job *j, const struct store_listed *found)
+{
+    struct resp_state *s = conn_state(j->job.conn);
+
+    j->wanted.left = 0;
+    s->scanned = j->position;
+    s->scan_end.size = found->name_size;
+    memcpy(s->scan_end.bytes, found->name, found->name_size);
+}
+
+/* A keyspace that was listed. */
+static void
+add_name(struct resp_job *j, const struct store_listed *found)
+{
+    struct resp_wanted *wanted = &j->wanted;
+    const struct resp_call call = {.service = conn_ctx(j->job.conn)};
+    const struct resp_arg strings = resp_strings(&call);
+
+    j->position++;
+    if (wanted->skip > 0) {
+        wanted->skip--;
+        return;
+    }
+    wanted->left--;
+    if (wanted->left == 0)
+        end_list(j, found);
+    if (found->keys == 0 ||
+        (found->name_size == strings.size &&
+         memcmp(found->name, strings.at, strings.size) == 0))
+        return;
+    j->keyspaces++;
+    if (!wanted->matches_type ||
+        (wanted->has_pattern &&
+         !resp_pattern_matches(&j->pattern, found->name, found->name_size)))
+        return;
+    if (j->count == RESP_ROWS_MAX) { /* of KEYS */
+        wanted->left = 0;
+        j->error = -E2BIG;
+        return;
+    }
+    j->size += resp_put_bulk(j->rows + j->size, found->name, found->name_size);
+    j->count++;
+    if (wanted->list == RESP_SCAN && j->count == RESP_ROWS_MAX &&
+        wanted->left > 0)
+        end_list(j, found);
+}
+
+/* True: the list is as long as it has to be. */
+static bool
+step_list(struct job *job, uint64_t until_ns)
+{
+    static struct diag_repeat failures;
+    struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
+    struct store_listed found;
+    int rc;
+
+    do {
+        rc = store_listing_next(j->listing, until_ns, &found);
+        if (rc == 1)
+            add_name(j, &found);
+    } while (rc == 1 && j->wanted.left > 0 && clock_ns() < until_ns);
+    if (rc == -EAGAIN || (rc == 1 && j->wanted.left > 0))
+        return false;
+    j->at_end = rc == 0;
+    if (rc < 0) {
+        j->error = rc;
+        diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
+                       diag_text(rc));
+    }
+    return true;
+}
+
+/* The names, behind a cursor of SCAN; of DBSIZE a number. */
+static enum conn_next
+answer_list(struct resp_call *call, struct resp_job *j)
+{
+    const struct resp_arg strings = resp_strings(call);
+    int64_t keys = 0;
+    uint8_t *out;
+    size_t size = 0;
+
+    if (j->error == -E2BIG)
+        return resp_too_many_rows(call);
+    call->service->read_error = j->error;
+    if (j->error == 0 && j->wanted.list == RESP_DBSIZE)
+        keys = resp_count_keys(call, &strings);
+    if (j->error < 0 || keys < 0)
+        return resp_unreadable(call);
+    if (j->wanted.list == RESP_DBSIZE)
+        return resp_answer_number(call, keys + (int64_t)j->keyspaces);
+    out = resp_space(call, j->size + 4 * RESP_NUMBER_SIZE);
+    if (!out)
+        return CONN_FULL;
+    if (j->wanted.list == RESP_SCAN) {
+        size = resp_put_number(out, '*', 2);
+        size += resp_put_number_bulk(out + size,
+                                     j->at_end ? 0 : (int64_t)j->position);
+    }
+    size += resp_put_number(out + size, '*', (int64_t)j->count);
+    memcpy(out + size, j->rows, j->size);
+    resp_put(call, size + j->size);
+    return CONN_ANSWERED;
+}
 
 static enum conn_next
-begin_list(struct resp_call *call, const struct resp_wanted *wanted,
-           enum conn_next (*answer)(struct resp_call *, struct resp_job *))
+begin_list(struct resp_call *call, const struct resp_wanted *wanted)
 {
     struct resp_service *r = call->service;
     const struct resp_state *s = call->state;
@@ -106,40 +209,38 @@ begin_list(struct resp_call *call, const struct resp_wanted *wanted,
     }
     store_listing_start(j->listing, s->scan_end.bytes,
                         goes_on ? s->scan_end.size : 0);
-    return resp_job_run(j, step_list, answer);
+    return resp_job_run(j, step_list, answer_list);
 }
-
-static enum conn_next answer_scan(struct resp_call *call, struct resp_job *j);
-static enum conn_next answer_names(struct resp_call *call, struct resp_job *j);
-static enum conn_next answer_dbsize(struct resp_call *call, struct resp_job *j);
 
 enum conn_next
 resp_do_scan(struct resp_call *call)
 {
-    struct resp_wanted wanted = {.left = SCAN_COUNT, .matches_type = true};
+    struct resp_wanted wanted = {
+        .list = RESP_SCAN, .left = SCAN_COUNT, .matches_type = true};
 
-    return parse_scan(call, &wanted, 1) ? begin_list(call, &wanted, answer_scan)
+    return parse_scan(call, &wanted, 1) ? begin_list(call, &wanted)
                                         : call->next;
 }
 
 enum conn_next
 resp_do_dbsize(struct resp_call *call)
 {
-    const struct resp_wanted wanted = {.left = UINT64_MAX};
+    const struct resp_wanted wanted = {.list = RESP_DBSIZE, .left = UINT64_MAX};
 
-    return begin_list(call, &wanted, answer_dbsize);
+    return begin_list(call, &wanted);
 }
 
 /* As SCAN has them, at once; too many are an error. */
 enum conn_next
 resp_do_keys(struct resp_call *call)
 {
-    const struct resp_wanted wanted = {
-        .left = UINT64_MAX, .matches_type = true, .has_pattern = true};
+    const struct resp_wanted wanted = {.list = RESP_KEYS,
+                                       .left = UINT64_MAX,
+                                       .matches_type = true,
+                                       .has_pattern = true};
 
-    return compile_pattern(call, &call->args[1])
-               ? begin_list(call, &wanted, answer_names)
-               : call->next;
+    return compile_pattern(call, &call->args[1]) ? begin_list(call, &wanted)
+                                                 : call->next;
 }
 
 /* ---- ZSCAN, HSCAN ------------------------------------------------------- */
@@ -253,146 +354,4 @@ resp_do_scan_keys(struct resp_call *call)
     q.offset = (int64_t)wanted.skip;
     q.length = wanted.left < RESP_ROWS_MAX ? wanted.left : RESP_ROWS_MAX;
     return answer_keys(call, wanted.has_pattern, &q);
-}
-
-/* ---- the list ------------------------------------------------------------ */
-
-static struct resp_arg
-strings_of(const struct resp_job *j)
-{
-    const struct resp_call call = {.service = conn_ctx(j->job.conn)};
-
-    return resp_strings(&call);
-}
-
-/* The list ends here, and a SCAN goes on behind it. */
-static void
-end_list(struct resp_job *j, const struct store_listed *found)
-{
-    struct resp_state *s = conn_state(j->job.conn);
-
-    j->wanted.left = 0;
-    s->scanned = j->position;
-    s->scan_end.size = found->name_size;
-    memcpy(s->scan_end.bytes, found->name, found->name_size);
-}
-
-/* A keyspace that was listed. */
-static void
-add_name(struct resp_job *j, const struct store_listed *found)
-{
-    struct resp_wanted *wanted = &j->wanted;
-    const struct resp_arg strings = strings_of(j);
-
-    j->position++;
-    if (wanted->skip > 0) {
-        wanted->skip--;
-        return;
-    }
-    wanted->left--;
-    if (wanted->left == 0)
-        end_list(j, found);
-    if (found->keys == 0 ||
-        (found->name_size == strings.size &&
-         memcmp(found->name, strings.at, strings.size) == 0))
-        return;
-    j->keyspaces++;
-    if (j->answer == answer_dbsize || !wanted->matches_type ||
-        (wanted->has_pattern &&
-         !resp_pattern_matches(&j->pattern, found->name, found->name_size)))
-        return;
-    if (j->count == RESP_ROWS_MAX) { /* of KEYS */
-        wanted->left = 0;
-        j->error = -E2BIG;
-        return;
-    }
-    j->size += resp_put_bulk(j->rows + j->size, found->name, found->name_size);
-    j->count++;
-    if (j->answer == answer_scan && j->count == RESP_ROWS_MAX &&
-        wanted->left > 0)
-        end_list(j, found);
-}
-
-/* True: the list is as long as it has to be. */
-static bool
-step_list(struct job *job, uint64_t until_ns)
-{
-    static struct diag_repeat failures;
-    struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
-    struct store_listed found;
-    int rc;
-
-    do {
-        rc = store_listing_next(j->listing, until_ns, &found);
-        if (rc == 1)
-            add_name(j, &found);
-    } while (rc == 1 && j->wanted.left > 0 && clock_ns() < until_ns);
-    if (rc == -EAGAIN || (rc == 1 && j->wanted.left > 0))
-        return false;
-    j->at_end = rc == 0;
-    if (rc < 0) {
-        j->error = rc;
-        diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
-                       diag_text(rc));
-    }
-    return true;
-}
-
-static enum conn_next
-answer_failure(struct resp_call *call, int error)
-{
-    if (error == -E2BIG)
-        return resp_too_many_rows(call);
-    call->service->read_error = error;
-    return resp_unreadable(call);
-}
-
-/* The names, behind a cursor if there is one. */
-static enum conn_next
-put_names(struct resp_call *call, const struct resp_job *j, bool has_cursor)
-{
-    uint8_t *out;
-    size_t size = 0;
-
-    if (j->error < 0)
-        return answer_failure(call, j->error);
-    out = resp_space(call, j->size + 4 * RESP_NUMBER_SIZE);
-    if (!out)
-        return CONN_FULL;
-    if (has_cursor) {
-        size = resp_put_number(out, '*', 2);
-        size += resp_put_number_bulk(out + size,
-                                     j->at_end ? 0 : (int64_t)j->position);
-    }
-    size += resp_put_number(out + size, '*', (int64_t)j->count);
-    memcpy(out + size, j->rows, j->size);
-    resp_put(call, size + j->size);
-    return CONN_ANSWERED;
-}
-
-static enum conn_next
-answer_scan(struct resp_call *call, struct resp_job *j)
-{
-    return put_names(call, j, true);
-}
-
-/* Of KEYS. */
-static enum conn_next
-answer_names(struct resp_call *call, struct resp_job *j)
-{
-    return put_names(call, j, false);
-}
-
-static enum conn_next
-answer_dbsize(struct resp_call *call, struct resp_job *j)
-{
-    const struct resp_arg strings = resp_strings(call);
-    int64_t keys;
-
-    if (j->error < 0)
-        return answer_failure(call, j->error);
-    keys = resp_count_keys(call, &strings);
-    if (keys < 0)
-        return resp_unreadable(call);
-    return resp_answer_number(call, keys + (int64_t)j->keyspaces);
 }
