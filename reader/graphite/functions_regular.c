@@ -155,15 +155,16 @@ append_replacement(struct function_text *t, struct target_text name,
 
     for (size_t i = 0; i < by.size; i++) {
         const int group = group_at(by, i);
+        const PCRE2_SIZE *at;
 
         if (group < 0) {
             functions_append(t, by.at + i, 1);
             continue;
         }
         i++;
-        if (found[2 * group] != PCRE2_UNSET)
-            functions_append(t, name.at + found[2 * group],
-                             found[2 * group + 1] - found[2 * group]);
+        at = found + 2 * (size_t)group;
+        if (at[0] != PCRE2_UNSET)
+            functions_append(t, name.at + at[0], at[1] - at[0]);
     }
 }
 

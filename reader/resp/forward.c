@@ -138,8 +138,8 @@ drop_queued(struct forward *f)
     f->in_flight = false;
 }
 
-/* The connection broke, or could not be made.  What was not sent stays, unless
- * what was sent is not all acknowledged. */
+/* The connection broke, or could not be made.  Messages that were not sent
+ * stay, unless some that were sent are not acknowledged. */
 static void
 fail_connection(struct forward *f, const char *why)
 {

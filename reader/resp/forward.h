@@ -47,7 +47,7 @@ enum forward_state {
     FORWARD_ENDING /* takes no more; acknowledgements still come */
 };
 
-/* What becomes of an increment now. */
+/* Whether an increment is taken, waits, or is refused. */
 enum forward_now { FORWARD_TAKES, FORWARD_WAITS, FORWARD_REFUSES };
 
 extern const char forward_refusal[]; /* what answers it then */

@@ -73,7 +73,7 @@ struct resp_service {
     uint64_t commands;
     int read_error;      /* the last one, of resp_unreadable() */
     uint64_t unreadable; /* answers that a keyspace cannot be read */
-    uint64_t stuck_ms;   /* as_of_ms that a read has awaited in vain */
+    uint64_t stuck_ms;   /* as_of_ms at which a read has given up its wait */
     uint32_t keyspace_size;
     uint64_t started_ms; /* monotonic */
     uint64_t step_ns;    /* RESP_STEP_NS; a test has less */
