@@ -184,7 +184,7 @@ enum conn_next
 resp_do_config_get(struct resp_call *call)
 {
     static const char *const known[][2] = {{"save", ""}, {"appendonly", "yes"}};
-    uint8_t pairs[4 * RESP_NUMBER_SIZE], out[5 * RESP_NUMBER_SIZE];
+    uint8_t pairs[4 * RESP_NUMBER_SIZE] = "", out[5 * RESP_NUMBER_SIZE];
     size_t found = 0, size = 0, head;
 
     for (size_t k = 0; k < 2; k++)
