@@ -71,11 +71,24 @@ find_group(const struct function_call *call, struct target_text name)
     return i;
 }
 
+/* How series are combined: as a word of an argument says, or always. */
+static enum series_aggregate
+combined_how(const struct function_call *call)
+{
+    const struct function *f = call->function;
+
+    for (unsigned i = 0; f->params[i]; i++)
+        if (f->params[i]->type == FUNCTION_AGGREGATE)
+            return functions_aggregate(call->values[i], SERIES_AVERAGE);
+    return f->how;
+}
+
 /* Combines a series with those of the same name. */
 static int
 add_to_group(struct function_call *call, struct series *s,
-             struct target_text name, enum series_aggregate how)
+             struct target_text name)
 {
+    const enum series_aggregate how = combined_how(call);
     const size_t group = find_group(call, name);
     int rc = 0;
 
@@ -100,66 +113,47 @@ add_to_group(struct function_call *call, struct series *s,
 }
 
 /* The groups are the series of the call. */
-static void
-finish_groups(struct function_call *call, enum series_aggregate how)
+int
+functions_combine_finish(struct function_call *call)
 {
-    for (size_t i = 0; how == SERIES_AVERAGE && i < call->made.count; i++) {
+    static const char *const names[] = {[SERIES_SUM] = "sumSeries",
+                                        [SERIES_AVERAGE] = "averageSeries",
+                                        [SERIES_MAX] = "maxSeries",
+                                        [SERIES_MIN] = "minSeries"};
+    const enum series_aggregate how = combined_how(call);
+    const bool is_one = call->function->each == functions_combine_each;
+    const bool has_paths = call->function->each == functions_wildcards_each;
+    struct target_text path;
+    int rc = functions_name_combined(call, names[how], is_one, &path);
+
+    call->list = call->made;
+    for (size_t i = 0; i < call->made.count && rc == 0; i++) {
         struct series *s = call->made.items[i];
 
-        series_make_real(s);
-        for (size_t p = 0; p < s->count; p++)
+        if (how == SERIES_AVERAGE)
+            series_make_real(s);
+        for (size_t p = 0; how == SERIES_AVERAGE && p < s->count; p++)
             s->points.real[p] /= (double)call->values_counts[i][p];
+        s->name = is_one ? path : s->name;
+        s->path = has_paths ? s->name : path;
+        rc = functions_show_name(call, s, s->name);
     }
-    call->list = call->made;
+    return rc;
 }
 
 int
 functions_combine_each(struct function_call *call, struct series *s)
 {
-    return add_to_group(call, s, (struct target_text){"", 0},
-                        call->function->how);
-}
-
-int
-functions_combine_finish(struct function_call *call)
-{
-    struct series *s;
-    int rc;
-
-    finish_groups(call, call->function->how);
-    if (call->list.count == 0)
-        return 0;
-    s = call->list.items[0];
-    rc = functions_name_combined(call, call->function->name, true, &s->path);
-    return rc < 0 ? rc : functions_show_name(call, s, s->path);
+    return add_to_group(call, s, (struct target_text){"", 0});
 }
 
 /* ---- groups by nodes ------------------------------------------------------ */
-
-static const char *const combining_names[] = {[SERIES_SUM] = "sumSeries",
-                                              [SERIES_AVERAGE] =
-                                                  "averageSeries",
-                                              [SERIES_MAX] = "maxSeries",
-                                              [SERIES_MIN] = "minSeries"};
-
-/* How groups are combined that a word of an argument says. */
-static enum series_aggregate
-group_aggregate(const struct function_call *call)
-{
-    unsigned i = 0;
-
-    while (call->function->params[i] &&
-           call->function->params[i]->type != FUNCTION_AGGREGATE)
-        i++;
-    return functions_aggregate(call->values[i], SERIES_AVERAGE);
-}
 
 int
 functions_group_each(struct function_call *call, struct series *s)
 {
     return add_to_group(
-        call, s, functions_node(functions_path(s), call->values[1]->whole),
-        group_aggregate(call));
+        call, s, functions_node(functions_path(s), call->values[1]->whole));
 }
 
 int
@@ -169,26 +163,7 @@ functions_group_nodes(struct function_call *call, struct series *s)
     const int rc =
         functions_join_nodes(call, functions_path(s), call->values[2], &name);
 
-    return rc < 0 ? rc : add_to_group(call, s, name, group_aggregate(call));
-}
-
-int
-functions_group_finish(struct function_call *call)
-{
-    const enum series_aggregate how = group_aggregate(call);
-    struct target_text path;
-
-    if (functions_name_combined(call, combining_names[how], false, &path) < 0)
-        return -ENOMEM;
-    finish_groups(call, how);
-    for (size_t i = 0; i < call->list.count; i++) {
-        struct series *s = call->list.items[i];
-
-        s->path = path;
-        if (functions_show_name(call, s, s->name) < 0)
-            return -ENOMEM;
-    }
-    return 0;
+    return rc < 0 ? rc : add_to_group(call, s, name);
 }
 
 /* Whether a node is one that arguments number. */
@@ -220,21 +195,5 @@ functions_wildcards_each(struct function_call *call, struct series *s)
     return t.rc < 0
                ? t.rc
                : add_to_group(call, s,
-                              (struct target_text){t.at ? t.at : "", t.size},
-                              call->function->how);
-}
-
-int
-functions_wildcards_finish(struct function_call *call)
-{
-    int rc = 0;
-
-    finish_groups(call, call->function->how);
-    for (size_t i = 0; i < call->list.count && rc == 0; i++) {
-        struct series *s = call->list.items[i];
-
-        s->path = s->name;
-        rc = functions_show_name(call, s, s->path);
-    }
-    return rc;
+                              (struct target_text){t.at ? t.at : "", t.size});
 }

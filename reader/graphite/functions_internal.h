@@ -70,8 +70,7 @@ int functions_check_aligned(struct function_call *call, const struct series *a,
 /* Combine all into one, or by nodes, by function->how. */
 function_each functions_combine_each, functions_group_each,
     functions_group_nodes, functions_wildcards_each;
-function_all functions_combine_finish, functions_group_finish,
-    functions_wildcards_finish;
+function_all functions_combine_finish;
 
 /* ---- dividing (functions_ratio.c) ---------------------------------------- */
 
