@@ -26,10 +26,10 @@ struct function_text {
 
 void functions_append(struct function_text *t, const char *bytes, size_t size);
 
-/* Sets *name as printf does.  -ENOMEM. */
+/* FUNCTION(NAME and what printf makes of the format) */
 __attribute__((format(printf, 3, 4))) int
-functions_set_name(struct function_call *call, struct target_text *name,
-                   const char *format, ...);
+functions_name_call(struct function_call *call, struct series *s,
+                    const char *format, ...);
 
 /* Names a series by a path, or a part of one. */
 int functions_show_name(struct function_call *call, struct series *s,

@@ -10,13 +10,13 @@
 
 #include "reader/graphite/pattern.h"
 
-#define NAME_SIZE_MAX 65536
+#define NAME_SIZE_MAX 131072
 
 void
 functions_append(struct function_text *t, const char *bytes, size_t size)
 {
     if (t->rc == 0 && size > NAME_SIZE_MAX - t->size)
-        t->rc = functions_refuse(t->call, "a name of more than 65536 bytes");
+        t->rc = functions_refuse(t->call, "a name of more than 131072 bytes");
     if (t->rc == 0 && (!t->at || size > t->capacity - t->size)) {
         const size_t capacity = 2 * (t->size + size) + 64;
         char *larger = scratch_take(t->call->scratch, capacity);
@@ -34,31 +34,37 @@ functions_append(struct function_text *t, const char *bytes, size_t size)
 }
 
 int
-functions_set_name(struct function_call *call, struct target_text *name,
-                   const char *format, ...)
+functions_name_call(struct function_call *call, struct series *s,
+                    const char *format, ...)
 {
+    const char *function = call->function->name;
+    struct function_text t = {.call = call};
     va_list args;
-    char *text;
+    char *more;
     int size;
 
     va_start(args, format);
     size = vsnprintf(NULL, 0, format, args);
     va_end(args);
-    text = scratch_take(call->scratch, (size_t)size + 1);
-    if (!text)
+    more = scratch_take(call->scratch, (size_t)size + 1);
+    if (!more)
         return -ENOMEM;
     va_start(args, format);
-    (void)vsnprintf(text, (size_t)size + 1, format, args);
+    (void)vsnprintf(more, (size_t)size + 1, format, args);
     va_end(args);
-    *name = (struct target_text){text, (size_t)size};
-    return 0;
+    functions_append(&t, function, strlen(function));
+    functions_append(&t, "(", 1);
+    functions_append(&t, s->name.at, s->name.size);
+    functions_append(&t, more, (size_t)size);
+    functions_append(&t, ")", 1);
+    s->name = (struct target_text){t.at, t.size};
+    return t.rc;
 }
 
 int
 functions_wrap_name(struct function_call *call, struct series *s)
 {
-    return functions_set_name(call, &s->name, "%s(%.*s)", call->function->name,
-                              (int)s->name.size, s->name.at);
+    return functions_name_call(call, s, "%s", "");
 }
 
 int

@@ -61,10 +61,8 @@ divide_points(struct function_call *call, struct series *s, double factor)
         s->points.real[i] =
             value == 0 ? (double)NAN : s->points.real[i] * factor / value;
     }
-    return functions_set_name(call, &s->name, "%s(%.*s,%.*s)",
-                              call->function->name, (int)s->name.size,
-                              s->name.at, by ? (int)by->name.size : 7,
-                              by ? by->name.at : "MISSING");
+    return functions_name_call(call, s, ",%.*s", by ? (int)by->name.size : 7,
+                               by ? by->name.at : "MISSING");
 }
 
 int
@@ -128,6 +126,5 @@ functions_percent_again(struct function_call *call, struct series *s)
     for (size_t i = 0; i < s->count; i++)
         s->points.real[i] =
             v->number == 0 ? (double)NAN : s->points.real[i] * 100 / v->number;
-    return functions_set_name(call, &s->name, "asPercent(%.*s,%g)",
-                              (int)s->name.size, s->name.at, v->number);
+    return functions_name_call(call, s, ",%g", v->number);
 }

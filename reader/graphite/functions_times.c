@@ -25,10 +25,9 @@ functions_summarize(struct function_call *call, struct series *s)
                                         : (struct target_text){"sum", 3};
 
     series_summarize(s, summary_interval(call, s), how, is_from_start);
-    return functions_set_name(
-        call, &s->name, "summarize(%.*s, \"%.*s\", \"%.*s\"%s)",
-        (int)s->name.size, s->name.at, (int)interval.size, interval.at,
-        (int)word.size, word.at, is_from_start ? ", true" : "");
+    return functions_name_call(call, s, ", \"%.*s\", \"%.*s\"%s",
+                               (int)interval.size, interval.at, (int)word.size,
+                               word.at, is_from_start ? ", true" : "");
 }
 
 /* The sum of values times the seconds of their steps that lie in each interval.
@@ -90,12 +89,9 @@ functions_hitcount(struct function_call *call, struct series *s)
                                      : end - intervals * interval;
     const int rc = sum_hits(call, s, first, interval);
 
-    return rc < 0
-               ? rc
-               : functions_set_name(call, &s->name, "hitcount(%.*s,'%.*s'%s)",
-                                    (int)s->name.size, s->name.at,
-                                    (int)text.size, text.at,
-                                    is_aligned ? ",true" : "");
+    return rc < 0 ? rc
+                  : functions_name_call(call, s, ",'%.*s'%s", (int)text.size,
+                                        text.at, is_aligned ? ",true" : "");
 }
 
 int
@@ -104,9 +100,8 @@ functions_time_shift(struct function_call *call, struct series *s)
     const struct target_text text = call->values[1]->text;
     const bool has_sign = text.at[0] == '+' || text.at[0] == '-';
 
-    return functions_set_name(call, &s->name, "timeShift(%.*s, \"%s%.*s\")",
-                              (int)s->name.size, s->name.at,
-                              has_sign ? "" : "-", (int)text.size, text.at);
+    return functions_name_call(call, s, ", \"%s%.*s\"", has_sign ? "" : "-",
+                               (int)text.size, text.at);
 }
 
 int64_t
@@ -172,8 +167,7 @@ functions_moving_average(struct function_call *call, struct series *s)
         s->count = count;
         s->start += (int64_t)window * s->step;
     }
-    return functions_set_name(call, &s->name, "movingAverage(%.*s,%s%.*s%s)",
-                              (int)s->name.size, s->name.at,
-                              call->interval > 0 ? "\"" : "", (int)text.size,
-                              text.at, call->interval > 0 ? "\"" : "");
+    return functions_name_call(call, s, ",%s%.*s%s",
+                               call->interval > 0 ? "\"" : "", (int)text.size,
+                               text.at, call->interval > 0 ? "\"" : "");
 }

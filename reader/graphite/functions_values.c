@@ -32,9 +32,7 @@ scale_by(struct function_call *call, struct series *s, int64_t seconds)
         else if (series_has(s, i))
             s->points.whole[i] = s->points.whole[i] * by->whole / seconds;
     }
-    return functions_set_name(call, &s->name, "%s(%.*s,%g)",
-                              call->function->name, (int)s->name.size,
-                              s->name.at, by->number);
+    return functions_name_call(call, s, ",%g", by->number);
 }
 
 int
@@ -139,8 +137,7 @@ functions_transform_null(struct function_call *call, struct series *s)
         else
             s->points.whole[i] = v ? v->whole : 0;
     }
-    return functions_set_name(call, &s->name, "transformNull(%.*s,%g)",
-                              (int)s->name.size, s->name.at, number);
+    return functions_name_call(call, s, ",%g", number);
 }
 
 static void
