@@ -5,11 +5,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
-#include <stdio.h>
-
-#define EXPIRE_MS    5000 /* since MULTI, while memory is short */
-#define SHARE        4    /* of the memory that is free: that part for one */
-#define ABORTED_SIZE 160
+#define EXPIRE_MS 5000 /* since MULTI, while memory is short */
+#define SHARE     4    /* of the memory that is free: that part for one */
 
 /* ---- what a connection has counted -------------------------------------- */
 
@@ -192,16 +189,14 @@ resp_queue(struct resp_call *call, const uint8_t *bytes, size_t size)
     return next;
 }
 
+#define ABORTED "-EXECABORT Transaction discarded because of"
+
 /* The end of a transaction that is not done. */
 static enum conn_next
-answer_aborted(struct resp_call *call, const char *why)
+answer_aborted(struct resp_call *call, const char *text)
 {
-    char text[ABORTED_SIZE];
-    enum conn_next next;
+    const enum conn_next next = resp_answer(call, text);
 
-    (void)snprintf(text, sizeof text,
-                   "-EXECABORT Transaction discarded because of%s\r\n", why);
-    next = resp_answer(call, text);
     if (next == CONN_ANSWERED)
         resp_drop_transaction(call->service, call->state);
     return next;
@@ -214,14 +209,15 @@ resp_do_exec(struct resp_call *call)
     uint8_t head[RESP_NUMBER_SIZE];
 
     if (call->count > 1)
-        return answer_aborted(call,
-                              ": wrong number of arguments for 'exec' command");
+        return answer_aborted(call, ABORTED ": wrong number of arguments for "
+                                            "'exec' command\r\n");
     if (!s->is_queueing)
         return resp_error(call, "EXEC without MULTI");
     if (s->is_expired)
-        return answer_aborted(call, " its age: others needed its memory.");
+        return answer_aborted(call, ABORTED
+                              " its age: others needed its memory.\r\n");
     if (s->is_aborted)
-        return answer_aborted(call, " previous errors.");
+        return answer_aborted(call, ABORTED " previous errors.\r\n");
     if (s->reads_all && resp_is_behind(call))
         return CONN_PAUSE;
     if (resp_answer_bytes(call, head,
