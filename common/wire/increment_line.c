@@ -6,12 +6,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/base/byte_word.h"
-#include "common/base/bytes.h"
 #include "common/base/hex.h"
 #include "common/wire/event_time.h"
 
-#define FILLED      UINT64_C(0x2020202020202000) /* seven blanks */
 #define SMALL_VALUE (UINT64_MAX / 40) /* times 10, and a digit: below 2^63 */
 
 static const struct increment_fault
@@ -61,30 +58,6 @@ has_control(const char *field, size_t size)
     return false;
 }
 
-/* Bytes that a name in text form does not have, or not as they are. */
-static uint64_t
-find_special(uint64_t word)
-{
-    return byte_word_below(word, 0x20) | byte_word_equal(word, 0x7f) |
-           byte_word_equal(word, '\\');
-}
-
-/* Whether a field is a name as it is, in every form: nearly all are. */
-static bool
-is_plain(const char *field, size_t size)
-{
-    uint64_t special = 0;
-
-    if (size < 8) {
-        for (size_t i = 0; i < size; i++)
-            special |= find_special((uint8_t)field[i] | FILLED);
-        return special == 0;
-    }
-    for (size_t i = 0; i + 8 < size; i += 8)
-        special |= find_special(get_le64(field + i));
-    return (special | find_special(get_le64(field + size - 8))) == 0;
-}
-
 /* As name_unescape(). */
 static int
 read_bytes(const struct increment_form *form, const char *field, size_t size,
@@ -110,11 +83,6 @@ increment_name_read(const struct increment_form *form, const char *field,
 {
     int rc;
 
-    if (size > 0 && size <= max && is_plain(field, size)) {
-        memcpy(out->bytes, field, size);
-        out->size = size;
-        return NULL;
-    }
     if (size > 0 && memchr(field, '\0', size))
         return &zero_byte;
     if (!form->raw && !form->control && has_control(field, size))

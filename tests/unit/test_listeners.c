@@ -1,12 +1,11 @@
-/* tests/unit/test_listeners.c - the tables of ports of countd-write and
- * countd-read: settings, times and shares of each row. */
+/* tests/unit/test_listeners.c - the table of ports of countd-write: settings, times
+ * and shares of each row. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "reader/listeners.h"
 #include "writer/listeners.h"
 
 #define TABLE_SIZE 4096
@@ -44,64 +43,6 @@ set(struct config *c, const char *key, const char *value)
     char why[CONFIG_WHY_SIZE];
 
     assert_rc(config_set(c, key, value, why), 0);
-}
-
-/* Limits far below that of open files, whatever that is here. */
-TEST(the_ports_of_countd_read_have_their_settings_and_times)
-{
-    static struct reader_listeners l;
-    static struct range range;
-    static struct resp_service resp;
-    static struct read_http http;
-    struct config c;
-
-    config_defaults(&c);
-    set(&c, "read.max_connections", "120");
-    set(&c, "read.allow", "127.0.0.0/8");
-    set(&c, "resp.listen", "127.0.0.1:6380");
-    set(&c, "resp.allow", "10.0.0.0/8");
-    set(&c, "read.listen", "127.0.0.1:1");
-    set(&c, "read.http", "127.0.0.1:2");
-    set(&c, "request_timeout", "77");
-    assert_rc(reader_listeners_init(&l, &c, &range, &resp, &http), 0);
-
-    expect_table(
-        l.rows, READER_LISTENERS,
-        "read: read.listen=127.0.0.1:1 read.allow=127.0.0.0/8 on by "
-        "read.listen, socket read, read.max_connections=120 reserved=20 idle=0 "
-        "request=77 by request_timeout, yield=60 keep_alive=0\n"
-        "resp: resp.listen=127.0.0.1:6380 resp.allow=10.0.0.0/8 on by "
-        "resp.listen, socket resp, read.max_connections=120 reserved=20 idle=0 "
-        "request=77 by request_timeout, yield=60 keep_alive=0\n"
-        "read-http: read.http=127.0.0.1:2 read.allow=127.0.0.0/8 on by "
-        "read.http, socket read-http, read.max_connections=120 reserved=20 "
-        "idle=60 request=60 by none, yield=10 keep_alive=0\n");
-    assert_ptr_equal(l.rows[LISTENER_RANGE].ctx, &range);
-    assert_ptr_equal(l.rows[LISTENER_RANGE].protocol, &range_protocol);
-    assert_ptr_equal(l.rows[LISTENER_RESP].ctx, &resp);
-    assert_ptr_equal(l.rows[LISTENER_RESP].protocol, &resp_protocol);
-    assert_ptr_equal(l.rows[LISTENER_READ_HTTP].ctx, &http.site);
-    assert_ptr_equal(l.rows[LISTENER_READ_HTTP].protocol, &http_protocol);
-}
-
-TEST(a_port_of_countd_read_that_is_off_has_no_share)
-{
-    static struct reader_listeners l;
-    struct config c;
-
-    config_defaults(&c);
-    set(&c, "read.max_connections", "120");
-    set(&c, "read.listen", "");
-    set(&c, "resp.listen", "");
-    set(&c, "read.http", "");
-    assert_rc(reader_listeners_init(&l, &c, NULL, NULL, &(struct read_http){0}),
-              0);
-
-    assert_false(reader_listener_is_on(&l.rows[LISTENER_RANGE]));
-    assert_int_equal(l.rows[LISTENER_RANGE].reserved, 0);
-    assert_int_equal(l.rows[LISTENER_RESP].reserved, 0);
-    assert_string_equal(l.rows[LISTENER_READ_HTTP].listen, LISTENER_NO_PORT);
-    assert_int_equal(l.rows[LISTENER_READ_HTTP].reserved, 20);
 }
 
 static struct listeners w;

@@ -273,58 +273,6 @@ TEST(counts_are_put_at_once_in_plain_json_only)
     assert_ptr_equal(at, row);
 }
 
-/* Rows that are put at once, and rows that are not, at the end of a buffer of
- * each size; nothing behind it is written to. */
-TEST(a_buffer_of_each_size_has_all_of_a_document_or_none)
-{
-    static const struct table_column three[] = {
-        {"", "rank", true},
-        {"", "a-key-of-so-many-bytes-that-no-label-has-it", true},
-        {"", "key", false}};
-    static const char name[] = "0123456789abcdef0123456789",
-                      *names[] = {"\t", "\xff"};
-    char want[4096];
-    size_t whole = 0;
-
-    for (size_t size = sizeof want; size-- > 0;) {
-        uint8_t *buffer = malloc(size + 1); /* of exactly that size for ASan */
-
-        assert_non_null(buffer);
-        buffer[size] = 0xa5;
-        table_begin(&t, TABLE_JSON, buffer, size, NULL, 0);
-        for (size_t columns_used = 1; columns_used <= 3; columns_used += 2) {
-            table_next_rows(&t, "rows", three, columns_used);
-            for (size_t i = 0; i < sizeof name; i++) {
-                const struct cell cells[] = {
-                    cell_number(i % 2 == 0 ? INT64_MIN : (int64_t)i),
-                    cell_number(INT64_MAX),
-                    i % 9 == 8 ? cell_name(names[i % 2], 1)
-                               : cell_name(name, i)};
-
-                table_row(&t, cells);
-            }
-            table_rows_end(&t);
-        }
-        table_end(&t);
-        assert_int_equal(buffer[size], 0xa5);
-        if (whole == 0) {
-            whole = table_size(&t);
-            assert_true(whole > 1000);
-            memcpy(want, buffer, whole);
-        }
-        assert_int_equal(table_size(&t), size >= whole ? whole : 0);
-        if (size >= whole)
-            assert_memory_equal(buffer, want, whole);
-        free(buffer);
-        if (size > whole + 100)
-            size = whole + 100;
-    }
-    assert_non_null(
-        memmem(want, whole, "\n {\"rank\": -9223372036854775808},", 33));
-    assert_non_null(
-        memmem(want, whole, ": 9223372036854775807, \"key\": \"01\"}", 35));
-}
-
 TEST(sums_have_all_digits_of_128_bits)
 {
     static const struct {
