@@ -188,7 +188,6 @@ TTY_TEST(what_is_no_terminal_gets_nothing)
     assert_int_equal(dup2(fds[1], STDERR_FILENO), STDERR_FILENO);
     progress_init(&p, "loading", 100);
     progress_show(&p, 50, 5, "line");
-    progress_due(&p);
     progress_show(&p, 60, 6, "line");
     progress_clear(&p);
     assert_true(read(fds[0], text, sizeof text) < 0);
@@ -198,7 +197,7 @@ TTY_TEST(what_is_no_terminal_gets_nothing)
 
 /* ---- when -------------------------------------------------------------- */
 
-TTY_TEST(it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due)
+TTY_TEST(it_is_drawn_ten_times_a_second_at_most)
 {
     struct progress p = begun(0, 100);
     uint64_t before;
@@ -213,10 +212,6 @@ TTY_TEST(it_is_drawn_ten_times_a_second_at_most_and_when_it_is_due)
         progress_show(&p, 2, 2, "line");
     } while (clock_ms() - before >= 100);
     assert_string_equal(drawn(), "");
-
-    progress_due(&p);
-    progress_show(&p, 3, 3, "line");
-    assert_has(drawn(), "3 lines,");
 
     p.drawn_ms -= 100;
     progress_show(&p, 4, 4, "line");

@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,8 +28,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 
-/* The pause between two attempts; draw_pause_ms() takes half of it to all of
- * it. It doubles after each attempt. */
+/* The pause between two attempts, which doubles after each. */
 #define PAUSE_FIRST_MS 10
 #define PAUSE_LAST_MS  250
 
@@ -85,18 +83,6 @@ parse_numbers(struct acquire_holding *h)
 
 /* ---- acquire ----------------------------------------------------------- */
 
-/* Returns half of `pause_ms` to all of it, at random: processes that wait for
- * the same resource do not all retry at the same moment. */
-static uint64_t
-draw_pause_ms(uint64_t pause_ms)
-{
-    uint32_t number;
-
-    if (getrandom(&number, sizeof number, GRND_NONBLOCK) < 0)
-        number = (uint32_t)clock_ns();
-    return pause_ms - number % (pause_ms / 2 + 1);
-}
-
 /* Returns 0 when the time is over, or the error that ended the connection. */
 static int
 pause_while_alive(struct acquire_holding *h, uint64_t ms)
@@ -126,9 +112,8 @@ acquire_in_time(struct acquire_holding *h)
         now = clock_ms();
         if (now >= end)
             return rc;
-        ms = draw_pause_ms(pause_ms);
-        if (ms > end - now)
-            ms = end - now; /* the last attempt is at the deadline */
+        /* The last attempt is at the deadline. */
+        ms = pause_ms < end - now ? pause_ms : end - now;
         rc = pause_while_alive(h, ms);
         if (rc < 0)
             return rc;

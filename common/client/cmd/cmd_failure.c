@@ -60,18 +60,19 @@ static const struct failure {
     {1u << CMD_READER, -E2BIG, CONFIG_EXIT_USAGE,
      "the keys are too long to be read at once; ask for fewer"},
 
-    {COUNTS, -EADDRNOTAVAIL, CONFIG_EXIT_USAGE, "%s: %a %r"},
+    {COUNTS | HTTP, -EADDRNOTAVAIL, CONFIG_EXIT_USAGE, "%s: %a %r"},
+    {SEQUENCE, -EINVAL, CONFIG_EXIT_USAGE, "%s: %a %r"},
     {COUNTS, -EAGAIN, CONFIG_EXIT_SYSTEM, "%s: %a %r"},
     {COUNTS, -ENAMETOOLONG, CONFIG_EXIT_USAGE, "a name is longer than %k"},
     {COUNTS, -ECONNREFUSED, CONFIG_EXIT_SYSTEM,
      "%d at %a does not answer; is it running? countd serve or its service "
      "starts it, and %s "
      "says where it is"},
-    {COUNTS, -ENOTCONN, CONFIG_EXIT_SYSTEM,
+    {COUNTS | HTTP, -ENOTCONN, CONFIG_EXIT_SYSTEM,
      "%d at %a ended the connection; has it stopped? or is %s not its port?"},
-    {COUNTS, -EPROTO, CONFIG_EXIT_SYSTEM,
+    {ALL, -EPROTO, CONFIG_EXIT_SYSTEM,
      "what answers at %a is not %d; is %s its port?"},
-    {READER, -ETIMEDOUT, CONFIG_EXIT_SYSTEM,
+    {READER | LIVE | HTTP, -ETIMEDOUT, CONFIG_EXIT_SYSTEM,
      "%d at %a did not answer in time; is %s its port?"},
     {WRITER, -ETIMEDOUT, CONFIG_EXIT_SYSTEM,
      "%d at %a did not answer in time; is %s its port, are the message sizes "
@@ -93,29 +94,20 @@ static const struct failure {
      "%d at %a needs longer than read.max_time for this: ask for fewer keys or "
      "a shorter time"},
 
-    {LIVE | HTTP, -ETIMEDOUT, CONFIG_EXIT_SYSTEM,
-     "%d at %a did not answer in time"},
-    {LIVE, -ECONNREFUSED, CONFIG_EXIT_SYSTEM,
-     "%d at %a does not answer; does it run with %w.enable=true? live.address "
-     "and %s say where it is"},
+    {LIVE | HTTP, -ECONNREFUSED, CONFIG_EXIT_SYSTEM,
+     "%d at %a does not answer; does it run with %w.enable=true? %s says where "
+     "it is"},
     {LIVE, -ENOTCONN, CONFIG_EXIT_SYSTEM,
      "%d at %a closed the connection; it stopped, or %w.max_connections are "
      "open"},
     {LIVE, -EADDRNOTAVAIL, CONFIG_EXIT_USAGE, "live.address: %a %r"},
     {LIVE, -EINVAL, CONFIG_EXIT_USAGE, "live.address: %a %r"},
     {LIVE, -EAGAIN, CONFIG_EXIT_SYSTEM, "live.address: %a %r"},
-    {LIVE, -EPROTO, CONFIG_EXIT_SYSTEM,
-     "what answers at %a does not speak the %w protocol"},
     {LIVE, -ENOMEM, CONFIG_EXIT_SYSTEM,
      "no memory; or %d at %a has used up its counter.max_memory"},
     {LIVE, -EOPNOTSUPP, CONFIG_EXIT_SYSTEM,
      "the server at %a does not know this request; is it for semaphores?"},
 
-    {HTTP, -ECONNREFUSED, CONFIG_EXIT_SYSTEM,
-     "%d at %a does not answer; does it run with %w.enable=true? %s says where "
-     "it is"},
-    {HTTP, -ENOTCONN, CONFIG_EXIT_SYSTEM, "%d at %a ended the connection"},
-    {HTTP, -EPROTO, CONFIG_EXIT_SYSTEM, "what answers at %a is not %d"},
     {HTTP | READER, -EACCES, CONFIG_EXIT_SYSTEM,
      "%d at %a refuses this client: set COUNTD_TOKEN to a token of http.tokens "
      "with the right to do this; or its name is not in http.hosts"},
@@ -125,16 +117,10 @@ static const struct failure {
      "%a serves no sequence numbers; see sequence.enable"},
     {SEQUENCE, -EAGAIN, CONFIG_EXIT_SYSTEM,
      "%d at %a gives no numbers now; its messages say why"},
-    {SEQUENCE, -EADDRNOTAVAIL, CONFIG_EXIT_USAGE,
-     "%s is \"%a\": no address to connect to"},
-    {SEQUENCE, -EINVAL, CONFIG_EXIT_USAGE,
-     "%s is \"%a\": no address to connect to"},
     {QUOTA, -EOPNOTSUPP, CONFIG_EXIT_SYSTEM,
      "%a serves no quotas; see quota.enable"},
     {QUOTA, -EAGAIN, CONFIG_EXIT_SYSTEM,
      "%d at %a changes no quotas now; its messages say why"},
-    {QUOTA, -EADDRNOTAVAIL, CONFIG_EXIT_USAGE,
-     "invalid name, key or amount, or %s is not an address"},
     {QUOTA, -EINVAL, CONFIG_EXIT_USAGE,
      "invalid name, key or amount, or %s is not an address"},
     {QUOTA, -EDQUOT, CONFIG_EXIT_NEGATIVE, "refused: less than that remains"},

@@ -117,9 +117,8 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
     size_t width;
     int size;
 
-    if (!p->on || (!p->due && now - p->drawn_ms < INTERVAL_MS))
+    if (!p->on || now - p->drawn_ms < INTERVAL_MS)
         return;
-    p->due = false;
     p->drawn_ms = now;
     width = terminal_columns();
     put_bar(p, done, bar);
@@ -140,12 +139,6 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
     /* Errors of stderr are ignored: the work goes on without a progress bar. */
     (void)fprintf(stderr, "\r\033[K%.*s", (int)width - 1, line);
     (void)fflush(stderr);
-}
-
-void
-progress_due(struct progress *p)
-{
-    p->due = true;
 }
 
 void

@@ -176,8 +176,6 @@ await_acks(struct load *l, const struct lines *lines)
     l->moved_ms = 0;
     do {
         rc = give_time(l);
-        if (rc != -EAGAIN)
-            progress_due(&l->progress);
         show_progress(l, lines);
     } while (rc == -EAGAIN);
     return rc;
