@@ -1,5 +1,5 @@
-/* tests/e2e/test_library.c - libcountd as its users meet it: linked from C++,
- * loaded by Python, and waiting for the real daemons. */
+/* tests/e2e/test_library.c - libcountd as its users meet it: linked from C++, and
+ * waiting for the real daemons.  Its manual's examples run in test_words.c. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -77,20 +77,6 @@ CASE(without_a_worker_waiting_ends_at_its_timeout, f)
 
 /* ---- other languages --------------------------------------------------- */
 
-/* Runs a script with the ports in $1 and $2, and that of ranges in $4. */
-static void
-run_script(struct fleet *f, const char *script, const char *wanted)
-{
-    char write[64], ask[64], range[64];
-
-    snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(f));
-    snprintf(ask, sizeof ask, "127.0.0.1:%u", fleet_ask_port(f));
-    snprintf(range, sizeof range, "127.0.0.1:%u", fleet_read_port(f));
-    expect_text(daemon_run(text, sizeof text, "/bin/sh", "-euc", script, "sh",
-                           write, ask, f->path, range, NULL),
-                0, wanted);
-}
-
 static bool
 has(const char *program)
 {
@@ -128,83 +114,15 @@ CASE(a_cpp_program_counts_and_reads, f)
         "\\\n"
         "  -L\"$BUILD\" -lcountd\n"
         "LD_LIBRARY_PATH=$BUILD \"$3/app\" \"$1\" \"$2\"\n";
+    char write[64], ask[64];
 
     if (!has("g++"))
         test_skip("there is no g++");
     if (SANITIZED)
         test_skip("the library needs the sanitizer's run-time");
-    run_script(f, script, "/a 6\n/b 3\n");
-}
-
-CASE(the_example_of_the_manual_counts_a_million, f)
-{
-    static const char script[] =
-        "awk '/^#include <countd.h>/ { on = 1 } /^.Ed/ { on = 0 } on' "
-        "common/client/lib/libcountd.3 |\n"
-        "sed 's/i < 1000;/i < 1000000;/; s/, NULL) < 0/, OPTIONS) < 0/; "
-        "s/\\\\e/\\\\/g' \\\n"
-        "  > \"$3/app.c\"\n"
-        "grep -q 'i < 1000000;' \"$3/app.c\"\n"
-        "cc -Wall -Wextra -Werror -Icommon/client/lib -o \"$3/app\" \\\n"
-        "  -DOPTIONS=\"&(struct countd_options){sizeof(struct countd_options), "
-        "\\\"$1\\\", \\\"$2\\\"}\" \\\n"
-        "  -Wno-missing-field-initializers \"$3/app.c\" -L\"$BUILD\" "
-        "-lcountd\n"
-        "LD_LIBRARY_PATH=$BUILD \"$3/app\"\n";
-
-    if (SANITIZED)
-        test_skip("the library needs the sanitizer's run-time");
-    run_script(f, script, "/index 666666\n/about 333334\n");
-}
-
-CASE(the_python_example_of_the_format_prints_what_it_counted, f)
-{
-    static const char script[] =
-        "awk '/^import socket/ { on = 1 } /^```/ { on = 0 } on' "
-        "data/FORMAT.md |\n"
-        "sed \"s/48881/${1##*:}/; s/48880/${4##*:}/\" > \"$3/app.py\"\n"
-        "python3 \"$3/app.py\"\n";
-
-    if (!has("python3"))
-        test_skip("there is no python3");
-    run_script(f, script, "/index 1\n");
-}
-
-CASE(python_loads_the_library_and_counts, f)
-{
-    static const char script[] =
-        "LD_LIBRARY_PATH=$BUILD python3 - \"$1\" \"$2\" <<'EOF'\n"
-        "import ctypes, sys\n"
-        "lib = ctypes.CDLL('libcountd.so.0')\n"
-        "class Options(ctypes.Structure):\n"
-        "    _fields_ = [('size', ctypes.c_size_t), ('write', "
-        "ctypes.c_char_p),\n"
-        "                ('read', ctypes.c_char_p)]\n"
-        "o = Options(ctypes.sizeof(Options), *(a.encode() for a in "
-        "sys.argv[1:]))\n"
-        "size, n64 = ctypes.c_size_t, ctypes.c_int64\n"
-        "lib.countd_incr.argtypes = [ctypes.c_void_p, ctypes.c_char_p, size,\n"
-        "                            ctypes.c_char_p, size, n64]\n"
-        "lib.countd_get.argtypes = lib.countd_incr.argtypes[:5] + "
-        "[ctypes.POINTER(n64)]\n"
-        "lib.countd_wait_readable.argtypes = [ctypes.c_void_p, "
-        "ctypes.c_char_p,\n"
-        "                                     size, ctypes.c_int]\n"
-        "lib.countd_close.argtypes = [ctypes.c_void_p]\n"
-        "lib.countd_close.restype = n64\n"
-        "c, count = ctypes.c_void_p(), n64()\n"
-        "assert lib.countd_open(ctypes.byref(c), ctypes.byref(o)) == 0\n"
-        "for _ in range(42):\n"
-        "    assert lib.countd_incr(c, b'pages', 5, b'/py', 3, 1) == 0\n"
-        "assert lib.countd_wait_readable(c, b'pages', 5, 20000) == 0\n"
-        "assert lib.countd_get(c, b'pages', 5, b'/py', 3, ctypes.byref(count)) "
-        "== 0\n"
-        "print(count.value, lib.countd_close(c))\n"
-        "EOF\n";
-
-    if (!has("python3"))
-        test_skip("there is no python3");
-    if (SANITIZED)
-        test_skip("a sanitizer wants to be loaded before python is");
-    run_script(f, script, "42 0\n");
+    snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(f));
+    snprintf(ask, sizeof ask, "127.0.0.1:%u", fleet_ask_port(f));
+    expect_text(daemon_run(text, sizeof text, "/bin/sh", "-euc", script, "sh",
+                           write, ask, f->path, NULL),
+                0, "/a 6\n/b 3\n");
 }

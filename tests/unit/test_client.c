@@ -7,17 +7,13 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -210,20 +206,6 @@ CASE(an_increment_goes_out_as_520_bytes, s)
 
     hand_join(&s->hand);
     assert_int_equal(s->received, 1);
-}
-
-CASE(flush_waits_for_every_win, s)
-{
-    begin(s, 1, acknowledge_all);
-    for (int i = 1; i <= 5000; i++)
-        assert_rc(incr(s, "k", i), 0);
-
-    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
-
-    assert_int_equal(countd_poll(s->c), 0);
-    close_client(s);
-    assert_int_equal(s->received, 5000);
-    assert_int_equal(s->sum, 5000 * 5001 / 2);
 }
 
 CASE(nothing_is_connected_before_something_is_sent, s)
@@ -425,51 +407,6 @@ CASE(flush_tells_of_a_loss_that_poll_met, s)
     assert_int_equal(countd_lost(s->c), 2);
 }
 
-/* Takes 100 messages and a half on the first connection. */
-static void
-break_in_a_message(struct server *s, int fd)
-{
-    const struct linger reset = {.l_onoff = 1};
-    uint8_t bytes[MESSAGE_SIZE / 2];
-
-    if (s->hand.number > 0) {
-        acknowledge_all(s, fd);
-        return;
-    }
-    for (int i = 0; i < 100; i++)
-        if (take_message(s, fd))
-            (void)hand_put(fd, "WIN", 3);
-    (void)hand_get(fd, bytes, sizeof bytes);
-    hand_await(&s->hand);
-    /* Cannot fail for a socket. */
-    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-}
-
-CASE(what_was_not_sent_whole_goes_out_on_the_next_connection, s)
-{
-    const int64_t capacity = 4000;
-    int64_t put_in = 0;
-    uint64_t lost, first;
-
-    hand_start(&s->hand, 2, break_in_a_message);
-    open_client_as(s, 0, (size_t)capacity * MESSAGE_SIZE, 1);
-    /* Until the kernel takes no more: its last message is cut somewhere. */
-    while (incr(s, "k", 1) == 0)
-        put_in++;
-    hand_let_go(&s->hand);
-    assert_rc(countd_sync(s->c, FLUSH_MS), -ENOTCONN);
-    lost = countd_lost(s->c);
-
-    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
-
-    close_client(s);
-    first = (uint64_t)put_in - lost; /* acknowledged, then or later */
-    assert_true(lost > 0);
-    assert_true(s->received >= first && s->received <= first + 100);
-    /* How much waited here and not in the kernel is the kernel's affair. */
-    assert_true(s->received > 100);
-}
-
 static void
 refuse_the_third(struct server *s, int fd)
 {
@@ -605,34 +542,6 @@ CASE(names_are_checked_before_anything_is_buffered, s)
 }
 
 static void *
-increment_often(void *ctx)
-{
-    struct server *s = ctx;
-
-    for (int i = 0; i < 2000; i++)
-        if (incr(s, "k", 1) < 0)
-            return NULL;
-    return ctx;
-}
-
-CASE(threads_may_share_a_handle, s)
-{
-    pthread_t threads[4];
-
-    begin(s, 1, acknowledge_all);
-
-    for (int i = 0; i < 4; i++)
-        assert_rc(pthread_create(&threads[i], NULL, increment_often, s), 0);
-    for (int i = 0; i < 4; i++)
-        join_thread(s, threads[i]);
-
-    assert_rc(countd_sync(s->c, FLUSH_MS), 0);
-    assert_int_equal(countd_poll(s->c), 0);
-    close_client(s);
-    assert_int_equal(s->received, 8000);
-}
-
-static void *
 poll_often(void *ctx)
 {
     struct server *s = ctx;
@@ -704,14 +613,6 @@ CASE(closing_tells_what_went_with_the_handle, s)
     finish_client(s, 0);
     assert_int_equal(s->received, 5);
     assert_int_equal(countd_close(NULL), 0);
-}
-
-CASE(finishing_says_that_the_server_is_not_there, s)
-{
-    open_client(s);
-    hand_close(&s->hand);
-    incr_times(s, 1);
-    finish_client(s, -ECONNREFUSED);
 }
 
 /* As an event loop does it: it never calls anything but poll() and ours. */
@@ -1328,72 +1229,4 @@ CASE(a_list_of_quotas_with_control_bytes_is_refused, s)
 
     countd_http_close(h);
     assert_false(called);
-}
-
-/* ---- connecting to oneself --------------------------------------------- */
-
-static int
-write_file(const char *path, const char *text)
-{
-    FILE *f = fopen(path, "we");
-
-    if (!f)
-        return -1;
-    if (fputs(text, f) < 0) {
-        (void)fclose(f); /* the write has failed */
-        return -1;
-    }
-    return fclose(f);
-}
-
-static int
-bring_up_loopback(void)
-{
-    struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP};
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    int rc;
-
-    if (fd < 0)
-        return -1;
-    rc = ioctl(fd, SIOCSIFFLAGS, &request);
-    (void)close(fd); /* a socket */
-    return rc;
-}
-
-/* In a network of its own, where the only ephemeral port is the one asked
- * for: 0 when the library took the answer for a refusal, 2 when the machine
- * allows no such network. */
-static int
-meet_oneself(void)
-{
-    struct countd_options o = {.size = sizeof o, .write = "127.0.0.1:50000"};
-    struct countd *c;
-    int rc;
-
-    if (unshare(CLONE_NEWNET) < 0 && unshare(CLONE_NEWUSER | CLONE_NEWNET) < 0)
-        return 2;
-    if (write_file("/proc/sys/net/ipv4/ip_local_port_range", "50000 50000\n") <
-            0 ||
-        bring_up_loopback() < 0)
-        return 2;
-    if (countd_open(&c, &o) < 0 || countd_incr(c, "k", 1, "k", 1, 1) < 0)
-        return 3;
-    rc = countd_sync(c, FLUSH_MS);
-    countd_close(c);
-    return rc == -ECONNREFUSED ? 0 : 1;
-}
-
-CASE(a_connection_to_oneself_counts_as_refused, s)
-{
-    pid_t pid = fork();
-    int status;
-
-    if (pid == 0)
-        _exit(meet_oneself());
-    assert_true(pid > 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    if (WEXITSTATUS(status) == 2)
-        test_skip("no network namespaces");
-    assert_int_equal(WEXITSTATUS(status), 0);
 }

@@ -817,20 +817,6 @@ LIVE_TEST(opening_says_why_it_cannot, s)
     assert_null(s->l);
 }
 
-LIVE_TEST(options_of_a_later_version_are_refused_when_they_ask_for_something, s)
-{
-    struct {
-        struct countd_live_options o;
-        char more[8];
-    } later = {.o = {.size = sizeof later, .address = s->hand.address}};
-
-    assert_rc(countd_live_open(&s->l, &later.o), 0);
-    countd_live_close(s->l);
-    s->l = NULL;
-    later.more[3] = 1;
-    assert_rc(countd_live_open(&s->l, &later.o), -EINVAL);
-}
-
 LIVE_TEST(an_open_that_fails_leaks_nothing, s)
 {
     static const char *const calls[] = {"memory", "net"};
