@@ -90,32 +90,24 @@ CASE(a_backup_of_logs_that_are_not_merged_knows_none, f)
  * keyspaces: else the copy would answer a request that it does not count. */
 CASE(a_backup_waits_for_what_its_requests_counted, f)
 {
-    char script[2000], program[700], order[200];
     struct tmpdir other;
-    FILE *from;
-    size_t size;
 
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
     expect_counted(f, "one", "p\ta\n", 1, false);
     tmpdir_make(&other);
-    daemon_path("countd", program, sizeof program);
-    (void)snprintf(
-        script, sizeof script,
-        "cd '%s' && ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace -e "
-        "trace=openat,linkat,renameat2 '%s' -d '%s' backup copy >&2 && "
-        "grep -oE '\"0{9}[0-9]\", O_RDONLY|\"[0-9]{10}\", O_WRONLY|\"p[.]mdb' "
-        "trace | uniq | sed 's/.*RDONLY/logs/; s/.*WRONLY/requests/; "
-        "s/\"//' | uniq | tr '\\n' ' '",
-        other.path, program, f->path);
-    if (system("strace -V >/dev/null 2>&1") != 0)
-        test_skip("needs strace");
-    from = popen(script, "r");
-    assert_non_null(from);
-    size = fread(order, 1, sizeof order - 1, from);
-    order[size] = '\0';
-    assert_int_equal(pclose(from), 0);
-    assert_string_equal(order, "logs requests logs p.mdb logs ");
+    assert_int_equal(expect_traced(other.path,
+                                   "-o trace -e trace=openat,linkat,renameat2",
+                                   "-d '%s' backup copy", f->path),
+                     0);
+    expect_text(
+        daemon_run(text, sizeof text, "/bin/sh", "-c",
+                   "grep -oE '\"0{9}[0-9]\", O_RDONLY|\"[0-9]{10}\", "
+                   "O_WRONLY|\"p[.]mdb' \"$1/trace\" | uniq | sed "
+                   "'s/.*RDONLY/logs/; s/.*WRONLY/requests/; s/\"//' | uniq | "
+                   "tr '\\n' ' '",
+                   "sh", other.path, NULL),
+        0, "logs requests logs p.mdb logs ");
     tmpdir_remove(&other);
     fleet_stop_all(f);
 }
@@ -326,21 +318,16 @@ CASE(a_keyspace_that_is_dropped_during_a_backup_does_not_come_back_in_part, f)
 /* What workers keep for it goes with the next merge. */
 CASE(a_backup_that_is_killed_leaves_nothing_behind, f)
 {
-    char script[2000], program[700];
     struct tmpdir other;
 
-    if (system("strace -V >/dev/null 2>&1") != 0)
-        test_skip("needs strace");
     fleet_start(f, FLEET_WRITE);
     expect_counted(f, "one", "p\ta\n", 1, false);
     tmpdir_make(&other);
-    daemon_path("countd", program, sizeof program);
-    (void)snprintf(script, sizeof script,
-                   "ASAN_OPTIONS=detect_leaks=0 strace -qq -o /dev/null -e "
-                   "inject=renameat,renameat2:signal=KILL '%s' -d '%s' backup "
-                   "--no-flush '%s/copy' >/dev/null 2>&1",
-                   program, f->path, other.path);
-    assert_int_not_equal(system(script), 0);
+    assert_int_not_equal(
+        expect_traced(other.path,
+                      "-o /dev/null -e inject=renameat,renameat2:signal=KILL",
+                      "-d '%s' backup --no-flush copy", f->path),
+        0);
     assert_true(fleet_has(f, "log/kept"));
     tmpdir_remove(&other);
     fleet_start(f, FLEET_WORKER);
@@ -353,30 +340,18 @@ CASE(a_backup_that_is_killed_leaves_nothing_behind, f)
 /* Without what is merged meanwhile there is no telling what the copy counts. */
 CASE(a_backup_for_which_nothing_can_be_kept_knows_none, f)
 {
-    char script[2000], program[700], said[1000];
     struct tmpdir other;
-    FILE *from;
 
-    if (system("strace -V >/dev/null 2>&1") != 0)
-        test_skip("needs strace");
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
     expect_counted(f, "one", "p\ta\n", 1, false);
     tmpdir_make(&other);
-    daemon_path("countd", program, sizeof program);
     /* The folders of the copy come before. */
-    (void)snprintf(script, sizeof script,
-                   "ASAN_OPTIONS=detect_leaks=0 strace -qq -o /dev/null -e "
-                   "inject=mkdirat:error=ENOSPC:when=5 '%s' -d '%s' backup "
-                   "'%s/copy' 2>&1",
-                   program, f->path, other.path);
-    from = popen(script, "r");
-    assert_non_null(from);
-    said[fread(said, 1, sizeof said - 1, from)] = '\0';
-    assert_int_equal(pclose(from), 0);
-    if (!strstr(said, "make log/kept: ") ||
-        !strstr(said, "live/requests is not in the copy"))
-        fail_msg("%s", said);
+    expect(expect_traced(other.path,
+                         "-o /dev/null -e inject=mkdirat:error=ENOSPC:when=5",
+                         "-d '%s' backup copy", f->path),
+           0, "make log/kept: ");
+    assert_has(text, "live/requests is not in the copy");
     assert_int_equal(tmpdir_count(&other, "copy/live/requests"), 1);
     tmpdir_remove(&other);
     fleet_stop_all(f);

@@ -158,9 +158,6 @@ CASE(an_older_keyspace_gets_what_comes_before_the_waiting_fills_of_a_log, x)
 /* What leaves the folder in between is in the later copy of its keyspace. */
 CASE(a_backup_copies_what_waits_before_the_keyspaces, x)
 {
-    char script[1000], path[700];
-    int status;
-
     fill_log(x, 0);
     merge_logs(x);
     fleet_option(&x->fleet, "keyspace.max_keys=2");
@@ -168,15 +165,10 @@ CASE(a_backup_copies_what_waits_before_the_keyspaces, x)
     merge_logs(x);
     expect(FLEET_RUN(&x->fleet, "held", "--tsv"), 1, "words");
 
-    daemon_path("countd", path, sizeof path);
-    snprintf(script, sizeof script,
-             "ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace -e "
-             "trace=openat,renameat2,linkat '%s' -d . backup --no-flush copy",
-             path);
-    status = run_shell(x->fleet.path, script);
-    if (status == 127)
-        test_skip("needs strace");
-    assert_int_equal(status, 0);
+    assert_int_equal(expect_traced(x->fleet.path,
+                                   "-o trace -e trace=openat,renameat2,linkat",
+                                   "-d . backup --no-flush copy"),
+                     0);
     assert_int_equal(
         run_shell(x->fleet.path,
                   "grep -E '(openat.*\"held-.*O_CREAT|(rename|link)at.*mdb)' "

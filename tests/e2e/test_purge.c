@@ -292,25 +292,20 @@ CASE(killed_at_any_system_call_it_leaves_a_good_store_and_is_repeated, f)
         "fdatasync",       "pwrite64", "fsync", "rename,renameat,renameat2",
         "unlink,unlinkat", "openat"};
     struct random r = {random_seed(__func__)};
-    char script[2000], path[700];
     unsigned killed = 0;
+    char options[80];
 
     start(f);
     stop_all(f);
-    daemon_path("countd", path, sizeof path);
     for (unsigned i = 0; i < KILLS; i++) {
         int status;
 
-        snprintf(script, sizeof script,
-                 "ASAN_OPTIONS=detect_leaks=0 exec strace -qq -o /dev/null "
-                 "--inject=%s:signal=KILL:when=%u '%s' -d '%s' del words "
-                 "key:%05u --purge",
-                 calls[i % 6],
-                 1 + (unsigned)random_below(&r, i % 6 < 5 ? 6 : 60), path,
-                 f->path, 600 + i / 6);
-        status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
-        if (status == 127)
-            test_skip("needs strace");
+        snprintf(options, sizeof options,
+                 "-o /dev/null --inject=%s:signal=KILL:when=%u", calls[i % 6],
+                 1 + (unsigned)random_below(&r, i % 6 < 5 ? 6 : 60));
+        status = expect_traced(f->path, options,
+                               "-d '%s' del words key:%05u --purge", f->path,
+                               600 + i / 6);
         killed += status == 128 + SIGKILL;
         fleet_check(f);
     }

@@ -311,22 +311,18 @@ CASE(a_replay_killed_at_any_system_call_is_repeated, s)
     static const char *const calls[] = {"fdatasync", "pwrite64", "pwritev",
                                         "fsync",     "pread64",  "openat"};
     struct random r = {random_seed(__func__)};
-    char script[4000], path[700];
     unsigned killed = 0;
+    char options[80];
 
     count_and_stop(s, 3000);
-    daemon_path("countd", path, sizeof path);
     for (unsigned i = 0; i < KILLS; i++) {
         int status;
 
-        snprintf(script, sizeof script,
-                 "ASAN_OPTIONS=detect_leaks=0 exec strace -qq -o /dev/null "
-                 "--inject=%s:signal=KILL:when=%u '%s' -d '%s' replay '%s'",
-                 calls[i % 6], 1 + (unsigned)random_below(&r, 20), path,
-                 s->target, s->archive);
-        status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
-        if (status == 127)
-            test_skip("needs strace");
+        snprintf(options, sizeof options,
+                 "-o /dev/null --inject=%s:signal=KILL:when=%u", calls[i % 6],
+                 1 + (unsigned)random_below(&r, 20));
+        status = expect_traced(s->fleet.path, options, "-d '%s' replay '%s'",
+                               s->target, s->archive);
         killed += status == 128 + SIGKILL;
         if (status != 0)
             assert_int_equal(status, 128 + SIGKILL);
@@ -344,21 +340,16 @@ CASE(a_replay_killed_at_any_system_call_is_repeated, s)
  * durable, and of one log they are in its order. */
 CASE(logs_are_placed_in_the_order_of_time, s)
 {
-    char script[4000], path[700];
-    int status;
-
     archive_by_hand(s, 9);
-    daemon_path("countd", path, sizeof path);
-    snprintf(script, sizeof script,
-             "cd '%s' && ASAN_OPTIONS=detect_leaks=0 strace -qq -o trace -e "
-             "trace=renameat2 '%s' -d '%s' replay '%s' >said && grep -o "
-             "'placed-[0-9]*' trace >order && sort -C order && wc -l <order",
-             s->fleet.path, path, s->target, s->archive);
-    status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
-    if (status == 127)
-        test_skip("needs strace");
-    assert_int_equal(status, 0);
-    assert_string_equal(text, "9\n");
+    assert_int_equal(expect_traced(s->fleet.path, "-o trace -e trace=renameat2",
+                                   "-d '%s' replay '%s'", s->target,
+                                   s->archive),
+                     0);
+    expect_text(daemon_run(text, sizeof text, "/bin/sh", "-c",
+                           "cd \"$1\" && grep -o 'placed-[0-9]*' trace "
+                           ">order && sort -C order && wc -l <order",
+                           "sh", s->fleet.path, NULL),
+                0, "9\n");
 }
 
 CASE(a_part_of_the_time_or_a_keyspace_may_be_replayed, s)

@@ -3,6 +3,8 @@
 #include "tests/lib/expect.h"
 
 #include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -81,6 +83,29 @@ expect_terminal(const char *program, const struct daemon_how *how,
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);
+}
+
+int
+expect_traced(const char *folder, const char *options, const char *words, ...)
+{
+    char script[4000], path[700];
+    va_list args;
+    size_t size;
+    int status;
+
+    daemon_path("countd", path, sizeof path);
+    /* A sanitizer cannot look for leaks while strace traces. */
+    size = (size_t)snprintf(script, sizeof script,
+                            "cd '%s' && ASAN_OPTIONS=detect_leaks=0 exec "
+                            "strace -qq %s '%s' ",
+                            folder, options, path);
+    va_start(args, words);
+    (void)vsnprintf(script + size, sizeof script - size, words, args);
+    va_end(args);
+    status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
+    if (status == 127)
+        test_skip("needs strace");
+    return status;
 }
 
 void

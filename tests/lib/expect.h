@@ -23,6 +23,11 @@ int expect_run(const char *program, const struct daemon_how *how);
 int expect_terminal(const char *program, const struct daemon_how *how,
                     unsigned columns);
 
+/* The same of "countd WORDS", in a folder and under strace with these options:
+ * its status, as a shell has it.  The test is skipped where strace is not. */
+int expect_traced(const char *folder, const char *options, const char *words,
+                  ...) __attribute__((format(printf, 3, 4)));
+
 /* The status, and these words somewhere in `text`. */
 void expect(int got, int status, const char *words);
 

@@ -84,6 +84,12 @@ check_name(struct check *c, const char *kind, const uint8_t *name, size_t size)
                    cmd_text(name, size)); /* a cut name still helps */
 }
 
+static void
+check_file_name(struct check *c, const char *kind, const char *name)
+{
+    check_name(c, kind, (const uint8_t *)name, strlen(name));
+}
+
 /* ---- marks ------------------------------------------------------------- */
 
 static int
@@ -273,7 +279,7 @@ check_log(struct check *c, const struct logfile *f)
 static void
 check_file(struct check *c, const struct logfile *f)
 {
-    check_name(c, "log", (const uint8_t *)f->name, strlen(f->name));
+    check_file_name(c, "log", f->name);
     switch (f->kind) {
     case LOGFILE_LOG:
         check_log(c, f);
@@ -309,8 +315,7 @@ check_merge_note(struct check *c)
     rc = merge_note_read(&c->in.dir, &n);
     if (rc < 0 || !merge_note_is_older(&n))
         return rc;
-    check_name(c, "keyspaces", (const uint8_t *)"keyspace/",
-               strlen("keyspace/"));
+    check_file_name(c, "keyspaces", "keyspace/");
     merge_note_explain(&n, text);
     report(c, FAULT "%s", text);
     return 0;
@@ -355,7 +360,7 @@ check_damaged_file(void *ctx, int folder_fd, const char *file)
     (void)folder_fd;
     if (strncmp(file, WAITING_BAD, strlen(WAITING_BAD)) != 0)
         return 0;
-    check_name(c, "waiting", (const uint8_t *)file, strlen(file));
+    check_file_name(c, "waiting", file);
     report(c,
            FAULT "a damaged file: what was damaged in it is lost; remove "
                  "log/" WAITING_FOLDER "/%s when you have no use for it",
@@ -371,8 +376,7 @@ check_waiting(struct check *c)
     rc = unmerged_list(&c->in.waiting);
     if (rc == 0)
         rc = waiting_each(c->in.store, &c->in.waiting, note_waiting, c);
-    check_name(c, "waiting", (const uint8_t *)WAITING_FOLDER,
-               strlen(WAITING_FOLDER));
+    check_file_name(c, "waiting", WAITING_FOLDER);
     if (rc == 0)
         rc = waiting_check(&c->in.waiting, keyspace_fault, c);
     if (rc == 0)
@@ -399,8 +403,7 @@ check_requests(struct check *c)
 
     requests_init(&r, c->in.dir.fd);
     rc = requests_each(&r, ignore_request, NULL);
-    check_name(c, "requests", (const uint8_t *)REQUESTS_FOLDER,
-               strlen(REQUESTS_FOLDER));
+    check_file_name(c, "requests", REQUESTS_FOLDER);
     if (rc == 0 && r.damaged > 0)
         report(c, FAULT "damaged: a request with an Idempotency-Key that was "
                         "recorded there and is sent again counts again");

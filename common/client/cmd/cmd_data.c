@@ -46,8 +46,10 @@ warn_of_guess(const struct cmd_line *line, const struct datadir *d)
              line->config.data_dir);
 }
 
-int
-wait_datadir(const struct cmd_line *line, struct datadir *d)
+/* Returns an exit status. */
+static int
+open_datadir(const struct cmd_line *line, enum datadir_need need,
+             struct datadir *d)
 {
     int rc;
 
@@ -55,15 +57,22 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
         return *line->status;
     /* Files that root made here would be in the daemons' way. */
     if (geteuid() == 0 && line->config.user[0] != '\0') {
-        rc = privilege_become(&line->config, DATADIR_READ);
+        rc = privilege_become(&line->config, need);
         if (rc != 0)
             return rc;
     }
-    rc = datadir_open(d, line->config.data_dir, DATADIR_READ);
-    if (rc < 0)
-        return datadir_exit_status(rc, DATADIR_READ);
-    warn_of_guess(line, d);
-    return 0;
+    rc = datadir_open(d, line->config.data_dir, need);
+    return rc < 0 ? datadir_exit_status(rc, need) : 0;
+}
+
+int
+wait_datadir(const struct cmd_line *line, struct datadir *d)
+{
+    const int status = open_datadir(line, DATADIR_READ, d);
+
+    if (status == 0)
+        warn_of_guess(line, d);
+    return status;
 }
 
 bool
@@ -105,8 +114,8 @@ wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
     return logdir_open(out, log_fd, &layout, line->config.log_size);
 }
 
-int
-wait_sizes(const struct cmd_line *line, const struct datadir *d)
+static int
+check_sizes(const struct cmd_line *line, const struct datadir *d)
 {
     struct logdir logs;
     int rc;
@@ -365,7 +374,7 @@ open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
 {
     int rc, status;
 
-    status = wait_sizes(line, &out->dir);
+    status = check_sizes(line, &out->dir);
     if (status != 0)
         goto close_dir;
     rc = store_session_store(line, out->dir.keyspace_fd, writable, &out->store);
@@ -398,20 +407,9 @@ store_session_open(const struct cmd_line *line, bool writable,
 int
 store_session_make(const struct cmd_line *line, struct store_session *out)
 {
-    int rc;
+    const int status = open_datadir(line, DATADIR_WRITE, &out->dir);
 
-    if (*line->status != 0)
-        return *line->status;
-    /* What root made would be in the daemons' way. */
-    if (geteuid() == 0 && line->config.user[0] != '\0') {
-        rc = privilege_become(&line->config, DATADIR_WRITE);
-        if (rc != 0)
-            return rc;
-    }
-    rc = datadir_open(&out->dir, line->config.data_dir, DATADIR_WRITE);
-    if (rc < 0)
-        return datadir_exit_status(rc, DATADIR_WRITE);
-    return open_rest(line, true, out);
+    return status != 0 ? status : open_rest(line, true, out);
 }
 
 void

@@ -76,10 +76,6 @@ int wait_datadir(const struct cmd_line *line, struct datadir *d);
  * port, true only for a directory that was named. */
 bool wait_has_datadir(const struct cmd_line *line);
 
-/* Refuses other message sizes than the logs were written with, and says which
- * to set.  Returns an exit status. */
-int wait_sizes(const struct cmd_line *line, const struct datadir *d);
-
 /* Waits until `is_done` returns 1.  Has the writer of this directory, if there
  * is one, hand its log on meanwhile (`value` 0) or clear its logs as well
  * (SIGNALS_CLEAR), and warns once when the disk is full.

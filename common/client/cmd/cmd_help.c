@@ -145,27 +145,47 @@ print_command(const struct cmd *c)
 
 /* Words are added with the blank behind them, as a setting has none; compgen -W
  * would execute what a name contains. */
+static const char before_words[] =
+    "_countd_words()\n"
+    "{\n"
+    "    local word=${COMP_WORDS[COMP_CWORD]} command= list= i at=0 "
+    "names=0 name\n"
+    "    local -a where\n"
+    "    where=()\n"
+    "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+    "        case ${COMP_WORDS[i]} in\n"
+    "        -[fodH]) where+=(\"${COMP_WORDS[i]}\" "
+    "\"${COMP_WORDS[i + 1]}\"); ((++i)) ;;\n"
+    "        =) where[${#where[@]} - 1]+==${COMP_WORDS[i + 1]}; ((++i)) "
+    ";;\n"
+    "        -*) ;;\n"
+    "        *) [[ $command ]] && ((++at)) || command=${COMP_WORDS[i]} ;;\n"
+    "        esac\n"
+    "    done\n"
+    "    case $command in";
+static const char behind_words[] =
+    "'\n"
+    "    COMPREPLY=()\n"
+    "    for name in $(printf '%s' \"$list\"); do\n"
+    "        [[ $name == \"$word\"* ]] || continue\n"
+    "        [[ $name == *= ]] || name+=' '\n"
+    "        COMPREPLY+=(\"$name\")\n"
+    "    done\n"
+    "    if ((at < names)) && [[ $word != -* ]]; then\n"
+    "        while IFS= read -r name; do\n"
+    "            [[ $name != \"$word\"* ]] ||\n"
+    "                COMPREPLY+=(\"$(printf %q \"$name\") \")\n"
+    "        done < <(\"${COMP_WORDS[0]}\" ${where[@]+\"${where[@]}\"} "
+    "keyspaces --tsv 2>/dev/null | cut -f 4)\n"
+    "    fi\n"
+    "    ((${#COMPREPLY[@]})) || compopt +o nospace 2>/dev/null || :\n"
+    "}\n"
+    "complete -o default -o nospace -F _countd_words countd";
+
 static void
 print_function(void)
 {
-    (void)puts(
-        "_countd_words()\n"
-        "{\n"
-        "    local word=${COMP_WORDS[COMP_CWORD]} command= list= i at=0 "
-        "names=0 name\n"
-        "    local -a where\n"
-        "    where=()\n"
-        "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-        "        case ${COMP_WORDS[i]} in\n"
-        "        -[fodH]) where+=(\"${COMP_WORDS[i]}\" "
-        "\"${COMP_WORDS[i + 1]}\"); ((++i)) ;;\n"
-        "        =) where[${#where[@]} - 1]+==${COMP_WORDS[i + 1]}; ((++i)) "
-        ";;\n"
-        "        -*) ;;\n"
-        "        *) [[ $command ]] && ((++at)) || command=${COMP_WORDS[i]} ;;\n"
-        "        esac\n"
-        "    done\n"
-        "    case $command in");
+    (void)puts(before_words);
     (void)fputs("    '') list='", stdout);
     print_option_words(cmd_common_options, NULL);
     print_commands();
@@ -180,24 +200,7 @@ print_function(void)
                 "list='",
                 stdout);
     config_each(print_key, NULL);
-    (void)puts(
-        "'\n"
-        "    COMPREPLY=()\n"
-        "    for name in $(printf '%s' \"$list\"); do\n"
-        "        [[ $name == \"$word\"* ]] || continue\n"
-        "        [[ $name == *= ]] || name+=' '\n"
-        "        COMPREPLY+=(\"$name\")\n"
-        "    done\n"
-        "    if ((at < names)) && [[ $word != -* ]]; then\n"
-        "        while IFS= read -r name; do\n"
-        "            [[ $name != \"$word\"* ]] ||\n"
-        "                COMPREPLY+=(\"$(printf %q \"$name\") \")\n"
-        "        done < <(\"${COMP_WORDS[0]}\" ${where[@]+\"${where[@]}\"} "
-        "keyspaces --tsv 2>/dev/null | cut -f 4)\n"
-        "    fi\n"
-        "    ((${#COMPREPLY[@]})) || compopt +o nospace 2>/dev/null || :\n"
-        "}\n"
-        "complete -o default -o nospace -F _countd_words countd");
+    (void)puts(behind_words);
 }
 
 /* zsh runs the function of bash.  The file is also loaded at the first

@@ -256,9 +256,9 @@ has_value(struct document *d, enum json_token type)
 }
 
 void
-document_take_number(struct document *d, int64_t *out)
+document_number(struct document *d, const char *name, int64_t *out)
 {
-    if (has_value(d, JSON_NUMBER) &&
+    if (document_is(d, name) && has_value(d, JSON_NUMBER) &&
         increment_number_parse((const char *)d->r.text, d->r.size, out) < 0)
         note(d, -EPROTO);
 }

@@ -84,16 +84,8 @@ document_is(const struct document *d, const char *name)
            memcmp(name, d->name, strlen(name)) == 0;
 }
 
-/* Takes the value of the member; a null changes nothing. */
-void document_take_number(struct document *d, int64_t *out);
-
-/* The same if the member has this name. */
-static inline void
-document_number(struct document *d, const char *name, int64_t *out)
-{
-    if (document_is(d, name))
-        document_take_number(d, out);
-}
+/* Takes the value of the member if it has this name; a null changes nothing. */
+void document_number(struct document *d, const char *name, int64_t *out);
 
 void document_sum(struct document *d, const char *name, struct countd_sum *out);
 
