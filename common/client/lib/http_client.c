@@ -113,24 +113,12 @@ ask_once(struct countd_http *h, const char *request, struct http_answer *out,
     return rc < 0 ? rc : status_error(x.status);
 }
 
-/* A kept connection that the server has closed meanwhile shows its end. */
-static void
-drop_if_ended(struct countd_http *h)
-{
-    char byte;
-
-    if (h->link.fd >= 0 && !h->link.connecting &&
-        recv(h->link.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0)
-        link_drop(&h->link);
-}
-
 int
 http_ask(struct countd_http *h, const char *request, struct http_answer *out)
 {
     bool was_kept, begun;
     int rc;
 
-    drop_if_ended(h);
     was_kept = h->link.fd >= 0;
     rc = ask_once(h, request, out, &begun);
     if (rc == -ENOTCONN && was_kept && !begun)
