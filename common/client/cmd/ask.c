@@ -482,7 +482,7 @@ check_key(struct ask *a)
 /* ---- the commands -------------------------------------------------------- */
 
 static int
-run(struct ask *a)
+run_question(struct ask *a)
 {
     int rc = check_key(a), status = 0;
 
@@ -516,7 +516,7 @@ cmd_ask(struct cmd_line *line)
     countd_read_timeout(a.c, (int)line->config.read_max_time_ms + ANSWER_MS);
     output_init(&a.out, line, a.form->columns, a.form->count);
     a.width = chart_width(&a.out);
-    status = run(&a);
+    status = run_question(&a);
     (void)countd_close(a.c); /* nothing was sent to be counted */
     free(a.next);
     free(a.version);

@@ -53,11 +53,11 @@ static const struct table_column columns[] = {
 
 #define FAULT "FAULT: " /* what begins the text of a fault */
 
-static void report(struct check *c, const char *format, ...)
+static void report_finding(struct check *c, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 static void
-report(struct check *c, const char *format, ...)
+report_finding(struct check *c, const char *format, ...)
 {
     char *text = NULL;
     va_list args;
@@ -116,10 +116,10 @@ keep_mark(void *ctx, const struct log_fill *m,
     if (at == NULL)
         return -ENOMEM;
     if (info->state == STORE_MARK_PARTIAL)
-        report(c,
-               "a log is merged in part; a worker will go on (epoch=%" PRIu64
-               ")",
-               m->epoch);
+        report_finding(
+            c,
+            "a log is merged in part; a worker will go on (epoch=%" PRIu64 ")",
+            m->epoch);
     return 0;
 }
 
@@ -128,7 +128,7 @@ keep_mark(void *ctx, const struct log_fill *m,
 static void
 keyspace_fault(void *ctx, const char *text)
 {
-    report(ctx, FAULT "%s", text);
+    report_finding(ctx, FAULT "%s", text);
 }
 
 static void
@@ -147,20 +147,20 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
     c->blocks += result.blocks;
     if (rc == -ENOENT) {
         if (c->line->arg_count > 0)
-            report(c, FAULT "there is no such keyspace");
+            report_finding(c, FAULT "there is no such keyspace");
         else if (size > 2 && memcmp(name, "%h", 2) == 0)
-            report(c,
-                   FAULT "a file in which its keyspace's name is damaged, or "
-                         "another's: it was renamed or copied");
+            report_finding(c, FAULT
+                           "a file in which its keyspace's name is damaged, or "
+                           "another's: it was renamed or copied");
         return; /* or it was removed since it was listed */
     }
     if (rc < 0) {
-        report(c, FAULT "cannot be checked: %s", diag_text(rc));
+        report_finding(c, FAULT "cannot be checked: %s", diag_text(rc));
         return;
     }
     rc = store_each_mark(c->in.store, name, size, keep_mark, c);
     if (rc < 0)
-        report(c, FAULT "its marks cannot be read: %s", diag_text(rc));
+        report_finding(c, FAULT "its marks cannot be read: %s", diag_text(rc));
 }
 
 static int
@@ -208,46 +208,49 @@ check_mark(struct check *c, const struct log_header *h)
         return;
     if (k->mark.epoch == h->epoch) {
         if (h->state == LOG_SEALED && k->mark.first_ms != h->first_ms)
-            report(c,
-                   "another fill of its epoch is merged: the directory was put "
+            report_finding(
+                c, "another fill of its epoch is merged: the directory was put "
                    "together from copies of different times; a worker will "
                    "merge this one too");
         return;
     }
-    report(c,
-           FAULT "%s, epoch %" PRIu64 ", but keyspace %s has epoch %" PRIu64
-                 " of it merged: was the directory put together from copies of "
-                 "different times?",
-           states[h->state], h->epoch,
-           cmd_text(k->keyspace.bytes, k->keyspace.size), k->mark.epoch);
+    report_finding(
+        c,
+        FAULT "%s, epoch %" PRIu64 ", but keyspace %s has epoch %" PRIu64
+              " of it merged: was the directory put together from copies of "
+              "different times?",
+        states[h->state], h->epoch,
+        cmd_text(k->keyspace.bytes, k->keyspace.size), k->mark.epoch);
 }
 
 static void
 check_report(struct check *c, const struct logfile *f, const struct inspect *r)
 {
     if (r->headers_rc == -EPROTONOSUPPORT) {
-        report(c, FAULT "written by a newer version of countd");
+        report_finding(c, FAULT "written by a newer version of countd");
         return;
     }
     if (r->headers_rc < 0) {
-        report(c, FAULT "both headers are damaged; a daemon will set it aside");
+        report_finding(c, FAULT
+                       "both headers are damaged; a daemon will set it aside");
         return;
     }
     if (r->damaged > 0)
-        report(c,
-               FAULT "slots damaged: %" PRIu32 " of %" PRIu32
-                     "; a daemon will set it aside",
-               r->damaged, r->valid + r->damaged);
+        report_finding(c,
+                       FAULT "slots damaged: %" PRIu32 " of %" PRIu32
+                             "; a daemon will set it aside",
+                       r->damaged, r->valid + r->damaged);
     if (!r->header_ok[0] || !r->header_ok[1])
-        report(c, "header block %d is not valid; the other one rules",
-               r->header_ok[0] ? 1 : 0);
+        report_finding(c, "header block %d is not valid; the other one rules",
+                       r->header_ok[0] ? 1 : 0);
     check_mark(c, &r->header);
     if (r->header.state != LOG_SEALED)
         return;
     c->waiting++;
-    report(c, "%s: %" PRIu64 " increment%s to be merged",
-           f->locked ? "owned" : "full", r->header.count - r->header.marks,
-           output_plural(r->header.count - r->header.marks));
+    report_finding(c, "%s: %" PRIu64 " increment%s to be merged",
+                   f->locked ? "owned" : "full",
+                   r->header.count - r->header.marks,
+                   output_plural(r->header.count - r->header.marks));
 }
 
 static void
@@ -261,13 +264,13 @@ check_log(struct check *c, const struct logfile *f)
     if (fd == -ENOENT)
         return; /* gone meanwhile: its owner set it aside */
     if (fd < 0) {
-        report(c, FAULT "cannot be opened: %s", diag_text(fd));
+        report_finding(c, FAULT "cannot be opened: %s", diag_text(fd));
         return;
     }
     rc = log_inspect(fd, f->index, &r);
     (void)close(fd);
     if (rc < 0)
-        report(c, FAULT "cannot be read: %s", diag_text(rc));
+        report_finding(c, FAULT "cannot be read: %s", diag_text(rc));
     else
         check_report(c, f, &r);
 }
@@ -281,21 +284,22 @@ check_file(struct check *c, const struct logfile *f)
         check_log(c, f);
         break;
     case LOGFILE_LOCK:
-        report(c, "a lock without its log: being made, or its maker died; a "
-                  "daemon removes it");
+        report_finding(
+            c, "a lock without its log: being made, or its maker died; a "
+               "daemon removes it");
         break;
     case LOGFILE_BAD:
-        report(c,
-               FAULT
-               "a damaged log that was quarantined; countd log salvage %s "
-               "merges what is valid in it",
-               f->name);
+        report_finding(
+            c,
+            FAULT "a damaged log that was quarantined; countd log salvage %s "
+                  "merges what is valid in it",
+            f->name);
         break;
     case LOGFILE_SALVAGED:
-        report(c, "was quarantined and salvaged; it may be removed");
+        report_finding(c, "was quarantined and salvaged; it may be removed");
         break;
     case LOGFILE_OTHER:
-        report(c, "is not countd's, left alone");
+        report_finding(c, "is not countd's, left alone");
         break;
     }
 }
@@ -313,7 +317,7 @@ check_merge_note(struct check *c)
         return rc;
     check_file_name(c, "keyspaces", "keyspace/");
     merge_note_explain(&n, text);
-    report(c, FAULT "%s", text);
+    report_finding(c, FAULT "%s", text);
     return 0;
 }
 
@@ -341,10 +345,10 @@ note_waiting(void *ctx, const uint8_t *name, size_t size,
 
     c->held += sum->fills;
     check_name(c, "keyspace", name, size);
-    report(c,
-           "fills of logs wait for it: %" PRIu64
-           "; a worker merges them when it can, countd held says more",
-           sum->fills);
+    report_finding(c,
+                   "fills of logs wait for it: %" PRIu64
+                   "; a worker merges them when it can, countd held says more",
+                   sum->fills);
     return 0;
 }
 
@@ -357,10 +361,11 @@ check_damaged_file(void *ctx, int folder_fd, const char *file)
     if (strncmp(file, WAITING_BAD, strlen(WAITING_BAD)) != 0)
         return 0;
     check_file_name(c, "waiting", file);
-    report(c,
-           FAULT "a damaged file: what was damaged in it is lost; remove "
-                 "log/" WAITING_FOLDER "/%s when you have no use for it",
-           file);
+    report_finding(c,
+                   FAULT
+                   "a damaged file: what was damaged in it is lost; remove "
+                   "log/" WAITING_FOLDER "/%s when you have no use for it",
+                   file);
     return 0;
 }
 
@@ -401,12 +406,14 @@ check_requests(struct check *c)
     rc = requests_each(&r, ignore_request, NULL);
     check_file_name(c, "requests", REQUESTS_FOLDER);
     if (rc == 0 && r.damaged > 0)
-        report(c, FAULT "damaged: a request with an Idempotency-Key that was "
-                        "recorded there and is sent again counts again");
+        report_finding(c, FAULT
+                       "damaged: a request with an Idempotency-Key that was "
+                       "recorded there and is sent again counts again");
     if (rc == 0 && requests_exist(&r) > 0 &&
         requests_secret(&r, secret) == -ENOKEY)
-        report(c, FAULT "secret, which its keys are hashed under, is lost: "
-                        "restore it, or see countd log accept");
+        report_finding(c, FAULT
+                       "secret, which its keys are hashed under, is lost: "
+                       "restore it, or see countd log accept");
     return rc;
 }
 

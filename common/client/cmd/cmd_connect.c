@@ -30,8 +30,8 @@ bracket_host(const char *host, char text[NET_HOST_SIZE])
     return size > 0 && size < NET_HOST_SIZE;
 }
 
-/* Replaces the host of `address`, and keeps its port.  What has no port (off,
- * or only a socket) stays as it is. */
+/* Replaces the host of `address`, and keeps its port.  An address without a port
+ * (off, or only a socket) stays as it is. */
 static void
 replace_host(char address[CONFIG_TEXT_SIZE], const char *host)
 {

@@ -18,8 +18,8 @@
  *      file needs no marks.  (It must not have a mark of the log that is being
  *      filled: increments after the return would be taken for merged.)
  *   3. log/waiting/, where the keyspace is left out of every file: no worker
- *      merges one meanwhile, since its flock is taken.  What was merged before
- *      that is in 4.
+ *      merges one meanwhile, since its flock is taken.  Fills that were merged
+ *      before are in 4.
  *   4. The keyspace: one transaction of the store, which preserves the marks.
  *      A log that some worker merged and has not emptied is not counted again.
  *      If the file was replaced, readers may still have the old one open: they
@@ -35,8 +35,8 @@
  * its marks are not known.
  *
  * Each step is durable before the next begins, and none depends on an earlier
- * run: a command that was killed is run again.  What is set aside or merged
- * meanwhile comes from fills after step 1.
+ * run: a command that was killed is run again.  Fills that are quarantined or
+ * merged meanwhile came after step 1.
  *
  * Quarantined files (log/bad-*, log/waiting/bad-*) and archive/ stay: salvage and
  * replay bring their increments back, and the command says so.

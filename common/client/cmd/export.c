@@ -82,7 +82,7 @@ print_line(struct export *e, const struct countd_row *row, int64_t n,
 }
 
 static struct countd_query
-about(const struct export *e)
+query_keyspace(const struct export *e)
 {
     return (struct countd_query){.keyspace = e->keyspace.bytes,
                                  .keyspace_size = e->keyspace.size,
@@ -93,7 +93,7 @@ about(const struct export *e)
 static int
 print_counts(struct export *e)
 {
-    struct countd_query q = about(e);
+    struct countd_query q = query_keyspace(e);
     struct countd_rows *rows;
     size_t got;
     int rc;
@@ -155,7 +155,7 @@ print_sum(struct export *e, const struct countd_row *row, int128 sum,
 static int
 print_steps(struct export *e)
 {
-    struct countd_query q = about(e);
+    struct countd_query q = query_keyspace(e);
     int64_t from = 0, to = 0;
     struct countd_rows *rows;
     struct cmd_name last;
@@ -208,7 +208,7 @@ struct sums {
 
 /* The next page of sums when all of this one are before what comes. */
 static int
-refill(struct export *e, struct sums *s)
+refill_sums(struct export *e, struct sums *s)
 {
     const size_t count = s->rows->count;
 
@@ -232,7 +232,7 @@ print_rests_of(struct export *e, const struct countd_rows *counts,
         const struct countd_row *row = &counts->rows[i], *sum = NULL;
         int order = -1; /* of the next sum to this key */
 
-        while ((rc = refill(e, s)) == 0 && s->at < s->rows->count &&
+        while ((rc = refill_sums(e, s)) == 0 && s->at < s->rows->count &&
                (order = compare_rows(&s->rows->rows[s->at], row)) < 0)
             s->at++;
         if (rc < 0)
@@ -249,8 +249,8 @@ print_rests_of(struct export *e, const struct countd_rows *counts,
 static int
 print_rests(struct export *e)
 {
-    struct countd_query q = about(e);
-    struct sums s = {.query = about(e)};
+    struct countd_query q = query_keyspace(e);
+    struct sums s = {.query = query_keyspace(e)};
     struct countd_rows *counts;
     struct cmd_name last;
     size_t got;
@@ -295,7 +295,7 @@ export_history(struct export *e)
 static int
 export_one(struct export *e)
 {
-    const struct countd_query q = about(e);
+    const struct countd_query q = query_keyspace(e);
     struct countd_facts before, after;
     int rc;
 

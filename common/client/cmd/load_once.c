@@ -27,7 +27,7 @@
 
 #define FILL_RECORDS                                                           \
     65536 /* of all fills but the last: part of what they are */
-#define RECEIVED_MS UINT64_C(60000) /* of every fill, likewise */
+#define RECEIVED_MS UINT64_C(60000) /* of every fill, also part */
 #define HEAD_SIZE   16              /* of a record in memory */
 
 struct once {
@@ -126,7 +126,7 @@ place_collected(struct once *o)
 }
 
 static int
-collect(struct once *o, const struct increment *i)
+collect_increment(struct once *o, const struct increment *i)
 {
     const size_t size = HEAD_SIZE + i->keyspace.size + i->key.size;
     uint8_t *at;
@@ -167,7 +167,7 @@ load_one(struct once *o, const char *path)
                                 .keyspace_size = (uint16_t)c->keyspace_size,
                                 .key_size = (uint16_t)c->key_size};
     log_fill_name_import(o->fill.uuid, o->hash);
-    rc = read_file(o, path, collect);
+    rc = read_file(o, path, collect_increment);
     if (rc == 0)
         rc = place_collected(o);
     if (rc == -EIO && o->load->file_status != 0)

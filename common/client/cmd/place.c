@@ -57,7 +57,7 @@ see_mark(void *ctx, const struct log_fill *m,
     return 0;
 }
 
-/* What a keyspace has of the fill.  Of two with one epoch, the later one has
+/* What a keyspace has of the fill.  If two have one epoch, the later one has
  * the later first increment. */
 static int
 read_state(const struct place *p, const uint8_t *name, size_t size,
@@ -162,7 +162,7 @@ begin_file(struct place *p, struct archive_header h)
 
 /* Finds what each keyspace lacks. */
 static int
-decide(struct place *p)
+decide_names(struct place *p)
 {
     const uint64_t wanted = p->wanted;
 
@@ -207,7 +207,7 @@ place_fill(struct place *p, const struct archive_header *h,
         rc = read(ctx, p);
     p->unread = rc < 0;
     if (rc == 0)
-        rc = decide(p);
+        rc = decide_names(p);
     if (rc == 0 && !p->dry_run)
         rc = begin_file(p, *h);
     if (rc == 0 && p->file.fd >= 0)

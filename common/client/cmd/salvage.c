@@ -13,6 +13,8 @@
  * requests which are in its OPEN log alone, and does not read what is recorded:
  * while a request of the log is neither recorded for it nor for another fill,
  * the command takes the writer's lock and has all logs recovered.
+ *
+ * Read from the end: cmd_salvage(), run_salvage().
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>

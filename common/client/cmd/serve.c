@@ -4,7 +4,7 @@
  * others.  A daemon that a signal has ended (a page of a keyspace file that is
  * damaged while it is mapped ends a process so) is started again, later each
  * time; DEATHS_MAX of them in DEATHS_MS end serve.  One that exits with 0 was
- * told to stop, by SIGTERM: it is started again at once, with the program that is
+ * stopped by SIGTERM: it is started again at once, with the program that is
  * installed by then.
  * Stop, on a signal or because a daemon failed: the writer first,
  * because it seals its log; then, when the workers have merged that log (or
@@ -294,7 +294,7 @@ read_ready_line(struct serve *s, struct child *c)
     fail_with(s, CONFIG_EXIT_SYSTEM);
 }
 
-/* Starts a child again that was told to stop: to upgrade it. */
+/* Starts a child again that was stopped: to upgrade it. */
 static void
 renew_child(struct child *c)
 {

@@ -1,5 +1,6 @@
 /* common/client/cmd/store.c - countd store: the database of the counters; its
- * tables made; what to do when it has lost something. */
+ * tables made; what to do when it has lost something.  Read from the end:
+ * cmd_store(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
@@ -109,7 +110,7 @@ print_troubles(const struct store *s, struct output *out)
 }
 
 static int
-report(struct cmd_line *line, struct store *s)
+report_store(struct cmd_line *line, struct store *s)
 {
     static struct output out;
     int rc, status, troubles;
@@ -127,7 +128,7 @@ report(struct cmd_line *line, struct store *s)
 static int
 show_store(struct cmd_line *line)
 {
-    return use_store(line, report);
+    return use_store(line, report_store);
 }
 
 static int

@@ -164,7 +164,7 @@ uint64_t countd_lost(struct countd *c);
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* What is asked for.  A call says which of the members it takes; the others are
+/* A question.  A call says which of the members it takes; the others are
  * to be 0, as in {.keyspace = "pages", .keyspace_size = 5, .length = 10}.
  *
  * A group is what keys have in common up to and with the first byte `group`
@@ -269,8 +269,8 @@ struct countd_facts {
                           keyspace: how many such keys */
     int64_t as_of_ms;  /* as in struct countd_rows */
     /* The state of a keyspace: `change` grows with each merge that changes it,
-     * and each file has its own nonce.  What was read between two equal answers
-     * is of one state. */
+     * and each file has its own nonce.  Rows that were read between two
+     * equal answers are of one state. */
     uint64_t nonce, change;
     /* Of countd_period_rank(): */
     int64_t since, from, to; /* as in struct countd_rows */
@@ -304,15 +304,15 @@ int countd_history(struct countd *c, const struct countd_query *q,
                    struct countd_rows **out);
 
 /* The keys or groups with the largest sums in a period, ties by key, with `sum` and
- * `before`; `length`, at most 4096, and none but `since` for 0.  Of all time they
- * are those with the largest counts. */
+ * `before`; `length`, at most 4096, and none but `since` for 0.  Without a time
+ * they are those with the largest counts. */
 int countd_period_top(struct countd *c, const struct countd_query *q,
                       struct countd_rows **out);
 
 /* The sum of `key` in a period, and its rank by that; of one without increments
  * in it (sum.any is 0) the rank is -1.  Without a key the sum of all keys, or of
  * those with the prefix, and no rank.  `keys`: the keys, or groups, with increments
- * in the period.  Of all time the sum is of counts, and with a key `keys` is 0;
+ * in the period.  Without a time the sum is of counts, and with a key `keys` is 0;
  * -ENOENT: there is no such key. */
 int countd_period_rank(struct countd *c, const struct countd_query *q,
                        struct countd_facts *out);

@@ -23,7 +23,7 @@
 
 /* Keeps the first error. */
 static void
-note(struct document *d, int error)
+note_error(struct document *d, int error)
 {
     if (d->error == 0)
         d->error = error;
@@ -75,7 +75,7 @@ void
 document_put_period(struct document *d, const struct countd_query *q)
 {
     if (q->from < 0 || q->to < q->from)
-        note(d, -EINVAL);
+        note_error(d, -EINVAL);
     if (q->from == 0 && q->to == 0)
         return; /* of all time */
     document_put_number(d, "from", q->from, "");
@@ -103,9 +103,9 @@ document_put_name(struct document *d, const char *parameter, const void *bytes,
     const bool is_as_it_is = is_plain(from, size);
 
     if (size > NAME_MAX_SIZE)
-        note(d, -ENAMETOOLONG);
+        note_error(d, -ENAMETOOLONG);
     else if (!document_has_room(d, is_as_it_is ? (size + 1) / 2 : size))
-        note(d, -E2BIG);
+        note_error(d, -E2BIG);
     else if (is_as_it_is)
         d->at += sprintf(d->at, "&%s=%.*s", parameter, (int)size,
                          (const char *)from);
@@ -121,7 +121,7 @@ document_put_number(struct document *d, const char *parameter, int64_t number,
                     const char *unit)
 {
     if (!document_has_room(d, 0))
-        note(d, -E2BIG);
+        note_error(d, -E2BIG);
     else
         d->at += sprintf(d->at, "&%s=%" PRId64 "%s", parameter, number, unit);
 }
@@ -130,7 +130,7 @@ void
 document_put_text(struct document *d, const char *parameters)
 {
     if (!document_has_room(d, strlen(parameters)))
-        note(d, -E2BIG);
+        note_error(d, -E2BIG);
     else
         d->at += sprintf(d->at, "&%s", parameters);
 }
@@ -171,7 +171,7 @@ document_ask(struct document *d)
             rc = problem_error(d, rc);
         document_rewind(d);
     }
-    note(d, rc);
+    note_error(d, rc);
     return rc;
 }
 
@@ -220,7 +220,7 @@ document_next(struct document *d)
         switch (json_next(&d->r)) {
         case JSON_MEMBER:
             if (d->in_rows && d->row >= document_rows_max(d)) {
-                note(d, -EPROTO);
+                note_error(d, -EPROTO);
                 return false;
             }
             if (take_member(d))
@@ -236,7 +236,7 @@ document_next(struct document *d)
         case JSON_END:
             return false;
         case JSON_BAD:
-            note(d, -EPROTO);
+            note_error(d, -EPROTO);
             return false;
         default:
             break;
@@ -251,7 +251,7 @@ has_value(struct document *d, enum json_token type)
     if (d->token == JSON_NULL)
         return false;
     if (d->token != type)
-        note(d, -EPROTO);
+        note_error(d, -EPROTO);
     return d->token == type;
 }
 
@@ -260,7 +260,7 @@ document_number(struct document *d, const char *name, int64_t *out)
 {
     if (document_is(d, name) && has_value(d, JSON_NUMBER) &&
         increment_number_parse((const char *)d->r.text, d->r.size, out) < 0)
-        note(d, -EPROTO);
+        note_error(d, -EPROTO);
 }
 
 /* Digits of at most 128 bits, with a sign or none.  False: it is no such. */
@@ -307,7 +307,7 @@ document_sum(struct document *d, const char *name, struct countd_sum *out)
     if (read_wide(d->r.text, d->r.size, &sum))
         *out = sum_of(sum);
     else
-        note(d, -EPROTO);
+        note_error(d, -EPROTO);
 }
 
 void
@@ -349,7 +349,7 @@ document_name(struct document *d, const char *name, uint8_t *to)
         return -ENOENT;
     }
     if (rc < 0)
-        note(d, -EPROTO);
+        note_error(d, -EPROTO);
     return rc;
 }
 
@@ -483,7 +483,7 @@ take_rows(struct document *d)
     uint8_t *at;
 
     if (!r) {
-        note(d, -ENOMEM);
+        note_error(d, -ENOMEM);
         return NULL;
     }
     r->rows = (struct countd_row *)(r + 1);
@@ -503,7 +503,7 @@ take_rows(struct document *d)
     return r;
 }
 
-/* What is asked for beside names. */
+/* The parameters of a question beside names. */
 enum {
     PUT_OFFSET = 1,
     PUT_N = 2,

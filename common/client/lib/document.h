@@ -8,7 +8,7 @@
  *         document_number(&d, "rank", &rank);
  *     return document_end(&d, rc);
  *
- * What a member means is countd(7)'s to say, under /v1.  An answer that is no
+ * What a member means is countd(7)'s to say, under /v1.  An answer that is not a
  * document, or has another type where one is read, is -EPROTO.
  *
  * Ownership: the handle's, which is locked from begin to end.  Names that are

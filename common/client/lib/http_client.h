@@ -19,9 +19,9 @@
 #include "common/client/lib/countd.h"
 #include "common/client/lib/link.h"
 
-#define HTTP_ANSWER_MAX  ((size_t)1 << 20)  /* bytes of a head, and of a body */
-#define HTTP_ROWS_MAX    ((size_t)16 << 20) /* the same with 4096 rows */
-#define HTTP_TOKEN_MAX   128
+#define HTTP_ANSWER_MAX ((size_t)1 << 20)  /* bytes of a head, and of a body */
+#define HTTP_ROWS_MAX   ((size_t)16 << 20) /* the same with 4096 rows */
+#define HTTP_TOKEN_MAX  128
 
 struct countd_http {
     pthread_mutex_t lock;

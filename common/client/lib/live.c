@@ -8,7 +8,7 @@
  * which releases what it holds, and stays so.  Its descriptor is closed with
  * the handle only, for others poll it.
  *
- * Read from the end: the calls, ask(), take_answers(). */
+ * Read from the end: the calls, run_request(), take_answers(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/countd.h"
 
@@ -274,7 +274,7 @@ end_connection(struct countd_live *l)
 /* Sends a request and takes its answers: what the server said of it, what the
  * function that took the answers returned, or why the connection has ended. */
 static int
-ask(struct live_request *q)
+run_request(struct live_request *q)
 {
     struct countd_live *l = q->l;
     int rc;
@@ -410,7 +410,7 @@ countd_live_alive(struct countd_live *l)
         /* No request is open, so a byte is as wrong as the end. */
         if (n >= 0 || (error != EAGAIN && error != EINTR))
             end_connection(l);
-        (void)pthread_mutex_unlock(&l->lock); /* as in ask() */
+        (void)pthread_mutex_unlock(&l->lock); /* as in run_request() */
     }
     return atomic_load(&l->ended) ? -ENOTCONN : 0;
 }
@@ -426,7 +426,7 @@ countd_acquire(struct countd_live *l, const void *name, size_t size,
                              .resources = resources,
                              .bound = bound};
 
-    return resources > 0 && resources <= bound ? ask(&q) : -EINVAL;
+    return resources > 0 && resources <= bound ? run_request(&q) : -EINVAL;
 }
 
 PUBLIC int
@@ -439,7 +439,7 @@ countd_release(struct countd_live *l, const void *name, size_t size,
                              .size = size,
                              .resources = resources};
 
-    return ask(&q);
+    return run_request(&q);
 }
 
 PUBLIC int
@@ -448,7 +448,7 @@ countd_live_get(struct countd_live *l, const void *name, size_t size,
 {
     struct live_request q = {
         .l = l, .opcode = FRAME_GET, .name = name, .size = size};
-    const int rc = ask(&q);
+    const int rc = run_request(&q);
 
     if (rc == 0)
         *value = q.value;
@@ -464,7 +464,7 @@ countd_live_dump(struct countd_live *l,
     struct live_request q = {
         .l = l, .opcode = FRAME_DUMP, .dump = each, .ctx = ctx};
 
-    return ask(&q);
+    return run_request(&q);
 }
 
 PUBLIC int
@@ -485,7 +485,7 @@ countd_live_who(struct countd_live *l, const void *name, size_t size,
                                  .who = each,
                                  .ctx = ctx};
 
-        rc = ask(&q);
+        rc = run_request(&q);
         if (rc == 0 && q.from != 0 && q.from <= from)
             rc = -EPROTO; /* it would never end */
         from = q.from;
@@ -501,5 +501,5 @@ countd_live_stats(struct countd_live *l,
     struct live_request q = {
         .l = l, .opcode = FRAME_STATS, .stats = each, .ctx = ctx};
 
-    return ask(&q);
+    return run_request(&q);
 }
