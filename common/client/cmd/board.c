@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "common/base/diag.h"
 #include "common/board/board_internal.h"
 #include "common/client/cmd/cmd.h"
 

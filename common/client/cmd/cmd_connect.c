@@ -13,7 +13,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/diag.h"
 #include "common/net/conn.h"
 #include "common/net/local.h"
 #include "common/net/net.h"

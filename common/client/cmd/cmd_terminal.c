@@ -13,7 +13,6 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
@@ -21,7 +20,6 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/base/diag.h"
 #include "common/setup/config.h"
 
 /* ---- progress ------------------------------------------------------------ */

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/log/pending_set.h"
 

@@ -21,7 +21,6 @@
 #include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/base/diag.h"
 #include "common/base/hash.h"
 #include "common/client/cmd/cmd_data.h"
 

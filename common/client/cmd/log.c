@@ -7,13 +7,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
-#include "common/base/folder.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/journal/requests.h"
 #include "common/log/archive.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/diag.h"
 
 /* A page is printed when it has PAGE_ROWS rows or PAGE_SIZE bytes of text, so
  * memory is bounded; later pages only widen columns. */

@@ -27,7 +27,6 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"

@@ -1,7 +1,6 @@
 /* common/client/cmd/quota.c - countd quota. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/client/cmd/cmd.h"

@@ -18,14 +18,13 @@
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
@@ -79,22 +78,16 @@ take_mark(void *ctx, uint32_t number, const struct message *m,
           const struct slot_stamp *stamp)
 {
     struct salvage_requests *r = ctx;
-    const size_t capacity = 2 * r->capacity + 64;
-    struct salvage_request *more;
+    struct salvage_request *q;
 
     if (!mark_is(m))
         return 0;
-    if (r->count == r->capacity) {
-        more = realloc(r->at, capacity * sizeof *more);
-        if (!more)
-            return -ENOMEM;
-        r->at = more;
-        r->capacity = capacity;
-    }
-    more = &r->at[r->count++];
-    *more = (struct salvage_request){
+    if (array_grow(&r->at, &r->capacity, r->count + 1, sizeof *r->at) < 0)
+        return -ENOMEM;
+    q = &r->at[r->count++];
+    *q = (struct salvage_request){
         .number = number, .marked = {.received_ms = stamp->received_ms}};
-    mark_get(m, &more->marked.mark);
+    mark_get(m, &q->marked.mark);
     return 0;
 }
 

@@ -4,7 +4,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/base/diag.h"
 #include "common/client/cmd/cmd.h"
 #include "common/wire/sequence.h"
 

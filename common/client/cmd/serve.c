@@ -13,7 +13,6 @@
  * writer may take to drain is killed; that loses nothing.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -22,7 +22,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/client/lib/handle.h"
