@@ -100,15 +100,6 @@ WITH_DIR(lines_end_with_newline_carriage_return_or_the_file, dir)
     assert_lines(dir, "a\rb\r\r\n", 6, "a\rb\r|", 1);
 }
 
-WITH_DIR(gzip_members_are_read_as_one, dir)
-{
-    uint8_t packed[512];
-    size_t size = pack("a\nb", 3, packed, sizeof packed);
-
-    size += pack("c\nd\n", 4, packed + size, sizeof packed - size);
-    assert_lines(dir, (char *)packed, size, "a|bc|d|", 3);
-}
-
 WITH_DIR(what_is_done_follows_the_lines_not_the_reads, dir)
 {
     uint8_t packed[512];

@@ -178,23 +178,6 @@ TTY_TEST(a_narrow_terminal_gets_no_bar_and_then_a_part_of_the_line)
     assert_int_equal(strlen(in_columns(0)), whole);
 }
 
-TTY_TEST(what_is_no_terminal_gets_nothing)
-{
-    struct progress p;
-    char text[16];
-    int fds[2];
-
-    assert_int_equal(pipe2(fds, O_CLOEXEC | O_NONBLOCK), 0);
-    assert_int_equal(dup2(fds[1], STDERR_FILENO), STDERR_FILENO);
-    progress_init(&p, "loading", 100);
-    progress_show(&p, 50, 5, "line");
-    progress_show(&p, 60, 6, "line");
-    progress_clear(&p);
-    assert_true(read(fds[0], text, sizeof text) < 0);
-    assert_int_equal(close(fds[0]), 0);
-    assert_int_equal(close(fds[1]), 0);
-}
-
 /* ---- when -------------------------------------------------------------- */
 
 TTY_TEST(it_is_drawn_ten_times_a_second_at_most)
@@ -216,24 +199,4 @@ TTY_TEST(it_is_drawn_ten_times_a_second_at_most)
     p.drawn_ms -= 100;
     progress_show(&p, 4, 4, "line");
     assert_has(drawn(), "4 lines,");
-}
-
-TTY_TEST(clearing_leaves_an_empty_line_and_is_done_once)
-{
-    struct progress p = begun(0, 100);
-
-    progress_clear(&p); /* nothing was drawn */
-    assert_string_equal(drawn(), "");
-
-    progress_show(&p, 1, 1, "line");
-    assert_has(drawn(), "1 line,");
-    progress_clear(&p);
-    assert_string_equal(drawn(), HIDDEN);
-    progress_clear(&p);
-    assert_string_equal(drawn(), "");
-
-    /* What comes after an interruption is drawn at once. */
-    progress_show(&p, 2, 2, "line");
-    assert_has(drawn(), "2 lines,");
-    assert_true(progress_ms(&p) < 600 * SECOND);
 }
