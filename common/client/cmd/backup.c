@@ -339,8 +339,7 @@ copy_keyspace(struct backup *b, const uint8_t *name, size_t size)
     return 0;
 }
 
-/* The check of the copies left lock files, which are of this moment only.  One
- * that stays does no harm. */
+/* The check of the copies left lock files, which are of this moment only. */
 static int
 remove_lock(void *ctx, int folder_fd, const char *name)
 {
@@ -348,7 +347,7 @@ remove_lock(void *ctx, int folder_fd, const char *name)
 
     (void)ctx;
     if (suffix != NULL && strcmp(suffix, ".mdb-lock") == 0)
-        (void)unlinkat(folder_fd, name, 0);
+        (void)unlinkat(folder_fd, name, 0); /* one that stays does no harm */
     return 0;
 }
 
