@@ -63,9 +63,10 @@ hand_fini(struct hand *h)
     (void)close(h->go[1]);
 }
 
-void
-hand_run(struct hand *h)
+static void *
+run_thread(void *ctx)
 {
+    struct hand *h = ctx;
     const struct timeval limit = {.tv_sec = LIMIT_S};
 
     for (h->number = 0; h->number < h->connections; h->number++) {
@@ -78,12 +79,6 @@ hand_run(struct hand *h)
         h->serve((struct server *)h, fd);
         (void)close(fd); /* a socket */
     }
-}
-
-static void *
-run_thread(void *ctx)
-{
-    hand_run(ctx);
     return NULL;
 }
 

@@ -40,9 +40,6 @@ void hand_close(struct hand *h);
 void hand_start(struct hand *h, unsigned connections,
                 void (*serve)(struct server *s, int fd));
 
-/* The thread's work, where a process is to do it. */
-void hand_run(struct hand *h);
-
 /* Waits until all its connections are served. */
 void hand_join(struct hand *h);
 
