@@ -62,12 +62,3 @@ reader_listener_is_on(const struct listener_config *row)
 {
     return row->listen[0] != '\0';
 }
-
-bool
-reader_listeners_are_on(const struct reader_listeners *l)
-{
-    for (size_t i = 0; i < READER_LISTENERS; i++)
-        if (reader_listener_is_on(&l->rows[i]))
-            return true;
-    return false;
-}

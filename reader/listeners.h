@@ -27,10 +27,7 @@ int reader_listeners_init(struct reader_listeners *l, const struct config *c,
                           struct range *range, struct resp_service *resp,
                           struct read_http *http);
 
-/* Whether the listener is on. */
+/* Whether the listener is on: that of HTTP always is, as commands ask there. */
 bool reader_listener_is_on(const struct listener_config *row);
-
-/* Whether any is. */
-bool reader_listeners_are_on(const struct reader_listeners *l);
 
 #endif

@@ -283,13 +283,11 @@ report_ready(const struct reader *r)
 static int
 run_reader(struct reader *r)
 {
-    int rc = 0;
+    int rc;
 
-    /* Without a port the reader only maintains the files it has open. */
-    if (reader_listeners_are_on(&r->listeners))
-        rc = datadir_sockets(&r->datadir, r->config.data_dir,
-                             r->config.socket_group, &r->sockets);
-    if (rc == 0 && reader_listeners_are_on(&r->listeners))
+    rc = datadir_sockets(&r->datadir, r->config.data_dir,
+                         r->config.socket_group, &r->sockets);
+    if (rc == 0)
         rc = bind_listeners(&r->binding, &r->sockets, false);
     if (rc == 0)
         rc = bind_serve(&r->binding, r->conns);

@@ -32,7 +32,7 @@ put_error(struct conn *c, uint8_t *out, int error)
 
 /* Answers that this is not a request, and ends the connection. */
 static enum conn_next
-refuse(struct conn *c)
+refuse_input(struct conn *c)
 {
     uint8_t *out = conn_space(c, QUERY_REPLY_SIZE);
 
@@ -54,7 +54,7 @@ answer_request(struct conn *c, const uint8_t *request)
     int rc;
 
     if (query_parse(request, &range) < 0)
-        return refuse(c);
+        return refuse_input(c);
     max = (size_t)range.length * ANSWER_ROW_MAX;
     out = conn_space(c, QUERY_REPLY_SIZE + max);
     if (!out)

@@ -115,7 +115,7 @@ read_job_hold(struct http_call *x)
 }
 
 static void
-clear(struct read_job *w)
+clear_job(struct read_job *w)
 {
     w->history.top = NULL;
     w->from = NULL;
@@ -144,7 +144,7 @@ read_job_start(struct read_job *w, const struct read_request *request)
 {
     struct store *store = request->http->answer->store;
 
-    clear(w);
+    clear_job(w);
     w->request = *request;
     w->request.job = w;
     w->request.has_state = false; /* it will be of the past */
@@ -162,7 +162,7 @@ read_job_pack(struct read_job *w, const struct read_request *request,
               const uint8_t *text, size_t size)
 {
     if (w->job.state == JOB_HAS_PLACE)
-        clear(w);
+        clear_job(w);
     if (begin_pack(&w->pack, text, size) < 0)
         return -ENOMEM;
     if (request != &w->request)

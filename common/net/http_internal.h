@@ -88,7 +88,7 @@ http_is_versioned(const struct http_request *r)
            http_text_is(r->path, "/metrics");
 }
 
-/* What is wrong by its status, where a route does not say it. */
+/* The code and the detail of a status, where a route gave none. */
 const struct http_problem *http_usual_problem(const struct http_call *x,
                                               enum http_status status);
 

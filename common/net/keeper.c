@@ -1,4 +1,5 @@
-/* common/net/keeper.c - see keeper.h. */
+/* common/net/keeper.c - see keeper.h: keeper_port(), keeper_take(), keeper_put(),
+ * keeper_end(); keeper_ready(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/keeper.h"
 
@@ -23,7 +24,7 @@ static struct {
     } sockets[KEEPER_MAX];
 } kept;
 
-/* ---- what the manager is told --------------------------------------------- */
+/* ---- messages to the manager -------------------------------------------- */
 
 /* An absolute path, or @ and an abstract name. */
 static int
@@ -162,7 +163,7 @@ is_port(int fd, int type, const struct net_address *want,
 
 /* The manager forgets all of that name. */
 static void
-drop(size_t i)
+drop_socket(size_t i)
 {
     char text[KEEPER_NAME_SIZE + 64];
 
@@ -186,7 +187,7 @@ find_socket(const char *name, int type, const struct net_address *want,
         if (fd < 0 || strcmp(kept.sockets[i].name, name) != 0)
             continue;
         if (want && !is_port(fd, type, want, bound)) {
-            drop(i);
+            drop_socket(i);
             continue;
         }
         kept.sockets[i].fd = -1;
@@ -226,5 +227,5 @@ keeper_end(void)
     load_given();
     for (size_t i = 0; i < kept.count; i++)
         if (kept.sockets[i].fd >= 0)
-            drop(i);
+            drop_socket(i);
 }

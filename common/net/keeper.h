@@ -1,5 +1,5 @@
-/* common/net/keeper.h - listening sockets that outlive their process, and that the
- * process serves: what the service manager keeps and is told.
+/* common/net/keeper.h - the service manager: listening sockets that outlive their
+ * process, and the message that a daemon serves.
  *
  * The service manager keeps a duplicate of each listening socket, and gives all
  * of them to the next process of the service: systemd does, where
@@ -34,7 +34,7 @@ int keeper_port(const char *name, int type, const struct net_address *want,
 /* Takes the socket of that name; -ENOENT. */
 int keeper_take(const char *name);
 
-/* Has a socket kept from now on.  False: no manager was told. */
+/* Has a socket kept from now on.  False: there is no manager. */
 bool keeper_put(const char *name, int fd);
 
 /* Sends READY=1 once: the variable is removed.  A failure is reported, and the

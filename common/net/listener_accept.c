@@ -48,7 +48,7 @@ client_has_place(const struct listener *d, int client)
 }
 
 static bool
-yields(const struct conn *c)
+can_yield(const struct conn *c)
 {
     const struct listener *d = c->listener;
     const uint32_t idle_ms = conns_now(d->conns) - c->moved_ms;
@@ -73,7 +73,7 @@ find_yielding(const struct listener *d, int client)
     for (int i = 0; i < YIELD_LOOKS && link != idle; i++, link = link->next) {
         struct conn *c = LOOP_OWNER(link, struct conn, link);
 
-        if ((of_any || c->client == client) && yields(c))
+        if ((of_any || c->client == client) && can_yield(c))
             return c;
     }
     return NULL;
