@@ -371,7 +371,6 @@ struct conns_options {
     size_t pool_size;  /* bytes */
     size_t answer_max; /* bytes that one conn_space() may ask for */
     size_t input_max;  /* bytes one request may need; 0: CONN_NEED_MAX */
-    uint32_t stall_ms; /* 0: CONN_STALL_MS */
 };
 
 /* Takes all memory.  -ENOMEM. */

@@ -64,7 +64,6 @@ struct conns {
     bool is_short;   /* conn_space() had no memory */
     bool yields;     /* take() returned CONN_YIELD */
 
-    uint32_t stall_ms;
     size_t starved;        /* connections with F_STARVED */
     uint32_t starved_free; /* chunks when they were last looked at */
 
@@ -189,7 +188,7 @@ void conn_starve(struct conn *c, bool starved);
 bool conns_reserve_chunks(struct conns *cs, uint32_t chunks);
 
 /* Ends the connection that has most of the pool; `stalled`: among those that
- * moved no byte for stall_ms and wait for their peers.  False: none has any. */
+ * moved no byte for CONN_STALL_MS and wait for their peers.  False: none has any. */
 bool conns_evict(struct conns *cs, bool stalled);
 
 /* Whether acks are due, or bytes are in `out`. */

@@ -37,7 +37,7 @@ static bool
 has_stalled(const struct conns *cs, const struct conn *c)
 {
     return c->state != CONN_PAUSED && conn_gated(c) == 0 &&
-           conns_now(cs) - c->moved_ms >= cs->stall_ms;
+           conns_now(cs) - c->moved_ms >= CONN_STALL_MS;
 }
 
 bool

@@ -353,7 +353,6 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
         return -ENOMEM;
     cs->loop = loop;
     cs->shared = o->shared;
-    cs->stall_ms = o->stall_ms > 0 ? o->stall_ms : CONN_STALL_MS;
     cs->out_size = o->answer_max > OUT_LEAST ? o->answer_max : OUT_LEAST;
     cs->out_size += CONN_SLICE;
     cs->tick = (struct loop_timer){.slot = -1, .due = tick_due};
