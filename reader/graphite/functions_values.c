@@ -99,9 +99,8 @@ derive_points(struct function_call *call, struct series *s, bool only_more)
             int128 more = SERIES_NONE;
 
             if (before != SERIES_NONE && value != SERIES_NONE &&
-                (!only_more || value >= before) &&
-                __builtin_sub_overflow(value, before, &more))
-                more = value < before ? SERIES_NONE + 1 : -(SERIES_NONE + 1);
+                (!only_more || value >= before))
+                more = series_add_whole(value, -before);
             s->points.whole[i] = more;
             before = value;
         }

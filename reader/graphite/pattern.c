@@ -178,12 +178,11 @@ read_class_character(const char *at, const char *end, uint32_t *out)
     const size_t size =
         character_size((const uint8_t *)at, (const uint8_t *)end);
     uint8_t c;
-    size_t used;
 
     if (size == 1) {
-        used = read_byte(at, (size_t)(end - at), &c);
+        at += read_byte(at, (size_t)(end - at), &c);
         *out = c;
-        return at + (used > 0 ? used : 1);
+        return at;
     }
     *out = 0;
     for (size_t i = 0; i < size; i++)
@@ -250,7 +249,6 @@ match_part(struct matching *m, const char *until, struct places *places)
 {
     while (m->at < m->end && (*m->at == '\0' || !strchr(until, *m->at))) {
         uint8_t c;
-        size_t used;
 
         switch (*m->at) {
         case '*':
@@ -268,9 +266,8 @@ match_part(struct matching *m, const char *until, struct places *places)
             m->at++;
             break;
         default:
-            used = read_byte(m->at, (size_t)(m->end - m->at), &c);
+            m->at += read_byte(m->at, (size_t)(m->end - m->at), &c);
             match_byte(m, c, places);
-            m->at += used > 0 ? used : 1;
         }
     }
 }
@@ -367,7 +364,6 @@ read_node(struct target_text text, struct pattern_node *node)
         const char c = text.at[at];
         const char *wrong = NULL;
         uint8_t byte;
-        size_t used;
 
         if (c == '*' || c == '?' || c == '[' || c == '{') {
             node->is_literal = false;
@@ -378,17 +374,14 @@ read_node(struct target_text text, struct pattern_node *node)
         }
         if (c == '}' || c == ']')
             return "a closing bracket without an opening one";
-        used = read_byte(text.at + at, text.size - at, &byte);
-        if (used == 0)
-            return "% without two hexadecimal digits";
+        at += read_byte(text.at + at, text.size - at, &byte);
         if (node->is_literal)
             node->prefix[node->prefix_size++] = byte;
-        at += used;
     }
     return NULL;
 }
 
-/* Checks %HH within brackets and braces. */
+/* Checks each %HH: read_byte() takes them all from then on. */
 static const char *
 check_escapes(struct target_text text)
 {
