@@ -194,17 +194,6 @@ IN_TMPDIR(a_log_is_created_once, d)
     assert_true(is_locked(d->fd, 1));
 }
 
-IN_TMPDIR(a_full_disk_leaves_nothing_of_a_new_log, d)
-{
-    struct layout l = small_layout();
-
-    fault_inject("pwrite", 1, ENOSPC);
-    assert_rc(log_create(d->fd, 0, &l, SLOTS), -ENOSPC);
-    fault_clear();
-    assert_int_equal(tmpdir_count(d, "."), 0);
-    create(d->fd, 0);
-}
-
 IN_TMPDIR(each_log_has_its_own_uuid, d)
 {
     struct log a, b;
@@ -318,21 +307,6 @@ IN_TMPDIR(a_log_is_filled_to_its_last_slot_and_earlier_fills_never_count, d)
     make_merged(d->fd, 0, 3);
     assert_int_equal(fstatat(d->fd, "0000000000", &st, 0), 0);
     assert_int_equal(st.st_size, FILE_SIZE);
-}
-
-IN_TMPDIR(a_full_log_has_the_time_of_its_first_increment, d)
-{
-    struct log log;
-    struct stat st;
-
-    log = begin_with(d->fd, 0, 3);
-    assert_rc(log_seal(&log), 0);
-    assert_int_equal(log.header.first_ms, FIRST_MS);
-    assert_int_equal(log.header.last_ms, FIRST_MS + 2);
-    assert_rc(log_release(&log), 0);
-    assert_int_equal(fstatat(d->fd, "0000000000", &st, 0), 0);
-    assert_int_equal(st.st_mtim.tv_sec, FIRST_MS / 1000);
-    assert_int_equal(st.st_mtim.tv_nsec, FIRST_MS % 1000 * 1000000);
 }
 
 IN_TMPDIR(a_log_sealed_with_nothing_in_it_is_empty, d)

@@ -95,21 +95,6 @@ CASE(a_scan_counts_what_is_no_log, d)
     assert_int_equal(dir.foreign, 2);
 }
 
-CASE(many_logs_are_scanned, d)
-{
-    char name[LOG_NAME_SIZE];
-    uint64_t i;
-
-    for (i = 0; i < 300; i++) {
-        log_name(i * 7919 % 1009, name);
-        tmpdir_put(d, name, "", 0, 0400);
-    }
-    assert_rc(logdir_scan(&dir), 0);
-    assert_int_equal(dir.count, 300);
-    for (i = 1; i < dir.count; i++)
-        assert_true(dir.entries[i - 1].index < dir.entries[i].index);
-}
-
 IN_MEMORY(a_log_size_without_room_for_a_slot_is_refused, d)
 {
     struct layout l = small_layout();
