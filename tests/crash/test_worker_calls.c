@@ -1,5 +1,5 @@
 /* tests/crash/test_worker_calls.c - SIGKILL and EIO at the system calls of
- * countd-worker, and of making and filling a log.
+ * countd-worker.  Those of making and filling a log: tests/unit/test_log_recover.
  *
  * One traced run lists the calls.  Then, for a call and its number, the
  * directory is made afresh, the program runs under strace until that call
@@ -11,7 +11,6 @@
  * are some: a kill loses nothing that a disk would have kept.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/log/log_recover.h"
 #include "tests/lib/test.h"
 
 #include <assert.h>
@@ -98,7 +97,6 @@ say_doing(void **state)
 
 struct program {
     const char *argv[16];
-    bool ends; /* by itself; else SIGTERM ends it when all is merged */
     bool at_keyspace_max; /* fills of new keyspaces wait */
 };
 
@@ -147,7 +145,7 @@ is_done(const struct program *p, const struct fleet *f)
     return p->at_keyspace_max ? fleet_logs_are_drained(f) : fleet_is_drained(f);
 }
 
-/* Waits for it: until it ends, or all is merged and SIGTERM ends it.  Returns
+/* Waits until all is merged and SIGTERM ends it, or it ends itself.  Returns
  * its status as the shell does. */
 static int
 finish(const struct program *p, pid_t pid, const struct fleet *f,
@@ -155,7 +153,7 @@ finish(const struct program *p, pid_t pid, const struct fleet *f,
 {
     const uint64_t told = clock_ms() + patience_ms;
     const uint64_t deadline = test_deadline(WAIT_MS);
-    bool asked = p->ends;
+    bool asked = false;
     int status;
 
     while (waitpid(pid, &status, WNOHANG) != pid) {
@@ -466,7 +464,7 @@ static bool
 strace_works(void)
 {
     static bool asked, works;
-    const struct program p = {.argv = {"true"}, .ends = true};
+    const struct program p = {.argv = {"true"}};
     int status;
     pid_t pid;
 
@@ -597,156 +595,40 @@ list_worker_calls(bool at_keyspace_max)
     remove_directory(&x);
 }
 
-SAYING(a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing)
+static void
+try_calls(bool at_keyspace_max, enum action action, const char *what)
 {
     if (!strace_works())
         test_skip("strace cannot trace here");
-    list_worker_calls(false);
-    each_point(KILL, "worker killed", worker_point);
+    list_worker_calls(at_keyspace_max);
+    each_point(action, what, at_keyspace_max ? crowded_point : worker_point);
+}
+
+SAYING(a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing)
+{
+    try_calls(false, KILL, "worker killed");
 }
 
 SAYING(an_error_from_any_call_of_the_worker_loses_and_doubles_nothing)
 {
-    if (!strace_works())
-        test_skip("strace cannot trace here");
-    list_worker_calls(false);
-    each_point(FAIL, "worker failing", worker_point);
+    try_calls(false, FAIL, "worker failing");
 }
 
 SAYING(a_kill_at_any_call_of_a_worker_without_room_loses_and_doubles_nothing)
 {
-    if (!strace_works())
-        test_skip("strace cannot trace here");
-    list_worker_calls(true);
-    each_point(KILL, "worker without room killed", crowded_point);
+    try_calls(true, KILL, "worker without room killed");
 }
 
 SAYING(
     an_error_from_any_call_of_a_worker_without_room_loses_and_doubles_nothing)
 {
-    if (!strace_works())
-        test_skip("strace cannot trace here");
-    list_worker_calls(true);
-    each_point(FAIL, "worker without room failing", crowded_point);
-}
-
-/* ---- making and filling a log ------------------------------------------ */
-
-#define FILLED 3
-
-static char self[700];
-
-/* As a process of its own: makes log 7 of a directory when it is not there,
- * takes it and fills it.  What fails ends it with FILL_FAILED. */
-#define FILL_FAILED 255
-
-static int
-fill(const char *path)
-{
-    const int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct filler f;
-    int rc = 0;
-
-    assert_true(fd >= 0);
-    /* Where we were killed creating it, that is too young at first. */
-    for (int i = 0; i < WAIT_MS; i++) {
-        rc = log_recover(fd, 7, NULL);
-        if (rc != -EBUSY)
-            break;
-        (void)poll(NULL, 0, 1); /* paces the looking, as above */
-    }
-    if (rc != -ENOENT)
-        assert_rc(rc, 0);
-    filler_open(&f, fd, 7, 20);
-    for (int i = 0; i < FILLED; i++)
-        filler_add(&f, "new", "filled", 1);
-    filler_seal(&f);
-    return 0;
-}
-
-static struct program
-filling(const struct fixture *x, char path[600])
-{
-    (void)snprintf(path, 600, "%s/log", x->fleet.path); /* fits */
-    return (struct program){.argv = {self, "--fill", path}, .ends = true};
-}
-
-static int64_t
-filled(const struct fixture *x)
-{
-    const int64_t count = count_of(x, "new", "filled");
-
-    return count == INT64_MIN ? 0 : count;
-}
-
-/* What was filled before the fault counts once or not at all, a fill that
- * ended well counts wholly, and the log can be filled again. */
-static void
-fill_point(const struct point *at, enum action action)
-{
-    struct fixture *x = next_directory();
-    struct program p;
-    char path[600];
-    int64_t before;
-    int status;
-
-    p = filling(x, path);
-    status = run_point(&p, x, at, action);
-    if (!may_end_so(status, action) &&
-        (action == KILL || status != FILL_FAILED))
-        fail_msg("it ended with %d", status);
-    finish_the_job(x);
-    check_counts(x);
-    before = filled(x);
-    if (status == 0)
-        assert_int_equal(before, FILLED);
-    assert_in_range(before, 0, FILLED);
-
-    assert_int_equal(finish(&p, start(&p, NULL, NULL, NULL), &x->fleet, 0), 0);
-    finish_the_job(x);
-    assert_int_equal(filled(x), before + FILLED);
-    remove_directory(x);
-}
-
-static void
-list_fill_calls(void)
-{
-    struct fixture x;
-    struct program p;
-    char path[600];
-
-    make_directory(&x);
-    p = filling(&x, path);
-    trace(&p, &x);
-    remove_directory(&x);
-}
-
-SAYING(a_kill_at_any_call_while_making_and_filling_a_log_is_recovered)
-{
-    if (!strace_works())
-        test_skip("strace cannot trace here");
-    list_fill_calls();
-    each_point(KILL, "filling killed", fill_point);
-}
-
-SAYING(an_error_from_any_call_while_making_and_filling_a_log_is_recovered)
-{
-    if (!strace_works())
-        test_skip("strace cannot trace here");
-    list_fill_calls();
-    each_point(FAIL, "filling failing", fill_point);
+    try_calls(true, FAIL, "worker without room failing");
 }
 
 int
 main(int argc, char **argv)
 {
-    ssize_t size;
-
-    if (argc == 3 && strcmp(argv[1], "--fill") == 0)
-        return fill(argv[2]);
     diag_init("test_worker_calls", DIAG_ERROR);
-    size = readlink("/proc/self/exe", self, sizeof self - 1);
-    assert(size > 0);
     if (!getenv("TMPDIR") && access("/dev/shm", W_OK) == 0)
         assert(setenv("TMPDIR", "/dev/shm", 1) == 0);
     return test_main(argc, argv);
