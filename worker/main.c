@@ -79,7 +79,7 @@ serve_until_stopped(struct worker *w)
         diag_errno(DIAG_ERROR, errno, "make the loop");
         return CONFIG_EXIT_SYSTEM;
     }
-    rc = watch_start(&w->watch, w->loop, &w->signals, &w->merge, w->dir.log_fd,
+    rc = watch_start(&w->watch, w->loop, &w->signals, &w->merge,
                      w->config.data_dir, w->command.once);
     if (rc == 0) {
         config_ready(w->command.ready_fd, NULL, 0);

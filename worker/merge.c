@@ -317,23 +317,35 @@ add_quick_stats(struct merge *m)
     *quick = (struct batch_stats){0};
 }
 
+/* Takes logs and chooses those that may be merged together, as log_select_sort();
+ * after an error none are taken.
+ *   -ENODATA  there are none   -ESTALE  keyspace/ is older */
+static int
+prepare_batch(struct merge *m, struct log_batch *b)
+{
+    int rc;
+
+    rc = batch_take(b);
+    if (rc == 0)
+        return -ENODATA;
+    m->worked = true;
+    if (rc > 0)
+        rc = begin_merge(m) ? log_select_sort(&m->select, b) : -ESTALE;
+    if (rc < 0)
+        batch_release_unmerged(b, false);
+    return rc;
+}
+
 /* Merges the logs of m->quick, which are few keyspaces'.  Returns whether it
  * could. */
 static bool
 merge_quick_batch(struct merge *m)
 {
+    const int rc = prepare_batch(m, &m->quick);
     bool halted;
-    int rc;
 
-    rc = batch_take(&m->quick);
-    if (rc > 0)
-        rc = begin_merge(m) ? log_select_sort(&m->select, &m->quick) : -ESTALE;
-    if (rc < 0) {
-        batch_release_unmerged(&m->quick, false);
-        return false; /* the next batch reports it */
-    }
-    if (m->quick.count == 0)
-        return !m->quick.limited;
+    if (rc < 0)
+        return rc == -ENODATA && !m->quick.limited; /* the next reports it */
     apply_batch_begin(m);
     while (apply_batch_slice(m))
         continue;
@@ -359,18 +371,25 @@ merge_quick(struct merge *m)
     return again;
 }
 
+/* Applies the batch; between its slices quick ones, until one says no. */
+static void
+apply_batch(struct merge *m, bool quick)
+{
+    apply_batch_begin(m);
+    while (apply_batch_slice(m))
+        quick = quick && merge_quick(m);
+}
+
 /* Merges the logs of the batch; `others`: some were released for the next. */
 static enum merge_outcome
 merge_batch(struct merge *m, bool others)
 {
     const uint64_t saturated = m->stats.saturated;
-    bool quick = true, halted;
     unsigned emptied;
+    bool halted;
 
     m->waiting = false;
-    apply_batch_begin(m);
-    while (apply_batch_slice(m))
-        quick = quick && merge_quick(m);
+    apply_batch(m, true);
     emptied = end_batch(m, &halted);
     report_saturation(m, saturated);
     if (halted)
@@ -387,36 +406,24 @@ merge_batch(struct merge *m, bool others)
 enum merge_outcome
 merge_run(struct merge *m)
 {
-    static struct diag_repeat looks, prepares;
+    static struct diag_repeat repeat;
     int rc;
 
     read_note(m);
     if (m->is_older)
         return MERGE_OLDER;
-    rc = batch_take(&m->batch);
-    if (rc < 0) {
-        diag_repeating(&looks, DIAG_ERROR, "scan for full logs: %s",
-                       diag_text(rc));
-        batch_release_unmerged(&m->batch, false);
-        return MERGE_WAIT;
-    }
-    if (rc == 0)
-        return nothing_taken(m);
-    if (!begin_merge(m)) {
-        batch_release_unmerged(&m->batch, false);
-        return MERGE_OLDER;
-    }
-    m->worked = true;
-    rc = log_select_sort(&m->select, &m->batch);
+    rc = prepare_batch(m, &m->batch);
     if (rc >= 0)
         return merge_batch(m, rc > 0);
+    if (rc == -ENODATA)
+        return nothing_taken(m);
+    if (m->is_older)
+        return MERGE_OLDER;
     if (rc == -EAGAIN) { /* files of log/waiting/ are being replaced */
-        batch_release_unmerged(&m->batch, false);
         m->batch.retry_ms = clock_ms() + BATCH_BUSY_MS;
         return MERGE_LATER;
     }
-    diag_repeating(&prepares, DIAG_ERROR, "prepare a merge: %s", diag_text(rc));
-    batch_release_unmerged(&m->batch, false);
+    diag_repeating(&repeat, DIAG_ERROR, "prepare a merge: %s", diag_text(rc));
     return MERGE_WAIT;
 }
 
@@ -428,14 +435,11 @@ merge_waiting_batch(struct merge *m)
 {
     const uint64_t saturated = m->stats.saturated;
     const bool waiting = m->waiting;
-    bool quick = true;
 
     m->worked = true;
     m->select.pass = m->pass.number;
     if (log_select_sort(&m->select, &m->batch) >= 0) {
-        apply_batch_begin(m);
-        while (apply_batch_slice(m))
-            quick = quick && !m->pass.placed_only && merge_quick(m);
+        apply_batch(m, !m->pass.placed_only);
         apply_batch_end(m);
     }
     waiting_pass_end_batch(&m->pass, &m->batch);

@@ -188,7 +188,27 @@ static void
 let_go(struct waiting_pass *p)
 {
     for (size_t i = 0; i < p->folder->file_count; i++)
-        waiting_let_go(p->folder, p->folder->files[i]);
+        waiting_let_go(p->folder->files[i]);
+}
+
+/* Finds the fills of the batch in the index, which may be another one than when
+ * they were taken.  A file may have a fill twice. */
+static void
+find_fills(const struct waiting_pass *p, const struct log_batch *b,
+           struct waiting_fill **fills)
+{
+    const struct waiting_index *x = &p->folder->index;
+
+    for (size_t n = 0; n < x->fill_count; n++) {
+        struct waiting_fill *f = &x->fills[n];
+
+        for (unsigned i = 0; f->file->lock_fd >= 0 && i < b->count; i++)
+            if (b->logs[i].file == f->file &&
+                b->logs[i].member.at == f->member.at) {
+                fills[i] = f;
+                f->tried = p->number;
+            }
+    }
 }
 
 void
@@ -197,13 +217,8 @@ waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b)
     struct waiting_fill **fills = calloc(b->max, sizeof(struct waiting_fill *));
     const struct fold_keyspace *k;
 
-    for (unsigned i = 0; fills && i < b->count; i++) {
-        const struct batch_log *l = &b->logs[i];
-
-        fills[i] = waiting_fill_of(p->folder, l->file, l->member.at, &l->mark);
-        if (fills[i])
-            fills[i]->tried = p->number;
-    }
+    if (fills)
+        find_fills(p, b, fills);
     for (k = b->fold.first; fills && k; k = k->next)
         note_keyspace(p, b, k, fills);
     free(fills);

@@ -190,7 +190,7 @@ watch_directory(struct watch *w, int log_fd)
 
 int
 watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
-            struct merge *merge, int log_fd, const char *data_dir, bool once)
+            struct merge *merge, const char *data_dir, bool once)
 {
     int rc;
 
@@ -203,7 +203,7 @@ watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
     rc = loop_signals(loop, signals, on_signal, w);
     if (rc < 0)
         return rc;
-    watch_directory(w, log_fd);
+    watch_directory(w, merge->dir->log_fd);
     loop_after_turn(loop, after_turn, w);
     return loop_arm(loop, &w->poll, loop_now_ms(loop));
 }

@@ -45,12 +45,11 @@ struct watch {
     bool once;       /* the caller's: stop when nothing can be merged */
 };
 
-/* Starts watching `log_fd`'s directory, with the signals of signals_take().
+/* Starts watching the directory of the logs, with the signals of signals_take().
  * Borrows loop and merge; keeps a copy of the path of the data
  * directory. */
 int watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
-                struct merge *merge, int log_fd, const char *data_dir,
-                bool once);
+                struct merge *merge, const char *data_dir, bool once);
 void watch_stop(struct watch *w);
 
 /* Prints one line of figures. */

@@ -33,7 +33,7 @@ void
 waiting_close(struct waiting *w)
 {
     for (size_t i = 0; i < w->file_count; i++) {
-        waiting_let_go(w, w->files[i]);
+        waiting_let_go(w->files[i]);
         free(w->files[i]);
     }
     free(w->files);
@@ -331,9 +331,8 @@ waiting_claim(struct waiting *w, struct waiting_file *file)
 }
 
 void
-waiting_let_go(struct waiting *w, struct waiting_file *file)
+waiting_let_go(struct waiting_file *file)
 {
-    (void)w;
     if (file->lock_fd >= 0)
         (void)close(file->lock_fd);
     file->lock_fd = -1;
@@ -347,6 +346,6 @@ waiting_remove(struct waiting *w, struct waiting_file *file)
     assert(file->lock_fd >= 0 && !file->damaged);
     if (unlinkat(w->dir_fd, file->name, 0) < 0 && errno != ENOENT)
         rc = -errno;
-    waiting_let_go(w, file);
+    waiting_let_go(file);
     return rc;
 }

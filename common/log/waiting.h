@@ -182,12 +182,7 @@ bool waiting_has(const struct waiting *w, uint32_t name,
 /* Takes the flock of a file and opens it: file->lock_fd.
  *   -EAGAIN  another process has it   -ENOENT  it is gone */
 int waiting_claim(struct waiting *w, struct waiting_file *file);
-void waiting_let_go(struct waiting *w, struct waiting_file *file);
-
-/* The fill at this place of a file that is claimed, which may have it twice. */
-struct waiting_fill *waiting_fill_of(struct waiting *w,
-                                     const struct waiting_file *file,
-                                     uint64_t at, const struct log_fill *id);
+void waiting_let_go(struct waiting_file *file);
 
 /* A keyspace has a fill, durably.  Returns whether that was not known. */
 bool waiting_set_in(struct waiting *w, const struct waiting_fill *fill,

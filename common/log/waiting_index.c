@@ -175,31 +175,6 @@ waiting_has(const struct waiting *w, uint32_t name, const struct log_fill *id)
 
 /* ---- what is in --------------------------------------------------------- */
 
-struct waiting_fill *
-waiting_fill_of(struct waiting *w, const struct waiting_file *file, uint64_t at,
-                const struct log_fill *id)
-{
-    size_t from = 0, to = w->index.fill_count;
-
-    while (from < to) {
-        const size_t middle = from + (to - from) / 2;
-
-        if (log_fill_compare(&w->index.fills[middle].id, id) < 0)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    for (; from < w->index.fill_count; from++) {
-        struct waiting_fill *f = &w->index.fills[from];
-
-        if (log_fill_compare(&f->id, id) != 0)
-            break;
-        if (f->file == file && f->member.at == at)
-            return f;
-    }
-    return NULL;
-}
-
 bool
 waiting_set_in(struct waiting *w, const struct waiting_fill *fill,
                const uint8_t *name, size_t size)

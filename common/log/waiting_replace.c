@@ -202,7 +202,7 @@ replace_files(struct waiting *w, struct waiting_file **files, size_t count,
     for (size_t i = 0; i < count; i++) {
         if (rc == 0 && files[i]->lock_fd >= 0)
             rc = retire_file(w, files[i], lost[i]);
-        waiting_let_go(w, files[i]);
+        waiting_let_go(files[i]);
     }
     return rc;
 }
