@@ -37,7 +37,9 @@ struct fold_group {
     struct slot_stamp stamps[GROUP];
     struct message messages[GROUP];
     struct record records[GROUP];
-    uint32_t marks; /* of the messages, which are no increments */
+    unsigned count;             /* records */
+    unsigned number;            /* of the log */
+    struct fold_keyspace *last; /* of the record before: the likeliest */
 };
 
 /* ---- opening, clearing ------------------------------------------------- */
@@ -332,64 +334,48 @@ keyspace_of(struct fold *f, struct fold_keyspace *last, const struct message *m)
     return k ? k : new_keyspace(f, tag, m->keyspace, m->keyspace_size);
 }
 
-/* Adds a message to a group, whose first `n` records are there.  Returns whether
- * it counts. */
-static inline bool
-take_message(struct fold *f, struct fold_group *g, int n,
-             const struct message *m, uint64_t received_ms, unsigned number,
-             struct fold_keyspace **last)
+/* Adds a message to a group, unless it changes nothing. */
+static inline void
+take_message(struct fold *f, struct fold_group *g, const struct message *m,
+             uint64_t received_ms)
 {
-    struct record *r = &g->records[n];
+    struct record *r = &g->records[g->count];
 
-    if (m->increment == 0)
-        return false;
-    *last = keyspace_of(f, *last, m);
-    fold_set_bit((*last)->touched, number);
-    (*last)->records++;
+    if (m->increment == 0) {
+        f->zeros++;
+        return;
+    }
+    g->last = keyspace_of(f, g->last, m);
+    fold_set_bit(g->last->touched, g->number);
+    g->last->records++;
     r->m = *m;
-    r->keyspace = *last;
+    r->keyspace = g->last;
     r->minute = m->minute != 0 ? m->minute : minute_of(received_ms);
     r->tag = entry_tag(f, &r->m, r->keyspace, r->minute);
     __builtin_prefetch(&cells_of(&f->entries)[r->tag & f->entries.mask]);
-    return true;
+    g->count++;
 }
 
-/* Checks up to GROUP slots and finds their keyspaces.  Returns the number of
- * records that count, or an error of slot_parse. */
+/* Makes room for a group, which is empty then. */
 static int
-read_group(struct fold *f, const struct log *log, unsigned number,
-           const uint8_t *slots, uint32_t from, uint32_t count,
-           struct fold_group *g)
+begin_group(struct fold *f, struct fold_group *g, unsigned number)
 {
-    struct fold_keyspace *k = f->last;
-    uint32_t i;
-    int n = 0, rc;
-
-    g->marks = 0;
-    rc = slot_parse_run(&log->layout, slots, count, log->header.uuid, from,
-                        log->header.epoch, g->messages, g->stamps);
-    if (rc < 0)
-        return rc;
-    for (i = 0; i < count; i++) {
-        if (mark_is(&g->messages[i]))
-            g->marks++;
-        else
-            n += take_message(f, g, n, &g->messages[i],
-                              g->stamps[i].received_ms, number, &k);
-    }
-    return n;
+    g->number = number;
+    g->count = 0;
+    g->last = f->last;
+    return fold_reserve(f);
 }
 
 static void
-add_group(struct fold *f, struct fold_group *g, int count)
+add_group(struct fold *f, struct fold_group *g)
 {
-    int i;
+    unsigned i;
 
-    for (i = 0; i < count; i++)
+    for (i = 0; i < g->count; i++)
         fold_prefetch(f,
                       cells_of(&f->entries)[g->records[i].tag & f->entries.mask]
                           .reference);
-    for (i = 0; i < count; i++) {
+    for (i = 0; i < g->count; i++) {
         const struct record *r = &g->records[i];
         const uint32_t keyspace = reference_to(f, r->keyspace);
         struct fold_entry *e;
@@ -399,7 +385,7 @@ add_group(struct fold *f, struct fold_group *g, int count)
             e = new_entry(f, r, keyspace);
         entry_add(e, r->m.increment);
     }
-    f->records += (uint64_t)count;
+    f->records += g->count;
 }
 
 /* Reads the log from slot `from` into the buffer; a read that fails once is
@@ -419,33 +405,30 @@ read_slots(const struct fold *f, const struct log *log, uint32_t from,
     return rc < 0 ? rc : (int)count;
 }
 
-/* A missing slot in a sealed log is damage like any other. */
-static int
-slot_error(int rc)
-{
-    return rc == -ENOENT ? -EBADMSG : rc;
-}
-
 static int
 add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
           uint32_t count)
 {
+    const uint8_t *slots = f->slots;
     struct fold_group g;
     uint32_t at, group;
-    int rc, n;
+    int rc;
 
-    for (at = 0; at < count; at += group) {
+    for (at = 0; at < count;
+         at += group, slots += group * log->layout.slot_size) {
         group = count - at < GROUP ? count - at : GROUP;
-        rc = fold_reserve(f);
+        rc = begin_group(f, &g, number);
         if (rc < 0)
             return rc;
-        n = read_group(f, log, number,
-                       f->slots + (size_t)at * log->layout.slot_size, from + at,
-                       group, &g);
-        if (n < 0)
-            return slot_error(n);
-        f->zeros += group - (uint32_t)n - g.marks;
-        add_group(f, &g, n);
+        rc = slot_parse_run(&log->layout, slots, group, log->header.uuid,
+                            from + at, log->header.epoch, g.messages, g.stamps);
+        if (rc <
+            0) /* a missing slot in a sealed log is damage like any other */
+            return rc == -ENOENT ? -EBADMSG : rc;
+        for (uint32_t i = 0; i < group; i++)
+            if (!mark_is(&g.messages[i]))
+                take_message(f, &g, &g.messages[i], g.stamps[i].received_ms);
+        add_group(f, &g);
     }
     return 0;
 }
@@ -479,22 +462,17 @@ static int
 add_records(struct fold *f, const struct archive_record *records,
             uint32_t count, unsigned number)
 {
-    struct fold_keyspace *k = f->last;
     struct fold_group g;
-    uint32_t at, group, i;
-    int rc, n;
+    uint32_t at, i;
+    int rc;
 
-    for (at = 0; at < count; at += group) {
-        group = count - at < GROUP ? count - at : GROUP;
-        rc = fold_reserve(f);
+    for (at = 0; at < count; at = i) {
+        rc = begin_group(f, &g, number);
         if (rc < 0)
             return rc;
-        n = 0;
-        for (i = 0; i < group; i++)
-            n += take_message(f, &g, n, &records[at + i].m,
-                              records[at + i].received_ms, number, &k);
-        f->zeros += group - (uint32_t)n;
-        add_group(f, &g, n);
+        for (i = at; i < count && i < at + GROUP; i++)
+            take_message(f, &g, &records[i].m, records[i].received_ms);
+        add_group(f, &g);
     }
     return 0;
 }
