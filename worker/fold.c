@@ -409,6 +409,8 @@ static int
 add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
           uint32_t count)
 {
+    const struct slot_fill fill = {&log->layout, log->header.uuid,
+                                   log->header.epoch};
     const uint8_t *slots = f->slots;
     struct fold_group g;
     uint32_t at, group;
@@ -420,8 +422,8 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
         rc = begin_group(f, &g, number);
         if (rc < 0)
             return rc;
-        rc = slot_parse_run(&log->layout, slots, group, log->header.uuid,
-                            from + at, log->header.epoch, g.messages, g.stamps);
+        rc = slot_parse_run(&fill, slots, group, from + at, g.messages,
+                            g.stamps);
         if (rc <
             0) /* a missing slot in a sealed log is damage like any other */
             return rc == -ENOENT ? -EBADMSG : rc;

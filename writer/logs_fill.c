@@ -235,6 +235,8 @@ stamp_run(struct logs *l, uint32_t first, const struct slot_stamp *stamp)
     const uint32_t left = l->staged - first;
     const uint32_t count = left < SLOT_RUN ? left : SLOT_RUN;
     uint8_t *slots = l->slots + (size_t)first * l->layout.slot_size;
+    const struct slot_fill fill = {&l->layout, l->current.header.uuid,
+                                   l->current.header.epoch};
     const uint8_t *slot = slots;
     struct message m[SLOT_RUN];
     uint32_t i;
@@ -246,16 +248,14 @@ stamp_run(struct logs *l, uint32_t first, const struct slot_stamp *stamp)
                              .keyspace_size = l->names[first + i].keyspace_size,
                              .key_size = l->names[first + i].key_size,
                              .minute = l->names[first + i].minute};
-    slot_put_run(&l->layout, slots, m, count, l->current.header.uuid,
-                 l->current.count + first, stamp);
+    slot_put_run(&fill, slots, m, count, l->current.count + first, stamp);
     return count;
 }
 
 static void
 stamp_slots(struct logs *l)
 {
-    const struct slot_stamp s = {.epoch = l->current.header.epoch,
-                                 .received_ms = l->last_ms,
+    const struct slot_stamp s = {.received_ms = l->last_ms,
                                  .synced = l->synced_slots};
     uint32_t at = 0;
 

@@ -158,12 +158,11 @@ static void
 check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
            uint32_t number)
 {
+    struct slot_fill fill = {&look->layout, look->header.uuid, p->epoch};
     struct slot_stamp stamp;
     struct message m;
-    uint64_t epoch;
 
-    if (slot_parse(&look->layout, slot, look->header.uuid, number, p->epoch, &m,
-                   &stamp) == 0) {
+    if (slot_parse(&fill, slot, number, &m, &stamp) == 0) {
         if (look->valid++ == 0)
             look->first_ms = stamp.received_ms;
         look->end = number + 1;
@@ -178,11 +177,10 @@ check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
         p->broken++;
     if (!p->want_later)
         return;
-    epoch = get_le32(slot + look->layout.message_size);
-    if (epoch > p->epoch && epoch > p->later &&
-        slot_parse(&look->layout, slot, look->header.uuid, number, epoch, &m,
-                   &stamp) == 0)
-        p->later = epoch;
+    fill.epoch = get_le32(slot + look->layout.message_size);
+    if (fill.epoch > p->epoch && fill.epoch > p->later &&
+        slot_parse(&fill, slot, number, &m, &stamp) == 0)
+        p->later = fill.epoch;
 }
 
 static int

@@ -42,6 +42,7 @@ read_tail(int fd, const struct inspect *look, enum tail *tail)
     const uint64_t at = LOG_SLOTS_AT + (uint64_t)look->prefix * l->slot_size;
     const uint64_t stamp = at + l->message_size, last = at + l->slot_size - 1;
     uint8_t slot[SLOT_SIZE_MAX];
+    const struct slot_fill fill = {l, look->header.uuid, look->header.epoch};
     struct slot_stamp parsed;
     struct message m;
     int rc;
@@ -58,8 +59,7 @@ read_tail(int fd, const struct inspect *look, enum tail *tail)
     }
     /* If only the epoch is damaged, the slot is valid with the right one. */
     put_le32(slot + l->message_size, (uint32_t)look->header.epoch);
-    if (slot_parse(l, slot, look->header.uuid, look->prefix, look->header.epoch,
-                   &m, &parsed) == 0)
+    if (slot_parse(&fill, slot, look->prefix, &m, &parsed) == 0)
         *tail = TAIL_WHOLE;
     return 0;
 }

@@ -45,13 +45,14 @@ is_used(int fd, const struct inspect *look, uint32_t number,
 {
     const size_t size = look->layout.slot_size;
     uint8_t slot[SLOT_SIZE_MAX];
+    const struct slot_fill fill = {&look->layout, look->header.uuid,
+                                   look->header.epoch};
     struct slot_stamp stamp;
     struct message m;
 
     if (inspect_read(fd, slot, size, LOG_SLOTS_AT + (uint64_t)number * size) <
             0 ||
-        slot_parse(&look->layout, slot, look->header.uuid, number,
-                   look->header.epoch, &m, &stamp) < 0)
+        slot_parse(&fill, slot, number, &m, &stamp) < 0)
         return false;
     *received_ms = stamp.received_ms;
     return true;

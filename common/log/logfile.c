@@ -227,8 +227,8 @@ logfile_header(int fd, struct log_header *out)
 
 /* What logfile_each() was asked for. */
 struct each {
-    const struct log_header *header;
     struct layout layout;
+    struct slot_fill fill;
     int (*slot)(void *ctx, uint32_t number, const struct message *m,
                 const struct slot_stamp *stamp);
     void *ctx;
@@ -250,13 +250,12 @@ visit_slots(const struct each *e, const uint8_t *slots, uint32_t number,
         bool valid;
 
         run = count - at < SLOT_RUN ? count - at : SLOT_RUN;
-        valid =
-            slot_parse_run(&e->layout, from, run, e->header->uuid, number + at,
-                           e->header->epoch, messages, stamps) == 0;
+        valid = slot_parse_run(&e->fill, from, run, number + at, messages,
+                               stamps) == 0;
         if (!valid && run > 1) {
             run = 1;
-            valid = slot_parse(&e->layout, from, e->header->uuid, number + at,
-                               e->header->epoch, messages, stamps) == 0;
+            valid =
+                slot_parse(&e->fill, from, number + at, messages, stamps) == 0;
         }
         if (!valid)
             (*skipped)++;
@@ -272,7 +271,8 @@ logfile_each(int fd, const struct log_header *h, uint32_t end,
                          const struct slot_stamp *stamp),
              void *ctx, uint32_t *skipped)
 {
-    struct each e = {.header = h, .slot = slot, .ctx = ctx};
+    struct each e = {
+        .fill = {&e.layout, h->uuid, h->epoch}, .slot = slot, .ctx = ctx};
     uint8_t *bytes;
     int rc;
 

@@ -30,8 +30,9 @@ enum judgement { JUDGED, JUDGED_NONE, JUDGE_AGAIN };
 static int
 judge_first_slot(int fd, const struct inspect *look, uint64_t *ms)
 {
+    struct slot_fill fill = {&look->layout, look->header.uuid,
+                             look->header.epoch};
     uint8_t slot[SLOT_SIZE_MAX];
-    uint64_t epoch = look->header.epoch, found;
     struct slot_stamp stamp;
     struct message m;
     int rc;
@@ -42,14 +43,14 @@ judge_first_slot(int fd, const struct inspect *look, uint64_t *ms)
         return JUDGE_AGAIN;
     if (rc < 0)
         return rc;
-    found = get_le32(slot + look->layout.message_size);
     if (look->header.state == LOG_EMPTY) {
-        if (found <= epoch)
+        const uint64_t found = get_le32(slot + look->layout.message_size);
+
+        if (found <= fill.epoch)
             return JUDGED_NONE;
-        epoch = found;
+        fill.epoch = found;
     }
-    rc = slot_parse(&look->layout, slot, look->header.uuid, 0, epoch, &m,
-                    &stamp);
+    rc = slot_parse(&fill, slot, 0, &m, &stamp);
     if (rc == -ENOENT)
         return JUDGED_NONE;
     if (rc < 0)

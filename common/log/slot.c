@@ -39,13 +39,13 @@ put_name(uint8_t *at, const uint8_t *name, size_t size)
 /* Copies the bytes that the crc32 covers, with the sizes of the names from `m`.
  * Returns their number. */
 static inline size_t
-gather_bytes(const struct layout *l, const uint8_t *slot,
-             const struct message *m, const uint8_t *uuid, uint64_t number,
-             uint8_t *bytes)
+gather_bytes(const struct slot_fill *f, const uint8_t *slot,
+             const struct message *m, uint64_t number, uint8_t *bytes)
 {
+    const struct layout *l = f->layout;
     uint8_t *at = bytes;
 
-    memcpy(at, uuid, MESSAGE_UUID_SIZE);
+    memcpy(at, f->uuid, MESSAGE_UUID_SIZE);
     put_le64(at + MESSAGE_UUID_SIZE, number);
     memcpy(at + MESSAGE_UUID_SIZE + 8, slot, 8);
     at = put_name(at + HEAD_SIZE, slot + 8, m->keyspace_size);
@@ -55,10 +55,10 @@ gather_bytes(const struct layout *l, const uint8_t *slot,
 }
 
 void
-slot_put_run(const struct layout *l, uint8_t *slots, const struct message *m,
-             unsigned count, const uint8_t uuid[MESSAGE_UUID_SIZE],
-             uint64_t number, const struct slot_stamp *stamp)
+slot_put_run(const struct slot_fill *f, uint8_t *slots, const struct message *m,
+             unsigned count, uint64_t number, const struct slot_stamp *stamp)
 {
+    const struct layout *l = f->layout;
     uint8_t bytes[SLOT_RUN][SUMMED];
     size_t sizes[SLOT_RUN];
     uint32_t crcs[SLOT_RUN];
@@ -70,11 +70,11 @@ slot_put_run(const struct layout *l, uint8_t *slots, const struct message *m,
     do {
         assert(m[i].keyspace_size <= l->keyspace_size);
         assert(m[i].key_size <= l->key_size);
-        put_le32(slot + l->message_size, (uint32_t)stamp->epoch);
+        put_le32(slot + l->message_size, (uint32_t)f->epoch);
         put_le32(slot + l->message_size + 4, m[i].minute);
         put_le64(slot + l->received_at, stamp->received_ms);
         put_le32(slot + l->synced_at, stamp->synced);
-        sizes[i] = gather_bytes(l, slot, &m[i], uuid, number + i, bytes[i]);
+        sizes[i] = gather_bytes(f, slot, &m[i], number + i, bytes[i]);
         slot += l->slot_size;
     } while (++i < count);
     crc_each(bytes[0], SUMMED, sizes, count, crcs);
@@ -84,13 +84,13 @@ slot_put_run(const struct layout *l, uint8_t *slots, const struct message *m,
 
 /* Parses everything but the checksum. */
 static int
-read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,
-          struct message *m, struct slot_stamp *stamp)
+read_slot(const struct slot_fill *f, const uint8_t *slot, struct message *m,
+          struct slot_stamp *stamp)
 {
+    const struct layout *l = f->layout;
     int rc;
 
-    stamp->epoch = get_le32(slot + l->message_size);
-    if (stamp->epoch != epoch)
+    if (get_le32(slot + l->message_size) != f->epoch)
         return -ENOENT;
     stamp->received_ms = get_le64(slot + l->received_at);
     stamp->synced = get_le32(slot + l->synced_at);
@@ -102,10 +102,10 @@ read_slot(const struct layout *l, const uint8_t *slot, uint64_t epoch,
 }
 
 int
-slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
-               const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-               uint64_t epoch, struct message *out, struct slot_stamp *stamps)
+slot_parse_run(const struct slot_fill *f, const uint8_t *slots, unsigned count,
+               uint64_t number, struct message *out, struct slot_stamp *stamps)
 {
+    const struct layout *l = f->layout;
     uint8_t bytes[SLOT_RUN][SUMMED];
     size_t sizes[SLOT_RUN];
     uint32_t crcs[SLOT_RUN];
@@ -116,10 +116,10 @@ slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
     assert(count > 0);
     assert(count <= SLOT_RUN);
     for (i = 0; i < count; i++, slot += l->slot_size) {
-        rc = read_slot(l, slot, epoch, &out[i], &stamps[i]);
+        rc = read_slot(f, slot, &out[i], &stamps[i]);
         if (rc < 0)
             return rc;
-        sizes[i] = gather_bytes(l, slot, &out[i], uuid, number + i, bytes[i]);
+        sizes[i] = gather_bytes(f, slot, &out[i], number + i, bytes[i]);
     }
     crc_each(bytes[0], SUMMED, sizes, count, crcs);
     for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)
@@ -129,15 +129,14 @@ slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
 }
 
 int
-slot_parse(const struct layout *l, const uint8_t *slot,
-           const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-           uint64_t epoch, struct message *out, struct slot_stamp *stamp)
+slot_parse(const struct slot_fill *f, const uint8_t *slot, uint64_t number,
+           struct message *out, struct slot_stamp *stamp)
 {
     struct slot_stamp s;
     struct message m;
     int rc;
 
-    rc = slot_parse_run(l, slot, 1, uuid, number, epoch, &m, &s);
+    rc = slot_parse_run(f, slot, 1, number, &m, &s);
     if (rc < 0)
         return rc;
     *out = m;

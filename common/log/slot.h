@@ -28,10 +28,16 @@
 #define SLOT_RUN      16 /* slots that are processed together */
 #define SLOT_SIZE_MAX (MESSAGE_SIZE_MAX + 24)
 
-/* The part of a slot after its message, less its minute, which is the
- * message's. */
+/* The fill of a log that slots are of. */
+struct slot_fill {
+    const struct layout *layout;
+    const uint8_t *uuid; /* of the log: MESSAGE_UUID_SIZE bytes */
+    uint64_t epoch;      /* below 2^32: log_header.h */
+};
+
+/* The part of a slot after its message, less its epoch and its minute, which is
+ * the message's. */
 struct slot_stamp {
-    uint64_t epoch; /* below 2^32: log_header.h */
     uint64_t received_ms;
     uint32_t synced;
 };
@@ -39,24 +45,20 @@ struct slot_stamp {
 /* Completes `count` (1 to SLOT_RUN) consecutive slots whose message bytes are
  * in place: writes their stamps and crc32s.  m[i] was parsed from slot i;
  * `number` is that of the first. */
-void slot_put_run(const struct layout *l, uint8_t *slots,
-                  const struct message *m, unsigned count,
-                  const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
+void slot_put_run(const struct slot_fill *f, uint8_t *slots,
+                  const struct message *m, unsigned count, uint64_t number,
                   const struct slot_stamp *stamp);
 
-/* Parses `count` (1 to SLOT_RUN) slots, from `number` on, of the log `uuid` in
- * `epoch`.
+/* Parses `count` (1 to SLOT_RUN) slots, from `number` on.
  *   -ENOENT   one is of another epoch (not written in this fill; its bytes may
  *             be anything)
  *   -EBADMSG  one is torn, damaged or misplaced */
-int slot_parse_run(const struct layout *l, const uint8_t *slots, unsigned count,
-                   const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-                   uint64_t epoch, struct message *out,
+int slot_parse_run(const struct slot_fill *f, const uint8_t *slots,
+                   unsigned count, uint64_t number, struct message *out,
                    struct slot_stamp *stamps);
 
 /* Parses one slot. */
-int slot_parse(const struct layout *l, const uint8_t *slot,
-               const uint8_t uuid[MESSAGE_UUID_SIZE], uint64_t number,
-               uint64_t epoch, struct message *out, struct slot_stamp *stamp);
+int slot_parse(const struct slot_fill *f, const uint8_t *slot, uint64_t number,
+               struct message *out, struct slot_stamp *stamp);
 
 #endif

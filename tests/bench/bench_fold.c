@@ -43,8 +43,7 @@ static void
 fill(const struct log *log, unsigned keys, unsigned keyspaces, uint64_t ms)
 {
     const struct layout *l = &log->layout;
-    const struct slot_stamp stamp = {.epoch = log->header.epoch,
-                                     .received_ms = ms};
+    const struct slot_stamp stamp = {.received_ms = ms};
     char keyspace[32], key[32];
     struct message m, in;
 
@@ -61,7 +60,9 @@ fill(const struct log *log, unsigned keys, unsigned keyspaces, uint64_t ms)
                                         number / keyspaces);
         assert_rc(message_put(l, &m, slot), 0);
         assert_rc(message_parse(l, slot, &in), 0);
-        slot_put_run(l, slot, &in, 1, log->header.uuid, i, &stamp);
+        slot_put_run(
+            &(struct slot_fill){l, log->header.uuid, log->header.epoch}, slot,
+            &in, 1, i, &stamp);
     }
 }
 

@@ -172,8 +172,9 @@ empty_log(struct log *log)
 
     for (uint32_t i = 0; i < log->count; i++) {
         assert_rc(log_read(log, i, 1, slot), 0);
-        assert_rc(slot_parse(&log->layout, slot, log->header.uuid, i,
-                             log->header.epoch, &m, &stamp),
+        assert_rc(slot_parse(&(struct slot_fill){&log->layout, log->header.uuid,
+                                                 log->header.epoch},
+                             slot, i, &m, &stamp),
                   0);
         count += !mark_is(&m);
     }

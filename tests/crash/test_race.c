@@ -129,7 +129,6 @@ fill(struct log *log, uint64_t index)
 
     expect_rc(log_begin(log), "begin", index);
     maybe_die(index);
-    stamp.epoch = log->header.epoch;
     for (i = 0; i < count; i++) {
         uint8_t *slot = slots + (size_t)i * layout.slot_size;
 
@@ -141,7 +140,9 @@ fill(struct log *log, uint64_t index)
         m.increment = (int64_t)numbers[i];
         expect_rc(message_put(&layout, &m, slot), "message", index);
         expect_rc(message_parse(&layout, slot, &m), "message", index);
-        slot_put_run(&layout, slot, &m, 1, log->header.uuid, i, &stamp);
+        slot_put_run(
+            &(struct slot_fill){&layout, log->header.uuid, log->header.epoch},
+            slot, &m, 1, i, &stamp);
     }
     expect_rc(
         log_append(log, slots, count, stamp.received_ms, stamp.received_ms),
@@ -174,8 +175,9 @@ drain(struct log *log, uint64_t index)
     maybe_die(index);
     expect_rc(log_read(log, 0, count, slots), "read", index);
     for (i = 0; i < count; i++) {
-        rc = slot_parse(&layout, slots + (size_t)i * layout.slot_size,
-                        log->header.uuid, i, log->header.epoch, &m, &stamp);
+        rc = slot_parse(
+            &(struct slot_fill){&layout, log->header.uuid, log->header.epoch},
+            slots + (size_t)i * layout.slot_size, i, &m, &stamp);
         expect_rc(rc, "slot", index);
         if (rc == 0)
             atomic_fetch_add(&table->counted[(uint64_t)m.increment], 1);

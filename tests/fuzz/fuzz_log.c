@@ -84,11 +84,12 @@ mend_slots(uint8_t *file, size_t size)
     assert(layout_init(&l, h.keyspace_size, h.key_size) == 0);
     for (at = LOG_SLOTS_AT; at + l.slot_size <= size; at += l.slot_size) {
         slot = file + at;
-        stamp.epoch = get_le32(slot + l.message_size);
         stamp.received_ms = get_le64(slot + l.received_at);
         stamp.synced = get_le32(slot + l.synced_at);
         if (message_parse(&l, slot, &m) == 0)
-            slot_put_run(&l, slot, &m, 1, h.uuid, number, &stamp);
+            slot_put_run(&(struct slot_fill){&l, h.uuid,
+                                             get_le32(slot + l.message_size)},
+                         slot, &m, 1, number, &stamp);
         number++;
     }
 }
@@ -156,8 +157,9 @@ check_full(const struct log *log, const struct inspect *before)
     assert(log->header.epoch == before->header.epoch);
     for (i = 0; i < log->count; i++) {
         assert(log_read(log, i, 1, slot) == 0);
-        assert(slot_parse(&log->layout, slot, log->header.uuid, i,
-                          log->header.epoch, &m, &stamp) == 0);
+        assert(slot_parse(&(struct slot_fill){&log->layout, log->header.uuid,
+                                              log->header.epoch},
+                          slot, i, &m, &stamp) == 0);
     }
 }
 

@@ -19,8 +19,8 @@ static void
 check_slot(const struct layout *l, const struct message *m)
 {
     static const uint8_t uuid[MESSAGE_UUID_SIZE] = "0123456789abcde";
-    const struct slot_stamp stamp = {
-        .epoch = 7, .received_ms = (uint64_t)m->increment, .synced = 3};
+    const struct slot_stamp stamp = {.received_ms = (uint64_t)m->increment,
+                                     .synced = 3};
     uint8_t slot[MESSAGE_SIZE_MAX + 24];
     struct slot_stamp got;
     struct message out;
@@ -28,16 +28,19 @@ check_slot(const struct layout *l, const struct message *m)
     assert(l->slot_size <= sizeof slot);
     assert(message_put(l, m, slot) == 0);
     assert(message_parse(l, slot, &out) == 0);
-    slot_put_run(l, slot, &out, 1, uuid, 9, &stamp);
-    assert(slot_parse(l, slot, uuid, 9, 7, &out, &got) == 0);
+    slot_put_run(&(struct slot_fill){l, uuid, 7}, slot, &out, 1, 9, &stamp);
+    assert(slot_parse(&(struct slot_fill){l, uuid, 7}, slot, 9, &out, &got) ==
+           0);
     assert(out.increment == m->increment);
     assert(out.keyspace_size == m->keyspace_size);
     assert(memcmp(out.keyspace, m->keyspace, m->keyspace_size) == 0);
     assert(out.key_size == m->key_size);
     assert(memcmp(out.key, m->key, m->key_size) == 0);
     assert(got.received_ms == stamp.received_ms && got.synced == 3);
-    assert(slot_parse(l, slot, uuid, 8, 7, &out, &got) == -EBADMSG);
-    assert(slot_parse(l, slot, uuid, 9, 6, &out, &got) == -ENOENT);
+    assert(slot_parse(&(struct slot_fill){l, uuid, 7}, slot, 8, &out, &got) ==
+           -EBADMSG);
+    assert(slot_parse(&(struct slot_fill){l, uuid, 6}, slot, 9, &out, &got) ==
+           -ENOENT);
 }
 
 int
@@ -66,6 +69,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     /* No sum of arbitrary bytes is right but by a chance of 2^-32. */
     if (size >= l.slot_size)
-        (void)slot_parse(&l, bytes, uuid, 0, 0, &m, &stamp);
+        (void)slot_parse(&(struct slot_fill){&l, uuid, 0}, bytes, 0, &m,
+                         &stamp);
     return 0;
 }

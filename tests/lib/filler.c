@@ -44,14 +44,15 @@ filler_add(struct filler *f, const char *keyspace, const char *key,
                               .key = (const uint8_t *)key,
                               .key_size = (uint16_t)strlen(key)};
     const struct layout *l = &f->log.layout;
-    const struct slot_stamp stamp = {.epoch = f->log.header.epoch,
-                                     .received_ms = f->received_ms};
+    const struct slot_stamp stamp = {.received_ms = f->received_ms};
     uint8_t slot[MESSAGE_SIZE_MAX + 24];
     struct message in;
 
     assert_rc(message_put(l, &m, slot), 0);
     assert_rc(message_parse(l, slot, &in), 0);
-    slot_put_run(l, slot, &in, 1, f->log.header.uuid, f->log.count, &stamp);
+    slot_put_run(
+        &(struct slot_fill){l, f->log.header.uuid, f->log.header.epoch}, slot,
+        &in, 1, f->log.count, &stamp);
     assert_rc(
         log_append(&f->log, slot, 1, stamp.received_ms, stamp.received_ms), 0);
 }

@@ -59,16 +59,16 @@ make_slot(const struct log *log, uint32_t number, uint32_t synced,
                         .key = (const uint8_t *)"key",
                         .keyspace_size = 5,
                         .key_size = 3};
-    struct slot_stamp stamp = {.epoch = log->header.epoch,
-                               .received_ms = FIRST_MS + number,
+    struct slot_stamp stamp = {.received_ms = FIRST_MS + number,
                                .synced = synced};
     struct message parsed;
 
     assert_rc(message_put(&log->layout, &m, slot), 0);
     assert_rc(message_parse(&log->layout, slot, &parsed), 0);
     parsed.minute = minute_of_slot(number);
-    slot_put_run(&log->layout, slot, &parsed, 1, log->header.uuid, number,
-                 &stamp);
+    slot_put_run(
+        &(struct slot_fill){&log->layout, log->header.uuid, log->header.epoch},
+        slot, &parsed, 1, number, &stamp);
 }
 
 /* Appends `count` slots that say that `synced` of this log are durable. */
@@ -153,8 +153,9 @@ read_count(const struct log *log)
     if (rc < 0)
         return rc;
     for (i = 0; i < log->count; i++) {
-        rc = slot_parse(&log->layout, slots + i * SLOT_SIZE, log->header.uuid,
-                        i, log->header.epoch, &m, &stamp);
+        rc = slot_parse(&(struct slot_fill){&log->layout, log->header.uuid,
+                                            log->header.epoch},
+                        slots + i * SLOT_SIZE, i, &m, &stamp);
         if (rc < 0)
             return -EBADMSG;
         assert_int_equal(m.increment, i + 1);

@@ -86,7 +86,7 @@ full_log(const struct tmpdir *d, enum kind kind, uint32_t count)
     assert_rc(log_claim(&log, d->fd, 7, LOG_MODE_EMPTY), 0);
     assert_rc(log_begin(&log), 0);
     for (uint32_t i = 0; i < count; i++) {
-        struct slot_stamp stamp = {.epoch = log.header.epoch};
+        struct slot_stamp stamp = {.synced = 0};
         struct message parsed;
         struct made made;
 
@@ -96,7 +96,9 @@ full_log(const struct tmpdir *d, enum kind kind, uint32_t count)
         assert_rc(message_parse(&layout, slot, &parsed), 0);
         parsed.minute = made.m.minute;
         log.has_times = log.has_times || parsed.minute != 0;
-        slot_put_run(&layout, slot, &parsed, 1, log.header.uuid, i, &stamp);
+        slot_put_run(
+            &(struct slot_fill){&layout, log.header.uuid, log.header.epoch},
+            slot, &parsed, 1, i, &stamp);
         assert_rc(
             log_append(&log, slot, 1, stamp.received_ms, stamp.received_ms), 0);
     }

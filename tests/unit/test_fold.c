@@ -89,7 +89,7 @@ append_bytes(struct fake *f, const uint8_t *keyspace, size_t keyspace_size,
              const uint8_t *key, size_t key_size, int64_t increment,
              uint64_t ms)
 {
-    const struct slot_stamp stamp = {.epoch = 5, .received_ms = ms};
+    const struct slot_stamp stamp = {.received_ms = ms};
     const uint64_t number = f->log.header.count++;
     const struct message m = {.increment = increment,
                               .keyspace = keyspace,
@@ -102,8 +102,8 @@ append_bytes(struct fake *f, const uint8_t *keyspace, size_t keyspace_size,
     assert_rc(message_put(&f->log.layout, &m, slot_at(f, number)), 0);
     assert_rc(message_parse(&f->log.layout, slot_at(f, number), &in), 0);
     in.minute = minute_put;
-    slot_put_run(&f->log.layout, slot_at(f, number), &in, 1, f->log.header.uuid,
-                 number, &stamp);
+    slot_put_run(&(struct slot_fill){&f->log.layout, f->log.header.uuid, 5},
+                 slot_at(f, number), &in, 1, number, &stamp);
 }
 
 static void

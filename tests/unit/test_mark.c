@@ -37,13 +37,13 @@ mark_of(unsigned number, uint32_t count)
 static void
 append_slot(struct log *log, const struct message *m, const uint8_t *message)
 {
-    const struct slot_stamp stamp = {.epoch = log->header.epoch,
-                                     .received_ms = FIRST_MS + log->count};
+    const struct slot_stamp stamp = {.received_ms = FIRST_MS + log->count};
     uint8_t slot[SLOT_SIZE_MAX] = {0};
 
     memcpy(slot, message, log->layout.message_size);
-    slot_put_run(&log->layout, slot, m, 1, log->header.uuid, log->count,
-                 &stamp);
+    slot_put_run(
+        &(struct slot_fill){&log->layout, log->header.uuid, log->header.epoch},
+        slot, m, 1, log->count, &stamp);
     assert_rc(
         log_append(log, slot, 1, FIRST_MS + log->count, FIRST_MS + log->count),
         0);
@@ -365,8 +365,9 @@ IN_TMPDIR(the_golden_log_with_marks_is_read, d)
     assert_int_equal(log.header.count, 5);
     assert_int_equal(log.header.marks, 2);
     assert_rc(log_read(&log, 3, 1, slot), 0);
-    assert_rc(slot_parse(&log.layout, slot, log.header.uuid, 3,
-                         log.header.epoch, &m, &stamp),
+    assert_rc(slot_parse(&(struct slot_fill){&log.layout, log.header.uuid,
+                                             log.header.epoch},
+                         slot, 3, &m, &stamp),
               0);
     assert_true(mark_is(&m));
     mark_get(&m, &mark);

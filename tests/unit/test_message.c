@@ -55,9 +55,12 @@ expected_crc(const struct layout *l, const uint8_t *slot,
     return (uint32_t)crc32(crc, slot + l->message_size, 20);
 }
 
+/* Of the layout `l`, in this epoch. */
+#define FILL(number) (&(struct slot_fill){&l, uuid, (number)})
+
 static void
 put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
-         uint64_t number, const struct slot_stamp *stamp)
+         uint64_t number, uint64_t epoch, const struct slot_stamp *stamp)
 {
     struct message m;
 
@@ -65,7 +68,8 @@ put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
     assert_rc(message_parse(l, slot, &m), 0);
     assert_int_equal(m.minute, 0);
     m.minute = from->minute;
-    slot_put_run(l, slot, &m, 1, uuid, number, stamp);
+    slot_put_run(&(struct slot_fill){l, uuid, epoch}, slot, &m, 1, number,
+                 stamp);
 }
 
 TEST(a_layout_has_names_of_1_to_256_bytes)
@@ -229,8 +233,7 @@ TEST(zero_bytes_are_told_from_others_at_every_length)
 TEST(the_checksum_is_the_one_of_the_format)
 {
     static const unsigned sizes[][2] = {{256, 256}, {1, 1}, {13, 200}};
-    struct slot_stamp stamp = {.epoch = 0x55667788,
-                               .received_ms = 1700000000123,
+    struct slot_stamp stamp = {.received_ms = 1700000000123,
                                .synced = 0xdeadbeef};
     uint8_t name[256], slot[544];
     struct message m;
@@ -250,7 +253,7 @@ TEST(the_checksum_is_the_one_of_the_format)
                                  (uint16_t)(1 + a * 3 % sizes[i][1]),
                                  a * 0x1234567};
             number = a * 0x100000001u;
-            put_slot(&l, slot, &m, number, &stamp);
+            put_slot(&l, slot, &m, number, 0x55667788, &stamp);
             assert_int_equal(get_le32(slot + l.crc_at),
                              expected_crc(&l, slot, &m, number));
         }
@@ -262,40 +265,42 @@ TEST(a_slot_of_another_epoch_place_or_log_never_counts)
     static const uint8_t other[MESSAGE_UUID_SIZE] = "0123456789abcdf";
     struct layout l = make_layout(16, 16);
     struct message m = make_message(1, "a", "b"), out;
-    struct slot_stamp stamp = {.epoch = 9}, got;
+    struct slot_stamp stamp = {.synced = 0}, got;
     uint8_t slot[64];
 
-    put_slot(&l, slot, &m, 5, &stamp);
-    assert_rc(slot_parse(&l, slot, uuid, 5, 8, &out, &got), -ENOENT);
-    assert_rc(slot_parse(&l, slot, uuid, 5, 10, &out, &got), -ENOENT);
-    assert_rc(slot_parse(&l, slot, uuid, 4, 9, &out, &got), -EBADMSG);
-    assert_rc(slot_parse(&l, slot, uuid, 6, 9, &out, &got), -EBADMSG);
-    assert_rc(slot_parse(&l, slot, other, 5, 9, &out, &got), -EBADMSG);
+    put_slot(&l, slot, &m, 5, 9, &stamp);
+    assert_rc(slot_parse(FILL(8), slot, 5, &out, &got), -ENOENT);
+    assert_rc(slot_parse(FILL(10), slot, 5, &out, &got), -ENOENT);
+    assert_rc(slot_parse(FILL(9), slot, 4, &out, &got), -EBADMSG);
+    assert_rc(slot_parse(FILL(9), slot, 6, &out, &got), -EBADMSG);
+    assert_rc(
+        slot_parse(&(struct slot_fill){&l, other, 9}, slot, 5, &out, &got),
+        -EBADMSG);
 
     /* Nor when its epoch alone was torn into this one. */
     put_le64(slot + l.message_size, 10);
-    assert_rc(slot_parse(&l, slot, uuid, 5, 10, &out, &got), -EBADMSG);
+    assert_rc(slot_parse(FILL(10), slot, 5, &out, &got), -EBADMSG);
 }
 
 TEST(any_flipped_bit_makes_a_slot_invalid)
 {
     struct layout l = make_layout(24, 24);
     struct message m = make_message(-5, "keyspace", "a key, longer"), out;
-    struct slot_stamp stamp = {.epoch = 3, .received_ms = 4, .synced = 5}, got;
+    struct slot_stamp stamp = {.received_ms = 4, .synced = 5}, got;
     uint8_t slot[80];
     unsigned bit;
     int rc;
 
     m.minute = 28333333;
     assert_int_equal(l.slot_size, sizeof slot);
-    put_slot(&l, slot, &m, 11, &stamp);
+    put_slot(&l, slot, &m, 11, 3, &stamp);
     for (bit = 0; bit < 8 * sizeof slot; bit++) {
         slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
-        rc = slot_parse(&l, slot, uuid, 11, 3, &out, &got);
+        rc = slot_parse(FILL(3), slot, 11, &out, &got);
         assert_true(rc == -EBADMSG || rc == -ENOENT);
         slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
     }
-    assert_rc(slot_parse(&l, slot, uuid, 11, 3, &out, &got), 0);
+    assert_rc(slot_parse(FILL(3), slot, 11, &out, &got), 0);
     assert_int_equal(out.minute, 28333333);
 }
 
@@ -306,8 +311,8 @@ TEST(zeros_are_no_slot)
     struct slot_stamp got;
     struct message out;
 
-    assert_rc(slot_parse(&l, slot, uuid, 0, 1, &out, &got), -ENOENT);
-    assert_rc(slot_parse(&l, slot, uuid, 0, 0, &out, &got), -EBADMSG);
+    assert_rc(slot_parse(FILL(1), slot, 0, &out, &got), -ENOENT);
+    assert_rc(slot_parse(FILL(0), slot, 0, &out, &got), -EBADMSG);
 }
 
 /* `count` slots of a log in epoch 3, from number 40 on. */
@@ -315,7 +320,7 @@ static void
 put_run(const struct layout *l, uint8_t *slots, struct message *m,
         unsigned count)
 {
-    const struct slot_stamp stamp = {.epoch = 3, .received_ms = 2, .synced = 1};
+    const struct slot_stamp stamp = {.received_ms = 2, .synced = 1};
     struct message name;
     uint8_t key[256];
     unsigned i;
@@ -328,12 +333,12 @@ put_run(const struct layout *l, uint8_t *slots, struct message *m,
         assert_rc(message_parse(l, slots + (size_t)i * 544, &m[i]), 0);
         m[i].minute = i * 1000;
     }
-    slot_put_run(l, slots, m, count, uuid, 40, &stamp);
+    slot_put_run(&(struct slot_fill){l, uuid, 3}, slots, m, count, 40, &stamp);
 }
 
 TEST(a_run_of_slots_is_put_and_checked_as_each_alone)
 {
-    const struct slot_stamp stamp = {.epoch = 3, .received_ms = 2, .synced = 1};
+    const struct slot_stamp stamp = {.received_ms = 2, .synced = 1};
     struct layout l = make_layout(256, 256);
     struct message m[SLOT_RUN], out[SLOT_RUN];
     struct slot_stamp got[SLOT_RUN];
@@ -343,16 +348,15 @@ TEST(a_run_of_slots_is_put_and_checked_as_each_alone)
     for (count = 1; count <= SLOT_RUN; count++) {
         put_run(&l, slots, m, count);
 
-        assert_rc(slot_parse_run(&l, slots, count, uuid, 40, 3, out, got), 0);
+        assert_rc(slot_parse_run(FILL(3), slots, count, 40, out, got), 0);
         for (i = 0; i < count; i++) {
             memcpy(alone, slots + (size_t)i * 544, 520);
-            slot_put_run(&l, alone, &m[i], 1, uuid, 40 + i, &stamp);
+            slot_put_run(FILL(3), alone, &m[i], 1, 40 + i, &stamp);
             assert_memory_equal(slots + (size_t)i * 544, alone, 544);
             assert_int_equal(out[i].increment, i);
             assert_int_equal(out[i].minute, i * 1000);
             assert_int_equal(out[i].keyspace_size, m[i].keyspace_size);
             assert_int_equal(out[i].key_size, m[i].key_size);
-            assert_int_equal(got[i].epoch, 3);
             assert_int_equal(got[i].received_ms, 2);
             assert_int_equal(got[i].synced, 1);
         }
@@ -370,14 +374,13 @@ TEST(one_bad_slot_makes_a_run_invalid_wherever_it_is)
     for (i = 0; i < SLOT_RUN; i++) {
         put_run(&l, slots, m, SLOT_RUN);
         slots[(size_t)i * 544 + 8] ^= 1;
-        assert_rc(slot_parse_run(&l, slots, SLOT_RUN, uuid, 40, 3, out, got),
+        assert_rc(slot_parse_run(FILL(3), slots, SLOT_RUN, 40, out, got),
                   -EBADMSG);
         slots[(size_t)i * 544 + 8] ^= 1;
         slots[(size_t)i * 544 + 520] ^= 1;
-        assert_rc(slot_parse_run(&l, slots, SLOT_RUN, uuid, 40, 3, out, got),
+        assert_rc(slot_parse_run(FILL(3), slots, SLOT_RUN, 40, out, got),
                   -ENOENT);
     }
     put_run(&l, slots, m, SLOT_RUN);
-    assert_rc(slot_parse_run(&l, slots, SLOT_RUN, uuid, 41, 3, out, got),
-              -EBADMSG);
+    assert_rc(slot_parse_run(FILL(3), slots, SLOT_RUN, 41, out, got), -EBADMSG);
 }
