@@ -88,7 +88,6 @@ BENCH := $(call bins,tests/bench/bench_*.c)
 FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
 PRELOAD := $(if $(wildcard tests/crash/powerloss.c),$(BUILD)/tests/crash/powerloss.so $(BUILD)/tests/crash/clock_shift.so)
-STANDIN := $(call bins,tests/crash/standin_*.c)
 # Small programs of users: they have the library and its headers, no more.
 EXAMPLE := $(call bins,tests/e2e/example_*.c)
 MAN   := $(BUILD)/countd-metrics.7 $(wildcard */*.[13578] common/*/*.[13578] common/client/*/*.[13578])
@@ -188,8 +187,6 @@ $(BENCH): %: %.o $(BUILD)/benchlib.a $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $< $(group) $(CMOCKA) $(LDLIBS) -o $@
 $(FUZZ): %: %.o $(BUILD)/tests/fuzz/replay.o $(BUILD)/tests/lib/checks.o $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o %.a,$^) $(LDLIBS) -o $@
-$(STANDIN): %: %.o
-	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
 $(EXAMPLE): %: %.o $(BUILD)/libcountd.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $^ -o $@
 $(EXAMPLE:=.o): override CPPFLAGS += -Icommon/board -Icommon/client/lib
@@ -206,7 +203,7 @@ test: setup
 	+@$(MAKE) --no-print-directory run-tests
 setup:
 	@.ci/setup test
-test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(STANDIN) $(EXAMPLE)
+test-programs: all $(TESTS) $(FUZZ) $(PRELOAD) $(EXAMPLE)
 bench-programs: $(BENCH)
 ## make test-at AT='2028-02-29 23:58'           the same, at that time
 test-at: setup
