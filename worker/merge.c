@@ -155,7 +155,7 @@ write_note(struct merge *m)
     static struct diag_repeat repeat;
     int rc;
 
-    rc = merge_note_write(m->dir, clock_unix_ms());
+    rc = merge_note_write(m->dir, clock_unix_ms(), false);
     m->is_older = rc == -ESTALE;
     if (rc == 0)
         m->note_ms = clock_ms() + MERGE_NOTE_EVERY_MS;

@@ -1,15 +1,17 @@
 /* common/log/pending.c - see pending.h: pending_each() judges every log
- * (judge_log()); pending_oldest_ms() uses it. */
+ * (judge_log()); pending_oldest_ms() and pending_set_note() use it. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/pending.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/log/inspect.h"
 #include "common/log/log_owner.h"
@@ -188,4 +190,78 @@ pending_oldest_ms(struct logdir *dir, uint64_t *oldest_ms)
     if (rc == 0)
         *oldest_ms = oldest;
     return rc;
+}
+
+/* ---- a set ----------------------------------------------------------------- */
+
+static int
+add_fill(void *ctx, const struct pending_log *p)
+{
+    struct pending_set *f = ctx;
+
+    if (array_grow(&f->fill, &f->capacity, f->count + 1, sizeof *f->fill) < 0)
+        return -ENOMEM;
+    f->fill[f->count++] = (struct pending_fill){
+        .index = p->index, .first_ms = p->first_ms, .certain = p->certain};
+    return 0;
+}
+
+int
+pending_set_note(struct pending_set *f, struct logdir *logs)
+{
+    f->count = 0;
+    return pending_each(logs, add_fill, f);
+}
+
+/* Some file systems store an mtime, which identifies a full log, in seconds. */
+static bool
+is_same(const struct pending_fill *fill, const struct pending_log *p)
+{
+    return !p->certain || !fill->certain || p->first_ms == fill->first_ms ||
+           p->first_ms == fill->first_ms / 1000 * 1000 ||
+           p->mtime_ms == fill->first_ms;
+}
+
+static int
+mark_seen(void *ctx, const struct pending_log *p)
+{
+    struct pending_set *f = ctx;
+
+    for (size_t i = 0; i < f->count; i++) {
+        struct pending_fill *fill = &f->fill[i];
+
+        if (fill->index != p->index || !is_same(fill, p))
+            continue;
+        fill->seen = true;
+        if (!fill->certain && p->certain) { /* first_ms is now known */
+            fill->first_ms = p->first_ms;
+            fill->certain = true;
+        }
+    }
+    return 0;
+}
+
+int
+pending_set_drop_merged(struct pending_set *f, struct logdir *logs)
+{
+    size_t left = 0;
+    int rc;
+
+    for (size_t i = 0; i < f->count; i++)
+        f->fill[i].seen = false;
+    rc = pending_each(logs, mark_seen, f);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < f->count; i++)
+        if (f->fill[i].seen)
+            f->fill[left++] = f->fill[i];
+    f->count = left;
+    return 0;
+}
+
+void
+pending_set_fini(struct pending_set *f)
+{
+    free(f->fill);
+    *f = (struct pending_set){.count = 0};
 }

@@ -7,6 +7,7 @@
 #define COUNTD_COMMON_LOG_PENDING_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "common/log/log_fill.h"
@@ -37,5 +38,42 @@ struct pending_log {
 int pending_each(struct logdir *dir,
                  int (*each)(void *ctx, const struct pending_log *p),
                  void *ctx);
+
+/* ---- the fills that are unmerged at one moment ----------------------------- */
+
+/* Which of them still are.
+ *
+ * Waiting for "everything so far" by timestamp fails when the clock is set
+ * back: an increment acknowledged earlier may be stamped later than one of
+ * tomorrow.  So pending_set_note() records the fills themselves (log index,
+ * received_ms of slot 0) and pending_set_drop_merged() removes those that are
+ * merged or quarantined.  Errors are on the side of waiting: a log refilled
+ * within the same millisecond counts as the old fill, and so does a fill whose
+ * first_ms could not be read.  A full log is identified by its mtime, which a
+ * copy may have changed; while the mtime is unchanged, the file has not been
+ * written.
+ *
+ * It belongs to the caller; { 0 } is an empty one. */
+struct pending_fill {
+    uint64_t index;
+    uint64_t first_ms;
+    bool certain; /* first_ms is that of this fill */
+    bool seen;    /* by the last scan */
+};
+
+struct pending_set {
+    struct pending_fill *fill;
+    size_t count;
+    size_t capacity;
+};
+
+/* Replaces the set by all fills that are unmerged now.  Everything that was in
+ * a log at the time of the call is in one of them. */
+int pending_set_note(struct pending_set *f, struct logdir *logs);
+
+/* Removes the fills that are merged or quarantined. */
+int pending_set_drop_merged(struct pending_set *f, struct logdir *logs);
+
+void pending_set_fini(struct pending_set *f);
 
 #endif

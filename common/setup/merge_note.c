@@ -1,5 +1,5 @@
 /* common/setup/merge_note.c - see merge_note.h: merge_note_read(),
- * merge_note_write() and merge_note_accept(), merge_note_explain(). */
+ * merge_note_write(), merge_note_explain(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/merge_note.h"
 
@@ -156,8 +156,8 @@ write_locked(const struct datadir *d, int log_fd, uint64_t now_ms, bool accept)
     return write_both(d, log_fd, &n, now_ms);
 }
 
-static int
-write_note(const struct datadir *d, uint64_t now_ms, bool accept)
+int
+merge_note_write(const struct datadir *d, uint64_t now_ms, bool accept)
 {
     const int fd = open_note(d->log_fd, O_RDWR | O_CREAT);
     int rc;
@@ -170,18 +170,6 @@ write_note(const struct datadir *d, uint64_t now_ms, bool accept)
         rc = write_locked(d, fd, now_ms, accept);
     (void)close(fd);
     return rc;
-}
-
-int
-merge_note_write(const struct datadir *d, uint64_t now_ms)
-{
-    return write_note(d, now_ms, false);
-}
-
-int
-merge_note_accept(const struct datadir *d, uint64_t now_ms)
-{
-    return write_note(d, now_ms, true);
 }
 
 /* ---- text ---------------------------------------------------------------- */

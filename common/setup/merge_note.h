@@ -62,15 +62,12 @@ merge_note_is_older(const struct merge_note *n)
 }
 
 /* Writes a new number into both folders.
- *   -ESTALE  keyspace/ is older: nothing was written
+ *   -ESTALE  keyspace/ is older, and `accept` does not say that what is missing
+ *            stays missing: nothing was written
  *   -EAGAIN  another process is writing them
  * After any other error the caller may merge: an older copy may then go
  * undetected, and nothing else is lost. */
-int merge_note_write(const struct datadir *d, uint64_t now_ms);
-
-/* Writes a new number into both folders although keyspace/ is older: what is
- * missing stays missing.  -EAGAIN as above */
-int merge_note_accept(const struct datadir *d, uint64_t now_ms);
+int merge_note_write(const struct datadir *d, uint64_t now_ms, bool accept);
 
 /* Gives a copy of keyspace/ the number that keyspace/ had before it was copied.
  * 0 leaves the copy without one. */

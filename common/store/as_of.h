@@ -35,7 +35,7 @@
 #include <stdbool.h>
 
 #include "common/log/logdir.h"
-#include "common/log/pending_set.h"
+#include "common/log/pending.h"
 #include "common/log/waiting.h"
 #include "common/setup/datadir.h"
 #include "common/store/store.h"

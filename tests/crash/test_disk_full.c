@@ -64,15 +64,6 @@ mount_small(struct full *f, const char *options)
 }
 
 static void
-remount(const struct full *f, const char *options)
-{
-    char path[600];
-
-    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path); /* fits */
-    assert_int_equal(mount("countd", path, "tmpfs", MS_REMOUNT, options), 0);
-}
-
-static void
 begin(struct full *f)
 {
     uint64_t seed = random_seed("disk full");
@@ -328,24 +319,6 @@ TEST(merges_that_cannot_be_written_are_made_later)
     send_some(&f, 2000);
     expect_alive(&f, FLEET_WRITE);
     expect_alive(&f, FLEET_WORKER);
-    expect_exactly_once(&f);
-    finish(&f);
-}
-
-TEST(running_out_of_inodes_is_a_full_disk_too)
-{
-    struct full f = {0};
-
-    if (!mount_small(&f, "size=16m,nr_inodes=24,mode=700"))
-        test_skip("needs root and a tmpfs of its own");
-    begin(&f);
-    start_writer(&f);
-
-    send_until_pushed_back(&f);
-    expect_alive(&f, FLEET_WRITE);
-    remount(&f, "size=16m,nr_inodes=1000");
-    send_some(&f, 200);
-    fleet_start(&f.fleet, FLEET_WORKER);
     expect_exactly_once(&f);
     finish(&f);
 }

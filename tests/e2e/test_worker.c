@@ -446,21 +446,6 @@ CASE(an_abort_names_the_keyspace_in_use, x)
                "damaged; run countd check keyspace=");
 }
 
-CASE(it_prints_figures_when_asked_and_goes_on, x)
-{
-    fleet_start(&x->fleet, FLEET_WORKER);
-    full_log(x, 0);
-    drain(x);
-    daemon_signal(fleet_daemon(&x->fleet, FLEET_WORKER), SIGUSR1);
-    full_log(x, 1);
-    drain(x);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    if (!strstr(worker_text(x), "figures: logs=1 records=4"))
-        assert_has(worker_text(x), "figures: logs=2 records=8");
-    assert_int_equal(count_of(x, "words", "cat"), 2);
-}
-
 CASE(a_directory_of_other_message_sizes_is_refused, x)
 {
     char text[4096];
@@ -473,18 +458,6 @@ CASE(a_directory_of_other_message_sizes_is_refused, x)
 
     assert_int_equal(status, CONFIG_EXIT_USAGE);
     assert_has(text, "message.key_size=256");
-}
-
-CASE(bad_settings_are_misuse_and_good_ones_pass_the_test, x)
-{
-    char text[4096];
-
-    assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-o",
-                                "worker.batch=none", NULL),
-                     CONFIG_EXIT_USAGE);
-    assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-t", "-d",
-                                x->fleet.path, NULL),
-                     CONFIG_EXIT_OK);
 }
 
 /* Distinct names as long as they get: the most memory a log can ask for. */

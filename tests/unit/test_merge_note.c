@@ -96,23 +96,23 @@ CASE(an_older_copy_is_seen_until_it_is_accepted, s)
     struct merge_note n;
     struct saved copy;
 
-    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    assert_rc(merge_note_write(&s->dir, NOW, false), 0);
     copy = save(s->dir.keyspace_fd);
-    assert_rc(merge_note_write(&s->dir, NOW + 60000), 0);
+    assert_rc(merge_note_write(&s->dir, NOW + 60000, false), 0);
     assert_false(is_older(s));
     restore(s->dir.keyspace_fd, &copy);
     assert_true(is_older(s));
 
-    assert_rc(merge_note_write(&s->dir, NOW + 120000), -ESTALE);
+    assert_rc(merge_note_write(&s->dir, NOW + 120000, false), -ESTALE);
     assert_true(is_older(s));
     assert_rc(merge_note_read(&s->dir, &n), 0);
     merge_note_lacks(&n, text);
     assert_has(text, "2023-11-14T22:13:20Z");
     assert_has(text, "2023-11-14T22:14:20Z");
 
-    assert_rc(merge_note_accept(&s->dir, NOW + 120000), 0);
+    assert_rc(merge_note_write(&s->dir, NOW + 120000, true), 0);
     assert_false(is_older(s));
-    assert_rc(merge_note_write(&s->dir, NOW + 180000), 0);
+    assert_rc(merge_note_write(&s->dir, NOW + 180000, false), 0);
 }
 
 CASE(a_folder_without_a_note_beside_merged_logs_is_older, s)
@@ -120,7 +120,7 @@ CASE(a_folder_without_a_note_beside_merged_logs_is_older, s)
     const struct saved none = {.size = -1}, empty = {.size = 0};
     struct saved flipped;
 
-    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    assert_rc(merge_note_write(&s->dir, NOW, false), 0);
     flipped = save(s->dir.keyspace_fd);
     flipped.bytes[9] ^= 1;
     restore(s->dir.keyspace_fd, &none);
@@ -136,9 +136,9 @@ CASE(logs_without_a_note_or_with_an_older_one_are_no_older_copy, s)
     const struct saved none = {.size = -1};
     struct saved copy;
 
-    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    assert_rc(merge_note_write(&s->dir, NOW, false), 0);
     copy = save(s->dir.log_fd);
-    assert_rc(merge_note_write(&s->dir, NOW + 1), 0);
+    assert_rc(merge_note_write(&s->dir, NOW + 1, false), 0);
     restore(s->dir.log_fd, &copy);
     assert_false(is_older(s));
     restore(s->dir.log_fd, &none);
@@ -150,9 +150,9 @@ CASE(a_number_rises_also_when_the_clock_is_set_back, s)
     struct merge_note n;
     struct saved copy;
 
-    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    assert_rc(merge_note_write(&s->dir, NOW, false), 0);
     copy = save(s->dir.keyspace_fd);
-    assert_rc(merge_note_write(&s->dir, NOW - 86400000), 0);
+    assert_rc(merge_note_write(&s->dir, NOW - 86400000, false), 0);
     assert_rc(merge_note_read(&s->dir, &n), 0);
     assert_int_equal(n.log_ms, NOW + 1);
     restore(s->dir.keyspace_fd, &copy);
@@ -163,15 +163,15 @@ CASE(a_note_that_another_process_writes_is_left_to_it, s)
 {
     int fd;
 
-    assert_rc(merge_note_write(&s->dir, NOW), 0);
+    assert_rc(merge_note_write(&s->dir, NOW, false), 0);
     fd = openat(s->dir.log_fd, MERGE_NOTE_FILE, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(flock(fd, LOCK_EX), 0);
 
-    assert_rc(merge_note_write(&s->dir, NOW + 1), -EAGAIN);
+    assert_rc(merge_note_write(&s->dir, NOW + 1, false), -EAGAIN);
 
     (void)close(fd);
-    assert_rc(merge_note_write(&s->dir, NOW + 1), 0);
+    assert_rc(merge_note_write(&s->dir, NOW + 1, false), 0);
 }
 
 CASE(a_copy_has_the_number_that_it_was_given, s)
@@ -194,11 +194,11 @@ CASE(a_writer_that_ends_anywhere_raises_no_alarm, s)
 
     for (unsigned n = 1; hit; n++) {
         fault_inject_from("disk", n, EIO);
-        (void)merge_note_write(&s->dir, NOW + n);
+        (void)merge_note_write(&s->dir, NOW + n, false);
         hit = fault_hit();
         fault_clear();
         assert_false(is_older(s));
-        assert_rc(merge_note_write(&s->dir, NOW + n), 0);
+        assert_rc(merge_note_write(&s->dir, NOW + n, false), 0);
         assert_false(is_older(s));
     }
 }
@@ -212,11 +212,11 @@ CASE(log_gets_no_number_that_keyspace_can_lose, s)
 
         assert_rc(merge_note_read(&s->dir, &before), 0);
         fault_inject("fsync", n, EIO);
-        assert_rc(merge_note_write(&s->dir, NOW + n), -EIO);
+        assert_rc(merge_note_write(&s->dir, NOW + n, false), -EIO);
         fault_clear();
         assert_rc(merge_note_read(&s->dir, &after), 0);
         assert_int_equal(after.log_ms, before.log_ms);
     }
-    assert_rc(merge_note_write(&s->dir, NOW + 9), 0);
+    assert_rc(merge_note_write(&s->dir, NOW + 9, false), 0);
     assert_int_equal(fault_calls("fsync"), 2);
 }

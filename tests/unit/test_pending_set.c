@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/log/log.h"
-#include "common/log/pending_set.h"
+#include "common/log/pending.h"
 #include "common/setup/datadir.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"

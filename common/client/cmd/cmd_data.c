@@ -17,7 +17,7 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/log/logfile.h"
-#include "common/log/pending_set.h"
+#include "common/log/pending.h"
 #include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
 #include "common/store/lmdb/lmdb_store.h"

@@ -64,7 +64,7 @@ long store_session_holder(const struct store_session *in);
  * drop, del).
  * The command waits for the logs that contained increments at the time of the
  * call, identified by their fills and not by time: the clock may be set back
- * (see pending_set.h). */
+ * (see pending.h). */
 
 /* The data directory as readers open it; root first becomes the daemons' user,
  * if the settings name one.  Warns when nothing names the directory and no

@@ -11,7 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/client/cmd/cmd_data.h"
-#include "common/log/pending_set.h"
+#include "common/log/pending.h"
 
 /* A worker tries again what it has come to hold after a twentieth of a second,
  * then less and less often; what goes in goes in at once. */
@@ -23,7 +23,7 @@ struct flush {
     struct waiting waiting; /* held files alone */
     struct countd *c;
     struct logdir logs;
-    struct pending_set fills; /* what is waited for; see pending_set.h */
+    struct pending_set fills; /* what is waited for; see pending.h */
     uint64_t timeout_ms;
     int64_t as_of_ms;
     uint64_t stuck_ms; /* when only fills that wait began to be missing; or 0 */

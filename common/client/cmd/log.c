@@ -362,7 +362,7 @@ accept_older(const struct datadir *d, bool *accepted)
     *accepted = rc == 0 && merge_note_is_older(&n);
     if (*accepted)
         do
-            rc = merge_note_accept(d, clock_unix_ms());
+            rc = merge_note_write(d, clock_unix_ms(), true);
         while (wait_turn(&turn, rc, 0));
     if (rc < 0)
         return cmd_failed(rc, "write keyspace/" MERGE_NOTE_FILE

@@ -434,7 +434,7 @@ begin_merge(const struct salvage *s)
         return true;
     /* If the note cannot be written, or a worker is just writing it, an older
      * copy of keyspace/ may go undetected later, and nothing else is lost. */
-    (void)merge_note_write(&s->in.dir, clock_unix_ms());
+    (void)merge_note_write(&s->in.dir, clock_unix_ms(), false);
     if (merge_note_read(&s->in.dir, &n) < 0 || !merge_note_is_older(&n))
         return true;
     merge_note_explain(&n, text);
