@@ -84,10 +84,13 @@ add_file(struct archived_list *list, const char *path,
                    sizeof *list->logs) < 0)
         return -ENOMEM;
     a = &list->logs[list->count];
-    *a = (struct archived){.path = strdup(path), .missing = n->missing};
+    *a = (struct archived){.path = strdup(path),
+                           .size = (uint64_t)st.st_size,
+                           .missing = n->missing};
     if (a->path == NULL)
         return -ENOMEM;
     take_header(a, n);
+    list->size += a->size;
     list->count++;
     return 0;
 }
@@ -221,6 +224,7 @@ drop_doubles(struct archived_list *list)
 
     for (size_t i = 0; i < list->count; i++) {
         if (kept > 0 && is_there_twice(&list->logs[kept - 1], &list->logs[i])) {
+            list->size -= list->logs[i].size;
             free(list->logs[i].path);
             continue;
         }

@@ -41,6 +41,7 @@
 #include "common/base/dirstream.h"
 #include "common/base/folder.h"
 #include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/journal/requests.h"
 #include "common/log/kept.h"
 #include "common/log/pending.h"
@@ -61,6 +62,7 @@ struct backup {
     struct kept kept;
     bool lacks_requests; /* live/requests is not in the copy */
     int status;          /* what failed is reported; an exit status */
+    struct progress progress;
     uint64_t keyspaces, keys, faults;
     char name[NAME_TEXT_SIZE]; /* being copied or checked */
 };
@@ -285,6 +287,7 @@ copy_fault(void *ctx, const char *text)
     struct backup *b = ctx;
 
     b->faults++;
+    progress_clear(&b->progress);
     diag(DIAG_ERROR, "keyspace %s: %s", b->name, text);
 }
 
@@ -330,12 +333,14 @@ copy_keyspace(struct backup *b, const uint8_t *name, size_t size)
         rc = store_check(b->copy, name, size, copy_fault, b, &result);
     if (rc < 0) {
         b->faults++;
+        progress_clear(&b->progress);
         diag_errno(DIAG_ERROR, rc, "keyspace %s is not in the copy", b->name);
         /* The others are worth having; a full disk is the end of it. */
         return rc == -ENOSPC ? rc : 0;
     }
     b->keyspaces++;
     b->keys += result.keys;
+    progress_show(&b->progress, 0, b->keyspaces, "keyspace");
     return 0;
 }
 
@@ -367,9 +372,11 @@ copy_keyspaces(struct backup *b)
     rc = store_session_store(b->line, b->keyspace_fd, false, &b->copy);
     if (rc < 0)
         return rc;
+    progress_init(&b->progress, "copying", 0);
     rc = copy_waiting(b);
     if (rc == 0)
         rc = store_list(b->in.store, first, 0, copy_listed, b);
+    progress_clear(&b->progress);
     if (rc == 0)
         b->status = copy_kept(b);
     store_close(b->copy);

@@ -18,6 +18,7 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/journal/requests.h"
 #include "common/log/inspect.h"
 #include "common/log/logfile.h"
@@ -33,6 +34,7 @@ struct check {
     const struct cmd_line *line;
     struct store_session in;
     struct output out;
+    struct progress progress;
 
     char where[NAME_TEXT_SIZE + 16]; /* what is being looked at */
     struct cmd_name keyspace;
@@ -67,6 +69,7 @@ report_finding(struct check *c, const char *format, ...)
     if (vasprintf(&text, format, args) < 0)
         text = NULL;
     va_end(args);
+    progress_clear(&c->progress);
     output_row(&c->out, (const struct cell[]){
                             cell_text(c->where),
                             cell_text(text != NULL ? text : format),
@@ -161,6 +164,7 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
     rc = store_each_mark(c->in.store, name, size, keep_mark, c);
     if (rc < 0)
         report_finding(c, FAULT "its marks cannot be read: %s", diag_text(rc));
+    progress_show(&c->progress, 0, c->keyspaces, "keyspace");
 }
 
 static int
@@ -464,9 +468,11 @@ run_check(struct check *c)
     int rc, status;
 
     output_init(&c->out, c->line, OUTPUT_COLUMNS(columns));
+    progress_init(&c->progress, "checking", 0);
     rc = check_keyspaces(c);
     if (rc == 0 && c->line->arg_count == 0)
         rc = check_rest(c);
+    progress_clear(&c->progress);
     status = print_summary(c);
     if (rc < 0)
         return cmd_failed(rc, "check %s", c->line->config.data_dir);

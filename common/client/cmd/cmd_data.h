@@ -169,8 +169,9 @@ void unmerged_warn(const struct unmerged *k, const char *what);
 
 struct archived {
     char *path;
-    bool missing; /* a mark for a log that was not archived */
-    int error;    /* its header: 0, -EBADMSG, -EPROTONOSUPPORT, -EIO, ... */
+    uint64_t size; /* bytes of the file */
+    bool missing;  /* a mark for a log that was not archived */
+    int error;     /* its header: 0, -EBADMSG, -EPROTONOSUPPORT, -EIO, ... */
     struct archive_header header; /* from the name if the log is missing or
                                      unreadable */
     uint64_t order_ms;
@@ -179,6 +180,7 @@ struct archived {
 struct archived_list {
     struct archived *logs;
     size_t count, capacity;
+    uint64_t size; /* bytes of all files */
 };
 
 /* Adds the file `path`, or the archived logs in the folder `path`.
@@ -241,7 +243,10 @@ int place_fill(struct place *p, const struct archive_header *h,
                int (*read)(void *ctx, struct place *p), void *ctx);
 int place_take(struct place *p, const struct message *m, uint64_t received_ms);
 
-int place_archived(struct place *p, struct archived *log);
+/* Places an archived log.  `seen`, which may be NULL, is called while it is read
+ * for the first time. */
+int place_archived(struct place *p, const struct archived *log,
+                   void (*seen)(void *ctx, int records), void *ctx);
 
 /* Runs a worker until nothing can be merged, and counts what waits.
  *   -ECHILD  reported */

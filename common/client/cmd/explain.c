@@ -25,6 +25,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 #include "common/client/cmd/explain_history.h"
 
 #define READS_MAX 100
@@ -58,6 +59,7 @@ struct explain {
     struct key_history history;
 
     struct archived_list list;
+    struct progress progress;
     struct output out;
     uint64_t begins_ms; /* the archive; UINT64_MAX: there is none */
     uint64_t logs, increments;
@@ -230,6 +232,7 @@ print_share(struct explain *e, const struct archived *a, const struct share *s,
 {
     char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE], sum[CELL_SUM_SIZE];
 
+    progress_clear(&e->progress);
     output_row(&e->out, (const struct cell[]){
                             cell_time(e, s->first_ms, first),
                             cell_time(e, s->last_ms, last),
@@ -257,6 +260,7 @@ read_archived(struct explain *e, const struct archived *a)
     in = a->error == 0 && is_in(e, &a->header);
     rc = read_share(e, a, in, &s);
     if (rc < 0 && rc != -ENOMEM) {
+        progress_clear(&e->progress);
         diag_errno(DIAG_ERROR, rc, "read %s", a->path);
         e->damaged++;
         return 0;
@@ -274,12 +278,18 @@ read_archived(struct explain *e, const struct archived *a)
 static int
 read_archive(struct explain *e)
 {
+    uint64_t done = 0;
     int rc = 0;
 
     archived_sort(&e->list);
     e->begins_ms = UINT64_MAX;
-    for (size_t i = 0; rc == 0 && i < e->list.count; i++)
+    progress_init(&e->progress, "reading", e->list.size);
+    for (size_t i = 0; rc == 0 && i < e->list.count; i++) {
         rc = read_archived(e, &e->list.logs[i]);
+        done += e->list.logs[i].size;
+        progress_show(&e->progress, done, i + 1, "log");
+    }
+    progress_clear(&e->progress);
     for (size_t i = 0; i < e->mark_count; i++)
         e->unarchived +=
             !e->marks[i].archived && e->marks[i].m.first_ms >= e->begins_ms;

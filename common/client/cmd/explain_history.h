@@ -12,6 +12,7 @@
 #define COUNTD_COMMON_CLIENT_CMD_EXPLAIN_HISTORY_H
 
 #include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 
 struct key_history_row {
     int64_t start; /* Unix seconds */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -282,46 +283,110 @@ dump_log(struct cmd_line *line)
 
 /* ---- a lost secret ------------------------------------------------------- */
 
-/* Whether a log has marks of requests.  One that cannot be read now is a live
- * process's, or none with marks. */
-static bool
-has_marks(int log_fd, const char *name)
-{
-    const int fd = logfile_open(log_fd, name);
-    struct log_header h;
-    bool has;
+/* The hashes of keys that are forgotten. */
+struct forgotten {
+    uint8_t (*hashes)[MARK_HASH_SIZE];
+    size_t count, capacity;
+    bool has_logs; /* some take marks */
+    int rc;
+};
 
-    if (fd < 0)
-        return false;
-    has = logfile_header(fd, &h) == 0 && h.state != LOG_EMPTY &&
-          (h.features & LOG_HAS_MARKS) != 0;
-    (void)close(fd);
-    return has;
+static void
+add_hash(struct forgotten *f, const uint8_t hash[MARK_HASH_SIZE])
+{
+    void *more;
+
+    if (f->count == f->capacity) {
+        f->capacity = 2 * f->capacity + 1024;
+        more = realloc(f->hashes, f->capacity * sizeof *f->hashes);
+        if (!more) {
+            f->rc = -ENOMEM;
+            f->capacity = f->count;
+            return;
+        }
+        f->hashes = more;
+    }
+    memcpy(f->hashes[f->count++], hash, MARK_HASH_SIZE);
 }
 
-/* Whether there are requests under the secret: 1, 0, or an error. */
+static void
+add_request(void *ctx, const struct counted_request *q)
+{
+    add_hash(ctx, q->mark.hash);
+}
+
 static int
-has_requests(const struct datadir *d, struct requests *r)
+add_mark(void *ctx, uint32_t number, const struct message *m,
+         const struct slot_stamp *stamp)
+{
+    struct request_mark mark;
+
+    (void)number;
+    (void)stamp;
+    if (!mark_is(m))
+        return 0;
+    mark_get(m, &mark);
+    add_hash(ctx, mark.hash);
+    return 0;
+}
+
+/* A log that cannot be read now is a live process's, or none with marks. */
+static void
+add_log(struct forgotten *f, int log_fd, const char *name)
+{
+    const int fd = logfile_open(log_fd, name);
+    struct inspect report;
+    uint32_t skipped;
+
+    if (fd < 0)
+        return;
+    if (log_inspect(fd, UINT64_MAX, &report) == 0 && report.headers_rc == 0 &&
+        report.header.state != LOG_EMPTY &&
+        (report.header.features & LOG_HAS_MARKS) != 0) {
+        f->has_logs = true;
+        (void)logfile_each(fd, &report.header, report.end, add_mark, f,
+                           &skipped);
+    }
+    (void)close(fd);
+}
+
+static int
+compare_hashes(const void *a, const void *b)
+{
+    return memcmp(a, b, MARK_HASH_SIZE);
+}
+
+/* Finds the requests of live/requests and of the logs, each once. */
+static int
+find_forgotten(const struct datadir *d, struct requests *r, struct forgotten *f)
 {
     struct logfile_list list;
-    int rc = requests_exist(r);
+    size_t count = 0;
+    int rc;
 
-    if (rc != 0)
-        return rc;
-    rc = logfile_list_read(&list, d->log_fd);
+    rc = requests_each(r, add_request, f);
+    if (rc == 0)
+        rc = logfile_list_read(&list, d->log_fd);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < list.count && rc == 0; i++)
-        rc = list.files[i].kind == LOGFILE_LOG && list.files[i].ours &&
-             has_marks(d->log_fd, list.files[i].name);
+    for (size_t i = 0; i < list.count; i++)
+        if (list.files[i].kind == LOGFILE_LOG && list.files[i].ours)
+            add_log(f, d->log_fd, list.files[i].name);
     logfile_list_free(&list);
-    return rc;
+    if (f->count > 0)
+        qsort(f->hashes, f->count, sizeof *f->hashes, compare_hashes);
+    for (size_t i = 0; i < f->count; i++)
+        if (i == 0 || compare_hashes(f->hashes[i], f->hashes[i - 1]) != 0)
+            memmove(f->hashes[count++], f->hashes[i], MARK_HASH_SIZE);
+    f->count = count;
+    return f->rc;
 }
 
 /* Makes a secret where one is lost; *accepted: it did. */
 static int
 accept_lost_secret(const struct datadir *d, bool *accepted)
 {
+    struct forgotten f = {.hashes = NULL};
     uint8_t secret[REQUESTS_KEY_SIZE];
     struct requests r;
     int rc;
@@ -333,17 +398,19 @@ accept_lost_secret(const struct datadir *d, bool *accepted)
         return rc == -EPROTONOSUPPORT ? CONFIG_EXIT_SYSTEM /* reported */
                : rc < 0               ? cmd_failed(rc, "read " REQUESTS_FOLDER)
                                       : CONFIG_EXIT_OK;
-    rc = has_requests(d, &r);
-    *accepted = rc > 0;
-    if (*accepted)
+    rc = find_forgotten(d, &r, &f);
+    *accepted = f.has_logs || requests_exist(&r) > 0;
+    if (rc == 0 && *accepted)
         rc = requests_make(&r);
+    free(f.hashes);
     if (rc < 0)
         return cmd_failed(rc, "make " REQUESTS_FOLDER "/" REQUESTS_SECRET);
     if (*accepted)
         diag(DIAG_INFO,
              "accepted: " REQUESTS_FOLDER "/" REQUESTS_SECRET
-             " was lost, and its keys are forgotten: a request with one of "
-             "them that is sent again counts again; logs are merged again");
+             " was lost; keys forgotten=%zu: a request with one of them that "
+             "is sent again counts again; logs are merged again",
+             f.count);
     return CONFIG_EXIT_OK;
 }
 

@@ -217,32 +217,44 @@ place_fill(struct place *p, const struct archive_header *h,
 
 /* ---- an archived log ------------------------------------------------------------ */
 
+struct place_archive {
+    const struct archived *log;
+    void (*seen)(void *ctx, int records);
+    void *ctx;
+};
+
 static int
 read_archive(void *ctx, struct place *p)
 {
+    const struct place_archive *a = ctx;
     const struct archive_record *records;
     struct archive_reader *from;
     int fd, count, rc;
 
-    rc = archived_open(ctx, &from, &fd);
+    rc = archived_open(a->log, &from, &fd);
     if (rc < 0)
         return rc;
     while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
         rc = count < 0 ? count : 0;
         for (int i = 0; rc == 0 && i < count; i++)
             rc = place_take(p, &records[i].m, records[i].received_ms);
+        if (a->seen && p->file.fd < 0)
+            a->seen(a->ctx, count);
     }
     archived_close(from, fd);
     return rc;
 }
 
 int
-place_archived(struct place *p, struct archived *log)
+place_archived(struct place *p, const struct archived *log,
+               void (*seen)(void *ctx, int records), void *ctx)
 {
+    struct place_archive a = {.log = log, .seen = seen, .ctx = ctx};
+
     p->unread = log->error < 0 || log->missing;
     if (p->unread)
         return log->missing ? -ENOENT : log->error;
-    return place_fill(p, &log->header, read_archive, log);
+    return place_fill(p, &log->header, read_archive, &a);
 }
 
 /* ---- merging --------------------------------------------------------------------- */

@@ -27,6 +27,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"
@@ -39,6 +40,7 @@
 
 #define TEMPORARY  "%p" /* and the name of the archived log */
 #define CHUNK_SIZE ((size_t)1 << 20)
+#define REPORT_MS  1000 /* until it is said what it waits for */
 
 struct purge {
     struct store_session *in;
@@ -48,7 +50,9 @@ struct purge {
     size_t count;
     uint8_t *chunk; /* CHUNK_SIZE */
     uint64_t logs, archived, waiting, left;
-    uint64_t busy; /* logs in use that may have a key, in the last pass */
+    uint64_t busy;     /* logs in use that may have a key, in the last pass */
+    uint64_t since_ms; /* that it waits for logs, by clock_ms() */
+    bool reported;     /* that it does */
     struct archive_writer *writer;
 };
 
@@ -155,6 +159,15 @@ find_slot(struct purge *p, int fd)
     return (int)got;
 }
 
+static void
+report_progress(struct purge *p, const char *name)
+{
+    if (p->reported || clock_ms() - p->since_ms < REPORT_MS)
+        return;
+    p->reported = true;
+    diag(DIAG_INFO, "waiting for log/%s, which a daemon has in use", name);
+}
+
 /* A log that is not free for this process: it is one to wait for if it has a
  * key, or cannot be read to find out. */
 static void
@@ -171,6 +184,7 @@ note_busy(struct purge *p, const struct logfile *f, bool last)
     if (rc == 0)
         return;
     p->busy++;
+    report_progress(p, f->name);
     if (last)
         report_left(p, "log", f->name,
                     "a daemon has it in use, and it may have a key; repeat the "
@@ -230,7 +244,7 @@ try_logs(void *ctx)
 static int
 purge_logs(struct purge *p, uint64_t deadline_ms)
 {
-    const uint64_t now_ms = clock_ms();
+    const uint64_t now_ms = p->since_ms = clock_ms();
     int rc;
 
     rc = wait_until(p->dir, SIGNALS_CLEAR,

@@ -22,6 +22,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
+#include "common/client/cmd/cmd_terminal.h"
 
 struct replay {
     const struct cmd_line *line;
@@ -32,16 +33,29 @@ struct replay {
     bool opened; /* there is a target */
     struct store_session in;
     struct place place;
+    struct progress progress;
+    uint64_t done;    /* bytes of files */
+    uint64_t records; /* of all logs that were read */
     uint64_t logs, left_out, missing, damaged;
 };
 
 /* ---- placing ------------------------------------------------------------ */
+
+static void
+show_progress(void *ctx, int records)
+{
+    struct replay *r = ctx;
+
+    r->records += records < 0 ? 0 : (uint64_t)records;
+    progress_show(&r->progress, r->done, r->records, "increment");
+}
 
 /* Reports what is wrong with a log. 0: continue with the others; else an exit
  * status. */
 static int
 report_damaged(struct replay *r, const struct archived *a, int rc)
 {
+    progress_clear(&r->progress);
     if (rc == -ENOMEM)
         return cmd_failed(rc, "read %s", a->path);
     r->damaged++;
@@ -78,11 +92,12 @@ wrong_sizes(const struct replay *r, const struct archived *a)
 
 /* Reads one file of the list and places it.  Returns an exit status. */
 static int
-replay_log(struct replay *r, struct archived *a)
+replay_log(struct replay *r, const struct archived *a)
 {
     int rc, status;
 
     if (a->missing) {
+        progress_clear(&r->progress);
         diag(DIAG_WARNING, "%s: this log was merged and is not in the archive",
              a->path);
         r->missing++;
@@ -91,7 +106,8 @@ replay_log(struct replay *r, struct archived *a)
     status = wrong_sizes(r, a);
     if (status != 0)
         return status;
-    rc = place_archived(&r->place, a);
+    rc = place_archived(&r->place, a, show_progress, r);
+    r->done += a->size;
     if (r->place.unread)
         return report_damaged(r, a, rc);
     r->logs++;
@@ -104,13 +120,16 @@ take_all(struct replay *r)
     int status = 0;
 
     for (size_t i = 0; status == 0 && i < r->list.count; i++) {
-        struct archived *a = &r->list.logs[i];
+        const struct archived *a = &r->list.logs[i];
 
-        if (a->header.first_ms >= r->from_ms && a->header.first_ms < r->to_ms)
+        if (a->header.first_ms >= r->from_ms && a->header.first_ms < r->to_ms) {
             status = replay_log(r, a);
-        else
+        } else {
             r->left_out++;
+            r->done += a->size;
+        }
     }
+    progress_clear(&r->progress);
     return status;
 }
 
@@ -263,6 +282,7 @@ cmd_replay(struct cmd_line *line)
     if (status == 0)
         status = open_target(&r);
     if (status == 0) {
+        progress_init(&r.progress, "replaying", r.list.size);
         status = take_all(&r);
         if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
             const int merged = merge_placed(&r);
