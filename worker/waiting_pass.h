@@ -5,8 +5,8 @@
  * epoch; a batch has at most one fill of each log.  A keyspace that refused is
  * left out for the rest of the pass, and a fill that only such keyspaces want is
  * not read.  A pass that merged nothing is followed by a pause: 50 ms, doubled
- * up to a minute.  While full logs wait, they and passes take turns, a batch
- * each.
+ * up to a minute.  While full logs wait, passes get a fifth of the time
+ * (watch.c).
  *
  * A damaged file is repaired first: what is good of it goes on.
  *

@@ -132,6 +132,19 @@ next_poll(const struct watch *w)
                                                : w->machine.due_ms;
 }
 
+/* Merges one batch of what waits.  While logs wait, these have four times as long
+ * before the next one. */
+static void
+merge_waiting_batch(struct watch *w, uint64_t now)
+{
+    const uint64_t since_ms = clock_ms();
+    uint64_t ended_ms;
+
+    w->waiting_ms = earlier_ms(merge_waiting(w->merge), now + WATCH_POLL_MS);
+    ended_ms = clock_ms();
+    w->share_ms = ended_ms + 4 * (ended_ms - since_ms);
+}
+
 /* Merges one batch if it is time, then one of what waits, then lets the store
  * maintain itself.  True: call again at once. */
 static bool
@@ -147,9 +160,8 @@ after_turn(void *ctx)
         w->next_poll_ms = now + WATCH_POLL_MS;
     else if (now >= next_poll(w))
         merge(w, now);
-    if (now >= w->waiting_ms)
-        w->waiting_ms =
-            earlier_ms(merge_waiting(w->merge), now + WATCH_POLL_MS);
+    if (now >= w->waiting_ms && (next_poll(w) > now || now >= w->share_ms))
+        merge_waiting_batch(w, now);
     if (now >= w->maintain_ms && !w->once) {
         const bool more =
             merge_maintain(w->merge, clock_ns() + WATCH_MAINTAIN_NS);

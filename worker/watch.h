@@ -38,6 +38,7 @@ struct watch {
     uint64_t next_poll_ms; /* when to scan for logs */
     struct retry machine;  /* failed (full disk): no scan before its due time */
     uint64_t waiting_ms;   /* when to merge what waits */
+    uint64_t share_ms;     /* not before then while logs wait */
     uint64_t maintain_ms;  /* when to let the store maintain itself */
     struct worker_status status;
     int stop_signal; /* signal that stopped it; 0: none */

@@ -207,14 +207,19 @@ work(struct side *s)
     for (;;) {
         const uint64_t since = clock_ns();
         const enum merge_outcome did = merge_run(&s->worker.merge);
-        uint64_t at = clock_ns();
+        const uint64_t at = clock_ns();
 
         s->merge_ns += (double)(at - since);
         if (did == MERGE_IDLE)
             return;
         if (clock_ms() >= s->drain_ms) {
-            s->drain_ms = merge_waiting(&s->worker.merge);
-            s->drain_ns += (double)(clock_ns() - at);
+            const uint64_t due_ms = merge_waiting(&s->worker.merge);
+            const uint64_t spent_ns = clock_ns() - at;
+
+            s->drain_ns += (double)spent_ns;
+            s->drain_ms = clock_ms() + 4 * spent_ns / 1000000;
+            if (due_ms > s->drain_ms)
+                s->drain_ms = due_ms;
         }
     }
 }
