@@ -51,7 +51,6 @@ merge_open(struct merge *m, const struct config *config,
                         .keys_max = config->keyspace_max_keys,
                         .current = &m->batch,
                         .slice_ns = MERGE_SLICE_NS};
-    archive_init(&m->archive);
     rc = layout_init(&layout, (unsigned)config->keyspace_size,
                      (unsigned)config->key_size);
     if (rc == 0)

@@ -70,18 +70,10 @@ archive_name_parse(const char *text, struct archive_name *out)
 
 /* ---- open, close ------------------------------------------------------- */
 
-void
-archive_init(struct archive *a)
-{
-    *a = (struct archive){.fd = -1};
-}
-
 int
 archive_open(struct archive *a, int folder_fd, uint64_t keep_ms)
 {
-    archive_init(a);
-    a->fd = folder_fd;
-    a->keep_ms = keep_ms;
+    *a = (struct archive){.fd = folder_fd, .keep_ms = keep_ms};
     return archive_writer_new(&a->writer);
 }
 
@@ -89,7 +81,7 @@ void
 archive_close(struct archive *a)
 {
     archive_writer_free(a->writer);
-    archive_init(a);
+    a->writer = NULL;
 }
 
 /* ---- the oldest -------------------------------------------------------- */

@@ -58,16 +58,13 @@ void archive_name_put(const struct archive_name *n,
 int archive_name_parse(const char *text, struct archive_name *out);
 
 struct archive {
-    int fd;                        /* the folder, borrowed; -1: off */
+    int fd;                        /* the folder, borrowed */
     uint64_t keep_ms;              /* 0: nothing expires; with archive.keep = 0
                                       no archive is opened */
     struct archive_writer *writer; /* NULL: off */
     uint64_t
         removed_early; /* logs removed before their time, since the start */
 };
-
-/* Nothing is archived. */
-void archive_init(struct archive *a);
 
 /* -ENOMEM */
 int archive_open(struct archive *a, int folder_fd, uint64_t keep_ms);

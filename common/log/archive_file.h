@@ -187,7 +187,7 @@ int archive_read_header(int fd, struct archive_header *out);
 
 /* Reads and checks the header and the names of a member and calls `name` with
  * each, whose bytes are the reader's; stops when that returns non-zero and
- * returns that.  Of a member without names, all is read and checked, and `name`
+ * returns that.  A member without names is read and checked as a whole, and `name`
  * called for each increment other than 0. */
 int archive_read_names(
     int fd, const struct archive_member *m, struct archive_header *out,

@@ -11,8 +11,8 @@
  * backup began, which waits for it.
  *
  * Backups hold a flock of the folder, shared.  A worker that finds it free
- * removes the folder: its backup has ended or was killed.  Whoever cannot put a
- * log here, or makes what is here useless, removes `whole` first; that needs
+ * removes the folder: its backup has ended or was killed.  A process that cannot
+ * put a log here, or makes what is here useless, removes `whole` first; that needs
  * neither memory nor room on the disk.
  *
  * Nothing here needs to survive a power loss, which ends the backup as well.
@@ -50,7 +50,7 @@ void kept_end(struct kept *k, int log_fd);
  * another error the caller calls kept_spoil(). */
 int kept_open(int log_fd);
 
-/* What is there is not all, or not to be used. */
+/* Says that the fills there are not all, or not to be used. */
 void kept_spoil(int log_fd);
 
 #endif

@@ -18,7 +18,7 @@ struct log_fill {
     uint64_t first_ms;
 };
 
-/* Of a header of a log or of an archived one. */
+/* The fill that the header of a log, or of an archived one, is of. */
 #define LOG_FILL_OF(h) log_fill_make((h)->uuid, (h)->epoch, (h)->first_ms)
 
 /* The uuid of a log that never was: what a command imports, by a hash of that.

@@ -50,7 +50,8 @@
 #define LOG_HAS_MARKS 1u
 #define LOG_HAS_TIMES 2u
 
-#define LOG_EPOCH_MAX UINT32_MAX /* a log that had so many fills is replaced */
+#define LOG_EPOCH_MAX                                                          \
+    UINT32_MAX /* a log that had this many fills is replaced */
 
 enum log_state { LOG_EMPTY = 0, LOG_OPEN = 1, LOG_SEALED = 2 };
 

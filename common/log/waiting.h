@@ -40,7 +40,7 @@
  *    flock, exclusive, and that of each old file: the new one is durable, then
  *    the old name goes.  Who lists has the folder's flock shared, only while it
  *    reads, since a list that is being made can miss both.  It never waits for
- *    it, so nobody waits in a circle.
+ *    it, so processes never wait in a circle.
  * R7 A drop waits for the logs, syncs them, leaves the keyspace out here and
  *    syncs the folder, and then empties it: a file that comes back would bring
  *    back what was dropped.
@@ -116,7 +116,7 @@ struct waiting_part {
     uint32_t name;
     uint32_t fill;
     uint32_t increments;
-    bool in; /* durably in the keyspace, as this handle was told */
+    bool in; /* durably in the keyspace, as this handle knows */
 };
 
 struct waiting_index {

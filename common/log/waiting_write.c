@@ -132,7 +132,7 @@ set_since(const struct waiting_new *n)
 }
 
 static int
-publish(struct waiting *w, struct waiting_new *n)
+publish_file(struct waiting *w, struct waiting_new *n)
 {
     set_since(n);
     if (fsync(n->fd) < 0)
@@ -157,7 +157,7 @@ waiting_end(struct waiting *w, struct waiting_new *n)
     if (!n->placed && !w->locked && w->max > 0 && w->held_bytes + size > w->max)
         rc = -EDQUOT;
     else
-        rc = publish(w, n);
+        rc = publish_file(w, n);
     if (rc < 0)
         waiting_abort(w, n);
     else
