@@ -97,9 +97,8 @@ check_request(struct http_call *x, enum conn_next *next)
         command++; /* there is a route for each */
     h->now.http = h;
     h->now.command = command;
-    h->read_ms = clock_unix_ms();
     x->note = ++h->readings;
-    return read_parameters(x, command, h->read_ms, next);
+    return read_parameters(x, command, clock_unix_ms(), next);
 }
 
 /* Has the request in http->now.  False: *next is the answer. */
@@ -112,10 +111,8 @@ read_request(struct http_call *x, enum conn_next *next)
     a->as_of_ms = 0;
     a->phase = 0;
     a->next_page.is_there = a->has_state = false;
-    if (x->note != h->readings)
-        return check_request(x, next);
     /* A span of time may end now. */
-    return !is_in_steps(a) || h->read_ms == clock_unix_ms() ||
+    return (x->note == h->readings && !is_in_steps(a)) ||
            check_request(x, next);
 }
 

@@ -102,7 +102,6 @@ struct read_http {
     const struct datadir *dir;
     struct read_request now;
     unsigned readings; /* requests that were read into `now` */
-    uint64_t read_ms;  /* Unix time of the last */
     struct waiting_limits held_limits;
     struct graphite graphite;
     struct user_metrics users; /* counters of users, for /metrics */

@@ -232,16 +232,6 @@ take_accepted(struct acceptor *a, int fd, const struct net_address *peer)
     listener_update_accepting(d);
 }
 
-/* True for errors of the one connection that was in the queue. */
-static bool
-is_passing(int error)
-{
-    return error == ECONNABORTED || error == EINTR || error == EPROTO ||
-           error == EPERM || error == ENETDOWN || error == ENETUNREACH ||
-           error == EHOSTDOWN || error == EHOSTUNREACH || error == ENONET ||
-           error == ENOPROTOOPT || error == EOPNOTSUPP;
-}
-
 static void
 accept_ready(struct loop_source *source, uint32_t events)
 {
@@ -262,11 +252,11 @@ accept_ready(struct loop_source *source, uint32_t events)
             take_accepted(a, fd, &peer);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             return;
-        } else if (!is_passing(errno)) {
-            /* No descriptors or no memory: the tick looks again. */
-            pause_accepting(a, true);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+                   errno == ENOBUFS) {
+            pause_accepting(a, true); /* the tick looks again */
             return;
-        }
+        } /* else it is an error of the one connection that was in the queue */
     }
 }
 
