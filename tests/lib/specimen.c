@@ -195,7 +195,7 @@ add_partly(struct specimen *s, enum specimen_keyspace k, uint8_t log)
     }
 
     /* That has folded most: now buffers again. */
-    base_add(s, store, k, (uint8_t)(log + 1), 20, 32, 2);
+    base_add(s, store, k, (uint8_t)(log + 1), 20, 29, 2);
     store_close(store);
 }
 
