@@ -150,13 +150,6 @@ check_history(struct check *c)
     return 0;
 }
 
-static bool
-is_text(const MDB_val *key, const char *text)
-{
-    return key->mv_size == strlen(text) &&
-           memcmp(key->mv_data, text, key->mv_size) == 0;
-}
-
 static int
 check_record(void *ctx, const MDB_val *key, const MDB_val *value)
 {
@@ -170,9 +163,9 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
             report_fault(c, "meta: a mark is damaged");
         else
             c->marks_hash += hash;
-    } else if (!is_text(key, KEYSPACE_NAME_KEY) &&
-               !is_text(key, KEYSPACE_STATE_KEY) &&
-               !is_text(key, KEYSPACE_HISTORY_KEY)) {
+    } else if (!keyspace_is_record(key, KEYSPACE_NAME_KEY) &&
+               !keyspace_is_record(key, KEYSPACE_STATE_KEY) &&
+               !keyspace_is_record(key, KEYSPACE_HISTORY_KEY)) {
         report_fault(c, "meta: a record of unknown kind");
     }
     return 0;

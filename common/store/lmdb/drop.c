@@ -2,11 +2,11 @@
  * and removing keys (lmdb_del()).
  *
  * A dropped increment stays dropped: the marks stay, so a merged log is not
- * counted again; but for those of imports, which a user may want again.  A file that cannot be opened does not show which logs were
- * merged; it is replaced by an empty one without marks (store_drop()).
+ * counted again; but for those of imports, which a user may want again.  A file
+ * that cannot be opened does not show which logs were merged; it is replaced by
+ * an empty one without marks (store_drop()).
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/base/folder.h"
 #include "common/store/lmdb/keyspace_history.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
@@ -120,19 +120,17 @@ lock_file(struct lmdb *s, const char *file)
 {
     const int dir_fd = s->options.keyspace_fd;
     struct stat st, now;
+    const char *why; /* keyspace_file_check() has reported it */
     int fd, rc;
 
-    fd = folder_open_file(dir_fd, file);
+    fd = keyspace_file_open(dir_fd, file, &st, &why);
     if (fd < 0)
         return fd;
     s->holder = 0;
     rc = lock_take(fd, &s->holder);
-    if (rc == 0 && (fstat(fd, &st) < 0 ||
-                    fstatat(dir_fd, file, &now, AT_SYMLINK_NOFOLLOW) < 0))
+    if (rc == 0 && fstatat(dir_fd, file, &now, AT_SYMLINK_NOFOLLOW) < 0)
         rc = -errno;
-    else if (rc == 0 && !S_ISREG(st.st_mode))
-        rc = -EBADMSG;
-    else if (rc == 0 && (st.st_ino != now.st_ino || st.st_dev != now.st_dev))
+    if (rc == 0 && (st.st_ino != now.st_ino || st.st_dev != now.st_dev))
         rc = -ESTALE;
     if (rc == 0)
         return fd;

@@ -448,6 +448,13 @@ int keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out);
 int keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
                        const struct keyspace_state *state);
 
+/* Whether this is the key of the record with this name. */
+static inline bool
+keyspace_is_record(const MDB_val *key, const char *name)
+{
+    return bytes_equal(key->mv_data, key->mv_size, name, strlen(name));
+}
+
 /* Whether this is the key of a mark. */
 static inline bool
 keyspace_is_mark(const MDB_val *key)

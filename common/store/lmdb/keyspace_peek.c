@@ -115,12 +115,6 @@ struct peeking {
     bool has_name, has_state;
 };
 
-static bool
-is_key(const MDB_val *key, const char *text)
-{
-    return bytes_equal(key->mv_data, key->mv_size, text, strlen(text));
-}
-
 static int
 peek_record(void *ctx, uint8_t *key_bytes, size_t key_size,
             uint8_t *value_bytes, size_t size)
@@ -129,12 +123,12 @@ peek_record(void *ctx, uint8_t *key_bytes, size_t key_size,
     const MDB_val value = {.mv_size = size, .mv_data = value_bytes};
     struct peeking *p = ctx;
 
-    if (is_key(&key, KEYSPACE_NAME_KEY)) {
+    if (keyspace_is_record(&key, KEYSPACE_NAME_KEY)) {
         p->has_name = true;
         return keyspace_header_parse(&value, p->options, p->keyspace, p->why);
     }
     *p->why = "its state is damaged";
-    if (is_key(&key, KEYSPACE_STATE_KEY)) {
+    if (keyspace_is_record(&key, KEYSPACE_STATE_KEY)) {
         p->has_state = true;
         return keyspace_state_parse(&value, p->state);
     }

@@ -10,9 +10,6 @@
 #include "common/base/crc.h"
 #include "common/base/hash.h"
 
-#define NAME_KEY     KEYSPACE_NAME_KEY
-#define STATE_KEY    KEYSPACE_STATE_KEY
-#define HISTORY_KEY  KEYSPACE_HISTORY_KEY
 #define HISTORY_HEAD 8
 #define HEADER_SIZE  20
 #define MARK_HEAD    24
@@ -62,7 +59,7 @@ keyspace_header_put(MDB_txn *txn, MDB_dbi meta,
                     size_t name_size)
 {
     uint8_t bytes[HEADER_SIZE + NAME_MAX_SIZE] = {0};
-    MDB_val key = text_key(NAME_KEY);
+    MDB_val key = text_key(KEYSPACE_NAME_KEY);
 
     put_le32(bytes + 4, KEYSPACE_VERSION);
     put_le16(bytes + 12, options->keyspace_size);
@@ -98,7 +95,7 @@ int
 keyspace_header_parse(const MDB_val *v, const struct lmdb_options *options,
                       struct keyspace *k, const char **why)
 {
-    const MDB_val key = text_key(NAME_KEY);
+    const MDB_val key = text_key(KEYSPACE_NAME_KEY);
     const uint8_t *bytes = v->mv_data;
     size_t name_size;
     int rc;
@@ -141,7 +138,7 @@ keyspace_header_check(MDB_txn *txn, MDB_dbi meta,
     int rc;
 
     *why = "its header is damaged";
-    rc = get_record(txn, meta, NAME_KEY, &v);
+    rc = get_record(txn, meta, KEYSPACE_NAME_KEY, &v);
     return rc < 0 ? rc : keyspace_header_parse(&v, options, k, why);
 }
 
@@ -177,7 +174,7 @@ keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
                    const struct keyspace_state *state)
 {
     uint8_t bytes[KEYSPACE_STATE_SIZE] = {0};
-    MDB_val key = text_key(STATE_KEY);
+    MDB_val key = text_key(KEYSPACE_STATE_KEY);
 
     put_le64(bytes + 8, state->change);
     put_le64(bytes + 16, state->nonce);
@@ -195,7 +192,7 @@ keyspace_state_put(MDB_txn *txn, MDB_dbi meta,
 int
 keyspace_state_parse(const MDB_val *v, struct keyspace_state *out)
 {
-    const MDB_val key = text_key(STATE_KEY);
+    const MDB_val key = text_key(KEYSPACE_STATE_KEY);
     const uint8_t *bytes = v->mv_data;
 
     if (!record_ok(&key, v, KEYSPACE_STATE_SIZE, KEYSPACE_STATE_SIZE))
@@ -221,7 +218,7 @@ int
 keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
 {
     MDB_val v;
-    const int rc = get_record(txn, meta, STATE_KEY, &v);
+    const int rc = get_record(txn, meta, KEYSPACE_STATE_KEY, &v);
 
     return rc < 0 ? rc : keyspace_state_parse(&v, out);
 }
@@ -229,7 +226,7 @@ keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
 int
 keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out)
 {
-    MDB_val key = text_key(HISTORY_KEY), v;
+    MDB_val key = text_key(KEYSPACE_HISTORY_KEY), v;
     int rc;
 
     rc = lmdb_error(mdb_get(txn, meta, &key, &v));
@@ -245,7 +242,7 @@ int
 keyspace_history_put(MDB_txn *txn, MDB_dbi meta, const struct history *h)
 {
     uint8_t bytes[HISTORY_HEAD + HISTORY_STATE_MAX] = {0};
-    MDB_val key = text_key(HISTORY_KEY);
+    MDB_val key = text_key(KEYSPACE_HISTORY_KEY);
     const size_t size = history_put(h, bytes + HISTORY_HEAD);
 
     return record_put(txn, meta, &key, bytes, HISTORY_HEAD + size);
@@ -254,7 +251,7 @@ keyspace_history_put(MDB_txn *txn, MDB_dbi meta, const struct history *h)
 int
 keyspace_history_del(MDB_txn *txn, MDB_dbi meta)
 {
-    MDB_val key = text_key(HISTORY_KEY);
+    MDB_val key = text_key(KEYSPACE_HISTORY_KEY);
 
     return lmdb_error(mdb_del(txn, meta, &key, NULL));
 }
