@@ -113,18 +113,6 @@ CASE(surplus_is_thrown_away_without_memory, f)
     echo_hear(f, a, "!next");
 }
 
-CASE(a_half_closed_peer_gets_its_answers, f)
-{
-    const int a = echo_join(f, ECHO);
-
-    echo_ask(a, 'e', "one,");
-    echo_ask(a, 'g', "two");
-    assert_int_equal(shutdown(a, SHUT_WR), 0);
-    echo_hear(f, a, "one,");
-    echo_commit(&f->own);
-    echo_hear_end(f, a, "two");
-}
-
 CASE(malformed_input_gets_the_last_word_though_more_is_sent, f)
 {
     static uint8_t more[1 << 20];
@@ -171,22 +159,6 @@ CASE(large_and_long_answers_arrive_whole, f)
     assert_memory_equal(f->heard + 4000 * 1024, "end", 3);
     for (size_t i = 0; i < 4000 * 1024; i++)
         assert_int_equal(f->heard[i], 'b');
-}
-
-CASE(a_peer_that_does_not_read_is_not_read_from_and_others_are_served, f)
-{
-    size_t i;
-    const int a = echo_join(f, ECHO);
-    const int b = echo_join(f, ECHO);
-
-    for (i = 0; i < 40; i++)
-        echo_ask_number(a, 'b', 500);
-    for (i = 0; i < 100; i++) {
-        echo_ask(b, 'e', "b");
-        echo_hear(f, b, "b");
-    }
-    for (i = 0; i < 40; i++)
-        echo_hear_size(f, a, 500 * 1024);
 }
 
 CASE(who_keeps_most_ends_when_memory_is_used_up, f)

@@ -235,60 +235,6 @@ TEST(what_is_no_host_name_is_not_looked_up)
 
 /* ---- sockets ----------------------------------------------------------- */
 
-static int
-listen_somewhere(struct net_address *bound)
-{
-    struct net_address any;
-    int fd;
-
-    assert_rc(net_parse("127.0.0.1:0", &any), 0);
-    fd = net_listen(&any, 0, bound);
-    assert_true(fd >= 0);
-    return fd;
-}
-
-TEST(port_zero_takes_a_free_port_and_says_which)
-{
-    struct net_address bound;
-    char text[NET_ADDRESS_SIZE];
-    int fd, client;
-
-    fd = listen_somewhere(&bound);
-    net_format(&bound, text);
-    assert_memory_equal(text, "127.0.0.1:", 10);
-    assert_int_not_equal(atoi(text + 10), 0);
-
-    client = client_connect_to(&bound);
-    assert_false(net_is_self(client));
-
-    assert_true(client >= 0);
-    close(client);
-    close(fd);
-}
-
-TEST(a_port_in_use_is_waited_for_only_as_long_as_asked)
-{
-    const unsigned fds = fault_open_fds();
-    struct net_address bound, again;
-    uint64_t begin_ms;
-    int fd;
-
-    fd = listen_somewhere(&bound);
-    begin_ms = clock_ms();
-    assert_rc(net_listen(&bound, 0, &again), -EADDRINUSE);
-    assert_in_range(clock_ms() - begin_ms, 0, 20000);
-
-    begin_ms = clock_ms();
-    assert_rc(net_listen(&bound, 50, &again), -EADDRINUSE);
-    assert_in_range(clock_ms() - begin_ms, 50, 20000);
-
-    close(fd);
-    assert_int_equal(fault_open_fds(), fds);
-    fd = net_listen(&bound, 0, &again);
-    assert_true(fd >= 0);
-    close(fd);
-}
-
 /* A network of this process alone, in which every outgoing connection has
  * port 40000.  -EPERM where the machine does not let us. */
 static int

@@ -62,23 +62,6 @@ teardown(void **state)
 
 #define CASE(name, d) TEST_IN(name, struct tmpdir *d, tmpdir_setup, teardown)
 
-CASE(a_token_has_the_rights_of_its_line, d)
-{
-    struct tokens *t;
-
-    put_file(d, good, 0600);
-    assert_rc(open_file(d, &t), 0);
-
-    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
-    assert_int_equal(check(t, BOSS), TOKENS_ALL);
-    assert_int_equal(check(t, CLERK), TOKENS_READ | TOKENS_QUOTA);
-    assert_int_equal(check(t, "6f1c0b7e2d9a4c54"), 0);
-    assert_int_equal(check(t, SHOP "0"), 0);
-    assert_int_equal(check(t, ""), 0);
-    assert_int_equal(tokens_check(t, BOSS, 16), 0);
-    tokens_close(t);
-}
-
 CASE(a_wrong_line_refuses_the_file, d)
 {
     static const char *const lines[] = {"shop count\n",
@@ -163,25 +146,6 @@ CASE(a_test_of_the_file_reports_what_is_wrong_for_every_user, d)
     assert_int_equal(fchownat(d->fd, "tokens", 65534, 65534, 0), 0);
     assert_rc(test_file(path, true, 0), 0);
     assert_rc(test_file(path, false, 0), -EINVAL);
-}
-
-CASE(a_changed_file_is_read_again, d)
-{
-    struct tokens *t;
-
-    put_file(d, "shop count " SHOP "\n", 0600);
-    assert_rc(open_file(d, &t), 0);
-
-    put_file(d, "shop quota " SHOP "\n", 0600);
-    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
-    pass_time();
-    assert_int_equal(check(t, SHOP), TOKENS_QUOTA);
-
-    put_file(d, "boss read " BOSS "\n", 0600);
-    pass_time();
-    assert_int_equal(check(t, SHOP), 0);
-    assert_int_equal(check(t, BOSS), TOKENS_READ);
-    tokens_close(t);
 }
 
 CASE(a_changed_file_that_is_wrong_leaves_the_tokens, d)
