@@ -34,11 +34,17 @@ struct param {
     const char *name;
     bool (*read)(const struct param *param, const struct value *v, void *to,
                  struct http_params_fault *f);
-    size_t at;        /* offset in struct http_params; 0: nowhere */
-    int64_t min, max; /* of a number */
-    const char *code; /* of a word that is none of these, and what is said: */
-    const char *wrong;
-    const char *words[4];
+    size_t at;       /* offset in struct http_params; 0: nowhere */
+    const void *has; /* struct bounds of a number, struct words; else NULL */
+};
+
+struct bounds {
+    int64_t min, max;
+};
+
+/* Words, and what is said of another one. */
+struct words {
+    const char *code, *wrong, *words[4];
 };
 
 __attribute__((format(printf, 3, 4))) static bool
@@ -100,13 +106,14 @@ static bool
 read_number(const struct param *param, const struct value *v, void *to,
             struct http_params_fault *f)
 {
+    const struct bounds *b = param->has;
     int64_t *number = to;
 
     if (increment_number_parse(v->text, v->size, number) == 0 &&
-        *number >= param->min && *number <= param->max)
+        *number >= b->min && *number <= b->max)
         return true;
     return set_fault(f, "bad-number", "%s: %" PRId64 " to %" PRId64, v->name,
-                     param->min, param->max);
+                     b->min, b->max);
 }
 
 static bool
@@ -144,15 +151,17 @@ static bool
 read_word(const struct param *param, const struct value *v, void *to,
           struct http_params_fault *f)
 {
-    for (unsigned i = 0; i < 4 && param->words[i]; i++) {
-        if (strlen(param->words[i]) != v->size ||
-            memcmp(v->text, param->words[i], v->size) != 0)
+    const struct words *w = param->has;
+
+    for (unsigned i = 0; i < 4 && w->words[i]; i++) {
+        if (strlen(w->words[i]) != v->size ||
+            memcmp(v->text, w->words[i], v->size) != 0)
             continue;
         if (param->at != 0)
             *(unsigned *)to = i;
         return true;
     }
-    return set_fault(f, param->code, "%s", param->wrong);
+    return set_fault(f, w->code, "%s", w->wrong);
 }
 
 /* What of an ETag follows its two numbers: the minutes of a period, of which
@@ -179,45 +188,54 @@ read_version(const struct param *param, const struct value *v, void *to,
         v->text[nonce] == '-' ? strspn(v->text + nonce + 1, digits) : 0;
     uint64_t *version = to;
 
+    (void)param;
     if (nonce == 0 || nonce > 16 || change == 0 || change > 16 ||
         nonce + 1 + change + span_minutes(v->text + nonce + 1 + change) !=
             v->size)
-        return set_fault(f, param->code, "%s", param->wrong);
+        return set_fault(
+            f, "bad-version",
+            "version: NONCE-CHANGE, as the ETag of an answer has it");
     version[0] = strtoull(v->text, NULL, 16);
     version[1] = strtoull(v->text + nonce + 1, NULL, 16);
     return true;
 }
 
+static const struct bounds any = {-INT64_MAX, INT64_MAX},
+                           moment = {0, INT64_MAX}, rows = {0, QUERY_ROWS_MAX},
+                           wait = {0, WAIT_MAX};
+static const struct words formats = {"bad-format",
+                                     "format: json, tsv or csv",
+                                     {"json", "tsv", "csv", NULL}},
+                          numbers = {"bad-numbers",
+                                     "numbers: string",
+                                     {"string", NULL, NULL, NULL}},
+                          forms = {"bad-names",
+                                   "names: raw or text",
+                                   {"raw", "text", NULL, NULL}},
+                          sorts = {"bad-sort",
+                                   "sort: name, size, keys or total",
+                                   {"name", "size", "keys", "total"}};
+
 #define AT(field) offsetof(struct http_params, field)
 static const struct param params[HTTP_PARAMS] = {
-    [PARAM_KEYSPACE] = {"keyspace", read_name, AT(keyspace)},
-    [PARAM_KEY] = {"key", read_name, AT(keys)},
-    [PARAM_PREFIX] = {"prefix", read_part, AT(prefix)},
-    [PARAM_AFTER] = {"after", read_part, AT(after)},
-    [PARAM_N] = {"n", read_number, AT(n)}, /* between the command's bounds */
-    [PARAM_OFFSET] = {"offset", read_number, AT(offset), -INT64_MAX, INT64_MAX},
-    [PARAM_LENGTH] = {"length", read_number, AT(length), 0, QUERY_ROWS_MAX},
-    [PARAM_FROM] = {"from", read_time, AT(from_ms)},
-    [PARAM_TO] = {"to", read_time, AT(to_ms)},
-    [PARAM_STEP] = {"step", read_step, AT(step_ms)},
-    [PARAM_AS_OF] = {"as_of", read_number, AT(as_of_ms), 0, INT64_MAX},
-    [PARAM_WAIT] = {"wait", read_number, AT(wait_s), 0, WAIT_MAX},
-    [PARAM_FORMAT] = {"format", read_word, AT(format), .code = "bad-format",
-                      .wrong = "format: json, tsv or csv",
-                      .words = {"json", "tsv", "csv"}},
-    [PARAM_NUMBERS] = {"numbers", read_word, .code = "bad-numbers",
-                       .wrong = "numbers: string", .words = {"string"}},
-    /* That of names is read before all others. */
-    [PARAM_NAMES] = {"names", read_word, .code = "bad-names",
-                     .wrong = "names: raw or text", .words = {"raw", "text"}},
-    [PARAM_VERSION] = {"version", read_version, AT(nonce),
-                       .code = "bad-version",
-                       .wrong = "version: NONCE-CHANGE, as the ETag of an "
-                                "answer has it"},
-    [PARAM_SORT] = {"sort", read_word, AT(sort), .code = "bad-sort",
-                    .wrong = "sort: name, size, keys or total",
-                    .words = {"name", "size", "keys", "total"}},
-    [PARAM_GROUP] = {"group", read_group, AT(group)}};
+    [PARAM_KEYSPACE] = {"keyspace", read_name, AT(keyspace), NULL},
+    [PARAM_KEY] = {"key", read_name, AT(keys), NULL},
+    [PARAM_PREFIX] = {"prefix", read_part, AT(prefix), NULL},
+    [PARAM_AFTER] = {"after", read_part, AT(after), NULL},
+    [PARAM_N] = {"n", read_number, AT(n), NULL}, /* the command's bounds */
+    [PARAM_OFFSET] = {"offset", read_number, AT(offset), &any},
+    [PARAM_LENGTH] = {"length", read_number, AT(length), &rows},
+    [PARAM_FROM] = {"from", read_time, AT(from_ms), NULL},
+    [PARAM_TO] = {"to", read_time, AT(to_ms), NULL},
+    [PARAM_STEP] = {"step", read_step, AT(step_ms), NULL},
+    [PARAM_AS_OF] = {"as_of", read_number, AT(as_of_ms), &moment},
+    [PARAM_WAIT] = {"wait", read_number, AT(wait_s), &wait},
+    [PARAM_FORMAT] = {"format", read_word, AT(format), &formats},
+    [PARAM_NUMBERS] = {"numbers", read_word, 0, &numbers},
+    [PARAM_NAMES] = {"names", read_word, 0, &forms}, /* before all others */
+    [PARAM_VERSION] = {"version", read_version, AT(nonce), NULL},
+    [PARAM_SORT] = {"sort", read_word, AT(sort), &sorts},
+    [PARAM_GROUP] = {"group", read_group, AT(group), NULL}};
 
 static_assert(offsetof(struct http_params, change) ==
                   offsetof(struct http_params, nonce) + sizeof(uint64_t),
@@ -228,12 +246,11 @@ read_value(struct http_params *p, const struct http_params_spec *spec,
            enum http_param which, const struct value *v,
            struct http_params_fault *f)
 {
+    const struct bounds n = {spec->n_min, spec->n_max};
     struct param param = params[which];
 
-    if (which == PARAM_N) {
-        param.min = spec->n_min;
-        param.max = spec->n_max;
-    }
+    if (which == PARAM_N)
+        param.has = &n;
     if (which == PARAM_KEY) {
         if (p->key_count == spec->keys_max)
             return set_fault(f, "too-many", "key: %zu at most in one request",
