@@ -270,7 +270,8 @@ void
 remote_forget(struct remote *r, struct remote_asker *a)
 {
     while (a->calls.next && !list_alone(&a->calls))
-        remote_call_drop(LOOP_OWNER(a->calls.next, struct remote_call, link));
+        remote_call_drop(
+            LOOP_OWNER(list_pop(&a->calls), struct remote_call, link));
     a->has_bound = false;
     if (r->asker == a)
         r->asker = NULL;

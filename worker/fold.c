@@ -417,7 +417,7 @@ add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
     int rc;
 
     for (at = 0; at < count;
-         at += group, slots += group * log->layout.slot_size) {
+         at += group, slots += (size_t)group * log->layout.slot_size) {
         group = count - at < GROUP ? count - at : GROUP;
         rc = begin_group(f, &g, number);
         if (rc < 0)

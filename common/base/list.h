@@ -36,6 +36,18 @@ list_remove(struct list_link *l)
     list_init(l);
 }
 
+/* Takes the first element out of a list that has one. */
+static inline struct list_link *
+list_pop(struct list_link *list)
+{
+    struct list_link *l = list->next;
+
+    list->next = l->next;
+    l->next->prev = list;
+    list_init(l);
+    return l;
+}
+
 /* Puts `l`, which is in no list, at the end. */
 static inline void
 list_add(struct list_link *list, struct list_link *l)

@@ -50,7 +50,7 @@ sort_series(struct series_list *list,
     for (size_t i = 0; i < list->count; i++)
         list->items[i]->order = i;
     if (list->count > 0)
-        qsort(list->items, list->count, sizeof list->items[0], compare);
+        qsort(list->items, list->count, sizeof(struct series *), compare);
 }
 
 int

@@ -57,8 +57,9 @@ enum conn_next
 resp_answer_number(struct resp_call *call, int64_t value)
 {
     uint8_t out[RESP_NUMBER_SIZE];
+    const size_t size = resp_put_number(out, ':', value);
 
-    return resp_answer_bytes(call, out, resp_put_number(out, ':', value));
+    return resp_answer_bytes(call, out, size);
 }
 
 size_t

@@ -386,7 +386,6 @@ CASE(what_lmdb_would_give_free_with_a_value_is_checked, f)
 
 /* ---- keyspaces: the newest commit, or nothing --------------------------- */
 
-
 static struct store *
 store(struct fixture *f, bool writable)
 {

@@ -781,4 +781,3 @@ TEST(a_value_of_an_earlier_change_is_found)
     check_clean(&f, f.tree.root.count);
     stop(&f);
 }
-

@@ -145,7 +145,8 @@ read_records(struct replay *p)
             continue;
         p->dirty = i + 1;
         if (get_record(p, i, &r) && r.type == JOURNAL_RECORD_GROUP)
-            rc = report_damage(p, p->at, "records that were durable are not good");
+            rc = report_damage(p, p->at,
+                               "records that were durable are not good");
     }
     return rc;
 }

@@ -160,20 +160,27 @@ static void
 take_line(struct totals *t, const char *line)
 {
     uint8_t name[NAME_MAX_SIZE];
-    const char *tab = strchr(line, '\t');
-    int64_t whole, millionths;
+    const char *const tab = strchr(line, '\t'), *at = tab;
+    long long field[4]; /* source, time, whole part, millionths */
     struct total sample = {.name = name};
     struct total_last *last;
     int size;
 
-    if (!tab || sscanf(tab, "\t%u\t%" SCNd64 "\t%" SCNd64 "\t%" SCNd64,
-                       &sample.source, &sample.at, &whole, &millionths) != 4)
-        return;
+    for (int i = 0; i < 4; i++) {
+        char *end;
+
+        if (!at || *at != '\t')
+            return;
+        field[i] = strtoll(at + 1, &end, 10);
+        at = end;
+    }
     size = name_unescape(line, (size_t)(tab - line), name, sizeof name);
     if (size <= 0)
         return;
     sample.size = (size_t)size;
-    sample.millionths = (int128)whole * DECIMAL_MILLIONTHS + millionths;
+    sample.source = (unsigned)field[0];
+    sample.at = field[1];
+    sample.millionths = (int128)field[2] * DECIMAL_MILLIONTHS + field[3];
     last = find_last(t, &sample);
     if (last) /* else it is forgotten */
         *last = (struct total_last){sample.millionths, sample.at};

@@ -19,6 +19,7 @@
  *
  * Read from the end: cmd_export(), export_one(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,7 @@ static int
 refill_sums(struct export *e, struct sums *s)
 {
     const size_t count = s->rows->count;
+    int rc;
 
     if (s->at < count || count < COUNTD_ROWS_MAX)
         return 0;
@@ -218,7 +220,9 @@ refill_sums(struct export *e, struct sums *s)
     countd_rows_free(s->rows);
     s->rows = NULL;
     s->at = 0;
-    return document_rows(e->c, "sums", &s->query, &s->rows);
+    rc = document_rows(e->c, "sums", &s->query, &s->rows);
+    assert(rc < 0 || s->rows);
+    return rc;
 }
 
 /* Goes over counts and sums, which are both in key order. */

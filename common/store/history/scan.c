@@ -410,7 +410,7 @@ static int
 scan_windows(struct scan *s, struct history_scan *asked)
 {
     struct window *w = &s->window;
-    struct window_row *rows = malloc(2 * WINDOW_ROWS * sizeof *rows);
+    struct window_row *rows = malloc((size_t)2 * WINDOW_ROWS * sizeof *rows);
     int rc;
 
     if (rows == NULL)

@@ -538,8 +538,7 @@ int marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
 /* Allocates the blocks of LMDB's lock file before LMDB writes to it through a
  * map: on a full disk that write would kill the process (SIGBUS).  This process
  * must not have the file open, because closing a descriptor of the lock file
- * releases all of the process's locks on it.  -ENOSPC, -EBADMSG with *why, ...
- */
+ * releases all of the process's locks on it.  -ENOSPC, -EBADMSG with *why */
 int keyspace_file_lock(int dir_fd, const char *file, const char **why);
 
 /* Opens the databases of a file; with MDB_CREATE makes them. */
@@ -585,15 +584,12 @@ void keyspace_dir_unlock(const struct lmdb *s);
 /* Renames a file.  -EEXIST: the name is taken. */
 int keyspace_file_rename(int dir_fd, const char *from, const char *to);
 
-/* Removes the %t files of processes that died, if they are so old. */
 #define KEYSPACE_TEMP_AGE_MS 60000
+/* Removes the %t files of processes that died, if they are as old as that. */
 void keyspace_file_clean(int dir_fd, uint64_t age_ms);
 
-/* Writes the path that LMDB gets: it is relative to the directory's descriptor.
- */
+/* Writes the path that LMDB gets, relative to the directory's descriptor. */
 void keyspace_path(int dir_fd, const char *file, char path[KEYSPACE_PATH_SIZE]);
-
-/* ---- reading without LMDB: keyspace_peek.h ---- */
 
 /* Parse records of the meta database (meta.c); errors as
  * keyspace_header_check() and keyspace_state_get(). */
