@@ -20,7 +20,7 @@ read_ns(clockid_t clock)
 {
     struct timespec t;
 
-    (void)clock_gettime(clock, &t); /* as above */
+    (void)clock_gettime(clock, &t);
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 

@@ -140,9 +140,9 @@ read_all(struct bench *b)
             continue;
         b->read_cpu += bench_cpu_ns(0) - cpu;
         archive_reader_close(p);
-        (void)close(fd); /* only read */
+        (void)close(fd);
     }
-    (void)closedir(dir); /* only read */
+    (void)closedir(dir);
 }
 
 static void

@@ -37,7 +37,7 @@ count_others(struct fixture *f)
     char name[16];
 
     for (unsigned i = 0; i < keyspaces; i++) {
-        (void)snprintf(name, sizeof name, "ks%05u", i); /* fits */
+        (void)snprintf(name, sizeof name, "ks%05u", i);
         client_increment(f->burst_fd, name, "k", 1);
     }
     client_wins(f->burst_fd, keyspaces);

@@ -393,7 +393,7 @@ put_groups(uint64_t count)
     for (uint64_t i = 0; i < count; i++)
         (void)snprintf(sides_batch.keys[i], BATCH_KEY + 1, "usage%06llu/%08llu",
                        (unsigned long long)(i / 200 % 1000000),
-                       (unsigned long long)(i % 200)); /* they fit */
+                       (unsigned long long)(i % 200));
 }
 
 static void

@@ -47,7 +47,7 @@ shuffle(uint32_t *cells, uint64_t count)
 static void
 path_of(enum order order, char *path, size_t size)
 {
-    (void)snprintf(path, size, "%s/%d.tsv", fleet.dir.path, order); /* fits */
+    (void)snprintf(path, size, "%s/%d.tsv", fleet.dir.path, order);
 }
 
 /* A cell is a key and a day: its number by key, then day. */
@@ -102,7 +102,7 @@ measure(enum order order)
     assert_int_equal(FLEET_RUN(&fleet, "flush", "--timeout", "5m"), 0);
     series_add(&then_ms[order], ms_since(since_ns));
     series_add(&cpu_ms[order], (bench_cpu_ns(worker) - cpu_ns) / 1e6);
-    (void)snprintf(name, sizeof name, "k%d", order); /* fits */
+    (void)snprintf(name, sizeof name, "k%d", order);
     assert_int_equal(FLEET_RUN(&fleet, "drop", name), 0);
 }
 
@@ -121,13 +121,13 @@ report(enum order order)
                  series_max(&then_ms[order]), series_median(&cpu_ms[order]));
     if (order == PLAIN)
         return;
-    (void)snprintf(row, sizeof row, "load, %s", names[order]); /* fits */
+    (void)snprintf(row, sizeof row, "load, %s", names[order]);
     report_row(row, "lines/s",
                (double)(keys * days) / series_median(&load_ms[order]) * 1e3,
                "without times",
                (double)(keys * days) / series_median(&load_ms[PLAIN]) * 1e3,
                share);
-    (void)snprintf(row, sizeof row, "readable, %s", names[order]); /* fits */
+    (void)snprintf(row, sizeof row, "readable, %s", names[order]);
     report_row(row, "ms", then, "1 s", 1000, then / 1000);
 }
 

@@ -239,7 +239,7 @@ run_acked(unsigned conns, unsigned depth)
         for (int k = 0; k < 2; k++) {
             double rate;
 
-            sync(); /* as above */
+            sync();
             rate = messages_acked(ports[k], conns, depth, acked_ms, &times);
             figures_add(&f[k],
                         is_alone ? times_percentile_us(&times, 50) : rate,

@@ -214,8 +214,8 @@ start_probe(struct probe *p, uint16_t port)
         figures_add(&f, live_load_probe(port, p->stop[0], &times), &times);
         _exit(write(p->answer[1], &f, sizeof f) == sizeof f ? 0 : 111);
     }
-    (void)close(p->stop[0]);   /* the child's */
-    (void)close(p->answer[1]); /* likewise */
+    (void)close(p->stop[0]); /* the child's */
+    (void)close(p->answer[1]);
 }
 
 static void

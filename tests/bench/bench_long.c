@@ -365,7 +365,7 @@ print_shorts(void)
                      series_min(&s->beside.p99) / 1e3,
                      series_max(&s->beside.p99) / 1e3);
         (void)snprintf(row, sizeof row, "%s beside long questions, p99",
-                       s->row); /* fits */
+                       s->row);
         report_row(row, "ms", p99_ms, "5 ms", GOAL_MS, p99_ms / GOAL_MS);
     }
 }

@@ -165,7 +165,7 @@ written_mb(void)
         return 0;
     if (fscanf(f, "rchar: %llu wchar: %llu", &read_bytes, &bytes) != 2)
         bytes = 0;
-    (void)fclose(f); /* only read */
+    (void)fclose(f);
     return (double)bytes / 1e6;
 }
 

@@ -199,7 +199,7 @@ run_rounds(uint64_t increments, uint64_t commands)
     (void)run_countd(b.keys, false); /* not measured */
     b.made = 0;
     if (b.redis.port)
-        (void)run_redis(b.keys); /* likewise */
+        (void)run_redis(b.keys);
     b.is_filling = false;
     for (int i = 0; i < ROUNDS; i++) {
         figures_add(&durable[0], run_countd(increments, false), NULL);

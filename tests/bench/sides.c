@@ -94,7 +94,7 @@ side_file_mb(const struct side *s, const char *name)
     char path[32];
     struct stat st;
 
-    (void)snprintf(path, sizeof path, "%s.mdb", name); /* fits */
+    (void)snprintf(path, sizeof path, "%s.mdb", name);
     must(fstatat(s->tmp.fd, path, &st, 0), path);
     return (double)st.st_size / 1e6;
 }

@@ -39,7 +39,7 @@ sqlite_open(struct sqlite *q, const char *dir)
     take(library, "sqlite3_reset", &q->reset);
     take(library, "sqlite3_finalize", &q->finalize);
     take(library, "sqlite3_close", &q->close);
-    (void)snprintf(q->path, sizeof q->path, "%s/sqlite", dir); /* fits */
+    (void)snprintf(q->path, sizeof q->path, "%s/sqlite", dir);
     assert_int_equal(open_db(q->path, &q->db), 0);
     assert_int_equal(
         q->exec(q->db,

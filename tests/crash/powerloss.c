@@ -192,7 +192,7 @@ is_below(int fd)
     char link[64], path[PATH_MAX];
     ssize_t size;
 
-    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd); /* fits */
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     size = readlink(link, path, sizeof path - 1);
     if (size < 0 || (size_t)size < root_size)
         return false;
@@ -239,7 +239,7 @@ folder_of(int dirfd, const char *path, const char **name)
     fd = sys_openat(dirfd, folder, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
     inode = fd < 0 ? 0 : inode_of(fd);
     if (fd >= 0)
-        (void)close(fd); /* only looked at */
+        (void)close(fd);
     errno = saved;
     return inode;
 }

@@ -50,11 +50,10 @@ mount_small(struct full *f, const char *options)
     char path[600];
 
     tmpdir_make(&f->dir);
-    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path); /* fits */
-    (void)snprintf(f->data, sizeof f->data, "%s/disk/data",
-                   f->dir.path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path);
+    (void)snprintf(f->data, sizeof f->data, "%s/disk/data", f->dir.path);
     (void)snprintf(f->ballast, sizeof f->ballast, "%s/disk/ballast",
-                   f->dir.path); /* fits */
+                   f->dir.path);
     /* The mount is gone with this process, however it ends. */
     return getuid() == 0 && mkdir(path, 0700) == 0 &&
            unshare(CLONE_NEWNS) == 0 &&
@@ -79,7 +78,7 @@ unmount(struct full *f)
 {
     char path[600];
 
-    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path);
     assert_int_equal(umount2(path, MNT_DETACH), 0);
     tmpdir_remove(&f->dir);
 }
@@ -332,8 +331,7 @@ take_inodes(const struct full *f)
     int fd;
 
     for (;; count++) {
-        (void)snprintf(path, sizeof path, "%s.%u", f->ballast,
-                       count); /* fits */
+        (void)snprintf(path, sizeof path, "%s.%u", f->ballast, count);
         fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
         if (fd < 0)
             break;
@@ -349,8 +347,7 @@ give_inodes(const struct full *f, unsigned count)
     char path[640];
 
     while (count-- > 0) {
-        (void)snprintf(path, sizeof path, "%s.%u", f->ballast,
-                       count); /* fits */
+        (void)snprintf(path, sizeof path, "%s.%u", f->ballast, count);
         assert_int_equal(unlink(path), 0);
     }
 }
@@ -462,8 +459,7 @@ remove_lock_files(const struct full *f)
 {
     char path[640];
 
-    (void)snprintf(path, sizeof path, "%s/keyspace/words.mdb-lock",
-                   f->data); /* fits */
+    (void)snprintf(path, sizeof path, "%s/keyspace/words.mdb-lock", f->data);
     assert_int_equal(unlink(path), 0);
 }
 

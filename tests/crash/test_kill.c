@@ -129,7 +129,7 @@ read_all(struct storm *s)
     for (int i = 0; i < KEYSPACES; i++) {
         char keyspace[MODEL_NAME_SIZE];
 
-        (void)snprintf(keyspace, sizeof keyspace, "ks%d", i); /* it fits */
+        (void)snprintf(keyspace, sizeof keyspace, "ks%d", i);
         read_keyspace(fd, &s->model, keyspace);
     }
     client_close(fd);
@@ -162,7 +162,7 @@ expect_archived(struct storm *s)
     char target[600];
 
     tmpdir_make_in_memory(&other);
-    (void)snprintf(target, sizeof target, "%s/replayed", other.path); /* fits */
+    (void)snprintf(target, sizeof target, "%s/replayed", other.path);
     assert_true(compare_dirs_replay(&s->fleet, target));
     compare_dirs(s->fleet.path, target, false);
     tmpdir_remove(&other);

@@ -145,7 +145,7 @@ judge_archive(struct fleet *f)
     char target[600];
 
     tmpdir_make_in_memory(&other);
-    (void)snprintf(target, sizeof target, "%s/replayed", other.path); /* fits */
+    (void)snprintf(target, sizeof target, "%s/replayed", other.path);
     if (compare_dirs_replay(f, target))
         compare_dirs(f->path, target, false);
     tmpdir_remove(&other);
@@ -194,7 +194,7 @@ judge_twice(struct run *run, const char *path, uint64_t cut, char *why,
     unsigned violations;
     struct fleet f;
 
-    (void)snprintf(log, sizeof log, "nested%u", nested++); /* fits */
+    (void)snprintf(log, sizeof log, "nested%u", nested++);
     fleet_init_at(&f, path);
     if (run->archive)
         fleet_option(&f, ARCHIVE);
@@ -203,8 +203,7 @@ judge_twice(struct run *run, const char *path, uint64_t cut, char *why,
     fleet_await_drained(&f, 30000);
     powercut_kill(&run->cut, fleet_daemon(&f, FLEET_WORKER));
     fleet_fini(&f);
-    (void)snprintf(name, sizeof name, "%s/%s", run->cut.side.path,
-                   log); /* fits */
+    (void)snprintf(name, sizeof name, "%s/%s", run->cut.side.path, log);
     disk_load(disk, name);
     second =
         first + random_below(&run->cut.random, disk_last(disk) - first + 2);

@@ -360,8 +360,8 @@ run_full(const char *disk)
     struct quota_oracle t;
     uint64_t answered;
 
-    (void)snprintf(data, sizeof data, "%s/data", disk);          /* fits */
-    (void)snprintf(ballast, sizeof ballast, "%s/ballast", disk); /* fits */
+    (void)snprintf(data, sizeof data, "%s/data", disk);
+    (void)snprintf(ballast, sizeof ballast, "%s/ballast", disk);
     assert_int_equal(mkdir(data, 0700), 0);
     quota_oracle_init(&t, random_seed("quota full disk"), &moments);
     fleet_init_at(&f, data);

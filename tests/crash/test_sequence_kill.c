@@ -189,7 +189,7 @@ find_faketime(char *text, size_t size)
 #endif
     if (glob("/usr/lib/*/faketime/libfaketimeMT.so.1", 0, NULL, &found) != 0)
         return NULL;
-    (void)snprintf(text, size, "LD_PRELOAD=%s", found.gl_pathv[0]); /* fits */
+    (void)snprintf(text, size, "LD_PRELOAD=%s", found.gl_pathv[0]);
     globfree(&found);
     return text;
 }

@@ -162,7 +162,7 @@ finish(const struct program *p, pid_t pid, const struct fleet *f,
             asked = true;
         }
         if (clock_ms() > deadline) {
-            (void)kill(pid, SIGKILL);       /* likewise */
+            (void)kill(pid, SIGKILL);
             (void)waitpid(pid, &status, 0); /* ours */
             fail_msg("it hangs");
         }
@@ -486,7 +486,7 @@ trace(const struct program *p, const struct fixture *x)
     pid_t pid;
     int status;
 
-    (void)snprintf(file, sizeof file, "%s/trace", x->fleet.path); /* fits */
+    (void)snprintf(file, sizeof file, "%s/trace", x->fleet.path);
     pid = start(p, "-s", "4096", file);
     status = finish(p, pid, &x->fleet, test_patience(WAIT_MS));
     assert_int_equal(status, 0);
@@ -501,8 +501,7 @@ run_point(const struct program *p, const struct fixture *x,
     char value[128];
 
     (void)snprintf(value, sizeof value, "inject=%s:%s:when=%u", at->name,
-                   action == KILL ? "signal=KILL" : "error=EIO",
-                   at->number); /* fits */
+                   action == KILL ? "signal=KILL" : "error=EIO", at->number);
     return finish(p, start(p, "-e", value, "/dev/null"), &x->fleet,
                   action == KILL ? test_patience(WAIT_MS) : 400);
 }
@@ -538,7 +537,7 @@ each_point(enum action action, const char *what,
         /* Shown when the test fails: the fault it was about. */
         (void)snprintf(doing, sizeof doing, "%s %s %u",
                        action == KILL ? "killed at" : "EIO from",
-                       points[i].name, points[i].number); /* fits */
+                       points[i].name, points[i].number);
         one(&points[i], action);
         doing[0] = 0;
     }

@@ -62,7 +62,7 @@ CASE(a_key_is_of_one_reading_of_names, f)
     fd = connect_client(f);
     size = format_request(request, sizeof request, "one", "p\ta\\tb\n");
     (void)snprintf(raw_request, sizeof raw_request, "%s%s", raw_line,
-                   request + sizeof line - 1); /* fits */
+                   request + sizeof line - 1);
     client_send(fd, request, size);
     r = read_reply(fd);
     assert_int_equal(r.counted, 1);

@@ -119,7 +119,7 @@ CASE(used_up_memory_is_reported_and_a_sweep_makes_room, r)
     live_client_open(&b, r->semaphore);
     memset(name, 'y', sizeof name);
     do {
-        (void)snprintf(name, 16, "%015u", taken++); /* fits */
+        (void)snprintf(name, 16, "%015u", taken++);
         status = live_client_acquire_bytes(&a, name, sizeof name, 1, 5);
     } while (status == LIVE_CLIENT_OK);
     assert_int_equal(status, LIVE_CLIENT_NO_MEMORY);

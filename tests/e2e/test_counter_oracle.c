@@ -62,7 +62,7 @@ struct oracle {
 static void
 name_of(unsigned n, char name[16])
 {
-    (void)snprintf(name, 16, "oracle-%x", n * 77); /* fits */
+    (void)snprintf(name, 16, "oracle-%x", n * 77);
 }
 
 /* ---- requests ----------------------------------------------------------- */

@@ -457,7 +457,7 @@ CASE(peer_a_browser_shows_first_steps_where_nothing_is_counted, f)
     fleet_option(f, "http.listen=127.0.0.1:0");
     service_start(f);
     open_page(f);
-    (void)snprintf(check, sizeof check, "check_empty(%u)", /* fits */
+    (void)snprintf(check, sizeof check, "check_empty(%u)",
                    (unsigned)daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
     expect_checked(&browser, check);
     take_picture(&browser, "empty", 1000, "light");

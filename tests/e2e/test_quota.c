@@ -49,7 +49,7 @@ CASE(another_limit_is_refused_with_what_to_do, f)
 
     fleet_start(f, FLEET_WRITE);
     fleet_stop(f, FLEET_WRITE);
-    (void)snprintf(data, sizeof data, "data_dir=%s", f->path); /* fits */
+    (void)snprintf(data, sizeof data, "data_dir=%s", f->path);
     assert_int_equal(daemon_run(text, sizeof text, "countd-write", "-o", data,
                                 "-o", "http.listen=127.0.0.1:0", "-o",
                                 "quota.enable=on", "-o", "write.listen=", "-o",
@@ -70,7 +70,7 @@ CASE(a_damaged_journal_refuses_quotas_alone_and_is_reported, f)
     expect(f, "/apply?amt=10", "1 990\n");
     expect(f, "/apply?amt=10", "2 980\n");
     fleet_stop(f, FLEET_WRITE);
-    (void)snprintf(path, sizeof path, "%s/live/quota", f->path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/live/quota", f->path);
     fd = open(path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, &byte, 1, 4096 + 32), 1);
@@ -96,7 +96,7 @@ move_note(struct fleet *f, uint8_t bytes[72], bool write)
     char path[700];
     int fd;
 
-    (void)snprintf(path, sizeof path, "%s/live/quota-end", f->path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/live/quota-end", f->path);
     fd = open(path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0);
     assert_int_equal(write ? pwrite(fd, bytes, 72, 0) : pread(fd, bytes, 72, 0),
@@ -119,7 +119,7 @@ CASE(a_backup_has_the_quotas_of_one_moment, f)
     expect(f, "/apply?amt=20", "2 970\n");
     expect(f, "/apply?amt=30", "3 940\n");
     move_note(f, note, true);
-    (void)snprintf(path, sizeof path, "%s/copy", f->path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/copy", f->path);
     assert_int_equal(FLEET_RUN(f, "backup", "--no-flush", path), 0);
     fleet_init_at(&copy, path);
     for (size_t i = 0; i < f->option_count; i++)

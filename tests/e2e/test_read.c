@@ -71,7 +71,7 @@ put_many(struct service_site *x, const char *keyspace, size_t keys)
     assert_non_null(names);
     for (size_t i = 0; i < keys; i++) {
         (void)snprintf(names[i], sizeof names[i], "%06u",
-                       (unsigned)i % 1000000); /* it fits */
+                       (unsigned)i % 1000000);
         pairs[i] = (struct pair){names[i], (int64_t)(keys - i)};
     }
     put(x, keyspace, pairs, keys);
@@ -114,7 +114,7 @@ expect_many(const struct client_rows *r, int64_t keys, int64_t first,
     assert_int_equal(r->size, rows * (10 + 6));
     for (int64_t i = 0; i < rows; i++) {
         (void)snprintf(name, sizeof name, "%06u",
-                       (unsigned)(first + i) % 1000000); /* it fits */
+                       (unsigned)(first + i) % 1000000);
         assert_int_equal(r->row[i].count, keys - first - i);
         assert_int_equal(r->row[i].key_size, 6);
         assert_string_equal(r->row[i].key, name);
@@ -226,13 +226,13 @@ CASE(more_keyspaces_than_are_kept_open_are_served, x)
     int fd;
 
     for (int i = 0; i < 300; i++) {
-        (void)snprintf(name, sizeof name, "k%03d", i % 1000); /* it fits */
+        (void)snprintf(name, sizeof name, "k%03d", i % 1000);
         put_one(x, name, i + 1);
     }
     fd = start_and_connect(x);
 
     for (int i = 0; i < 900; i++) {
-        (void)snprintf(name, sizeof name, "k%03d", i * 7 % 300); /* as above */
+        (void)snprintf(name, sizeof name, "k%03d", i * 7 % 300);
         assert_int_equal(read_first(fd, name, key), i * 7 % 300 + 1);
     }
     expect(FLEET_RUN(&x->fleet, "keyspaces", "--tsv"), 0, "\tk299\t");
@@ -275,10 +275,10 @@ expect_rows(const char *from, bool is_json, size_t first, size_t rows)
             (void)snprintf(line, sizeof line,
                            " {\"rank\": %zu, \"count\": %zu, \"key\": "
                            "\"%06zu\"},\n",
-                           i, KEYS - i, i); /* it fits */
+                           i, KEYS - i, i);
         else
             (void)snprintf(line, sizeof line, "%zu\t%zu\t%06zu\n", i, KEYS - i,
-                           i); /* as above */
+                           i);
         if (strncmp(from, line, strlen(line)) != 0)
             fail_msg("row %zu is \"%.60s\", not \"%s\"", i, from, line);
         from += strlen(line);

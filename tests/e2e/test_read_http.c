@@ -728,7 +728,7 @@ CASE(a_question_is_answered_as_it_stands_whatever_came_before, f)
 {
     char more[600];
 
-    (void)snprintf(more, sizeof more, "X-Long: %0560d\r\n", 0); /* fits */
+    (void)snprintf(more, sizeof more, "X-Long: %0560d\r\n", 0);
     for (int i = 0; i < 6; i++) {
         ask(f, "/v1/total?keyspace=z", "");
         assert_has(got.body, "\"total\": -2");

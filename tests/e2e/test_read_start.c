@@ -38,7 +38,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    (void)state; /* as above */
+    (void)state;
     tmpdir_remove(&dir);
     return 0;
 }

@@ -56,7 +56,7 @@ teardown(void **state)
     if (s->log_fd >= 0)
         (void)close(s->log_fd); /* only for this test */
     if (s->archive_fd >= 0)
-        (void)close(s->archive_fd); /* likewise */
+        (void)close(s->archive_fd);
     fleet_fini(&s->fleet);
     return 0;
 }

@@ -263,7 +263,7 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, r)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         (void)snprintf(request, sizeof request,
                        "GET /fetch HTTP/1.1\r\nHost: %s\r\n\r\n",
-                       cases[i].host); /* fits */
+                       cases[i].host);
         http_say(fd, request);
         if (!cases[i].taken) {
             http_hear(fd, NOT_BY_GET);

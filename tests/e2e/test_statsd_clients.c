@@ -24,7 +24,7 @@ run_client(const struct fixture *r, const char *program, const char *option,
     pid_t pid;
 
     (void)snprintf(port, sizeof port, "%u",
-                   (unsigned)daemon_port(&r->writer, "statsd")); /* fits */
+                   (unsigned)daemon_port(&r->writer, "statsd"));
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
@@ -43,7 +43,7 @@ is_installed(const char *program, const char *option, const char *script)
     char command[256];
 
     (void)snprintf(command, sizeof command, "%s %s \"%s\" >/dev/null 2>&1",
-                   program, option, script); /* fits */
+                   program, option, script);
     return system(command) == 0;
 }
 
@@ -143,9 +143,9 @@ start_statsd(const struct fixture *r, const struct tmpdir *dir, uint16_t port)
                    " graphiteHost: '127.0.0.1', graphitePort: %u,"
                    " repeater: [{host: '127.0.0.1', port: %u}]}\n",
                    port, console, daemon_port(&r->writer, "graphite"),
-                   daemon_port(&r->writer, "statsd")); /* fits */
+                   daemon_port(&r->writer, "statsd"));
     tmpdir_put(dir, "config.js", text, strlen(text), 0600);
-    (void)snprintf(path, sizeof path, "%s/config.js", dir->path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/config.js", dir->path);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {

@@ -90,9 +90,8 @@ part_message(const struct part *p, uint8_t *bytes)
 {
     char keyspace[32], key[16];
 
-    (void)snprintf(keyspace, sizeof keyspace, "keyspace-%010u",
-                   p->keyspace);                             /* fits */
-    (void)snprintf(key, sizeof key, "%u", (unsigned)p->key); /* fits */
+    (void)snprintf(keyspace, sizeof keyspace, "keyspace-%010u", p->keyspace);
+    (void)snprintf(key, sizeof key, "%u", (unsigned)p->key);
     client_message(bytes, keyspace, key, p->increment);
 }
 
@@ -180,13 +179,11 @@ expect_keyspace(struct scenario *s, int fd, unsigned number)
     char keyspace[32], key[16];
     int64_t i, sum = (int64_t)s->keys * (s->keys - 1) / 2, count;
 
-    (void)snprintf(keyspace, sizeof keyspace, "keyspace-%010u",
-                   number); /* fits */
+    (void)snprintf(keyspace, sizeof keyspace, "keyspace-%010u", number);
     client_range(fd, keyspace, 0, 4096, &rows);
     assert_int_equal(rows.rows, s->keys - 1);
     for (i = 0; i < rows.rows; i++) {
-        (void)snprintf(key, sizeof key, "%d",
-                       (int)(s->keys - 1 - i)); /* fits */
+        (void)snprintf(key, sizeof key, "%d", (int)(s->keys - 1 - i));
         assert_string_equal(rows.row[i].key, key);
         assert_int_equal(rows.row[i].count, (int64_t)s->keys - 1 - i);
     }

@@ -176,7 +176,7 @@ serve(struct serve_fixture *s)
                  "resp.listen=127.0.0.1:0", "-o", "statsd.listen=127.0.0.1:0",
                  "-o", "counter.enable=false", NULL);
     (void)snprintf(s->read, sizeof s->read, "read.http=127.0.0.1:%u",
-                   daemon_port(&s->serve, "read-http")); /* fits */
+                   daemon_port(&s->serve, "read-http"));
 }
 
 static void

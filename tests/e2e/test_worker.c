@@ -233,7 +233,7 @@ scribble(const struct service_site *x, const char *name, off_t at, size_t size)
 
     assert_true(size <= sizeof bytes);
     memset(bytes, '!', size);
-    (void)snprintf(path, sizeof path, "%s/%s", x->fleet.path, name); /* fits */
+    (void)snprintf(path, sizeof path, "%s/%s", x->fleet.path, name);
     fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     assert_int_equal(pwrite(fd, bytes, size, at), size);
@@ -322,7 +322,7 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     fleet_option(&x->fleet, "keyspace.max=20");
     filler_open(&f, x->dir.log_fd, 0, 1000);
     for (i = 0; i < NAMES; i++) {
-        (void)snprintf(name, sizeof name, "flood%d", i); /* fits */
+        (void)snprintf(name, sizeof name, "flood%d", i);
         filler_add(&f, name, "one", i + 1);
         filler_add(&f, "flood0", "again", 1);
     }
@@ -334,7 +334,7 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     assert_has(worker_text(x), "keyspace.max=20 would be passed");
     assert_int_equal(count_of(x, "flood0", "again"), NAMES);
     for (i = 0; i < NAMES; i++) {
-        (void)snprintf(name, sizeof name, "flood%d", i); /* fits */
+        (void)snprintf(name, sizeof name, "flood%d", i);
         there += count_of(x, name, "one") == i + 1;
     }
     assert_int_equal(there, 20);
@@ -345,7 +345,7 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     fleet_stop(&x->fleet, FLEET_WORKER);
 
     for (i = 0; i < NAMES; i++) {
-        (void)snprintf(name, sizeof name, "flood%d", i); /* fits */
+        (void)snprintf(name, sizeof name, "flood%d", i);
         assert_int_equal(count_of(x, name, "one"), i + 1);
     }
     fleet_check(&x->fleet);
@@ -364,7 +364,7 @@ large_log(const struct service_site *x, uint64_t index)
 
     filler_open(&f, x->dir.log_fd, index, KEYS);
     for (i = 0; i < KEYS; i++) {
-        (void)snprintf(key, sizeof key, "%d", i * 7919 % KEYS); /* fits */
+        (void)snprintf(key, sizeof key, "%d", i * 7919 % KEYS);
         filler_add(&f, "words", key, 1);
     }
     filler_seal(&f);
@@ -474,8 +474,7 @@ CASE(its_memory_stays_within_the_setting, x)
     for (l = 0; l < LOGS; l++) {
         filler_open(&f, x->dir.log_fd, l, SLOTS);
         for (i = 0; i < SLOTS; i++) {
-            (void)snprintf(keyspace, sizeof keyspace, "wide%u",
-                           i % 3); /* fits */
+            (void)snprintf(keyspace, sizeof keyspace, "wide%u", i % 3);
             (void)snprintf(key, sizeof key, "%0256u", l * SLOTS + i);
             filler_add(&f, keyspace, key, 1);
         }

@@ -48,7 +48,7 @@ ON_FIXTURE(many_small_logs_keep_every_message_once, r)
     for (c = 0; c < 4; c++)
         fds[c] = ack(r);
     for (i = 0; i < count; i++) {
-        (void)snprintf(key, sizeof key, "%zu", i); /* fits */
+        (void)snprintf(key, sizeof key, "%zu", i);
         client_message(bytes + i * SIZE, "small", key, (int64_t)i);
     }
     for (i = 0; i < count; i += 100)
@@ -62,7 +62,7 @@ ON_FIXTURE(many_small_logs_keep_every_message_once, r)
 
     assert_int_equal(r->records.count, count);
     for (i = 0; i < count; i += 97) {
-        (void)snprintf(key, sizeof key, "%zu", i); /* fits */
+        (void)snprintf(key, sizeof key, "%zu", i);
         assert_int_equal(records_sum(&r->records, "small", key, &times), i);
         assert_int_equal(times, 1);
     }

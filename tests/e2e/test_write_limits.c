@@ -31,7 +31,7 @@ ON_FIXTURE(out_of_descriptors_accepting_pauses_and_nobody_is_harmed, r)
         char path[64];
 
         (void)snprintf(path, sizeof path, "/proc/%ld/fd/%d",
-                       (long)r->writer.pid, i); /* fits */
+                       (long)r->writer.pid, i);
         if (access(path, F_OK) == 0)
             open_fds = i + 1;
     }
@@ -112,7 +112,7 @@ ON_FIXTURE(a_full_disk_pushes_back_and_recovers_when_there_is_space, r)
     }
     assert_in_range(before, 1, 1999);
 
-    (void)snprintf(path, sizeof path, "%s/disk", r->dir.path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/disk", r->dir.path);
     assert_int_equal(mount("countd", path, "tmpfs", MS_REMOUNT, "size=8m"), 0);
     client_wins(fd, 2000 - before);
     daemon_await_words(&r->writer, "there is an empty log again");

@@ -31,7 +31,7 @@ ON_FIXTURE(signals_at_the_start_wait_until_it_serves, r)
     assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &size), 0);
     assert_int_equal(listen(fd, 1), 0);
     (void)snprintf(listen_at, sizeof listen_at, "write.ack_listen=localhost:%u",
-                   ntohs(here.sin_port)); /* fits */
+                   ntohs(here.sin_port));
     assert_int_equal(daemon_start_how(&r->writer, "countd-write", &how), 0);
     daemon_await_words(&r->writer,
                        "write.ack_listen=localhost:"); /* is that port */

@@ -39,7 +39,7 @@ set_up(void **state)
 
     assert_non_null(r);
     tmpdir_make(&r->dir);
-    (void)snprintf(r->data, sizeof r->data, "%s", r->dir.path); /* fits */
+    (void)snprintf(r->data, sizeof r->data, "%s", r->dir.path);
     *state = r;
     return 0;
 }
@@ -62,7 +62,7 @@ start(struct fixture *r, const char *log_size, const char *one, const char *two)
 {
     char size[64];
 
-    (void)snprintf(size, sizeof size, "log.size=%s", log_size); /* fits */
+    (void)snprintf(size, sizeof size, "log.size=%s", log_size);
     daemon_start(&r->writer, "countd-write", "-d", r->data, "-o", size, "-o",
                  "write.listen=127.0.0.1:0", "-o",
                  "write.ack_listen=127.0.0.1:0", "-o", "log.merge_share=0",
@@ -88,7 +88,7 @@ open_logs(const struct fixture *r)
     char path[700];
     int fd;
 
-    (void)snprintf(path, sizeof path, "%s/log", r->data); /* fits */
+    (void)snprintf(path, sizeof path, "%s/log", r->data);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(fd >= 0);
     return fd;
@@ -155,9 +155,8 @@ mount_small(struct fixture *r)
 {
     char path[600];
 
-    (void)snprintf(path, sizeof path, "%s/disk", r->dir.path); /* fits */
-    (void)snprintf(r->data, sizeof r->data, "%s/disk/data",
-                   r->dir.path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/disk", r->dir.path);
+    (void)snprintf(r->data, sizeof r->data, "%s/disk/data", r->dir.path);
     return geteuid() == 0 && mkdir(path, 0700) == 0 &&
            unshare(CLONE_NEWNS) == 0 &&
            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&

@@ -158,7 +158,7 @@ open_peer(struct peer *p)
         return;
     /* The places of those that went are still being cleared. */
     (void)close(fds[0]); /* sockets */
-    (void)close(fds[1]); /* likewise */
+    (void)close(fds[1]);
     p->fd = -1;
 }
 

@@ -133,7 +133,7 @@ start(void)
     loop_after_turn(loop, one_turn, NULL);
     http_site_add(&site, routes, sizeof routes / sizeof routes[0], NULL,
                   TOKENS_READ);
-    (void)snprintf(site.hosts, sizeof site.hosts, "a.b"); /* fits */
+    (void)snprintf(site.hosts, sizeof site.hosts, "a.b");
     assert(conns_init(&conns, loop, &places) == 0);
 }
 

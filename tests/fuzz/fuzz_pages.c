@@ -119,7 +119,7 @@ env_open(int fd, unsigned flags)
     MDB_env *env;
     char path[64];
 
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd); /* fits */
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     assert(mdb_env_create(&env) == 0);
     assert(mdb_env_set_maxdbs(env, NAMES) == 0);
     if ((flags & MDB_RDONLY) == 0)

@@ -75,12 +75,12 @@ replay_plain(void)
     size_t i;
 
     (void)LLVMFuzzerTestOneInput(bytes, 0); /* may refuse; may not crash */
-    (void)LLVMFuzzerTestOneInput(bytes, sizeof bytes); /* likewise */
+    (void)LLVMFuzzerTestOneInput(bytes, sizeof bytes);
     memset(bytes, 0xff, sizeof bytes);
-    (void)LLVMFuzzerTestOneInput(bytes, sizeof bytes); /* likewise */
+    (void)LLVMFuzzerTestOneInput(bytes, sizeof bytes);
     for (i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * 131 + i / 256);
-    (void)LLVMFuzzerTestOneInput(bytes, sizeof bytes); /* likewise */
+    (void)LLVMFuzzerTestOneInput(bytes, sizeof bytes);
     done++;
     return 0;
 }

@@ -221,7 +221,7 @@ compare_dirs_replay(struct fleet *f, const char *target)
     char archive[600];
     int status;
 
-    (void)snprintf(archive, sizeof archive, "%s/archive", f->path); /* fits */
+    (void)snprintf(archive, sizeof archive, "%s/archive", f->path);
     status = FLEET_RUN(f, "-d", target, "replay", archive);
     if (status == 1 && strstr(text, "no archived logs there") != NULL) {
         assert_empty(f->path);

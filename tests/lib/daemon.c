@@ -155,12 +155,12 @@ become(const char *path, char *const argv[], char *const envp[],
     /* After setresuid, which clears it. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != parent)
         _exit(125);
-    (void)sigemptyset(&none);                    /* cannot fail */
-    (void)sigprocmask(SIG_SETMASK, &none, NULL); /* likewise */
-    (void)signal(SIGPIPE, SIG_DFL);              /* likewise */
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGPIPE, SIG_DFL);
     if (how->uid == 0)
         (void)execve(path, argv, envp); /* returns only to fall through */
-    (void)fexecve(fd, argv, envp);      /* likewise */
+    (void)fexecve(fd, argv, envp);
     _exit(127);
 }
 

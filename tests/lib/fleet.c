@@ -322,7 +322,7 @@ find_log(const struct fleet *f, char *what, size_t size)
     bool work = false;
     DIR *dir;
 
-    (void)snprintf(path, sizeof path, "%s/log", f->path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/log", f->path);
     dir = opendir(path);
     while (dir && !work && (e = readdir(dir)))
         work = has_work(dirfd(dir), e->d_name, what, size);
@@ -340,7 +340,7 @@ is_waiting(const struct fleet *f, char *what, size_t size)
     bool any = true;
     int fd;
 
-    (void)snprintf(path, sizeof path, "%s/log", f->path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/log", f->path);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
@@ -348,7 +348,7 @@ is_waiting(const struct fleet *f, char *what, size_t size)
     if (waiting_list(&w) == 0)
         any = w.file_count > 0;
     waiting_close(&w);
-    (void)close(fd); /* only read */
+    (void)close(fd);
     if (any)
         (void)snprintf(what, size, "log/" WAITING_FOLDER); /* for people */
     return any;
@@ -445,7 +445,7 @@ fleet_check(const struct fleet *f)
     DIR *logs;
     int rc;
 
-    (void)snprintf(path, sizeof path, "%s/log", f->path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/log", f->path);
     logs = opendir(path);
     while (logs && (e = readdir(logs)))
         if (strncmp(e->d_name, "bad-", 4) == 0)

@@ -95,9 +95,9 @@ model_names(const struct model *m, size_t message,
 {
     const struct model_key *k = &m->keys[m->messages[message].key];
 
-    (void)snprintf(keyspace, MODEL_NAME_SIZE, "ks%u", k->keyspace); /* fits */
+    (void)snprintf(keyspace, MODEL_NAME_SIZE, "ks%u", k->keyspace);
     (void)snprintf(key, MODEL_NAME_SIZE, "%c%u", k->private ? 'p' : 's',
-                   k->number); /* fits */
+                   k->number);
 }
 
 void

@@ -249,7 +249,7 @@ pg_server_hold(bool holds)
     int child;
 
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid,
-                   (int)pid);              /* it fits */
+                   (int)pid);
     assert_int_equal(kill(pid, signo), 0); /* first: no more are made */
     children = fopen(path, "r");
     assert_non_null(children);

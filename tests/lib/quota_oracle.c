@@ -59,8 +59,7 @@ say(struct quota_oracle *t, struct quota_oracle_peer *p, uint32_t index)
     int size;
 
     if (a->keyed)
-        (void)snprintf(key, sizeof key, "Idempotency-Key: ask-%u\r\n",
-                       index); /* fits */
+        (void)snprintf(key, sizeof key, "Idempotency-Key: ask-%u\r\n", index);
     size =
         snprintf(text, sizeof text, "POST /%s=%" PRId64 " HTTP/1.1\r\n%s\r\n",
                  a->cancels ? "cancel?jnlsno" : "apply?amt",
@@ -283,7 +282,7 @@ keeps(const struct quota_oracle *t, const struct ledger *l, uint64_t cut,
     bool good = true;
 
     assert_non_null(seen);
-    (void)snprintf(why, size, "good"); /* fits */
+    (void)snprintf(why, size, "good");
     for (uint32_t i = 0; good && i < t->count; i++) {
         const struct quota_oracle_ask *a = &t->asks[i];
         const struct line *line = &l->lines[a->number];
@@ -297,7 +296,7 @@ keeps(const struct quota_oracle *t, const struct ledger *l, uint64_t cut,
                line->after == a->remaining;
         if (!good)
             (void)snprintf(why, size, "number %" PRIu64 " of %" PRIu64,
-                           a->number, l->count); /* fits */
+                           a->number, l->count);
     }
     for (uint64_t n = 1; good && n <= l->count; n++) {
         const struct line *line = &l->lines[n];
@@ -311,7 +310,7 @@ keeps(const struct quota_oracle *t, const struct ledger *l, uint64_t cut,
         if (!good)
             (void)snprintf(why, size,
                            "line %" PRIu64 ": value %" PRId64 " after %" PRId64,
-                           n, line->value, line->after); /* fits */
+                           n, line->value, line->after);
     }
     free(seen);
     return good && left == quotas_unnamed(&l->quotas)->remaining;
@@ -331,7 +330,7 @@ quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
 
     l.lines = calloc(TILL_ASKS + 1, sizeof *l.lines);
     assert_non_null(l.lines);
-    (void)snprintf(path, sizeof path, "%s/live", data); /* fits */
+    (void)snprintf(path, sizeof path, "%s/live", data);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     rc = fd < 0 ? 0 : journal_file_exists(fd, JOURNAL_NAME, &exists);
     assert_rc(rc, 0);
@@ -340,7 +339,7 @@ quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
         good = rc == 0;
         if (good)
             read_lines(&l);
-        (void)snprintf(why, size, "open: %s", strerror(-rc)); /* fits */
+        (void)snprintf(why, size, "open: %s", strerror(-rc));
         if (good)
             good = keeps(t, &l, cut, why, size);
         quotas_fini(&l.quotas);
@@ -348,7 +347,7 @@ quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
     } else {
         for (uint32_t i = 0; i < t->count; i++)
             good &= !t->asks[i].answered || t->asks[i].acked > cut;
-        (void)snprintf(why, size, "no journal"); /* fits */
+        (void)snprintf(why, size, "no journal");
     }
     if (fd >= 0)
         client_close(fd);

@@ -54,7 +54,7 @@ specimen_name(enum specimen_keyspace k)
 void
 specimen_key(enum specimen_keyspace k, size_t i, char key[257])
 {
-    const int n = snprintf(key, 257, "%04zu", i); /* fits */
+    const int n = snprintf(key, 257, "%04zu", i);
 
     memset(key + n, 'x', keyspaces[k].key_size - (size_t)n);
     key[keyspaces[k].key_size] = '\0';
@@ -350,7 +350,7 @@ each_file(struct specimen *s,
                 S_ISREG(st.st_mode))
                 count++;
         }
-        (void)closedir(dir); /* only read */
+        (void)closedir(dir);
     }
     for (size_t i = 0; i < count; i++)
         file(s, paths[i]);

@@ -101,9 +101,9 @@ static uid_t new_owner;
 static int
 chown_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-    (void)st;   /* nftw's signature */
-    (void)type; /* likewise */
-    (void)ftw;  /* likewise */
+    (void)st; /* nftw's signature */
+    (void)type;
+    (void)ftw;
     return lchown(path, new_owner, (gid_t)new_owner);
 }
 
@@ -118,9 +118,9 @@ tmpdir_chown(const struct tmpdir *dir, uid_t uid)
 static int
 remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-    (void)st;   /* nftw's signature */
-    (void)type; /* likewise */
-    (void)ftw;  /* likewise */
+    (void)st; /* nftw's signature */
+    (void)type;
+    (void)ftw;
     /* What cannot be removed is left to the machine's own cleaning. */
     (void)remove(path);
     return 0;
@@ -129,8 +129,8 @@ remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 static int
 open_folder(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
-    (void)st;  /* nftw's signature */
-    (void)ftw; /* likewise */
+    (void)st; /* nftw's signature */
+    (void)ftw;
     /* A folder left without its bits could not be entered; one that is not
      * ours is not ours to remove. */
     if (type == FTW_D || type == FTW_DNR)

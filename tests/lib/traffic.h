@@ -42,10 +42,10 @@ struct traffic {
     struct traffic_peer *peers;
     unsigned peer_count;
     unsigned window;
-    uint16_t port;        /* 0: nothing to connect to */
-    uint16_t silent_port; /* likewise */
-    bool quiet;           /* send nothing new */
-    size_t breaks;        /* connections that broke */
+    uint16_t port; /* 0: nothing to connect to */
+    uint16_t silent_port;
+    bool quiet;    /* send nothing new */
+    size_t breaks; /* connections that broke */
 };
 
 void traffic_init(struct traffic *t, struct model *m, _Atomic uint64_t *moments,

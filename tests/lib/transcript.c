@@ -475,7 +475,7 @@ transcript_main(const char *path, int argc, char **argv)
     file.path = path;
     if (in == NULL || fread(file.bytes, 1, sizeof file.bytes - 1, in) == 0)
         abort();
-    (void)fclose(in); /* only read */
+    (void)fclose(in);
     if (to != NULL && (file.update = fopen(to, "we")) == NULL)
         abort();
     count = find_cases(cases);

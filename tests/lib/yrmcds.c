@@ -85,7 +85,7 @@ yrmcds_start(struct yrmcds *y, unsigned buckets)
 
     tmpdir_make_in_memory(&y->dir);
     configure(y, buckets);
-    (void)snprintf(path, sizeof path, "%s/yrmcds.conf", y->dir.path); /* fits */
+    (void)snprintf(path, sizeof path, "%s/yrmcds.conf", y->dir.path);
     (void)daemon_start_how(&y->daemon, find(), &how); /* fails itself */
     while (!answers(y->port)) {
         if (!daemon_alive(&y->daemon) || clock_ms() > deadline)

@@ -80,7 +80,7 @@ break_keyspace(struct fixture *f, const char *name)
     char file[32];
     int fd;
 
-    (void)snprintf(file, sizeof file, "%s.mdb", name); /* it fits */
+    (void)snprintf(file, sizeof file, "%s.mdb", name);
     fd = openat(f->datadir.keyspace_fd, file,
                 O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     assert_true(fd >= 0);

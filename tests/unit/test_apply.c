@@ -358,7 +358,7 @@ stop_while_writing(const struct tmpdir *d)
     if (keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k) < 0 ||
         keyspace_write(lmdb_of(s), k, &txn) < 0)
         _exit(1);
-    (void)raise(SIGSTOP); /* cannot fail */
+    (void)raise(SIGSTOP);
     keyspace_abort(k, txn);
     store_close(s);
     _exit(0);

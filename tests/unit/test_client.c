@@ -946,7 +946,7 @@ answer_question(struct server *s, int fd)
     n = snprintf(answer, sizeof answer,
                  "HTTP/1.1 %d Words\r\nConnection: keep-alive\r\n"
                  "ETag: W/\"a1-2f\"\r\nContent-length: %zu\r\n\r\n%s",
-                 s->status, strlen(s->document), s->document); /* it fits */
+                 s->status, strlen(s->document), s->document);
     (void)pthread_mutex_unlock(&s->lock);
     return hand_put(fd, answer, (size_t)n);
 }
@@ -1143,7 +1143,7 @@ CASE(problems_have_their_errors, s)
 
         (void)snprintf(document, sizeof document,
                        "{\"code\": \"%s\", \"as_of_ms\": 12}",
-                       problems[i].code); /* it fits */
+                       problems[i].code);
         answer_with(s, problems[i].status, document);
         assert_rc(countd_get(s->c, "k", 1, "key", 3, &n), problems[i].error);
         assert_rc(countd_about(s->c, ASK(OF("key")), &f), problems[i].error);

@@ -94,7 +94,7 @@ apply_keys(struct store *s, uint64_t epoch, unsigned count, size_t size)
     for (unsigned i = 0; i < count; i++) {
         char *key = keys + i * (size + 1);
 
-        (void)snprintf(key, size + 1, "key-%0*u", (int)size - 4, i); /* fits */
+        (void)snprintf(key, size + 1, "key-%0*u", (int)size - 4, i);
         deltas[i] = delta(key, 1);
     }
     rc = apply_deltas(s, KS, &mark, 1, deltas, count, &applied);

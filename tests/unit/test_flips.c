@@ -159,7 +159,7 @@ check(const char *keyspace)
                             .arg_count = 0};
 
     if (keyspace != NULL) {
-        (void)snprintf(name, sizeof name, "%s", keyspace); /* fits */
+        (void)snprintf(name, sizeof name, "%s", keyspace);
         line.arg_count = 1;
     }
     return cmd_check(&line) != 0;
@@ -180,7 +180,7 @@ said_something(void)
 {
     ssize_t size;
 
-    (void)fflush(stdout); /* as above */
+    (void)fflush(stdout);
     size = pread(said_fd, shared->text, sizeof shared->text - 1, 0);
     shared->text[size > 0 ? size : 0] = '\0';
     return strstr(shared->text, "error: ") != NULL ||
@@ -276,7 +276,7 @@ site_text(const struct site *site)
 
     (void)snprintf(text, sizeof text, "%s byte %u (page %u + %u) mask %02x",
                    specimen.files[site->file].path, site->at, site->at / 4096,
-                   site->at % 4096, site->mask); /* fits */
+                   site->at % 4096, site->mask);
     return text;
 }
 
@@ -359,7 +359,7 @@ try_all(const char *what, int light)
             continue;
         (void)said_something(); /* shows what it did */
         (void)snprintf(died, sizeof died, "died with status %x",
-                       (unsigned)status); /* fits */
+                       (unsigned)status);
         complain(&sites[shared->next],
                  WIFEXITED(status) && WEXITSTATUS(status) > 100 &&
                          WEXITSTATUS(status) < 100 + OUTCOMES
@@ -553,7 +553,7 @@ make(unsigned parts, int light)
     specimen_make(&specimen, parts);
     config_defaults(&config);
     (void)snprintf(config.data_dir, sizeof config.data_dir, "%s",
-                   specimen.dir.path); /* fits */
+                   specimen.dir.path);
     config.log_size = 64 << 10;
     config.worker_memory = 4 << 20;
     config.worker_batch = 8;

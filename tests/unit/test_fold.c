@@ -282,8 +282,8 @@ fill(struct fake *f, unsigned index, uint32_t count)
 
     fake_init(f, index, count, 64);
     for (i = 0; i < count; i++) {
-        (void)snprintf(name, sizeof name, "k%u", i % 7);            /* fits */
-        (void)snprintf(key, sizeof key, "%u", i * (index % 3 + 1)); /* fits */
+        (void)snprintf(name, sizeof name, "k%u", i % 7);
+        (void)snprintf(key, sizeof key, "%u", i * (index % 3 + 1));
         append(f, name, key, (int64_t)i - 100, 60000 * (i % 3));
     }
 }
@@ -399,8 +399,7 @@ fill_worst(struct fake *f, unsigned index, uint32_t count, bool keyspaces)
     for (i = 0; i < count; i++) {
         char number[9];
 
-        (void)snprintf(number, sizeof number, "%08x",
-                       index * count + i); /* fits */
+        (void)snprintf(number, sizeof number, "%08x", index * count + i);
         memcpy(key + 248, number, 8);
         if (keyspaces)
             memcpy(name, number, 8);
@@ -516,10 +515,9 @@ model_names(const struct item *i, char name[300], char key[300])
     /* Some names share long beginnings, some are one byte. */
     (void)snprintf(name, 300, "%.*s%u", (int)(i->keyspace % 3 * 60),
                    "nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn",
-                   i->keyspace); /* fits */
+                   i->keyspace);
     (void)snprintf(key, 300, "%.*s%u", (int)(i->key % 4 * 13),
-                   "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk",
-                   i->key); /* fits */
+                   "kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk", i->key);
 }
 
 /* Compares one keyspace with the sums of its items. */

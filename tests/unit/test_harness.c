@@ -92,7 +92,7 @@ WITH_DIR(a_killed_child_does_not_make_the_call, dir)
     if (pid == 0) {
         fault_kill("mkdirat", 2);
         (void)mkdirat(dir->fd, "one", 0700); /* the parent looks */
-        (void)mkdirat(dir->fd, "two", 0700); /* likewise */
+        (void)mkdirat(dir->fd, "two", 0700);
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -133,7 +133,7 @@ WITH_DIR(a_run_names_what_failed_first_and_last, dir)
     if (access("tests/lib/run", X_OK) < 0)
         test_skip("only in the folder of the sources");
     tmpdir_put(dir, "prog", failing, sizeof failing - 1, 0700);
-    (void)snprintf(program, sizeof program, "%s/prog", dir->path); /* fits */
+    (void)snprintf(program, sizeof program, "%s/prog", dir->path);
     assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/env",
                                 "tests/lib/run", program, NULL),
                      1);

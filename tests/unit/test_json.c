@@ -302,8 +302,7 @@ TEST(integers_have_their_digits_at_each_length)
         for (uint64_t i = 0; i < 300; i++) {
             const int64_t number = (int64_t)((power - 1 + i * i) & INT64_MAX) *
                                    (i % 2 == 0 ? 1 : -1);
-            const int size =
-                snprintf(want, sizeof want, "%" PRId64, number); /* fits */
+            const int size = snprintf(want, sizeof want, "%" PRId64, number);
 
             assert_int_equal(decimal_put_signed(to, number) - to, size);
             assert_memory_equal(to, want, (size_t)size);

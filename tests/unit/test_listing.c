@@ -37,7 +37,7 @@ apply(struct lmdb *s, const char *name, unsigned key)
     struct log_fill mark = {.epoch = 1, .first_ms = 1};
     char text[16];
 
-    (void)snprintf(text, sizeof text, "key-%06u", key); /* fits */
+    (void)snprintf(text, sizeof text, "key-%06u", key);
     memcpy(mark.uuid, text, 10);
     return stored_add(&s->store, name, &mark, text, 1);
 }
@@ -50,7 +50,7 @@ make_keyspaces(const struct tmpdir *d, const char *prefix, unsigned count)
     char name[NAME_MAX_SIZE];
 
     for (unsigned i = 0; i < count; i++) {
-        (void)snprintf(name, sizeof name, "%s%05u", prefix, i); /* fits */
+        (void)snprintf(name, sizeof name, "%s%05u", prefix, i);
         for (unsigned key = 0; key <= i % 3; key++)
             assert_rc(apply(s, name, key), 0);
     }
@@ -63,7 +63,7 @@ expect_row(const struct store_listed *row, const char *prefix, unsigned i,
 {
     char name[NAME_MAX_SIZE];
 
-    (void)snprintf(name, sizeof name, "%s%05u", prefix, i); /* as above */
+    (void)snprintf(name, sizeof name, "%s%05u", prefix, i);
     assert_int_equal(row->name_size, strlen(name));
     assert_memory_equal(row->name, name, row->name_size);
     assert_int_equal(row->keys, keys);
@@ -149,10 +149,10 @@ CASE(a_hashed_file_under_another_name_is_listed_by_that, d)
     struct lmdb *s;
 
     make_keyspaces(d, LONG_NAME, 1);
-    (void)snprintf(name, sizeof name, LONG_NAME "%05u", 0u); /* fits */
+    (void)snprintf(name, sizeof name, LONG_NAME "%05u", 0u);
     name_to_file((const uint8_t *)name, strlen(name), from);
     strcat(from, ".mdb");
-    (void)snprintf(to, sizeof to, "%s.mdb", moved); /* fits */
+    (void)snprintf(to, sizeof to, "%s.mdb", moved);
     assert_int_equal(renameat(d->fd, from, d->fd, to), 0);
     s = open_lmdb(d, false);
     assert_rc(store_listing_open(&s->store, &l), 0);
@@ -258,7 +258,7 @@ keys_of_the_only_one(void *ctx, const uint8_t *name, size_t size, int64_t keys)
     int64_t *out = ctx;
 
     (void)name; /* there is one */
-    (void)size; /* likewise */
+    (void)size;
     assert_int_equal(*out, INT64_MIN);
     *out = keys;
     return 0;

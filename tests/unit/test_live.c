@@ -489,7 +489,7 @@ long_name(uint32_t number)
 {
     static char name[256];
 
-    (void)snprintf(name, sizeof name, "name:%0200u", number); /* fits */
+    (void)snprintf(name, sizeof name, "name:%0200u", number);
     return name;
 }
 

@@ -349,7 +349,7 @@ read_help(const char *daemon, char text[PAGE_SIZE_MAX])
     size_t n;
 
     (void)snprintf(command, sizeof command, "'%s'/%s -h", getenv("BUILD"),
-                   daemon); /* it fits */
+                   daemon);
     out = popen(command, "r");
     assert_non_null(out);
     n = fread(text, 1, PAGE_SIZE_MAX - 1, out);

@@ -50,7 +50,7 @@ setup(void **state)
 static int
 teardown(void **state)
 {
-    (void)state; /* as above */
+    (void)state;
     assert_int_equal(dup2(tty.saved, STDERR_FILENO), STDERR_FILENO);
     assert_int_equal(close(tty.saved), 0);
     assert_int_equal(close(tty.master), 0);

@@ -249,10 +249,9 @@ await_export(struct quota_server *r, const char *text)
 static void
 set_export(struct quota_server *r, const char *name)
 {
-    (void)snprintf(export.path, sizeof export.path, "%s/%s", r->dir.path,
-                   name); /* fits */
+    (void)snprintf(export.path, sizeof export.path, "%s/%s", r->dir.path, name);
     (void)snprintf(r->config.quota_export, sizeof r->config.quota_export, "%s",
-                   export.path); /* fits */
+                   export.path);
 }
 
 CASE(what_was_applied_is_exported_when_it_runs_out, r)

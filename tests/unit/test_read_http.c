@@ -134,7 +134,7 @@ ask_on(int fd, const char *target, const char *more)
     char head[512];
     const int size =
         snprintf(head, sizeof head, "GET %s HTTP/1.1\r\nHost: a\r\n%s\r\n",
-                 target, more); /* it fits */
+                 target, more);
 
     client_send(fd, head, (size_t)size);
 }

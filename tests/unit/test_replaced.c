@@ -105,8 +105,8 @@ holder_start(struct holder *h, const struct tmpdir *d)
         (void)close(to[1]); /* ends the child with its parent */
         hold_open(d, to[0], from[1]);
     }
-    (void)close(to[0]);   /* the child's */
-    (void)close(from[1]); /* likewise */
+    (void)close(to[0]); /* the child's */
+    (void)close(from[1]);
     h->to = to[1];
     h->from = from[0];
     assert_int_equal(read(h->from, &count, sizeof count), sizeof count);

@@ -84,7 +84,7 @@ merge(struct fixture *f, unsigned hour, unsigned percent)
         if (!random_chance(&f->random, percent))
             continue;
         sum = random_sum(f, i);
-        (void)snprintf(keys[i], sizeof keys[i], "key%06u", i); /* fits */
+        (void)snprintf(keys[i], sizeof keys[i], "key%06u", i);
         deltas[n++] = (struct store_delta){.key = (const uint8_t *)keys[i],
                                            .key_size = 9,
                                            .minute = minute,
@@ -258,7 +258,7 @@ live_long(struct fixture *f, struct long_life *l)
              i += 500 + (unsigned)random_below(&f->random, 500)) {
             const int64_t sum = (int64_t)random_below(&f->random, 99) - 20;
 
-            (void)snprintf(keys[i], sizeof keys[i], "key%06u", i); /* fits */
+            (void)snprintf(keys[i], sizeof keys[i], "key%06u", i);
             deltas[n++] = (struct store_delta){
                 .key = (const uint8_t *)keys[i],
                 .key_size = 9,

@@ -195,7 +195,7 @@ mode_of(const struct fixture *x, uint64_t index)
 {
     char name[64];
 
-    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index); /* fits */
+    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index);
     return tmpdir_mode(&x->tmp, name);
 }
 
@@ -212,7 +212,7 @@ log_exists(const struct fixture *x, uint64_t index)
 {
     char name[64];
 
-    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index); /* fits */
+    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index);
     return tmpdir_has(&x->tmp, name);
 }
 
