@@ -26,8 +26,8 @@ struct answer {
     struct as_of *as_of;
 };
 
-/* Answers one query, with its rows in `rows`: its error.  *as_of_ms is of before
- * the snapshot.  What is not -ENOENT or -EAGAIN was reported. */
+/* Answers one query, with its rows in `rows`: its error.  *as_of_ms was read before
+ * the snapshot.  Errors other than -ENOENT and -EAGAIN were reported. */
 int answer_query(struct answer *a, struct store_query *q, uint8_t *rows,
                  size_t size, int64_t *as_of_ms);
 

@@ -4,7 +4,7 @@
  * A period is widened to whole steps: to the finest that nothing is missing
  * from, or least is.  The answer says which.
  *
- * Of all time the counts of keys are read, in key order, as history's sums of a
+ * For all time the counts of keys are read, in key order, as history's sums of a
  * period are: the same top and groups come of both.
  *
  * A query of a key or keyspace may cover ten years, and the top of a period and
@@ -24,7 +24,7 @@
 
 #define HISTORY_QUERY_ROWS 256 /* keys read at a time */
 
-/* What is asked, as requests say it. */
+/* The question, as requests say it. */
 struct history_question {
     enum store_history_op op; /* KEY without a key: KEYSPACE */
     const uint8_t *keyspace, *key, *prefix;
@@ -68,7 +68,7 @@ void history_query_start(struct history_query *p,
  * done.  What the store keeps goes with the next store_read_end(). */
 bool history_query_step(struct history_query *p, uint64_t until_ns);
 
-/* Of an answer without error: how many rows q.buckets or q.top has, and Unix
+/* For an answer without error: how many rows q.buckets or q.top has, and Unix
  * seconds, 0 or a time before which increments may be missing. */
 size_t history_query_rows(const struct history_query *p);
 int64_t history_query_since(const struct history_query *p);

@@ -2,7 +2,7 @@
  *
  * A request that cannot be answered at once has a job.  JOBS_MAX jobs have a
  * place, and those of one client half of these; others stand in line, where the
- * client with the fewest places comes first.  What has a place is done in steps
+ * client with the fewest places comes first.  A job with a place is done in steps
  * between turns of the loop, JOBS_STEP_NS in each turn: clients take turns, and
  * within a client its jobs.  A step reads a snapshot of its own, so that no job
  * pins one, and as_of was refreshed before it.

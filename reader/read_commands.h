@@ -65,8 +65,8 @@ read_reply_row(struct read_reply *r, struct read_row *row)
 bool read_version(struct read_request *a);
 
 /* Runs a query about the keyspace of the request, unless it names another, which
- * is answered at once.  False: read_failure() says why.  What is not there has no
- * rows. */
+ * is answered at once.  False: read_failure() says why.  A keyspace that is not
+ * there has no rows. */
 bool read_run_query(struct read_request *a, struct store_query *q,
                     struct read_reply *reply);
 

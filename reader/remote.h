@@ -83,8 +83,8 @@ remote_is_asking(const struct remote_asker *a)
 /* Drops all that the asker has asked, and ends what remote_begin() began for it. */
 void remote_forget(struct remote *r, struct remote_asker *a);
 
-/* What was claimed of the keyspace before the asker's answers were read, and what
- * their snapshots had.  False: nothing about it was claimed.  `ctx` is the remote:
+/* The claim about the keyspace before the asker's answers were read, and what
+ * their snapshots had.  False: there was none.  `ctx` is the remote:
  * for struct as_of. */
 bool remote_as_of(void *ctx, const uint8_t *name, size_t size, int64_t *claim,
                   struct store_as_of *had);

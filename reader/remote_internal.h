@@ -70,7 +70,7 @@ struct remote {
     pthread_mutex_t lock; /* of `theirs`, and while wants() runs */
     remote_claim *claim;
     void *claim_ctx;
-    struct remote_asker *asker; /* NULL: nobody asks */
+    struct remote_asker *asker; /* NULL: none */
     bool again;
     bool is_down; /* the last call was not answered */
     char trouble[512];
@@ -99,7 +99,7 @@ struct remote_call *remote_call_next(const struct remote *r,
                                      enum remote_kind kind,
                                      struct remote_call *c);
 
-/* Nobody wants the call, which a thread may still make. */
+/* The call is not wanted any more; a thread may still make it. */
 void remote_call_drop(struct remote_call *c);
 
 /* ---- remote_engine.c ---- */

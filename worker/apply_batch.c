@@ -389,8 +389,8 @@ apply_batch_slice(struct merge *m)
     return apply_some(m) && !apply_batch_stopped(m);
 }
 
-/* What the store was told is noted first; else all is tried again, and found
- * applied by its marks. */
+/* The outcome is noted first; else all is tried again, and found applied by its
+ * marks. */
 static void
 settle(struct merge *m)
 {

@@ -51,8 +51,8 @@ read_headers(int fd, struct dead_fills_log *log)
 /* Adds a log, as its headers would survive a power loss; false if that cannot be
  * known.  After the fdatasync the disk has what was read before it, or an
  * earlier sync failed and the page cache has headers that the disk does not; so
- * they are read from the disk, too.  What is written in between is not durable:
- * of both readings the one that is less far counts.  The kernel drops a page
+ * they are read from the disk, too.  Bytes that are written in between are not
+ * durable: of both readings the one that is less far counts.  The kernel drops a page
  * cache folio only if the range covers all of it, hence the whole file. */
 static bool
 add_log(struct dead_fills *s, const char *name, bool quarantined)

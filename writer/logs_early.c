@@ -1,8 +1,8 @@
 /* writer/logs_early.c - when the current log is handed on before it is full or
  * log.rotate_after old; see logs.h.
  *
- * What is counted shall be readable at once while workers keep up, and cost
- * little when they do not.  So a log is handed on as soon as
+ * Increments shall be readable at once while workers keep up, and cost little
+ * when they do not.  So a log is handed on as soon as
  *     - it has had messages for FIRST_MS;
  *     - the log before it is merged, as its mode shows;
  *     - since that one was handed on, 100 / log.merge_share times what its merge
@@ -155,7 +155,7 @@ logs_early_retired(struct logs *l, uint64_t index)
     struct logs_early *e = &l->early;
     const uint64_t unix_ms = loop_unix_ms(l->loop);
 
-    /* What the log before took is learned though nobody looked for its end:
+    /* The time of the log before is learned although its end was not looked for:
      * else one slow merge would be the last that was measured. */
     if (!is_merged(l) && e->sealed_ms != 0 &&
         unix_ms > e->sealed_ms + e->took_ms)

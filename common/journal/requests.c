@@ -506,7 +506,7 @@ report_damage(struct requests *r, const char *name)
          name);
 }
 
-/* Visits the good records of a file.  Of each run of bad ones the first is
+/* Visits the good records of a file.  The first of each run of bad ones is
  * judged, until one is damage. */
 static int
 read_file(struct requests *r, struct record_reader *f, const char *name,

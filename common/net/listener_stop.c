@@ -82,7 +82,7 @@ accept_last(struct listener *d)
     conns_stop_accepting(d);
 }
 
-/* What is to be drained is: those with answers, which went on until now, end,
+/* All input is drained.  Connections with answers, which went on until now, end,
  * too. */
 static void
 end_listener(struct listener *d)

@@ -26,7 +26,7 @@ enum figure_needs {
     FIGURE_NEVER,
     FIGURE_ZERO,   /* at 0 */
     FIGURE_ABOVE,  /* above the limit */
-    FIGURE_NOTED,  /* never; above the limit it is said all the same */
+    FIGURE_NOTED,  /* never; but above the limit it is noted */
     FIGURE_OLD,    /* as a time that is longer ago than the limit; 0: no time */
     FIGURE_RECENT, /* while the next figure is a time less long ago than it */
     FIGURE_SHARE   /* below the next figure divided by the limit */

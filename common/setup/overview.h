@@ -17,7 +17,7 @@
 
 #define OVERVIEW_LAG_MS     60000  /* more needs an operator */
 #define OVERVIEW_SILENT_MS  60000  /* a silent daemon needs one, too */
-#define OVERVIEW_HUNG_MS    5000   /* countd-write, which never waits so long */
+#define OVERVIEW_HUNG_MS    5000   /* countd-write, which never waits as long */
 #define OVERVIEW_RECENT_MS  600000 /* a loss so recent needs one, too */
 #define OVERVIEW_COMMIT_MS  1000   /* a slower database needs one, too */
 #define OVERVIEW_CLOCK_MS   1000   /* as does a clock that is off more */

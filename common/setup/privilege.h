@@ -24,7 +24,7 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 
-/* Of a daemon that is root although no setting asks for it. */
+/* For a daemon that is root although no setting asks for it. */
 #define PRIVILEGE_ROOT_WARNING                                                 \
     "running as root is not needed: set user=NAME (user=root silences this)"
 

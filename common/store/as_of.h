@@ -102,7 +102,7 @@ int64_t as_of_claim(struct as_of *f, const uint8_t *name, size_t size);
 int64_t as_of_get(struct as_of *f, const uint8_t *name, size_t size);
 int64_t as_of_own(struct as_of *f, const uint8_t *name, size_t size);
 
-/* What was claimed before an answer that is made in steps, bounded likewise. */
+/* A claim from before an answer that is made in steps, with the same bounds. */
 int64_t as_of_bound(struct as_of *f, int64_t claim);
 
 #endif

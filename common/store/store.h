@@ -259,7 +259,7 @@ struct store_maintenance {
     uint64_t until_ns; /* clock_ns(): ends about then; each call does a step */
 
     /* The time (Unix, ms) up to which all that was in a log is applied; 0: not
-     * known.  NULL: nobody knows. */
+     * known.  NULL: never known. */
     uint64_t (*applied_ms)(void *ctx);
 
     /* Whether an applied fill can never be merged again: its log is durably in

@@ -28,7 +28,7 @@ struct carbon_sample {
     const uint8_t *path; /* all of it, in the line, too */
     size_t path_size;
     int128 millionths;
-    int64_t at; /* Unix seconds; -1: now, also for what is no time */
+    int64_t at; /* Unix seconds; -1: now, or not a time */
 };
 
 /* Takes a line without its LF.  Returns CARBON_COUNTED, or CARBON_IGNORED if no pattern
@@ -36,7 +36,7 @@ struct carbon_sample {
 int carbon_line(const char *patterns, const uint8_t *line, size_t size,
                 struct carbon_sample *out, const char **why);
 
-/* Whether a name that is no part of a line fits one of the patterns. */
+/* Whether a name that stands alone, not in a line, fits one of the patterns. */
 bool carbon_is_match(const char *patterns, const uint8_t *path, size_t size);
 
 /* Checks patterns with blanks between: each must have exactly one *.  On

@@ -82,7 +82,7 @@ days_of_date(int64_t year, int64_t month, int64_t day)
            719468;
 }
 
-/* Z, or hours and minutes ahead of UTC.  False: it is no zone. */
+/* Z, or hours and minutes ahead of UTC.  False: it is not a zone. */
 static bool
 take_zone(struct reader *r, int64_t *seconds)
 {

@@ -18,7 +18,7 @@
 #define EVENT_TIME_AHEAD                                                       \
     86400 /* seconds that a time may be ahead of the clock */
 
-/* Unix seconds, rounded down.  0, or -EINVAL: it is no time. */
+/* Unix seconds, rounded down.  0, or -EINVAL: it is not a time. */
 int event_time_parse(const char *text, size_t size, int64_t *at);
 
 #endif

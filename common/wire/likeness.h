@@ -1,5 +1,5 @@
-/* common/wire/likeness.h - "did you mean": which of our words somebody meant
- * who mistyped one.
+/* common/wire/likeness.h - "did you mean": which of our words a mistyped one
+ * was meant to be.
  *
  *     struct likeness l = likeness_of("lgo.size");
  *     likeness_try(&l, "log.size");                  for each word

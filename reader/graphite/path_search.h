@@ -78,7 +78,7 @@ struct path_search {
  * byte is `*`, and there is no other wildcard. */
 bool path_search_is_prefix(const struct pattern *p);
 
-/* Whether a key in a keyspace of so many nodes matches. */
+/* Whether a key matches, in a keyspace whose name has `keyspace_nodes` nodes. */
 bool path_search_matches(const struct pattern *p, unsigned keyspace_nodes,
                          const uint8_t *key, size_t size);
 

@@ -167,8 +167,8 @@ has_gap(const struct replay *p, uint64_t from, uint64_t to)
     return gap;
 }
 
-/* What is after the end must be the rest of a group that a kill or a loss of
- * power tore. */
+/* Bytes after the end must be the rest of a group that a kill or a loss of power
+ * tore. */
 static int
 check_end(const struct replay *p)
 {

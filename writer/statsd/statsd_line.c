@@ -267,7 +267,7 @@ add_increment(struct parser *p, enum statsd_part part, int128 millionths)
                      p->at);
 }
 
-/* A sign is of a gauge that is to be changed, which tells no total. */
+/* A sign belongs to a change of a gauge, which is not a total. */
 static int
 take_total(struct parser *p, struct span text, const struct decimal *value)
 {

@@ -43,7 +43,7 @@ struct totals {
     struct totals_table tables[2];
 };
 
-/* A sample; `source` tells names of several protocols apart. */
+/* A sample; `source` keeps names of several protocols apart. */
 struct total {
     const uint8_t *name;
     size_t size; /* 1 to MESSAGE_NAME_MAX */

@@ -10,7 +10,7 @@
  * within `timeout_ms`, or the connection is given up (-EHOSTDOWN).  A connection
  * is made again when it is needed, at most once a second while that fails; what
  * was being committed when one was lost has an unknown outcome (-EIO), which
- * the marks tell.  store_trouble() has the text of the last error.
+ * the marks show.  store_trouble() has the text of the last error.
  *
  * Errors as in store.h, and:
  *   -EHOSTDOWN  also: a standby was reached, or a server that is starting, or a
@@ -38,8 +38,8 @@ struct postgresql_options {
     uint64_t timeout_ms;
     bool writable;
     const struct datadir *sender; /* whose commits are numbered, or, if not
-                                     writable, of which store_as_of() tells;
-                                     borrowed; NULL: nobody's */
+                                     writable, that of store_as_of();
+                                     borrowed; NULL: none */
     bool connects_later; /* open_configured() does not; another handle has */
     bool quiet;          /* errors are not reported, but in store_trouble() */
     bool repairs;   /* a database that is behind is used, without numbers */
