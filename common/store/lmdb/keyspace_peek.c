@@ -143,7 +143,7 @@ read_records(int fd, const struct pages_meta *m, struct peeking *p)
     int rc;
 
     *p->why = "its records are damaged";
-    rc = pages_each(fd, m, "meta", peek_record, p);
+    rc = pages_each(fd, m, &(struct pages_records){"meta", peek_record, p});
     if (rc != 0)
         return rc == -ENOENT ? -EBADMSG : rc;
     *p->why = p->has_name ? "its state is damaged" : "its name is not there";

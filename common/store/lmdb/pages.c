@@ -131,7 +131,8 @@ counter_read(int fd, const struct pages_meta *meta,
              const struct pages_counter *counter, uint64_t *out)
 {
     struct counting c = {.counter = counter, .out = out};
-    const int rc = pages_each(fd, meta, counter->db, take_counter, &c);
+    const struct pages_records asked = {counter->db, take_counter, &c};
+    const int rc = pages_each(fd, meta, &asked);
 
     if (rc == 1)
         return 0;

@@ -56,15 +56,21 @@ int pages_meta(int fd, struct pages_meta *out, const char **why);
 
 /* ---- records (pages_check.c) ------------------------------------------------- */
 
-/* Calls each() for every record of the named database `db`, by key, as of a
- * meta page; values in pages of their own are left out.  Stops on non-zero and
- * returns that.  The bytes live until each() returns.
+/* The records of the named database `db`, which are given to each(), whose bytes
+ * live until it returns. */
+struct pages_records {
+    const char *db;
+    int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
+                size_t size);
+    void *ctx;
+};
+
+/* Gives them by key, as of a meta page; values in pages of their own are left out.
+ * Stops on non-zero and returns that.
  *   -ENOENT   no such database
  *   -EBADMSG  damaged, or not a plain database */
-int pages_each(int fd, const struct pages_meta *meta, const char *db,
-               int (*each)(void *ctx, uint8_t *key, size_t key_size,
-                           uint8_t *value, size_t size),
-               void *ctx);
+int pages_each(int fd, const struct pages_meta *meta,
+               const struct pages_records *asked);
 
 /* A number in the value of `key` in the database `db` that no commit lowers. */
 struct pages_counter {

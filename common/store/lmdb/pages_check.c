@@ -23,8 +23,7 @@
 #define SUBS_MAX        16
 #define KEY_MAX         511
 
-/* LMDB may count pages at the end that were never written: those that a commit
- * allocated and freed again. */
+/* Pages at the end that a commit allocated and freed again, never written. */
 #define UNWRITTEN_MAX ((uint64_t)1 << 20)
 
 /* A process that only reads trusts the pages of a file larger than this. */
@@ -41,18 +40,10 @@ struct page_level {
     struct page_node above;
 };
 
-/* What pages_each() asks for. */
-struct records {
-    const char *db;
-    int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
-                size_t size);
-    void *ctx;
-};
-
 struct walker {
     struct pages_check *out;
-    const struct records *asked; /* NULL: everything is checked */
-    bool found;                  /* the database that is asked for: */
+    const struct pages_records *asked; /* NULL: everything is checked */
+    bool found;                        /* the database that is asked for: */
     uint8_t record[PAGES_DB_SIZE];
     int fd;
     int error; /* of a read */
@@ -270,7 +261,7 @@ static int
 give_node(struct walker *w, const struct page_level *l,
           const struct page_node *node)
 {
-    const struct records *asked = w->asked;
+    const struct pages_records *asked = w->asked;
 
     if (!w->main)
         return node->flags != 0
@@ -505,7 +496,7 @@ walk_records(struct walker *w, const struct pages_meta *meta)
 /* Reads every page that a meta page leads to, or those of what is asked for. */
 static int
 walk_file(int fd, const struct pages_meta *meta, struct pages_check *out,
-          const struct records *asked)
+          const struct pages_records *asked)
 {
     struct walker *w;
     struct stat st;
@@ -517,7 +508,7 @@ walk_file(int fd, const struct pages_meta *meta, struct pages_check *out,
         return -errno;
     w = calloc(1, sizeof *w);
     if (w == NULL)
-        return -ENOMEM;
+        return rc;
     w->out = out;
     w->asked = asked;
     w->fd = fd;
@@ -529,7 +520,7 @@ walk_file(int fd, const struct pages_meta *meta, struct pages_check *out,
         report_fault(w, w->last_page,
                      "the last one, far beyond the end of the file");
         rc = asked ? -EBADMSG : 0;
-        goto free_walker;
+        goto out;
     }
     w->seen = calloc(1, (size_t)(w->last_page / 8 + 1));
     w->piece = malloc(w->page_size);
@@ -540,7 +531,7 @@ walk_file(int fd, const struct pages_meta *meta, struct pages_check *out,
     for (unsigned i = 0; i < DEPTH_MAX; i++)
         free(w->levels[i].page);
 
-free_walker:
+out:
     free(w->piece);
     free(w->seen);
     free(w);
@@ -548,15 +539,12 @@ free_walker:
 }
 
 int
-pages_each(int fd, const struct pages_meta *meta, const char *db,
-           int (*each)(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
-                       size_t size),
-           void *ctx)
+pages_each(int fd, const struct pages_meta *meta,
+           const struct pages_records *asked)
 {
-    const struct records asked = {db, each, ctx};
     struct pages_check quiet = {.quick = true};
 
-    return walk_file(fd, meta, &quiet, &asked);
+    return walk_file(fd, meta, &quiet, asked);
 }
 
 int
@@ -568,7 +556,7 @@ pages_check(int fd, struct pages_check *check)
     int rc;
 
     /* Pages of a snapshot without a reader may be overwritten meanwhile: faults
-     * count only if there was no commit during the walk. */
+     * count only if no commit came during the walk, as its number shows. */
     for (unsigned i = 0; i < CHECK_TRIES; i++) {
         rc = pages_meta(fd, &m, &why);
         if (rc == 0)
@@ -578,8 +566,6 @@ pages_check(int fd, struct pages_check *check)
         rc = pages_meta(fd, &now, &why);
         if (rc < 0)
             break;
-        /* Report faults only from a walk for which the transaction id stayed
-         * the same: otherwise the walk may have read half a commit. */
         if (now.txn == m.txn)
             return walk_file(fd, &now, check, NULL);
     }
