@@ -77,13 +77,12 @@ static void
 give_calls(struct remote *r)
 {
     while (!list_alone(&r->waiting)) {
-        struct remote_call *c =
-            LOOP_OWNER(r->waiting.next, struct remote_call, queued);
         struct remote_thread *t = find_idle(r);
+        struct remote_call *c;
 
         if (!t && !is_refused(r))
             return;
-        list_remove(&c->queued);
+        c = LOOP_OWNER(list_pop(&r->waiting), struct remote_call, queued);
         if (is_refused(r)) {
             remote_call_fail(c, -EHOSTDOWN);
             end_call(c);
