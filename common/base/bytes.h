@@ -26,6 +26,15 @@ bytes_equal(const void *a, size_t a_size, const void *b, size_t b_size)
     return a_size == b_size && memcmp(a, b, a_size) == 0;
 }
 
+/* Whether `a` begins with `prefix`, which may be NULL if it has no bytes. */
+static inline bool
+bytes_begin(const void *a, size_t a_size, const void *prefix,
+            size_t prefix_size)
+{
+    return prefix_size == 0 ||
+           (a_size >= prefix_size && memcmp(a, prefix, prefix_size) == 0);
+}
+
 /* Copies bytes; returns the place after them. */
 static inline uint8_t *
 bytes_append(uint8_t *to, const void *from, size_t size)

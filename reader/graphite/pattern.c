@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/base/hex.h"
 #include "common/wire/name.h"
 #include "common/wire/utf8.h"
@@ -298,8 +299,8 @@ pattern_matches(const struct pattern_node *node, const uint8_t *name,
                          node->classes};
     struct places places = {{true}};
 
-    if (size > STORE_NAME_MAX || size < node->prefix_size ||
-        memcmp(name, node->prefix, node->prefix_size) != 0)
+    if (size > STORE_NAME_MAX ||
+        !bytes_begin(name, size, node->prefix, node->prefix_size))
         return false;
     if (node->is_literal)
         return size == node->prefix_size;

@@ -119,7 +119,11 @@ del(void *ctx, const uint8_t *key, size_t size)
 void
 memkv_init(struct memkv *m)
 {
-    *m = (struct memkv){.kv = {after, before, put, del, m}};
+    *m = (struct memkv){.kv = {.after = after,
+                               .before = before,
+                               .put = put,
+                               .del = del,
+                               .ctx = m}};
 }
 
 void

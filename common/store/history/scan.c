@@ -238,8 +238,8 @@ has_more(const struct scan *s, const struct history_scan *asked,
     if (l->left == 0 || (asked->prefix_size == 0 && s->end_size == 0))
         return l->left > 0;
     b = &sources_lowest(l, 0)->block;
-    return b->key_size >= asked->prefix_size &&
-           memcmp(b->key, asked->prefix, asked->prefix_size) == 0 &&
+    return bytes_begin(b->key, b->key_size, asked->prefix,
+                       asked->prefix_size) &&
            (s->end_size == 0 ||
             bytes_compare(b->key, b->key_size, s->end, s->end_size) < 0);
 }

@@ -10,6 +10,8 @@
 #include <assert.h>
 #include <errno.h>
 
+#include "common/base/bytes.h"
+
 /* Consecutive rows: those of `block` from `from` to `to`, or one edit. */
 struct run {
     const struct block *block; /* NULL: the edit */
@@ -177,8 +179,7 @@ copy_row(struct copying *c, const struct row *r)
 {
     struct row plain = *r;
 
-    if (r->key_size < c->prefix_size ||
-        memcmp(r->key, c->prefix, c->prefix_size) != 0 ||
+    if (!bytes_begin(r->key, r->key_size, c->prefix, c->prefix_size) ||
         (size_t)(c->end - c->at) < (size_t)BLOCK_ROW_HEAD + r->key_size)
         return false;
     plain.flags = 0;
