@@ -290,7 +290,8 @@ answer_step(const struct history *h, const struct kv *kv,
         }
         if (rc <= 0)
             return rc;
-        memcpy(q->at, q->key, q->key_size);
+        if (q->key_size > 0)
+            memcpy(q->at, q->key, q->key_size);
         q->at_size = (uint16_t)q->key_size;
         q->phase = 1;
     }
