@@ -20,7 +20,7 @@
 #define PROMTOOL   "/usr/bin/promtool"
 #define WAIT_MS    60000
 #define PANELS     10
-#define ALERTS     20
+#define ALERTS     26
 
 static struct daemon prometheus;
 
