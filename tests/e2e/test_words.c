@@ -39,6 +39,7 @@ static const char *const texts[] = {
     "common/net/countd-http.7",
     "common/setup/countd.5",
     "common/setup/countd.7",
+    "common/wire/countd-raw.7",
     "reader/countd-read.8",
     "reader/countd-resp.7",
     "worker/countd-worker.8",

@@ -23,6 +23,7 @@
 #define COUNTD_1 "common/client/cmd/countd.1"
 #define COUNTD_5 "common/setup/countd.5"
 #define LIVE_7   "writer/countd-live.7"
+#define RAW_7    "common/wire/countd-raw.7"
 #define RESP_7   "reader/countd-resp.7"
 #define WRITE_8  "writer/countd-write.8"
 #define WORKER_8 "worker/countd-worker.8"
@@ -131,11 +132,11 @@ static const struct {
     unsigned long number;
     const char *after;
 } limits[] = {
-    {COUNTD_5, "RANGES", "\n ", QUERY_SIZE, "         end\n"},
-    {COUNTD_5, "RANGES", "\n  ", QUERY_REPLY_SIZE, "   size  rows"},
-    {COUNTD_5, "RANGES", "above ", QUERY_ROWS_MAX, " is cut to "},
-    {COUNTD_5, "RANGES", " is cut to ", QUERY_ROWS_MAX, ";"},
-    {COUNTD_5, "INCREMENTS", "\n ", 520, "         end\n"},
+    {RAW_7, "RANGES", "\n ", QUERY_SIZE, "         end\n"},
+    {RAW_7, "RANGES", "\n  ", QUERY_REPLY_SIZE, "   size  rows"},
+    {RAW_7, "RANGES", "above ", QUERY_ROWS_MAX, " is cut to "},
+    {RAW_7, "RANGES", " is cut to ", QUERY_ROWS_MAX, ";"},
+    {RAW_7, "INCREMENTS", "\n ", 520, "         end\n"},
     {LIVE_7, LIVE, "\n  ", FRAME_HEADER, "         body\n"},
     {LIVE_7, LIVE, "1 to ", FRAME_NAME_MAX, " bytes"},
     {LIVE_7, LIVE, "above ", FRAME_BODY_MAX, " bytes closes"},
