@@ -350,6 +350,7 @@ CASE(salvage_says_what_a_damaged_mark_may_count_twice, f)
     int fd;
 
     fleet_option(f, "log.rotate_after=1h");
+    fleet_option(f, "log.merge_share=0"); /* all in one log */
     fleet_start(f, FLEET_WRITE);
     expect_counted(f, "one", "p\ta\np\tb\n", 2, false);
     expect_counted(f, "two", "p\ta\np\tc\n", 2, false);
