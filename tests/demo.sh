@@ -97,5 +97,5 @@ cat <<END
     countd incr -d /var/tmp/counts pages /index
     countd flush -d /var/tmp/counts && countd top pages
     countd load data/sample.tsv.gz      lines of keyspace TAB key TAB increment
-    man countd, man 5 countd            commands; settings and protocols
+    man countd, man 5 countd            commands; settings
 END
