@@ -1,9 +1,8 @@
 /* common/base/boot_id.h - which boot of the machine this is.
  *
  * What a process wrote survives its death without a sync, but not the end of
- * the boot (loss of power, a crash of the kernel).  So the
- * recovery of a log or journal asks whether it was written in this boot.
- * Thread-safe.
+ * the boot (loss of power, a crash of the kernel).  So the recovery of a log or
+ * journal asks whether it was written in this boot.  Thread-safe.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_BASE_BOOT_ID_H

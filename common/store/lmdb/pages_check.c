@@ -463,6 +463,7 @@ walk_database(struct walker *w, const uint8_t *db)
     return rc;
 }
 
+/* All databases, or the one that is asked for. */
 static int
 walk_databases(struct walker *w, const struct pages_meta *meta)
 {
@@ -471,24 +472,12 @@ walk_databases(struct walker *w, const struct pages_meta *meta)
     w->main = true;
     rc = walk_database(w, meta->main);
     w->main = false;
+    if (w->asked && rc >= 0)
+        return w->found ? walk_database(w, w->record) : -ENOENT;
     for (unsigned i = 0; rc == 0 && i < w->sub_count; i++)
         rc = walk_database(w, w->subs[i]);
     w->free_list = true;
     return rc < 0 ? rc : walk_database(w, meta->free);
-}
-
-/* Finds the database that is asked for, and walks it. */
-static int
-walk_records(struct walker *w, const struct pages_meta *meta)
-{
-    int rc;
-
-    w->main = true;
-    rc = walk_database(w, meta->main);
-    w->main = false;
-    if (rc < 0)
-        return rc;
-    return w->found ? walk_database(w, w->record) : -ENOENT;
 }
 
 /* ---- the whole file ---------------------------------------------------- */
@@ -525,7 +514,7 @@ walk_file(int fd, const struct pages_meta *meta, struct pages_check *out,
     w->seen = calloc(1, (size_t)(w->last_page / 8 + 1));
     w->piece = malloc(w->page_size);
     if (w->seen != NULL && w->piece != NULL)
-        rc = asked ? walk_records(w, meta) : walk_databases(w, meta);
+        rc = walk_databases(w, meta);
     if (asked && rc <= 0 && (w->error < 0 || out->faults > 0))
         rc = w->error < 0 ? w->error : -EBADMSG;
     for (unsigned i = 0; i < DEPTH_MAX; i++)
