@@ -41,6 +41,15 @@ list(struct waiting_pass *p)
     return waiting_list(p->folder);
 }
 
+static bool
+claim(struct waiting_pass *p, struct waiting_file *f)
+{
+    const int rc = waiting_claim(p->folder, f);
+
+    p->busy = p->busy || rc == -EAGAIN;
+    return rc == 0;
+}
+
 /* Removes the files of which nothing is left (R5). */
 static void
 remove_done(struct waiting_pass *p)
@@ -54,7 +63,7 @@ remove_done(struct waiting_pass *p)
 
         if (f->left > 0 || f->damaged)
             continue;
-        if (waiting_claim(p->folder, f) < 0)
+        if (!claim(p, f))
             continue; /* another process removes it, or has */
         p->fills += f->fills;
         rc = waiting_remove(p->folder, f);
@@ -115,7 +124,7 @@ add_chosen(struct waiting_pass *p, struct log_batch *b,
     for (size_t i = 0; more > 0 && i < count; i++) {
         struct waiting_fill *f = chosen[i];
 
-        if (f->file->lock_fd < 0 && waiting_claim(p->folder, f->file) < 0) {
+        if (f->file->lock_fd < 0 && !claim(p, f->file)) {
             f->tried = p->number;
             continue;
         }
@@ -158,7 +167,7 @@ waiting_pass_take(struct waiting_pass *p, struct log_batch *b)
     if (!p->passing) {
         p->number++;
         p->passing = true;
-        p->merged = false;
+        p->merged = p->busy = false;
     }
     remove_done(p);
     return take(p, b);

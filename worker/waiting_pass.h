@@ -25,7 +25,8 @@
 
 #define PASS_RETRY_FIRST_MS 50
 #define PASS_RETRY_MOST_MS  60000
-#define PASS_AGAIN_MS       10 /* the folder was in use */
+#define PASS_AGAIN_MS       10    /* the folder was in use */
+#define PASS_PATIENCE_MS    10000 /* of pauses for another process */
 
 struct waiting_pass {
     struct waiting *folder;
@@ -33,6 +34,7 @@ struct waiting_pass {
     uint32_t number;          /* from 1 */
     bool passing;             /* it goes on */
     bool merged;              /* something, in this pass */
+    bool busy;                /* another process had a file, in this pass */
     bool placed_only;         /* R11 of common/log/waiting.h */
     struct retry retry;       /* of passes that merged nothing */
     uint64_t due_ms;          /* of the next batch; UINT64_MAX: nothing waits */
@@ -53,5 +55,15 @@ void waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b);
 /* Sets when the next batch is due; `taken` is what waiting_pass_take()
  * returned. */
 void waiting_pass_ended(struct waiting_pass *p, int taken);
+
+/* Whether what is left may yet be merged: another process has some of it, which
+ * may let go without having merged it.  No more after thirteen seconds of passes
+ * that merged nothing, since that process may hang. */
+static inline bool
+waiting_pass_is_held_up(const struct waiting_pass *p)
+{
+    return p->busy && p->retry.wait_ms > 0 &&
+           p->retry.wait_ms < PASS_PATIENCE_MS;
+}
 
 #endif

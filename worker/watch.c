@@ -169,7 +169,8 @@ after_turn(void *ctx)
         w->maintain_ms = more ? now : now + WATCH_POLL_MS;
     }
     next = earlier_ms(next_poll(w), w->waiting_ms);
-    if (w->once && next > clock_ms() + BATCH_BUSY_MS)
+    if (w->once && next > clock_ms() + BATCH_BUSY_MS &&
+        !waiting_pass_is_held_up(&w->merge->pass))
         loop_stop(w->loop);
     next = earlier_ms(next, w->maintain_ms);
     if (next > now)

@@ -462,6 +462,31 @@ CASE(passes_that_merge_nothing_come_less_and_less_often, x)
     assert_int_equal(last, PASS_RETRY_MOST_MS);
 }
 
+/* What a worker that ends when nothing can be merged goes by. */
+CASE(what_another_process_has_is_waited_for_though_not_for_ever, x)
+{
+    struct waiting_pass *p = &x->merge.pass;
+    struct waiting other;
+    uint64_t waited = 0;
+
+    (void)put(x, 1, 1, "a");
+    other = open_folder(x);
+    assert_rc(waiting_claim(&other, other.files[0]), 0);
+    do {
+        const uint64_t due = merge_waiting(&x->merge);
+
+        waited += due - fixture_ms;
+        fixture_ms = due;
+    } while (waiting_pass_is_held_up(p));
+    assert_in_range(waited, PASS_PATIENCE_MS, 4 * PASS_PATIENCE_MS);
+    assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 1);
+    waiting_let_go(other.files[0]);
+    merge_dry(x);
+    assert_false(waiting_pass_is_held_up(p));
+    assert_int_equal(count_of(x, "a", "one"), 1);
+    waiting_close(&other);
+}
+
 /* Its marks say that the fill is in; without them it would count again. */
 CASE(the_file_of_an_empty_keyspace_stays_while_a_fill_names_it, x)
 {
