@@ -358,7 +358,6 @@ CASE(a_job_that_asks_is_not_stepped_and_has_its_time_nevertheless)
 
     assert_rc(remote_open(&o->jobs.remote, open_endless, NULL), 0);
     assert_rc(remote_start(o->jobs.remote, o->loop, NULL, NULL), 0);
-    o->jobs.max_time_ms = 20;
     job = &o->all[0].job;
     job_init(job, &o->jobs, &o->all[0].conn, stop);
     assert_true(job_enter(job));
@@ -366,6 +365,7 @@ CASE(a_job_that_asks_is_not_stepped_and_has_its_time_nevertheless)
     job_run(job);
     run_turns(o, 1);
     assert_int_equal(job->state, JOB_RUNS);
+    o->jobs.max_time_ms = 20;
     while (job->state == JOB_RUNS) /* turns come with each piece */
         run_turns(o, 1);
     assert_int_equal(job->state, JOB_LATE);
