@@ -1,8 +1,11 @@
 /* tests/bench/bench_fresh.c - how soon what was acknowledged is readable, and
  * what that costs, beside the same with log.merge_share = 0.
  *
- *     bench_fresh [--quick] [--seconds 4] [--row N]
+ *     bench_fresh [--quick] [--seconds 4] [--row N] [--commit-us 5000]
  *                 of a round of a side   that load alone, from 1
+ *
+ * With --commit-us the store is a PostgreSQL server, a schema for each side, and
+ * each of its commits waits so many microseconds beside what its disk takes.
  *
  * Two directories with daemons; each load runs on them in turn.  A probe of 50
  * increments a second, or of one each 300 ms, asks a range each millisecond up
@@ -19,7 +22,9 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/figures.h"
 #include "tests/lib/client.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/pg_server.h"
 #include "tests/lib/random.h"
 
 #define SIDES   2
@@ -41,6 +46,8 @@ static const struct load_row {
     {"100,000/s silent", 20, 100000, 1, 100000, true},
     {"20,000/s acked, 100 keyspaces", 20, 20000, 100, 1000, false},
     {"3,000/s in 3,000 keyspaces", 20, 3000, 3000, 1, false},
+    {"9,000/s in 9,000 keyspaces", 20, 9000, 9000, 1, false},
+    {"700,000/s silent", 20, 700000, 1, 1000000, true},
 };
 #define ROWS (sizeof rows / sizeof rows[0])
 
@@ -55,10 +62,32 @@ struct side {
 static struct side sides[SIDES];
 static struct random dice = {1};
 
+/* A schema of the server for a side. */
+static void
+use_postgresql(struct fleet *f, const char *schema, uint64_t commit_us)
+{
+    char sql[64];
+
+    pg_server_on_disk();
+    (void)pg_server_run("ALTER SYSTEM SET commit_siblings = 0");
+    (void)snprintf(sql, sizeof sql, "ALTER SYSTEM SET commit_delay = %u",
+                   (unsigned)commit_us);
+    (void)pg_server_run(sql);
+    (void)pg_server_run("SELECT pg_reload_conf()");
+    fleet_put_option(f, "store", "postgresql");
+    fleet_put_option(f, "store.conninfo", pg_server_conninfo());
+    fleet_put_option(f, "store.schema", schema);
+    expect(FLEET_RUN(f, "store", "init"), 0, "made schema=");
+}
+
 static void
 open_side(struct side *s, const char *option)
 {
+    const uint64_t commit_us = bench_number("--commit-us", 0);
+
     fleet_init(&s->fleet);
+    if (commit_us > 0)
+        use_postgresql(&s->fleet, s == sides ? "fresh" : "base", commit_us);
     fleet_option(&s->fleet, "log.size=32M");
     fleet_option(&s->fleet, "log.rotate_after=1s");
     fleet_option(&s->fleet, option);

@@ -190,6 +190,8 @@ static const struct goal goals[] = {
     {"readable p50, 20,000/s acked, 100 keyspaces", "merge_share = 0", true,
      0.4},
     {"readable p50, 3,000/s in 3,000 keyspaces", "merge_share = 0", true, 1.05},
+    {"readable p50, 9,000/s in 9,000 keyspaces", "merge_share = 0", true, 1.05},
+    {"readable p50, 700,000/s silent", "merge_share = 0", true, 1.05},
     {"load, by day", "without times", false, 0.5},
     {"load, by key", "without times", false, 0.5},
     {"load, in no order", "without times", false, 0.35},
