@@ -295,6 +295,7 @@ struct listener {
     bool blocked; /* true while input_limit() is 0 */
     bool stopping;
     uint64_t moved_ms;     /* clock of its last byte in */
+    uint64_t released_ms;  /* clock of the last answer that a gate released */
     struct networks allow; /* none: all networks */
     struct listener_stats stats;
     struct diag_repeat allow_warning, late_warning, full_warning,

@@ -87,6 +87,7 @@ release_gated(struct conn *c, unsigned group)
     if (p->ack)
         c->acks_due += c->gated[group];
     c->gated[group] = 0;
+    c->listener->released_ms = loop_now_ms(c->listener->conns->loop);
     conn_queue(c);
 }
 

@@ -94,12 +94,15 @@ end_listener(struct listener *d)
     answer_rest(d);
 }
 
-/* Too late for those who do not read; a disk that is slow is waited for. */
+/* Too late for those who do not read; a disk that is slow is waited for, and what
+ * it releases is sent at the end of this turn. */
 static void
 close_deaf(struct listener *d, bool all)
 {
     size_t closed = 0;
 
+    if (!all && d->released_ms == loop_now_ms(d->conns->loop))
+        return;
     for (size_t n = 0; n < d->touched && (!all || closed < CLOSES_MAX); n++) {
         struct conn *c = listener_conn(d, n);
 

@@ -5,10 +5,12 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <semaphore.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/net/conn_internal.h"
 #include "tests/lib/echo.h"
 #include "writer/commit.h"
 
@@ -136,6 +138,15 @@ static void
 let_sync(struct fixture *r)
 {
     assert_int_equal(sem_post(&r->file.may), 0);
+}
+
+/* Until the next turn of the loop is told of it. */
+static void
+await_sync(struct fixture *r)
+{
+    struct pollfd told = {r->io.source.fd, POLLIN, 0};
+
+    assert_int_equal(poll(&told, 1, -1), 1);
 }
 
 CASE(an_answer_leaves_when_its_sync_is_done, r)
@@ -341,6 +352,9 @@ CASE(a_stop_waits_for_the_sync, r)
     echo_turns(r->echo, 50);
     assert_false(r->echo->stopped);
     let_sync(r);
+    await_sync(r);
+    /* The time for those who do not read is over in the very turn. */
+    assert_rc(loop_arm(r->echo->loop, &r->echo->conns->tick, 1), 0);
     echo_run(r->echo, echo_has_stopped);
     echo_hear_end(r->echo, a, "one");
 }
