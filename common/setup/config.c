@@ -63,7 +63,7 @@ static const struct config_row rows[] = {
     {"write.allow", KIND_NETWORKS, TEXT(write_allow), "",
      "networks that may connect to both ports, needed beyond loopback"},
     {"write.max_connections", KIND_COUNT, AT(write_max_connections), 1, 1000000,
-     "16384", "connections to both ports; more wait"},
+     "16384", "connections to each port for increments; more wait"},
     {"write.drain", KIND_TIME, AT(write_drain_ms), 0, HOUR, "2s",
      "longest time a clean stop waits for what is on its way"},
     {"read.listen", KIND_ADDRESS, TEXT(read_listen), "127.0.0.1:48880",
