@@ -30,7 +30,7 @@
 #include "worker/fold.h"
 #include "worker/retry.h"
 
-#define BATCH_RETRY_FIRST_MS 50
+#define BATCH_RETRY_FIRST_MS 50 /* pause after a log failed; see retry.h */
 #define BATCH_RETRY_MOST_MS  5000
 #define BATCH_RECOVER_MS     900  /* between two searches for dead owners */
 #define BATCH_BUSY_MS        10   /* until a full, locked log is tried again */

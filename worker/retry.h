@@ -1,8 +1,17 @@
-/* worker/retry.h - when to try a thing again that failed: each failure in a row
- * doubles the wait, from a first one to a most.
+/* worker/retry.h - when to try again what failed: each failure in a row doubles
+ * the pause, from a shortest to a longest one.
  *
- * One is kept for the whole worker (the machine cannot now), one for logs that
- * failed, and one for passes over what waits.
+ * The pauses of a worker, each with a struct retry and limits of its own:
+ *
+ *     WATCH_RETRY_*  (watch.h)         the machine cannot merge: the disk is
+ *                                      full, the database does not answer
+ *     BATCH_RETRY_*  (batch.h)         logs that could not be claimed, read or
+ *                                      merged
+ *     PASS_RETRY_*   (waiting_pass.h)  a pass over log/waiting/ that merged
+ *                                      nothing
+ *
+ * PATIENT_* (apply_batch.c), the wait for a keyspace that another process is
+ * writing to, has no struct retry.  countd-worker(8) has the longest pauses.
  *
  * Pure: the caller brings the time.  All zeros: nothing failed.
  */
@@ -14,8 +23,8 @@
 #include <stdint.h>
 
 struct retry {
-    uint64_t due_ms;  /* not before then */
-    uint64_t wait_ms; /* 0: nothing failed */
+    uint64_t due_ms;  /* clock_ms() of the next try, or later */
+    uint64_t wait_ms; /* the last pause; 0: nothing failed */
 };
 
 /* It failed at now_ms. */

@@ -23,7 +23,7 @@
 #include "worker/batch.h"
 #include "worker/retry.h"
 
-#define PASS_RETRY_FIRST_MS 50
+#define PASS_RETRY_FIRST_MS 50 /* after a pass without a merge; see retry.h */
 #define PASS_RETRY_MOST_MS  60000
 #define PASS_AGAIN_MS       10    /* the folder was in use */
 #define PASS_PATIENCE_MS    10000 /* of pauses for another process */

@@ -26,8 +26,8 @@
 
 #define WATCH_POLL_MS 1000
 #define WATCH_MAINTAIN_NS                                                      \
-    10000000 /* time the store may maintain itself at once */
-#define WATCH_RETRY_FIRST_MS 50
+    10000000                    /* time the store may maintain itself at once */
+#define WATCH_RETRY_FIRST_MS 50 /* while the machine cannot; see retry.h */
 #define WATCH_RETRY_MOST_MS  5000
 
 struct watch {

@@ -77,7 +77,9 @@
     ((size_t)3 * ARCHIVE_VARINT_MAX + (size_t)2 * (MESSAGE_NAME_MAX + 1))
 #define ARCHIVE_RECORDS 512 /* that a reader returns at once, at most */
 
-/* A feature: a program that does not know it refuses the file. */
+/* A feature: a program that does not know it refuses the file.  A field that it
+ * may ignore needs none: it goes into the zeros behind names_crc, which no
+ * program checks. */
 #define ARCHIVE_HAS_TIMES 1u
 
 struct archive_header {
@@ -134,7 +136,9 @@ int archive_writer_add(struct archive_writer *w, const struct message *m,
                        uint64_t received_ms);
 int archive_writer_end(struct archive_writer *w, uint64_t *end);
 
-/* The header of a sealed log's fill, without names. */
+/* The header of a sealed log's fill, without names.  Programs that write a part
+ * of a fill, or a file anew, change a copy of this or of the header that they
+ * read, so a further field stays. */
 struct archive_header archive_header_of(const struct log_header *h);
 
 /* Writes a sealed log into an empty file; its slots are read and checked again.

@@ -1,6 +1,7 @@
-/* common/log/archive_write.c - writes the file of an archived log; see
- * archive_file.h: archive_header_put(), archive_writer_begin(),
- * archive_writer_add(), archive_write_log().
+/* common/log/archive_write.c - the header of an archived log's file, both ways,
+ * and the writer of the file; see archive_file.h: archive_header_put(),
+ * archive_header_get(), archive_writer_begin(), archive_writer_add(),
+ * archive_header_of(), archive_write_log().
  *
  * One deflate stream serves all files: a new one would take and clear 260 KB
  * for each log. */

@@ -1,8 +1,11 @@
 /* common/setup/config.c - see config.h: the table of settings, a row each, and
  * config_set(), config_defaults() and config_each(), which go through it.
  *
- * A row's default is text and is parsed like the file, so --help prints the
- * values in effect.  config_value.c knows what a value of each kind may be.
+ * A row is {key, kind, field with its limits, default, help}.  A default is text
+ * and is parsed like the file, so --help prints the values in effect.  The kind
+ * decides the type and unit of the field: KIND_TIME is ms, KIND_SECONDS s,
+ * KIND_SIZE bytes, all uint64_t; a KIND_BOOL is a bool.  config_value.c has what
+ * a value of each kind may be.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/config_internal.h"

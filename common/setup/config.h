@@ -51,7 +51,7 @@ struct config {
     char data_dir[CONFIG_TEXT_SIZE];         /* data_dir = data */
     char user[CONFIG_USER_SIZE];             /* user = */
     char socket_group[CONFIG_USER_SIZE];     /* socket.group = */
-    uint64_t request_timeout_s;              /* request_timeout = 5m */
+    uint64_t request_timeout_s;              /* request_timeout = 300 */
     uint64_t log_size;                       /* log.size = 32M, bytes */
     uint64_t log_count;                      /* log.count = 4 */
     uint64_t log_max;                        /* log.max = 1024 */

@@ -1,5 +1,9 @@
 /* reader/graphite/functions_table.c - the table of the functions; see
- * functions.h. */
+ * functions.h.
+ *
+ * First the parameters, {name, type, is_optional, is_multiple, options,
+ * fallback}; then lists of them, PARAMS(), in the order of the arguments; then a
+ * row for each function. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
 

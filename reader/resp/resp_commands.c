@@ -11,6 +11,8 @@
 #define COUNT       (TOKENS_COUNT | RESP_KEYSPACE)
 #define NOW         RESP_IMMEDIATE
 
+/* {name, arity, function, flags, key, option}: see struct resp_command.  The
+ * commands that are used most come first, since they are found fastest. */
 const struct resp_command resp_commands[] = {
     {"zincrby", 4, resp_do_zincrby, COUNT, 3, 0},
     {"incr", 2, resp_do_incr, TOKENS_COUNT, 1, 1},

@@ -73,8 +73,8 @@ struct resp_command {
     resp_function *run; /* NULL: it only has subcommands */
     unsigned flags;     /* enum tokens_right: one of these is needed; 0: no
                            token; and enum resp_flag */
-    int key;    /* args[key] is a key, which also has a keyspace behind 1;
-                negative: and so are all behind args[-key]; 0: none is */
+    int key;    /* args[key] is a key, above 1 one of the keyspace args[1];
+                   negative: args[-key] and all behind it are keys; 0: none */
     int option; /* what distinguishes commands of one function */
 };
 
@@ -88,7 +88,7 @@ enum resp_flag {
                              its connection has counted */
 };
 
-/* All, up to one without a name. */
+/* All, up to one without a name; fewer than RESP_PLACES. */
 extern const struct resp_command resp_commands[];
 
 /* Makes the table by which commands are found. */
