@@ -109,6 +109,7 @@ struct waiting_fill {
     uint32_t number; /* before it was sorted */
     uint32_t tried;  /* the pass that tried it */
     bool wanted;     /* waiting_sweep() */
+    bool copied;     /* into the file that replaces its own */
 };
 
 /* A keyspace of a fill; sorted by name, then fill. */
@@ -177,6 +178,11 @@ const struct log_fill *waiting_earlier(const struct waiting *w, uint32_t name,
 bool waiting_has(const struct waiting *w, uint32_t name,
                  const struct log_fill *id);
 
+/* The fill that member `at` of a file is; NULL: it is not in the list. */
+struct waiting_fill *waiting_fill_of(const struct waiting *w,
+                                     const struct log_fill *id,
+                                     struct waiting_file *file, uint64_t at);
+
 /* ---- merging it (worker) ------------------------------------------------- */
 
 /* Takes the flock of a file and opens it: file->lock_fd.
@@ -226,7 +232,9 @@ int waiting_sync(struct waiting *w);
 
 /* ---- waiting_replace.c: replacing (R6) ----------------------------------- */
 
-/* Joins small held files, when there are more than WAITING_JOIN_COUNT. */
+/* Joins small held files, when there are more than WAITING_JOIN_COUNT.  What two
+ * of them both have is in the new one once: a join was killed before it had
+ * removed the old names, or a power loss brought them back. */
 int waiting_join(struct waiting *w);
 
 /* Leaves a keyspace out of all files, durably, or of the fills for which

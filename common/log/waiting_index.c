@@ -173,6 +173,18 @@ waiting_has(const struct waiting *w, uint32_t name, const struct log_fill *id)
            log_fill_compare(&w->index.fills[p->fill].id, id) == 0;
 }
 
+struct waiting_fill *
+waiting_fill_of(const struct waiting *w, const struct log_fill *id,
+                struct waiting_file *file, uint64_t at)
+{
+    const struct waiting_fill key = {.id = *id, .file = file, .member.at = at};
+
+    return w->index.fill_count == 0
+               ? NULL
+               : bsearch(&key, w->index.fills, w->index.fill_count, sizeof key,
+                         by_fill);
+}
+
 /* ---- what is in --------------------------------------------------------- */
 
 bool

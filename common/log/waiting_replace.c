@@ -55,6 +55,7 @@ struct left_out {
     /* While files are written again. */
     struct waiting *w;
     struct waiting_new new;
+    struct waiting_file *file;
     int error; /* of writing */
 
     /* State while a member is copied. */
@@ -99,20 +100,59 @@ filter_member(struct left_out *l, struct archive_reader *r)
     return rc == 0 ? waiting_member_end(l->w, &l->new) : rc;
 }
 
+/* Whether two members have the same bytes. */
+static bool
+is_same_member(const struct waiting_fill *a, const struct waiting_fill *b)
+{
+    const size_t size = (size_t)a->member.size;
+    uint8_t *bytes;
+    bool same;
+
+    if (b->member.size != size)
+        return false;
+    bytes = malloc(2 * size);
+    same =
+        bytes &&
+        read_at(a->file->lock_fd, bytes, size, a->member.at) == (ssize_t)size &&
+        read_at(b->file->lock_fd, bytes + size, size, b->member.at) ==
+            (ssize_t)size &&
+        memcmp(bytes, bytes + size, size) == 0;
+    free(bytes);
+    return same;
+}
+
+/* Whether a member is in the new file already.  Files and their members are
+ * copied in the order that the index has those of a fill in. */
+static bool
+is_copied(const struct waiting *w, const struct waiting_fill *f)
+{
+    const struct waiting_fill *e = f;
+
+    while (e-- > w->index.fills && log_fill_compare(&e->id, &f->id) == 0)
+        if (e->copied && is_same_member(e, f))
+            return true;
+    return false;
+}
+
 /* Adds a member to the new file, if anything of it stays. */
 static int
 write_member(struct left_out *l, int fd, const struct archive_member *m,
              struct archive_reader *r)
 {
     const struct log_fill id = LOG_FILL_OF(&l->header);
+    struct waiting_fill *fill = waiting_fill_of(l->w, &id, l->file, m->at);
     int64_t copied;
 
     if (l->found && (!l->leaves || l->leaves(l->ctx, &id)))
         return l->increments > 0 ? filter_member(l, r) : 0;
+    if (fill && is_copied(l->w, fill))
+        return 0;
     if (l->header.first_ms < l->new.first_ms)
         l->new.first_ms = l->header.first_ms;
     copied = copy_at(fd, m->at, m->size, l->new.fd, l->new.at);
     l->new.at += m->size;
+    if (fill)
+        fill->copied = true;
     return copied < 0 ? (int)copied : copied < (int64_t)m->size ? -EIO : 0;
 }
 
@@ -148,6 +188,7 @@ rewrite_file(struct left_out *l, struct waiting_file *f)
         return rc;
     if (l->new.since_ms == 0 || f->since_ms < l->new.since_ms)
         l->new.since_ms = f->since_ms;
+    l->file = f;
     rc = archive_each_member(f->lock_fd, f->size, rewrite_member, l, &damaged);
     return rc < 0 ? rc : rc > 0 ? l->error : damaged;
 }
@@ -186,6 +227,8 @@ replace_files(struct waiting *w, struct waiting_file **files, size_t count,
     int rc;
 
     l->w = w;
+    for (size_t i = 0; i < w->index.fill_count; i++)
+        w->index.fills[i].copied = false;
     rc = waiting_begin(w, &l->new, files[0]->placed);
     if (rc < 0)
         return rc;

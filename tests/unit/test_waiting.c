@@ -176,6 +176,36 @@ CASE(a_joined_file_may_have_a_fill_twice, x)
     assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 0);
 }
 
+/* A power loss brought the old names back. */
+CASE(what_two_joined_files_both_have_is_once_in_the_new_one, x)
+{
+    struct waiting before, w;
+    char other[WAITING_NAME_SIZE + 1];
+
+    put_many(x);
+    before = open_folder(x);
+    for (size_t i = 0; i < before.file_count; i++) {
+        (void)snprintf(other, sizeof other, "+%s", before.files[i]->name);
+        assert_int_equal(linkat(before.dir_fd, before.files[i]->name,
+                                before.dir_fd, other, 0),
+                         0);
+    }
+    w = open_folder(x);
+    assert_rc(waiting_join(&w), 0);
+    for (size_t i = 0; i < before.file_count - 1; i++) {
+        (void)snprintf(other, sizeof other, "+%s", before.files[i]->name);
+        assert_int_equal(renameat(w.dir_fd, other, w.dir_fd, other + 1), 0);
+    }
+    waiting_close(&before);
+    assert_rc(waiting_list(&w), 0);
+    assert_int_equal(w.index.fill_count, 2 * WAITING_JOIN_COUNT + 1);
+    assert_rc(waiting_join(&w), 0);
+    assert_rc(waiting_list(&w), 0);
+    assert_int_equal(w.file_count, 3); /* and one of the old, and the last */
+    assert_int_equal(w.index.fill_count, WAITING_JOIN_COUNT + 2);
+    waiting_close(&w);
+}
+
 /* As a power loss leaves it that brings the old names of joined files back. */
 CASE(a_fill_that_two_files_have_is_shown_once, x)
 {
