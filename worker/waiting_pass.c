@@ -161,6 +161,7 @@ waiting_pass_take(struct waiting_pass *p, struct log_batch *b)
 {
     int rc;
 
+    p->batch_ms = p->now_ms();
     rc = list(p);
     if (rc < 0)
         return rc;
@@ -168,6 +169,7 @@ waiting_pass_take(struct waiting_pass *p, struct log_batch *b)
         p->number++;
         p->passing = true;
         p->merged = p->busy = false;
+        p->took_ms = 0;
     }
     remove_done(p);
     return take(p, b);
@@ -201,22 +203,17 @@ let_go(struct waiting_pass *p)
 }
 
 /* Finds the fills of the batch in the index, which may be another one than when
- * they were taken.  A file may have a fill twice. */
+ * they were taken. */
 static void
 find_fills(const struct waiting_pass *p, const struct log_batch *b,
            struct waiting_fill **fills)
 {
-    const struct waiting_index *x = &p->folder->index;
+    for (unsigned i = 0; i < b->count; i++) {
+        const struct batch_log *l = &b->logs[i];
 
-    for (size_t n = 0; n < x->fill_count; n++) {
-        struct waiting_fill *f = &x->fills[n];
-
-        for (unsigned i = 0; f->file->lock_fd >= 0 && i < b->count; i++)
-            if (b->logs[i].file == f->file &&
-                b->logs[i].member.at == f->member.at) {
-                fills[i] = f;
-                f->tried = p->number;
-            }
+        fills[i] = waiting_fill_of(p->folder, &l->mark, l->file, l->member.at);
+        if (fills[i])
+            fills[i]->tried = p->number;
     }
 }
 
@@ -240,6 +237,7 @@ waiting_pass_ended(struct waiting_pass *p, int taken)
     static struct diag_repeat repeat;
 
     p->due_ms = p->now_ms();
+    p->took_ms += p->due_ms - p->batch_ms;
     if (taken > 0)
         return;
     let_go(p);
@@ -258,5 +256,6 @@ waiting_pass_ended(struct waiting_pass *p, int taken)
         return;
     }
     retry_failed(&p->retry, p->due_ms, PASS_RETRY_FIRST_MS, PASS_RETRY_MOST_MS);
-    p->due_ms = p->retry.due_ms;
+    p->due_ms +=
+        p->retry.wait_ms > 4 * p->took_ms ? p->retry.wait_ms : 4 * p->took_ms;
 }

@@ -5,8 +5,8 @@
  * epoch; a batch has at most one fill of each log.  A keyspace that refused is
  * left out for the rest of the pass, and a fill that only such keyspaces want is
  * not read.  A pass that merged nothing is followed by a pause: 50 ms, doubled
- * up to a minute.  While full logs wait, passes get a fifth of the time
- * (watch.c).
+ * up to a minute, and at least four times what its batches took.  While full
+ * logs wait, passes get a fifth of the time (watch.c).
  *
  * A damaged file is repaired first: what is good of it goes on.
  *
@@ -35,6 +35,8 @@ struct waiting_pass {
     bool passing;             /* it goes on */
     bool merged;              /* something, in this pass */
     bool busy;                /* another process had a file, in this pass */
+    uint64_t batch_ms;        /* when its last batch began */
+    uint64_t took_ms;         /* what its batches took */
     bool placed_only;         /* R11 of common/log/waiting.h */
     struct retry retry;       /* of passes that merged nothing */
     uint64_t due_ms;          /* of the next batch; UINT64_MAX: nothing waits */
@@ -63,7 +65,8 @@ static inline bool
 waiting_pass_is_held_up(const struct waiting_pass *p)
 {
     return p->busy && p->retry.wait_ms > 0 &&
-           p->retry.wait_ms < PASS_PATIENCE_MS;
+           p->retry.wait_ms < PASS_PATIENCE_MS &&
+           4 * p->took_ms < PASS_PATIENCE_MS;
 }
 
 #endif

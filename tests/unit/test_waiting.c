@@ -517,6 +517,33 @@ CASE(what_another_process_has_is_waited_for_though_not_for_ever, x)
     waiting_close(&other);
 }
 
+static void
+let_half_a_minute_pass(void *ctx)
+{
+    (void)ctx;
+    fixture_ms += 30000;
+}
+
+CASE(after_a_long_pass_that_merged_nothing_comes_four_times_that, x)
+{
+    uint64_t due;
+
+    (void)put(x, 1, 1, "a");
+    refuse("a", -EBADMSG);
+    fault_hook("pread", 1, let_half_a_minute_pass, NULL);
+    do
+        due = merge_waiting(&x->merge);
+    while (x->merge.pass.passing);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(due - fixture_ms, 4 * 30000);
+    fixture_ms = due;
+    do
+        due = merge_waiting(&x->merge);
+    while (x->merge.pass.passing);
+    assert_int_equal(due - fixture_ms, 2 * PASS_RETRY_FIRST_MS);
+}
+
 /* Its marks say that the fill is in; without them it would count again. */
 CASE(the_file_of_an_empty_keyspace_stays_while_a_fill_names_it, x)
 {
