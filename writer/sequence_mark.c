@@ -6,18 +6,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
-#include "common/base/crc.h"
 #include "common/base/diag.h"
 #include "common/base/files.h"
 
+#define MAGIC     "COUNTDS2"
 #define MARK_SIZE 44
-#define CRC_AT    40
-
-static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'S', '2'};
 
 int
 sequence_mark_move(struct sequence_mark *m, uint64_t until)
@@ -26,12 +22,10 @@ sequence_mark_move(struct sequence_mark *m, uint64_t until)
     int rc;
 
     assert(until >= m->until);
-    memcpy(bytes, magic, sizeof magic);
     put_le32(bytes + 8, m->reserve);
     put_le32(bytes + 12, m->server_no);
     put_le64(bytes + 16, until);
-    put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
-    rc = write_at(m->fd, bytes, MARK_SIZE, 0);
+    rc = state_write(m->fd, bytes, sizeof bytes, MAGIC);
     if (rc == 0 && fdatasync(m->fd) < 0)
         rc = -errno;
     if (rc == 0)
@@ -40,13 +34,14 @@ sequence_mark_move(struct sequence_mark *m, uint64_t until)
 }
 
 static int
-parse_mark(struct sequence_mark *m, const uint8_t *bytes, ssize_t size)
+read_mark(struct sequence_mark *m)
 {
-    if (size <= 0)
-        return (int)size; /* 0: a new one */
-    if (size == MARK_SIZE && memcmp(bytes, magic, sizeof magic) == 0 &&
-        get_le32(bytes + CRC_AT) == crc_of(bytes, CRC_AT) &&
-        get_le32(bytes + 8) == m->reserve &&
+    uint8_t bytes[MARK_SIZE];
+    const int rc = state_read(m->fd, bytes, sizeof bytes, MAGIC);
+
+    if (rc < 0 && rc != -EBADMSG)
+        return rc == -ENOENT ? 0 : rc; /* a new one */
+    if (rc == 0 && get_le32(bytes + 8) == m->reserve &&
         get_le32(bytes + 12) == m->server_no) {
         m->until = get_le64(bytes + 16);
         return 0;
@@ -64,7 +59,6 @@ sequence_mark_open(struct sequence_mark *m, int dirfd, uint32_t reserve,
                    uint32_t server_no)
 {
     const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-    uint8_t bytes[MARK_SIZE + 1];
     int rc;
 
     *m = (struct sequence_mark){.reserve = reserve, .server_no = server_no};
@@ -74,7 +68,7 @@ sequence_mark_open(struct sequence_mark *m, int dirfd, uint32_t reserve,
     /* The name is durable before a number is given. */
     rc = m->fd < 0 || fsync(dirfd) < 0 ? -errno : 0;
     if (rc == 0)
-        rc = parse_mark(m, bytes, read_at(m->fd, bytes, sizeof bytes, 0));
+        rc = read_mark(m);
     if (rc < 0 && rc != -EBADMSG)
         diag_errno(DIAG_ERROR, rc, "open live/%s", m->name);
     return rc;

@@ -18,7 +18,6 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/base/crc.h"
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
@@ -132,8 +131,7 @@ read_secret(struct requests *r, uint8_t secret[REQUESTS_KEY_SIZE])
 {
     static struct diag_repeat earlier, damaged;
     uint8_t bytes[SECRET_SIZE];
-    ssize_t got;
-    int fd;
+    int fd, rc;
 
     fd = folder_open_file(r->data_fd, REQUESTS_FOLDER "/" REQUESTS_SECRET);
     if (fd == -ENOENT &&
@@ -148,18 +146,16 @@ read_secret(struct requests *r, uint8_t secret[REQUESTS_KEY_SIZE])
     }
     if (fd < 0)
         return fd == -ENOENT ? -ENOKEY : fd;
-    got = read_at(fd, bytes, sizeof bytes, 0);
+    rc = state_read(fd, bytes, sizeof bytes, NULL);
     (void)close(fd);
-    if (got < 0)
-        return (int)got;
-    if (got < SECRET_SIZE || get_le32(bytes + REQUESTS_KEY_SIZE) !=
-                                 crc_of(bytes, REQUESTS_KEY_SIZE)) {
+    if (rc == -EBADMSG || rc == -ENOENT) {
         diag_repeating(&damaged, DIAG_ERROR,
                        REQUESTS_FOLDER "/" REQUESTS_SECRET " is damaged");
         return -ENOKEY;
     }
-    memcpy(secret, bytes, REQUESTS_KEY_SIZE);
-    return 0;
+    if (rc == 0)
+        memcpy(secret, bytes, REQUESTS_KEY_SIZE);
+    return rc;
 }
 
 /* Makes the folder, durably, and opens it. */
@@ -187,10 +183,9 @@ write_secret(const struct requests *r)
     if (folder < 0)
         return folder;
     memcpy(bytes, r->secret, REQUESTS_KEY_SIZE);
-    put_le32(bytes + REQUESTS_KEY_SIZE, crc_of(bytes, REQUESTS_KEY_SIZE));
     fd = openat(folder, SECRET_NEW,
                 O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    rc = fd < 0 ? -errno : write_at(fd, bytes, sizeof bytes, 0);
+    rc = fd < 0 ? -errno : state_write(fd, bytes, sizeof bytes, NULL);
     if (rc == 0 && fsync(fd) < 0)
         rc = -errno;
     if (fd >= 0)
@@ -260,7 +255,7 @@ format_records(const struct requests *r, const struct log_header *fill,
         put_le32(b + 48, marks[i].mark.count);
         put_le32(b + 52, (uint32_t)(marks[i].received_ms / 1000));
         put_le32(b + 56, r->process);
-        put_le32(b + 60, crc_of(b, 60));
+        state_seal(b, REQUEST_SIZE, NULL);
     }
     return bytes;
 }
@@ -459,7 +454,7 @@ read_record(struct record_reader *f, uint64_t number, const uint8_t **record)
 static bool
 is_good(const uint8_t *b)
 {
-    return get_le32(b + 56) != 0 && get_le32(b + 60) == crc_of(b, 60);
+    return get_le32(b + 56) != 0 && state_is_good(b, REQUEST_SIZE, NULL);
 }
 
 static void

@@ -22,13 +22,11 @@
 #include "common/log/mark.h"
 
 #define VERSION    3
-#define CRC_AT     (ARCHIVE_HEADER_SIZE - 4)
+#define MAGIC      "COUNTDA3"
+#define MAGIC_2    "COUNTDA2"
 #define PLAIN_SIZE ((size_t)32 << 10)
 #define OUT_SIZE   ((size_t)64 << 10)
 #define GZIP       16 /* added to the window's bits: a gzip file */
-
-static const char magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '3'};
-static const char magic2[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '2'};
 
 /* ---- the header -------------------------------------------------------- */
 
@@ -37,7 +35,6 @@ archive_header_put(const struct archive_header *h,
                    uint8_t bytes[ARCHIVE_HEADER_SIZE])
 {
     memset(bytes, 0, ARCHIVE_HEADER_SIZE);
-    memcpy(bytes, magic, sizeof magic);
     put_le32(bytes + 8, VERSION);
     put_le32(bytes + 12, h->features);
     memcpy(bytes + 16, h->uuid, sizeof h->uuid);
@@ -52,19 +49,18 @@ archive_header_put(const struct archive_header *h,
     put_le32(bytes + 80, h->names);
     put_le32(bytes + 84, h->names_size);
     put_le32(bytes + 88, h->names_crc);
-    put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
+    state_seal(bytes, ARCHIVE_HEADER_SIZE, MAGIC);
 }
 
 int
 archive_header_get(const uint8_t bytes[ARCHIVE_HEADER_SIZE],
                    struct archive_header *out)
 {
-    const bool old = memcmp(bytes, magic2, sizeof magic2) == 0;
+    const bool old = state_is_good(bytes, ARCHIVE_HEADER_SIZE, MAGIC_2);
     struct archive_header h;
     struct layout layout;
 
-    if ((!old && memcmp(bytes, magic, sizeof magic) != 0) ||
-        get_le32(bytes + CRC_AT) != crc_of(bytes, CRC_AT))
+    if (!old && !state_is_good(bytes, ARCHIVE_HEADER_SIZE, MAGIC))
         return -EBADMSG;
     if (get_le32(bytes + 8) != (old ? 2 : VERSION) ||
         (get_le32(bytes + 12) & ~(old ? 0 : ARCHIVE_HAS_TIMES)) != 0)

@@ -5,17 +5,13 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <zlib.h>
 
 #include "common/base/bytes.h"
+#include "common/base/files.h"
 
+#define MAGIC   "COUNTDL1"
 #define VERSION 1
 #define DIGITS  10
-#define HEADER_CRC                                                             \
-    124 /* its offset, and the number of bytes that it covers                  \
-         */
-
-static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'L', '1'};
 
 /* ---- names -------------------------------------------------------------- */
 
@@ -64,7 +60,6 @@ void
 log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE])
 {
     memset(bytes, 0, LOG_BLOCK_SIZE);
-    memcpy(bytes, magic, sizeof magic);
     put_le32(bytes + 8, VERSION);
     put_le32(bytes + 12, h->features);
     memcpy(bytes + 16, h->uuid, sizeof h->uuid);
@@ -82,7 +77,7 @@ log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE])
     memcpy(bytes + 96, h->boot_id, sizeof h->boot_id);
     put_le64(bytes + 112, h->pid);
     put_le32(bytes + 120, h->marks);
-    put_le32(bytes + HEADER_CRC, (uint32_t)crc32_z(0, bytes, HEADER_CRC));
+    state_seal(bytes, LOG_HEADER_SIZE, MAGIC);
 }
 
 /* A valid checksum shows that the bytes are those written; this checks that
@@ -117,9 +112,7 @@ log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out)
 {
     struct log_header h;
 
-    if (memcmp(bytes, magic, sizeof magic) != 0)
-        return -EBADMSG;
-    if (crc32_z(0, bytes, HEADER_CRC) != get_le32(bytes + HEADER_CRC))
+    if (!state_is_good(bytes, LOG_HEADER_SIZE, MAGIC))
         return -EBADMSG;
     if (get_le32(bytes + 8) != VERSION ||
         (get_le32(bytes + 12) & ~(LOG_HAS_MARKS | LOG_HAS_TIMES)) != 0)

@@ -13,16 +13,13 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
-#include "common/base/crc.h"
 #include "common/base/files.h"
 
-/* A note: magic, the number, crc32 of both. */
+/* A small file of state (files.h): the number. */
+#define MAGIC     "COUNTDN1"
 #define NOTE_SIZE 20
-#define CRC_AT    16
 
 #define READ_TRIES 3 /* a read may meet half of a write */
-
-static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'N', '1'};
 
 /* ---- one file ----------------------------------------------------------- */
 
@@ -40,18 +37,12 @@ static int
 read_number(int fd, uint64_t *ms)
 {
     uint8_t bytes[NOTE_SIZE];
-    ssize_t size;
+    int rc = -EBADMSG;
 
-    *ms = 0;
-    for (int i = 0; i < READ_TRIES && *ms == 0; i++) {
-        size = read_at(fd, bytes, sizeof bytes, 0);
-        if (size < 0)
-            return (int)size;
-        if (size == NOTE_SIZE && memcmp(bytes, magic, sizeof magic) == 0 &&
-            get_le32(bytes + CRC_AT) == crc_of(bytes, CRC_AT))
-            *ms = get_le64(bytes + 8);
-    }
-    return 0;
+    for (int i = 0; i < READ_TRIES && rc == -EBADMSG; i++)
+        rc = state_read(fd, bytes, sizeof bytes, MAGIC);
+    *ms = rc == 0 ? get_le64(bytes + 8) : 0;
+    return rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
 }
 
 static int
@@ -68,16 +59,13 @@ read_note(int dirfd, uint64_t *ms)
     return rc;
 }
 
-/* One sector: a loss of power leaves this number or the one before. */
 static int
 write_number(int fd, uint64_t ms)
 {
     uint8_t bytes[NOTE_SIZE];
 
-    memcpy(bytes, magic, sizeof magic);
     put_le64(bytes + 8, ms);
-    put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
-    return write_at(fd, bytes, sizeof bytes, 0);
+    return state_write(fd, bytes, sizeof bytes, MAGIC);
 }
 
 int

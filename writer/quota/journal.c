@@ -16,10 +16,8 @@
 #include "common/base/files.h"
 
 #define TEMP_NAME  JOURNAL_NAME ".new"
-#define CRC_AT     (JOURNAL_NOTE_SIZE - 4)
+#define NOTE_MAGIC "COUNTDE1"
 #define GROUP_SIZE (JOURNAL_GROUP * JOURNAL_RECORD_SIZE)
-
-static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'E', '1'};
 
 /* ---- groups ------------------------------------------------------ */
 
@@ -122,31 +120,27 @@ journal_write_note(const struct journal *j, uint64_t end)
 {
     uint8_t bytes[JOURNAL_NOTE_SIZE] = {0};
 
-    memcpy(bytes, magic, sizeof magic);
     memcpy(bytes + 8, j->head.uuid, sizeof j->head.uuid);
     put_le64(bytes + 40, end);
     put_le32(bytes + 64, j->head.generation);
-    put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
-    /* One sector: a loss of power leaves this note or the one before. */
-    return write_at(j->note_fd, bytes, JOURNAL_NOTE_SIZE, 0);
+    return state_write(j->note_fd, bytes, sizeof bytes, NOTE_MAGIC);
 }
 
 int
 journal_read_note(struct journal *j, uint64_t *end)
 {
     const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-    uint8_t bytes[JOURNAL_NOTE_SIZE + 1];
-    ssize_t size;
+    uint8_t bytes[JOURNAL_NOTE_SIZE];
+    int rc;
 
     *end = 0;
     j->note_fd = openat(j->dirfd, JOURNAL_NOTE_NAME, flags, 0600);
     if (j->note_fd < 0)
         return -errno;
-    size = read_at(j->note_fd, bytes, sizeof bytes, 0);
-    if (size <= 0)
-        return (int)size; /* 0: a new one */
-    if (size != JOURNAL_NOTE_SIZE || memcmp(bytes, magic, sizeof magic) != 0 ||
-        get_le32(bytes + CRC_AT) != crc_of(bytes, CRC_AT))
+    rc = state_read(j->note_fd, bytes, sizeof bytes, NOTE_MAGIC);
+    if (rc < 0 && rc != -EBADMSG)
+        return rc == -ENOENT ? 0 : rc; /* a new one */
+    if (rc < 0)
         diag(DIAG_WARNING, "data_dir/live/" JOURNAL_NOTE_NAME
                            " is damaged and is written anew; an older copy of "
                            "the quota journal may go undetected");

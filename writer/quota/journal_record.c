@@ -8,11 +8,10 @@
 
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
+#include "common/base/files.h"
 
-static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'Q', '2'};
-
+#define MAGIC     "COUNTDQ2"
 #define FLAG_PART 1
-#define CRC_AT    (HEADER_SIZE - 4)
 #define MASK      UINT64_C(0xa5a5a5a5a5a5a5a5) /* see journal_record.h */
 
 static uint32_t
@@ -70,7 +69,6 @@ journal_header_put(const struct journal_header *h, uint8_t out[RECORDS_AT])
     for (size_t i = 0; i < HEADER_COPIES; i++) {
         uint8_t *at = out + HEADER_AT(i);
 
-        memcpy(at, magic, sizeof magic);
         memcpy(at + 8, h->uuid, sizeof h->uuid);
         put_le64s(at + 24, h->limit);
         put_le64(at + 32, h->made_ms);
@@ -78,7 +76,7 @@ journal_header_put(const struct journal_header *h, uint8_t out[RECORDS_AT])
         put_le64(at + 48, h->first);
         put_le64(at + 56, h->checkpoint_size);
         put_le32(at + 64, h->checkpoint_crc);
-        put_le32(at + CRC_AT, crc_of(at, CRC_AT));
+        state_seal(at, HEADER_SIZE, MAGIC);
     }
 }
 
@@ -92,8 +90,7 @@ journal_header_get(const uint8_t bytes[RECORDS_AT], struct journal_header *h,
     for (size_t i = 0; i < HEADER_COPIES; i++) {
         const uint8_t *at = bytes + HEADER_AT(i);
 
-        if (memcmp(at, magic, sizeof magic) != 0 ||
-            get_le32(at + CRC_AT) != crc_of(at, CRC_AT)) {
+        if (!state_is_good(at, HEADER_SIZE, MAGIC)) {
             *damaged = true;
             continue;
         }

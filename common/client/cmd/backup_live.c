@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
-#include "common/base/crc.h"
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"
@@ -76,13 +75,6 @@ struct quota_end {
                       UINT64_MAX: the two do not fit */
 };
 
-/* Whether the last four bytes are the checksum of those before. */
-static bool
-is_summed(const uint8_t *bytes, size_t size)
-{
-    return get_le32(bytes + size - 4) == crc_of(bytes, size - 4);
-}
-
 /* Reads a file's first bytes; false when there are fewer. */
 static bool
 read_start(int dir_fd, const char *name, uint8_t *bytes, size_t size)
@@ -106,7 +98,8 @@ find_end(const uint8_t *header, const uint8_t *note, uint64_t *byte)
     const uint64_t checkpoint = get_le64(header + 56);
     const uint64_t end = get_le64(note + 40);
 
-    if (!is_summed(header, HEADER_SIZE) || !is_summed(note, NOTE_SIZE) ||
+    if (!state_is_good(header, HEADER_SIZE, NULL) ||
+        !state_is_good(note, NOTE_SIZE, NULL) ||
         memcmp(header + 8, note + 8, 16) != 0 ||
         get_le32(header + 44) != get_le32(note + 64) || end < first ||
         checkpoint > INT64_MAX / 2 || end - first > INT64_MAX / 64)
@@ -204,7 +197,7 @@ struct requests_copy {
 static bool
 is_wanted(const struct requests_copy *c, const uint8_t record[REQUEST_SIZE])
 {
-    return is_summed(record, REQUEST_SIZE) &&
+    return state_is_good(record, REQUEST_SIZE, NULL) &&
            (!c->fills ||
             archived_has(c->fills, record + 24, get_le64(record + 40)));
 }

@@ -35,13 +35,10 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/crc.h"
 #include "common/base/files.h"
 
+#define MAGIC     "COUNTDS1"
 #define FILE_SIZE 156
-#define CRC_AT    152
-
-static const uint8_t magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'S', '1'};
 
 struct pg_sender {
     uint8_t id[PG_SENDER_SIZE];
@@ -57,13 +54,10 @@ static int
 read_file(struct pg_sender *p)
 {
     uint8_t bytes[FILE_SIZE];
-    const ssize_t size = read_at(p->fd, bytes, sizeof bytes, 0);
+    const int rc = state_read(p->fd, bytes, sizeof bytes, MAGIC);
 
-    if (size <= 0)
-        return size < 0 ? (int)size : -ENOENT;
-    if (size != FILE_SIZE || memcmp(bytes, magic, sizeof magic) != 0 ||
-        get_le32(bytes + CRC_AT) != crc_of(bytes, CRC_AT))
-        return -EBADMSG;
+    if (rc < 0)
+        return rc;
     memcpy(p->id, bytes + 8, sizeof p->id);
     for (int i = 0; i < POSTGRESQL_LANES_MAX; i++) {
         const uint64_t acked = get_le64(bytes + 24 + 8 * (size_t)i);
@@ -74,7 +68,6 @@ read_file(struct pg_sender *p)
     return 0;
 }
 
-/* One sector: a loss of power leaves this or what was there before. */
 static int
 write_file(struct pg_sender *p)
 {
@@ -82,14 +75,12 @@ write_file(struct pg_sender *p)
     uint8_t bytes[FILE_SIZE];
     int rc;
 
-    memcpy(bytes, magic, sizeof magic);
     memcpy(bytes + 8, p->id, sizeof p->id);
     for (int i = 0; i < POSTGRESQL_LANES_MAX; i++) {
         acked[i] = p->acked[i];
         put_le64(bytes + 24 + 8 * (size_t)i, acked[i]);
     }
-    put_le32(bytes + CRC_AT, crc_of(bytes, CRC_AT));
-    rc = write_at(p->fd, bytes, sizeof bytes, 0);
+    rc = state_write(p->fd, bytes, sizeof bytes, MAGIC);
     if (rc == 0 && fdatasync(p->fd) < 0)
         rc = -errno;
     if (rc == 0)
