@@ -255,12 +255,12 @@ count_all(struct waiting *w)
 }
 
 /* Lists the folder and reads new files.  After an error these are forgotten, and
- * come with the next list. */
+ * come with the next list.  Returns whether there were any. */
 static int
-list_folder(struct waiting *w)
+read_folder(struct waiting *w)
 {
     const size_t fills = w->index.fill_count, parts = w->index.part_count;
-    bool gone = false;
+    bool gone = false, any_new;
     int rc;
 
     w->bad_files = 0;
@@ -269,7 +269,8 @@ list_folder(struct waiting *w)
     rc = dirstream_each(w->dir_fd, ".", see_name, w);
     for (size_t i = 0; i < w->file_count; i++)
         gone = gone || !w->files[i]->listed;
-    if (rc == 0 && (gone || w->file_count > w->sorted_count))
+    any_new = w->file_count > w->sorted_count;
+    if (rc == 0 && (gone || any_new))
         rc = waiting_index_sort(w);
     if (rc < 0) {
         while (w->file_count > w->sorted_count)
@@ -282,7 +283,20 @@ list_folder(struct waiting *w)
     if (w->file_count == 0)
         name_table_clear(&w->names);
     count_all(w);
-    return 0;
+    return any_new;
+}
+
+/* Of two files that come while the folder is read the later one may be found
+ * and the earlier not.  The next reading has it; the last one finds nothing new.
+ */
+static int
+list_folder(struct waiting *w)
+{
+    int rc;
+
+    while ((rc = read_folder(w)) > 0)
+        continue;
+    return rc;
 }
 
 int

@@ -28,8 +28,10 @@
  * R3 Order of each log.  A keyspace takes fill (u, n) only if no listed fill
  *    (u, m < n) names it that its marks do not show; else (u, n) waits for it,
  *    too.  A mark says up to which fill a log is in, so a later one would hide
- *    the earlier.  With it: a keyspace has (u, m) if and only if its mark of u
- *    is at m or later, also in a file that was put back.
+ *    the earlier.  A folder is read until nothing new is found, since one
+ *    reading may meet a later fill that came meanwhile and not the earlier.
+ *    With it: a keyspace has (u, m) if and only if its mark of u is at m or
+ *    later, also in a file that was put back.
  * R4 Before a log is EMPTY, a file here is durable, its name included, for
  *    every keyspace that neither took the fill nor is named for it by another
  *    durable file.  EMPTY itself needs no sync: a log that comes back is merged

@@ -344,6 +344,44 @@ CASE(files_are_not_joined_while_they_are_listed, x)
     waiting_close(&w);
 }
 
+static char listed[2][WAITING_NAME_SIZE];
+
+/* Two fills of a log come, the later one under names that are about to be read:
+ * as if these had come at the end of a large folder, and the earlier one where
+ * its reading had begun. */
+static void
+put_two(void *ctx)
+{
+    struct fixture *x = ctx;
+    char from[WAITING_NAME_SIZE + 8], to[WAITING_NAME_SIZE + 8];
+
+    (void)put(x, 1, 1, "b");
+    (void)snprintf(from, sizeof from, "waiting/%s", put(x, 1, 2, "b"));
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(to, sizeof to, "waiting/%s", listed[i]);
+        assert_int_equal(
+            linkat(x->dir.log_fd, from, x->dir.log_fd, "waiting/+", 0), 0);
+        assert_int_equal(
+            renameat(x->dir.log_fd, "waiting/+", x->dir.log_fd, to), 0);
+    }
+    assert_int_equal(unlinkat(x->dir.log_fd, from, 0), 0);
+}
+
+CASE(a_list_that_has_a_fill_has_the_earlier_ones_of_its_log, x)
+{
+    struct waiting w;
+
+    strcpy(listed[0], put(x, 2, 1, "a"));
+    strcpy(listed[1], put(x, 3, 1, "a"));
+    assert_rc(waiting_open(&w, x->dir.log_fd, true, true, 0), 0);
+    fault_hook("pread", 1, put_two, x);
+    assert_rc(waiting_list(&w), 0);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_string_equal(fills_of(&w, "b"), "1.1 1.2 ");
+    waiting_close(&w);
+}
+
 CASE(a_keyspace_is_left_out_durably, x)
 {
     struct waiting w;
