@@ -96,52 +96,17 @@ block_check(const uint8_t *bytes, size_t size)
     return at == end ? 0 : -EBADMSG;
 }
 
-/* The first row from `low` on whose count is not above `count`, in a block
- * that is sorted by falling count.  No branch depends on what is read: the
- * processor would guess wrong half the time. */
-static unsigned
-find_count(const struct block *b, int64_t count, unsigned low)
-{
-    unsigned left = b->count - low;
-
-    while (left > 1) {
-        const unsigned half = left / 2;
-
-        low += get_le64s(block_at(b, low + half - 1)) > count ? half : 0;
-        left -= half;
-    }
-    if (left == 1 && get_le64s(block_at(b, low)) > count)
-        low++;
-    return low;
-}
-
 unsigned
 block_find(const struct block *b, enum block_order order, const struct row *r,
            unsigned from, bool *found)
 {
     unsigned low = from, high = b->count;
-    struct row_search s;
 
     *found = false;
-    if (order == BLOCK_RANKS) {
-        struct row m;
-        int d;
-
-        /* Few rows have the same count: mostly this settles it. */
-        low = find_count(b, r->count, low);
-        if (low == high)
-            return low;
-        m = block_row(b, low);
-        d = row_compare(order, &m, r);
-        *found = d == 0;
-        if (d >= 0)
-            return low;
-        low++;
-    }
-    s = row_search_begin(order, r);
     while (low < high) {
         const unsigned middle = (low + high) / 2;
-        const int d = row_search_compare(&s, block_at(b, middle));
+        const struct row m = block_row(b, middle);
+        const int d = row_compare(order, &m, r);
 
         if (d == 0) {
             *found = true;

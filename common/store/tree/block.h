@@ -98,15 +98,9 @@ struct block_writer {
 };
 
 static inline size_t
-row_key_size(const uint8_t *at)
-{
-    return get_le16(at + 8) & BLOCK_KEY_MASK;
-}
-
-static inline size_t
 row_size(const uint8_t *at)
 {
-    return BLOCK_ROW_HEAD + row_key_size(at);
+    return BLOCK_ROW_HEAD + (size_t)(get_le16(at + 8) & BLOCK_KEY_MASK);
 }
 
 static inline struct row
@@ -144,48 +138,6 @@ row_compare(enum block_order order, const struct row *a, const struct row *b)
     if (order == BLOCK_RANKS && a->count != b->count)
         return a->count > b->count ? -1 : 1;
     return row_compare_keys(a, b);
-}
-
-/* A row that is searched for, with the first bytes of its key as numbers. */
-struct row_search {
-    const struct row *row;
-    enum block_order order;
-    uint64_t words[2];
-};
-
-static inline struct row_search
-row_search_begin(enum block_order order, const struct row *r)
-{
-    return (struct row_search){
-        .row = r,
-        .order = order,
-        .words = {bytes_word(r->key, r->key_size, 0),
-                  r->key_size > 8 ? bytes_word(r->key, r->key_size, 8) : 0}};
-}
-
-/* row_compare() of the row at `at` and the one searched for. */
-static inline int
-row_search_compare(const struct row_search *s, const uint8_t *at)
-{
-    const uint8_t *key = at + BLOCK_ROW_HEAD;
-    const size_t size = row_key_size(at);
-    uint64_t word;
-
-    if (s->order == BLOCK_RANKS) {
-        const int64_t count = get_le64s(at);
-
-        if (count != s->row->count)
-            return count > s->row->count ? -1 : 1;
-    }
-    word = bytes_word(key, size, 0);
-    if (word != s->words[0])
-        return word < s->words[0] ? -1 : 1;
-    if (size > 8 && s->row->key_size > 8) {
-        word = bytes_word(key, size, 8);
-        if (word != s->words[1])
-            return word < s->words[1] ? -1 : 1;
-    }
-    return bytes_compare(key, size, s->row->key, s->row->key_size);
 }
 
 /* A row with an empty key, which is not above any other. */

@@ -12,8 +12,8 @@
 
 /* The group that would hold `r`, or (NULL) that has row `offset`. */
 static int
-descend(struct tree *t, const struct row *r, uint64_t offset,
-        struct tree_finder *f)
+find_leaf(struct tree *t, const struct row *r, uint64_t offset,
+          struct tree_finder *f)
 {
     uint64_t id = t->root.id, rows = t->root.count;
 
@@ -53,7 +53,7 @@ find_group(struct tree *t, const struct row *r, struct tree_finder *f)
     /* cppcheck-suppress ctuuninitvar ; a caller has set `valid` */
     if (f->valid && (!f->has_upper || row_compare(t->kind, r, &f->upper) < 0))
         return 0;
-    rc = descend(t, r, 0, f);
+    rc = find_leaf(t, r, 0, f);
     if (rc < 0)
         return rc;
     rc = group_buffer(t, &f->group, NULL, &f->buffer);
@@ -180,7 +180,7 @@ tree_rank(struct tree *t, const struct row *r, uint64_t *rank)
 int
 scan_find_offset(struct tree *t, uint64_t offset, struct tree_finder *f)
 {
-    const int rc = descend(t, NULL, offset, f);
+    const int rc = find_leaf(t, NULL, offset, f);
 
     return rc < 0 ? rc : group_buffer(t, &f->group, NULL, &f->buffer);
 }

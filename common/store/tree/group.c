@@ -128,14 +128,14 @@ unsigned
 group_block_of(const struct group *g, enum block_order order,
                const struct row *r)
 {
-    const struct row_search s = row_search_begin(order, r);
     unsigned low = 0, high = g->blocks;
 
     /* low's separator is not above r, or low is the first. */
     while (high - low > 1) {
         const unsigned middle = (low + high) / 2;
+        const struct row s = group_separator(g, middle);
 
-        if (row_search_compare(&s, group_separator_at(g, middle)) <= 0)
+        if (row_compare(order, &s, r) <= 0)
             low = middle;
         else
             high = middle;

@@ -112,16 +112,10 @@ group_total(const struct group *g, unsigned i)
     return (unsigned)((int)group_rows(g, i) + group_net(g, i));
 }
 
-static inline const uint8_t *
-group_separator_at(const struct group *g, unsigned i)
-{
-    return g->bytes + get_le16(group_entry(g, i) + 6);
-}
-
 static inline struct row
 group_separator(const struct group *g, unsigned i)
 {
-    return row_get(group_separator_at(g, i));
+    return row_get(g->bytes + get_le16(group_entry(g, i) + 6));
 }
 
 #endif

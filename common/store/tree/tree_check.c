@@ -19,7 +19,7 @@
 
 #define FAULTS_REPORTED 100 /* one bad node can be thousands of faults */
 
-struct place {
+struct check_node {
     struct node node;
     unsigned at;
     bool has_upper;
@@ -30,7 +30,7 @@ struct place {
 struct checker {
     struct tree tree; /* without a cache */
     struct tree_check *check;
-    struct place places[TREE_LEVELS + 1];
+    struct check_node nodes[TREE_LEVELS + 1];
     struct row lower; /* of the group at hand */
     struct row upper;
     bool has_upper;
@@ -172,7 +172,7 @@ check_group(struct checker *c, uint64_t id, uint64_t rows)
 static bool
 open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
 {
-    struct place *p = &c->places[level];
+    struct check_node *p = &c->nodes[level];
     struct row first;
     int rc;
 
@@ -206,7 +206,7 @@ check_nodes(struct checker *c, unsigned top)
     unsigned level = top;
 
     while (level <= top) {
-        struct place *p = &c->places[level];
+        struct check_node *p = &c->nodes[level];
         struct row lower, upper;
         uint64_t id, rows;
         bool has_upper;
@@ -232,9 +232,9 @@ check_nodes(struct checker *c, unsigned top)
             check_group(c, id, rows);
             continue;
         }
-        c->places[level - 1].lower = lower;
-        c->places[level - 1].upper = upper;
-        c->places[level - 1].has_upper = has_upper;
+        c->nodes[level - 1].lower = lower;
+        c->nodes[level - 1].upper = upper;
+        c->nodes[level - 1].has_upper = has_upper;
         if (open_node(c, level - 1, id, rows))
             level--;
     }
@@ -249,7 +249,7 @@ tree_check(const struct tree *t, struct tree_check *check)
 
     c.tree.cache = NULL;
     c.lower = lowest;
-    c.places[top].lower = lowest;
+    c.nodes[top].lower = lowest;
     if (t->root.id != 0 && top == 0)
         check_group(&c, t->root.id, t->root.count);
     else if (t->root.id != 0 && open_node(&c, top, t->root.id, t->root.count))
