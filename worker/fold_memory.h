@@ -102,15 +102,9 @@ int fold_reserve(struct fold *f);
 
 /* A keyspace's entries in the order the store wants. */
 
-/* A sort entry: 8 bytes of the key, and a reference to the entry. */
 struct sort_item {
-    uint64_t prefix;
-    uint32_t entry;
-    enum {
-        TIE_NONE,  /* sorted behind the one before */
-        TIE_BYTES, /* the same bytes so far */
-        TIE_KEY    /* the same key */
-    } tie;
+    uint64_t prefix; /* 8 bytes of the key */
+    const struct fold_entry *entry;
 };
 
 /* Sorts the entries of `k` by key, then minute, within `scratch`
