@@ -392,7 +392,7 @@ apply_batch_slice(struct merge *m)
 /* The outcome is noted first; else all is tried again, and found applied by its
  * marks. */
 static void
-settle(struct merge *m)
+settle_store(struct merge *m)
 {
     static struct diag_repeat repeat;
     const int rc = store_settle(m->store);
@@ -414,7 +414,7 @@ apply_batch_end(struct merge *m)
     int rc;
 
     apply_rest(m);
-    settle(m);
+    settle_store(m);
     mark_not_whole_in(m, KEYSPACE_FAILED);
     if (batch_is_waiting(m->current))
         return; /* what is not in stays where it is */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -71,7 +72,9 @@ merge_open(struct merge *m, const struct config *config,
     requests_init(&m->requests, dir->fd);
     m->batch.dir.marks = &m->requests.store;
     m->quick.dir.marks = &m->requests.store;
-    memory_init();
+    /* Where something else serves malloc(), as AddressSanitizer does, the first
+     * call sets libc's heap up, which two threads cannot do at once. */
+    (void)mallinfo2();
     dead_fills_init(&m->dead_fills, dir->log_fd);
     rc = log_select_open(&m->select, store, &m->folder, max);
     if (rc == 0 && !is_local(m))
@@ -267,7 +270,7 @@ release_idle_memory(struct merge *m)
      * fold. If clearing fails, the next batch begins with it. */
     if (fold_clear(&m->batch.fold) == 0)
         fold_trim(&m->batch.fold);
-    memory_trim();
+    (void)malloc_trim(0); /* whether anything was free does not matter */
 }
 
 uint64_t

@@ -45,7 +45,6 @@
 #include "worker/batch.h"
 #include "worker/dead_fills.h"
 #include "worker/log_select.h"
-#include "worker/memory.h"
 #include "worker/waiting_pass.h"
 
 enum merge_outcome {

@@ -22,7 +22,7 @@ waiting_pass_init(struct waiting_pass *p, struct waiting *folder)
 
 /* Lists the folder, without damaged files if that can be. */
 static int
-list(struct waiting_pass *p)
+list_sound(struct waiting_pass *p)
 {
     static struct diag_repeat repeat;
     bool damaged = false;
@@ -95,7 +95,7 @@ by_age(const void *a, const void *b)
 
 /* The first wanted fill of each log, oldest first; returns how many. */
 static size_t
-choose(const struct waiting_pass *p, struct waiting_fill **out)
+choose_fills(const struct waiting_pass *p, struct waiting_fill **out)
 {
     const struct waiting_index *x = &p->folder->index;
     size_t count = 0;
@@ -136,7 +136,7 @@ add_chosen(struct waiting_pass *p, struct log_batch *b,
 }
 
 static int
-take(struct waiting_pass *p, struct log_batch *b)
+take_fills(struct waiting_pass *p, struct log_batch *b)
 {
     struct waiting_fill **chosen;
     size_t count;
@@ -148,7 +148,7 @@ take(struct waiting_pass *p, struct log_batch *b)
         return -ENOMEM;
     do {
         rc = fold_clear(&b->fold);
-        count = choose(p, chosen);
+        count = choose_fills(p, chosen);
         if (rc == 0 && count > 0)
             rc = add_chosen(p, b, chosen, count);
     } while (rc == 0 && count > 0);
@@ -162,7 +162,7 @@ waiting_pass_take(struct waiting_pass *p, struct log_batch *b)
     int rc;
 
     p->batch_ms = p->now_ms();
-    rc = list(p);
+    rc = list_sound(p);
     if (rc < 0)
         return rc;
     if (!p->passing) {
@@ -172,7 +172,7 @@ waiting_pass_take(struct waiting_pass *p, struct log_batch *b)
         p->took_ms = 0;
     }
     remove_done(p);
-    return take(p, b);
+    return take_fills(p, b);
 }
 
 /* ---- after a batch ---------------------------------------------------------- */
