@@ -321,8 +321,8 @@ open_locked(const struct requests *r, int folder, const char *name,
 /* Appends to a file, durably.  Each process syncs the name of a
  * file itself: the one that made it may have died before. */
 static int
-append(struct requests *r, int folder, uint64_t file, const uint8_t *bytes,
-       size_t size)
+append_records(struct requests *r, int folder, uint64_t file,
+               const uint8_t *bytes, size_t size)
 {
     char name[NAME_SIZE];
     struct stat st;
@@ -416,7 +416,7 @@ requests_put(struct requests *r, const struct log_header *fill,
     bytes = format_records(r, fill, marks, count);
     rc = bytes ? choose_file(r, folder, last_ms, &file) : -ENOMEM;
     if (rc == 0)
-        rc = append(r, folder, file, bytes, count * REQUEST_SIZE);
+        rc = append_records(r, folder, file, bytes, count * REQUEST_SIZE);
     free(bytes);
     if (rc == 0 && r->max > 0)
         remove_old(r, folder);
