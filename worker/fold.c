@@ -264,38 +264,23 @@ find_entry(const struct fold *f, uint32_t tag, uint32_t keyspace,
     return NULL;
 }
 
-/* Adds a new entry to its keyspace's list; starts a chunk if the last is full.
- */
-static void
-list_entry(struct fold *f, struct fold_keyspace *k, uint32_t entry)
-{
-    struct fold_chunk *c = at_reference(f, k->chunk);
-
-    if (k->chunk == 0 || c->count == FOLD_CHUNK) {
-        c = take_bytes(f, sizeof *c);
-        c->older = k->chunk;
-        c->count = 0;
-        k->chunk = reference_to(f, c);
-    }
-    c->entries[c->count++] = entry;
-    k->entry_count++;
-    if (k->entry_count > f->entries_most)
-        f->entries_most = k->entry_count;
-}
-
 static struct fold_entry *
 new_entry(struct fold *f, const struct record *r, uint32_t keyspace)
 {
     struct fold_entry *e = take_bytes(f, entry_size(r->m.key_size));
     const uint32_t reference = reference_to(f, e);
+    struct fold_keyspace *k = r->keyspace;
 
     e->keyspace = keyspace;
     e->minute = r->minute;
     e->sum_low = 0;
     e->sum_high = 0;
+    e->older = k->newest;
     e->key_size = r->m.key_size;
     memcpy(e->key, r->m.key, r->m.key_size);
-    list_entry(f, r->keyspace, reference);
+    k->newest = reference;
+    if (++k->entry_count > f->entries_most)
+        f->entries_most = k->entry_count;
     table_put(&f->entries, r->tag, reference);
     return e;
 }

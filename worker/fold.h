@@ -37,7 +37,7 @@
 struct fold_keyspace {
     struct fold_keyspace *next; /* in order of first appearance */
     uint64_t *touched;          /* bit per log: it has records for us */
-    uint32_t chunk;             /* newest chunk of entries, a reference */
+    uint32_t newest;            /* of its entries, a reference */
     uint32_t entry_count;
     uint32_t tag;
     uint16_t name_size;
@@ -50,21 +50,12 @@ struct fold_keyspace {
     uint8_t name[];
 };
 
-/* The entries of a keyspace, by the cache line: they lie all over the arena,
- * and a walk must be able to ask for several at once. */
-#define FOLD_CHUNK 14
-
-struct fold_chunk {
-    uint32_t older; /* a reference; 0 ends */
-    uint32_t count;
-    uint32_t entries[FOLD_CHUNK]; /* references */
-};
-
 struct fold_entry {
     uint32_t keyspace; /* a reference */
     uint32_t minute;
     uint64_t sum_low;
     int32_t sum_high; /* 2^32 increments need 96 bits */
+    uint32_t older;   /* of the same keyspace, a reference; 0 ends */
     uint16_t key_size;
     uint8_t key[];
 };
@@ -160,23 +151,6 @@ fold_prefetch(const struct fold *f, uint32_t reference)
 
     __builtin_prefetch(at, 1);
     __builtin_prefetch(at + 56, 1);
-}
-
-/* Asks for all entries of a chunk; returns the chunk (NULL for reference
- * 0). */
-static inline const struct fold_chunk *
-fold_chunk_at(const struct fold *f, uint32_t reference)
-{
-    const struct fold_chunk *c;
-    uint32_t i;
-
-    if (reference == 0)
-        return NULL;
-    c = (const struct fold_chunk *)(void *)(f->arena.at +
-                                            (size_t)reference * 8);
-    for (i = 0; i < c->count; i++)
-        fold_prefetch(f, c->entries[i]);
-    return c;
 }
 
 static inline bool

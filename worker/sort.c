@@ -22,23 +22,15 @@ static size_t
 list_items(const struct fold *f, const struct fold_keyspace *k,
            struct sort_item *items, size_t *shared)
 {
-    const struct fold_entry *first = NULL;
-    const struct fold_chunk *c;
+    const struct fold_entry *first = fold_entry_at(f, k->newest), *e;
+    uint32_t at = k->newest;
     size_t count = 0;
-    uint32_t i;
 
-    *shared = 0;
-    for (c = fold_chunk_at(f, k->chunk); c; c = fold_chunk_at(f, c->older)) {
-        for (i = 0; i < c->count; i++) {
-            const struct fold_entry *e = fold_entry_at(f, c->entries[i]);
-
-            if (!first)
-                *shared = e->key_size;
-            first = first ? first : e;
-            *shared =
-                bytes_common_size(first->key, *shared, e->key, e->key_size);
-            items[count++].entry = e;
-        }
+    *shared = at == 0 ? 0 : first->key_size;
+    for (; at != 0; at = e->older) {
+        e = fold_entry_at(f, at);
+        *shared = bytes_common_size(first->key, *shared, e->key, e->key_size);
+        items[count++].entry = e;
     }
     return count;
 }
