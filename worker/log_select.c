@@ -13,7 +13,7 @@
 #include "common/store/waiting_table.h"
 #include "common/wire/name.h"
 
-enum leaving { STAYS, RELEASED, QUARANTINED };
+enum { STAYS, RELEASED, QUARANTINED };
 
 /* Below this many keyspaces a thread costs more than it saves. */
 #define LANES_WORTH 32
@@ -25,23 +25,26 @@ open_lane(struct log_select_lane *a, unsigned max)
     a->numbers = calloc(max, sizeof *a->numbers);
     a->infos = calloc(max, sizeof *a->infos);
     a->behind = calloc(max, sizeof *a->behind);
-    a->leaving = calloc(max, sizeof *a->leaving);
-    return a->marks && a->numbers && a->infos && a->behind && a->leaving;
+    return a->marks && a->numbers && a->infos && a->behind;
 }
 
 int
 log_select_open(struct log_select *a, struct store *store,
                 struct waiting *waiting, unsigned max)
 {
-    *a = (struct log_select){
-        .store = store, .waiting = waiting, .lane_count = store_lanes(store)};
+    bool opened;
+
+    *a = (struct log_select){.store = store,
+                             .waiting = waiting,
+                             .leaving = calloc(max, sizeof *a->leaving),
+                             .lane_count = store_lanes(store)};
     assert(a->lane_count <= PARALLEL_MAX);
-    for (unsigned i = 0; i < a->lane_count; i++)
-        if (!open_lane(&a->lanes[i], max)) {
-            log_select_close(a);
-            return -ENOMEM;
-        }
-    return 0;
+    opened = a->leaving != NULL;
+    for (unsigned i = 0; opened && i < a->lane_count; i++)
+        opened = open_lane(&a->lanes[i], max);
+    if (!opened)
+        log_select_close(a);
+    return opened ? 0 : -ENOMEM;
 }
 
 void
@@ -54,8 +57,8 @@ log_select_close(struct log_select *a)
         free(l->numbers);
         free(l->infos);
         free(l->behind);
-        free(l->leaving);
     }
+    free(a->leaving);
     *a = (struct log_select){0};
 }
 
@@ -185,7 +188,7 @@ has_refused(const struct log_select *a, const struct fold_keyspace *k)
 
 /* Marks the logs that the keyspace's states exclude from the batch. */
 static void
-select_for_keyspace(const struct log_select *a, struct log_select_lane *l,
+select_for_keyspace(struct log_select *a, struct log_select_lane *l,
                     struct fold_keyspace *k)
 {
     const struct log_batch *b = a->batch;
@@ -207,10 +210,10 @@ select_for_keyspace(const struct log_select *a, struct log_select_lane *l,
         const enum store_mark_state state = l->infos[i].state;
         const unsigned number = l->numbers[i];
 
-        if (l->leaving[number] != STAYS)
+        if (a->leaving[number] != STAYS)
             continue;
         if (!waiting && state == STORE_MARK_AHEAD) {
-            l->leaving[number] = QUARANTINED;
+            a->leaving[number] = QUARANTINED;
             report_older(b, number, k);
             continue;
         }
@@ -221,7 +224,7 @@ select_for_keyspace(const struct log_select *a, struct log_select_lane *l,
             k->state = l->behind[i] ? KEYSPACE_REFUSED : KEYSPACE_APPLY;
             k->is_in = waiting && !l->behind[i] && is_in(l, i, waiting);
         } else if (!is_same_state(l, first, i, waiting)) {
-            l->leaving[number] = RELEASED;
+            a->leaving[number] = RELEASED;
         }
     }
 }
@@ -234,7 +237,6 @@ select_for_lane(void *ctx, unsigned lane)
     struct log_select_lane *l = &a->lanes[lane];
     struct fold_keyspace *k;
 
-    memset(l->leaving, STAYS, a->batch->count * sizeof *l->leaving);
     for (k = a->batch->fold.first; k; k = k->next)
         if (a->lanes_used == 1 || k->lane == lane)
             select_for_keyspace(a, l, k);
@@ -242,33 +244,19 @@ select_for_lane(void *ctx, unsigned lane)
 
 /* ---- the batch --------------------------------------------------------- */
 
-/* What the lanes say of a log: to set it aside comes before to release it. */
-static enum leaving
-leaving_of(const struct log_select *a, unsigned lanes, unsigned number)
-{
-    enum leaving most = STAYS;
-
-    for (unsigned i = 0; i < lanes; i++)
-        if (a->lanes[i].leaving[number] > (int8_t)most)
-            most = (enum leaving)a->lanes[i].leaving[number];
-    return most;
-}
-
 /* Removes the excluded logs.  Returns their number; *released: some were
  * released for a later batch. */
 static unsigned
-remove_leaving(const struct log_select *a, unsigned lanes, bool *released)
+remove_leaving(const struct log_select *a, bool *released)
 {
     struct log_batch *b = a->batch;
     unsigned i, gone = 0;
 
     for (i = 0; i < b->count; i++) {
-        const enum leaving leaving = leaving_of(a, lanes, i);
-
-        if (leaving == STAYS)
+        if (a->leaving[i] == STAYS)
             continue;
         gone++;
-        if (leaving == QUARANTINED) {
+        if (a->leaving[i] == QUARANTINED) {
             batch_quarantine(b, i, "it is older than the keyspaces");
         } else {
             batch_release_one(b, i);
@@ -283,6 +271,8 @@ select_for_all(struct log_select *a)
 {
     struct fold_keyspace *k;
 
+    for (unsigned i = 0; i < a->batch->count; i++)
+        a->leaving[i] = STAYS;
     a->lanes_used = log_select_lanes(a, a->batch->fold.keyspaces);
     for (k = a->batch->fold.first; a->lanes_used > 1 && k; k = k->next)
         k->lane = (uint8_t)store_lane(a->store, k->name, k->name_size);
@@ -300,7 +290,7 @@ log_select_sort(struct log_select *a, struct log_batch *b)
         rc = waiting_list(a->waiting);
     while (rc == 0) { /* each iteration removes a log */
         select_for_all(a);
-        if (remove_leaving(a, a->lanes_used, &released) == 0)
+        if (remove_leaving(a, &released) == 0)
             return released;
         rc = batch_fold(b);
     }

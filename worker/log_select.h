@@ -11,9 +11,8 @@
  * A log of which a keyspace has a later epoch is quarantined: the directory was
  * restored from a backup.  A waiting fill of which it has a later one is in.
  *
- * Marks of many keyspaces are read by the lanes of the store at once.  Each
- * lane decides which logs leave by what its keyspaces say; a log leaves the
- * batch when one lane says so.
+ * Marks of many keyspaces are read by the lanes of the store at once.  A log
+ * leaves the batch when one lane says so.
  *
  * Reports through diag.  Errors: 0 or a negative errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -44,8 +43,6 @@ struct log_select_lane {
     unsigned *numbers;
     struct store_mark_info *infos;
     bool *behind;
-
-    int8_t *leaving; /* of each log of the batch */
 };
 
 struct log_select {
@@ -53,6 +50,7 @@ struct log_select {
     struct waiting *waiting; /* borrowed */
     uint32_t pass;           /* over it: waiting_pass.h */
     struct log_batch *batch; /* that is being sorted */
+    _Atomic int8_t *leaving; /* of each of its logs, by any lane */
     struct log_select_lane lanes[PARALLEL_MAX];
     unsigned lane_count; /* of the store */
     unsigned lanes_used;
