@@ -1,10 +1,10 @@
 /* worker/fold.c - see fold.h: fold_clear(), fold_trim(), fold_widen(),
  * fold_add(), fold_add_member(), fold_deltas().
  *
- * The hot loop (add_slots()) processes slots in groups of GROUP: check and hash
- * each and prefetch its cell, then prefetch the entry of each cell, then add.
+ * The hot loop (add_message()) processes messages in groups of GROUP: hash each
+ * and prefetch its cell, then prefetch the entry of each cell, then add.
  * The memory waits of a group overlap, which is most of the speed.  Memory for
- * a whole group is reserved before it starts, so the loop itself cannot fail.
+ * a whole group is reserved before it starts, so adding it cannot fail.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/fold.h"
@@ -15,13 +15,13 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "common/log/logfile.h"
 #include "common/log/mark.h"
 #include "common/log/slot.h"
 #include "common/wire/message.h"
 #include "worker/fold_memory.h"
 
 #define GROUP      FOLD_GROUP
-#define READ_SIZE  ((size_t)128 << 10)
 #define ARENA_KEEP ((size_t)8 << 20)
 
 /* One checked record of a group; its increment is not 0. */
@@ -32,14 +32,14 @@ struct record {
     uint32_t tag;
 };
 
-/* Slots that are processed together. */
+/* Increments that are processed together, of a log or member that is added. */
 struct fold_group {
-    struct slot_stamp stamps[GROUP];
-    struct message messages[GROUP];
-    struct record records[GROUP];
-    unsigned count;             /* records */
+    struct fold *fold;
     unsigned number;            /* of the log */
+    uint32_t next, end;         /* slot; how many there are */
     struct fold_keyspace *last; /* of the record before: the likeliest */
+    unsigned count;
+    struct record records[GROUP];
 };
 
 /* ---- opening, clearing ------------------------------------------------- */
@@ -81,9 +81,6 @@ fold_open(struct fold *f, size_t memory, unsigned logs_max)
     if (getrandom(&f->hash_key, sizeof f->hash_key, 0) !=
         (ssize_t)sizeof f->hash_key)
         return -EIO;
-    f->slots = malloc(READ_SIZE);
-    if (!f->slots)
-        return -ENOMEM;
     rc = open_regions(f);
     if (rc < 0)
         fold_close(f);
@@ -94,8 +91,6 @@ void
 fold_close(struct fold *f)
 {
     close_regions(f);
-    free(f->slots);
-    f->slots = NULL;
 }
 
 int
@@ -321,10 +316,11 @@ keyspace_of(struct fold *f, struct fold_keyspace *last, const struct message *m)
 
 /* Adds a message to a group, unless it changes nothing. */
 static inline void
-take_message(struct fold *f, struct fold_group *g, const struct message *m,
+take_message(struct fold_group *g, const struct message *m,
              uint64_t received_ms)
 {
     struct record *r = &g->records[g->count];
+    struct fold *f = g->fold;
 
     if (m->increment == 0) {
         f->zeros++;
@@ -341,19 +337,10 @@ take_message(struct fold *f, struct fold_group *g, const struct message *m,
     g->count++;
 }
 
-/* Makes room for a group, which is empty then. */
-static int
-begin_group(struct fold *f, struct fold_group *g, unsigned number)
-{
-    g->number = number;
-    g->count = 0;
-    g->last = f->last;
-    return fold_reserve(f);
-}
-
 static void
-add_group(struct fold *f, struct fold_group *g)
+add_group(struct fold_group *g)
 {
+    struct fold *f = g->fold;
     unsigned i;
 
     for (i = 0; i < g->count; i++)
@@ -371,103 +358,60 @@ add_group(struct fold *f, struct fold_group *g)
         entry_add(e, r->m.increment);
     }
     f->records += g->count;
+    g->count = 0;
 }
 
-/* Reads the log from slot `from` into the buffer; a read that fails once is
- * tried again, since reading twice harms nothing.  Returns the slots read. */
+/* Adds the next message.  A group begins with each GROUP of them, and has memory
+ * reserved then; what its messages point to lives until it ends. */
 static int
-read_slots(const struct fold *f, const struct log *log, uint32_t from,
-           uint32_t end)
+add_message(struct fold_group *g, const struct message *m, uint64_t received_ms)
 {
-    const uint32_t fit = (uint32_t)(READ_SIZE / log->layout.slot_size);
-    const uint32_t count = end - from < fit ? end - from : fit;
-    int rc;
+    const int rc = g->next % GROUP == 0 ? fold_reserve(g->fold) : 0;
 
-    assert(from < end);
-    rc = log_read(log, from, count, f->slots);
-    if (rc == -EIO)
-        rc = log_read(log, from, count, f->slots);
-    return rc < 0 ? rc : (int)count;
-}
-
-static int
-add_slots(struct fold *f, const struct log *log, unsigned number, uint32_t from,
-          uint32_t count)
-{
-    const struct slot_fill fill = {&log->layout, log->header.uuid,
-                                   log->header.epoch};
-    const uint8_t *slots = f->slots;
-    struct fold_group g;
-    uint32_t at, group;
-    int rc;
-
-    for (at = 0; at < count;
-         at += group, slots += (size_t)group * log->layout.slot_size) {
-        group = count - at < GROUP ? count - at : GROUP;
-        rc = begin_group(f, &g, number);
-        if (rc < 0)
-            return rc;
-        rc = slot_parse_run(&fill, slots, group, from + at, g.messages,
-                            g.stamps);
-        if (rc <
-            0) /* a missing slot in a sealed log is damage like any other */
-            return rc == -ENOENT ? -EBADMSG : rc;
-        for (uint32_t i = 0; i < group; i++)
-            if (!mark_is(&g.messages[i]))
-                take_message(f, &g, &g.messages[i], g.stamps[i].received_ms);
-        add_group(f, &g);
-    }
+    if (rc < 0)
+        return rc;
+    if (!mark_is(m))
+        take_message(g, m, received_ms);
+    if (++g->next % GROUP == 0 || g->next == g->end)
+        add_group(g);
     return 0;
+}
+
+static int
+add_slot(void *ctx, uint32_t number, const struct message *m,
+         const struct slot_stamp *stamp)
+{
+    struct fold_group *g = ctx;
+
+    /* A slot that is missing in a sealed log is damage like any other. */
+    return number == g->next ? add_message(g, m, stamp->received_ms) : -EBADMSG;
 }
 
 int
 fold_add(struct fold *f, const struct log *log, unsigned number)
 {
-    const uint32_t end = (uint32_t)log->header.count;
-    uint32_t from;
-    int count, rc;
+    struct fold_group g = {.fold = f,
+                           .number = number,
+                           .end = (uint32_t)log->header.count,
+                           .last = f->last};
+    uint32_t skipped;
+    int rc;
 
     assert(number < f->logs_max);
     assert(log->header.state == LOG_SEALED);
     if (log->header.count > log->header.slots)
         return -EBADMSG;
-    if (f->records + end > UINT32_MAX)
+    if (f->records + g.end > UINT32_MAX)
         return -ENOBUFS;
-    for (from = 0; from < end; from += (uint32_t)count) {
-        count = read_slots(f, log, from, end);
-        if (count < 0)
-            return count;
-        rc = add_slots(f, log, number, from, (uint32_t)count);
-        if (rc < 0)
-            return rc;
-    }
-    return 0;
-}
-
-/* The fill of a file of log/waiting/. */
-static int
-add_records(struct fold *f, const struct archive_record *records,
-            uint32_t count, unsigned number)
-{
-    struct fold_group g;
-    uint32_t at, i;
-    int rc;
-
-    for (at = 0; at < count; at = i) {
-        rc = begin_group(f, &g, number);
-        if (rc < 0)
-            return rc;
-        for (i = at; i < count && i < at + GROUP; i++)
-            take_message(f, &g, &records[i].m, records[i].received_ms);
-        add_group(f, &g);
-    }
-    return 0;
+    rc = logfile_each(log->fd, &log->header, g.end, add_slot, &g, &skipped);
+    return rc == 0 && skipped > 0 ? -EBADMSG : rc;
 }
 
 int
 fold_add_member(struct fold *f, int fd, const struct archive_member *m,
                 unsigned number)
 {
+    struct fold_group g = {.fold = f, .number = number, .last = f->last};
     const struct archive_record *records;
     struct archive_reader *r;
     int count, rc;
@@ -478,9 +422,13 @@ fold_add_member(struct fold *f, int fd, const struct archive_member *m,
         return rc;
     if (f->records + archive_reader_header(r)->count > UINT32_MAX)
         rc = -ENOBUFS;
-    while (rc == 0 && (count = archive_reader_next(r, &records)) != 0)
-        rc = count < 0 ? count
-                       : add_records(f, records, (uint32_t)count, number);
+    while (rc == 0 && (count = archive_reader_next(r, &records)) != 0) {
+        rc = count < 0 ? count : 0;
+        g.next = 0;
+        g.end = (uint32_t)count;
+        for (int i = 0; rc == 0 && i < count; i++)
+            rc = add_message(&g, &records[i].m, records[i].received_ms);
+    }
     archive_reader_close(r);
     return rc;
 }

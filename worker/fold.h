@@ -86,7 +86,6 @@ struct fold {
     uint32_t entries_most; /* entries of the largest keyspace */
     struct fold_keyspace *first, *last;
     size_t keyspaces;
-    uint8_t *slots; /* read buffer, 128 KiB */
     uint64_t records;
     uint64_t zeros;
 };

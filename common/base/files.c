@@ -170,6 +170,14 @@ read_at(int fd, void *bytes, size_t size, uint64_t at)
     return (ssize_t)got;
 }
 
+ssize_t
+read_twice(int fd, void *bytes, size_t size, uint64_t at)
+{
+    const ssize_t got = read_at(fd, bytes, size, at);
+
+    return got == -EIO ? read_at(fd, bytes, size, at) : got;
+}
+
 int
 write_at(int fd, const void *bytes, size_t size, uint64_t at)
 {

@@ -42,6 +42,10 @@ int lock_take(int fd, long *holder);
  * file. Returns how many, or -errno; says nothing. */
 ssize_t read_at(int fd, void *bytes, size_t size, uint64_t at);
 
+/* As read_at(), and once more after -EIO: reading twice harms nothing, and what
+ * cannot be read is taken for damaged. */
+ssize_t read_twice(int fd, void *bytes, size_t size, uint64_t at);
+
 /* Writes all of `size` bytes from byte `at` on.  0 or -errno; says nothing. */
 int write_at(int fd, const void *bytes, size_t size, uint64_t at);
 

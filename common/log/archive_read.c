@@ -42,16 +42,6 @@ struct archive_reader {
 
 /* ---- bytes ------------------------------------------------------------- */
 
-/* A read that fails once is tried again, since reading twice harms nothing and
- * what cannot be read is taken for damaged. */
-static ssize_t
-read_twice(int fd, void *bytes, size_t size, uint64_t at)
-{
-    const ssize_t got = read_at(fd, bytes, size, at);
-
-    return got == -EIO ? read_at(fd, bytes, size, at) : got;
-}
-
 /* Reads on when all that was read is inflated. */
 static int
 read_more(struct archive_reader *r)

@@ -30,6 +30,13 @@ inspect_read(int fd, void *bytes, size_t size, uint64_t at)
     return (size_t)got == size ? 0 : -EBADMSG;
 }
 
+int
+inspect_slot(int fd, const struct layout *l, uint32_t number, uint8_t *slot)
+{
+    return inspect_read(fd, slot, l->slot_size,
+                        LOG_SLOTS_AT + (uint64_t)number * l->slot_size);
+}
+
 /* Whether two valid blocks are headers of one file, in different generations.
  */
 static bool

@@ -61,7 +61,9 @@ int inspect_log(int dirfd, uint64_t index, struct inspect *look);
  * OPEN of that epoch. */
 int inspect_slots(int fd, struct inspect *look);
 
-/* Reads exactly `size` bytes: -EBADMSG if the file is shorter. */
+/* Reads exactly `size` bytes, or one slot: -EBADMSG if the file is shorter. */
 int inspect_read(int fd, void *bytes, size_t size, uint64_t at);
+int inspect_slot(int fd, const struct layout *l, uint32_t number,
+                 uint8_t *slot);
 
 #endif

@@ -341,18 +341,6 @@ log_seal(struct log *log)
 }
 
 int
-log_read(const struct log *log, uint32_t from, uint32_t count, uint8_t *slots)
-{
-    const uint32_t size = log->header.slot_size;
-
-    assert(log->fd >= 0);
-    assert(from <= log->header.slots && count <= log->header.slots - from);
-
-    return inspect_read(log->fd, slots, (size_t)count * size,
-                        LOG_SLOTS_AT + (uint64_t)from * size);
-}
-
-int
 log_empty(struct log *log)
 {
     struct log_header h = log->header;

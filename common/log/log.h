@@ -107,11 +107,6 @@ int log_seal(struct log *log);
 
 /* ---- emptying (countd-worker) ----------------------------------------- */
 
-/* Reads slots [from, from+count) into `slots` (count * slot_size bytes).
- *   -EIO, -EBADMSG (short file) */
-int log_read(const struct log *log, uint32_t from, uint32_t count,
-             uint8_t *slots);
-
 /* Overwrites the slots of a claimed EMPTY log with zeros, where they have
  * anything, durably: slots of earlier fills keep their names until they are
  * written again.  Returns 1 if anything was written, 0 if not. */

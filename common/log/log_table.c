@@ -43,15 +43,13 @@ static bool
 is_used(int fd, const struct inspect *look, uint32_t number,
         uint64_t *received_ms)
 {
-    const size_t size = look->layout.slot_size;
     uint8_t slot[SLOT_SIZE_MAX];
     const struct slot_fill fill = {&look->layout, look->header.uuid,
                                    look->header.epoch};
     struct slot_stamp stamp;
     struct message m;
 
-    if (inspect_read(fd, slot, size, LOG_SLOTS_AT + (uint64_t)number * size) <
-            0 ||
+    if (inspect_slot(fd, &look->layout, number, slot) < 0 ||
         slot_parse(&fill, slot, number, &m, &stamp) < 0)
         return false;
     *received_ms = stamp.received_ms;

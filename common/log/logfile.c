@@ -286,8 +286,8 @@ logfile_each(int fd, const struct log_header *h, uint32_t end,
         const uint32_t left = end - from;
         const uint32_t ask = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
         const ssize_t got =
-            read_at(fd, bytes, (size_t)ask * e.layout.slot_size,
-                    LOG_SLOTS_AT + (uint64_t)from * e.layout.slot_size);
+            read_twice(fd, bytes, (size_t)ask * e.layout.slot_size,
+                       LOG_SLOTS_AT + (uint64_t)from * e.layout.slot_size);
         const uint32_t there =
             got < 0 ? 0 : (uint32_t)((size_t)got / e.layout.slot_size);
 

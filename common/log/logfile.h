@@ -67,7 +67,8 @@ int logfile_header(int fd, struct log_header *out);
 
 /* Calls `slot` for each valid slot of the header's epoch below `end`, marks
  * included (mark_is()); stops when it returns non-zero and returns that.
- * *skipped counts the others. */
+ * *skipped counts the others.  What a message points to lives until the last
+ * slot of its run: slots are parsed SLOT_RUN at a time, from slot 0 on. */
 int logfile_each(int fd, const struct log_header *h, uint32_t end,
                  int (*slot)(void *ctx, uint32_t number,
                              const struct message *m,

@@ -40,7 +40,7 @@ judge_first_slot(int fd, const struct inspect *look, uint64_t *ms)
     int rc;
 
     assert(look->layout.slot_size <= sizeof slot);
-    rc = inspect_read(fd, slot, look->layout.slot_size, LOG_SLOTS_AT);
+    rc = inspect_slot(fd, &look->layout, 0, slot);
     if (rc == -EBADMSG)
         return JUDGE_AGAIN;
     if (rc < 0)

@@ -4,45 +4,31 @@
  *
  *     bench_fold [--quick]
  *
- * The logs are in memory; log_read() copies, as reading from the page cache
- * does.  Times are of this process's CPU, so other load disturbs them less. */
+ * The logs are in memory.  Times are of this process's CPU, so other load
+ * disturbs them less. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "common/log/log.h"
-
-#define log_read bench_log_read
-int bench_log_read(const struct log *log, uint32_t from, uint32_t count,
-                   uint8_t *slots);
 #include "common/log/slot.h"
-#include "worker/fold.c"
-#undef log_read
 #include "tests/bench/bench.h"
+#include "tests/lib/memory_log.h"
 #include "tests/lib/random.h"
+#include "worker/fold.c"
 
 #define SLOTS  60000u /* a log of 32 MB */
 #define MEMORY ((size_t)192 << 20)
 
 static uint8_t *file;
+static struct log sealed;
 static struct random numbers = {1};
 
-int
-bench_log_read(const struct log *log, uint32_t from, uint32_t count,
-               uint8_t *slots)
-{
-    const size_t size = log->layout.slot_size;
-
-    memcpy(slots, file + from * size, count * size);
-    return 0;
-}
-
 static void
-fill(const struct log *log, unsigned keys, unsigned keyspaces, uint64_t ms)
+fill(unsigned keys, unsigned keyspaces, uint64_t ms)
 {
-    const struct layout *l = &log->layout;
+    const struct layout *l = &sealed.layout;
     const struct slot_stamp stamp = {.received_ms = ms};
     char keyspace[32], key[32];
     struct message m, in;
@@ -61,27 +47,23 @@ fill(const struct log *log, unsigned keys, unsigned keyspaces, uint64_t ms)
         assert_rc(message_put(l, &m, slot), 0);
         assert_rc(message_parse(l, slot, &in), 0);
         slot_put_run(
-            &(struct slot_fill){l, log->header.uuid, log->header.epoch}, slot,
-            &in, 1, i, &stamp);
+            &(struct slot_fill){l, sealed.header.uuid, sealed.header.epoch},
+            slot, &in, 1, i, &stamp);
     }
 }
 
 static void
 bench(struct fold *f, unsigned keys, unsigned keyspaces, unsigned logs)
 {
-    struct log log = {
-        .header = {
-            .slots = SLOTS, .count = SLOTS, .state = LOG_SEALED, .epoch = 5}};
     const struct fold_keyspace *k;
     double fold_ns = 0, sort_ns, since;
     size_t entries = 0, count;
     struct store_delta *deltas;
 
-    assert_rc(layout_init(&log.layout, 256, 256), 0);
     for (unsigned i = 0; i < logs; i++) {
-        fill(&log, keys, keyspaces, 1700000000000 + i * 100);
+        fill(keys, keyspaces, 1700000000000 + i * 100);
         since = bench_cpu_ns(0);
-        assert_rc(fold_add(f, &log, i), 0);
+        assert_rc(fold_add(f, &sealed, i), 0);
         fold_ns += bench_cpu_ns(0) - since;
     }
     since = bench_cpu_ns(0);
@@ -104,12 +86,13 @@ main(int argc, char **argv)
     const unsigned logs = bench_begin(argc, argv) ? 4 : 32;
     struct fold f;
 
-    file = need(SLOTS, 544);
+    file = memory_log_open(&sealed, SLOTS, 256);
+    sealed.header.count = SLOTS;
     assert_rc(fold_open(&f, MEMORY, 64), 0);
     bench(&f, 1000000, 100, logs);
     bench(&f, 1000000, 1, logs);
     bench(&f, 10000, 10, logs);
     fold_close(&f);
-    free(file);
+    memory_log_close(&sealed, file);
     return 0;
 }

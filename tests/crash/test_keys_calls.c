@@ -14,6 +14,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/log/inspect.h"
 #include "common/log/slot.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
@@ -171,7 +172,7 @@ empty_log(struct log *log)
     struct message m;
 
     for (uint32_t i = 0; i < log->count; i++) {
-        assert_rc(log_read(log, i, 1, slot), 0);
+        assert_rc(inspect_slot(log->fd, &log->layout, i, slot), 0);
         assert_rc(slot_parse(&(struct slot_fill){&log->layout, log->header.uuid,
                                                  log->header.epoch},
                              slot, i, &m, &stamp),

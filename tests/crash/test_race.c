@@ -7,6 +7,7 @@
  *     TEST_SEED
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/log/inspect.h"
 #include "common/log/log_recover.h"
 #include "common/log/slot.h"
 #include "tests/lib/test.h"
@@ -173,7 +174,9 @@ drain(struct log *log, uint64_t index)
         return;
     }
     maybe_die(index);
-    expect_rc(log_read(log, 0, count, slots), "read", index);
+    expect_rc(inspect_read(log->fd, slots, (size_t)count * layout.slot_size,
+                           LOG_SLOTS_AT),
+              "read", index);
     for (i = 0; i < count; i++) {
         rc = slot_parse(
             &(struct slot_fill){&layout, log->header.uuid, log->header.epoch},

@@ -20,6 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/log/inspect.h"
 #include "common/log/log.h"
 #include "common/log/slot.h"
 #include "tests/lib/fault.h"
@@ -149,7 +150,7 @@ read_count(const struct log *log)
     int rc;
 
     assert_true(log->count <= SLOTS);
-    rc = log_read(log, 0, log->count, slots);
+    rc = inspect_read(log->fd, slots, log->count * SLOT_SIZE, LOG_SLOTS_AT);
     if (rc < 0)
         return rc;
     for (i = 0; i < log->count; i++) {

@@ -1,9 +1,5 @@
-/* tests/unit/test_fold.c - logs in memory folded, against a plain model.
- *
- * log_read() is a stand-in here: it reads a log that is an array, and fails
- * when told to. */
+/* tests/unit/test_fold.c - logs in memory folded, against a plain model. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <errno.h>
@@ -11,16 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/log/log.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/memory_log.h"
 #include "tests/lib/random.h"
 
-/* The module under test, reading the logs of this file. */
-#define log_read fake_log_read
-int fake_log_read(const struct log *log, uint32_t from, uint32_t count,
-                  uint8_t *slots);
+/* The module under test. */
 #include "worker/fold.c"
-#undef log_read
 
 #define MEMORY ((size_t)32 << 20)
 
@@ -30,50 +22,18 @@ struct fake {
     uint8_t *slots;
 };
 
-static struct fake *reading[64]; /* by log index */
-static uint8_t *slots_of[64];    /* freed when there is another one */
-static unsigned reads;           /* calls of log_read */
-static unsigned fail_from;       /* reads from this one on fail; 0: none */
-static unsigned fail_until;
-static int fail_with;
-
-int
-fake_log_read(const struct log *log, uint32_t from, uint32_t count,
-              uint8_t *slots)
-{
-    const struct fake *f = reading[log->header.index];
-    const size_t size = log->layout.slot_size;
-
-    reads++;
-    if (fail_from != 0 && reads >= fail_from && reads < fail_until)
-        return fail_with;
-    memcpy(slots, f->slots + from * size, count * size);
-    return 0;
-}
+static struct fake
+    made[64]; /* by log index; closed when there is another one */
 
 static void
-fail_reads(unsigned from, unsigned until, int error)
+fake_init(struct fake *f, unsigned index, uint32_t slots, uint16_t name_max)
 {
-    reads = 0;
-    fail_from = from;
-    fail_until = until;
-    fail_with = error;
-}
-
-static void
-fake_init(struct fake *f, unsigned index, uint32_t slots, unsigned name_max)
-{
-    *f = (struct fake){.log.header.index = index};
-    assert_rc(layout_init(&f->log.layout, name_max, name_max), 0);
-    f->log.header.epoch = 5;
-    f->log.header.slots = slots;
-    f->log.header.state = LOG_SEALED;
+    if (made[index].slots)
+        memory_log_close(&made[index].log, made[index].slots);
+    f->slots = memory_log_open(&f->log, slots, name_max);
+    f->log.header.index = index;
     f->log.header.uuid[0] = (uint8_t)(index + 1);
-    free(slots_of[index]);
-    f->slots = calloc(slots ? slots : 1, f->log.layout.slot_size);
-    assert_non_null(f->slots);
-    slots_of[index] = f->slots;
-    reading[index] = f;
+    made[index] = *f;
 }
 
 static uint8_t *
@@ -159,7 +119,6 @@ setup(void **state)
 {
     static struct fold f;
 
-    fail_reads(0, 0, 0);
     assert_rc(fold_open(&f, MEMORY, 64), 0);
     *state = &f;
     return 0;
@@ -318,11 +277,8 @@ CASE(a_slot_of_another_epoch_below_the_count_is_damage, f)
 
     fill(&a, 0, 100);
     a.log.header.slots = 200;
-    a.slots = realloc(a.slots, 200 * (size_t)a.log.layout.slot_size);
-    assert_non_null(a.slots);
-    slots_of[0] = a.slots;
-    memset(slot_at(&a, 100), 0, 100 * (size_t)a.log.layout.slot_size);
     a.log.header.count = 101;
+    assert_int_equal(ftruncate(a.log.fd, (off_t)memory_log_size(&a.log)), 0);
 
     assert_rc(fold_add(f, &a.log, 0), -EBADMSG);
 }
@@ -342,9 +298,11 @@ CASE(a_read_that_fails_once_is_tried_again, f)
     struct fake a;
 
     fill(&a, 0, 2000);
-    fail_reads(2, 3, -EIO);
+    fault_inject("pread", 2, EIO);
 
     assert_rc(fold_add(f, &a.log, 0), 0);
+    assert_true(fault_hit());
+    fault_clear();
 
     assert_int_equal(sum_of(f, "k3", "10", 1), -90);
 }
@@ -354,11 +312,11 @@ CASE(a_read_that_fails_twice_fails_the_log, f)
     struct fake a;
 
     fill(&a, 0, 2000);
-    fail_reads(2, 4, -EIO);
+    fault_inject_from("pread", 2, EIO);
 
     assert_rc(fold_add(f, &a.log, 0), -EIO);
 
-    fail_reads(0, 0, 0);
+    fault_clear();
     assert_rc(fold_clear(f), 0);
     assert_rc(fold_add(f, &a.log, 0), 0);
     assert_int_equal(sum_of(f, "k3", "10", 1), -90);

@@ -364,7 +364,7 @@ IN_TMPDIR(the_golden_log_with_marks_is_read, d)
     log = claim_full(d->fd);
     assert_int_equal(log.header.count, 5);
     assert_int_equal(log.header.marks, 2);
-    assert_rc(log_read(&log, 3, 1, slot), 0);
+    assert_rc(inspect_slot(log.fd, &log.layout, 3, slot), 0);
     assert_rc(slot_parse(&(struct slot_fill){&log.layout, log.header.uuid,
                                              log.header.epoch},
                          slot, 3, &m, &stamp),
