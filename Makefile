@@ -59,7 +59,7 @@ say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 
 # ---- what there is -------------------------------------------------------
 # The layers of common/ from the ground up (tests/lib/layers).
-ROOMS := $(addprefix common/,base board wire net setup log journal store store/tree store/history store/lmdb)
+ROOMS := $(addprefix common/,base board wire net setup log store store/tree store/history store/lmdb)
 # Of those that read a store: countd-write does without libpq.
 REMOTE := common/store/postgresql
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))

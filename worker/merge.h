@@ -35,8 +35,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/journal/requests.h"
 #include "common/log/archive.h"
+#include "common/log/requests.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/merge_note.h"

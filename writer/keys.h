@@ -29,8 +29,8 @@
 #include <stdint.h>
 
 #include "common/base/hash.h"
-#include "common/journal/requests.h"
 #include "common/log/logdir.h"
+#include "common/log/requests.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "writer/idempotency.h"

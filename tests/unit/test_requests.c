@@ -1,4 +1,4 @@
-/* tests/unit/test_requests.c - common/journal/requests.h and idempotency.h:
+/* tests/unit/test_requests.c - common/log/requests.h and idempotency.h:
  * which requests are known, for how long, and by whom they were stored; what
  * crashes, failed calls and damage leave of them. */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -17,7 +17,7 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
-#include "common/journal/requests.h"
+#include "common/log/requests.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 #include "writer/idempotency.h"

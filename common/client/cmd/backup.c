@@ -42,9 +42,9 @@
 #include "common/base/folder.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
-#include "common/journal/requests.h"
 #include "common/log/kept.h"
 #include "common/log/pending.h"
+#include "common/log/requests.h"
 #include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
 

@@ -18,7 +18,7 @@
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"
-#include "common/journal/requests.h"
+#include "common/log/requests.h"
 
 /* ---- one file ---------------------------------------------------------- */
 

@@ -19,9 +19,9 @@
 #include "common/base/dirstream.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
-#include "common/journal/requests.h"
 #include "common/log/inspect.h"
 #include "common/log/logfile.h"
+#include "common/log/requests.h"
 #include "common/setup/merge_note.h"
 
 /* The highest epoch any keyspace has of one log. */

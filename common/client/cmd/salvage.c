@@ -28,11 +28,11 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
-#include "common/journal/requests.h"
 #include "common/log/inspect.h"
 #include "common/log/log_recover.h"
 #include "common/log/logdir.h"
 #include "common/log/logfile.h"
+#include "common/log/requests.h"
 #include "common/log/slot.h"
 #include "common/setup/merge_note.h"
 

@@ -1,7 +1,7 @@
-/* common/journal/requests.c - see requests.h: requests_put() stores,
+/* common/log/requests.c - see requests.h: requests_put() stores,
  * requests_each() reads, requests_secret() and requests_make() begin. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/journal/requests.h"
+#include "common/log/requests.h"
 
 #include <assert.h>
 #include <errno.h>

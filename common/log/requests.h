@@ -1,4 +1,4 @@
-/* common/journal/requests.h - the counting requests with an Idempotency-Key
+/* common/log/requests.h - the counting requests with an Idempotency-Key
  * whose log is sealed: a file for each hour in live/requests.
  *
  * Where the marks of a request are, so that no moment is without them:
@@ -39,8 +39,8 @@
  * Errors: 0 or a negative errno; damage is reported through diag.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_JOURNAL_REQUESTS_H
-#define COUNTD_COMMON_JOURNAL_REQUESTS_H
+#ifndef COUNTD_COMMON_LOG_REQUESTS_H
+#define COUNTD_COMMON_LOG_REQUESTS_H
 
 #include <stddef.h>
 #include <stdint.h>
