@@ -34,35 +34,31 @@ keyspace_text(const struct fold_keyspace *k, char text[NAME_TEXT_SIZE])
 
 /* ---- waiting for another process --------------------------------------- */
 
-/* The wait is over. */
+struct patience {
+    uint64_t since_ms, reported_ms; /* by clock_ms() */
+    long wait_ms;                   /* the next time */
+};
+
+/* Waits for the process that is writing to a keyspace, longer each time, and
+ * reports it once a second at most. */
 static void
-end_wait(struct merge *m)
+wait_for(struct patience *p, const struct fold_keyspace *k, long holder)
 {
-    m->waiting_since_ms = 0;
-}
-
-/* Waits for the process that is writing to `what`, longer each time, and
- * reports it once a second at most.  False: the worker must stop. */
-static bool
-wait_for(struct merge *m, const char *what, long holder, uint64_t *wait_ms)
-{
+    const struct timespec t = {.tv_nsec = p->wait_ms * 1000000};
     const uint64_t now = clock_ms();
-    struct timespec t = {.tv_nsec = (long)*wait_ms * 1000000};
+    char text[NAME_TEXT_SIZE];
 
-    if (m->waiting_since_ms == 0)
-        m->waiting_since_ms = m->reported_ms = now;
-    if (now - m->reported_ms >= PATIENT_SAY_MS) {
-        m->reported_ms = now;
-        diag(
-            DIAG_WARNING,
-            "%s: waiting for pid=%ld, which is writing to it; seconds=%" PRIu64,
-            what, holder, (now - m->waiting_since_ms) / 1000);
+    if (now - p->reported_ms >= PATIENT_SAY_MS) {
+        p->reported_ms = now;
+        keyspace_text(k, text);
+        diag(DIAG_WARNING,
+             "keyspace=%s: waiting for pid=%ld, which is writing to it; "
+             "seconds=%" PRIu64,
+             text, holder, (now - p->since_ms) / 1000);
     }
-    if (apply_batch_stopped(m))
-        return false;
     (void)nanosleep(&t, NULL); /* a signal may end it early */
-    *wait_ms = *wait_ms < PATIENT_MOST_MS ? 2 * *wait_ms : PATIENT_MOST_MS;
-    return true;
+    p->wait_ms =
+        p->wait_ms < PATIENT_MOST_MS ? 2 * p->wait_ms : PATIENT_MOST_MS;
 }
 
 /* ---- applying ---------------------------------------------------------- */
@@ -313,17 +309,13 @@ apply_some(struct merge *m)
 static void
 apply_rest(struct merge *m)
 {
+    const uint64_t now = clock_ms();
+    struct patience p = {now, now, PATIENT_FIRST_MS};
     struct fold_keyspace *k, *behind = NULL;
-    uint64_t wait_ms = PATIENT_FIRST_MS;
-    char text[NAME_TEXT_SIZE + sizeof "keyspace="] = "keyspace=";
     long holder = 0;
 
-    while (apply_busy(m, &behind, &holder) > 0) {
-        keyspace_text(behind, text + sizeof "keyspace=" - 1);
-        if (!wait_for(m, text, holder, &wait_ms))
-            break;
-    }
-    end_wait(m);
+    while (apply_busy(m, &behind, &holder) > 0 && !apply_batch_stopped(m))
+        wait_for(&p, behind, holder);
     for (k = m->current->fold.first; k; k = k->next)
         if (k->state == KEYSPACE_APPLY || k->state == KEYSPACE_BUSY)
             k->state = KEYSPACE_FAILED;

@@ -40,9 +40,7 @@ int
 merge_open(struct merge *m, const struct config *config,
            const struct datadir *dir, struct store *store)
 {
-    const unsigned max = config->worker_batch < FOLD_LOGS_MAX
-                             ? (unsigned)config->worker_batch
-                             : FOLD_LOGS_MAX;
+    const unsigned max = (unsigned)config->worker_batch;
     struct layout layout;
     int rc;
 

@@ -93,12 +93,9 @@ struct merge {
     const struct datadir *dir;
     uint64_t keyspace_max; /* for reports: of the settings */
     uint64_t keys_max;
-    struct archive archive;    /* off until merge_archive() */
-    bool waiting;              /* the machine cannot proceed now */
-    bool worked;               /* memory is cached since a batch */
-    uint64_t waiting_since_ms; /* waiting for another process since (clock_ms);
-                                  0: not */
-    uint64_t reported_ms;      /* time of the last report */
+    struct archive archive; /* off until merge_archive() */
+    bool waiting;           /* the machine cannot proceed now */
+    bool worked;            /* memory is cached since a batch */
     bool (*stop)(void *ctx);
     void *stop_ctx;
     struct merge_stats stats;
