@@ -42,7 +42,7 @@ list_sound(struct waiting_pass *p)
 }
 
 static bool
-claim(struct waiting_pass *p, struct waiting_file *f)
+claim_file(struct waiting_pass *p, struct waiting_file *f)
 {
     const int rc = waiting_claim(p->folder, f);
 
@@ -63,7 +63,7 @@ remove_done(struct waiting_pass *p)
 
         if (f->left > 0 || f->damaged)
             continue;
-        if (!claim(p, f))
+        if (!claim_file(p, f))
             continue; /* another process removes it, or has */
         p->fills += f->fills;
         rc = waiting_remove(p->folder, f);
@@ -124,7 +124,7 @@ add_chosen(struct waiting_pass *p, struct log_batch *b,
     for (size_t i = 0; more > 0 && i < count; i++) {
         struct waiting_fill *f = chosen[i];
 
-        if (f->file->lock_fd < 0 && !claim(p, f->file)) {
+        if (f->file->lock_fd < 0 && !claim_file(p, f->file)) {
             f->tried = p->number;
             continue;
         }
