@@ -334,15 +334,6 @@ report_claim(struct log_batch *b, const struct logfile *entry, int rc)
                    entry->index, diag_text(rc));
 }
 
-/* Whether a log has other message sizes than the settings: names would be cut.
- */
-static bool
-has_other_sizes(const struct log_batch *b, const struct log *log)
-{
-    return log->header.keyspace_size != b->dir.layout.keyspace_size ||
-           log->header.key_size != b->dir.layout.key_size;
-}
-
 /* Claims one log and makes it number b->count.  False if another process has
  * it, or it must not be merged. */
 static bool
@@ -360,11 +351,7 @@ claim_log(struct log_batch *b, const struct logfile *entry)
     l->claimed = true;
     l->mark = LOG_FILL_OF(&l->log.header);
     l->count = (uint32_t)l->log.header.count;
-    if (has_other_sizes(b, &l->log)) {
-        diag(DIAG_ERROR,
-             "log=%" PRIu64 " was written with message.keyspace_size=%u and "
-             "message.key_size=%u: set these, or use another data_dir",
-             entry->index, l->log.header.keyspace_size, l->log.header.key_size);
+    if (logdir_has_other_sizes(&b->dir, &l->log.layout)) {
         b->other_sizes = true;
         release_log(b, l);
         return false;

@@ -244,6 +244,19 @@ logdir_recover(struct logdir *dir)
 
 /* ---- choose and create -------------------------------------------------- */
 
+bool
+logdir_has_other_sizes(const struct logdir *dir, const struct layout *l)
+{
+    if (l->keyspace_size == dir->layout.keyspace_size &&
+        l->key_size == dir->layout.key_size)
+        return false;
+    diag_repeating(&sizes, DIAG_ERROR,
+                   "log/ was written with message.keyspace_size=%u and "
+                   "message.key_size=%u: set these, or use another data_dir",
+                   l->keyspace_size, l->key_size);
+    return true;
+}
+
 /* Claims one log, which must have the message sizes of this directory. */
 static int
 claim_one(struct logdir *dir, uint64_t index, mode_t want_mode, struct log *log)
@@ -256,16 +269,10 @@ claim_one(struct logdir *dir, uint64_t index, mode_t want_mode, struct log *log)
         report_outcome(rc, index, "claim");
         return rc;
     }
-    if (mine.layout.keyspace_size == dir->layout.keyspace_size &&
-        mine.layout.key_size == dir->layout.key_size) {
+    if (!logdir_has_other_sizes(dir, &mine.layout)) {
         *log = mine;
         return 0;
     }
-    diag_repeating(&sizes, DIAG_ERROR,
-                   "log=%" PRIu64 " has message sizes %u+%u, not %u+%u as set, "
-                   "and is left alone",
-                   index, mine.layout.keyspace_size, mine.layout.key_size,
-                   dir->layout.keyspace_size, dir->layout.key_size);
     rc = log_release(&mine);
     return rc < 0 ? rc : -ESTALE;
 }
@@ -337,27 +344,19 @@ logdir_create(struct logdir *dir, size_t max, uint64_t *index)
     return -EAGAIN;
 }
 
-/* Whether a log has other message sizes, which are reported. */
+/* -EPROTO: a log has other message sizes. */
 static int
 check_size(const struct logdir *dir, uint64_t index)
 {
-    const struct layout *l;
     struct inspect look;
     int rc;
 
     rc = inspect_log(dir->fd, index, &look);
     if (rc == -EACCES || rc == -ENOENT)
         return 0; /* a full log: the worker that claims it compares */
-    l = &look.layout;
-    if (rc < 0 || look.headers_rc < 0 ||
-        (l->keyspace_size == dir->layout.keyspace_size &&
-         l->key_size == dir->layout.key_size))
+    if (rc < 0 || look.headers_rc < 0)
         return rc;
-    diag(DIAG_ERROR,
-         "log/ was written with message.keyspace_size=%u and "
-         "message.key_size=%u: set these, or use another data_dir",
-         l->keyspace_size, l->key_size);
-    return -EPROTO;
+    return logdir_has_other_sizes(dir, &look.layout) ? -EPROTO : 0;
 }
 
 int

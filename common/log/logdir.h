@@ -68,6 +68,10 @@ int logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
  * logs (-EMFILE otherwise).  -EAGAIN if other processes interfered. */
 int logdir_create(struct logdir *dir, size_t max, uint64_t *index);
 
+/* Whether a log has other message sizes than the directory was opened with:
+ * names would be cut.  Reports it. */
+bool logdir_has_other_sizes(const struct logdir *dir, const struct layout *l);
+
 /* Refuses a directory written with other message sizes: -EPROTO.  Reads the
  * header of every log that it can open; reports this, and any other error. */
 int logdir_check_sizes(struct logdir *dir);
