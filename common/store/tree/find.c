@@ -162,9 +162,7 @@ scan_count_before(struct tree *t, const struct row *r, uint64_t *count,
     if (rc < 0)
         return rc;
     block = group_block_of(&f.group, t->kind, r);
-    *count = f.before;
-    for (unsigned i = 0; i < block; i++)
-        *count += group_total(&f.group, i);
+    *count = f.before + group_before(&f.group, block);
     return count_in_block(t, &f, block, r, count, there);
 }
 

@@ -112,6 +112,17 @@ group_total(const struct group *g, unsigned i)
     return (unsigned)((int)group_rows(g, i) + group_net(g, i));
 }
 
+/* Rows of the base blocks before block i, with the buffer's edits. */
+static inline uint64_t
+group_before(const struct group *g, unsigned i)
+{
+    uint64_t rows = 0;
+
+    while (i-- > 0)
+        rows += group_total(g, i);
+    return rows;
+}
+
 static inline struct row
 group_separator(const struct group *g, unsigned i)
 {

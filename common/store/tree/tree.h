@@ -71,7 +71,6 @@ struct tree_slot {
     uint32_t crc;
     uint8_t order;
     uint8_t type;
-    uint16_t rows; /* rows of a group, once they have been counted */
 };
 
 struct tree_cache {

@@ -336,9 +336,7 @@ fill_buffer(struct tree_work *w, const struct group *g, struct pending *p,
     filler_base(&f, NULL);
     if (f.writer.count > 0)
         filler_block(&f);
-    *rows = 0;
-    for (unsigned i = 0; i < g->blocks; i++)
-        *rows += group_total(g, i);
+    *rows = group_before(g, g->blocks);
     return filler_store(&f);
 }
 
