@@ -3,7 +3,8 @@
  * Address space is reserved for the worst case; pages cost memory only once
  * they are touched, and region_trim() gives them back.
  *
- * Ownership: the caller's, between region_open() and region_close().
+ * Ownership: the caller's, between region_open() and region_close().  Errors: 0
+ * or a negative errno.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WORKER_REGION_H

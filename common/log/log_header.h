@@ -27,7 +27,7 @@
  *    120     4  marks          of the slots, when SEALED; 0 without feature 1
  *    124     4  crc32 of bytes 0 to 123; the rest of the block is zero
  *
- * No function here has effects.
+ * No function here has effects.  Errors: 0 or a negative errno.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_LOG_HEADER_H

@@ -16,7 +16,8 @@
  * A slot with an empty keyspace is the mark of a request (mark.h): its message
  * has a keyspace_size of 0 and no minute, and mark_is() is true.
  *
- * The functions have no effects and allocate nothing. */
+ * The functions have no effects and allocate nothing.  Errors: 0 or a negative
+ * errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_SLOT_H
 #define COUNTD_COMMON_LOG_SLOT_H

@@ -14,6 +14,8 @@
  *
  * The buffer's entries are sorted edits: an insert (+1 row), a delete of a base
  * row (-1) or an update of a base row's count (keys order only).
+ *
+ * Errors: 0 or a negative errno, as common/store/tree/tree.h has them.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_GROUP_H

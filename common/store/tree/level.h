@@ -18,6 +18,8 @@
  *
  * Where a node's rows begin its parent knows: when what lay before a node goes,
  * the parent's separator for it falls, but not the node's own first one.
+ *
+ * Errors: 0 or a negative errno, as common/store/tree/tree.h has them.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_LEVEL_H

@@ -10,6 +10,8 @@
  * A child holds the rows from its separator up to the next one's, the first
  * child those from where the node itself begins: that its parent says, and the
  * first separator is only what the parent once said.
+ *
+ * Errors: 0 or a negative errno, as common/store/tree/tree.h has them.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_NODE_H

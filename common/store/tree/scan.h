@@ -1,5 +1,7 @@
 /* common/store/tree/scan.h - from the root to a group (find.c), and its rows
- * (scan.c). */
+ * (scan.c).
+ *
+ * Errors: 0 or a negative errno, as common/store/tree/tree.h has them. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_SCAN_H
 #define COUNTD_COMMON_STORE_TREE_SCAN_H

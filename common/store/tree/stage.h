@@ -2,6 +2,8 @@
  * order, are packed into full blocks, and leave as groups.
  *
  * The old groups whose rows are here are removed.
+ *
+ * Errors: 0 or a negative errno, as common/store/tree/tree.h has them.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_STAGE_H

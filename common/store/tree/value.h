@@ -5,6 +5,8 @@
  * it.  A change rewrites what it has read and so gives it a new checksum: it
  * takes a copy, past the cache, and checks the copy, so that what it writes
  * again is what it has verified.
+ *
+ * Errors: 0 or a negative errno, as common/store/tree/tree.h has them.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_TREE_VALUE_H
