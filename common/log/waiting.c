@@ -286,9 +286,8 @@ read_folder(struct waiting *w)
     return any_new;
 }
 
-/* Of two files that come while the folder is read the later one may be found
- * and the earlier not.  The next reading has it; the last one finds nothing new.
- */
+/* The later of two files that come while the folder is read may be found and the
+ * earlier not.  The next reading finds it; the last one finds nothing new. */
 static int
 list_folder(struct waiting *w)
 {
