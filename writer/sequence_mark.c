@@ -10,7 +10,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
-#include "common/base/files.h"
+#include "common/base/state_file.h"
 
 #define MAGIC     "COUNTDS2"
 #define MARK_SIZE 44

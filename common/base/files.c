@@ -1,6 +1,6 @@
 /* common/base/files.c - see files.h: files_raise() and files_left() count
  * descriptors, lock_take() locks a file, read_at() and write_at() are its
- * bytes, state_read() and state_write() a small file of state. */
+ * bytes. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/files.h"
 
@@ -16,8 +16,6 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "common/base/bytes.h"
-#include "common/base/crc.h"
 #include "common/base/diag.h"
 
 #define COPY_SIZE    ((size_t)64 << 10)
@@ -232,50 +230,4 @@ copy_at(int from, uint64_t at, uint64_t size, int to, uint64_t to_at)
     }
     free(bytes);
     return rc < 0 ? rc : (int64_t)done;
-}
-
-/* ---- small files of state ------------------------------------------------ */
-
-#define MAGIC_SIZE 8
-#define CRC_SIZE   4
-
-bool
-state_is_good(const uint8_t *bytes, size_t size, const char *magic)
-{
-    return (!magic || memcmp(bytes, magic, MAGIC_SIZE) == 0) &&
-           get_le32(bytes + size - CRC_SIZE) == crc_of(bytes, size - CRC_SIZE);
-}
-
-void
-state_seal(uint8_t *bytes, size_t size, const char *magic)
-{
-    if (magic)
-        memcpy(bytes, magic, MAGIC_SIZE);
-    put_le32(bytes + size - CRC_SIZE, crc_of(bytes, size - CRC_SIZE));
-}
-
-int
-state_read(int fd, uint8_t *bytes, size_t size, const char *magic)
-{
-    struct stat st;
-    ssize_t got;
-
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    if (st.st_size == 0)
-        return -ENOENT;
-    got = read_at(fd, bytes, size, 0);
-    if (got < 0)
-        return (int)got;
-    return st.st_size == (off_t)size && got == (ssize_t)size &&
-                   state_is_good(bytes, size, magic)
-               ? 0
-               : -EBADMSG;
-}
-
-int
-state_write(int fd, uint8_t *bytes, size_t size, const char *magic)
-{
-    state_seal(bytes, size, magic);
-    return write_at(fd, bytes, size, 0);
 }

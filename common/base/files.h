@@ -1,5 +1,5 @@
 /* common/base/files.h - how many descriptors this process may have, and what
- * for; who else has a file; what is in it; and small files of state.
+ * for; who else has a file; and what is in it.
  *
  * A quarter of them at most is for open keyspaces, some are for what every
  * daemon needs; the rest is the caller's: connections, logs.
@@ -10,7 +10,6 @@
 #ifndef COUNTD_COMMON_BASE_FILES_H
 #define COUNTD_COMMON_BASE_FILES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -55,19 +54,6 @@ int write_zeros(int fd, uint64_t size, uint64_t at);
 /* Copies `size` bytes from byte `at` on, or as many as there are, to byte
  * `to_at` of another file.  Returns how many, or -errno; says nothing. */
 int64_t copy_at(int from, uint64_t at, uint64_t size, int to, uint64_t to_at);
-
-/* A small file of state is a magic of 8 bytes, what its owner keeps, and the
- * crc32 of both: `size` bytes, which lie in one sector, so that a loss of power
- * leaves it as it was or as it is written.  `magic` is NULL where there is none.
- *   -ENOENT  it is empty   -EBADMSG  it is none, or damaged */
-int state_read(int fd, uint8_t *bytes, size_t size, const char *magic);
-
-/* Fills in magic and checksum, and writes it: not durable yet. */
-int state_write(int fd, uint8_t *bytes, size_t size, const char *magic);
-
-/* The same in memory, of a header or record that is a part of a file. */
-bool state_is_good(const uint8_t *bytes, size_t size, const char *magic);
-void state_seal(uint8_t *bytes, size_t size, const char *magic);
 
 /* The pid of the process that holds a flock on the file behind `fd`, by
  * /proc/locks; 0: unknown, because there is none, its pid namespace is another,

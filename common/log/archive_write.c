@@ -18,6 +18,7 @@
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/base/files.h"
+#include "common/base/state_file.h"
 #include "common/log/logfile.h"
 #include "common/log/mark.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "common/base/files.h"
+#include "common/base/state_file.h"
 
 #define MAGIC   "COUNTDL1"
 #define VERSION 1

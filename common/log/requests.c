@@ -22,6 +22,7 @@
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"
+#include "common/base/state_file.h"
 
 #define HOUR_MS     UINT64_C(3600000)
 #define KEEP_HOURS  (REQUESTS_KEEP_S / 3600 + 1)

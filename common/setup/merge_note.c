@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
-#include "common/base/files.h"
+#include "common/base/state_file.h"
 
-/* A small file of state (files.h): the number. */
+/* A small file of state (state_file.h): the number. */
 #define MAGIC     "COUNTDN1"
 #define NOTE_SIZE 20
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/files.h"
+#include "common/base/state_file.h"
 #include "tests/lib/tmpdir.h"
 
 TEST_IN(the_holder_of_a_flock_is_named, struct tmpdir *d, tmpdir_setup,

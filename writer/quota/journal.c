@@ -14,6 +14,7 @@
 #include "common/base/crc.h"
 #include "common/base/diag.h"
 #include "common/base/files.h"
+#include "common/base/state_file.h"
 
 #define TEMP_NAME  JOURNAL_NAME ".new"
 #define NOTE_MAGIC "COUNTDE1"

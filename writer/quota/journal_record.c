@@ -8,7 +8,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
-#include "common/base/files.h"
+#include "common/base/state_file.h"
 
 #define MAGIC     "COUNTDQ2"
 #define FLAG_PART 1

@@ -18,6 +18,7 @@
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"
+#include "common/base/state_file.h"
 #include "common/log/requests.h"
 
 /* ---- one file ---------------------------------------------------------- */

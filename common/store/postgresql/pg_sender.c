@@ -35,7 +35,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/base/files.h"
+#include "common/base/state_file.h"
 
 #define MAGIC     "COUNTDS1"
 #define FILE_SIZE 156
