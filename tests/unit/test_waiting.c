@@ -353,7 +353,7 @@ static void
 put_two(void *ctx)
 {
     struct fixture *x = ctx;
-    char from[WAITING_NAME_SIZE + 8], to[WAITING_NAME_SIZE + 8];
+    char from[3 * WAITING_NAME_SIZE], to[3 * WAITING_NAME_SIZE];
 
     (void)put(x, 1, 1, "b");
     (void)snprintf(from, sizeof from, "waiting/%s", put(x, 1, 2, "b"));
