@@ -543,7 +543,7 @@ IN_TMPDIR(another_version_is_told_from_damage, d)
     assert_int_equal(close(fd), 0);
 }
 
-IN_TMPDIR(any_failing_call_is_told, d)
+IN_TMPDIR(any_failing_call_is_told_or_made_again, d)
 {
     static const int errors[] = {EIO, ENOSPC};
     struct log log = full_log(d, FEW, 9000);
@@ -560,9 +560,10 @@ IN_TMPDIR(any_failing_call_is_told, d)
         rc = archive_write_log(p, &log, to);
         hit = fault_hit();
         fault_clear();
-        assert_rc(rc, hit ? -errors[n % 2] : 0);
-        if (!hit)
+        if (rc == 0) /* a read is tried again */
             assert_int_equal(read_back(to, FEW), 9000);
+        else
+            assert_rc(rc, hit ? -errors[n % 2] : 0);
         assert_int_equal(close(to), 0);
     }
     archive_writer_free(p);
