@@ -272,6 +272,23 @@ struct store_maintenance {
     void *ctx;
 };
 
+/* Takes a keyspace out of another store: all that it has of one moment, in this
+ * order.  A result other than 0 ends it, and store_move() returns it. */
+struct store_taker {
+    /* `history` is the record of history_put(); size 0: there is none.  1: all
+     * of this was taken before, and the rest is left out but done(). */
+    int (*begin)(void *ctx, const struct store_totals *t,
+                 const uint8_t *history, size_t history_size);
+    int (*row)(void *ctx, const uint8_t *key, size_t size,
+               const struct store_row *row); /* in key order */
+    int (*rank)(void *ctx, const uint8_t *key, size_t size,
+                const struct store_row *row); /* by count, without flags */
+    int (*mark)(void *ctx, const struct log_fill *fill);
+    int (*block)(void *ctx, const uint8_t *key, size_t size,
+                 const uint8_t *value, size_t value_size); /* of history */
+    int (*done)(void *ctx); /* 0: it is durable */
+};
+
 /* ---- an engine --------------------------------------------------------- */
 
 /* Each as the function of the same name below. */
@@ -308,6 +325,8 @@ struct store_engine {
                      void *ctx);
     int (*copy)(struct store *s, const uint8_t *name, size_t name_size,
                 int to_fd); /* NULL: -EOPNOTSUPP */
+    int (*move)(struct store *s, const uint8_t *name, size_t name_size,
+                const struct store_taker *to, void *ctx); /* NULL: as well */
     int (*drop)(struct store *s, const uint8_t *name, size_t name_size);
     int (*vacate)(struct store *s, const uint8_t *name, size_t name_size,
                   int data_fd); /* NULL: as well */
@@ -516,6 +535,21 @@ static inline int
 store_copy(struct store *s, const uint8_t *name, size_t name_size, int to_fd)
 {
     return s->engine->copy ? s->engine->copy(s, name, name_size, to_fd)
+                           : -EOPNOTSUPP;
+}
+
+/* Moves the keyspace into another store: when that has it, it is gone from this
+ * one, whose file stays as NAME.moved.  No process changes it meanwhile.  When
+ * the process is killed in between, the next call gives the same again.
+ *   -ENOENT       there is no such keyspace
+ *   -EAGAIN       another process is writing to it
+ *   -EINPROGRESS  a batch is applied in part: the next merge completes it
+ *   -EEXIST       there is another NAME.moved */
+static inline int
+store_move(struct store *s, const uint8_t *name, size_t name_size,
+           const struct store_taker *to, void *ctx)
+{
+    return s->engine->move ? s->engine->move(s, name, name_size, to, ctx)
                            : -EOPNOTSUPP;
 }
 

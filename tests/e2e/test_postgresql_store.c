@@ -142,6 +142,48 @@ PG_MACHINES(a_keyspace_of_files_moves_with_its_history, x)
     assert_int_equal(service_count(database, "words", "key7"), 42);
 }
 
+PG_MACHINES(keyspaces_of_files_are_imported_once, x)
+{
+    struct fleet *f = &x->fleets[0], *other = &x->fleets[1];
+    static char exported[TEXT_SIZE], top[TEXT_SIZE];
+    char path[600];
+
+    service_start(other);
+    service_add(other, "other", "a", 1);
+    expect_text(FLEET_RUN(other, "flush"), 0, "");
+    fleet_option(f, "store=files");
+    service_start(f);
+    write_lines(x, 0, path);
+    load_once(f, path, "3000 merged");
+    service_add(f, "words", "key7", 41);
+    service_add(f, "other", "a", 5);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    expect(FLEET_RUN(f, "export", "--history", "words"), 0, "key7\t41\t");
+    (void)strcpy(exported, text); /* of the same size */
+    expect(FLEET_RUN(f, "top", "words", "--tsv"), 0, "42\tkey7\n");
+    (void)strcpy(top, text);
+
+    fleet_option(f, "store=postgresql");
+    expect(FLEET_RUN(f, "store", "import", "words"), CONFIG_EXIT_NEGATIVE,
+           "countd-worker runs");
+    fleet_stop_all(f);
+    expect(FLEET_RUN(f, "store", "import"), CONFIG_EXIT_NEGATIVE,
+           "imported keyspace=words keys=3000\n");
+    assert_has(text, "keyspace other is not imported: it has counts");
+    expect(FLEET_RUN(f, "store", "import", "words"), CONFIG_EXIT_NEGATIVE,
+           "there is no file of it");
+
+    service_start(f);
+    expect(FLEET_RUN(f, "export", "--history", "words"), 0, "");
+    assert_string_equal(text, exported);
+    expect(FLEET_RUN(f, "top", "words", "--tsv"), 0, "");
+    assert_string_equal(text, top);
+    expect(FLEET_RUN(f, "rank", "words", "key7"), 0, "1\n");
+    load_once(f, path, "3000 increments: 0 merged, 3000 merged before");
+    assert_int_equal(service_total(f, "words"), LINES + 41);
+    expect(FLEET_RUN(f, "check"), 0, "");
+}
+
 PG_MACHINES(logs_wait_for_a_database_that_is_away, x)
 {
     struct fleet *f = &x->fleets[0];

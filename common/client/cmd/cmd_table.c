@@ -236,7 +236,7 @@ const struct cmd cmd_table[] = {
       {"dry-run", NULL, "salvage: only print what would be merged"}},
      cmd_log},
     {"store",
-     {"[init|replay|accept|forget ID]", 0, 2},
+     {"[init|import [KEYSPACE ...]|replay|accept|forget ID]", 0, -1},
      CMD_WORKS_IN_DIR,
      "the PostgreSQL database of the counters, its tables, what it lost",
      "countd store init --print | psql counts",

@@ -1,6 +1,6 @@
 /* common/client/cmd/store.c - countd store: the database of the counters; its
- * tables made; what to do when it has lost something.  Read from the end:
- * cmd_store(). */
+ * tables made; keyspaces of files moved there; what to do when it has lost
+ * something.  Read from the end: cmd_store(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,14 +14,15 @@
 
 static int
 open_store(const struct cmd_line *line, const struct datadir *sender,
-           struct store **out)
+           bool repairs, struct store **out)
 {
     const struct postgresql_options options = {
         .conninfo = line->config.store_conninfo,
         .schema = line->config.store_schema,
         .timeout_ms = line->config.store_timeout_ms,
+        .keyspace_max = line->config.keyspace_max,
         .sender = sender,
-        .repairs = sender != NULL,
+        .repairs = repairs,
         .quiet = sender != NULL,
         .writable = true};
     const int rc = postgresql_store_open(out, &options);
@@ -82,7 +83,7 @@ use_store(struct cmd_line *line,
         status = wait_datadir(line, &d);
     if (status != 0)
         return status;
-    status = open_store(line, &d, &s);
+    status = open_store(line, &d, true, &s);
     if (status == 0) {
         status = use(line, s);
         store_close(s);
@@ -146,7 +147,7 @@ init_store(struct cmd_line *line)
         free(text);
         return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
     }
-    status = open_store(line, NULL, &s);
+    status = open_store(line, NULL, false, &s);
     if (status != 0)
         return status;
     rc = postgresql_store_init(s);
@@ -156,6 +157,123 @@ init_store(struct cmd_line *line)
         (void)printf("made schema=%s\n", line->config.store_schema);
     store_close(s);
     return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
+}
+
+/* ---- keyspaces of files --------------------------------------------------- */
+
+struct import {
+    struct store *from, *to;
+    int status; /* the worst */
+};
+
+/* One that merges into files would go on with a new one; one that merges into the
+ * database would be first. */
+static int
+refuse_worker(const struct cmd_line *line)
+{
+    static struct overview o;
+    int status = 0;
+
+    overview_init(&o, line->config.data_dir);
+    if (overview_read(&o) == 0)
+        for (size_t i = 1; status == 0 && i < o.count; i++)
+            if (o.rows[i].kind == STATUS_WORKER &&
+                o.rows[i].values[STATUS_ALIVE] == 1)
+                status = cmd_fail(CONFIG_EXIT_NEGATIVE,
+                                  "countd-worker runs, pid %d: stop it before "
+                                  "its keyspaces are imported",
+                                  (int)o.rows[i].pid);
+    overview_close(&o);
+    return status;
+}
+
+static int
+fail_import(const struct import *i, const char *name, int rc)
+{
+    static const struct {
+        int rc;
+        const char *why;
+    } reasons[] = {
+        {-ENOENT, "there is no file of it in keyspace/"},
+        {-ENOTEMPTY, "it has counts in the database already"},
+        {-EEXIST, "keyspace/ has another file of it that was moved before"},
+        {-EINPROGRESS, "a merge was killed; have a worker complete it first, "
+                       "with store = files"},
+        {-EDQUOT, "keyspace.max forbids another keyspace"},
+    };
+
+    for (size_t r = 0; r < sizeof reasons / sizeof *reasons; r++)
+        if (rc == reasons[r].rc)
+            return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                            "keyspace %s is not imported: %s", name,
+                            reasons[r].why);
+    return *store_trouble(i->to) != '\0'
+               ? fail_store(i->to, rc)
+               : cmd_failed(rc, "import keyspace %s", name);
+}
+
+/* Goes on with the next one after a failure. */
+static int
+import_one(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    const char *text = cmd_text(name, size);
+    struct import *i = ctx;
+    uint64_t count;
+    const int rc = postgresql_store_import(i->to, i->from, name, size, &count);
+
+    (void)keys; /* of the listing; `count` is sure */
+    if (rc < 0)
+        i->status = fail_import(i, text, rc);
+    else
+        (void)printf("imported keyspace=%s keys=%" PRIu64 "\n", text, count);
+    return 0;
+}
+
+static int
+import_all(struct import *i, const struct cmd_line *line)
+{
+    struct cmd_name name;
+    int rc = 0;
+
+    if (line->arg_count == 1)
+        rc = store_list(i->from, NULL, 0, import_one, i);
+    for (int n = 1; n < line->arg_count; n++) {
+        name = cmd_name(line, line->args[n], "keyspace");
+        (void)import_one(i, name.bytes, name.size, 0); /* i->status has it */
+    }
+    if (rc < 0)
+        return cmd_failed(rc, "list the keyspaces");
+    return fflush(stdout) == 0 ? i->status : CONFIG_EXIT_SYSTEM;
+}
+
+static int
+import_keyspaces(struct cmd_line *line)
+{
+    struct import i = {.status = CONFIG_EXIT_OK};
+    struct cmd_line files = *line;
+    struct datadir d;
+    int rc, status = need_postgresql(line);
+
+    for (int n = 1; n < line->arg_count; n++)
+        (void)cmd_name(line, line->args[n], "keyspace"); /* refused at once */
+    if (status == 0)
+        status = wait_datadir(line, &d);
+    if (status != 0)
+        return status;
+    files.config.store_postgresql = false;
+    status = refuse_worker(line);
+    rc = status == 0 ? store_session_store(&files, d.keyspace_fd, true, &i.from)
+                     : 0;
+    if (rc < 0)
+        status = cmd_failed(rc, "open %s/keyspace", line->config.data_dir);
+    if (status == 0)
+        status = open_store(line, &d, false, &i.to);
+    if (status == 0)
+        status = import_all(&i, line);
+    store_close(i.to);
+    store_close(i.from);
+    datadir_close(&d);
+    return status;
 }
 
 /* ---- a database that is behind ------------------------------------------ */
@@ -222,6 +340,7 @@ cmd_store(struct cmd_line *line)
 {
     static const struct cmd_verb verbs[] = {{"", 0, 0, show_store},
                                             {"init", 1, 1, init_store},
+                                            {"import", 1, -1, import_keyspaces},
                                             {"replay", 1, 1, replay_archive},
                                             {"accept", 1, 1, accept_store},
                                             {"forget", 2, 2, forget_store}};

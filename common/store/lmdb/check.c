@@ -66,24 +66,13 @@ static int
 check_tree(struct check *c, int i)
 {
     struct tree_check tc = {.fault = report_fault, .row = tally_row, .ctx = c};
-    const struct keyspace *k = c->keyspace;
-    struct lmdb_pager pager = keyspace_pager(k, i);
-    struct tree t = {
-        .pager = lmdb_pager(&pager),
-        .kind = tree_kind(i),
-        .root = c->state.roots[i],
-    };
-    MDB_stat st;
     int rc;
 
-    rc = lmdb_error(mdb_stat(k->reader, k->dbis[i], &st));
-    if (rc < 0)
-        return rc;
-    tc.values = st.ms_entries;
     c->tally = (struct row_sums){.rows = 0};
-    tree_check(&t, &tc);
+    rc = keyspace_each_row(c->keyspace->reader, c->keyspace, i,
+                           &c->state.roots[i], &tc);
     c->result->blocks += tc.blocks;
-    return 0;
+    return rc;
 }
 
 /* Checks both trees against each other and against the totals. */

@@ -265,6 +265,8 @@ int lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
                    void *ctx);
 int lmdb_copy(struct store *store, const uint8_t *name, size_t name_size,
               int to_fd);
+int lmdb_move(struct store *store, const uint8_t *name, size_t name_size,
+              const struct store_taker *to, void *ctx);
 int lmdb_purge(struct store *store, const uint8_t *name, size_t name_size);
 
 /* Removes what history jobs had written before a deletion cancelled them. */
@@ -474,6 +476,12 @@ int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
 int keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out);
 int keyspace_history_put(MDB_txn *txn, MDB_dbi meta, const struct history *h);
 int keyspace_history_del(MDB_txn *txn, MDB_dbi meta);
+
+/* ---- all rows (move.c) ---- */
+
+/* Checks a tree in a transaction, and so calls c->row for all of its rows. */
+int keyspace_each_row(MDB_txn *txn, const struct keyspace *k, int tree,
+                      const struct tree_root *root, struct tree_check *c);
 
 /* ---- marks (marks.c) ---- */
 

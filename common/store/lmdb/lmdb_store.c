@@ -62,6 +62,7 @@ static const struct store_engine engine = {
     .check = lmdb_check,
     .each_mark = lmdb_each_mark,
     .copy = lmdb_copy,
+    .move = lmdb_move,
     .drop = lmdb_drop,
     .vacate = lmdb_vacate,
     .purge = lmdb_purge,

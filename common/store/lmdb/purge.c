@@ -89,22 +89,12 @@ read_rows(struct rebuild *b, int i)
 {
     struct loader *l = &b->loader;
     struct tree_check tc = {.fault = note_fault, .row = load_row, .ctx = l};
-    struct lmdb_pager pager;
-    struct tree from = {.kind = tree_kind(i), .root = b->state.roots[i]};
-    const MDB_dbi dbi = b->keyspace->dbis[i];
-    MDB_stat st;
-    int rc;
+    const int rc =
+        keyspace_each_row(b->from, b->keyspace, i, &b->state.roots[i], &tc);
 
-    rc = lmdb_error(mdb_stat(b->from, dbi, &st));
-    if (rc == 0)
-        rc = lmdb_pager_open(&pager, b->from, dbi, NULL);
     if (rc < 0)
         return rc;
-    from.pager = lmdb_pager(&pager);
-    tc.values = st.ms_entries;
-    tree_check(&from, &tc);
     flush_rows(l);
-    mdb_cursor_close(pager.cursor);
     return l->rc;
 }
 

@@ -8,6 +8,7 @@
  *     pg_bands.c       where in the order by count a row is
  *     pg_history.c     history: its kv is a table
  *     pg_apply.c       store_apply(), store_del(), store_drop()
+ *     pg_import.c      postgresql_store_import()
  *     pg_read.c        store_read()
  *     pg_check.c       store_check()
  *     pg_report.c      figures of the database, and what countd store says
@@ -105,7 +106,7 @@ void pg_array_begin(struct pg_array *a, char type);
 void pg_array_add(struct pg_array *a, const void *bytes, size_t size);
 void pg_array_add_bigint(struct pg_array *a, int64_t value);
 
-#define PG_PARAMS_MAX 6
+#define PG_PARAMS_MAX 7
 
 /* A call is not moved once it has parameters: they point into it. */
 struct pg_call {
@@ -290,6 +291,10 @@ int pg_keyspace_get(const PGresult *r, struct pg_keyspace *k);
 int pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
                      struct pg_keyspace *k);
 
+/* Makes the row, locked.  -EDQUOT: there are too many; -EAGAIN: it went. */
+int pg_keyspace_create(struct pg *s, const uint8_t *name, size_t size,
+                       struct pg_keyspace *k);
+
 /* The statement that stores it; `sum` is for it to point to.  `changed`: answers
  * differ from now on. */
 void pg_keyspace_call(struct pg_call *c, const struct pg_keyspace *k,
@@ -302,6 +307,11 @@ int pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
 /* The statement that stores them. */
 void pg_marks_call(struct pg *s, struct pg_call *c, int32_t id,
                    const struct log_fill *marks, size_t count);
+
+/* The last statements before COMMIT: marks, the row if it has changed, and the
+ * sender's number. */
+int pg_put_rest(struct pg *s, const struct pg_keyspace *k,
+                const struct log_fill *marks, size_t count, bool changed);
 
 /* The lane of a keyspace. */
 struct pg *pg_lane(struct store *store, const uint8_t *name, size_t size);
@@ -340,6 +350,10 @@ int pg_bands_load(struct pg *s, const struct pg_keyspace *k);
 /* Counts a row in its band: 1, or -1. */
 void pg_bands_count(struct pg *s, int64_t count, const uint8_t *key,
                     size_t size, int more);
+
+/* Counts a row that comes behind all others. */
+int pg_bands_append(struct pg *s, int64_t count, const uint8_t *key,
+                    size_t size);
 
 /* Stores the bands that have changed.  They are as of the keyspace's next
  * change from then on. */

@@ -16,8 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/clock.h"
-
 /* What happens to a key. */
 struct row_change {
     const uint8_t *key;
@@ -206,47 +204,22 @@ judge_marks(const struct store_mark_info *infos, size_t count)
     return count > 0 && infos[0].state == STORE_MARK_DONE;
 }
 
-/* Makes the row of a keyspace and locks it. */
-static int
-create_keyspace(struct pg *s, const struct store_batch *b,
-                struct pg_keyspace *k, struct store_applied *applied)
-{
-    struct pg_call c[3];
-    int rc;
-
-    pg_call(&c[0], PG_CREATE, "bq", b->name, b->name_size,
-            (int64_t)(clock_ns() ^ clock_unix_ms() << 20));
-    pg_call(&c[1], PG_LOCK, "b", b->name, b->name_size);
-    pg_call(&c[2], PG_COUNT_KEYSPACES, "");
-    rc = pg_run(s, c, 3);
-    if (rc < 0)
-        return rc;
-    rc = pg_keyspace_get(c[1].result, k);
-    applied->at_keyspace_max =
-        rc == 0 && s->options.keyspace_max > 0 &&
-        (uint64_t)pg_bigint(c[2].result, 0, 0) > s->options.keyspace_max;
-    return applied->at_keyspace_max ? -EDQUOT : rc == -ENOENT ? -EAGAIN : rc;
-}
-
-/* The last statements before COMMIT. */
-static int
-put_rest(struct pg *s, const struct pg_keyspace *k, const struct store_batch *b,
-         bool is_new)
+int
+pg_put_rest(struct pg *s, const struct pg_keyspace *k,
+            const struct log_fill *marks, size_t count, bool changed)
 {
     struct pg_call c[3];
     size_t n = 0;
     char sum[48];
     int rc;
 
-    if (is_new && b->mark_count > 0)
-        pg_marks_call(s, &c[n++], k->id, b->marks, b->mark_count);
-    if (is_new && b->delta_count > 0)
+    if (count > 0)
+        pg_marks_call(s, &c[n++], k->id, marks, count);
+    if (changed)
         pg_keyspace_call(&c[n++], k, true, sum);
     pg_sender_call(s, &c[n++]);
     rc = pg_run(s, c, n);
-    if (rc == 0)
-        rc = pg_sender_sent(s, c[n - 1].result);
-    return rc;
+    return rc < 0 ? rc : pg_sender_sent(s, c[n - 1].result);
 }
 
 /* Within the transaction, `found` says what pg_begin() did.  `list` and `infos`
@@ -257,22 +230,28 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
              struct store_applied *applied)
 {
     int rc = found, done = 0;
+    bool changes;
 
     call_step(s, 1);
     if (rc == -ENOENT && b->delta_count == 0)
         return 0;
-    if (rc == -ENOENT)
-        rc = create_keyspace(s, b, k, applied);
+    if (rc == -ENOENT) {
+        rc = pg_keyspace_create(s, b->name, b->name_size, k);
+        applied->at_keyspace_max = rc == -EDQUOT;
+    }
     if (rc == 0)
         rc = pg_marks_read(s, k->id, b->marks, b->mark_count, infos);
     if (rc == 0)
         done = judge_marks(infos, b->mark_count);
     if (rc < 0 || done < 0)
         return rc < 0 ? rc : done;
-    if (done == 0 && b->delta_count > 0)
+    changes = done == 0 && b->delta_count > 0;
+    if (changes)
         rc = change_rows(s, k, b, list, applied);
     call_step(s, 5);
-    return rc < 0 ? rc : put_rest(s, k, b, done == 0);
+    return rc < 0
+               ? rc
+               : pg_put_rest(s, k, b->marks, done ? 0 : b->mark_count, changes);
 }
 
 int
@@ -335,6 +314,7 @@ pg_drop(struct store *store, const uint8_t *name, size_t size)
     k.keys = k.saturated = 0;
     k.sum = 0;
     k.history_size = 0;
+    k.nonce++; /* it is not what was imported */
     return pg_end(s, rc < 0 ? rc : pg_keyspace_put(s, &k, true));
 }
 

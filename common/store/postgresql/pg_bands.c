@@ -60,6 +60,24 @@ insert_band(struct pg_bands *b, size_t at, const struct pg_band *band)
     return 0;
 }
 
+int
+pg_bands_append(struct pg *s, int64_t count, const uint8_t *key, size_t size)
+{
+    struct pg_bands *b = &s->bands;
+    struct pg_band band = {.count = count, .size = size, .is_new = true};
+    int rc = 0;
+
+    if (size > sizeof band.key)
+        return -EBADMSG;
+    if (b->bands[b->count - 1].keys == BAND_MAX / 2) {
+        memcpy(band.key, key, size);
+        rc = insert_band(b, b->count, &band);
+    }
+    if (rc == 0)
+        b->bands[b->count - 1].keys++;
+    return rc;
+}
+
 /* Takes rows of count, key and keys; an order without bands gets its first. */
 static int
 take_bands(struct pg_bands *b, const PGresult *r)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
+
 /* ---- transactions -------------------------------------------------------- */
 
 void
@@ -188,13 +190,34 @@ pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
     return rc < 0 ? rc : pg_keyspace_get(r, k);
 }
 
+int
+pg_keyspace_create(struct pg *s, const uint8_t *name, size_t size,
+                   struct pg_keyspace *k)
+{
+    const uint64_t max = s->options.keyspace_max;
+    struct pg_call c[3];
+    int rc;
+
+    pg_call(&c[0], PG_CREATE, "bq", name, size,
+            (int64_t)(clock_ns() ^ clock_unix_ms() << 20));
+    pg_call(&c[1], PG_LOCK, "b", name, size);
+    pg_call(&c[2], PG_COUNT_KEYSPACES, "");
+    rc = pg_run(s, c, 3);
+    if (rc < 0)
+        return rc;
+    if (max > 0 && (uint64_t)pg_bigint(c[2].result, 0, 0) > max)
+        return -EDQUOT;
+    rc = pg_keyspace_get(c[1].result, k);
+    return rc == -ENOENT ? -EAGAIN : rc;
+}
+
 void
 pg_keyspace_call(struct pg_call *c, const struct pg_keyspace *k, bool changed,
                  char sum[48])
 {
     pg_format_sum(k->sum, sum);
-    pg_call(c, PG_KEYSPACE_PUT, "iqtqqn", k->id, k->keys, sum, k->saturated,
-            k->change + changed, k->history, k->history_size);
+    pg_call(c, PG_KEYSPACE_PUT, "iqtqqnq", k->id, k->keys, sum, k->saturated,
+            k->change + changed, k->history, k->history_size, k->nonce);
 }
 
 int

@@ -87,8 +87,8 @@ const char *const pg_statements[PG_STATEMENTS] = {
     [PG_FIND] = KEYSPACE,
     [PG_KEYSPACE_PUT] =
         "UPDATE keyspace SET keys = $2::int8, sum = $3::text::numeric, "
-        "saturated = $4::int8, change = $5::int8, history = $6::bytea "
-        "WHERE id = $1::int4",
+        "saturated = $4::int8, change = $5::int8, history = $6::bytea, "
+        "nonce = $7::int8 WHERE id = $1::int4",
     [PG_LIST] = "SELECT name, keys FROM keyspace WHERE name > $1 "
                 "ORDER BY name LIMIT 256",
     [PG_DUE] = "SELECT name FROM keyspace WHERE history IS NOT NULL",
@@ -101,7 +101,8 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "SELECT $1::int4, l, e, f "
         "FROM unnest($2::bytea[], $3::int8[], $4::int8[]) u(l, e, f) "
         "ON CONFLICT (keyspace, log) DO UPDATE "
-        "SET epoch = excluded.epoch, first_ms = excluded.first_ms",
+        "SET epoch = excluded.epoch, first_ms = excluded.first_ms "
+        "WHERE mark.epoch <= excluded.epoch", /* an import's may be older */
     [PG_IMPORT_MARKS_CLEAR] =
         "DELETE FROM mark " IN "AND substring(log from 1 for 4) = "
         "'" LOG_FILL_IMPORT "'::bytea",

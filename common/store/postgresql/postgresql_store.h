@@ -84,6 +84,13 @@ int postgresql_store_init(struct store *s);
  * from malloc(); NULL: no memory. */
 char *postgresql_schema_text(const char *schema);
 
+/* Moves a keyspace of another store here (store_move()), in one transaction; what
+ * was moved before a process was killed is not moved twice.
+ *   -ENOTEMPTY  it has counts or history here */
+int postgresql_store_import(struct store *s, struct store *from,
+                            const uint8_t *name, size_t name_size,
+                            uint64_t *keys);
+
 /* With `sender` and `repairs`: goes on with a database that is behind.  Says how
  * many transactions of this directory it has, of how many; 0 of 0: it is not. */
 int postgresql_store_accept(struct store *s, uint64_t *has, uint64_t *acked);
