@@ -184,6 +184,8 @@ run_worker(struct worker *w)
     if (rc == 0) {
         open_archive(w);
         status = serve_until_stopped(w);
+        if (!w->command.once && merge_has_ended(&w->merge))
+            postgresql_store_end(w->store);
     } else if (rc == -EPROTO) {
         status = CONFIG_EXIT_USAGE;
     }

@@ -572,6 +572,18 @@ applied_ms(void *ctx)
 }
 
 bool
+merge_has_ended(struct merge *m)
+{
+    struct waiting *waiting = &m->as_of.waiting;
+    uint64_t oldest_ms;
+
+    return !is_local(m) && datadir_writer_pid(m->dir) == 0 &&
+           pending_oldest_ms(&m->as_of.logs, &oldest_ms) == 0 &&
+           oldest_ms == UINT64_MAX && waiting_list(waiting) >= 0 &&
+           waiting->held_files == 0;
+}
+
+bool
 merge_maintain(struct merge *m, uint64_t until_ns)
 {
     const struct store_maintenance t = {.until_ns = until_ns,

@@ -123,4 +123,9 @@ uint64_t merge_retry_ms(const struct merge *m);
  * called about once a second.  True: there is more to do now. */
 bool merge_maintain(struct merge *m, uint64_t until_ns);
 
+/* Whether a store that others count into has all that this directory has ever
+ * received: no writer runs, and nothing is in a log or waits.  Seen in this order,
+ * which is that in which records move. */
+bool merge_has_ended(struct merge *m);
+
 #endif

@@ -122,6 +122,49 @@ PG_MACHINES(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
     assert_int_equal(ask(a).count, 15);
 }
 
+static void
+await_store(struct fleet *f, const char *words, bool has)
+{
+    const uint64_t deadline = clock_ms() + AWAIT_MS * (uint64_t)test_slow();
+
+    do {
+        expect(FLEET_RUN(f, "store"), 0, "directory");
+        if (clock_ms() >= deadline)
+            fail_msg("countd store still has, or has not: %s", words);
+    } while ((strstr(text, words) != NULL) != has);
+}
+
+PG_MACHINES(a_machine_that_is_stopped_holds_claims_back_if_its_logs_are_full, x)
+{
+    struct fleet *a = &x->fleets[0], *b = &x->fleets[1];
+    uint64_t added_ms;
+
+    service_start(a);
+    service_start(b);
+    service_add(b, "words", "the", 1);
+    expect_text(FLEET_RUN(b, "flush"), 0, "");
+    fleet_stop_all(b);
+    await_claim(a, clock_unix_ms());
+    await_store(a, " ended ", true);
+
+    service_start(b);
+    await_store(a, " ended ", false);
+    fleet_stop(b, FLEET_WORKER);
+    service_add(b, "words", "the", 2);
+    added_ms = clock_unix_ms();
+    fleet_stop_all(b);
+    service_add(a, "words", "the", 4);
+    expect_text(FLEET_RUN(a, "flush"), 0, "");
+    assert_int_equal(ask(a).count, 5);
+    assert_in_range(ask(a).as_of_ms, 1, added_ms - 1);
+
+    fleet_start(b, FLEET_WORKER);
+    fleet_await_drained(b, AWAIT_MS);
+    fleet_stop(b, FLEET_WORKER);
+    await_claim(a, added_ms);
+    assert_int_equal(ask(a).count, 7);
+}
+
 /* The increment is stamped before `added_ms`: as long as it is not in the answer,
  * the answer must not claim so much. */
 PG_MACHINES(a_standby_answers_what_it_has_and_says_so, x)

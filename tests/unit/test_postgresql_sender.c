@@ -261,3 +261,60 @@ CASE(others_bound_what_is_claimed_by_a_clock_that_is_compared, x)
     assert_true(ask_reader(x).all_ms == 0);
     assert_true(ask_reader(x).own_ms == UINT64_MAX);
 }
+
+/* Another directory, whose worker says that it has merged all until noon. */
+struct other {
+    struct tmpdir tmp;
+    struct datadir dir;
+    struct postgresql_options options;
+    struct store *s;
+};
+
+static const struct store_maintenance at_noon = {.applied_ms = noon};
+
+static void
+open_other(struct fixture *x, struct other *o)
+{
+    tmpdir_make_in_memory(&o->tmp);
+    o->dir = (struct datadir){.fd = o->tmp.fd};
+    o->options = x->options;
+    o->options.sender = &o->dir;
+    assert_rc(postgresql_store_open(&o->s, &o->options), 0);
+    assert_rc(stored_add(o->s, "words", NULL, "of", 1), 0);
+    assert_rc(store_settle(o->s), 0);
+    (void)store_maintain(o->s, &at_noon);
+}
+
+static void
+close_other(struct other *o)
+{
+    store_close(o->s);
+    tmpdir_remove(&o->tmp);
+}
+
+CASE(a_directory_that_has_ended_bounds_nothing_until_it_is_back, x)
+{
+    struct other o;
+
+    open_other(x, &o);
+    assert_in_range(ask_reader(x).all_ms, NOON - 5000, NOON);
+    postgresql_store_end(o.s);
+    assert_true(ask_reader(x).all_ms == UINT64_MAX);
+    (void)store_maintain(o.s, &at_noon);
+    assert_in_range(ask_reader(x).all_ms, NOON - 5000, NOON);
+    close_other(&o);
+}
+
+CASE(a_directory_that_finds_the_database_behind_has_not_ended, x)
+{
+    struct other o;
+
+    open_other(x, &o);
+    postgresql_store_end(o.s);
+    set_back(x, 1);
+    store_close(o.s);
+    assert_rc(postgresql_store_open(&o.s, &o.options), 0);
+    assert_rc(postgresql_store_connect(o.s), -EHOSTDOWN);
+    assert_in_range(ask_reader(x).all_ms, NOON - 5000, NOON);
+    close_other(&o);
+}

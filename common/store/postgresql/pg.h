@@ -83,6 +83,8 @@ enum pg_statement {
     PG_CLOCK,
     PG_TICK,
     PG_AS_OF,
+    PG_END,
+    PG_RESUME,
     PG_SENDERS,
     PG_FORGET,
     PG_BLOCKED,

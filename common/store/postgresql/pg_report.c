@@ -81,16 +81,18 @@ report_sizes(const struct report *to, const PGresult *r)
 static void
 report_senders(const struct report *to, const PGresult *r)
 {
-    char id[40], host[80];
+    char id[40], host[80], seen[48];
 
     for (int i = 0; i < PQntuples(r); i++) {
         pg_text(r, i, 0, id, sizeof id);
         pg_text(r, i, 1, host, sizeof host);
+        (void)snprintf(seen, sizeof seen, "seen_ms_ago=%" PRId64,
+                       pg_bigint(r, i, 4));
         put_line(to, "directory",
                  "%s host=%s as_of_ms=%" PRId64 " clock_ahead_ms=%" PRId64
-                 " seen_ms_ago=%" PRId64 " transactions=%" PRId64,
+                 " %s transactions=%" PRId64,
                  id, host, pg_bigint(r, i, 2), pg_bigint(r, i, 3),
-                 pg_bigint(r, i, 4), pg_bigint(r, i, 5));
+                 pg_bigint(r, i, 4) < 0 ? "ended" : seen, pg_bigint(r, i, 5));
     }
 }
 

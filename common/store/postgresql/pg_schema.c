@@ -9,7 +9,8 @@
  *     mark      the last fill of each log that is merged
  *     block     history: the kv of common/store/history
  *     lane      how many transactions a directory's lane has made
- *     sender    up to when a directory's increments are here, by its clock
+ *     sender    up to when a directory's increments are here, by its clock, and
+ *               when it said so (`seen`, by the server's); 0: it has ended
  *     counters  a view, to join with: others read this and write nothing */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"

@@ -211,6 +211,9 @@ pg_sender_check(struct pg *s)
     if (rc < 0 && is_behind && s->options.repairs) {
         s->is_repairing = true;
         rc = 0;
+    } else if (is_behind) {
+        /* An older copy may say that it has ended. */
+        (void)pg_ask(s, NULL, PG_RESUME, "b", p->id, sizeof p->id);
     }
     return rc;
 }
@@ -300,6 +303,16 @@ pg_sender_tick(struct pg *s, uint64_t as_of_ms)
     if (rc == 0)
         compare_clocks(s, r);
     return rc;
+}
+
+void
+postgresql_store_end(struct store *store)
+{
+    struct pg *s = pg_of(store);
+
+    if (store->engine == &pg_engine && s->sender && pg_connect(s) == 0)
+        (void)pg_ask(s, NULL, PG_END, "b", s->sender->id,
+                     sizeof s->sender->id); /* else it bounds claims on */
 }
 
 /* All of this directory's increments that are in no log are in the snapshot if

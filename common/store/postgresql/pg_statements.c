@@ -11,6 +11,9 @@
 /* This server's clock, Unix time in ms. */
 #define NOW "(extract(epoch FROM clock_timestamp()) * 1000)::int8 "
 
+/* Directories that have not ended. */
+#define SENDERS "sender WHERE seen > 0 "
+
 #define KEYSPACE                                                               \
     "SELECT id, keys, sum::text, saturated, change, nonce, history "           \
     "FROM keyspace WHERE name = $1"
@@ -63,8 +66,8 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)), 0)::int8 "
         "FROM pg_replication_slots "
         "WHERE wal_status IN ('extended', 'unreserved')) END, "
-        "(SELECT count(*) FROM sender WHERE seen < " NOW "- 10000), "
-        "(SELECT coalesce(max(abs(skew)), 0) FROM sender) FROM meta",
+        "(SELECT count(*) FROM " SENDERS "AND seen < " NOW "- 10000), "
+        "(SELECT coalesce(max(abs(skew)), 0) FROM " SENDERS ") FROM meta",
     [PG_LOCKERS] =
         "SELECT a.pid::int8, a.usename::text, a.application_name "
         "FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
@@ -198,17 +201,19 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "RETURNING seen",
     [PG_AS_OF] =
         "SELECT (SELECT min(greatest(as_of - greatest(skew - t.skew, 0), 0)) "
-        "FROM sender WHERE id <> $1), "
+        "FROM " SENDERS "AND id <> $1), "
         "(SELECT as_of FROM sender WHERE id = $1), NOT EXISTS (SELECT FROM "
         "unnest($2::int8[]) WITH ORDINALITY u(seq, i) WHERE u.seq > "
         "coalesce((SELECT l.seq FROM lane l WHERE l.sender = $1 "
         "AND l.lane = u.i - 1), 0)), "
-        "NOT EXISTS (SELECT FROM sender WHERE id <> $1) "
+        "NOT EXISTS (SELECT FROM " SENDERS "AND id <> $1) "
         "FROM (SELECT $3::int8 - " NOW "AS skew) t",
-    [PG_SENDERS] =
-        "SELECT encode(s.id, 'hex'), s.host, s.as_of, s.skew, " NOW
-        "- s.seen, coalesce((SELECT sum(seq) FROM lane WHERE sender = s.id), "
-        "0)::int8 FROM sender s ORDER BY s.host, s.id",
+    [PG_END] = "UPDATE sender SET seen = 0 WHERE id = $1",
+    [PG_RESUME] = "UPDATE sender SET seen = " NOW "WHERE id = $1 AND seen = 0",
+    [PG_SENDERS] = "SELECT encode(s.id, 'hex'), s.host, s.as_of, s.skew, "
+                   "CASE WHEN s.seen > 0 THEN " NOW "- s.seen ELSE -1 END, "
+                   "coalesce((SELECT sum(seq) FROM lane WHERE sender = s.id), "
+                   "0)::int8 FROM sender s ORDER BY s.host, s.id",
     [PG_FORGET] = "WITH s AS (DELETE FROM sender WHERE encode(id, 'hex') = $1 "
                   "RETURNING id) SELECT count(*) FROM s",
     [PG_BLOCKED] =

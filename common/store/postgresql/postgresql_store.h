@@ -99,6 +99,11 @@ int postgresql_store_accept(struct store *s, uint64_t *has, uint64_t *acked);
  * again.  -ENOENT. */
 int postgresql_store_forget(struct store *s, const char *id);
 
+/* Says that the directory `sender` has nothing that is not here, and gets nothing
+ * more: as_of of others does not wait for it, until its worker says something
+ * again (store_maintain()).  Of another engine nothing. */
+void postgresql_store_end(struct store *s);
+
 /* Puts the figures from STATUS_M_DB_DOWN on; of another engine nothing. */
 void postgresql_store_figures(const struct store *s,
                               int64_t values[STATUS_FIGURES]);
