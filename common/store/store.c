@@ -4,8 +4,26 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "common/wire/query.h"
+
+bool
+store_name_ok(const uint8_t *name, size_t size)
+{
+    return size >= 1 && size <= STORE_NAME_MAX && !memchr(name, 0, size);
+}
+
+int
+store_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
+{
+    if (!store_name_ok(q->name, q->name_size))
+        return -ENOENT;
+    if ((q->op == STORE_HISTORY_KEY && q->key_size < 1) ||
+        q->key_size > STORE_NAME_MAX || q->prefix_size > STORE_NAME_MAX)
+        return -EINVAL;
+    return s->engine->history(s, q, until_ns);
+}
 
 size_t
 store_query_size_max(const struct store_query *q)

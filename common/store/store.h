@@ -46,6 +46,9 @@
 
 struct store_engine;
 
+/* Whether a keyspace can have this name. */
+bool store_name_ok(const uint8_t *name, size_t size);
+
 /* Begins every engine's own handle. */
 struct store {
     const struct store_engine *engine;
@@ -88,6 +91,17 @@ store_marks_agree(const struct store_mark_info *a,
     return a_none ? b_none : a->state == b->state && a->progress == b->progress;
 }
 
+/* For engines: what a stored mark says of a fill of its log; DONE also if it is
+ * applied in part. */
+static inline enum store_mark_state
+store_mark_compare(const struct log_fill *fill, uint64_t epoch,
+                   uint64_t first_ms)
+{
+    if (epoch != fill->epoch)
+        return epoch > fill->epoch ? STORE_MARK_AHEAD : STORE_MARK_NONE;
+    return first_ms == fill->first_ms ? STORE_MARK_DONE : STORE_MARK_OTHER;
+}
+
 /* One summed record.  It stands for increments other than 0, whose sum may be
  * 0: the key exists from then on. */
 struct store_delta {
@@ -102,6 +116,18 @@ static inline int128
 store_delta_sum(const struct store_delta *d)
 {
     return int128_of(d->sum_high, d->sum_low);
+}
+
+/* For engines: a count with a sum added, within int64; beyond it the count is
+ * flagged. */
+static inline int64_t
+store_add(int64_t count, int128 sum, bool *saturated)
+{
+    sum += count;
+    *saturated = *saturated || sum != (int64_t)sum;
+    return sum > INT64_MAX   ? INT64_MAX
+           : sum < INT64_MIN ? INT64_MIN
+                             : (int64_t)sum;
 }
 
 /* What fills of logs have for one keyspace.  Deltas are sorted by key (memcmp,
@@ -446,11 +472,8 @@ store_read_end(struct store *s)
  *   -EINVAL  no step of the tiers divides the span, or it makes no sense
  *   -E2BIG   the span is too long for the steps that divide it
  *   -EBADMSG, ... as above */
-static inline int
-store_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
-{
-    return s->engine->history(s, q, until_ns);
-}
+int store_history(struct store *s, struct store_history_query *q,
+                  uint64_t until_ns);
 
 /* The engine's own upkeep, to be called about once a second: notices replaced
  * files, removes what was dropped.  True: there is more to do now. */

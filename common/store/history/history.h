@@ -201,6 +201,48 @@ int history_sweep(struct history *h, const struct kv *kv,
  * periods may wait a day.  HISTORY_NEVER: nothing will. */
 uint32_t history_due(const struct history *h, const struct kv *kv);
 
+/* ---- what a transaction changes (change.c) ------------------------------ */
+
+/* A keyspace before its counts change, and what is to be done with its history.
+ */
+struct history_of {
+    const uint8_t *name;
+    size_t name_size;
+    const struct tiers_rules *rules; /* NULL: stored history goes on, and none
+                                        begins */
+    bool only_new; /* rules are for keyspaces without keys and history */
+    bool has_history;
+    uint64_t keys;
+    int128 sum;
+    struct history_limits limits;
+    struct history_compact *compact;
+};
+
+/* The current minute; NULL: by clock_unix_ms(). */
+uint32_t history_minute(uint64_t (*now_ms)(void));
+
+/* Whether history adds up to the sum of all counts. */
+static inline bool
+history_explains(const struct history *h, int128 sum)
+{
+    return sum == h->base + h->added - h->clipped;
+}
+
+/* Begins history, or goes on with what was read into `h` with the result `rc`.
+ * 1: there is one; 0: there is none, and what is stored is to be removed. */
+int history_enter(struct history *h, const struct history_of *of, int rc);
+
+/* history_append(), with a compaction first if that must be; *blocks: how many
+ * were written. */
+int history_add(struct history *h, const struct kv *kv,
+                const struct history_of *of, const struct store_delta *deltas,
+                size_t count, uint64_t *blocks);
+
+/* history_compact(), which says when history.max has removed something. */
+int history_compact_some(struct history *h, const struct kv *kv,
+                         const struct history_of *of, size_t blocks,
+                         struct history_compacted *done);
+
 /* ---- reading (scan.c, history_answer.c) --------------------------------- */
 
 /* The span of a question, and the tier that answers it: the coarsest whose step
@@ -275,5 +317,17 @@ uint128 history_proof(const uint8_t hash[16], const uint8_t *key, size_t size,
 /* Every block and record against each other and the state. */
 int history_check(const struct history *h, const struct kv *kv,
                   struct history_check *out);
+
+/* And against what its keyspace has. */
+struct history_whole {
+    uint64_t entries; /* of the kv */
+    uint64_t saturated;
+    int128 sum;    /* of all counts */
+    uint128 proof; /* of history_proof() of all rows */
+};
+
+int history_check_all(const struct history *h, const struct kv *kv,
+                      const struct history_whole *whole,
+                      struct history_check *out);
 
 #endif

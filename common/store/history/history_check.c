@@ -207,3 +207,22 @@ history_check(const struct history *h, const struct kv *kv,
         check_tiers(&c);
     return rc;
 }
+
+int
+history_check_all(const struct history *h, const struct kv *kv,
+                  const struct history_whole *whole, struct history_check *out)
+{
+    const int rc = history_check(h, kv, out);
+
+    if (rc < 0)
+        return rc;
+    if (out->entries != whole->entries)
+        out->fault(out->ctx, "history: it has entries that belong to no run");
+    if (!history_explains(h, whole->sum))
+        out->fault(out->ctx, "history: it does not explain the sum");
+    if (history_is_whole(h) && whole->saturated == 0 &&
+        out->proof != whole->proof)
+        out->fault(out->ctx,
+                   "history: it does not explain the counts of the keys");
+    return 0;
+}

@@ -112,6 +112,7 @@ check_history(struct check *c)
     struct keyspace *k = c->keyspace;
     struct lmdb_pager pager = keyspace_pager(k, KEYSPACE_HISTORY);
     const struct kv kv = lmdb_kv(&pager);
+    struct history_whole whole;
     struct history h;
     MDB_stat st;
     int rc;
@@ -125,18 +126,14 @@ check_history(struct check *c)
         return 0;
     }
     memcpy(hc.hash, c->hash, sizeof hc.hash);
+    whole = (struct history_whole){.entries = st.ms_entries,
+                                   .saturated = c->state.saturated,
+                                   .sum = c->state.sum,
+                                   .proof = c->proof};
     if (rc == 0)
-        rc = history_check(&h, &kv, &hc);
-    if (rc < 0)
-        return rc;
+        rc = history_check_all(&h, &kv, &whole, &hc);
     c->result->blocks += hc.blocks;
-    if (hc.entries != st.ms_entries)
-        report_fault(c, "history: it has entries that belong to no run");
-    if (c->state.sum != h.base + h.added - h.clipped)
-        report_fault(c, "history: it does not explain the sum");
-    if (history_is_whole(&h) && c->state.saturated == 0 && hc.proof != c->proof)
-        report_fault(c, "history: it does not explain the counts of the keys");
-    return 0;
+    return rc;
 }
 
 static int
@@ -243,7 +240,7 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
     char file[KEYSPACE_FILE_SIZE];
     int rc;
 
-    if (!keyspace_name_ok(name, name_size))
+    if (!store_name_ok(name, name_size))
         return -EINVAL;
     *out = (struct store_check_result){.keys = 0};
 

@@ -160,23 +160,6 @@ check_map(const struct edits *e, size_t *least)
 
 /* ---- looking up -------------------------------------------------------- */
 
-/* Adds the sum, limited to the range of int64. */
-static void
-change_apply(struct change *c)
-{
-    int128 now = (int128)c->old + c->sum;
-
-    c->saturated = c->was_saturated;
-    if (now > INT64_MAX) {
-        now = INT64_MAX;
-        c->saturated = true;
-    } else if (now < INT64_MIN) {
-        now = INT64_MIN;
-        c->saturated = true;
-    }
-    c->new = (int64_t)now;
-}
-
 int
 edits_find(struct tree *keys, struct change *c, struct tree_finder *f)
 {
@@ -209,7 +192,8 @@ find_all(struct slice *sl, struct tree *keys)
 
         if (rc < 0)
             return rc;
-        change_apply(c);
+        c->saturated = c->was_saturated;
+        c->new = store_add(c->old, c->sum, &c->saturated);
     }
     return 0;
 }

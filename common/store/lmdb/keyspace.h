@@ -280,9 +280,6 @@ int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
 /* Whether the file name `stem`.mdb belongs to the lane of these options. */
 bool lmdb_lane_has(const struct lmdb_options *options, const char *stem);
 
-/* Whether a keyspace can have this name. */
-bool keyspace_name_ok(const uint8_t *name, size_t size);
-
 /* Writes the name of its file. */
 void keyspace_file_name(const uint8_t *name, size_t name_size,
                         char file[KEYSPACE_FILE_SIZE]);

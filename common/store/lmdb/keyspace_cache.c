@@ -247,7 +247,7 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     const char *why;
     int rc;
 
-    if (!keyspace_name_ok(name, name_size))
+    if (!store_name_ok(name, name_size))
         return -EINVAL;
     sigbus_note(name, name_size);
     k = table_find(s, hash, name, name_size);

@@ -9,39 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/clock.h"
-
-uint32_t
-keyspace_history_now(const struct lmdb *s)
-{
-    const uint64_t ms =
-        s->options.now_ms != NULL ? s->options.now_ms() : clock_unix_ms();
-
-    return ms / 60000 < HISTORY_NEVER ? (uint32_t)(ms / 60000) : HISTORY_NEVER;
-}
-
 /* ---- the record -------------------------------------------------------- */
-
-/* The tiers that the options set for a keyspace; NULL: keep the stored ones. */
-static const struct tiers *
-tiers_for(const struct keyspace_history *p, const struct keyspace_state *state)
-{
-    const struct lmdb_options *o = &p->store->options;
-
-    if (o->history == NULL)
-        return NULL;
-    if (o->history_of_new &&
-        (state->has_history || p->before.roots[TREE_KEYS].count > 0))
-        return NULL;
-    return tiers_of(o->history, p->keyspace->name, p->keyspace->name_size);
-}
-
-/* Whether history adds up to the sum of a keyspace. */
-static bool
-explains_sum(const struct history *h, const struct keyspace_state *state)
-{
-    return state->sum == h->base + h->added - h->clipped;
-}
 
 int
 keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
@@ -64,41 +32,33 @@ static int
 open_history(struct keyspace_history *p, MDB_txn *txn,
              struct keyspace_state *state)
 {
-    static struct diag_repeat others;
-    const struct tiers *tiers = tiers_for(p, state);
-    char text[NAME_TEXT_SIZE];
-    int rc;
+    const struct lmdb_options *o = &p->store->options;
+    int rc = 0;
 
-    if (tiers == NULL && !state->has_history)
-        return 0;
-    if (tiers != NULL && tiers->count == 0)
+    p->of = (struct history_of){
+        .name = p->keyspace->name,
+        .name_size = p->keyspace->name_size,
+        .rules = o->history,
+        .only_new = o->history_of_new,
+        .has_history = state->has_history,
+        .keys = p->before.roots[TREE_KEYS].count,
+        .sum = p->before.sum,
+        .limits = {history_minute(o->now_ms), o->history_max},
+        .compact = p->store->compact};
+    if (state->has_history)
+        rc = keyspace_history_get(txn, p->keyspace->dbis[KEYSPACE_META], &p->h);
+    rc = history_enter(&p->h, &p->of, rc);
+    if (rc == 0)
         return keyspace_history_clear(p->keyspace, txn, state);
-    if (!state->has_history) {
-        state->has_history = true;
-        history_begin(&p->h, tiers, keyspace_history_now(p->store),
-                      p->before.roots[TREE_KEYS].count == 0, p->before.sum);
-        return 1;
-    }
-    rc = keyspace_history_get(txn, p->keyspace->dbis[KEYSPACE_META], &p->h);
-    if (rc < 0)
-        return rc;
-    if (!explains_sum(&p->h, &p->before))
-        return -EBADMSG;
-    if (tiers != NULL && !history_set(&p->h, tiers)) {
-        (void)name_escape(p->keyspace->name, p->keyspace->name_size, text);
-        diag_repeating(&others, DIAG_WARNING,
-                       "keyspace=%s: history keeps the steps that it began "
-                       "with; set history.%s = off for a while to begin anew",
-                       text, text);
-    }
-    return 1;
+    state->has_history = state->has_history || rc > 0;
+    return rc;
 }
 
 static int
 close_history(struct keyspace_history *p, MDB_txn *txn,
               struct keyspace_state *state)
 {
-    if (!explains_sum(&p->h, state))
+    if (!history_explains(&p->h, state->sum))
         return -EBADMSG;
     state->history_due = history_due(&p->h, &p->kv);
     return keyspace_history_put(txn, p->keyspace->dbis[KEYSPACE_META], &p->h);
@@ -183,56 +143,6 @@ erase_deleted(struct keyspace_history *p, size_t deleted)
     return rc;
 }
 
-static void
-report_ahead(const struct keyspace_history *p, uint64_t ahead)
-{
-    static struct diag_repeat repeat;
-    char text[NAME_TEXT_SIZE];
-
-    if (ahead == 0)
-        return;
-    (void)name_escape(p->keyspace->name, p->keyspace->name_size, text);
-    diag_repeating(&repeat, DIAG_WARNING,
-                   "keyspace=%s: sums=%llu are stamped more than a day ahead "
-                   "of the clock; history counts them as of now",
-                   text, (unsigned long long)ahead);
-}
-
-/* Compacts as much as the additions make necessary, within what the transaction
- * may still write. */
-static int
-compact_some(struct keyspace_history *p, uint32_t now, size_t blocks)
-{
-    static struct diag_repeat repeat;
-    struct lmdb *s = p->store;
-    const struct history_limits limits = {.now = now,
-                                          .max = s->options.history_max};
-    struct history_compacted done;
-    char text[NAME_TEXT_SIZE];
-    int rc;
-
-    rc = history_compact(&p->h, &p->kv, s->compact, &limits, blocks, &done);
-    p->pages += done.blocks;
-    if (rc < 0 || !done.shortened)
-        return rc;
-    (void)name_escape(p->keyspace->name, p->keyspace->name_size, text);
-    diag_repeating(&repeat, DIAG_WARNING,
-                   "keyspace=%s: history exceeds history.max: the oldest "
-                   "of it is removed before its time",
-                   text);
-    return 0;
-}
-
-static uint64_t
-count_blocks(const struct history *h)
-{
-    uint64_t blocks = 0;
-
-    for (unsigned i = 0; i < h->count; i++)
-        blocks += h->tier[i].blocks;
-    return blocks;
-}
-
 /* Blocks that a transaction compacts after it has added `added` blocks. */
 static size_t
 compact_share(const struct keyspace_history *p, uint64_t added)
@@ -249,32 +159,22 @@ int
 keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
                         struct keyspace_state *state)
 {
-    const uint32_t now = keyspace_history_now(p->store);
-    uint64_t ahead = 0, before_it;
+    struct history_compacted done;
+    uint64_t added;
     int rc;
 
     rc = open_history(p, txn, state);
     if (rc <= 0)
         return rc;
-    before_it = count_blocks(&p->h);
-    rc = history_append(&p->h, &p->kv, p->deltas, p->delta_count, now, &ahead);
-    if (rc == -EAGAIN) {
-        rc = compact_some(p, now, SIZE_MAX);
-        before_it = count_blocks(&p->h);
-        if (rc == 0)
-            rc = history_append(&p->h, &p->kv, p->deltas, p->delta_count, now,
-                                &ahead);
-        if (rc == -EAGAIN)
-            rc = -EBUSY;
-    }
+    rc = history_add(&p->h, &p->kv, &p->of, p->deltas, p->delta_count, &added);
     if (rc == 0)
         rc = erase_deleted(p, count_clipped(p));
     if (rc < 0)
         return rc;
-    report_ahead(p, ahead);
-    p->pages += count_blocks(&p->h) - before_it;
-    rc =
-        compact_some(p, now, compact_share(p, count_blocks(&p->h) - before_it));
+    p->pages += added;
+    rc = history_compact_some(&p->h, &p->kv, &p->of, compact_share(p, added),
+                              &done);
+    p->pages += done.blocks;
     return rc < 0 ? rc : close_history(p, txn, state);
 }
 
@@ -293,9 +193,6 @@ make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
     struct history_maintenance *t = ctx;
     struct keyspace_history *p = &t->history;
     struct history_compacted done = {.more = false};
-    const uint32_t now = keyspace_history_now(p->store);
-    const struct history_limits limits = {.now = now,
-                                          .max = p->store->options.history_max};
     int rc;
 
     (void)least; /* little is written: doubling the map suffices */
@@ -307,14 +204,14 @@ make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
     if (rc > 0) {
         rc = t->sweep ? history_sweep(&p->h, &p->kv, p->store->compact,
                                       HISTORY_SLICE, &done)
-                      : history_compact(&p->h, &p->kv, p->store->compact,
-                                        &limits, HISTORY_SLICE, &done);
+                      : history_compact_some(&p->h, &p->kv, &p->of,
+                                             HISTORY_SLICE, &done);
         if (rc == 0)
             rc = close_history(p, txn, state);
 
         /* Compaction that is not possible yet is tried again in an hour. */
-        if (state->history_due <= now)
-            state->history_due = done.more ? 0 : now + 60;
+        if (state->history_due <= p->of.limits.now)
+            state->history_due = done.more ? 0 : p->of.limits.now + 60;
     }
     t->more = done.more;
     keyspace_history_end(p);
@@ -348,9 +245,6 @@ lmdb_history(struct store *store, struct store_history_query *q,
     struct kv kv;
     int rc;
 
-    if ((q->op == STORE_HISTORY_KEY && q->key_size < 1) ||
-        q->key_size > BLOCK_KEY_MAX || q->prefix_size > BLOCK_KEY_MAX)
-        return -EINVAL;
     rc = keyspace_use_view(s, q->name, q->name_size);
     if (rc < 0)
         return rc;

@@ -21,6 +21,7 @@ struct keyspace_history {
     const struct store_delta *deltas;
     size_t delta_count;
     uint64_t pages;   /* written by this transaction so far; rises */
+    struct history_of of;
     struct history h; /* the record that is being changed */
 };
 
@@ -42,8 +43,5 @@ int keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
  * blocks of runs that no tier refers to; *more: there is more to do. */
 int keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool sweep,
                              bool *more);
-
-/* The current minute. */
-uint32_t keyspace_history_now(const struct lmdb *s);
 
 #endif

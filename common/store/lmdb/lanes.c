@@ -47,7 +47,7 @@ lane_of_name(const struct store *store, const uint8_t *name, size_t name_size)
 {
     char stem[NAME_FILE_SIZE];
 
-    if (!keyspace_name_ok(name, name_size))
+    if (!store_name_ok(name, name_size))
         return 0;
     name_to_file(name, name_size, stem);
     return lane_of_stem(stem, store->lanes);

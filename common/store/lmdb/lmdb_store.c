@@ -11,13 +11,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-bool
-keyspace_name_ok(const uint8_t *name, size_t size)
-{
-    return size >= 1 && size <= NAME_MAX_SIZE &&
-           memchr(name, '\0', size) == NULL;
-}
-
 void
 keyspace_file_name(const uint8_t *name, size_t name_size,
                    char file[KEYSPACE_FILE_SIZE])

@@ -82,6 +82,7 @@ maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
     char stem[NAME_FILE_SIZE];
     const char
         *why; /* keyspace_get() reports it to the process that needs the file */
+    const uint32_t now = history_minute(s->options.now_ms);
     bool more = false;
 
     if (!keyspace_file_stem(entry, stem) || !lmdb_lane_has(&s->options, stem))
@@ -89,13 +90,12 @@ maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
     (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX, stem);
     if (keyspace_peek(&s->options, &peek, &state, NULL, NULL, &why) < 0)
         return false;
-    if (state.roots[TREE_KEYS].count > 0 &&
-        state.history_due > keyspace_history_now(s))
+    if (state.roots[TREE_KEYS].count > 0 && state.history_due > now)
         return false;
     if (keyspace_get(s, peek.name, peek.name_size, KEYSPACE_FIND, &k) != 0 ||
         strcmp(k->file, peek.file) != 0)
         return false;
-    if (state.history_due <= keyspace_history_now(s) &&
+    if (state.history_due <= now &&
         keyspace_history_compact(s, k, false, &more) == 0 && more)
         return true;
     if (state.roots[TREE_KEYS].count == 0 && t->is_dead_fill != NULL &&

@@ -85,13 +85,8 @@ fill_found(struct mark_found *f, const struct log_fill *asked,
 {
     f->there = true;
     f->hash = hash;
-    if (m->epoch > asked->epoch) {
-        f->state = STORE_MARK_AHEAD;
-    } else if (m->epoch == asked->epoch && m->first_ms != asked->first_ms) {
-        f->state = STORE_MARK_OTHER;
-    } else if (m->epoch == asked->epoch && m->done) {
-        f->state = STORE_MARK_DONE;
-    } else if (m->epoch == asked->epoch) {
+    f->state = store_mark_compare(asked, m->epoch, m->first_ms);
+    if (f->state == STORE_MARK_DONE && !m->done) {
         f->state = STORE_MARK_PARTIAL;
         f->last_key_size = m->last_key_size;
         memcpy(f->last_key, m->last_key, m->last_key_size);
@@ -258,7 +253,7 @@ lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
     struct marks m;
     int rc;
 
-    if (!keyspace_name_ok(name, name_size))
+    if (!store_name_ok(name, name_size))
         return -EINVAL;
     for (size_t i = 0; i < count; i++)
         infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};

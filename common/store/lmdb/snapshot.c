@@ -37,7 +37,7 @@ open_view(struct lmdb *s, const uint8_t *name, size_t name_size)
     struct keyspace *k;
     int rc;
 
-    if (!keyspace_name_ok(name, name_size))
+    if (!store_name_ok(name, name_size))
         return -ENOENT;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
     if (rc < 0)

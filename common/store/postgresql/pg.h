@@ -30,6 +30,7 @@
 #include "common/store/history/history.h"
 #include "common/store/history/kv.h"
 #include "common/store/postgresql/postgresql_store.h"
+#include "common/wire/cell.h"
 
 #define PG_CHUNK       20000 /* keys of a statement, at most */
 #define PG_CHUNK_LEAST 100
@@ -140,7 +141,6 @@ void pg_text(const PGresult *r, int row, int column, char *text, size_t size);
 int pg_key(const PGresult *r, int row, int column, uint8_t key[STORE_NAME_MAX],
            size_t *size);
 
-void pg_format_sum(int128 value, char text[48]);
 int128 pg_parse_sum(const char *text);
 
 /* ---- a connection (pg_connection.c) -------------------------------------- */
@@ -286,8 +286,6 @@ void pg_read_end(struct store *store);
 /* Deletes all rows of a keyspace by PG_DROP or PG_BLOCK_CLEAR. */
 int pg_clear(struct pg *s, enum pg_statement statement, int32_t id);
 
-bool pg_name_ok(const uint8_t *name, size_t size);
-
 /* Reads the row of PG_FIND or PG_LOCK.  -ENOENT, -EBADMSG. */
 int pg_keyspace_get(const PGresult *r, struct pg_keyspace *k);
 int pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
@@ -300,7 +298,7 @@ int pg_keyspace_create(struct pg *s, const uint8_t *name, size_t size,
 /* The statement that stores it; `sum` is for it to point to.  `changed`: answers
  * differ from now on. */
 void pg_keyspace_call(struct pg_call *c, const struct pg_keyspace *k,
-                      bool changed, char sum[48]);
+                      bool changed, char sum[CELL_SUM_SIZE]);
 int pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed);
 
 int pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
@@ -378,6 +376,7 @@ struct pg_history_change {
 int pg_history_change(struct pg *s, struct pg_keyspace *k,
                       const struct pg_history_change *change);
 int pg_history_check(struct pg *s, const struct pg_keyspace *k,
+                     const struct history_whole *whole,
                      struct history_check *check);
 
 /* ---- the engine's functions ---------------------------------------------- */

@@ -139,16 +139,12 @@ add_sums(struct pg_keyspace *k, struct row_change *list, size_t count,
     int128 clipped = 0;
 
     for (struct row_change *x = list; x < list + count; x++) {
-        const int128 sum = (int128)x->old + x->sum;
-
-        x->new = sum > INT64_MAX   ? INT64_MAX
-                 : sum < INT64_MIN ? INT64_MIN
-                                   : (int64_t)sum;
-        x->saturated = x->was_saturated || sum != x->new;
+        x->saturated = x->was_saturated;
+        x->new = store_add(x->old, x->sum, &x->saturated);
         applied->created += !x->exists;
         applied->saturated += x->saturated && !x->was_saturated;
         k->sum += (int128)x->new - x->old;
-        clipped += sum - x->new;
+        clipped += (int128)x->old + x->sum - x->new;
     }
     k->keys += (int64_t)applied->created;
     k->saturated += (int64_t)applied->saturated;
@@ -210,7 +206,7 @@ pg_put_rest(struct pg *s, const struct pg_keyspace *k,
 {
     struct pg_call c[3];
     size_t n = 0;
-    char sum[48];
+    char sum[CELL_SUM_SIZE];
     int rc;
 
     if (count > 0)

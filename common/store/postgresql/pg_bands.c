@@ -9,8 +9,9 @@
 #include "common/store/postgresql/pg.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "common/base/array.h"
 
 #define BAND_MAX 2048
 
@@ -45,15 +46,8 @@ pg_bands_count(struct pg *s, int64_t count, const uint8_t *key, size_t size,
 static int
 insert_band(struct pg_bands *b, size_t at, const struct pg_band *band)
 {
-    if (b->count == b->capacity) {
-        const size_t capacity = b->capacity * 2 + 64;
-        struct pg_band *bands = realloc(b->bands, capacity * sizeof *bands);
-
-        if (!bands)
-            return -ENOMEM;
-        b->bands = bands;
-        b->capacity = capacity;
-    }
+    if (array_grow(&b->bands, &b->capacity, b->count + 1, sizeof *band) < 0)
+        return -ENOMEM;
     memmove(b->bands + at + 1, b->bands + at, (b->count - at) * sizeof *band);
     b->bands[at] = *band;
     b->count++;

@@ -10,7 +10,6 @@
 
 #include "common/base/array.h"
 #include "common/base/clock.h"
-#include "common/wire/name.h"
 
 #define AHEAD_FIRST 2
 #define AHEAD_MOST  64
@@ -197,136 +196,64 @@ close_kv(struct block_kv *k, int rc)
 
 /* ---- what a transaction adds ------------------------------------------- */
 
-static uint32_t
-now_minute(const struct pg *s)
+/* The history of a keyspace as it is. */
+static struct history_of
+history_of_keyspace(const struct pg *s, const uint8_t *name, size_t size,
+                    const struct pg_keyspace *k)
 {
-    const uint64_t ms =
-        s->options.now_ms ? s->options.now_ms() : clock_unix_ms();
+    const struct postgresql_options *o = &s->options;
 
-    return ms / 60000 < HISTORY_NEVER ? (uint32_t)(ms / 60000) : HISTORY_NEVER;
-}
-
-/* The tiers that the options set for a keyspace; NULL: keep the stored ones. */
-static const struct tiers *
-tiers_for(const struct pg *s, const struct pg_history_change *c)
-{
-    if (!s->options.history ||
-        (s->options.history_of_new &&
-         (c->before.history_size > 0 || c->before.keys > 0)))
-        return NULL;
-    return tiers_of(s->options.history, c->name, c->name_size);
-}
-
-static bool
-explains_sum(const struct history *h, const struct pg_keyspace *k)
-{
-    return k->sum == h->base + h->added - h->clipped;
+    return (struct history_of){
+        .name = name,
+        .name_size = size,
+        .rules = o->history,
+        .only_new = o->history_of_new,
+        .has_history = k->history_size > 0,
+        .keys = (uint64_t)k->keys,
+        .sum = k->sum,
+        .limits = {history_minute(o->now_ms), o->history_max},
+        .compact = s->compact};
 }
 
 /* Reads the record, or begins history.  1: there is one; 0: history is off. */
 static int
-open_history(struct pg *s, struct pg_keyspace *k,
-             const struct pg_history_change *c, struct history *h)
+open_history(struct pg *s, struct pg_keyspace *k, const struct history_of *of,
+             struct history *h)
 {
-    static struct diag_repeat others;
-    const struct tiers *tiers = tiers_for(s, c);
-    char text[NAME_TEXT_SIZE];
-    int rc;
+    int rc = of->has_history ? history_get(h, k->history, k->history_size) : 0;
 
-    if (!tiers && k->history_size == 0)
-        return 0;
-    if (tiers && tiers->count == 0) {
-        rc = k->history_size > 0 ? pg_clear(s, PG_BLOCK_CLEAR, k->id) : 0;
-        k->history_size = 0;
+    rc = history_enter(h, of, rc);
+    if (rc != 0 || !of->has_history)
         return rc;
-    }
-    if (k->history_size == 0) {
-        history_begin(h, tiers, now_minute(s), c->before.keys == 0,
-                      c->before.sum);
-        return 1;
-    }
-    rc = history_get(h, k->history, k->history_size);
-    if (rc < 0)
-        return rc;
-    if (!explains_sum(h, &c->before))
-        return -EBADMSG;
-    if (tiers && !history_set(h, tiers)) {
-        (void)name_escape(c->name, c->name_size, text);
-        diag_repeating(&others, DIAG_WARNING,
-                       "keyspace=%s: history keeps the steps that it began "
-                       "with; set history.%s = off for a while to begin anew",
-                       text, text);
-    }
-    return 1;
-}
-
-/* Compacts some blocks; *more: there is more to do. */
-static int
-compact_blocks(struct pg *s, struct history *h, struct block_kv *kv,
-               size_t blocks, struct history_compacted *done)
-{
-    static struct diag_repeat repeat;
-    const struct history_limits limits = {.now = now_minute(s),
-                                          .max = s->options.history_max};
-    int rc;
-
-    rc = history_compact(h, &kv->kv, s->compact, &limits, blocks, done);
-    if (rc == 0 && done->shortened)
-        diag_repeating(&repeat, DIAG_WARNING,
-                       "the history of a keyspace exceeds history.max: the "
-                       "oldest of it is removed before its time");
-    return rc;
-}
-
-static int
-append_deltas(struct pg *s, struct history *h, struct block_kv *kv,
-              const struct pg_history_change *c)
-{
-    static struct diag_repeat repeat;
-    struct history_compacted done;
-    const uint32_t now = now_minute(s);
-    uint64_t ahead = 0;
-    int rc;
-
-    rc = history_append(h, &kv->kv, c->deltas, c->delta_count, now, &ahead);
-    if (rc == -EAGAIN) {
-        rc = compact_blocks(s, h, kv, SIZE_MAX, &done);
-        if (rc == 0)
-            rc = history_append(h, &kv->kv, c->deltas, c->delta_count, now,
-                                &ahead);
-        if (rc == -EAGAIN)
-            rc = -EBUSY;
-    }
-    if (rc == 0 && ahead > 0)
-        diag_repeating(&repeat, DIAG_WARNING,
-                       "sums=%llu are stamped more than a day ahead of the "
-                       "clock; history counts them as of now",
-                       (unsigned long long)ahead);
-    return rc;
+    k->history_size = 0;
+    return pg_clear(s, PG_BLOCK_CLEAR, k->id);
 }
 
 int
 pg_history_change(struct pg *s, struct pg_keyspace *k,
                   const struct pg_history_change *c)
 {
+    const struct history_of of =
+        history_of_keyspace(s, c->name, c->name_size, &c->before);
     struct history_compacted done;
     size_t blocks = SIZE_MAX;
     struct block_kv kv;
     struct history h;
+    uint64_t added;
     int rc;
 
-    rc = open_history(s, k, c, &h);
+    rc = open_history(s, k, &of, &h);
     if (rc <= 0)
         return rc;
     open_kv(&kv, s, k->id);
-    rc = append_deltas(s, &h, &kv, c);
+    rc = history_add(&h, &kv.kv, &of, c->deltas, c->delta_count, &added);
     h.clipped += c->clipped;
     if (rc == 0 && c->erased_count > 0)
         rc = history_erase(&h, &kv.kv, c->erased, c->erased_count, &blocks);
     if (rc == 0)
-        rc = compact_blocks(s, &h, &kv, HISTORY_SLICE, &done);
+        rc = history_compact_some(&h, &kv.kv, &of, HISTORY_SLICE, &done);
     rc = close_kv(&kv, rc);
-    if (rc == 0 && !explains_sum(&h, k))
+    if (rc == 0 && !history_explains(&h, k->sum))
         rc = -EBADMSG;
     if (rc == 0)
         k->history_size = history_put(&h, k->history);
@@ -343,6 +270,7 @@ static int
 compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
 {
     struct history_compacted done = {.more = false};
+    struct history_of of;
     struct pg_keyspace k;
     struct block_kv kv;
     struct history h;
@@ -356,8 +284,9 @@ compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
         rc = history_get(&h, k.history, k.history_size);
     if (rc < 0)
         return pg_end(s, rc);
+    of = history_of_keyspace(s, name, size, &k);
     open_kv(&kv, s, k.id);
-    rc = compact_blocks(s, &h, &kv, HISTORY_SLICE, &done);
+    rc = history_compact_some(&h, &kv.kv, &of, HISTORY_SLICE, &done);
     rc = close_kv(&kv, rc);
     if (rc == 0 && done.blocks == 0)
         rc = -ENOENT; /* nothing to commit */
@@ -418,10 +347,6 @@ pg_history(struct store *store, struct store_history_query *q,
     struct history h;
     int rc;
 
-    if (!pg_name_ok(q->name, q->name_size) ||
-        (q->op == STORE_HISTORY_KEY && q->key_size < 1) ||
-        q->key_size > STORE_NAME_MAX || q->prefix_size > STORE_NAME_MAX)
-        return -EINVAL;
     rc = pg_begin_turn(s);
     if (rc == 0)
         rc = pg_keyspace_find(s, q->name, q->name_size, &k);
@@ -439,7 +364,7 @@ pg_history(struct store *store, struct store_history_query *q,
 
 int
 pg_history_check(struct pg *s, const struct pg_keyspace *k,
-                 struct history_check *check)
+                 const struct history_whole *whole, struct history_check *check)
 {
     struct block_kv kv;
     struct history h;
@@ -449,9 +374,5 @@ pg_history_check(struct pg *s, const struct pg_keyspace *k,
     if (rc < 0)
         return rc;
     open_kv(&kv, s, k->id);
-    rc = history_check(&h, &kv.kv, check);
-    rc = close_kv(&kv, rc);
-    if (rc == 0 && !explains_sum(&h, k))
-        check->fault(check->ctx, "history: it does not explain the sum");
-    return rc;
+    return close_kv(&kv, history_check_all(&h, &kv.kv, whole, check));
 }

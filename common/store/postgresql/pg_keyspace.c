@@ -94,7 +94,7 @@ pg_begin(struct pg *s, enum pg_statement lock, const uint8_t *name, size_t size,
     struct pg_call c[2];
     int rc;
 
-    if (!pg_name_ok(name, size))
+    if (!store_name_ok(name, size))
         return -EINVAL;
     rc = pg_connect(s);
     if (rc < 0)
@@ -149,12 +149,6 @@ pg_clear(struct pg *s, enum pg_statement statement, int32_t id)
 }
 
 /* ---- the row of a keyspace ------------------------------------------------ */
-
-bool
-pg_name_ok(const uint8_t *name, size_t size)
-{
-    return size >= 1 && size <= STORE_NAME_MAX && !memchr(name, 0, size);
-}
 
 int
 pg_keyspace_get(const PGresult *r, struct pg_keyspace *k)
@@ -213,18 +207,18 @@ pg_keyspace_create(struct pg *s, const uint8_t *name, size_t size,
 
 void
 pg_keyspace_call(struct pg_call *c, const struct pg_keyspace *k, bool changed,
-                 char sum[48])
+                 char sum[CELL_SUM_SIZE])
 {
-    pg_format_sum(k->sum, sum);
-    pg_call(c, PG_KEYSPACE_PUT, "iqtqqnq", k->id, k->keys, sum, k->saturated,
-            k->change + changed, k->history, k->history_size, k->nonce);
+    pg_call(c, PG_KEYSPACE_PUT, "iqtqqnq", k->id, k->keys,
+            cell_sum_text(k->sum, sum), k->saturated, k->change + changed,
+            k->history, k->history_size, k->nonce);
 }
 
 int
 pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed)
 {
+    char sum[CELL_SUM_SIZE];
     struct pg_call c;
-    char sum[48];
 
     pg_keyspace_call(&c, k, changed, sum);
     return pg_run(s, &c, 1);
@@ -238,15 +232,6 @@ pg_lane(struct store *store, const uint8_t *name, size_t size)
 
 /* ---- marks ------------------------------------------------------------- */
 
-/* What a stored mark says of a fill of the same log. */
-static enum store_mark_state
-state_of_mark(const struct log_fill *fill, uint64_t epoch, uint64_t first_ms)
-{
-    if (epoch != fill->epoch)
-        return epoch > fill->epoch ? STORE_MARK_AHEAD : STORE_MARK_NONE;
-    return first_ms == fill->first_ms ? STORE_MARK_DONE : STORE_MARK_OTHER;
-}
-
 static void
 compare_marks(const PGresult *r, const struct log_fill *marks, size_t count,
               struct store_mark_info *infos)
@@ -257,9 +242,9 @@ compare_marks(const PGresult *r, const struct log_fill *marks, size_t count,
 
         for (size_t i = 0; i < count; i++)
             if (bytes_equal(log, size, marks[i].uuid, sizeof marks[i].uuid))
-                infos[i].state =
-                    state_of_mark(&marks[i], (uint64_t)pg_bigint(r, row, 1),
-                                  (uint64_t)pg_bigint(r, row, 2));
+                infos[i].state = store_mark_compare(
+                    &marks[i], (uint64_t)pg_bigint(r, row, 1),
+                    (uint64_t)pg_bigint(r, row, 2));
     }
 }
 
@@ -299,6 +284,15 @@ pg_marks_call(struct pg *s, struct pg_call *c, int32_t id,
     pg_call(c, PG_MARK_PUT, "iaaa", id, &a[0], &a[1], &a[2]);
 }
 
+/* Finds a keyspace outside a turn. */
+static int
+find_now(struct pg *s, const uint8_t *name, size_t size, struct pg_keyspace *k)
+{
+    const int rc = store_name_ok(name, size) ? pg_connect(s) : -EINVAL;
+
+    return rc < 0 ? rc : pg_keyspace_find(s, name, size, k);
+}
+
 int
 pg_marks(struct store *store, const uint8_t *name, size_t size,
          const struct log_fill *marks, size_t count,
@@ -306,15 +300,10 @@ pg_marks(struct store *store, const uint8_t *name, size_t size,
 {
     struct pg *s = pg_lane(store, name, size);
     struct pg_keyspace k;
-    int rc;
+    int rc = find_now(s, name, size, &k);
 
     for (size_t i = 0; i < count; i++)
         infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
-    if (!pg_name_ok(name, size))
-        return -EINVAL;
-    rc = pg_connect(s);
-    if (rc == 0)
-        rc = pg_keyspace_find(s, name, size, &k);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
     return pg_marks_read(s, k.id, marks, count, infos);
@@ -330,13 +319,8 @@ pg_each_mark(struct store *store, const uint8_t *name, size_t size,
     struct pg *s = pg_of(store);
     struct pg_keyspace k;
     const PGresult *r = NULL;
-    int rc;
+    int rc = find_now(s, name, size, &k);
 
-    if (!pg_name_ok(name, size))
-        return -EINVAL;
-    rc = pg_connect(s);
-    if (rc == 0)
-        rc = pg_keyspace_find(s, name, size, &k);
     if (rc == 0)
         rc = pg_ask(s, &r, PG_EACH_MARK, "i", k.id);
     for (int i = 0; rc == 0 && i < PQntuples(r); i++) {

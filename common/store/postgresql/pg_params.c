@@ -5,8 +5,9 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "common/base/array.h"
 
 static void
 add_value(struct pg_call *c, const void *bytes, size_t size, int format)
@@ -92,18 +93,9 @@ pg_call(struct pg_call *c, enum pg_statement statement, const char *types, ...)
 static bool
 reserve_bytes(struct pg_array *a, size_t more)
 {
-    size_t capacity = (a->size + more) * 2 + 4096;
-    uint8_t *bytes;
-
-    if (a->failed || a->size + more <= a->capacity)
-        return !a->failed;
-    bytes = realloc(a->bytes, capacity);
-    a->failed = !bytes;
-    if (!bytes)
-        return false;
-    a->bytes = bytes;
-    a->capacity = capacity;
-    return true;
+    a->failed =
+        a->failed || array_grow(&a->bytes, &a->capacity, a->size + more, 1) < 0;
+    return !a->failed;
 }
 
 void
@@ -193,22 +185,6 @@ pg_key(const PGresult *r, int row, int column, uint8_t key[STORE_NAME_MAX],
         return -EBADMSG;
     memcpy(key, bytes, *size);
     return 0;
-}
-
-void
-pg_format_sum(int128 value, char text[48])
-{
-    uint128 left = value < 0 ? -(uint128)value : (uint128)value;
-    char digits[48];
-    size_t at = sizeof digits;
-
-    digits[--at] = '\0';
-    do
-        digits[--at] = (char)('0' + (int)(left % 10));
-    while ((left /= 10) > 0);
-    if (value < 0)
-        digits[--at] = '-';
-    memcpy(text, digits + at, sizeof digits - at);
 }
 
 int128

@@ -162,10 +162,7 @@ int
 pg_server_check(struct pg *s)
 {
     const PGresult *r;
-    int rc = pg_ask(s, &r, PG_SERVER, "");
+    const int rc = pg_ask(s, &r, PG_SERVER, "");
 
-    if (rc < 0)
-        return rc;
-    rc = judge_server(s, r);
-    return rc;
+    return rc < 0 ? rc : judge_server(s, r);
 }
