@@ -44,7 +44,6 @@ enum pg_statement {
     PG_COMMIT,
     PG_ROLLBACK,
     PG_SERVER,
-    PG_LOCKERS,
     PG_SIZES,
     PG_CREATE,
     PG_COUNT_KEYSPACES,
@@ -275,9 +274,6 @@ int pg_begin(struct pg *s, enum pg_statement lock, const uint8_t *name,
 /* Commits if rc is 0, else rolls back and returns rc.  0: durable, as the
  * database understands it.  -EIO: the outcome is unknown. */
 int pg_end(struct pg *s, int rc);
-
-/* After a wait for a lock: says which session has one. */
-void pg_find_locker(struct pg *s);
 
 /* Begins a reading turn, if none is open; its statements see one moment. */
 int pg_begin_turn(struct pg *s);

@@ -110,6 +110,8 @@ take_error(struct pg *s, const PGresult *r)
                    context ? ", " : "", context ? context : "", state,
                    strcmp(state, "42P01") == 0
                        ? ": run countd store init, or see store.schema"
+                   : strcmp(state, "55P03") == 0
+                       ? ": countd store names the session that has it"
                        : "");
     return rc;
 }
@@ -293,8 +295,7 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
     for (size_t i = 0; rc == 0 && i < count; i++)
         calls[i].result = s->results[i];
     if (rc < 0) {
-        if (rc != -EAGAIN || PQstatus(s->connection) != CONNECTION_OK)
-            pg_report_trouble(s);
+        pg_report_trouble(s);
         if (rc == -EHOSTDOWN || rc == -ENOMEM)
             pg_disconnect(s);
     }
@@ -519,8 +520,6 @@ pg_connect(struct pg *s)
         pg_saw(s, strstr(s->trouble, "session is read-only")
                       ? STATUS_M_DB_READ_ONLY
                       : STATUS_M_DB_DOWN);
-    else if (rc == -EAGAIN) /* what finds it is prepared before the others */
-        pg_find_locker(s);
     if (rc == 0)
         rc = pg_server_check(s);
     if (rc == 0)

@@ -12,40 +12,13 @@
 
 /* ---- transactions -------------------------------------------------------- */
 
-void
-pg_find_locker(struct pg *s)
-{
-    char user[64], program[64];
-    const PGresult *r;
-
-    if (pg_ask(s, &r, PG_LOCKERS, "") < 0)
-        return;
-    if (PQntuples(r) == 1) {
-        pg_text(r, 0, 1, user, sizeof user);
-        pg_text(r, 0, 2, program, sizeof program);
-        pg_set_trouble(s,
-                       "waited %llu ms for a lock; the server's process %lld "
-                       "has one (user %s, program %s)",
-                       (unsigned long long)s->options.timeout_ms / 2,
-                       (long long)pg_bigint(r, 0, 0), user, program);
-    }
-    pg_report_trouble(s);
-}
-
 static int
 roll_back(struct pg *s, int rc)
 {
-    char why[sizeof s->trouble];
-
     s->bands.keyspace = 0;
-    memcpy(why, s->trouble, sizeof why);
     if (!s->connection || pg_ask(s, NULL, PG_ROLLBACK, "") < 0 ||
         PQtransactionStatus(s->connection) != PQTRANS_IDLE)
         pg_disconnect(s);
-    else if (rc == -EAGAIN)
-        pg_find_locker(s);
-    if (rc != -EAGAIN)
-        memcpy(s->trouble, why, sizeof why);
     return rc;
 }
 

@@ -68,14 +68,6 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "WHERE wal_status IN ('extended', 'unreserved')) END, "
         "(SELECT count(*) FROM " SENDERS "AND seen < " NOW "- 10000), "
         "(SELECT coalesce(max(abs(skew)), 0) FROM " SENDERS ") FROM meta",
-    [PG_LOCKERS] =
-        "SELECT a.pid::int8, a.usename::text, a.application_name "
-        "FROM pg_locks l JOIN pg_stat_activity a USING (pid) "
-        "WHERE l.granted AND a.pid <> pg_backend_pid() AND l.mode <> "
-        "'AccessShareLock' AND l.relation IN ('keyspace'::regclass, "
-        "'counter'::regclass, 'band'::regclass, 'mark'::regclass, "
-        "'block'::regclass, 'lane'::regclass, 'sender'::regclass) ORDER BY "
-        "a.xact_start LIMIT 1",
     [PG_SIZES] = "SELECT (SELECT count(*) FROM keyspace), "
                  "(SELECT coalesce(sum(keys), 0)::int8 FROM keyspace), "
                  "pg_total_relation_size('counter')::int8, "

@@ -16,7 +16,7 @@
  *   -EHOSTDOWN  also: a standby was reached, or a server that is starting, or a
  *               database that has lost commits of this directory
  *   -EAGAIN     also: a deadlock, or a lock of another session was not given
- *               up in half of `timeout_ms`; trouble names the session
+ *               up in half of `timeout_ms`
  *   -EPERM      tables or privileges are missing, or the server was refused:
  *               it is older than 13, or does not keep what it commits
  *
