@@ -183,7 +183,6 @@ struct pg {
     int64_t skew; /* ms that this clock is ahead of the server's, at most */
     struct store_as_of as_of; /* of the turn */
     uint64_t sent;            /* the number of the transaction under way */
-    unsigned host;            /* index of the host to try first */
     bool in_turn;             /* a reading transaction is open */
     bool warned;              /* in this run */
     bool was_told;            /* warnings about the server are printed */

@@ -2,8 +2,9 @@
  * deadline, given up; what its errors mean.
  *
  * A connection is always in libpq's pipeline mode: what is sent together costs
- * one round trip, and after an error the server skips the rest of it.  Nothing
- * here waits in libpq: each wait is a poll() of at most `timeout_ms`. */
+ * one round trip, and after an error the server skips the rest of it.  libpq
+ * waits for a connection and for the statements of countd store init: each other
+ * wait is a poll() of at most `timeout_ms`. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
@@ -331,73 +332,49 @@ pg_disconnect(struct pg *s)
     s->bands.keyspace = 0;
 }
 
-/* Moves the first `by` of a list of hosts or ports behind the others.  libpq
- * goes to the next only when one refuses, not when one is silent. */
+/* The words that libpq is given: a later one replaces an earlier one, and
+ * `dbname` stands for all of store.conninfo.  libpq itself waits for each host,
+ * and for whole seconds, two at least.  The server gives up before this process
+ * does: so it can say why. */
 static void
-rotate_list(const char *list, unsigned by, char *out, size_t size)
+connect_with(struct pg *s, const PQconninfoOption *given)
 {
-    const char *from = list, *comma;
-
-    for (; by > 0; by--) {
-        comma = strchr(from, ',');
-        from = comma ? comma + 1 : list;
-    }
-    if (from == list)
-        (void)snprintf(out, size, "%s", list);
-    else
-        (void)snprintf(out, size, "%s,%.*s", from, (int)(from - list - 1),
-                       list);
-}
-
-#define WORDS_MAX 8
-
-/* What libpq is given: a later word replaces an earlier one. */
-struct words {
-    const char *keys[WORDS_MAX + 1], *values[WORDS_MAX + 1];
-    char texts[WORDS_MAX][1024];
-    size_t count;
-};
-
-static char *
-add_word(struct words *w, const char *key, const char *value)
-{
-    char *text = w->texts[w->count];
-
-    assert(w->count < WORDS_MAX);
-    (void)snprintf(text, sizeof w->texts[0], "%s", value);
-    w->keys[w->count] = key;
-    w->values[w->count++] = text;
-    return text;
-}
-
-/* Behind what is given: hosts in another order, and deadlines.  The server gives
- * up before this process does: so it can say why. */
-static void
-add_changes(struct words *w, const struct pg *s, const PQconninfoOption *o)
-{
-    static const char *const lists[] = {"host", "hostaddr", "port"};
     const unsigned long long ms = s->options.timeout_ms;
-    const char *options = "";
+    char options[1024], connect_timeout[24], user_timeout[24];
+    const char *const keys[] = {"fallback_application_name",
+                                "target_session_attrs",
+                                "connect_timeout",
+                                "tcp_user_timeout",
+                                "dbname",
+                                "options",
+                                NULL};
+    const char *const values[] = {"countd",
+                                  s->options.writable ? "read-write" : "any",
+                                  connect_timeout,
+                                  user_timeout,
+                                  s->options.conninfo,
+                                  options,
+                                  NULL};
 
-    for (; o->keyword != NULL; o++) {
-        if (o->val && strcmp(o->keyword, "options") == 0)
-            options = o->val;
-        for (int i = 0; o->val && i < 3; i++)
-            if (strcmp(o->keyword, lists[i]) == 0)
-                rotate_list(o->val, s->host, add_word(w, lists[i], ""),
-                            sizeof w->texts[0]);
-    }
-    (void)snprintf(add_word(w, "options", ""), sizeof w->texts[0],
+    while (given->keyword && strcmp(given->keyword, "options") != 0)
+        given++;
+    (void)snprintf(connect_timeout, sizeof connect_timeout, "%llu",
+                   ms > 2000 ? (ms + 999) / 1000 : 2);
+    (void)snprintf(user_timeout, sizeof user_timeout, "%llu", ms);
+    (void)snprintf(options, sizeof options,
                    "%s -c search_path=%s -c statement_timeout=%llu "
                    "-c lock_timeout=%llu "
                    "-c idle_in_transaction_session_timeout=%llu",
-                   options, s->options.schema, ms - ms / 4, ms / 2, 5 * ms);
+                   given->keyword && given->val ? given->val : "",
+                   s->options.schema, ms - ms / 4, ms / 2, 5 * ms);
+    s->connection = PQconnectdbParams(keys, values, 1);
 }
 
+/* A refusal has no SQLSTATE here: one that waiting does not mend is known by
+ * nothing but its text, which may be in any language, so all are waited for. */
 static int
-start_connection(struct pg *s)
+open_connection(struct pg *s)
 {
-    struct words w = {.count = 0};
     char *why = NULL;
     PQconninfoOption *given = PQconninfoParse(s->options.conninfo, &why);
 
@@ -407,38 +384,11 @@ start_connection(struct pg *s)
         pg_saw(s, STATUS_M_DB_REFUSED);
         return why ? -EPERM : -ENOMEM;
     }
-    (void)add_word(&w, "fallback_application_name", "countd");
-    if (s->options.writable)
-        (void)add_word(&w, "target_session_attrs", "read-write");
-    (void)snprintf(add_word(&w, "tcp_user_timeout", ""), sizeof w.texts[0],
-                   "%llu", (unsigned long long)s->options.timeout_ms);
-    (void)add_word(&w, "dbname", s->options.conninfo); /* is expanded */
-    add_changes(&w, s, given);
+    connect_with(s, given);
     PQconninfoFree(given);
-    s->connection = PQconnectStartParams(w.keys, w.values, 1);
-    return s->connection ? 0 : -ENOMEM;
-}
-
-/* A refusal has no SQLSTATE here: one that waiting does not mend is known by
- * nothing but its text, which may be in any language, so all are waited for. */
-static int
-await_connection(struct pg *s)
-{
-    const uint64_t until_ns = get_deadline(s);
-    PostgresPollingStatusType want = PGRES_POLLING_WRITING;
-    int rc;
-
-    while (want != PGRES_POLLING_OK) {
-        if (want == PGRES_POLLING_FAILED ||
-            PQstatus(s->connection) == CONNECTION_BAD)
-            return take_error(s, NULL);
-        rc = wait_socket(s, want == PGRES_POLLING_READING ? POLLIN : POLLOUT,
-                         until_ns);
-        if (rc < 0)
-            return rc;
-        want = PQconnectPoll(s->connection);
-    }
-    return 0;
+    if (!s->connection)
+        return -ENOMEM;
+    return PQstatus(s->connection) == CONNECTION_OK ? 0 : take_error(s, NULL);
 }
 
 static int
@@ -468,12 +418,11 @@ prepare_statements(struct pg *s)
     return rc < 0 ? rc : receive_results(s, false, PG_STATEMENTS, until_ns);
 }
 
-/* Gives the connection up; the next try is later, and at the next host. */
+/* Gives the connection up; the next try is later. */
 static int
 fail_connect(struct pg *s, int rc)
 {
     pg_disconnect(s);
-    s->host++;
     s->retry_wait_ms = s->retry_wait_ms == 0 ? RETRY_LEAST_MS
                        : s->retry_wait_ms < RETRY_MOST_MS / 2
                            ? 2 * s->retry_wait_ms
@@ -510,9 +459,7 @@ pg_connect(struct pg *s)
     pg_disconnect(s);
     if (clock_ms() < s->retry_at_ms)
         return -EHOSTDOWN;
-    rc = start_connection(s);
-    if (rc == 0)
-        rc = await_connection(s);
+    rc = open_connection(s);
     if (rc == 0)
         rc = prepare_statements(s);
     /* libpq's words for hosts of which none takes changes; no code says it. */
@@ -535,22 +482,15 @@ int
 pg_run_script(struct pg *s, const char *text)
 {
     PGresult *r = NULL;
-    uint64_t until_ns;
-    int rc, first = 0;
+    int rc;
 
     pg_disconnect(s);
-    rc = start_connection(s);
+    rc = open_connection(s);
     if (rc == 0)
-        rc = await_connection(s);
-    until_ns = get_deadline(s);
-    if (rc == 0 && PQsendQuery(s->connection, text) == 0)
-        rc = take_error(s, NULL);
-    while (rc == 0 && (rc = next_result(s, until_ns, &r)) == 0 && r != NULL) {
-        if (first == 0 && PQresultStatus(r) != PGRES_COMMAND_OK &&
-            PQresultStatus(r) != PGRES_TUPLES_OK)
-            first = take_error(s, r);
-        PQclear(r);
-    }
+        r = PQexec(s->connection, text); /* the server gives up in time */
+    if (rc == 0 && PQresultStatus(r) != PGRES_COMMAND_OK)
+        rc = take_error(s, r);
+    PQclear(r);
     pg_disconnect(s);
-    return rc < 0 ? rc : first;
+    return rc;
 }
