@@ -6,13 +6,11 @@
 #include "common/wire/json_write.h"
 
 #include <assert.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/hex.h"
-#include "common/wire/cell.h"
 #include "common/wire/json_plain.h"
+#include "common/wire/name.h"
 
 void
 json_write_init(struct json_writer *w, void *buffer, size_t size)
@@ -137,32 +135,10 @@ json_integer(struct json_writer *w, int64_t number)
 }
 
 void
-json_wide(struct json_writer *w, int128 number)
-{
-    char text[CELL_SUM_SIZE];
-
-    json_digits(w, cell_sum_text(number, text));
-}
-
-void
 json_digits(struct json_writer *w, const char *digits)
 {
     put_separator(w, ", ");
     put_text(w, digits);
-}
-
-void
-json_real(struct json_writer *w, double number)
-{
-    char text[32];
-
-    if (!isfinite(number)) {
-        json_null(w);
-        return;
-    }
-    (void)snprintf(text, sizeof text, "%.17g", number); /* 24 bytes fit */
-    put_separator(w, ", ");
-    put_text(w, text);
 }
 
 void

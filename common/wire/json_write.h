@@ -48,11 +48,7 @@ void json_member(struct json_writer *w, const char *name);
 void json_row(struct json_writer *w);
 
 void json_integer(struct json_writer *w, int64_t number);
-void json_wide(struct json_writer *w, int128 number);
 void json_digits(struct json_writer *w, const char *digits);
-
-/* With 17 digits where it needs them; null if it is not finite. */
-void json_real(struct json_writer *w, double number);
 void json_bool(struct json_writer *w, bool value);
 void json_null(struct json_writer *w);
 

@@ -31,7 +31,8 @@ int
 functions_check_aligned(struct function_call *call, const struct series *a,
                         const struct series *b)
 {
-    if (series_is_aligned(a, b))
+    if (a->count == b->count && a->start == b->start && a->step == b->step &&
+        a->last == b->last)
         return 0;
     return functions_refuse(call,
                             "series of different steps: summarize them first");
@@ -130,10 +131,8 @@ functions_combine_finish(struct function_call *call)
     for (size_t i = 0; i < call->made.count && rc == 0; i++) {
         struct series *s = call->made.items[i];
 
-        if (how == SERIES_AVERAGE)
-            series_make_real(s);
         for (size_t p = 0; how == SERIES_AVERAGE && p < s->count; p++)
-            s->points.real[p] /= (double)call->values_counts[i][p];
+            s->points[p] /= call->values_counts[i][p];
         s->name = is_one ? path : s->name;
         s->path = has_paths ? s->name : path;
         rc = functions_show_name(call, s, s->name);

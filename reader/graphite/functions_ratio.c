@@ -44,23 +44,19 @@ find_divisor(struct function_call *call, int *rc)
 /* Values times a factor, divided by those of the divisor: none where it has
  * none, or 0. */
 static int
-divide_points(struct function_call *call, struct series *s, double factor)
+divide_points(struct function_call *call, struct series *s, long double factor)
 {
     int rc;
-    struct series *by = find_divisor(call, &rc);
+    const struct series *by = find_divisor(call, &rc);
 
     if (rc == 0 && by)
         rc = functions_check_aligned(call, s, by);
     if (rc < 0)
         return rc;
-    series_make_real(s);
-    for (size_t i = 0; i < s->count; i++) {
-        const double value =
-            by && series_has(by, i) ? (double)series_value(by, i) : 0;
-
-        s->points.real[i] =
-            value == 0 ? (double)NAN : s->points.real[i] * factor / value;
-    }
+    for (size_t i = 0; i < s->count; i++)
+        s->points[i] = by && by->points[i] != 0
+                           ? s->points[i] * factor / by->points[i]
+                           : SERIES_NONE;
     return functions_name_call(call, s, ",%.*s", by ? (int)by->name.size : 7,
                                by ? by->name.at : "MISSING");
 }
@@ -122,9 +118,8 @@ functions_percent_again(struct function_call *call, struct series *s)
         return 0;
     if (!v || v->kind != TARGET_NUMBER)
         return divide_points(call, s, 100);
-    series_make_real(s);
     for (size_t i = 0; i < s->count; i++)
-        s->points.real[i] =
-            v->number == 0 ? (double)NAN : s->points.real[i] * 100 / v->number;
-    return functions_name_call(call, s, ",%g", v->number);
+        s->points[i] =
+            v->number == 0 ? SERIES_NONE : s->points[i] * 100 / v->number;
+    return functions_name_call(call, s, ",%Lg", v->number);
 }

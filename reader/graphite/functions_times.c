@@ -42,8 +42,6 @@ sum_hits(struct function_call *call, struct series *s, int64_t first,
 
     if (!sums)
         return -ENOMEM;
-    if (s->is_real)
-        series_make_real(sums);
     for (size_t i = 0; i < s->count; i++) {
         int64_t at = series_time(s, i);
         const int64_t until = at + s->step;
@@ -52,20 +50,9 @@ sum_hits(struct function_call *call, struct series *s, int64_t first,
             const size_t n = (size_t)((at - first) / interval);
             const int64_t next = first + (int64_t)(n + 1) * interval;
             const int64_t part = (next < until ? next : until) - at;
-            int128 hits;
 
-            if (s->is_real) {
-                sums->points.real[n] =
-                    s->points.real[i] * (double)part +
-                    (series_has(sums, n) ? sums->points.real[n] : 0);
-            } else {
-                if (__builtin_mul_overflow(s->points.whole[i], (int128)part,
-                                           &hits))
-                    hits = s->points.whole[i] < 0 ? SERIES_NONE + 1
-                                                  : -(SERIES_NONE + 1);
-                sums->points.whole[n] =
-                    series_add_whole(sums->points.whole[n], hits);
-            }
+            sums->points[n] =
+                series_add(sums->points[n], s->points[i] * (long double)part);
             at += part;
         }
     }
@@ -116,35 +103,23 @@ functions_window(const struct function_call *call, int64_t step)
 }
 
 /* The average of the values among the `window` points before each one, and with
- * them the first points go.  A sum of integers comes back by subtracting. */
+ * them the first points go. */
 static void
 average_window(struct series *s, const struct series *from, size_t window)
 {
-    uint128 whole = 0;
-    long double real = 0;
+    long double sum = 0;
     size_t values = 0;
 
     for (size_t i = 0; i < from->count; i++) {
-        if (i >= window) {
-            const long double sum =
-                from->is_real ? real : (long double)(int128)whole;
-
-            s->points.real[i - window] =
-                values > 0 ? (double)(sum / (long double)values) : (double)NAN;
-        }
+        if (i >= window && values > 0)
+            s->points[i - window] = sum / (long double)values;
         if (series_has(from, i)) {
             values++;
-            if (from->is_real)
-                real += from->points.real[i];
-            else
-                whole += (uint128)from->points.whole[i];
+            sum += from->points[i];
         }
         if (i >= window && series_has(from, i - window)) {
             values--;
-            if (from->is_real)
-                real -= from->points.real[i - window];
-            else
-                whole -= (uint128)from->points.whole[i - window];
+            sum -= from->points[i - window];
         }
     }
 }
@@ -160,10 +135,8 @@ functions_moving_average(struct function_call *call, struct series *s)
     if (!made)
         return -ENOMEM;
     if (s->last == 0) { /* a constant line is its own average */
-        series_make_real(made);
         average_window(made, s, window);
         s->points = made->points;
-        s->is_real = true;
         s->count = count;
         s->start += (int64_t)window * s->step;
     }

@@ -13,7 +13,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "common/wire/cell.h"
 #include "common/wire/name.h"
 #include "reader/graphite/render.h"
 
@@ -29,15 +28,10 @@ put_text(struct render *r, const char *text)
 static void
 put_value(struct render *r, const struct series *s, size_t i, const char *none)
 {
-    char sum[CELL_SUM_SIZE], real[32];
+    char text[SERIES_TEXT_SIZE];
+    const char *value = series_text(s->points[i], text);
 
-    if (!series_has(s, i) || (s->is_real && !isfinite(s->points.real[i]))) {
-        put_text(r, none);
-    } else if (s->is_real) {
-        (void)snprintf(real, sizeof real, "%.17g", s->points.real[i]);
-        put_text(r, real); /* 24 bytes fit */
-    } else
-        put_text(r, cell_sum_text(s->points.whole[i], sum));
+    put_text(r, value ? value : none);
 }
 
 /* ---- raw ------------------------------------------------------------------ */

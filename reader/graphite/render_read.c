@@ -138,10 +138,10 @@ add_buckets(struct render *r, struct series *s)
 
     for (size_t i = 0; i < count; i++) {
         const struct store_bucket *b = &r->buckets[i];
-        int128 *point = &s->points.whole[r->read + i];
+        long double *point = &s->points[r->read + i];
 
         if (b->any || q->from + i * q->step >= q->since)
-            *point = series_add_whole(*point, store_bucket_sum(b));
+            *point = series_add(*point, (long double)store_bucket_sum(b));
     }
     return count;
 }

@@ -46,16 +46,13 @@ static bool
 put_json_point(struct render *r, const struct series *s, size_t i)
 {
     struct json_writer *w = &r->answer->json;
+    char text[SERIES_TEXT_SIZE];
+    const char *value = series_text(s->points[i], text);
 
     if (!render_reserve(r, POINT_MAX))
         return false;
     json_array_begin(w);
-    if (!series_has(s, i))
-        json_null(w);
-    else if (s->is_real)
-        json_real(w, s->points.real[i]);
-    else
-        json_wide(w, s->points.whole[i]);
+    json_digits(w, value ? value : "null");
     json_integer(w, series_time(s, i));
     json_array_end(w);
     return true;

@@ -1,8 +1,7 @@
 /* reader/graphite/series.h - a series of points: a name and a value for each
  * step, or none.
  *
- * Values are exact integers of 128 bits until something makes fractions of one
- * of them; then all of the series are doubles.  Sums beyond 128 bits saturate.
+ * Values are long doubles, in which every count is exact.
  *
  * Ownership: pieces of a scratch.  Pure.
  */
@@ -16,8 +15,8 @@
 #include "reader/graphite/scratch.h"
 #include "reader/graphite/target.h"
 
-/* The integer that stands for no value; no sum is as low. */
-#define SERIES_NONE ((int128)((uint128)1 << 127))
+#define SERIES_NONE      ((long double)NAN) /* no value */
+#define SERIES_TEXT_SIZE 32
 
 struct series {
     struct target_text name;
@@ -26,11 +25,7 @@ struct series {
     int64_t last;            /* time of the last point, if it is another than
                                 the step makes it; else 0 */
     size_t count;
-    bool is_real;
-    union {
-        int128 *whole;
-        double *real; /* NAN: none */
-    } points;
+    long double *points;
     long double key; /* by which series are chosen */
     size_t order;    /* its place before they are sorted */
 };
@@ -51,22 +46,10 @@ enum series_aggregate {
 /* Returns a series of `count` points without values; NULL: no memory. */
 struct series *series_new(struct scratch *scratch, size_t count);
 
-/* Makes fractions of its values possible. */
-void series_make_real(struct series *s);
-
 static inline bool
 series_has(const struct series *s, size_t i)
 {
-    return s->is_real ? !isnan(s->points.real[i])
-                      : s->points.whole[i] != SERIES_NONE;
-}
-
-/* A value that is there. */
-static inline long double
-series_value(const struct series *s, size_t i)
-{
-    return s->is_real ? (long double)s->points.real[i]
-                      : (long double)s->points.whole[i];
+    return !isnan(s->points[i]);
 }
 
 static inline int64_t
@@ -76,15 +59,20 @@ series_time(const struct series *s, size_t i)
                                              : s->start + (int64_t)i * s->step;
 }
 
-/* Adds, where both have none there is none; saturates. */
-int128 series_add_whole(int128 a, int128 b);
+/* The sum of what is there. */
+static inline long double
+series_add(long double a, long double b)
+{
+    return isnan(a) ? b : isnan(b) ? a : a + b;
+}
 
-/* Whether both have points at the same times. */
-bool series_is_aligned(const struct series *a, const struct series *b);
+/* Writes a value: an integer with all its digits, a fraction with 17.  NULL:
+ * there is none, or it is too large for a double. */
+const char *series_text(long double value, char text[SERIES_TEXT_SIZE]);
 
 /* Combines the points of `from` into those of `to`, which are at the same
  * times; an average is a sum at first. */
-void series_combine(struct series *to, struct series *from,
+void series_combine(struct series *to, const struct series *from,
                     enum series_aggregate how);
 
 /* Combines the points of each `interval` seconds into one; `from_start`: the

@@ -175,13 +175,13 @@ read_number(struct parser *p, struct target_node *node)
         p->error = -ENOMEM;
         return false;
     }
-    node->number = strtod(text, &end);
+    node->number = strtold(text, &end);
     if (end == text || *end != '\0')
         return false;
     errno = 0;
     node->whole = strtoll(text, &end, 10);
     node->is_whole = errno == 0 && *end == '\0';
-    return isfinite(node->number);
+    return isfinite((double)node->number);
 }
 
 static struct target_node *

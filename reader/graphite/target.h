@@ -51,7 +51,7 @@ struct target_node {
     struct target_text source;  /* as it is written */
     struct target_text text;    /* of a call its name; path; string */
     struct target_text keyword; /* of an argument; size 0: none */
-    double number;
+    long double number;
     int64_t whole; /* of a number with is_whole */
     bool is_whole; /* a number without point and exponent, in 64 bits */
     bool truth;

@@ -112,7 +112,7 @@ show(struct fixture *r, const char *target, int64_t from, int64_t until,
                       (int)s->name.size, s->name.at,
                       (long long)(s->start - from), (long long)s->step);
         for (size_t p = 0; p < s->count; p++)
-            at += series_has(s, p) ? sprintf(at, " %.6Lg", series_value(s, p))
+            at += series_has(s, p) ? sprintf(at, " %.6Lg", s->points[p])
                                    : sprintf(at, " -");
     }
     return shown;

@@ -30,7 +30,7 @@ show_node(const struct target_node *n, char *out)
         strcat(at, "]");
         break;
     case TARGET_NUMBER:
-        (void)sprintf(at, "#%g%s", n->number, n->is_whole ? "" : "~");
+        (void)sprintf(at, "#%Lg%s", n->number, n->is_whole ? "" : "~");
         break;
     case TARGET_STRING:
         (void)sprintf(at, "'%.*s'", (int)n->text.size, n->text.at);

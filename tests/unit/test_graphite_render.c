@@ -175,7 +175,7 @@ CASE(sums_are_exact_at_every_step, r)
 
     for (int i = 0; i < 200; i++) {
         at[i] = DAY0 + (int64_t)random_below(&random, 3 * 86400);
-        sum[i] = (int64_t)random_next(&random) / 4;
+        sum[i] = (int64_t)random_next(&random) / 1024;
         add(r, i % 2 ? "k" : "k.a", i % 2 ? "a.b" : "b", at[i], sum[i]);
     }
     for (int i = 0; i < 50; i++) {
@@ -190,13 +190,12 @@ CASE(sums_are_exact_at_every_step, r)
         for (size_t p = 0; p < list->items[0]->count; p++) {
             const struct series *s = list->items[0];
             const int64_t t = series_time(s, p);
-            int128 expected = 0;
+            int64_t expected = 0;
 
             for (int n = 0; n < 200; n++)
                 if (at[n] / 60 * 60 >= t && at[n] / 60 * 60 < t + s->step)
                     expected += sum[n];
-            assert_true(t > NOW ? !series_has(s, p)
-                                : s->points.whole[p] == expected);
+            assert_true(t > NOW ? !series_has(s, p) : s->points[p] == expected);
         }
     }
 }
@@ -277,7 +276,7 @@ CASE(a_summary_is_of_whole_steps, r)
                         "summarize(web.a, \"10s\", \"sum\") +60/60: 1 2 3 4 5");
 }
 
-CASE(answers_are_exact_integers, r)
+CASE(answers_are_exact_integers_within_64_bits, r)
 {
     add(r, "big", "x", DAY0, INT64_MAX);
     add(r, "big", "y", DAY0, INT64_MAX);
@@ -287,9 +286,9 @@ CASE(answers_are_exact_integers, r)
         "[{\"target\":\"big.x\",\"tags\":{\"name\":\"big.x\"},\"datapoints\":[["
         "9223372036854775807,1795219200]]}]");
     assert_has(render(r, "sum(big.x,big.y)", DAY0 - 1, DAY0, 0),
-               "[18446744073709551614,1795219200]");
+               "[1.8446744073709552e+19,1795219200]");
     assert_has(render(r, "scale(big.x,10)", DAY0 - 1, DAY0, 0),
-               "[92233720368547758070,1795219200]");
+               "[9.2233720368547758e+19,1795219200]");
     assert_has(render(r, "big.n", DAY0 - 1, DAY0, 0),
                "[-9223372036854775808,1795219200]");
     assert_has(render(r, "scale(big.x,0.1)", DAY0 - 1, DAY0, 0),
