@@ -81,28 +81,6 @@ const struct resp_command resp_commands[] = {
     {"reset", 1, resp_do_reset, NOW, 0, 0},
     {NULL, 0, NULL, 0, 0, 0}};
 
-/* Where the search for a name begins: few have the same place. */
-static size_t
-first_place(const uint8_t *name, size_t size)
-{
-    return ((name[0] | 0x20u) * 43 + (name[size / 2] | 0x20u) * 14 +
-            (name[size - 1] | 0x20u)) %
-           RESP_PLACES;
-}
-
-void
-resp_commands_index(const struct resp_command *places[RESP_PLACES])
-{
-    for (const struct resp_command *c = resp_commands; c->name; c++) {
-        size_t i = first_place((const uint8_t *)c->name, strlen(c->name));
-
-        while (places[i])
-            i = (i + 1) % RESP_PLACES;
-        if (!strchr(c->name, '|'))
-            places[i] = c;
-    }
-}
-
 /* The subcommand of a command that has them; if it has not that one, itself. */
 static const struct resp_command *
 find_subcommand(const struct resp_call *call, const struct resp_command *c)
@@ -121,21 +99,17 @@ resp_command_find(const struct resp_call *call)
 {
     const uint8_t *name = call->args[0].at;
     const size_t size = call->args[0].size;
-    const struct resp_command *c;
-    size_t n, i;
 
-    if (size == 0)
-        return NULL;
-    for (i = first_place(name, size);; i = (i + 1) % RESP_PLACES) {
-        c = call->service->commands_by_name[i];
-        if (!c)
-            return NULL;
+    for (const struct resp_command *c = resp_commands; c->name; c++) {
+        size_t n = 0;
+
         /* The bit that is set distinguishes upper case from lower. */
-        for (n = 0; n < size && (name[n] | 0x20) == c->name[n];)
+        while (n < size && (name[n] | 0x20) == c->name[n])
             n++;
-        if (n == size && c->name[n] == '\0')
+        if (n == size && c->name[n] == '\0' && !strchr(c->name, '|'))
             return c->run ? c : find_subcommand(call, c);
     }
+    return NULL;
 }
 
 enum conn_next

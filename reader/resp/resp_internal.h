@@ -91,9 +91,6 @@ enum resp_flag {
 /* All, up to one without a name; fewer than RESP_PLACES. */
 extern const struct resp_command resp_commands[];
 
-/* Makes the table by which commands are found. */
-void resp_commands_index(const struct resp_command *places[RESP_PLACES]);
-
 /* The command of call->args, or its subcommand, in any case; NULL: there is no
  * such command. */
 const struct resp_command *resp_command_find(const struct resp_call *call);

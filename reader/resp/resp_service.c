@@ -454,7 +454,6 @@ resp_service_init(struct resp_service *r, struct loop *loop, struct jobs *jobs,
     r->started_ms = loop_now_ms(loop);
     r->step_ns = RESP_STEP_NS;
     list_init(&r->transactions);
-    resp_commands_index(r->commands_by_name);
     rc = allocate_memory(r);
     if (rc == 0)
         rc = forward_init(&r->forward, loop, layout, &r->answers, config,

@@ -52,8 +52,6 @@
      (size_t)(count) * (QUERY_NAME_SIZE + 4 * RESP_NUMBER_SIZE))
 #define RESP_ANSWER_MAX RESP_ROWS_SIZE(RESP_ROWS_MAX)
 
-#define RESP_PLACES 128 /* of a table of commands, most of them free */
-
 struct resp_service {
     struct loop *loop;
     struct store *store;
@@ -66,7 +64,6 @@ struct resp_service {
     struct list_link transactions; /* that have some; the oldest first */
     uint8_t *replay;               /* of the transaction that is done */
     uint8_t *rows;                 /* of a range, as the store gives them */
-    const struct resp_command *commands_by_name[RESP_PLACES];
     struct jobs *jobs;
     struct resp_pattern pattern; /* of the command that is begun */
     uint64_t next_id;            /* of connections */
