@@ -15,30 +15,17 @@
 
 /* ---- names --------------------------------------------------------------- */
 
-/* Whether an argument may name a keyspace, or a key. */
-static bool
-is_name(const struct resp_call *call, const struct resp_arg *arg, bool is_key)
+/* Why an argument cannot name a keyspace, or a key; NULL: it can. */
+static const struct increment_fault *
+find_fault(const struct resp_call *call, const struct resp_arg *arg,
+           bool is_key)
 {
+    static const struct increment_form raw = {.raw = true};
     const struct config *c = call->service->config;
+    struct increment_name name;
 
-    return arg->size > 0 &&
-           arg->size <= (is_key ? c->key_size : c->keyspace_size) &&
-           !memchr(arg->at, '\0', arg->size);
-}
-
-/* What is_name() refused; false. */
-static bool
-refuse_name(struct resp_call *call, const struct resp_arg *arg, bool is_key)
-{
-    const struct config *c = call->service->config;
-
-    if (arg->size == 0)
-        return resp_stop(call, resp_error(call, "a name is empty"));
-    if (memchr(arg->at, '\0', arg->size))
-        return resp_stop(call, resp_error(call, "a name has a NUL byte"));
-    return resp_stop(
-        call, resp_error(call, "a name is longer than %u bytes",
-                         (unsigned)(is_key ? c->key_size : c->keyspace_size)));
+    return increment_name_read(&raw, (const char *)arg->at, arg->size,
+                               is_key ? c->key_size : c->keyspace_size, &name);
 }
 
 bool
@@ -64,17 +51,19 @@ resp_check_names(struct resp_call *call)
     const size_t first = (size_t)(c->key < 0 ? -c->key : c->key);
     const size_t end =
         c->key >= 0 && first + 1 < call->count ? first + 1 : call->count;
+    const struct increment_fault *fault = NULL;
 
     if ((c->flags & RESP_KEYSPACE) != 0) {
-        if (!is_name(call, &call->args[1], false))
-            return refuse_name(call, &call->args[1], false);
-        if ((c->flags & RESP_PERIOD) == 0 && !resp_check_no_period(call))
+        fault = find_fault(call, &call->args[1], false);
+        if (!fault && (c->flags & RESP_PERIOD) == 0 &&
+            !resp_check_no_period(call))
             return false;
     }
-    for (size_t i = first; first > 0 && i < end; i++)
-        if (!is_name(call, &call->args[i], true) && c->run != resp_do_members)
-            return refuse_name(call, &call->args[i], true);
-    return true;
+    /* Of what cannot be a key there is none. */
+    if (first > 0 && c->run != resp_do_members)
+        for (size_t i = first; i < end && !fault; i++)
+            fault = find_fault(call, &call->args[i], true);
+    return !fault || resp_stop(call, resp_error(call, "%s", fault->text));
 }
 
 struct resp_arg
@@ -141,7 +130,7 @@ resp_read_count(struct resp_call *call, const struct resp_arg *keyspace,
     struct hash_wide hash;
     int rc;
 
-    if (!is_name(call, key, true)) { /* there is no such key */
+    if (find_fault(call, key, true)) { /* there is no such key */
         *out = (struct last_answers_read){.exists = false};
         return 0;
     }
@@ -333,7 +322,7 @@ find_kind(struct resp_call *call, const struct resp_arg *arg)
     int64_t keys = 0;
     int rc;
 
-    if (is_name(call, arg, false))
+    if (!find_fault(call, arg, false))
         keys = resp_count_keys(call, arg);
     if (keys != 0)
         return keys < 0 ? (int)keys : KIND_KEYSPACE;

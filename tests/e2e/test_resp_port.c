@@ -195,9 +195,9 @@ CASE(bad_values_and_names_are_errors, x)
          "-ERR unknown command 'SET'");
     talk(x->fd, "\xe2\x80\xae", "-ERR unknown command '\\xe2\\x80\\xae'");
     client_send(x->fd, "*2\r\n$4\r\nINCR\r\n$0\r\n\r\n", 20);
-    hear(x->fd, 1, "INCR ''", "-ERR a name is empty");
+    hear(x->fd, 1, "INCR ''", "-ERR an empty name");
     client_send(x->fd, "*2\r\n$4\r\nINCR\r\n$3\r\na\0b\r\n", 23);
-    hear(x->fd, 1, "INCR a\\0b", "-ERR a name has a NUL byte");
+    hear(x->fd, 1, "INCR a\\0b", "-ERR a zero byte in a name");
     memset(name, 'n', 257);
     name[257] = '\0';
     (void)snprintf(command, sizeof command, "INCR %s", name);
@@ -251,7 +251,8 @@ TEST_IN(options_may_be_longer_than_keys, struct fixture *x, setup_short,
         teardown)
 {
     talk(x->fd, "ZRANK b x WITHSCORE; ZRANK b 123456789",
-         "*-1 -ERR a name is longer than 8 bytes");
+         "*-1 -ERR a name is longer than message.keyspace_size or "
+         "message.key_size");
 }
 
 CASE(scores_bound_ranges, x)
