@@ -20,14 +20,12 @@ answer_report(const uint8_t *keyspace, size_t size, int error)
 }
 
 int
-answer_query(struct answer *a, struct store_query *q, uint8_t *rows,
-             size_t size, int64_t *as_of_ms)
+answer_query(struct store *s, struct store_query *q, uint8_t *rows, size_t size)
 {
     struct store_reads reads = {
         .queries = q, .count = 1, .at = rows, .capacity = size};
 
-    *as_of_ms = as_of_get(a->as_of, q->name, q->name_size);
-    (void)store_read(a->store, &reads); /* one is always answered */
+    (void)store_read(s, &reads); /* one is always answered */
     if (q->error < 0 && q->error != -ENOENT && q->error != -EAGAIN)
         answer_report(q->name, q->name_size, q->error);
     return q->error;

@@ -1,15 +1,12 @@
-/* reader/answer.h - reads the store at once, for ports that answer at once.
+/* reader/answer.h - reads the store at once, for whatever needs one row, or some.
  *
  * What the store keeps for the next read of the turn of the loop goes at its end
- * (jobs_end_turn()), so that a slow client does not pin a snapshot.
- *
- * Ownership: the caller's; store and as_of are borrowed.
- */
+ * (jobs_end_turn()), so that a slow client does not pin a snapshot.  as_of is read
+ * before, so that what it claims is in the snapshot. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_ANSWER_H
 #define COUNTD_READER_ANSWER_H
 
-#include "common/store/as_of.h"
 #include "common/store/store.h"
 #include "common/wire/query.h"
 
@@ -21,15 +18,10 @@
     "the answer takes longer than read.max_time: ask for less, or for a "      \
     "shorter time"
 
-struct answer {
-    struct store *store;
-    struct as_of *as_of;
-};
-
-/* Answers one query, with its rows in `rows`: its error.  *as_of_ms was read before
- * the snapshot.  Errors other than -ENOENT and -EAGAIN were reported. */
-int answer_query(struct answer *a, struct store_query *q, uint8_t *rows,
-                 size_t size, int64_t *as_of_ms);
+/* Answers one query, with its rows in `rows`: its error.  Errors other than
+ * -ENOENT and -EAGAIN were reported. */
+int answer_query(struct store *s, struct store_query *q, uint8_t *rows,
+                 size_t size);
 
 /* Reports that a keyspace cannot be read. */
 void answer_report(const uint8_t *keyspace, size_t size, int error);

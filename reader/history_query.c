@@ -143,6 +143,7 @@ static int
 take_counts(struct history_query *p, uint64_t until_ns)
 {
     struct store_history_query *to = &p->q;
+    struct query_row row;
     const uint8_t *at;
 
     do {
@@ -154,20 +155,16 @@ take_counts(struct history_query *p, uint64_t until_ns)
                                 .after = to->at,
                                 .after_size = to->at_size,
                                 .length = HISTORY_QUERY_ROWS};
-        struct store_reads reads = {.queries = &q,
-                                    .count = 1,
-                                    .at = p->rows,
-                                    .capacity = sizeof p->rows};
+        const int rc = answer_query(p->store, &q, p->rows, sizeof p->rows);
 
-        (void)store_read(p->store, &reads); /* there is room for one */
-        if (q.error < 0)
-            return q.error;
+        if (rc < 0)
+            return rc;
         at = q.bytes;
         for (uint64_t i = 0; i < q.rows; i++) {
-            to->at_size = get_le16(at + 8);
-            memcpy(to->at, at + QUERY_ROW_SIZE, to->at_size);
-            history_take_key(to, to->at, to->at_size, get_le64s(at));
-            at += QUERY_ROW_SIZE + to->at_size;
+            at = query_row_get(at, &row);
+            to->at_size = row.key_size;
+            memcpy(to->at, row.key, row.key_size);
+            history_take_key(to, to->at, to->at_size, row.count);
         }
         if (q.rows < HISTORY_QUERY_ROWS) {
             history_end_keys(to);

@@ -39,7 +39,6 @@ struct reader {
     struct store *store;
     struct remote *remote; /* its threads, if it is not local */
     struct as_of as_of;
-    struct answer answer;
     struct jobs jobs;
     struct loop *loop;
     struct loop_timer maintain;
@@ -226,21 +225,18 @@ start_serving(struct reader *r)
                                           .input_max = HTTP_INPUT_MAX};
     int rc = 0;
 
-    r->answer = (struct answer){r->store, &r->as_of};
     jobs_init(&r->jobs, r->loop, r->store, &r->as_of,
               r->config.read_max_time_ms);
     r->jobs.remote = r->remote;
-    r->range =
-        (struct range){.loop = r->loop, .answer = &r->answer, .jobs = &r->jobs};
+    r->range.jobs = &r->jobs;
     if (r->remote)
         rc = remote_start(r->remote, r->loop, claim_as_of, r);
     if (rc == 0 && reader_listener_is_on(&r->listeners.rows[LISTENER_RESP]))
-        rc = resp_service_init(&r->resp, r->loop, &r->jobs, &r->config,
-                               &r->layout, r->listeners.shared);
+        rc = resp_service_init(&r->resp, &r->jobs, &r->config, &r->layout,
+                               r->listeners.shared);
     r->resp.tokens = r->tokens;
     if (rc == 0)
-        rc = read_http_open(&r->http, r->loop, &r->answer, &r->jobs,
-                            &r->datadir, &r->config);
+        rc = read_http_open(&r->http, &r->jobs, &r->datadir, &r->config);
     if (rc == 0)
         rc = conns_init(&r->conns, r->loop, &options);
     if (rc < 0)

@@ -64,8 +64,8 @@ answer_request(struct conn *c, const uint8_t *request)
                              .name_size = range.keyspace_size,
                              .offset = range.offset,
                              .length = (uint64_t)range.length};
-    rc = answer_query(r->answer, &q, out + QUERY_REPLY_SIZE, max,
-                      &reply.as_of_ms);
+    reply.as_of_ms = as_of_get(r->jobs->as_of, q.name, q.name_size);
+    rc = answer_query(r->jobs->store, &q, out + QUERY_REPLY_SIZE, max);
     if (rc == -EAGAIN)
         return CONN_PAUSE;
     r->requests++;
@@ -85,7 +85,7 @@ take_requests(struct conn *c, struct input *in)
 {
     struct range *r = conn_ctx(c);
 
-    as_of_refresh(r->answer->as_of, loop_now_ms(r->loop));
+    as_of_refresh(r->jobs->as_of, loop_now_ms(r->jobs->loop));
     while (in->size >= QUERY_SIZE) {
         const enum conn_next next = answer_request(c, in->at);
 

@@ -10,7 +10,7 @@
  * What a store that is not local is asked, the job of the connection asks
  * (jobs.h), which is paused then.
  *
- * Ownership: the caller's; loop and answers are borrowed.
+ * Ownership: the caller's; jobs is borrowed.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RANGE_H
@@ -22,8 +22,6 @@
 
 /* What the listener has for ctx. */
 struct range {
-    struct loop *loop;
-    struct answer *answer;
     struct jobs *jobs;
     uint64_t requests;   /* figure: answered */
     uint64_t unreadable; /* answered with -EIO */

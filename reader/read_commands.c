@@ -27,10 +27,10 @@ read_run_query(struct read_request *a, struct store_query *q,
         q->name = a->params.keyspace.bytes;
         q->name_size = a->params.keyspace.size;
     }
-    rc = answer_query(a->http->answer, q, a->http->binary, ANSWER_SIZE_MAX,
-                      &as_of_ms);
-    *reply = (struct read_reply){
-        .rows = (int64_t)q->rows, .at = q->bytes, .end = q->bytes + q->size};
+    as_of_ms = as_of_get(a->http->jobs->as_of, q->name, q->name_size);
+    rc =
+        answer_query(a->http->jobs->store, q, a->http->binary, ANSWER_SIZE_MAX);
+    *reply = (struct read_reply){.rows = (int64_t)q->rows, .at = q->bytes};
     a->error = rc == -ENOENT ? 0 : rc;
     if (a->error == 0 && a->as_of_ms == 0)
         a->as_of_ms = as_of_ms;
@@ -50,7 +50,7 @@ read_failure(const struct read_request *a)
         a->http->unreadable += a->error != -EAGAIN;
         return &unreadable;
     }
-    unavailable.detail = store_trouble(a->http->answer->store);
+    unavailable.detail = store_trouble(a->http->jobs->store);
     return &unavailable;
 }
 
@@ -267,7 +267,7 @@ static const struct read_problem *
 answer_now(struct read_request *a)
 {
     const struct http_params *p = &a->params;
-    struct as_of *f = a->http->answer->as_of;
+    struct as_of *f = a->http->jobs->as_of;
     struct store_query q = {.op = STORE_TOTAL};
     struct read_reply reply;
     int64_t had;
@@ -308,7 +308,7 @@ enum rows_form { ROWS_BY_KEY = 2, ROWS_RANKED = 3, ROWS_WITH_LIMIT = 4 };
  * into *row.  Returns false if none is left. */
 static bool
 put_plain_rows(struct read_request *a, bool has_rank, int64_t *rank,
-               struct read_reply *reply, struct read_row *row)
+               struct read_reply *reply, struct query_row *row)
 {
     const int64_t done = table_plain_counts(
         &a->table, has_rank, *rank, &reply->at, reply->rows - !has_rank);
@@ -321,7 +321,7 @@ put_plain_rows(struct read_request *a, bool has_rank, int64_t *rank,
 /* In the order of keys *row is then the last one, if there is any. */
 static void
 put_rows(struct read_request *a, enum rows_form form, int64_t rank,
-         struct read_reply *reply, struct read_row *row)
+         struct read_reply *reply, struct query_row *row)
 {
     const size_t first = form == ROWS_BY_KEY;
 
@@ -347,7 +347,7 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
     struct store_query q = {
         .op = STORE_RANGE, .offset = offset, .length = (uint64_t)length};
     struct read_reply reply;
-    struct read_row last;
+    struct query_row last;
     struct read_facts f;
 
     if (!ask_keyspace(a, &f))
@@ -370,7 +370,7 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
 
 /* Where the next page of keys begins, if there is one. */
 static void
-set_next_key(struct read_request *a, const struct read_row *last)
+set_next_key(struct read_request *a, const struct query_row *last)
 {
     struct increment_name *after = &a->next_page.after;
     struct store_query q = {.op = STORE_KEYS,
@@ -398,7 +398,7 @@ answer_keys(struct read_request *a)
                             .after_size = p->after.size,
                             .length = (uint64_t)p->n};
     struct read_reply reply;
-    struct read_row last;
+    struct query_row last;
     struct read_facts f;
     int64_t count;
 
@@ -443,7 +443,7 @@ answer_around(struct read_request *a)
                             .key_size = a->params.keys[0].size,
                             .length = (uint64_t)a->params.n};
     struct read_reply reply;
-    struct read_row last;
+    struct query_row last;
 
     if (!read_run_query(a, &q, &reply))
         return read_failure(a);

@@ -4,9 +4,6 @@
 #ifndef COUNTD_READER_READ_COMMANDS_H
 #define COUNTD_READER_READ_COMMANDS_H
 
-#include <assert.h>
-
-#include "common/base/bytes.h"
 #include "reader/read_job.h"
 
 /* Why there is no answer. */
@@ -42,20 +39,16 @@ extern const struct read_command read_commands[READ_COMMANDS];
 /* The rows of an answer as the store has them. */
 struct read_reply {
     int64_t rows; /* left */
-    const uint8_t *at, *end;
+    const uint8_t *at;
 };
 
 /* The next row of a reply; false: there is none. */
 static inline bool
-read_reply_row(struct read_reply *r, struct read_row *row)
+read_reply_row(struct read_reply *r, struct query_row *row)
 {
     if (r->rows == 0)
         return false;
-    assert(r->end - r->at >= QUERY_ROW_SIZE);
-    row->count = get_le64s(r->at);
-    row->key_size = get_le16(r->at + 8);
-    row->key = r->at + QUERY_ROW_SIZE;
-    r->at = row->key + row->key_size;
+    r->at = query_row_get(r->at, row);
     r->rows--;
     return true;
 }

@@ -82,12 +82,12 @@ step_query(struct read_request *a, const struct history_question *q,
 
     if (a->phase++ == 0) {
         a->as_of_ms =
-            as_of_get(a->http->answer->as_of, q->keyspace, q->keyspace_size);
+            as_of_get(a->http->jobs->as_of, q->keyspace, q->keyspace_size);
         history_query_start(history, q);
     }
     if (!history_query_step(history, until_ns))
         return false;
-    a->as_of_ms = as_of_bound(a->http->answer->as_of, a->as_of_ms);
+    a->as_of_ms = as_of_bound(a->http->jobs->as_of, a->as_of_ms);
     return true;
 }
 

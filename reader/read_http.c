@@ -173,7 +173,7 @@ is_readable(struct http_call *x, enum conn_next *next)
 
     if (p->as_of_ms == 0)
         return true;
-    as_of_ms = as_of_own(h->answer->as_of, p->keyspace.bytes, p->keyspace.size);
+    as_of_ms = as_of_own(h->jobs->as_of, p->keyspace.bytes, p->keyspace.size);
     if (as_of_ms >= p->as_of_ms)
         return true;
     if (wait_longer(x, p->as_of_ms, next))
@@ -412,7 +412,7 @@ answer_now(struct http_call *x, struct read_job *w)
 
     if (w && w->job.state == JOB_RUNS)
         return CONN_PAUSE;
-    as_of_refresh(h->answer->as_of, loop_now_ms(h->loop));
+    as_of_refresh(h->jobs->as_of, loop_now_ms(h->jobs->loop));
     if (w && (w->job.state == JOB_DONE || w->job.state == JOB_LATE))
         return answer_job(x, w);
     if (!read_request(x, &next) || !is_readable(x, &next) || is_known(x, &next))
@@ -483,14 +483,11 @@ static const struct http_route routes[] = {
 /* ---- open and close ----------------------------------------------------- */
 
 int
-read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
-               struct jobs *jobs, const struct datadir *dir,
-               const struct config *config)
+read_http_open(struct read_http *h, struct jobs *jobs,
+               const struct datadir *dir, const struct config *config)
 {
     int rc;
 
-    h->loop = loop;
-    h->answer = answer;
     h->jobs = jobs;
     h->dir = dir;
     h->held_limits = (struct waiting_limits){config->keyspace_max,
@@ -519,7 +516,7 @@ read_http_open(struct read_http *h, struct loop *loop, struct answer *answer,
     h->text = malloc(READ_HTTP_TEXT_MAX);
     rc = h->binary && h->text ? 0 : -ENOMEM;
     if (rc == 0)
-        rc = user_metrics_open(&h->users, answer, h->binary, config);
+        rc = user_metrics_open(&h->users, jobs->store, h->binary, config);
     if (rc < 0)
         read_http_close(h);
     return rc;

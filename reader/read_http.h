@@ -8,8 +8,8 @@
  * answer that is packed, unless the job would have to wait: then it goes
  * as it is.
  *
- * Ownership: the caller's between read_http_open() and read_http_close(); loop,
- * store, jobs and the rest are borrowed.  One thread.
+ * Ownership: the caller's between read_http_open() and read_http_close(); jobs
+ * and the rest are borrowed.  One thread.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_READ_HTTP_H
@@ -51,17 +51,10 @@
 struct read_command;
 struct read_job;
 
-/* A row of an answer as the range port gives it. */
-struct read_row {
-    int64_t count;
-    const uint8_t *key;
-    uint16_t key_size;
-};
-
 /* A keyspace of a list. */
 struct read_listed {
-    struct read_row row; /* its number of keys, below 0: not known */
-    int64_t total, size; /* if it has them */
+    struct query_row row; /* its number of keys, below 0: not known */
+    int64_t total, size;  /* if it has them */
     bool has_total, has_file;
     int64_t rank; /* what the list is sorted by */
 };
@@ -95,9 +88,7 @@ struct read_http {
     struct http_site site;
     struct http_route commands[READ_COMMANDS];
     struct page page;
-    struct loop *loop;
-    uint64_t unreadable;   /* figure: answered with "unreadable" */
-    struct answer *answer; /* for what is answered at once */
+    uint64_t unreadable; /* figure: answered with "unreadable" */
     struct jobs *jobs;
     const struct datadir *dir;
     struct read_request now;
@@ -114,8 +105,7 @@ struct read_http {
 };
 
 /* -ENOMEM */
-int read_http_open(struct read_http *h, struct loop *loop,
-                   struct answer *answer, struct jobs *jobs,
+int read_http_open(struct read_http *h, struct jobs *jobs,
                    const struct datadir *dir, const struct config *config);
 void read_http_close(struct read_http *h);
 

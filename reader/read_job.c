@@ -142,7 +142,7 @@ take_memory(struct read_job *w, struct store *store)
 int
 read_job_start(struct read_job *w, const struct read_request *request)
 {
-    struct store *store = request->http->answer->store;
+    struct store *store = request->http->jobs->store;
 
     clear_job(w);
     w->request = *request;

@@ -24,7 +24,7 @@ static const struct table_column columns[] = {
 };
 
 static void
-file_name(const struct read_row *row, char file[READ_FILE_SIZE])
+file_name(const struct query_row *row, char file[READ_FILE_SIZE])
 {
     char base[NAME_FILE_SIZE];
 
@@ -90,7 +90,7 @@ begin_names(struct read_request *a)
 {
     const struct http_params *p = &a->params;
 
-    a->as_of_ms = as_of_get(a->http->answer->as_of, NULL, 0);
+    a->as_of_ms = as_of_get(a->http->jobs->as_of, NULL, 0);
     a->done = a->count = 0;
     a->job->has_more = false;
     store_listing_start(a->job->from, p->after.bytes, p->after.size);
@@ -104,7 +104,7 @@ add_name(struct read_request *a, const struct store_listed *found)
 
     assert(found->name_size <= QUERY_NAME_SIZE);
     memcpy(name, found->name, found->name_size);
-    l->row = (struct read_row){found->keys, name, (uint16_t)found->name_size};
+    l->row = (struct query_row){found->keys, name, (uint16_t)found->name_size};
     a->count++;
 }
 
@@ -153,7 +153,7 @@ read_keyspaces_step(struct read_request *a, uint64_t until_ns)
         return false;
     if (a->job->list_error == 0 && !is_too_long(a) && !read_some(a, until_ns))
         return false;
-    a->as_of_ms = as_of_bound(a->http->answer->as_of, a->as_of_ms);
+    a->as_of_ms = as_of_bound(a->http->jobs->as_of, a->as_of_ms);
     return true;
 }
 
@@ -205,7 +205,7 @@ put_listed(struct read_request *a, const struct read_listed *l)
 static void
 set_next_name(struct read_request *a)
 {
-    const struct read_row *last;
+    const struct query_row *last;
 
     if (!is_by_name(a) || !a->job->has_more || a->count == 0)
         return;

@@ -97,7 +97,7 @@ read_held(struct read_request *a)
     static const struct read_problem too_many = {
         HTTP_UNAVAILABLE, "too-many-keyspaces",
         "fills wait for more than 4096 keyspaces; countd held lists them"};
-    const struct as_of *f = a->http->answer->as_of;
+    const struct as_of *f = a->http->jobs->as_of;
     struct waiting_rows rows = {
         .a = a, .store = f->waiting.names.count > OPENED_MAX ? NULL : f->store};
 

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/setup/figures.h"
@@ -60,18 +59,18 @@ read_patterns(struct user_metrics *u, const char *text)
 }
 
 int
-user_metrics_open(struct user_metrics *u, struct answer *answer,
-                  uint8_t *binary, const struct config *config)
+user_metrics_open(struct user_metrics *u, struct store *store, uint8_t *binary,
+                  const struct config *config)
 {
     int rc;
 
-    *u = (struct user_metrics){.answer = answer,
+    *u = (struct user_metrics){.store = store,
                                .binary = binary,
                                .top = (int64_t)config->metrics_top,
                                .series_max = config->metrics_max_series,
                                .keyspaces = -1};
     read_patterns(u, config->metrics_keyspaces);
-    rc = store_listing_open(answer->store, &u->listing);
+    rc = store_listing_open(store, &u->listing);
     if (rc < 0) {
         u->listing = NULL;
         return rc;
@@ -199,11 +198,9 @@ static int
 ask(struct user_metrics *u, const struct user_keyspace *k,
     struct store_query *q)
 {
-    int64_t as_of_ms; /* of no sample */
-
     q->name = k->name;
     q->name_size = k->size;
-    return answer_query(u->answer, q, u->binary, ANSWER_SIZE_MAX, &as_of_ms);
+    return answer_query(u->store, q, u->binary, ANSWER_SIZE_MAX);
 }
 
 const char *
@@ -223,8 +220,8 @@ user_metrics_label(const uint8_t *name, size_t size,
 }
 
 static void
-put_key(struct user_metrics *u, const char *keyspace, int64_t count,
-        const uint8_t *key, uint16_t key_size)
+put_key(struct user_metrics *u, const char *keyspace,
+        const struct query_row *row)
 {
     char label[USER_METRICS_LABEL];
     const size_t left = USER_METRICS_TEXT - u->text_size;
@@ -237,7 +234,8 @@ put_key(struct user_metrics *u, const char *keyspace, int64_t count,
     n = snprintf(u->text + u->text_size, left,
                  "%s{keyspace=\"%s\",key=\"%s\"} %" PRId64 "\n",
                  figures[STATUS_S_KEY].metric, keyspace,
-                 user_metrics_label(key, key_size, label), count);
+                 user_metrics_label(row->key, row->key_size, label),
+                 row->count);
     if (n < 0 || (size_t)n >= left) {
         u->left_out++;
         return;
@@ -252,6 +250,7 @@ put_keys(struct user_metrics *u, const struct user_keyspace *k)
 {
     struct store_query q = {.op = STORE_RANGE, .length = (uint64_t)u->top};
     char keyspace[USER_METRICS_LABEL];
+    struct query_row row;
     const uint8_t *at;
 
     if (ask(u, k, &q) == -EAGAIN)
@@ -259,10 +258,8 @@ put_keys(struct user_metrics *u, const struct user_keyspace *k)
     at = q.bytes;
     (void)user_metrics_label(k->name, k->size, keyspace);
     for (uint64_t i = 0; i < q.rows; i++) {
-        const uint16_t size = get_le16(at + 8);
-
-        put_key(u, keyspace, get_le64s(at), at + QUERY_ROW_SIZE, size);
-        at += QUERY_ROW_SIZE + size;
+        at = query_row_get(at, &row);
+        put_key(u, keyspace, &row);
     }
     return true;
 }

@@ -12,7 +12,7 @@
  * Names are in text form.  The number of series is bounded: of further ones
  * only the number is shown.
  *
- * Ownership: the caller's between open and close; answer and buffer are
+ * Ownership: the caller's between open and close; store and buffer are
  * borrowed.  One thread.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -46,7 +46,7 @@ enum user_metrics_state {
 };
 
 struct user_metrics {
-    struct answer *answer;
+    struct store *store;
     uint8_t *binary; /* answers as the range port gives them */
     struct store_listing *listing;
     struct user_pattern patterns[USER_METRICS_PATTERNS];
@@ -69,7 +69,7 @@ struct user_metrics {
 };
 
 /* -ENOMEM */
-int user_metrics_open(struct user_metrics *u, struct answer *answer,
+int user_metrics_open(struct user_metrics *u, struct store *store,
                       uint8_t *binary, const struct config *config);
 void user_metrics_close(struct user_metrics *u);
 

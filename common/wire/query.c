@@ -1,14 +1,12 @@
 /* common/wire/query.c - see query.h: query_parse(), query_put(), then answers:
  * query_error(), query_reply_put(), query_row_put().
  *
- * The client library links this file, so it needs nothing but bytes.h. */
+ * The client library links this file, so it needs nothing else. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/query.h"
 
 #include <errno.h>
 #include <string.h>
-
-#include "common/base/bytes.h"
 
 /* Wire offsets; the table is in query.h. */
 #define AT_LENGTH   8

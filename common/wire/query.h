@@ -22,8 +22,7 @@
 #ifndef COUNTD_COMMON_WIRE_QUERY_H
 #define COUNTD_COMMON_WIRE_QUERY_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "common/base/bytes.h"
 
 #define QUERY_NAME_SIZE  256
 #define QUERY_SIZE       272
@@ -58,6 +57,22 @@ void query_reply_get(const uint8_t bytes[QUERY_REPLY_SIZE],
 int query_error(int error);
 void query_reply_put(const struct query_reply *r,
                      uint8_t bytes[QUERY_REPLY_SIZE]);
+
+/* A row, whose key is where it was read. */
+struct query_row {
+    int64_t count;
+    const uint8_t *key;
+    uint16_t key_size;
+};
+
+/* Reads the row at `at`; returns where the next one begins. */
+static inline const uint8_t *
+query_row_get(const uint8_t *at, struct query_row *row)
+{
+    *row = (struct query_row){get_le64s(at), at + QUERY_ROW_SIZE,
+                              get_le16(at + 8)};
+    return row->key + row->key_size;
+}
 
 /* Writes one row at `at` and returns its size. */
 size_t query_row_put(uint8_t *at, int64_t count, const uint8_t *key,

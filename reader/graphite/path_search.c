@@ -11,6 +11,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
+#include "reader/answer.h"
 
 /* ---- names -------------------------------------------------------------- */
 
@@ -226,6 +227,7 @@ take_rows(struct path_search *s, const struct store_query *q, uint64_t until_ns,
           bool *all)
 {
     const uint8_t *at = q->bytes;
+    struct query_row row;
     int rc = 1;
 
     *all = true;
@@ -234,15 +236,13 @@ take_rows(struct path_search *s, const struct store_query *q, uint64_t until_ns,
             *all = false;
             return 1;
         }
-        const size_t size = get_le16(at + 8);
-        const uint8_t *key = at + 10;
-
-        at = key + size;
-        if (bytes_compare(key, size, s->after.bytes, s->after.size) <= 0)
+        at = query_row_get(at, &row);
+        if (bytes_compare(row.key, row.key_size, s->after.bytes,
+                          s->after.size) <= 0)
             continue;
-        memcpy(s->after.bytes, key, size);
-        s->after.size = size;
-        rc = take_key(s, key, size);
+        memcpy(s->after.bytes, row.key, row.key_size);
+        s->after.size = row.key_size;
+        rc = take_key(s, row.key, row.key_size);
     }
     return rc;
 }
@@ -259,16 +259,13 @@ search_keys(struct path_search *s, uint64_t until_ns)
                             .after = s->after.bytes,
                             .after_size = s->after.size,
                             .length = PATH_SEARCH_ROWS};
-    struct store_reads reads = {
-        .queries = &q, .count = 1, .at = s->rows, .capacity = sizeof s->rows};
+    int rc = answer_query(s->store, &q, s->rows, sizeof s->rows);
     bool all;
-    int rc;
 
-    (void)store_read(s->store, &reads); /* there is room for it */
-    if (q.error == -ENOENT)             /* -EAGAIN: it is being read */
+    if (rc == -ENOENT) /* -EAGAIN: it is being read */
         q.rows = 0;
-    else if (q.error < 0)
-        return q.error;
+    else if (rc < 0)
+        return rc;
     rc = take_rows(s, &q, until_ns, &all);
     s->is_in_keyspace = rc > 0 && (!all || q.rows == PATH_SEARCH_ROWS);
     return rc < 0 ? rc : 0;

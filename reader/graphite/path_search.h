@@ -15,10 +15,12 @@
 #define COUNTD_READER_GRAPHITE_PATH_SEARCH_H
 
 #include "common/store/store.h"
+#include "common/wire/query.h"
 #include "reader/graphite/pattern.h"
 
-#define PATH_SEARCH_ROWS      32 /* keys read at a time */
-#define PATH_SEARCH_ROWS_SIZE (PATH_SEARCH_ROWS * (STORE_NAME_MAX + 10))
+#define PATH_SEARCH_ROWS 32 /* keys read at a time */
+#define PATH_SEARCH_ROWS_SIZE                                                  \
+    (PATH_SEARCH_ROWS * (STORE_NAME_MAX + QUERY_ROW_SIZE))
 
 /* A node of the last level of the pattern. */
 struct path_found {

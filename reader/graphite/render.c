@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/diag.h"
 #include "common/wire/name.h"
 #include "common/wire/utf8.h"
+#include "reader/answer.h"
 
 /* ---- failures ----------------------------------------------------------- */
 
@@ -47,13 +47,10 @@ int
 render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
                      int error)
 {
-    static struct diag_repeat failures;
     char text[NAME_TEXT_SIZE];
 
+    answer_report(name, size, error);
     name_escape(name, size, text);
-    diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", text,
-                   diag_text(error),
-                   error == -EBADMSG ? "; countd check says where" : "");
     if (error == -EHOSTDOWN)
         return render_fail(r, HTTP_UNAVAILABLE, "keyspace %.100s: %s", text,
                            store_trouble(r->store));

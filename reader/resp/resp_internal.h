@@ -190,7 +190,7 @@ int64_t resp_count_keys(struct resp_call *call,
  * order of `op`; negative: it cannot be read. */
 int64_t resp_count_before(struct resp_call *call, enum store_op op,
                           const struct resp_arg *keyspace, int64_t count,
-                          bool (*is_before)(const uint8_t *row,
+                          bool (*is_before)(const struct query_row *row,
                                             const void *bound),
                           const void *bound);
 
@@ -205,8 +205,8 @@ enum resp_member { RESP_MEMBER_TEXT, RESP_MEMBER_SCORE, RESP_MEMBER_EXISTS };
 size_t resp_put_rows(const struct resp_call *call, uint8_t *out,
                      bool with_scores, int64_t count);
 size_t resp_put_row(const struct resp_call *call, uint8_t *out,
-                    bool with_scores, const uint8_t *key, size_t key_size,
-                    int64_t count);
+                    bool with_scores, const struct query_row *row);
+
 /* Ranges of ranks, of scores, or of what the options say. */
 enum resp_range {
     RESP_ANY_RANGE,

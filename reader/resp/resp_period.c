@@ -96,9 +96,10 @@ answer_rows(struct resp_call *call, const struct resp_job *job)
     size = resp_put_rows(call, out, job->with_scores, count);
     for (int64_t i = from; i < from + count; i++) {
         const struct store_top *top = &job->period.q.top[i];
+        const struct query_row row = {cut_sum(&top->sum), top->key,
+                                      top->key_size};
 
-        size += resp_put_row(call, out + size, job->with_scores, top->key,
-                             top->key_size, cut_sum(&top->sum));
+        size += resp_put_row(call, out + size, job->with_scores, &row);
     }
     resp_put(call, size);
     return CONN_ANSWERED;
@@ -148,7 +149,7 @@ resp_period_range(struct resp_call *call, int64_t first, int64_t last,
 
     if (!j)
         return call->next;
-    if (history_query_init(&j->period, call->service->store) < 0)
+    if (history_query_init(&j->period, call->service->jobs->store) < 0)
         return resp_job_no_memory(call);
     (void)resp_period_parse(name, now_seconds(), &period);
     j->with_scores = with_scores;

@@ -35,54 +35,50 @@ resp_put_rows(const struct resp_call *call, uint8_t *out, bool with_scores,
 
 size_t
 resp_put_row(const struct resp_call *call, uint8_t *out, bool with_scores,
-             const uint8_t *key, size_t key_size, int64_t count)
+             const struct query_row *row)
 {
     size_t size = 0;
 
     if (with_scores && resp_is_3(call))
         size += resp_put_number(out, '*', 2);
-    size += resp_put_bulk(out + size, key, key_size);
+    size += resp_put_bulk(out + size, row->key, row->key_size);
     if (with_scores)
-        size += resp_put_score(call, out + size, count);
+        size += resp_put_score(call, out + size, row->count);
     return size;
 }
 
 static size_t
 put_row(const struct resp_call *call, uint8_t *out, const struct rows *rows,
-        const uint8_t *row)
+        const struct query_row *row)
 {
-    const uint8_t *key = row + QUERY_ROW_SIZE;
-    const uint16_t key_size = get_le16(row + 8);
-    size_t size;
+    size_t size = 0;
 
     if (rows->map == RESP_MAP_NONE)
-        return resp_put_row(call, out, rows->with_scores, key, key_size,
-                            get_le64s(row));
-    size = rows->map == RESP_MAP_VALUES ? 0 : resp_put_bulk(out, key, key_size);
+        return resp_put_row(call, out, rows->with_scores, row);
+    if (rows->map != RESP_MAP_VALUES)
+        size = resp_put_bulk(out, row->key, row->key_size);
     if (rows->map != RESP_MAP_KEYS)
-        size += resp_put_number_bulk(out + size, get_le64s(row));
+        size += resp_put_number_bulk(out + size, row->count);
     return size;
 }
 
-/* Writes the rows that the store gave, of `bytes` bytes. */
+/* Writes the rows that the store gave. */
 static size_t
 put_rows(struct resp_call *call, uint8_t *out, const struct rows *rows,
          const struct store_query *q)
 {
-    const uint8_t *starts[RESP_ROWS_MAX];
+    struct query_row all[RESP_ROWS_MAX];
     size_t size =
         rows->map == RESP_MAP_BOTH
             ? resp_put_map(call, out, (size_t)q->rows)
             : resp_put_rows(call, out, rows->with_scores, (int64_t)q->rows);
     const uint8_t *at = q->bytes;
 
-    for (uint64_t i = 0; i < q->rows; i++) {
-        starts[i] = at;
-        at += QUERY_ROW_SIZE + (size_t)get_le16(at + 8);
-    }
+    for (uint64_t i = 0; i < q->rows; i++)
+        at = query_row_get(at, &all[i]);
     for (uint64_t i = 0; i < q->rows; i++)
         size += put_row(call, out + size, rows,
-                        starts[rows->ascending ? q->rows - 1 - i : i]);
+                        &all[rows->ascending ? q->rows - 1 - i : i]);
     return size;
 }
 
@@ -265,9 +261,9 @@ parse_bound(const struct resp_arg *arg, bool is_low, int64_t *value, bool *none)
 }
 
 static bool
-has_at_least(const uint8_t *row, const void *bound)
+has_at_least(const struct query_row *row, const void *bound)
 {
-    return get_le64s(row) >= *(const int64_t *)bound;
+    return row->count >= *(const int64_t *)bound;
 }
 
 /* Keys whose count is at least `value`; negative: the keyspace cannot be

@@ -5,11 +5,9 @@
 #include "reader/resp/resp_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "common/base/diag.h"
-#include "common/wire/name.h"
+#include "reader/answer.h"
 
 #define ASKED_AHEAD 64 /* keys of one command */
 
@@ -81,22 +79,11 @@ int
 resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
            size_t size)
 {
-    static struct diag_repeat failures;
-    struct store_reads reads = {
-        .queries = q, .count = 1, .at = rows, .capacity = size};
-    char name[NAME_TEXT_SIZE];
+    const int rc = answer_query(call->service->jobs->store, q, rows, size);
 
-    (void)store_read(call->service->store, &reads); /* one is always answered */
-    if (q->error == 0 || q->error == -ENOENT)
-        return q->error;
-    call->service->read_error = q->error;
-    if (q->error == -EAGAIN) /* it is being read */
-        return q->error;
-    name_escape(q->name, q->name_size, name);
-    diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", name,
-                   diag_text(q->error),
-                   q->error == -EBADMSG ? "; countd check says where" : "");
-    return q->error;
+    if (rc < 0 && rc != -ENOENT)
+        call->service->read_error = rc;
+    return rc;
 }
 
 int
@@ -111,7 +98,7 @@ resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
                             .key_size = key->size};
     /* Before the snapshot: what it claims is in the snapshot then. */
     const int64_t as_of =
-        as_of_own(call->service->as_of, keyspace->at, keyspace->size);
+        as_of_own(call->service->jobs->as_of, keyspace->at, keyspace->size);
     const int rc = resp_query(call, &q, row, sizeof row);
 
     if (rc < 0 && rc != -ENOENT)
@@ -159,10 +146,12 @@ resp_count_keys(struct resp_call *call, const struct resp_arg *keyspace)
 int64_t
 resp_count_before(struct resp_call *call, enum store_op op,
                   const struct resp_arg *keyspace, int64_t count,
-                  bool (*is_before)(const uint8_t *row, const void *bound),
+                  bool (*is_before)(const struct query_row *row,
+                                    const void *bound),
                   const void *bound)
 {
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
+    struct query_row found;
     int64_t from = 0, to = count;
 
     if (count < 0)
@@ -178,7 +167,9 @@ resp_count_before(struct resp_call *call, enum store_op op,
 
         if (rc < 0 && rc != -ENOENT)
             return rc;
-        if (q.rows == 1 && is_before(q.bytes, bound))
+        if (q.rows == 1)
+            (void)query_row_get(q.bytes, &found);
+        if (q.rows == 1 && is_before(&found, bound))
             from = middle + 1;
         else
             to = middle;

@@ -198,7 +198,7 @@ begin_list(struct resp_call *call, const struct resp_wanted *wanted)
 
     if (!j)
         return call->next;
-    if (store_listing_open(r->store, &j->listing) < 0)
+    if (store_listing_open(r->jobs->store, &j->listing) < 0)
         return resp_job_no_memory(call);
     j->wanted = *wanted;
     if (wanted->has_pattern)
@@ -254,20 +254,18 @@ put_keys(struct resp_call *call, uint8_t *out, bool has_pattern,
 {
     const struct resp_pattern *p = &call->service->pattern;
     const uint8_t *at = q->bytes;
+    struct query_row row;
     int64_t *looked = &counts[0], *found = &counts[1];
     size_t size = 0;
 
     *looked = *found = 0;
     while (*looked < (int64_t)q->rows) {
-        const uint8_t *key = at + QUERY_ROW_SIZE;
-        const uint16_t key_size = get_le16(at + 8);
-
-        if (!has_pattern || resp_pattern_matches(p, key, key_size)) {
-            size += resp_put_bulk(out + size, key, key_size);
-            size += resp_put_number_bulk(out + size, get_le64s(at));
+        at = query_row_get(at, &row);
+        if (!has_pattern || resp_pattern_matches(p, row.key, row.key_size)) {
+            size += resp_put_bulk(out + size, row.key, row.key_size);
+            size += resp_put_number_bulk(out + size, row.count);
             ++*found;
         }
-        at = key + key_size;
         ++*looked;
         if (*looked >= LOOKED_LEAST && resp_is_late(call))
             break;
@@ -277,12 +275,12 @@ put_keys(struct resp_call *call, uint8_t *out, bool has_pattern,
 
 /* Whether the row's key is before the query's prefix. */
 static bool
-is_before_prefix(const uint8_t *row, const void *bound)
+is_before_prefix(const struct query_row *row, const void *bound)
 {
     const struct store_query *q = bound;
 
-    return bytes_compare(row + QUERY_ROW_SIZE, get_le16(row + 8), q->prefix,
-                         q->prefix_size) < 0;
+    return bytes_compare(row->key, row->key_size, q->prefix, q->prefix_size) <
+           0;
 }
 
 /* Lets the query begin where keys with the pattern's literal beginning do, if

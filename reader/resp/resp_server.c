@@ -80,7 +80,7 @@ append_client(const struct resp_service *r, struct conn *c,
               char line[CLIENT_LINE_MAX])
 {
     const struct resp_state *s = conn_state(c);
-    const uint64_t now_ms = loop_now_ms(r->loop);
+    const uint64_t now_ms = loop_now_ms(r->jobs->loop);
     char peer[NET_ADDRESS_SIZE], own[NET_ADDRESS_SIZE];
     int size;
 
@@ -272,7 +272,8 @@ append_process(const struct resp_call *call, struct info *info)
 {
     const struct listener *d = call->conn->listener;
     const uint64_t up_s =
-        (loop_now_ms(call->service->loop) - call->service->started_ms) / 1000;
+        (loop_now_ms(call->service->jobs->loop) - call->service->started_ms) /
+        1000;
     const long rss = used_memory();
     struct rusage used = {.ru_maxrss = 0};
     struct utsname os = {.sysname = ""};
@@ -313,7 +314,7 @@ append_service(const struct resp_call *call, struct info *info)
     int64_t v[STATUS_FIGURES] = {0};
 
     resp_service_fill(r, v);
-    v[STATUS_R_AS_OF_MS] = as_of_get(r->as_of, NULL, 0);
+    v[STATUS_R_AS_OF_MS] = as_of_get(r->jobs->as_of, NULL, 0);
     append(info,
            "# Stats\r\ntotal_connections_received:%" PRIu64
            "\r\ntotal_commands_processed:%" PRIu64

@@ -153,7 +153,7 @@ resp_unreadable(struct resp_call *call)
     call->service->unreadable++;
     if (call->service->read_error == -EHOSTDOWN) {
         (void)snprintf(text, sizeof text, "-TRYAGAIN %s\r\n",
-                       store_trouble(call->service->store));
+                       store_trouble(call->service->jobs->store));
         return resp_answer(call, text);
     }
     return resp_error(call, "keyspace cannot be read");
@@ -276,7 +276,7 @@ static void
 begin_turn(struct resp_service *r)
 {
     if (!r->in_turn)
-        as_of_refresh(r->as_of, loop_now_ms(r->loop));
+        as_of_refresh(r->jobs->as_of, loop_now_ms(r->jobs->loop));
     r->in_turn = true;
 }
 
@@ -288,7 +288,7 @@ turn(struct listener *d, bool begins)
     if (begins)
         return;
     if (r->in_turn)
-        store_read_end(r->store);
+        store_read_end(r->jobs->store);
     r->in_turn = false;
     forward_send(&r->forward);
 }
@@ -301,7 +301,7 @@ begin_call(struct conn *c)
 
     if (call.state->id == 0) {
         call.state->id = ++call.service->next_id;
-        call.state->began_ms = loop_now_ms(call.service->loop);
+        call.state->began_ms = loop_now_ms(call.service->jobs->loop);
         call.state->protocol = 2;
         resp_auth_begin(&call);
     } else {
@@ -437,26 +437,23 @@ allocate_memory(struct resp_service *r)
 }
 
 int
-resp_service_init(struct resp_service *r, struct loop *loop, struct jobs *jobs,
+resp_service_init(struct resp_service *r, struct jobs *jobs,
                   const struct config *config, const struct layout *layout,
                   size_t connections)
 {
     int rc;
 
-    *r = (struct resp_service){.loop = loop,
-                               .store = jobs->store,
-                               .as_of = jobs->as_of,
-                               .jobs = jobs,
+    *r = (struct resp_service){.jobs = jobs,
                                .config = config,
                                .keyspace_size =
                                    (uint32_t)strlen(config->resp_keyspace)};
     r->forward.source.fd = -1;
-    r->started_ms = loop_now_ms(loop);
+    r->started_ms = loop_now_ms(jobs->loop);
     r->step_ns = RESP_STEP_NS;
     list_init(&r->transactions);
     rc = allocate_memory(r);
     if (rc == 0)
-        rc = forward_init(&r->forward, loop, layout, &r->answers, config,
+        rc = forward_init(&r->forward, jobs->loop, layout, &r->answers, config,
                           connections);
     if (rc < 0)
         resp_service_fini(r);
@@ -466,14 +463,14 @@ resp_service_init(struct resp_service *r, struct loop *loop, struct jobs *jobs,
 void
 resp_service_fini(struct resp_service *r)
 {
-    if (!r->loop)
+    if (!r->jobs)
         return;
     forward_fini(&r->forward);
     pool_fini(&r->queued);
     last_answers_fini(&r->answers);
     free(r->rows);
     free(r->replay);
-    r->loop = NULL;
+    r->jobs = NULL;
 }
 
 void
@@ -488,7 +485,7 @@ resp_service_fill(struct resp_service *r, int64_t *values)
     values[STATUS_R_REFUSED] = (int64_t)f->stats.refused;
     values[STATUS_R_UNSURE] = (int64_t)f->stats.unsure;
     values[STATUS_R_LAST_ANSWERS] =
-        (int64_t)last_answers_held(&r->answers, r->as_of->as_of_ms);
+        (int64_t)last_answers_held(&r->answers, r->jobs->as_of->as_of_ms);
     values[STATUS_R_TRANSACTIONS] =
         (int64_t)(r->queued.count - r->queued.free_count) * POOL_CHUNK_SIZE;
 }

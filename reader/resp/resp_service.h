@@ -21,7 +21,7 @@
  * earlier (ZSCAN), or is a job (reader/jobs.h): SCAN, KEYS, DBSIZE, CLIENT LIST,
  * a range of a period.
  *
- * Ownership: the caller's; loop, store, jobs and settings are borrowed.  The
+ * Ownership: the caller's; jobs and settings are borrowed.  The
  * loop's thread.  Errors: 0 or a negative errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_RESP_SERVICE_H
@@ -53,9 +53,7 @@
 #define RESP_ANSWER_MAX RESP_ROWS_SIZE(RESP_ROWS_MAX)
 
 struct resp_service {
-    struct loop *loop;
-    struct store *store;
-    struct as_of *as_of;
+    struct jobs *jobs;
     const struct config *config;
     struct tokens *tokens; /* the caller's; NULL: no client needs one */
     struct last_answers answers;
@@ -64,9 +62,8 @@ struct resp_service {
     struct list_link transactions; /* that have some; the oldest first */
     uint8_t *replay;               /* of the transaction that is done */
     uint8_t *rows;                 /* of a range, as the store gives them */
-    struct jobs *jobs;
-    struct resp_pattern pattern; /* of the command that is begun */
-    uint64_t next_id;            /* of connections */
+    struct resp_pattern pattern;   /* of the command that is begun */
+    uint64_t next_id;              /* of connections */
     uint64_t commands;
     int read_error;      /* the last one, of resp_unreadable() */
     uint64_t unreadable; /* answers that a keyspace cannot be read */
@@ -82,9 +79,9 @@ struct resp_service {
 extern const struct protocol resp_protocol;
 
 /* `connections` may be open at the port. */
-int resp_service_init(struct resp_service *r, struct loop *loop,
-                      struct jobs *jobs, const struct config *config,
-                      const struct layout *layout, size_t connections);
+int resp_service_init(struct resp_service *r, struct jobs *jobs,
+                      const struct config *config, const struct layout *layout,
+                      size_t connections);
 void resp_service_fini(struct resp_service *r);
 
 /* Fills in the figures of the protocol in a row of the reader's; what keyspaces

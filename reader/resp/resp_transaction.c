@@ -18,7 +18,7 @@ is_readable(const struct resp_call *call)
 
     return place->owed == 0 &&
            (place->acked_ms == 0 ||
-            call->service->as_of->as_of_ms >= place->acked_ms);
+            call->service->jobs->as_of->as_of_ms >= place->acked_ms);
 }
 
 /* Whether the wait is over. */
@@ -43,9 +43,9 @@ resp_is_behind(struct resp_call *call)
     const bool waits = j && j->job.state == JOB_WAITS;
 
     if (!waits && !is_readable(call) && r->config->resp_own_wait_ms > 0 &&
-        r->as_of->as_of_ms != r->stuck_ms && s->progress == 0 &&
+        r->jobs->as_of->as_of_ms != r->stuck_ms && s->progress == 0 &&
         !conn_has_left(call->conn) && (j = resp_job_make(call)) != NULL) {
-        j->until_ms = loop_now_ms(r->loop) + r->config->resp_own_wait_ms;
+        j->until_ms = loop_now_ms(r->jobs->loop) + r->config->resp_own_wait_ms;
         job_wait(&j->job, step_wait);
         return true;
     }
@@ -55,7 +55,7 @@ resp_is_behind(struct resp_call *call)
         return true;
     /* Merges stand still: no connection waits again until as_of_ms moves. */
     if (!is_readable(call))
-        r->stuck_ms = r->as_of->as_of_ms;
+        r->stuck_ms = r->jobs->as_of->as_of_ms;
     job_leave(&j->job);
     job_ask(&j->job); /* what the command reads is asked for by it again */
     return false;
@@ -125,7 +125,7 @@ expire_transaction(struct resp_service *r)
     if (oldest == &r->transactions)
         return false;
     s = LOOP_OWNER(oldest, struct resp_state, transaction);
-    if (loop_now_ms(r->loop) - s->multi_ms < EXPIRE_MS)
+    if (loop_now_ms(r->jobs->loop) - s->multi_ms < EXPIRE_MS)
         return false;
     resp_abort_transaction(r, s);
     s->is_expired = true;
@@ -153,7 +153,7 @@ push_request(struct resp_service *r, struct resp_state *s, const uint8_t *bytes,
     if (s->queued_count == 0) {
         list_init(&s->transaction);
         list_add(&r->transactions, &s->transaction);
-        s->multi_ms = loop_now_ms(r->loop);
+        s->multi_ms = loop_now_ms(r->jobs->loop);
     }
     chain_push(&r->queued, &s->queued, bytes, size);
     s->queued_count++;
@@ -276,7 +276,7 @@ answer_wait(struct resp_call *call, struct resp_job *job)
 enum conn_next
 resp_do_wait(struct resp_call *call)
 {
-    const uint64_t now_ms = loop_now_ms(call->service->loop);
+    const uint64_t now_ms = loop_now_ms(call->service->jobs->loop);
     int64_t count, ms;
     struct resp_job *j;
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/bytes.h"
+#include "common/store/as_of.h"
 #include "reader/answer.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
@@ -27,7 +28,6 @@ struct fixture {
     struct layout layout;
     struct store *store;
     struct as_of as_of;
-    struct answer answer;
     uint64_t now_ms; /* monotonic, as the loop would say; the test's own */
     uint8_t *out;    /* room for the answers of a test, then what must stay */
 };
@@ -50,7 +50,6 @@ fixture_make(uint64_t (*now_ms)(void), void (*fill)(struct fixture *f),
     if (fill)
         fill(&f);
     assert_rc(as_of_init(&f.as_of, f.store, &f.datadir, &f.layout, 1 << 20), 0);
-    f.answer = (struct answer){f.store, &f.as_of};
     f.out = malloc(out_size);
     assert_non_null(f.out);
     if (fill)

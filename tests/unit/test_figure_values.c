@@ -139,6 +139,7 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
          .ctx = &http.site}};
     const struct range range = {.requests = 101, .unreadable = 3};
     const struct as_of as_of = {.as_of_ms = 102};
+    static struct jobs jobs;
     static struct reader_status s;
     struct last_answer entries[2] = {{.in_flight = 1}};
     struct status board;
@@ -151,7 +152,8 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
         http.site.stats.by_class[i] = 701 + i;
     resp.unreadable = 500;
     resp.commands = 103;
-    resp.as_of = (struct as_of *)(uintptr_t)&as_of;
+    jobs.as_of = (struct as_of *)(uintptr_t)&as_of;
+    resp.jobs = &jobs;
     resp.forward.stats =
         (struct forward_stats){.forwarded = 104, .refused = 105, .unsure = 106};
     resp.forward.added = 1000;

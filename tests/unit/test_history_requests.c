@@ -123,11 +123,8 @@ ask_another(struct fixture *f)
                                 .name_size = 5,
                                 .key = (const uint8_t *)"c",
                                 .key_size = 1};
-    int64_t as_of_ms;
 
-    assert_rc(
-        answer_query(&f->answer, &other, f->out, ANSWER_SIZE_MAX, &as_of_ms),
-        0);
+    assert_rc(answer_query(f->store, &other, f->out, ANSWER_SIZE_MAX), 0);
     assert_int_equal(other.row.count, 3);
     store_read_end(f->store);
 }

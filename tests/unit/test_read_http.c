@@ -96,9 +96,7 @@ setup(void **state)
     assert_non_null(f.loop);
     jobs_init(&f.jobs, f.loop, f.site->store, &f.site->as_of,
               f.config.read_max_time_ms);
-    assert_rc(read_http_open(&f.http, f.loop, &f.site->answer, &f.jobs,
-                             &f.site->datadir, &f.config),
-              0);
+    assert_rc(read_http_open(&f.http, &f.jobs, &f.site->datadir, &f.config), 0);
     f.row = (struct listener_config){.name = "read-http",
                                      .max_key = "read.max_connections",
                                      .protocol = &http_protocol,

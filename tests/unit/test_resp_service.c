@@ -143,9 +143,9 @@ setup_with(void **state, uint64_t wait_ms)
     assert_non_null(f.loop);
     jobs_init(&f.jobs, f.loop, f.site->store, &f.site->as_of,
               f.config.read_max_time_ms);
-    assert_rc(resp_service_init(&f.resp, f.loop, &f.jobs, &f.config,
-                                &f.site->layout, PEERS),
-              0);
+    assert_rc(
+        resp_service_init(&f.resp, &f.jobs, &f.config, &f.site->layout, PEERS),
+        0);
     f.row = (struct listener_config){.name = "resp",
                                      .max_key = "read.max_connections",
                                      .protocol = &resp_protocol,
