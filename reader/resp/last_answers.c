@@ -15,7 +15,6 @@ last_answers_init(struct last_answers *a)
 {
     if (getrandom(&a->key, sizeof a->key, 0) != (ssize_t)sizeof a->key)
         return -EIO;
-    memset(a->in_use, 0, sizeof a->in_use);
     a->in_flight = a->acked_ms = 0;
     a->entries = calloc(LAST_ANSWERS_COUNT, sizeof *a->entries);
     return a->entries ? 0 : -ENOMEM;
@@ -137,7 +136,6 @@ last_answers_add(struct last_answers *a, const struct hash_wide *hash,
     e = &a->entries[i];
     if (e->hash.low != hash->low || e->hash.high != hash->high)
         *e = (struct last_answer){.hash = *hash};
-    a->in_use[i / 64] |= UINT64_C(1) << i % 64;
     e->value = value;
     e->is_lowered = was_lowered || increment < 0;
     e->in_flight++;
@@ -171,21 +169,12 @@ last_answers_forget(struct last_answers *a, uint32_t index)
 }
 
 size_t
-last_answers_held(struct last_answers *a, uint64_t as_of_ms)
+last_answers_held(const struct last_answers *a, uint64_t as_of_ms)
 {
     size_t count = 0;
 
-    for (uint32_t word = 0; word < LAST_ANSWERS_COUNT / 64; word++) {
-        uint64_t left = a->in_use[word];
-
-        for (; left != 0; left &= left - 1) {
-            const uint32_t bit = (uint32_t)__builtin_ctzll(left);
-
-            if (has_unread(a, word * 64 + bit, as_of_ms))
-                count++;
-            else
-                a->in_use[word] &= ~(UINT64_C(1) << bit);
-        }
-    }
+    if (last_answers_any_holds(a, as_of_ms))
+        for (uint32_t i = 0; i < LAST_ANSWERS_COUNT; i++)
+            count += has_unread(a, i, as_of_ms);
     return count;
 }

@@ -58,11 +58,6 @@ _Static_assert(sizeof(struct last_answer) == 40, "as the man page says");
 struct last_answers {
     struct hash_key key;
     struct last_answer *entries;
-    /* A bit for each entry: set by an increment, cleared once the entry was
-     * found not to hold, so that those that hold are counted without a look at
-     * the others. */
-    uint64_t in_use[LAST_ANSWERS_COUNT / 64];
-
     uint64_t in_flight; /* of all entries */
     uint64_t acked_ms;  /* the latest of all entries */
 };
@@ -112,8 +107,7 @@ void last_answers_ack(struct last_answers *a, uint32_t index, uint64_t now_ms);
 /* An increment of the entry may have been lost: the entry goes. */
 void last_answers_forget(struct last_answers *a, uint32_t index);
 
-/* Entries that hold: a figure.  Takes time by the entries used since it was
- * last asked for. */
-size_t last_answers_held(struct last_answers *a, uint64_t as_of_ms);
+/* Entries that hold: a figure. */
+size_t last_answers_held(const struct last_answers *a, uint64_t as_of_ms);
 
 #endif

@@ -141,7 +141,7 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
     const struct as_of as_of = {.as_of_ms = 102};
     static struct jobs jobs;
     static struct reader_status s;
-    struct last_answer entries[2] = {{.in_flight = 1}};
+    static struct last_answer entries[LAST_ANSWERS_COUNT] = {{.in_flight = 1}};
     struct status board;
     struct conns cs;
 
@@ -159,7 +159,7 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
     resp.forward.added = 1000;
     resp.forward.acked = 893;
     resp.answers.entries = entries;
-    resp.answers.in_use[0] = 3; /* the second has all been read */
+    resp.answers.in_flight = 1;
     resp.queued.count = 9;
     resp.queued.free_count = 2;
     fill_ports(&cs, ports, READER_LISTENERS, rows);
