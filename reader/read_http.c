@@ -305,19 +305,34 @@ is_known(struct http_call *x, enum conn_next *next)
 
 static enum conn_next
 put_answer(struct http_call *x, const struct read_request *a,
-           const uint8_t *text, size_t size, bool is_packed)
+           const uint8_t *text, size_t size)
 {
-    struct read_http *h = x->ctx;
     uint8_t *body;
 
     set_answer_headers(x, a);
-    if (is_packed)
-        strcat(h->more, "Content-Encoding: gzip\r\n");
     body = http_body(x, size);
     if (!body)
         return CONN_FULL;
     memcpy(body, text, size);
     return http_end(x, HTTP_OK, size);
+}
+
+/* The answer that a job has packed, or has had no memory to pack. */
+static enum conn_next
+put_chunks(struct http_call *x, const struct read_job *w)
+{
+    const struct chunks *c = w->is_packed ? &w->packer.packed : &w->answer;
+    struct read_http *h = x->ctx;
+    uint8_t *body;
+
+    set_answer_headers(x, &w->request);
+    if (w->is_packed)
+        strcat(h->more, "Content-Encoding: gzip\r\n");
+    body = http_body(x, c->size);
+    if (!body)
+        return CONN_FULL;
+    chunks_copy(c, body);
+    return http_end(x, HTTP_OK, c->size);
 }
 
 /* The answer is in h->text.  A job packs it, unless that would have to wait for a
@@ -331,7 +346,7 @@ put_packed(struct http_call *x, const struct read_request *a, size_t size)
 
     if (w && job_enter(&w->job) && read_job_pack(w, a, h->text, size) == 0)
         return CONN_PAUSE;
-    return put_answer(x, a, h->text, size, false);
+    return put_answer(x, a, h->text, size);
 }
 
 static enum conn_next
@@ -359,7 +374,7 @@ answer_request(struct http_call *x, struct read_request *a)
     size = table_size(&a->table);
     return size >= PACKED_LEAST && http_takes_gzip(x->request)
                ? put_packed(x, a, size)
-               : put_answer(x, a, h->text, size, false);
+               : put_answer(x, a, h->text, size);
 }
 
 /* ---- answers in steps --------------------------------------------------- */
@@ -384,8 +399,8 @@ answer_job(struct http_call *x, struct read_job *w)
 
     if (w->job.state == JOB_LATE)
         return refuse_request(x, HTTP_UNAVAILABLE, "too-long", ANSWER_TOO_LONG);
-    if (w->pack.text)
-        return put_answer(x, &w->request, w->pack.packed, w->pack.size, true);
+    if (w->answer.size > 0)
+        return put_chunks(x, w);
     if (http_params_has(&w->request.params, PARAM_VERSION))
         read_state(&w->request);
     if (is_asking(x))

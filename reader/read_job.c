@@ -3,16 +3,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_job.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "reader/read_commands.h"
 
-#define LOOK_MS 100   /* between looks at a keyspace's version */
-#define PIECE   16384 /* bytes of text between two looks at the clock */
+#define LOOK_MS 100 /* between looks at a keyspace's version */
 
 /* ---- steps --------------------------------------------------------------- */
 
@@ -27,58 +24,11 @@ step_command(struct job *job, uint64_t until_ns)
 static bool
 step_packing(struct job *job, uint64_t until_ns)
 {
-    struct read_pack *p = &LOOP_OWNER(job, struct read_job, job)->pack;
-    z_stream *z = &p->deflate;
-    int rc;
+    struct read_job *w = LOOP_OWNER(job, struct read_job, job);
+    const int rc = chunks_pack_step(&w->packer, until_ns);
 
-    do {
-        const size_t left = p->size - z->total_in;
-
-        z->avail_in = (uInt)(left < PIECE ? left : PIECE);
-        rc = deflate(z, left <= PIECE ? Z_FINISH : Z_NO_FLUSH);
-        assert(rc == Z_OK || rc == Z_STREAM_END);
-    } while (rc != Z_STREAM_END && clock_ns() < until_ns);
-    if (rc != Z_STREAM_END)
-        return false;
-    p->size = z->total_out;
-    return true;
-}
-
-static void
-close_pack(struct read_pack *p)
-{
-    if (!p->text)
-        return;
-    (void)deflateEnd(&p->deflate); /* its memory goes in any case */
-    free(p->text);
-    free(p->packed);
-    p->text = p->packed = NULL;
-}
-
-/* Begins with a copy of the text. */
-static int
-begin_pack(struct read_pack *p, const uint8_t *text, size_t size)
-{
-    z_stream *z = &p->deflate;
-    size_t max;
-
-    *p = (struct read_pack){.size = size};
-    if (deflateInit2(z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK)
-        return -ENOMEM;
-    max = deflateBound(z, size);
-    p->text = malloc(size);
-    p->packed = p->text ? malloc(max) : NULL;
-    if (!p->packed) {
-        (void)deflateEnd(z); /* nothing was packed */
-        free(p->text);
-        p->text = NULL;
-        return -ENOMEM;
-    }
-    memcpy(p->text, text, size);
-    z->next_in = p->text;
-    z->next_out = p->packed;
-    z->avail_out = (uInt)max;
-    return 0;
+    w->is_packed = rc == 1;
+    return rc != 0;
 }
 
 static void
@@ -91,10 +41,9 @@ stop_job(struct job *job)
         store_listing_close(w->from);
     }
     history_query_fini(&w->history);
-    free(w->listed);
-    free(w->names);
     read_logs_free(&w->logs);
-    close_pack(&w->pack);
+    chunks_pack_stop(&w->packer);
+    scratch_free(&w->scratch);
 }
 
 /* ---- life ---------------------------------------------------------------- */
@@ -119,10 +68,10 @@ clear_job(struct read_job *w)
 {
     w->history.top = NULL;
     w->from = NULL;
-    w->listed = NULL;
-    w->names = NULL;
     w->logs = (struct read_logs){.rows = NULL};
-    w->pack.text = NULL;
+    w->packer.is_open = w->is_packed = false;
+    w->answer.size = 0;
+    scratch_init(&w->scratch, SIZE_MAX);
 }
 
 /* What the command needs: a list is long, and so is what history has. */
@@ -133,8 +82,9 @@ take_memory(struct read_job *w, struct store *store)
         return 0; /* it takes its own */
     if (w->request.command->answer != read_keyspaces)
         return history_query_init(&w->history, store);
-    w->listed = malloc(READ_LISTED_MAX * sizeof *w->listed);
-    w->names = malloc((size_t)READ_LISTED_MAX * QUERY_NAME_SIZE);
+    w->listed = scratch_take(&w->scratch, READ_LISTED_MAX * sizeof *w->listed);
+    w->names =
+        scratch_take(&w->scratch, (size_t)READ_LISTED_MAX * QUERY_NAME_SIZE);
     return w->listed && w->names ? store_listing_open(store, &w->from)
                                  : -ENOMEM;
 }
@@ -161,10 +111,21 @@ int
 read_job_pack(struct read_job *w, const struct read_request *request,
               const uint8_t *text, size_t size)
 {
+    int rc;
+
     if (w->job.state == JOB_HAS_PLACE)
         clear_job(w);
-    if (begin_pack(&w->pack, text, size) < 0)
+    chunks_init(&w->answer, &w->scratch, READ_HTTP_LONGEST);
+    rc = chunks_put(&w->answer, text, size);
+    chunks_end(&w->answer);
+    if (rc == 0)
+        rc = chunks_pack_start(&w->packer, &w->answer);
+    if (rc < 0) {
+        w->answer.size = 0;
+        if (w->job.state == JOB_HAS_PLACE) /* else its answer is there, too */
+            scratch_free(&w->scratch);
         return -ENOMEM;
+    }
     if (request != &w->request)
         w->request = *request;
     w->job.step = step_packing;

@@ -7,8 +7,7 @@
 #ifndef COUNTD_READER_READ_JOB_H
 #define COUNTD_READER_READ_JOB_H
 
-#include <zlib.h>
-
+#include "reader/chunks.h"
 #include "reader/history_query.h"
 #include "reader/jobs.h"
 #include "reader/read_http.h"
@@ -20,18 +19,11 @@ struct read_logs {
     int error;
 };
 
-/* An answer that is packed by gzip in steps, so that it does not delay others: the
- * worst text takes 15 ms per MiB. */
-struct read_pack {
-    z_stream deflate;
-    uint8_t *text; /* NULL: nothing is packed */
-    uint8_t *packed;
-    size_t size; /* bytes of the text; at the end of what is packed */
-};
-
 struct read_job {
     struct job job;
     struct read_request request;
+
+    struct scratch scratch; /* of all that follows */
 
     /* For a command: */
     struct history_query history;
@@ -41,7 +33,11 @@ struct read_job {
     uint8_t *names;             /* theirs */
     bool has_more;              /* names, than are listed */
     struct read_logs logs;
-    struct read_pack pack;
+
+    /* For an answer that is packed: */
+    struct chunks answer; /* its text; of size 0: none is packed */
+    struct chunks_packer packer;
+    bool is_packed; /* packer.packed is the answer, and no longer the text */
 
     /* While it waits: */
     const struct read_http *http;

@@ -120,7 +120,7 @@ begin_pieces(struct http_call *x, struct graphite_job *g,
 static enum conn_next
 answer_done(struct http_call *x, struct graphite_job *g)
 {
-    const struct chunks *c = g->is_packed ? &g->packed : &g->answer;
+    const struct chunks *c = g->is_packed ? &g->packer.packed : &g->answer;
     char *more = g->site->more;
     uint8_t *body;
     int n;
@@ -157,54 +157,15 @@ wants_packing(const struct graphite_job *g)
            g->answer.size >= PACKED_LEAST;
 }
 
-/* False: zlib has no memory. */
-static bool
-start_packing(struct graphite_job *g)
-{
-    g->can_deflate = deflateInit2(&g->deflate, 1, Z_DEFLATED, 15 + 16, 8,
-                                  Z_DEFAULT_STRATEGY) == Z_OK;
-    chunks_init(&g->packed, &g->answers, g->site->limits.max_bytes);
-    g->pack_at = g->answer.first;
-    return g->can_deflate;
-}
-
-/* Packs one chunk.  False: there is no memory. */
-static bool
-pack_chunk(struct graphite_job *g, struct chunk *chunk)
-{
-    struct json_writer *to = &g->packed.json;
-    z_stream *z = &g->deflate;
-    int rc;
-
-    z->next_in = chunk->bytes;
-    z->avail_in = (uInt)chunk->size;
-    do {
-        if (chunks_reserve(&g->packed, 1) < 0)
-            return false;
-        z->next_out = to->at;
-        z->avail_out = (uInt)(to->end - to->at);
-        rc = deflate(z, chunk->next ? Z_NO_FLUSH : Z_FINISH);
-        to->at = z->next_out;
-    } while (z->avail_out == 0 && rc != Z_STREAM_END);
-    return true;
-}
-
-/* It is packed in the end, or there was no memory for it. */
+/* It is packed in the end, or there was no memory for it, and it goes as it is. */
 static bool
 step_packing(struct job *job, uint64_t until_ns)
 {
     struct graphite_job *g = LOOP_OWNER(job, struct graphite_job, job);
+    const int rc = chunks_pack_step(&g->packer, until_ns);
 
-    while (g->pack_at && clock_ns() < until_ns) {
-        if (!pack_chunk(g, g->pack_at))
-            return true; /* it goes as it is */
-        g->pack_at = g->pack_at->next;
-    }
-    if (g->pack_at)
-        return false;
-    chunks_end(&g->packed);
-    g->is_packed = true;
-    return true;
+    g->is_packed = rc == 1;
+    return rc != 0;
 }
 
 /* ---- the job ------------------------------------------------------------ */
@@ -225,7 +186,7 @@ step_request(struct job *job, uint64_t until_ns)
         g->status = g->render.status;
         g->why = g->render.why;
     }
-    if (!wants_packing(g) || !start_packing(g))
+    if (!wants_packing(g) || chunks_pack_start(&g->packer, &g->answer) < 0)
         return true;
     job->step = step_packing;
     return false;
@@ -241,9 +202,7 @@ stop_request(struct job *job)
     store_listing_close(g->search.listing);
     g->search.listing = NULL;
     scratch_free(&g->scratch);
-    if (g->can_deflate)
-        (void)deflateEnd(&g->deflate); /* its memory goes in any case */
-    g->can_deflate = false;
+    chunks_pack_stop(&g->packer);
     if (!g->is_sent)
         scratch_free(&g->answers);
 }

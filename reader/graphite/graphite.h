@@ -18,8 +18,6 @@
 #ifndef COUNTD_READER_GRAPHITE_GRAPHITE_H
 #define COUNTD_READER_GRAPHITE_GRAPHITE_H
 
-#include <zlib.h>
-
 #include "common/setup/config.h"
 #include "reader/graphite/render.h"
 #include "reader/jobs.h"
@@ -61,12 +59,9 @@ struct graphite_job {
     struct scratch scratch;
     struct scratch answers; /* its part of the memory, for `answer` */
     struct chunks answer;
-    bool takes_gzip;       /* the client takes gzip */
-    bool is_packed;        /* `packed` is the answer */
-    struct chunks packed;  /* in `answers`, too */
-    struct chunk *pack_at; /* the next one; NULL: all are packed */
-    z_stream deflate;
-    bool can_deflate;
+    bool takes_gzip; /* the client takes gzip */
+    bool is_packed;  /* packer.packed is the answer */
+    struct chunks_packer packer;
     bool is_sent; /* in pieces: */
     const struct chunk *send_at;
     size_t sent; /* bytes of it */

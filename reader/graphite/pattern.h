@@ -23,7 +23,7 @@
 #include <stdbool.h>
 
 #include "common/store/store.h"
-#include "reader/graphite/scratch.h"
+#include "reader/scratch.h"
 #include "reader/graphite/target.h"
 
 /* Bytes of a name in a path. */

@@ -23,7 +23,7 @@
 #define COUNTD_READER_GRAPHITE_RENDER_H
 
 #include "common/net/http.h"
-#include "reader/graphite/chunks.h"
+#include "reader/chunks.h"
 #include "reader/graphite/functions.h"
 #include "reader/graphite/path_search.h"
 #include "reader/graphite/zone.h"

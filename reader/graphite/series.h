@@ -12,7 +12,7 @@
 #include <math.h>
 
 #include "common/base/bytes.h"
-#include "reader/graphite/scratch.h"
+#include "reader/scratch.h"
 #include "reader/graphite/target.h"
 
 #define SERIES_NONE      ((long double)NAN) /* no value */

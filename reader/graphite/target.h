@@ -26,7 +26,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "reader/graphite/scratch.h"
+#include "reader/scratch.h"
 
 #define TARGET_SIZE_MAX  65536u
 #define TARGET_DEPTH_MAX 32

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "reader/graphite/scratch.h"
+#include "reader/scratch.h"
 
 #define CHUNK 65536
 

@@ -1,6 +1,6 @@
-/* reader/graphite/scratch.c - see scratch.h. */
+/* reader/scratch.c - see scratch.h. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "reader/graphite/scratch.h"
+#include "reader/scratch.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,12 +1,12 @@
-/* reader/graphite/scratch.h - the memory of one request: taken piece by piece,
+/* reader/scratch.h - the memory of one request: taken piece by piece,
  * given back at once.
  *
  * Ownership: the caller's between scratch_init() and scratch_free(); pieces do
  * not move and live until scratch_free().  One thread.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_READER_GRAPHITE_SCRATCH_H
-#define COUNTD_READER_GRAPHITE_SCRATCH_H
+#ifndef COUNTD_READER_SCRATCH_H
+#define COUNTD_READER_SCRATCH_H
 
 #include <stdbool.h>
 #include <stddef.h>
