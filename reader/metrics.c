@@ -5,7 +5,7 @@
  * The text format 0.0.4 or OpenMetrics 1.0.0.  No sample has a timestamp.  A
  * label `slot` is the place on the board, which a restart does not change,
  * unlike the pid.  A scrape is a job (jobs.h), which reads the counters of
- * users (user_metrics.h); several at once read them one after the other.
+ * users (user_metrics.h).
  *
  * put_all() writes family after family: those of the board in the order of
  * figures.def, then put_users(). */
@@ -179,8 +179,8 @@ put_users(struct sink *s, const struct user_metrics *u)
 {
     char label[USER_METRICS_LABEL];
 
-    if (u->keyspaces >= 0)
-        put_one(s, STATUS_S_KEYSPACES, u->keyspaces);
+    if (u->site->keyspaces >= 0)
+        put_one(s, STATUS_S_KEYSPACES, u->site->keyspaces);
     for (size_t v = STATUS_S_KEYS; u->count > 0 && v <= STATUS_S_VALUE; v++) {
         const struct figure *f = &figures[v];
 
@@ -197,7 +197,7 @@ put_users(struct sink *s, const struct user_metrics *u)
         begin_family(s, &figures[STATUS_S_KEY]);
         put_text(s, "%.*s", (int)u->text_size, u->text);
     }
-    if (u->pattern_count > 0)
+    if (u->site->patterns.count > 0)
         put_one(s, STATUS_S_LEFT_OUT, (int64_t)u->left_out);
 }
 
@@ -246,65 +246,49 @@ metrics_check(struct http_call *x, enum conn_next *next)
 
 struct scrape {
     struct job job;
-    struct read_http *http;
+    struct user_metrics users;
 };
 
 static bool
 step_scrape(struct job *job, uint64_t until_ns)
 {
-    struct user_metrics *u = &LOOP_OWNER(job, struct scrape, job)->http->users;
-    const uint64_t now_ms = loop_now_ms(job->jobs->loop);
-
-    user_metrics_start(u, now_ms);
-    return user_metrics_step(u, until_ns, now_ms);
+    return user_metrics_step(&LOOP_OWNER(job, struct scrape, job)->users,
+                             until_ns, loop_now_ms(job->jobs->loop));
 }
 
 static void
 stop_scrape(struct job *job)
 {
-    struct read_http *h = LOOP_OWNER(job, struct scrape, job)->http;
-
-    user_metrics_stop(&h->users);
-    h->is_scraping = false;
+    user_metrics_close(&LOOP_OWNER(job, struct scrape, job)->users);
 }
 
-/* Whether the scrape of another is over. */
-static bool
-step_other(struct job *job, uint64_t until_ns)
-{
-    (void)until_ns; /* a look is short */
-    return !LOOP_OWNER(job, struct scrape, job)->http->is_scraping;
-}
-
-/* Whether what there is of users is to be answered; else *next. */
-static bool
-has_users(struct http_call *x, enum conn_next *next)
+/* The counters of users that have been read; NULL: *next. */
+static const struct user_metrics *
+find_users(struct http_call *x, enum conn_next *next)
 {
     static const struct http_problem late = {"too-long", ANSWER_TOO_LONG, 0},
                                      no_memory = {"no-memory", "no memory", 0};
     struct read_http *h = x->ctx;
-    struct job *job;
+    struct scrape *s =
+        (void *)job_hold(x, h->jobs, sizeof(struct scrape), stop_scrape);
 
-    job = job_hold(x, h->jobs, sizeof(struct scrape), stop_scrape);
-    if (job && job->state == JOB_DONE)
-        return true;
+    if (s && s->job.state == JOB_DONE)
+        return &s->users;
     *next = CONN_PAUSE;
-    if (!job || job->state == JOB_LATE) {
-        x->more = "Retry-After: 1\r\n";
-        *next = http_refuse(x, HTTP_UNAVAILABLE, job ? &late : &no_memory);
-        return false;
+    if (s && s->job.state != JOB_LATE &&
+        (s->job.state == JOB_RUNS || !job_enter(&s->job)))
+        return NULL;
+    if (s && s->job.state != JOB_LATE &&
+        user_metrics_open(&s->users, &h->users, loop_now_ms(h->jobs->loop)) ==
+            0) {
+        s->job.step = step_scrape;
+        job_run(&s->job);
+        return NULL;
     }
-    LOOP_OWNER(job, struct scrape, job)->http = h;
-    if (job->state == JOB_RUNS)
-        return false;
-    if (h->is_scraping) {
-        job_wait(job, step_other);
-    } else if (job_enter(job)) {
-        h->is_scraping = true;
-        job->step = step_scrape;
-        job_run(job);
-    }
-    return false;
+    x->more = "Retry-After: 1\r\n";
+    *next = http_refuse(x, HTTP_UNAVAILABLE,
+                        s && s->job.state == JOB_LATE ? &late : &no_memory);
+    return NULL;
 }
 
 enum conn_next
@@ -313,15 +297,16 @@ metrics_answer(struct http_call *x)
     struct read_http *h = x->ctx;
     const bool is_open = wants_openmetrics(x->request);
     enum conn_next next;
+    const struct user_metrics *u = find_users(x, &next);
     size_t size;
     uint8_t *body;
 
-    if (!has_users(x, &next))
+    if (!u)
         return next;
     x->type = is_open ? "application/openmetrics-text; version=1.0.0; "
                         "charset=utf-8"
                       : "text/plain; version=0.0.4; charset=utf-8";
-    size = put_all(read_board(h) ? &h->overview : NULL, &h->users, is_open,
+    size = put_all(read_board(h) ? &h->overview : NULL, u, is_open,
                    (char *)h->text);
     body = http_body(x, size);
     if (!body)

@@ -530,10 +530,10 @@ read_http_open(struct read_http *h, struct jobs *jobs,
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
     rc = h->binary && h->text ? 0 : -ENOMEM;
-    if (rc == 0)
-        rc = user_metrics_open(&h->users, jobs->store, h->binary, config);
     if (rc < 0)
         read_http_close(h);
+    else
+        user_metrics_init(&h->users, jobs->store, h->binary, config);
     return rc;
 }
 
@@ -542,7 +542,6 @@ read_http_close(struct read_http *h)
 {
     overview_close(&h->overview);
     page_close(&h->page);
-    user_metrics_close(&h->users);
     free(h->binary);
     free(h->text);
     h->binary = h->text = NULL;

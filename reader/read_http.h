@@ -95,11 +95,10 @@ struct read_http {
     unsigned readings; /* requests that were read into `now` */
     struct waiting_limits held_limits;
     struct graphite graphite;
-    struct user_metrics users; /* counters of users, for /metrics */
-    bool is_scraping;          /* a job reads these */
-    struct overview overview;  /* read for each status and /metrics */
-    uint8_t *binary;           /* answers as the range port gives them */
-    uint8_t *text;             /* answers of HTTP */
+    struct user_metrics_site users; /* of which counters are in /metrics */
+    struct overview overview;       /* read for each status and /metrics */
+    uint8_t *binary;                /* answers as the range port gives them */
+    uint8_t *text;                  /* answers of HTTP */
     char more[HTTP_MORE_MAX];
     bool is_stopping;
 };

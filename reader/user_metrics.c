@@ -18,88 +18,11 @@
 
 #define COUNT_MS 60000 /* keyspaces are counted so often, at most */
 
-/* ---- settings ------------------------------------------------------------ */
-
-static void
-add_pattern(struct user_metrics *u, const char *text, size_t size)
-{
-    struct user_pattern *p = &u->patterns[u->pattern_count];
-    int rc;
-
-    if (u->pattern_count == USER_METRICS_PATTERNS) {
-        diag(DIAG_WARNING,
-             "metrics.keyspaces: more than %d names; the rest is not shown",
-             USER_METRICS_PATTERNS);
-        return;
-    }
-    p->is_prefix = text[size - 1] == '*';
-    size -= p->is_prefix;
-    rc = name_unescape(text, size, p->name, sizeof p->name);
-    if (rc < 0)
-        diag(DIAG_WARNING,
-             "metrics.keyspaces: %.*s is not a name of a keyspace; it is not "
-             "shown",
-             (int)size, text);
-    else {
-        p->size = (uint16_t)rc;
-        u->pattern_count++;
-    }
-}
-
-static void
-read_patterns(struct user_metrics *u, const char *text)
-{
-    size_t size;
-
-    for (text += strspn(text, " "); *text != '\0';
-         text += size + strspn(text + size, " ")) {
-        size = strcspn(text, " ");
-        add_pattern(u, text, size);
-    }
-}
-
-int
-user_metrics_open(struct user_metrics *u, struct store *store, uint8_t *binary,
-                  const struct config *config)
-{
-    int rc;
-
-    *u = (struct user_metrics){.store = store,
-                               .binary = binary,
-                               .top = (int64_t)config->metrics_top,
-                               .series_max = config->metrics_max_series,
-                               .keyspaces = -1};
-    read_patterns(u, config->metrics_keyspaces);
-    rc = store_listing_open(store, &u->listing);
-    if (rc < 0) {
-        u->listing = NULL;
-        return rc;
-    }
-    if (u->top > 0 && u->pattern_count > 0) {
-        u->text = malloc(USER_METRICS_TEXT);
-        if (!u->text) {
-            user_metrics_close(u);
-            return -ENOMEM;
-        }
-    }
-    return 0;
-}
-
-void
-user_metrics_close(struct user_metrics *u)
-{
-    if (u->listing)
-        store_listing_close(u->listing);
-    u->listing = NULL;
-    free(u->text);
-    u->text = NULL;
-}
-
 /* ---- the keyspaces of a pattern ------------------------------------------ */
 
-/* Begins the list at the first name that the pattern may have. */
+/* Begins the list at the first name that the pattern may have; NULL: of all. */
 static void
-start_list(struct user_metrics *u, const struct user_pattern *p)
+start_list(struct user_metrics *u, const struct name_pattern *p)
 {
     uint8_t before[NAME_MAX_SIZE];
 
@@ -115,11 +38,11 @@ start_list(struct user_metrics *u, const struct user_pattern *p)
 }
 
 static bool
-is_match(const struct user_pattern *p, const struct store_listed *found)
+is_match(const struct name_pattern *p, const struct store_listed *found)
 {
     return found->name_size >= p->size &&
            memcmp(found->name, p->name, p->size) == 0 &&
-           (p->is_prefix || found->name_size == p->size);
+           (p->prefix || found->name_size == p->size);
 }
 
 static bool
@@ -139,7 +62,8 @@ add_keyspace(struct user_metrics *u, const struct store_listed *found)
 
     if (has_keyspace(u, found))
         return;
-    if (u->count == USER_METRICS_KEYSPACES || u->series + 2 > u->series_max) {
+    if (u->count == USER_METRICS_KEYSPACES ||
+        u->series + 2 > u->site->series_max) {
         u->left_out += 2;
         return;
     }
@@ -150,23 +74,35 @@ add_keyspace(struct user_metrics *u, const struct store_listed *found)
     u->count++;
 }
 
+static void
+close_list(struct user_metrics *u)
+{
+    if (!u->listing)
+        return;
+    store_listing_stop(u->listing);
+    store_listing_close(u->listing);
+    u->listing = NULL;
+}
+
 /* The list that comes after the one that has ended. */
 static void
 next_list(struct user_metrics *u, uint64_t now_ms)
 {
+    struct user_metrics_site *site = u->site;
+
     store_listing_stop(u->listing);
     if (u->is_counting) {
         u->is_counting = false;
-        u->keyspaces = u->counting;
-        u->counted_ms = now_ms;
+        site->keyspaces = u->counting;
+        site->counted_ms = now_ms;
     } else
         u->at++;
-    if (u->at < u->pattern_count)
-        start_list(u, &u->patterns[u->at]);
-    else {
-        u->at = 0;
-        u->state = USER_METRICS_READ;
+    if (u->at < site->patterns.count) {
+        start_list(u, &site->patterns.at[u->at]);
+        return;
     }
+    u->at = 0;
+    close_list(u);
 }
 
 /* False: it is time for others. */
@@ -184,7 +120,7 @@ list_some(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
                        diag_text(rc));
     if (rc == 1 && u->is_counting) {
         u->counting++;
-    } else if (rc == 1 && is_match(&u->patterns[u->at], &found)) {
+    } else if (rc == 1 && is_match(&u->site->patterns.at[u->at], &found)) {
         add_keyspace(u, &found);
     } else
         next_list(u, now_ms);
@@ -200,7 +136,7 @@ ask(struct user_metrics *u, const struct user_keyspace *k,
 {
     q->name = k->name;
     q->name_size = k->size;
-    return answer_query(u->store, q, u->binary, ANSWER_SIZE_MAX);
+    return answer_query(u->site->store, q, u->site->binary, ANSWER_SIZE_MAX);
 }
 
 const char *
@@ -227,7 +163,7 @@ put_key(struct user_metrics *u, const char *keyspace,
     const size_t left = USER_METRICS_TEXT - u->text_size;
     int n;
 
-    if (u->series == u->series_max) {
+    if (u->series == u->site->series_max) {
         u->left_out++;
         return;
     }
@@ -248,7 +184,8 @@ put_key(struct user_metrics *u, const char *keyspace,
 static bool
 put_keys(struct user_metrics *u, const struct user_keyspace *k)
 {
-    struct store_query q = {.op = STORE_RANGE, .length = (uint64_t)u->top};
+    struct store_query q = {.op = STORE_RANGE,
+                            .length = (uint64_t)u->site->top};
     char keyspace[USER_METRICS_LABEL];
     struct query_row row;
     const uint8_t *at;
@@ -297,24 +234,56 @@ read_keyspace(struct user_metrics *u)
     return true;
 }
 
-/* ---- rounds -------------------------------------------------------------- */
+/* ---- scrapes ------------------------------------------------------------- */
 
 void
-user_metrics_start(struct user_metrics *u, uint64_t now_ms)
+user_metrics_init(struct user_metrics_site *site, struct store *store,
+                  uint8_t *binary, const struct config *config)
 {
-    if (u->state != USER_METRICS_IDLE)
-        return;
-    u->at = u->count = u->text_size = 0;
-    u->series = u->left_out = 0;
-    u->counting = 0;
-    u->is_counting = u->counted_ms == 0 || now_ms - u->counted_ms >= COUNT_MS;
-    u->state = USER_METRICS_LIST;
-    if (u->is_counting)
-        start_list(u, NULL);
-    else if (u->pattern_count > 0)
-        start_list(u, &u->patterns[0]);
-    else
-        u->state = USER_METRICS_READ;
+    const char *why;
+
+    *site = (struct user_metrics_site){.store = store,
+                                       .binary = binary,
+                                       .top = (int64_t)config->metrics_top,
+                                       .series_max = config->metrics_max_series,
+                                       .keyspaces = -1};
+    if (name_patterns_add_all(&site->patterns, config->metrics_keyspaces,
+                              &why) < 0)
+        diag(DIAG_WARNING, "metrics.keyspaces: %s; the rest is not shown", why);
+}
+
+int
+user_metrics_open(struct user_metrics *u, struct user_metrics_site *site,
+                  uint64_t now_ms)
+{
+    int rc;
+
+    *u = (struct user_metrics){.site = site};
+    u->is_counting =
+        site->counted_ms == 0 || now_ms - site->counted_ms >= COUNT_MS;
+    if (site->top > 0 && site->patterns.count > 0) {
+        u->text = malloc(USER_METRICS_TEXT);
+        if (!u->text)
+            return -ENOMEM;
+    }
+    if (!u->is_counting && site->patterns.count == 0)
+        return 0;
+    rc = store_listing_open(site->store, &u->listing);
+    if (rc < 0) {
+        u->listing = NULL;
+        user_metrics_close(u);
+        return rc;
+    }
+    start_list(u, u->is_counting ? NULL : &site->patterns.at[0]);
+    return 0;
+}
+
+void
+user_metrics_close(struct user_metrics *u)
+{
+    close_list(u);
+    free(u->text);
+    u->text = NULL;
 }
 
 bool
@@ -323,22 +292,12 @@ user_metrics_step(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
     bool goes_on = true;
 
     do {
-        if (u->state == USER_METRICS_LIST)
+        if (u->listing)
             goes_on = list_some(u, until_ns, now_ms);
         else if (u->at < u->count)
             goes_on = read_keyspace(u);
-        else {
-            u->state = USER_METRICS_IDLE;
+        else
             return true;
-        }
     } while (goes_on && clock_ns() < until_ns);
     return false;
-}
-
-void
-user_metrics_stop(struct user_metrics *u)
-{
-    if (u->state == USER_METRICS_LIST)
-        store_listing_stop(u->listing);
-    u->state = USER_METRICS_IDLE;
 }

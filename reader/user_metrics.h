@@ -2,9 +2,9 @@
  * there are; and of the keyspaces that metrics.keyspaces names their keys,
  * their sums, and their metrics.top largest keys.
  *
- * A round reads all of these in steps between turns of the loop, when a scrape
- * asks; a scrape waits for its end.  Keyspaces are counted at most once a
- * minute, because that reads every one of them.
+ * The job of a scrape reads all of these in steps between turns of the loop.
+ * Keyspaces are counted at most once a minute, because that reads every one of
+ * them.
  *
  *     countd_keyspace_keys{keyspace="pages"} 3002
  *     countd_key_value{keyspace="pages",key="/index"} 52340
@@ -12,25 +12,18 @@
  * Names are in text form.  The number of series is bounded: of further ones
  * only the number is shown.
  *
- * Ownership: the caller's between open and close; store and buffer are
- * borrowed.  One thread.
+ * Ownership: the caller's; what is borrowed outlives it.  One thread.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_USER_METRICS_H
 #define COUNTD_READER_USER_METRICS_H
 
 #include "common/setup/config.h"
+#include "common/setup/name_pattern.h"
 #include "reader/answer.h"
 
-#define USER_METRICS_PATTERNS  64
 #define USER_METRICS_KEYSPACES 100
 #define USER_METRICS_TEXT      ((size_t)1 << 20) /* bytes of samples of keys */
-
-struct user_pattern {
-    uint16_t size;
-    bool is_prefix;
-    uint8_t name[NAME_MAX_SIZE];
-};
 
 struct user_keyspace {
     int64_t keys, value;
@@ -39,28 +32,24 @@ struct user_keyspace {
     uint8_t name[NAME_MAX_SIZE];
 };
 
-enum user_metrics_state {
-    USER_METRICS_IDLE,
-    USER_METRICS_LIST,
-    USER_METRICS_READ
+/* What all scrapes have together. */
+struct user_metrics_site {
+    struct store *store;
+    uint8_t *binary; /* ANSWER_SIZE_MAX bytes, for a moment */
+    struct name_patterns patterns;
+    int64_t top;
+    uint64_t series_max;
+    uint64_t counted_ms; /* monotonic: end of the last count; 0: none */
+    int64_t keyspaces;   /* there are; -1: not known */
 };
 
 struct user_metrics {
-    struct store *store;
-    uint8_t *binary; /* answers as the range port gives them */
-    struct store_listing *listing;
-    struct user_pattern patterns[USER_METRICS_PATTERNS];
-    size_t pattern_count;
-    int64_t top;
-    uint64_t series_max;
+    struct user_metrics_site *site;
+    struct store_listing *listing; /* NULL: all are listed */
+    bool is_counting; /* all keyspaces are listed, for their number */
+    size_t at;        /* pattern or keyspace that is next */
+    int64_t counting; /* keyspaces so far */
 
-    enum user_metrics_state state;
-    bool is_counting;    /* all keyspaces are listed, for their number */
-    size_t at;           /* pattern or keyspace that the round is at */
-    uint64_t counted_ms; /* monotonic: end of the last count; 0: none */
-    int64_t counting;    /* keyspaces so far */
-
-    int64_t keyspaces; /* there are; -1: not known */
     size_t count;
     struct user_keyspace rows[USER_METRICS_KEYSPACES];
     uint64_t series, left_out;
@@ -68,18 +57,17 @@ struct user_metrics {
     size_t text_size;
 };
 
-/* -ENOMEM */
-int user_metrics_open(struct user_metrics *u, struct store *store,
-                      uint8_t *binary, const struct config *config);
-void user_metrics_close(struct user_metrics *u);
+void user_metrics_init(struct user_metrics_site *site, struct store *store,
+                       uint8_t *binary, const struct config *config);
 
-/* Begins a round, unless one runs. */
-void user_metrics_start(struct user_metrics *u, uint64_t now_ms);
+/* Begins a scrape.  -ENOMEM */
+int user_metrics_open(struct user_metrics *u, struct user_metrics_site *site,
+                      uint64_t now_ms);
+void user_metrics_close(struct user_metrics *u);
 
 /* Goes on with it until about until_ns (clock_ns()); true: it is done. */
 bool user_metrics_step(struct user_metrics *u, uint64_t until_ns,
                        uint64_t now_ms);
-void user_metrics_stop(struct user_metrics *u);
 
 /* Writes a name in text form as the value of a label has it; `text` has
  * USER_METRICS_LABEL bytes.  Returns `text`. */
