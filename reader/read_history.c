@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
-
 #define STEP_MS ((uint64_t)3600000)
 
 static const struct read_problem *
@@ -94,7 +92,7 @@ step_query(struct read_request *a, const struct history_question *q,
 static struct cell
 cell_bucket(const struct store_bucket *b, char text[CELL_SUM_SIZE])
 {
-    return cell_sum(int128_of(b->sum_high, b->sum_low), text);
+    return cell_sum(store_bucket_sum(b), text);
 }
 
 /* ---- buckets ------------------------------------------------------------ */
@@ -196,40 +194,14 @@ begin_period(struct read_request *a)
     table_fact(&a->table, "since", cell_number(history_query_since(h)));
 }
 
-static void
-put_top_row(struct read_request *a, int64_t rank, const struct store_top *t,
-            bool known)
-{
-    const int128 sum = int128_of(t->sum.sum_high, t->sum.sum_low);
-    const int128 before = int128_of(t->before.sum_high, t->before.sum_low);
-    char texts[3][CELL_SUM_SIZE];
-    const struct cell cells[] = {
-        cell_number(rank), cell_sum(sum, texts[0]),
-        known ? cell_sum(before, texts[1]) : cell_none(),
-        known ? cell_sum(sum - before, texts[2]) : cell_none(),
-        cell_name(t->key, t->key_size)};
-
-    table_row(&a->table, cells);
-}
-
-static void
-put_count_row(struct read_request *a, int64_t rank, const struct store_top *t)
-{
-    char text[CELL_SUM_SIZE];
-    const struct cell cells[] = {cell_number(rank), cell_bucket(&t->sum, text),
-                                 cell_name(t->key, t->key_size)};
-
-    table_row(&a->table, cells);
-}
-
 const struct read_problem *
 read_period_top(struct read_request *a)
 {
-    static const struct table_column columns[] = {{"rank", "rank", true},
-                                                  {"sum", "sum", true},
-                                                  {"before", "before", true},
-                                                  {"change", "change", true},
-                                                  {"key", "key", false}};
+    static const struct table_column sums[] = {{"rank", "rank", true},
+                                               {"sum", "sum", true},
+                                               {"before", "before", true},
+                                               {"change", "change", true},
+                                               {"key", "key", false}};
     static const struct table_column counts[] = {{"rank", "rank", true},
                                                  {"count", "count", true},
                                                  {"key", "key", false}};
@@ -240,14 +212,59 @@ read_period_top(struct read_request *a)
     if (problem)
         return problem;
     begin_period(a);
-    table_next_rows(&a->table, "rows", is_counts ? counts : columns,
+    table_next_rows(&a->table, "rows", is_counts ? counts : sums,
                     is_counts ? 3 : 5);
-    for (size_t i = 0; i < history_query_rows(h); i++)
-        if (is_counts)
-            put_count_row(a, (int64_t)i, &h->q.top[i]);
-        else
-            put_top_row(a, (int64_t)i, &h->q.top[i], h->q.before_known);
+    for (size_t i = 0; i < history_query_rows(h); i++) {
+        const struct store_top *t = &h->q.top[i];
+        const int128 sum = store_bucket_sum(&t->sum);
+        const int128 before = store_bucket_sum(&t->before);
+        char texts[3][CELL_SUM_SIZE];
+        struct cell cells[5] = {cell_number((int64_t)i),
+                                cell_sum(sum, texts[0])};
+
+        if (!is_counts && h->q.before_known) {
+            cells[2] = cell_sum(before, texts[1]);
+            cells[3] = cell_sum(sum - before, texts[2]);
+        }
+        cells[is_counts ? 2 : 4] = cell_name(t->key, t->key_size);
+        table_row(&a->table, cells);
+    }
     table_rows_end(&a->table);
+    read_end_facts(a);
+    return NULL;
+}
+
+/* A number of the answer to a query, and its name. */
+struct number {
+    const char *name;
+    enum { NUMBER_RANK, NUMBER_SUM, NUMBER_KEYS } which;
+};
+
+/* Answers `count` numbers, of which the first are columns, too. */
+static const struct read_problem *
+answer_numbers(struct read_request *a, const struct number *n, size_t columns,
+               size_t count)
+{
+    const struct read_problem *problem = find_problem(a);
+    const struct store_history_query *q = &a->job->history.q;
+    char text[CELL_SUM_SIZE];
+    const struct cell values[] = {[NUMBER_RANK] = cell_number((int64_t)q->rank),
+                                  [NUMBER_SUM] = cell_bucket(&q->sum, text),
+                                  [NUMBER_KEYS] =
+                                      cell_number((int64_t)q->keys)};
+    struct table_column heads[3];
+    struct cell cells[3];
+
+    if (problem)
+        return problem;
+    for (size_t i = 0; i < columns; i++) {
+        heads[i] = (struct table_column){n[i].name, n[i].name, true};
+        cells[i] = values[n[i].which];
+    }
+    begin_period(a);
+    read_put_numbers(a, heads, cells, columns);
+    for (size_t i = columns; i < count; i++)
+        table_fact(&a->table, n[i].name, values[n[i].which]);
     read_end_facts(a);
     return NULL;
 }
@@ -257,73 +274,36 @@ read_period_rank(struct read_request *a)
 {
     static const struct read_problem nothing = {
         HTTP_NOT_FOUND, "nothing-came", "nothing came to the key in that time"};
-    static const struct table_column columns[] = {
-        {"rank", "rank", true}, {"sum", "sum", true}, {"keys", "keys", true}};
-    const struct read_problem *problem = find_problem(a);
-    const struct store_history_query *q = &a->job->history.q;
-    char text[CELL_SUM_SIZE];
-    struct cell cells[3];
+    static const struct number numbers[] = {
+        {"rank", NUMBER_RANK}, {"sum", NUMBER_SUM}, {"keys", NUMBER_KEYS}};
+    const struct history_query *h = &a->job->history;
 
-    if (problem)
-        return problem;
-    if (!q->sum.any)
-        return &nothing;
-    cells[0] = cell_number((int64_t)q->rank);
-    cells[1] = cell_bucket(&q->sum, text);
-    cells[2] = cell_number((int64_t)q->keys);
-    begin_period(a);
-    read_put_numbers(a, columns, cells, 3);
-    read_end_facts(a);
-    return NULL;
+    return h->error == 0 && !h->q.sum.any ? &nothing
+                                          : answer_numbers(a, numbers, 3, 3);
 }
 
 /* Counts keys, or groups of keys. */
-static struct table_column
-column_of_number(const struct read_request *a)
+static struct number
+number_of_keys(const struct read_request *a)
 {
-    return a->params.group != 0
-               ? (struct table_column){"groups", "groups", true}
-               : (struct table_column){"keys", "keys", true};
+    return (struct number){a->params.group != 0 ? "groups" : "keys",
+                           NUMBER_KEYS};
 }
 
 const struct read_problem *
 read_total_of_keys(struct read_request *a)
 {
-    static const struct table_column column = {"total", "total", true};
-    const struct read_problem *problem = find_problem(a);
-    const struct store_history_query *q = &a->job->history.q;
-    char text[CELL_SUM_SIZE];
-    struct cell total;
+    const struct number numbers[] = {{"total", NUMBER_SUM}, number_of_keys(a)};
 
-    if (problem)
-        return problem;
-    begin_period(a);
-    total = cell_bucket(&q->sum, text);
-    read_put_numbers(a, &column, &total, 1);
-    table_fact(&a->table, column_of_number(a).key,
-               cell_number((int64_t)q->keys));
-    read_end_facts(a);
-    return NULL;
+    return answer_numbers(a, numbers, 1, 2);
 }
 
 const struct read_problem *
 read_distinct(struct read_request *a)
 {
-    const struct table_column columns[] = {column_of_number(a),
-                                           {"sum", "sum", true}};
-    const struct read_problem *problem = find_problem(a);
-    const struct store_history_query *q = &a->job->history.q;
-    char text[CELL_SUM_SIZE];
-    struct cell cells[2];
+    const struct number numbers[] = {number_of_keys(a), {"sum", NUMBER_SUM}};
 
-    if (problem)
-        return problem;
-    cells[0] = cell_number((int64_t)q->keys);
-    cells[1] = cell_bucket(&q->sum, text);
-    begin_period(a);
-    read_put_numbers(a, columns, cells, 2);
-    read_end_facts(a);
-    return NULL;
+    return answer_numbers(a, numbers, 2, 2);
 }
 
 /* ---- all of it ---------------------------------------------------------- */
