@@ -1,6 +1,6 @@
 /* reader/metrics.c - GET /metrics: the figures of all processes of the data
  * directory, from data/board, and counters of users, for Prometheus:
- * metrics_check(), metrics_answer().
+ * metrics_answer().
  *
  * The text format 0.0.4 or OpenMetrics 1.0.0.  No sample has a timestamp.  A
  * label `slot` is the place on the board, which a restart does not change,
@@ -231,19 +231,6 @@ wants_openmetrics(const struct http_request *r)
     return http_weight(r, "application/openmetrics-text") > 0;
 }
 
-bool
-metrics_check(struct http_call *x, enum conn_next *next)
-{
-    char shown[HTTP_QUERY_SHOWN], detail[HTTP_DETAIL_SIZE];
-    const struct http_problem problem = {"unknown-parameter", detail, 0};
-
-    if (!http_query_shows(x->request->query, shown))
-        return true;
-    (void)snprintf(detail, sizeof detail, "unknown parameter: %s", shown);
-    *next = http_refuse(x, HTTP_BAD_REQUEST, &problem);
-    return false;
-}
-
 struct scrape {
     struct job job;
     struct user_metrics users;
@@ -296,11 +283,18 @@ metrics_answer(struct http_call *x)
 {
     struct read_http *h = x->ctx;
     const bool is_open = wants_openmetrics(x->request);
+    char shown[HTTP_QUERY_SHOWN], detail[HTTP_DETAIL_SIZE];
+    const struct http_problem unknown = {"unknown-parameter", detail, 0};
+    const struct user_metrics *u;
     enum conn_next next;
-    const struct user_metrics *u = find_users(x, &next);
     size_t size;
     uint8_t *body;
 
+    if (http_query_shows(x->request->query, shown)) {
+        (void)snprintf(detail, sizeof detail, "unknown parameter: %s", shown);
+        return http_refuse(x, HTTP_BAD_REQUEST, &unknown);
+    }
+    u = find_users(x, &next);
     if (!u)
         return next;
     x->type = is_open ? "application/openmetrics-text; version=1.0.0; "

@@ -48,27 +48,35 @@ is_in_steps(const struct read_request *a)
     return q->step && (!q->is_long || q->is_long(a));
 }
 
-/* Reads the query into h->now.  False: *next is the answer. */
+/* Has the request in h->now.  False: *next is the answer. */
 static bool
-read_parameters(struct http_call *x, const struct read_command *command,
-                uint64_t now_ms, enum conn_next *next)
+read_request(struct http_call *x, enum conn_next *next)
 {
     struct read_http *h = x->ctx;
-    struct http_params *p = &h->now.params;
+    struct read_request *a = &h->now;
+    struct http_params *p = &a->params;
+    const uint64_t now_ms = clock_unix_ms();
     struct http_params_fault fault;
 
+    a->http = h;
+    a->command = read_commands;
+    while (!http_text_is(x->request->path, a->command->path))
+        a->command++; /* there is a route for each */
+    a->as_of_ms = 0;
+    a->phase = 0;
+    a->next_page.is_there = a->has_state = false;
     p->given = 0;
     p->key_count = 0;
     p->keyspace.size = p->after.size = p->prefix.size = 0;
     p->group = 0;
-    p->n = command->n;
-    p->length = command->length;
+    p->n = a->command->n;
+    p->length = a->command->length;
     p->from_ms = now_ms - DAY_MS;
     p->to_ms = now_ms;
     p->step_ms = 0;
     p->as_of_ms = p->wait_s = 0;
     p->sort = SORT_NAME;
-    if (!http_params_read(p, &command->spec, x->request->query, now_ms,
+    if (!http_params_read(p, &a->command->spec, x->request->query, now_ms,
                           &fault)) {
         *next = refuse_request(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
         return false;
@@ -81,39 +89,6 @@ read_parameters(struct http_call *x, const struct read_command *command,
         "application/json, text/tab-separated-values and text/csv "
         "are there");
     return false;
-}
-
-/* The check() of the routes: parses the parameters, and notes the number of
- * that reading, by which read_request() recognizes that they are still in
- * http->now.
- */
-static bool
-check_request(struct http_call *x, enum conn_next *next)
-{
-    struct read_http *h = x->ctx;
-    const struct read_command *command = read_commands;
-
-    while (!http_text_is(x->request->path, command->path))
-        command++; /* there is a route for each */
-    h->now.http = h;
-    h->now.command = command;
-    x->note = ++h->readings;
-    return read_parameters(x, command, clock_unix_ms(), next);
-}
-
-/* Has the request in http->now.  False: *next is the answer. */
-static bool
-read_request(struct http_call *x, enum conn_next *next)
-{
-    struct read_http *h = x->ctx;
-    struct read_request *a = &h->now;
-
-    a->as_of_ms = 0;
-    a->phase = 0;
-    a->next_page.is_there = a->has_state = false;
-    /* A span of time may end now. */
-    return (x->note == h->readings && !is_in_steps(a)) ||
-           check_request(x, next);
 }
 
 /* Whether the request has asked what a store that is not local has not answered
@@ -489,7 +464,7 @@ static const struct http_route routes[] = {
     {"/v1/count", "*",
      HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE, answer_count, 0,
      NULL},
-    {"/metrics", "*", HTTP_GET | HTTP_HEAD, metrics_answer, 0, metrics_check},
+    {"/metrics", "*", HTTP_GET | HTTP_HEAD, metrics_answer, 0, NULL},
     {"/healthz", NULL, HTTP_GET | HTTP_HEAD, http_answer_health, HTTP_IS_OPEN,
      NULL},
     {"/readyz", NULL, HTTP_GET | HTTP_HEAD, answer_ready, HTTP_IS_OPEN, NULL},
@@ -515,8 +490,7 @@ read_http_open(struct read_http *h, struct jobs *jobs,
         h->commands[i] = (struct http_route){.path = read_commands[i].path,
                                              .query = "*",
                                              .methods = HTTP_GET | HTTP_HEAD,
-                                             .answer = answer_command,
-                                             .check = check_request};
+                                             .answer = answer_command};
     http_site_add(&h->site, h->commands, READ_COMMANDS, h, TOKENS_READ);
     http_site_add(&h->site, routes, sizeof routes / sizeof routes[0], h,
                   TOKENS_READ);

@@ -92,7 +92,6 @@ struct read_http {
     struct jobs *jobs;
     const struct datadir *dir;
     struct read_request now;
-    unsigned readings; /* requests that were read into `now` */
     struct waiting_limits held_limits;
     struct graphite graphite;
     struct user_metrics_site users; /* of which counters are in /metrics */
