@@ -21,7 +21,9 @@
 #define LAST_MS   ((uint64_t)UINT32_MAX * 60000) /* of what a store can keep */
 
 struct value {
-    const char *name; /* of the parameter */
+    const struct param *param;
+    const void *has;  /* its own, or the command's */
+    const char *name; /* as the query has it */
     const char *text; /* its bytes, with a NUL behind */
     size_t size;
     enum name_form names; /* of all names, but: */
@@ -32,8 +34,7 @@ struct value {
 /* How the value of a parameter is read, and where it goes. */
 struct param {
     const char *name;
-    bool (*read)(const struct param *param, const struct value *v, void *to,
-                 struct http_params_fault *f);
+    bool (*read)(const struct value *v, void *to, struct http_params_fault *f);
     size_t at;       /* offset in struct http_params; 0: nowhere */
     const void *has; /* struct bounds of a number, struct words; else NULL */
 };
@@ -63,39 +64,32 @@ set_fault(struct http_params_fault *f, const char *code, const char *format,
 /* ---- values ------------------------------------------------------------- */
 
 static bool
-read_name(const struct param *param, const struct value *v, void *to,
-          struct http_params_fault *f)
+read_name(const struct value *v, void *to, struct http_params_fault *f)
 {
-    const struct increment_form form = {.raw =
-                                            name_form_is_raw(v->names, false),
-                                        .control = true,
-                                        .keyspace_max = NAME_MAX_SIZE,
-                                        .key_max = NAME_MAX_SIZE};
+    const struct increment_form form = {
+        .raw = name_form_is_raw(v->names, false), .control = true};
     const struct increment_fault *fault =
         v->is_hex
             ? increment_name_read_hex(v->text, v->size, NAME_MAX_SIZE, to)
             : increment_name_read(&form, v->text, v->size, NAME_MAX_SIZE, to);
 
-    (void)param;
     return !fault || set_fault(f, fault->code, "%s: %s", v->name, fault->text);
 }
 
 /* An empty one is none at all. */
 static bool
-read_part(const struct param *param, const struct value *v, void *to,
-          struct http_params_fault *f)
+read_part(const struct value *v, void *to, struct http_params_fault *f)
 {
     ((struct increment_name *)to)->size = 0;
-    return v->size == 0 || read_name(param, v, to, f);
+    return v->size == 0 || read_name(v, to, f);
 }
 
 static bool
-read_group(const struct param *param, const struct value *v, void *to,
-           struct http_params_fault *f)
+read_group(const struct value *v, void *to, struct http_params_fault *f)
 {
     struct increment_name name;
 
-    if (!read_name(param, v, &name, f))
+    if (!read_name(v, &name, f))
         return false;
     *(uint8_t *)to = name.bytes[0];
     return name.size == 1 ||
@@ -103,10 +97,9 @@ read_group(const struct param *param, const struct value *v, void *to,
 }
 
 static bool
-read_number(const struct param *param, const struct value *v, void *to,
-            struct http_params_fault *f)
+read_number(const struct value *v, void *to, struct http_params_fault *f)
 {
-    const struct bounds *b = param->has;
+    const struct bounds *b = v->has;
     int64_t *number = to;
 
     if (increment_number_parse(v->text, v->size, number) == 0 &&
@@ -117,12 +110,10 @@ read_number(const struct param *param, const struct value *v, void *to,
 }
 
 static bool
-read_time(const struct param *param, const struct value *v, void *to,
-          struct http_params_fault *f)
+read_time(const struct value *v, void *to, struct http_params_fault *f)
 {
     char shown[NAME_SHOWN_SIZE];
 
-    (void)param;
     if (strlen(v->text) == v->size &&
         time_text_parse(v->text, v->now_ms, true, to) == 0)
         return true;
@@ -133,12 +124,10 @@ read_time(const struct param *param, const struct value *v, void *to,
 }
 
 static bool
-read_step(const struct param *param, const struct value *v, void *to,
-          struct http_params_fault *f)
+read_step(const struct value *v, void *to, struct http_params_fault *f)
 {
     uint64_t *step = to;
 
-    (void)param;
     if (strlen(v->text) == v->size && config_duration(v->text, step) == 0 &&
         *step > 0 && *step % 60000 == 0 && *step <= YEAR_MS)
         return true;
@@ -148,16 +137,15 @@ read_step(const struct param *param, const struct value *v, void *to,
 
 /* The index of the word among those of the parameter, if it goes anywhere. */
 static bool
-read_word(const struct param *param, const struct value *v, void *to,
-          struct http_params_fault *f)
+read_word(const struct value *v, void *to, struct http_params_fault *f)
 {
-    const struct words *w = param->has;
+    const struct words *w = v->has;
 
     for (unsigned i = 0; i < 4 && w->words[i]; i++) {
         if (strlen(w->words[i]) != v->size ||
             memcmp(v->text, w->words[i], v->size) != 0)
             continue;
-        if (param->at != 0)
+        if (v->param->at != 0)
             *(unsigned *)to = i;
         return true;
     }
@@ -179,8 +167,7 @@ span_minutes(const char *text)
 
 /* As the ETag has it between its quotes. */
 static bool
-read_version(const struct param *param, const struct value *v, void *to,
-             struct http_params_fault *f)
+read_version(const struct value *v, void *to, struct http_params_fault *f)
 {
     static const char digits[] = "0123456789abcdef";
     const size_t nonce = strspn(v->text, digits);
@@ -188,7 +175,6 @@ read_version(const struct param *param, const struct value *v, void *to,
         v->text[nonce] == '-' ? strspn(v->text + nonce + 1, digits) : 0;
     uint64_t *version = to;
 
-    (void)param;
     if (nonce == 0 || nonce > 16 || change == 0 || change > 16 ||
         nonce + 1 + change + span_minutes(v->text + nonce + 1 + change) !=
             v->size)
@@ -240,25 +226,6 @@ static const struct param params[HTTP_PARAMS] = {
 static_assert(offsetof(struct http_params, change) ==
                   offsetof(struct http_params, nonce) + sizeof(uint64_t),
               "a version is two numbers");
-
-static bool
-read_value(struct http_params *p, const struct http_params_spec *spec,
-           enum http_param which, const struct value *v,
-           struct http_params_fault *f)
-{
-    const struct bounds n = {spec->n_min, spec->n_max};
-    struct param param = params[which];
-
-    if (which == PARAM_N)
-        param.has = &n;
-    if (which == PARAM_KEY) {
-        if (p->key_count == spec->keys_max)
-            return set_fault(f, "too-many", "key: %zu at most in one request",
-                             spec->keys_max);
-        param.at += p->key_count++ * sizeof p->keys[0];
-    }
-    return param.read(&param, v, (uint8_t *)p + param.at, f);
-}
 
 /* ---- queries ------------------------------------------------------------ */
 
@@ -345,6 +312,7 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
                  struct http_text query, uint64_t now_ms,
                  struct http_params_fault *f)
 {
+    const struct bounds n = {spec->n_min, spec->n_max};
     char name[HTTP_QUERY_NAME_SIZE], text[VALUE_MAX + 1];
     bool is_hex = false;
     size_t size;
@@ -354,15 +322,29 @@ http_params_read(struct http_params *p, const struct http_params_spec *spec,
     while ((rc = http_query_next(&query, name, (uint8_t *)text, VALUE_MAX,
                                  &size)) > 0) {
         const enum http_param which = find_param(spec, name, &is_hex);
-        const struct value v = {name, text, size, p->names, is_hex, now_ms};
+        struct value v = {.name = name,
+                          .text = text,
+                          .size = size,
+                          .names = p->names,
+                          .is_hex = is_hex,
+                          .now_ms = now_ms};
+        uint8_t *to;
 
         text[size] = '\0';
         if (which == HTTP_PARAMS)
             return fail_name(f, name);
-        if (http_params_has(p, which) && which != PARAM_KEY)
+        v.param = &params[which];
+        v.has = which == PARAM_N ? &n : v.param->has;
+        to = (uint8_t *)p + v.param->at;
+        if (which == PARAM_KEY && p->key_count == spec->keys_max)
+            return set_fault(f, "too-many", "key: %zu at most in one request",
+                             spec->keys_max);
+        if (which == PARAM_KEY)
+            to = (uint8_t *)&p->keys[p->key_count++];
+        else if (http_params_has(p, which))
             return set_fault(f, "twice", "%s is there twice", name);
         p->given |= PARAM_BIT(which);
-        if (!read_value(p, spec, which, &v, f))
+        if (!v.param->read(&v, to, f))
             return false;
     }
     if (rc == -ENAMETOOLONG && find_param(spec, name, &is_hex) == HTTP_PARAMS)
