@@ -18,7 +18,6 @@
 
 #define DAY          86400
 #define PACKED_LEAST 4096 /* bytes of an answer that is packed */
-#define WHY_MAX      (6 * TARGET_WHY_SIZE + 64)
 
 #define VERSION "1.1.8" /* of Graphite: the functions of the editor */
 
@@ -38,30 +37,24 @@ answer_text(struct http_call *x, const char *type, const char *text)
     return http_end(x, HTTP_OK, size);
 }
 
-/* {"message":"..."}: Grafana shows it.  A text that was cut within a character
- * ends before that. */
 static enum conn_next
 answer_failure(struct http_call *x, enum http_status status, const char *why)
 {
-    struct json_writer w;
-    size_t size = strlen(why);
-    uint8_t *body;
+    const struct http_problem problem = {.detail = why};
 
-    while (!utf8_is_valid((const uint8_t *)why, size))
-        size--;
-
-    x->type = "application/json";
     x->more = status == HTTP_UNAVAILABLE ? "Retry-After: 1\r\n" : NULL;
-    body = http_body(x, WHY_MAX);
-    if (!body)
-        return CONN_FULL;
-    json_write_init(&w, body, WHY_MAX);
-    w.is_compact = true;
-    json_object_begin(&w);
-    json_member(&w, "message");
-    json_string(&w, why, size);
-    json_object_end(&w);
-    return http_end(x, status, json_write_size(&w));
+    return http_refuse(x, status, &problem);
+}
+
+/* A text that was cut within a character ends before that. */
+static enum conn_next
+answer_why(struct http_call *x, struct render *r)
+{
+    size_t size = strlen(r->why);
+
+    while (!utf8_is_valid((const uint8_t *)r->why, size))
+        r->why[--size] = '\0';
+    return answer_failure(x, r->status, r->why);
 }
 
 /* ---- answers of jobs ---------------------------------------------------- */
@@ -127,8 +120,8 @@ answer_done(struct http_call *x, struct graphite_job *g)
 
     if (g->job.state == JOB_LATE)
         return answer_failure(x, HTTP_UNAVAILABLE, ANSWER_TOO_LONG);
-    if (g->status != HTTP_OK)
-        return answer_failure(x, g->status, g->why);
+    if (g->render.status != HTTP_OK)
+        return answer_why(x, &g->render);
     x->type = g->kind == GRAPHITE_RENDER ? render_type(&g->render)
                                          : "application/json";
     x->cache = "no-cache";
@@ -153,7 +146,7 @@ answer_done(struct http_call *x, struct graphite_job *g)
 static bool
 wants_packing(const struct graphite_job *g)
 {
-    return g->status == HTTP_OK && g->takes_gzip &&
+    return g->render.status == HTTP_OK && g->takes_gzip &&
            g->answer.size >= PACKED_LEAST;
 }
 
@@ -182,10 +175,6 @@ step_request(struct job *job, uint64_t until_ns)
         return false;
     if (g->as_of_ms != INT64_MAX)
         g->as_of_ms = as_of_bound(job->jobs->as_of, g->as_of_ms);
-    if (rc < 0) {
-        g->status = g->render.status;
-        g->why = g->render.why;
-    }
     if (!wants_packing(g) || chunks_pack_start(&g->packer, &g->answer) < 0)
         return true;
     job->step = step_packing;
@@ -263,7 +252,7 @@ init_job(struct graphite_job *g, struct graphite *site, enum graphite_kind kind)
            offsetof(struct graphite_job, render.buckets) - at);
     g->site = site;
     g->kind = kind;
-    g->status = HTTP_OK;
+    g->render.status = HTTP_OK;
     g->as_of_ms = INT64_MAX;
     scratch_init(&g->scratch, GRAPHITE_MEMORY_MAX);
     scratch_init(&g->answers, GRAPHITE_MEMORY_MAX);
@@ -322,7 +311,7 @@ answer_with_job(struct http_call *x, enum graphite_kind kind)
     if (g->job.state == JOB_RUNS || !job_enter(&g->job) ||
         start_job(g, x, kind))
         return CONN_PAUSE;
-    return answer_failure(x, g->render.status, g->render.why);
+    return answer_why(x, &g->render);
 }
 
 /* ---- routes ------------------------------------------------------------- */

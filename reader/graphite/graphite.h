@@ -52,10 +52,8 @@ struct graphite_job {
     struct target_text from, until, tz, query; /* as they are given */
     struct zone zone;
     bool is_completer, only_leaves;
-    struct pattern pattern;  /* pattern of find and expand */
-    int64_t as_of_ms;        /* the least of all keyspaces; INT64_MAX: none */
-    enum http_status status; /* status of the answer */
-    const char *why;         /* reason, if `status` is not HTTP_OK */
+    struct pattern pattern; /* pattern of find and expand */
+    int64_t as_of_ms;       /* the least of all keyspaces; INT64_MAX: none */
     struct scratch scratch;
     struct scratch answers; /* its part of the memory, for `answer` */
     struct chunks answer;

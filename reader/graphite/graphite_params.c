@@ -215,7 +215,8 @@ read_query(struct graphite_job *g)
         rc = pattern_parse(&g->scratch, g->query, &g->pattern, g->render.why);
     if (rc == -ENOMEM)
         return render_fail_memory(&g->render);
-    g->render.status = HTTP_BAD_REQUEST;
+    if (rc < 0)
+        g->render.status = HTTP_BAD_REQUEST;
     return rc;
 }
 

@@ -23,8 +23,8 @@
 #include <stdbool.h>
 
 #include "common/store/store.h"
-#include "reader/scratch.h"
 #include "reader/graphite/target.h"
+#include "reader/scratch.h"
 
 /* Bytes of a name in a path. */
 #define PATTERN_ESCAPED_MAX ((size_t)3 * STORE_NAME_MAX)

@@ -142,7 +142,7 @@ struct render {
     const char *csv_name;  /* of the series that is written */
     struct chunks *answer; /* the caller's */
 
-    enum http_status status; /* of a failure */
+    enum http_status status; /* of a failure, else HTTP_OK */
     char why[TARGET_WHY_SIZE];
 
     /* Of the query: large, and need not be zero when it begins. */

@@ -12,8 +12,8 @@
 #include <math.h>
 
 #include "common/base/bytes.h"
-#include "reader/scratch.h"
 #include "reader/graphite/target.h"
+#include "reader/scratch.h"
 
 #define SERIES_NONE      ((long double)NAN) /* no value */
 #define SERIES_TEXT_SIZE 32
