@@ -6,6 +6,7 @@
 #include "common/wire/decimal.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 
 #include "common/wire/increment_line.h"
@@ -14,12 +15,6 @@
 #define POWER_MAX       38 /* 10^38 is the largest power below 2^128 */
 
 /* ---- reading ------------------------------------------------------------ */
-
-static bool
-is_digit(uint8_t byte)
-{
-    return byte >= '0' && byte <= '9';
-}
 
 /* Reads the digits and the point; returns the bytes read, or 0 if there is no
  * digit. */
@@ -34,7 +29,7 @@ parse_digits(const uint8_t *text, size_t size, struct decimal *d)
             point = true;
             continue;
         }
-        if (!is_digit(text[at]))
+        if (!isdigit(text[at]))
             break;
         digit = true;
         d->digits *= 10;

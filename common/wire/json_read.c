@@ -4,6 +4,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/json_read.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -38,12 +39,6 @@ skip_blanks(struct json_reader *r)
 }
 
 /* ---- characters --------------------------------------------------------- */
-
-static bool
-is_digit(uint8_t c)
-{
-    return c >= '0' && c <= '9';
-}
 
 /* Four hexadecimal digits; -1: they are not there. */
 static int
@@ -158,7 +153,7 @@ pass_digits(struct json_reader *r)
 {
     const uint8_t *from = r->at;
 
-    while (r->at < r->end && is_digit(*r->at))
+    while (r->at < r->end && isdigit(*r->at))
         r->at++;
     return r->at > from;
 }

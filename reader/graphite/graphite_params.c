@@ -2,6 +2,7 @@
  * URL and a form give: see graphite.h; graphite_read_parameters(),
  * graphite_check_parameters(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <ctype.h>
 #include <errno.h>
 #include <string.h>
 
@@ -20,12 +21,6 @@ static bool
 is_value(const struct parameter *p, const char *what)
 {
     return p->size == strlen(what) && memcmp(p->text, what, p->size) == 0;
-}
-
-static bool
-is_digit(char c)
-{
-    return c >= '0' && c <= '9';
 }
 
 static int
@@ -52,11 +47,11 @@ read_data_points(struct graphite_job *g, const struct parameter *p)
     int64_t points = 0;
     size_t i = 0;
 
-    for (; i < p->size && is_digit(p->text[i]); i++)
+    for (; i < p->size && isdigit((unsigned char)p->text[i]); i++)
         if (points <= INT32_MAX)
             points = 10 * points + (p->text[i] - '0');
     if (i > 0 && i < p->size && p->text[i] == '.')
-        while (++i < p->size && is_digit(p->text[i]))
+        while (++i < p->size && isdigit((unsigned char)p->text[i]))
             continue;
     if (i < p->size)
         return fail_parameter(g, p, "not a number of points");

@@ -3,6 +3,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/moment.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -16,12 +17,6 @@
 
 /* ---- pieces of a text, which ends with a NUL ------------------------------ */
 
-static bool
-is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 /* Reads the digits at *at.  Returns how many there are; 0: none, or the number
  * is too large. */
 static size_t
@@ -29,7 +24,7 @@ take_digits(const char **at, int64_t *out)
 {
     size_t n = 0;
 
-    for (*out = 0; is_digit((*at)[n]); n++) {
+    for (*out = 0; isdigit((unsigned char)(*at)[n]); n++) {
         if (*out > MOMENT_MAX)
             return 0;
         *out = 10 * *out + ((*at)[n] - '0');

@@ -3,6 +3,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/target.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -57,12 +58,6 @@ is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
 }
 
-static bool
-is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
 size_t
 target_name_size(const char *at, const char *end)
 {
@@ -70,7 +65,7 @@ target_name_size(const char *at, const char *end)
 
     if (at == end || !is_letter(*at))
         return 0;
-    while (at < end && (is_letter(*at) || is_digit(*at)))
+    while (at < end && (is_letter(*at) || isdigit((unsigned char)*at)))
         at++;
     return (size_t)(at - begin);
 }
@@ -168,7 +163,8 @@ read_number(struct parser *p, struct target_node *node)
     char *end;
 
     for (size_t i = 0; i < node->text.size; i++)
-        if (!is_digit(node->text.at[i]) && !strchr("+-.eE", node->text.at[i]))
+        if (!isdigit((unsigned char)node->text.at[i]) &&
+            !strchr("+-.eE", node->text.at[i]))
             return false;
     text = scratch_copy(p->scratch, node->text.at, node->text.size);
     if (!text) {

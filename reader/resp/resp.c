@@ -7,6 +7,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -55,12 +56,6 @@ resp_is_word(const struct resp_arg *arg, const char *word)
 
 /* ---- requests ------------------------------------------------------------ */
 
-static bool
-is_digit(uint8_t byte)
-{
-    return byte >= '0' && byte <= '9';
-}
-
 /* Whether CR LF follows. */
 static bool
 has_end(const uint8_t *at)
@@ -97,12 +92,12 @@ static inline enum resp_parsed
 parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
 {
     const uint8_t *digits = bytes + *at + 1;
-    const bool has_one = size - *at > 4 && is_digit(*digits);
+    const bool has_one = size - *at > 4 && isdigit(*digits);
 
     if (has_one && has_end(digits + 1)) {
         *length = *digits - '0';
         *at += 4;
-    } else if (has_one && *digits != '0' && is_digit(digits[1]) &&
+    } else if (has_one && *digits != '0' && isdigit(digits[1]) &&
                has_end(digits + 2)) {
         *length = 10 * (*digits - '0') + digits[1] - '0';
         *at += 5;
