@@ -63,7 +63,7 @@ struct job {
     /* Goes on until about until_ns, and looks at the clock in each round of a
      * loop; true when it is done. */
     bool (*step)(struct job *job, uint64_t until_ns);
-    /* Gives back what the job has since job_run(). */
+    /* Gives back what the job has since job_run().  NULL: it is never run. */
     void (*stop)(struct job *job);
 
     struct remote_asker asker;

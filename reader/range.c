@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 
 /* Requests are taken from the kernel a batch at a time, so that those which
  * wait for memory do not use it up. */
@@ -100,25 +99,18 @@ take_requests(struct conn *c, struct input *in)
 
 /* ---- a store that is not local -------------------------------------------- */
 
+/* Zero at first. */
 struct range_state {
-    struct job *job; /* NULL: nothing is asked */
+    struct job job; /* never runs: it asks, and the connection waits */
 };
-
-static void
-stop_job(struct job *job)
-{
-    (void)job; /* it never runs */
-}
 
 static bool
 ended(struct conn *c)
 {
     struct range_state *s = conn_state(c);
 
-    if (s->job)
-        job_leave(s->job);
-    free(s->job);
-    s->job = NULL;
+    if (s->job.jobs)
+        job_leave(&s->job);
     return true;
 }
 
@@ -131,14 +123,12 @@ take(struct conn *c, struct input *in)
 
     if (!jobs->remote)
         return take_requests(c, in);
-    if (!s->job && (s->job = malloc(sizeof *s->job)) != NULL)
-        job_init(s->job, jobs, c, stop_job);
-    if (!s->job)
-        return CONN_FULL;
-    job_ask(s->job);
+    if (!s->job.jobs)
+        job_init(&s->job, jobs, c, NULL);
+    job_ask(&s->job);
     next = take_requests(c, in);
-    if (!job_asked(s->job))
-        (void)ended(c); /* all that was asked is answered */
+    if (!job_asked(&s->job))
+        job_leave(&s->job); /* all that was asked is answered */
     return next;
 }
 

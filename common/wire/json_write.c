@@ -205,15 +205,11 @@ json_text(struct json_writer *w, const char *text)
 void
 json_hex(struct json_writer *w, const uint8_t *bytes, size_t size)
 {
-    char digits[2];
+    char digits[2 * NAME_MAX_SIZE];
 
-    put_separator(w, ", ");
-    put_text(w, "\"");
-    for (size_t i = 0; i < size; i++) {
-        (void)hex_put(digits, bytes + i, 1);
-        json_bytes(w, digits, sizeof digits);
-    }
-    put_text(w, "\"");
+    assert(size <= NAME_MAX_SIZE);
+    (void)hex_put(digits, bytes, size);
+    json_string(w, digits, 2 * size);
 }
 
 void

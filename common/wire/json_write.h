@@ -56,7 +56,7 @@ void json_null(struct json_writer *w);
 void json_string(struct json_writer *w, const void *text, size_t size);
 void json_text(struct json_writer *w, const char *text);
 
-/* Bytes as a string of two hexadecimal digits each. */
+/* A name as a string of two hexadecimal digits for each byte. */
 void json_hex(struct json_writer *w, const uint8_t *bytes, size_t size);
 
 /* A name of at most NAME_MAX_SIZE bytes, in its text form. */
