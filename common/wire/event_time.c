@@ -2,8 +2,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/wire/event_time.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
+#include <string.h>
+#include <time.h>
 
 #define DIGITS_MAX                                                             \
     15 /* of a number: its milliseconds are those of year 33658 */
@@ -40,11 +43,24 @@ take_digits(struct reader *r, size_t max, int64_t *number)
     return count;
 }
 
-/* Two digits, as a number of at most `max`. */
+/* Takes what has the form, in which each 0 is a digit, and its numbers, which are
+ * 0 before. */
 static bool
-take_pair(struct reader *r, int64_t max, int64_t *number)
+take_form(struct reader *r, const char *form, int *numbers)
 {
-    return take_digits(r, 2, number) == 2 && *number <= max;
+    const size_t size = strlen(form);
+
+    if ((size_t)(r->end - r->at) < size)
+        return false;
+    for (; *form != '\0'; form++, r->at++) {
+        if (*form == '0' ? !isdigit((unsigned char)*r->at) : *r->at != *form)
+            return false;
+        if (*form == '0')
+            *numbers = *numbers * 10 + (*r->at - '0');
+        else
+            numbers++;
+    }
+    return true;
 }
 
 /* A point and digits, which are below a second. */
@@ -55,81 +71,42 @@ skip_fraction(struct reader *r)
 
     if (!take_any(r, "."))
         return true;
-    for (from = r->at; r->at < r->end && *r->at >= '0' && *r->at <= '9';)
+    for (from = r->at; r->at < r->end && isdigit((unsigned char)*r->at);)
         r->at++;
     return r->at > from;
 }
 
-static int64_t
-days_of_month(int64_t year, int64_t month)
-{
-    static const uint8_t days[] = {31, 28, 31, 30, 31, 30,
-                                   31, 31, 30, 31, 30, 31};
-    const bool leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-
-    return days[month - 1] + (month == 2 && leap ? 1 : 0);
-}
-
-/* Days from 1970-01-01, of the Gregorian calendar.  Years are counted from
- * March on, so that a leap day is the last of its year. */
-static int64_t
-days_of_date(int64_t year, int64_t month, int64_t day)
-{
-    const int64_t y = year - (month <= 2 ? 1 : 0);
-    const int64_t m = month <= 2 ? month + 9 : month - 3;
-
-    return y * 365 + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 -
-           719468;
-}
-
-/* Z, or hours and minutes ahead of UTC.  False: it is not a zone. */
-static bool
-take_zone(struct reader *r, int64_t *seconds)
-{
-    int64_t hours, minutes;
-    bool behind;
-
-    *seconds = 0;
-    if (r->at == r->end || take_any(r, "Zz"))
-        return true;
-    behind = take_any(r, "-");
-    if ((!behind && !take_any(r, "+")) || !take_pair(r, 23, &hours) ||
-        !take_any(r, ":") || !take_pair(r, 59, &minutes))
-        return false;
-    *seconds = (hours * 60 + minutes) * (behind ? -60 : 60);
-    return true;
-}
-
-/* Hours, minutes and perhaps seconds; 60 is a leap second. */
-static bool
-take_clock(struct reader *r, int64_t *seconds)
-{
-    int64_t hour, minute, second = 0;
-
-    if (!take_pair(r, 23, &hour) || !take_any(r, ":") ||
-        !take_pair(r, 59, &minute))
-        return false;
-    if (take_any(r, ":") && (!take_pair(r, 60, &second) || !skip_fraction(r)))
-        return false;
-    *seconds = hour * 3600 + minute * 60 + second;
-    return true;
-}
-
+/* 60 is a leap second; the 31st of a month that has none would be the next one's
+ * first. */
 static int
 parse_date(struct reader r, int64_t *at)
 {
-    int64_t year, month, day, clock = 0, zone = 0;
+    int date[3] = {0}, clock[3] = {0}, zone[2] = {0};
+    bool behind = false;
+    struct tm day;
+    int64_t midnight;
 
-    if (take_digits(&r, 4, &year) != 4 || !take_any(&r, "-") ||
-        !take_pair(&r, 12, &month) || month == 0 || !take_any(&r, "-") ||
-        !take_pair(&r, 31, &day) || day == 0 ||
-        day > days_of_month(year, month))
+    if (!take_form(&r, "0000-00-00", date))
         return -EINVAL;
-    if (take_any(&r, "Tt ") && !take_clock(&r, &clock))
+    if (take_any(&r, "Tt ") &&
+        (!take_form(&r, "00:00", clock) ||
+         (take_any(&r, ":") &&
+          (!take_form(&r, "00", clock + 2) || !skip_fraction(&r)))))
         return -EINVAL;
-    if (!take_zone(&r, &zone) || r.at != r.end)
+    if (r.at < r.end && !take_any(&r, "Zz")) {
+        behind = take_any(&r, "-");
+        if ((!behind && !take_any(&r, "+")) || !take_form(&r, "00:00", zone))
+            return -EINVAL;
+    }
+    day = (struct tm){
+        .tm_year = date[0] - 1900, .tm_mon = date[1] - 1, .tm_mday = date[2]};
+    midnight = timegm(&day);
+    if (r.at != r.end || day.tm_mon != date[1] - 1 || day.tm_mday != date[2] ||
+        clock[0] > 23 || clock[1] > 59 || clock[2] > 60 || zone[0] > 23 ||
+        zone[1] > 59)
         return -EINVAL;
-    *at = days_of_date(year, month, day) * 86400 + clock - zone;
+    *at = midnight + clock[0] * 3600 + clock[1] * 60 + clock[2] -
+          (zone[0] * 3600 + zone[1] * 60) * (behind ? -1 : 1);
     return 0;
 }
 

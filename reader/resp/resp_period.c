@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/setup/time_text.h"
+#include "common/wire/event_time.h"
 
 #define DAY_S INT64_C(86400)
 
@@ -27,7 +27,6 @@ resp_period_parse(const struct resp_arg *name, int64_t now_s,
     char text[sizeof "2026-11-20"] = "";
     size_t size, digits;
     int64_t unit;
-    uint64_t ms;
 
     if (!at || at == name->at)
         return false;
@@ -36,10 +35,8 @@ resp_period_parse(const struct resp_arg *name, int64_t now_s,
     if (size < 2 || size >= sizeof text)
         return false;
     memcpy(text, at + 1, size);
-    if (text[4] == '-' && text[7] == '-' &&
-        strspn(text, "0123456789-") == sizeof text - 1 &&
-        time_text_parse(text, 0, true, &ms) == 0) {
-        out->from = (int64_t)(ms / 1000);
+    if (size == sizeof text - 1 && text[4] == '-' &&
+        event_time_parse(text, size, &out->from) == 0 && out->from >= 0) {
         out->to = out->from + DAY_S;
         return true;
     }
