@@ -24,6 +24,7 @@ static const struct {
     const char *name, *wanted;
 } types[] = {
     [FUNCTION_SERIES] = {"seriesList", "a path or a call of a function"},
+    [FUNCTION_DIVISOR] = {"seriesList", "a path or a call of a function"},
     [FUNCTION_TOTAL] = {"any", "a number, a path or a call of a function"},
     [FUNCTION_STRING] = {"string", "a string in quotes"},
     [FUNCTION_NODE] = {"node", "the number of a node"},
@@ -111,6 +112,7 @@ is_taken(const struct function_param *p, struct target_node *v,
 
     switch (p->type) {
     case FUNCTION_SERIES:
+    case FUNCTION_DIVISOR:
         return target_read_path(v);
     case FUNCTION_TOTAL:
         return v->kind == TARGET_NUMBER || target_read_path(v);
@@ -221,10 +223,18 @@ functions_bind(struct scratch *scratch, struct target_node *node,
 
 /* ---- computing ---------------------------------------------------------- */
 
-static bool
-is_series(const struct target_node *v)
+/* The series of an argument that the function is about; NULL: it has none. */
+static const struct series_list *
+series_of(const struct function_call *call, const struct target_node *v)
 {
-    return v->kind == TARGET_CALL || v->kind == TARGET_PATH;
+    const struct function_param *second = call->function->params[1];
+
+    if (v->kind != TARGET_CALL && v->kind != TARGET_PATH)
+        return NULL;
+    return v == call->values[1] && (second->type == FUNCTION_DIVISOR ||
+                                    second->type == FUNCTION_TOTAL)
+               ? NULL
+               : v->result;
 }
 
 /* The series of all arguments, in their order. */
@@ -234,24 +244,21 @@ functions_start(struct target_node *node, const struct function_times *times)
     struct function_call *call = functions_call(node);
     struct series_list *list = &call->list;
     size_t count = list->count; /* read for it: of topKeys */
+    const struct series_list *from;
 
     call->times = *times;
     for (const struct target_node *v = node->args; v; v = v->next)
-        if (is_series(v))
-            count += ((struct series_list *)v->result)->count;
+        if ((from = series_of(call, v)) != NULL)
+            count += from->count;
     if (count == list->count)
         return 0;
     list->items = scratch_take(call->scratch, count * sizeof(struct series *));
     if (!list->items)
         return -ENOMEM;
     for (const struct target_node *v = node->args; v; v = v->next) {
-        const struct series_list *from = v->result;
-
-        if (!is_series(v) || from->count == 0)
-            continue;
-        memcpy(list->items + list->count, from->items,
-               from->count * sizeof(struct series *));
-        list->count += from->count;
+        from = series_of(call, v);
+        for (size_t i = 0; from && i < from->count; i++)
+            list->items[list->count++] = from->items[i];
     }
     return 0;
 }

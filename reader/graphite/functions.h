@@ -21,7 +21,8 @@
 
 enum function_type {
     FUNCTION_SERIES,
-    FUNCTION_TOTAL, /* a series or a number */
+    FUNCTION_DIVISOR, /* a series that is not one of the call's */
+    FUNCTION_TOTAL,   /* the same, or a number */
     FUNCTION_STRING,
     FUNCTION_NODE,
     FUNCTION_COUNT, /* an integer of at least 0 */

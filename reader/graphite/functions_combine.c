@@ -13,18 +13,17 @@
 enum series_aggregate
 functions_aggregate(const struct target_node *v, enum series_aggregate usual)
 {
-    if (!v)
-        return usual;
-    switch (v->text.at[0] == 'm' ? v->text.at[1] : v->text.at[0]) {
-    case 's':
-        return SERIES_SUM;
-    case 'l':
-        return SERIES_LAST;
-    case 'i':
-        return SERIES_MIN;
-    default:
-        return v->text.at[0] == 'm' ? SERIES_MAX : SERIES_AVERAGE;
-    }
+    static const char *const words[] = {[SERIES_SUM] = "sum",
+                                        [SERIES_AVERAGE] = "av",
+                                        [SERIES_MAX] = "max",
+                                        [SERIES_MIN] = "min",
+                                        [SERIES_LAST] = "last"};
+
+    /* sum, or sumSeries: the options have been checked. */
+    for (unsigned i = 0; v && i < sizeof words / sizeof words[0]; i++)
+        if (bytes_begin(v->text.at, v->text.size, words[i], strlen(words[i])))
+            return (enum series_aggregate)i;
+    return usual;
 }
 
 int

@@ -75,7 +75,6 @@ function_all functions_combine_finish;
 /* ---- dividing (functions_ratio.c) ---------------------------------------- */
 
 function_each functions_divide, functions_percent_each, functions_percent_again;
-function_all functions_divide_finish;
 
 /* ---- choosing (functions_choose.c) --------------------------------------- */
 

@@ -1,44 +1,27 @@
 /* reader/graphite/functions_ratio.c - asPercent and divideSeries, which divide
  * by a series; see functions_internal.h.
  *
- * The series to divide by is an argument's, and among those of the call. */
+ * The series to divide by is an argument's, and not among those of the call. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
 
 #include <errno.h>
 
-/* The series of the second argument; NULL: there is none. */
-static const struct series_list *
-divisors_of(const struct function_call *call)
-{
-    const struct target_node *v = call->values[1];
-
-    return v && v->kind != TARGET_NUMBER ? v->result : NULL;
-}
-
-static bool
-is_divisor(const struct function_call *call, const struct series *s)
-{
-    const struct series_list *divisors = divisors_of(call);
-
-    return divisors && divisors->count > 0 && divisors->items[0] == s;
-}
-
 /* The one series to divide by.  NULL: there is none, or *rc is an error. */
-static struct series *
+static const struct series *
 find_divisor(struct function_call *call, int *rc)
 {
-    const struct series_list *divisors = divisors_of(call);
+    const struct target_node *v = call->values[1];
+    const struct series_list *divisors = v ? v->result : NULL;
 
     *rc = 0;
-    if (!divisors || divisors->count == 1)
-        return divisors ? divisors->items[0] : call->total;
-    if (divisors->count == 0)
-        return NULL;
-    *rc = functions_refuse(call,
-                           "one series to divide by, not %zu: sum them first",
-                           divisors->count);
-    return NULL;
+    if (!divisors)
+        return call->total;
+    if (divisors->count > 1)
+        *rc = functions_refuse(
+            call, "one series to divide by, not %zu: sum them first",
+            divisors->count);
+    return divisors->count == 1 ? divisors->items[0] : NULL;
 }
 
 /* Values times a factor, divided by those of the divisor: none where it has
@@ -64,21 +47,7 @@ divide_points(struct function_call *call, struct series *s, long double factor)
 int
 functions_divide(struct function_call *call, struct series *s)
 {
-    return is_divisor(call, s) ? 0 : divide_points(call, s, 1);
-}
-
-/* The answer does not contain the divisor. */
-int
-functions_divide_finish(struct function_call *call)
-{
-    struct series_list *list = &call->list;
-    size_t kept = 0;
-
-    for (size_t i = 0; i < list->count; i++)
-        if (!is_divisor(call, list->items[i]))
-            list->items[kept++] = list->items[i];
-    list->count = kept;
-    return 0;
+    return divide_points(call, s, 1);
 }
 
 /* Adds up what all others are a part of, if it is not given. */
@@ -114,8 +83,6 @@ functions_percent_again(struct function_call *call, struct series *s)
 {
     const struct target_node *v = call->values[1];
 
-    if (is_divisor(call, s))
-        return 0;
     if (!v || v->kind != TARGET_NUMBER)
         return divide_points(call, s, 100);
     for (size_t i = 0; i < s->count; i++)
