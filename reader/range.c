@@ -13,19 +13,20 @@
 
 /* Puts the head of an answer, whose rows stand behind it. */
 static void
-put_reply(struct conn *c, uint8_t *out, const struct query_reply *reply)
+put_reply(struct conn *c, uint8_t *out, int64_t rows, size_t size,
+          int64_t as_of_ms)
 {
-    query_reply_put(reply, out);
-    conn_put(c, QUERY_REPLY_SIZE + (size_t)reply->size);
+    put_le64s(out, rows);
+    put_le64s(out + 8, (int64_t)size);
+    put_le64s(out + 16, as_of_ms);
+    conn_put(c, QUERY_REPLY_SIZE + size);
 }
 
 /* An answer that is an error is the last one. */
 static enum conn_next
 put_error(struct conn *c, uint8_t *out, int error)
 {
-    const struct query_reply reply = {.rows = query_error(error)};
-
-    put_reply(c, out, &reply);
+    put_reply(c, out, query_error(error), 0, 0);
     return conn_last(c);
 }
 
@@ -45,9 +46,9 @@ static enum conn_next
 answer_request(struct conn *c, const uint8_t *request)
 {
     struct range *r = conn_ctx(c);
-    struct query_reply reply;
     struct query_range range;
     struct store_query q;
+    int64_t as_of_ms;
     uint8_t *out;
     size_t max;
     int rc;
@@ -63,7 +64,7 @@ answer_request(struct conn *c, const uint8_t *request)
                              .name_size = range.keyspace_size,
                              .offset = range.offset,
                              .length = (uint64_t)range.length};
-    reply.as_of_ms = as_of_get(r->jobs->as_of, q.name, q.name_size);
+    as_of_ms = as_of_get(r->jobs->as_of, q.name, q.name_size);
     rc = answer_query(r->jobs->store, &q, out + QUERY_REPLY_SIZE, max);
     if (rc == -EAGAIN)
         return CONN_PAUSE;
@@ -73,9 +74,7 @@ answer_request(struct conn *c, const uint8_t *request)
         return put_error(c, out, rc);
     }
     assert(q.size == 0 || q.bytes == out + QUERY_REPLY_SIZE);
-    reply.rows = (int64_t)q.rows;
-    reply.size = (int64_t)q.size;
-    put_reply(c, out, &reply);
+    put_reply(c, out, (int64_t)q.rows, q.size, as_of_ms);
     return CONN_ANSWERED;
 }
 

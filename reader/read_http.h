@@ -72,7 +72,7 @@ struct read_request {
     const struct read_command *command;
     struct http_params params;
     int64_t as_of_ms;
-    int error; /* of the last query, as query_error() returns it */
+    int error; /* of the last query */
     struct table_writer table;
     unsigned phase;         /* of an answer in steps */
     struct time_range span; /* of history: asked for */

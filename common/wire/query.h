@@ -37,26 +37,13 @@ struct query_range {
     uint16_t keyspace_size;
 };
 
-struct query_reply {
-    int64_t rows; /* below 0: query_error() */
-    int64_t size;
-    int64_t as_of_ms;
-};
-
 /* Parses a request; the name points into `bytes`.
  *   -EINVAL  a negative length, an empty keyspace, bytes after its first NUL,
  *            INT64_MIN for an offset */
 int query_parse(const uint8_t bytes[QUERY_SIZE], struct query_range *out);
 
-/* Writes a request and returns its size, -EINVAL or -ENAMETOOLONG. */
-int query_put(const struct query_range *q, uint8_t bytes[QUERY_SIZE]);
-
-void query_reply_get(const uint8_t bytes[QUERY_REPLY_SIZE],
-                     struct query_reply *out);
 /* What a reply says of an error of the store. */
 int query_error(int error);
-void query_reply_put(const struct query_reply *r,
-                     uint8_t bytes[QUERY_REPLY_SIZE]);
 
 /* A row, whose key is where it was read. */
 struct query_row {
