@@ -263,16 +263,6 @@ enter_leaf(struct render *r, struct render_leaf *leaf)
     r->has_begun = false;
 }
 
-static void
-enter_phase(struct render *r, enum render_phase phase)
-{
-    r->phase = phase;
-    r->target = r->targets;
-    r->grid = r->grids;
-    r->node = r->nodes;
-    enter_leaf(r, r->leaves);
-}
-
 void
 render_start(struct render *r)
 {
@@ -287,7 +277,7 @@ render_start(struct render *r)
     r->series = 0;
     r->written = r->points = 0;
     r->choice = (struct render_choice){.best = 0};
-    r->phase = RENDER_BEGIN;
+    r->has_targets = false;
 }
 
 static size_t
@@ -300,21 +290,17 @@ count_paths(const struct path_found *f)
     return count;
 }
 
+/* Adds what is found to the paths of the leaf. */
 static int
-search_step(struct render *r, uint64_t until_ns)
+search_leaf(struct render *r, uint64_t until_ns)
 {
     struct render_leaf *leaf = r->leaf;
     struct path_search *s = r->search;
     int rc;
 
-    if (!leaf) {
-        enter_phase(r, RENDER_GRID);
-        return 0;
-    }
     if (leaf->is_top) {
         r->entered(r->ctx, leaf->found->keyspace, leaf->found->keyspace_size);
-        enter_leaf(r, leaf->next);
-        return 0;
+        return 1;
     }
     if (!r->has_begun) {
         s->pattern = &leaf->pattern;
@@ -334,26 +320,21 @@ search_step(struct render *r, uint64_t until_ns)
         leaf->found = s->found;
         leaf->count = count_paths(s->found);
         r->series += s->count;
-        enter_leaf(r, leaf->next);
     }
-    return 0;
+    return rc;
 }
 
 static int
-grid_step(struct render *r)
+choose_grid(struct render *r, uint64_t until_ns)
 {
-    int rc;
+    (void)until_ns; /* it looks at one keyspace */
+    return render_grid_step(r);
+}
 
-    if (!r->grid) {
-        enter_phase(r, RENDER_TOP);
-        return 0;
-    }
-    rc = render_grid_step(r);
-    if (rc == 1) {
-        r->grid = r->grid->next;
-        r->choice = (struct render_choice){.best = 0};
-    }
-    return rc;
+static int
+find_top(struct render *r, uint64_t until_ns)
+{
+    return r->leaf->is_top ? render_top_step(r, until_ns) : 1;
 }
 
 /* Refuses more points than there may be, before any is read. */
@@ -374,96 +355,101 @@ check_points(struct render *r)
 }
 
 static int
-top_step(struct render *r, uint64_t until_ns)
+read_leaf(struct render *r, uint64_t until_ns)
 {
-    int rc;
+    const int rc = render_read_step(r, until_ns);
 
-    if (!r->leaf) {
-        enter_phase(r, RENDER_READ);
-        return check_points(r);
-    }
-    rc = r->leaf->is_top ? render_top_step(r, until_ns) : 1;
-    if (rc == 1)
-        enter_leaf(r, r->leaf->next);
-    return rc;
-}
-
-static int
-read_step(struct render *r, uint64_t until_ns)
-{
-    int rc;
-
-    if (!r->leaf) {
-        enter_phase(r, RENDER_COMPUTE);
-        return 0;
-    }
-    rc = render_read_step(r, until_ns);
     if (rc == 1 && r->leaf->is_top)
         functions_call(r->leaf->node)->list = r->leaf->list;
-    if (rc == 1)
-        enter_leaf(r, r->leaf->next);
     return rc;
 }
 
 /* Computes one series of a call. */
 static int
-compute_step(struct render *r)
+compute_node(struct render *r, uint64_t until_ns)
 {
     struct target_node *node = r->node;
     int rc = 1;
 
-    if (!node) {
-        enter_phase(r, RENDER_WRITE);
-        return 0;
-    }
+    (void)until_ns; /* of one series */
     if (node->kind == TARGET_CALL && !r->has_begun) {
         rc = functions_start(node, &r->times);
         r->has_begun = true;
     } else if (node->kind == TARGET_CALL)
         rc = functions_step(node, r->why);
-    if (rc == 1) {
+    return rc < 0 ? fail_target(r, rc) : rc;
+}
+
+/* What the phases do, in their order, and with what: 1, it is done; 0: there is more
+ * to do; below 0: as render_step(). */
+static const struct {
+    enum { LEAVES, GRIDS, NODES, ANSWER } over;
+    int (*step)(struct render *r, uint64_t until_ns);
+} phases[] = {{LEAVES, search_leaf}, {GRIDS, choose_grid},
+              {LEAVES, find_top},    {LEAVES, read_leaf},
+              {NODES, compute_node}, {ANSWER, render_write_step}};
+
+#define PHASES (sizeof phases / sizeof phases[0])
+
+static void
+enter_phase(struct render *r, unsigned phase)
+{
+    r->phase = phase;
+    r->target = r->targets;
+    r->grid = r->grids;
+    r->node = r->nodes;
+    enter_leaf(r, r->leaves);
+}
+
+/* Goes on to the next leaf, grid or node. */
+static void
+enter_next(struct render *r)
+{
+    switch (phases[r->phase].over) {
+    case LEAVES:
+        enter_leaf(r, r->leaf->next);
+        break;
+    case GRIDS:
+        r->grid = r->grid->next;
+        r->choice = (struct render_choice){.best = 0};
+        break;
+    case NODES:
         r->has_begun = false;
-        r->node = node->after;
+        r->node = r->node->after;
+        break;
+    case ANSWER:
+        enter_phase(r, PHASES);
     }
-    return rc < 0 ? fail_target(r, rc) : 0;
 }
 
 static int
 take_step(struct render *r, uint64_t until_ns)
 {
-    switch (r->phase) {
-    case RENDER_BEGIN:
-        enter_phase(r, RENDER_SEARCH);
-        break;
-    case RENDER_SEARCH:
-        return search_step(r, until_ns);
-    case RENDER_GRID:
-        return grid_step(r);
-    case RENDER_TOP:
-        return top_step(r, until_ns);
-    case RENDER_READ:
-        return read_step(r, until_ns);
-    case RENDER_COMPUTE:
-        return compute_step(r);
-    case RENDER_WRITE:
-        if (render_write_step(r, until_ns) == 1)
-            enter_phase(r, RENDER_DONE);
-        return r->phase == RENDER_WRITE && r->status != HTTP_OK ? -1 : 0;
-    case RENDER_DONE:
-        break;
+    const void *const now[] = {r->leaf, r->grid, r->node, r};
+    int rc;
+
+    if (now[phases[r->phase].over]) {
+        rc = phases[r->phase].step(r, until_ns);
+        if (rc == 1)
+            enter_next(r);
+        return rc;
     }
-    return 0;
+    enter_phase(r, r->phase + 1);
+    return phases[r->phase].step == read_leaf ? check_points(r) : 0;
 }
 
 int
 render_step(struct render *r, uint64_t until_ns)
 {
+    if (!r->has_targets)
+        enter_phase(r, 0);
+    r->has_targets = true;
     r->status = HTTP_OK;
     r->gives_way = false;
     do {
         if (take_step(r, until_ns) < 0)
             return -1;
-        if (r->phase == RENDER_DONE)
+        if (r->phase == PHASES)
             return 1;
     } while (!r->gives_way && clock_ns() < until_ns);
     return 0;

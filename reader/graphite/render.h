@@ -95,17 +95,6 @@ struct render_choice {
 
 enum render_format { RENDER_JSON, RENDER_RAW, RENDER_CSV };
 
-enum render_phase {
-    RENDER_BEGIN,
-    RENDER_SEARCH,
-    RENDER_GRID,
-    RENDER_TOP,
-    RENDER_READ,
-    RENDER_COMPUTE,
-    RENDER_WRITE,
-    RENDER_DONE
-};
-
 struct render {
     struct store *store;
     struct scratch *scratch;
@@ -125,7 +114,8 @@ struct render {
     struct render_grid *grids;
     struct target_node *nodes, **nodes_end; /* in the order of evaluation */
 
-    enum render_phase phase;
+    bool has_targets; /* all of them: the phases have begun */
+    unsigned phase;
     size_t series;                /* found so far */
     struct render_target *target; /* where the phase is; NULL: at its end */
     struct render_leaf *leaf;
