@@ -70,7 +70,7 @@ give_places(struct jobs *j)
 }
 
 static void
-forget(struct job *job)
+forget_calls(struct job *job)
 {
     if (job->jobs->remote)
         remote_forget(job->jobs->remote, &job->asker);
@@ -85,7 +85,7 @@ give_up(struct job *job, enum job_state state)
 
     if (was >= JOB_RUNS)
         job->stop(job);
-    forget(job);
+    forget_calls(job);
     set_state(job, state, NULL);
     if (was < JOB_HAS_PLACE)
         return;
@@ -117,7 +117,7 @@ job_leave(struct job *job)
     if (job->state != JOB_NONE)
         give_up(job, JOB_NONE);
     else
-        forget(job);
+        forget_calls(job);
 }
 
 /* ---- a store that is not local -------------------------------------------- */
@@ -258,7 +258,7 @@ jobs_end_turn(struct jobs *j)
 /* ---- waiting ------------------------------------------------------------- */
 
 static void
-look(struct loop_timer *timer)
+poll_waiting(struct loop_timer *timer)
 {
     struct jobs *j = LOOP_OWNER(timer, struct jobs, timer);
     const uint64_t now_ms = loop_now_ms(j->loop);
@@ -316,7 +316,7 @@ jobs_init(struct jobs *j, struct loop *loop, struct store *store,
                        .as_of = as_of,
                        .max_time_ms = max_time_ms,
                        .step_ns = JOBS_STEP_NS,
-                       .timer = {.slot = -1, .due = look}};
+                       .timer = {.slot = -1, .due = poll_waiting}};
     list_init(&j->line);
     list_init(&j->running);
     list_init(&j->asking);

@@ -49,7 +49,7 @@ reader_listeners_init(struct reader_listeners *l, const struct config *c,
         /* The commands ask at the socket. */
         if (i == LISTENER_READ_HTTP && row->listen[0] == '\0')
             row->listen = LISTENER_NO_PORT;
-        if (reader_listener_is_on(row))
+        if (reader_listeners_is_on(row))
             row->reserved = l->shared / 2 / READER_LISTENERS < RESERVED
                                 ? l->shared / 2 / READER_LISTENERS
                                 : RESERVED;
@@ -58,7 +58,7 @@ reader_listeners_init(struct reader_listeners *l, const struct config *c,
 }
 
 bool
-reader_listener_is_on(const struct listener_config *row)
+reader_listeners_is_on(const struct listener_config *row)
 {
     return row->listen[0] != '\0';
 }

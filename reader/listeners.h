@@ -28,6 +28,6 @@ int reader_listeners_init(struct reader_listeners *l, const struct config *c,
                           struct read_http *http);
 
 /* Whether the listener is on: that of HTTP always is, as commands ask there. */
-bool reader_listener_is_on(const struct listener_config *row);
+bool reader_listeners_is_on(const struct listener_config *row);
 
 #endif

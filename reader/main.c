@@ -231,7 +231,7 @@ start_serving(struct reader *r)
     r->range.jobs = &r->jobs;
     if (r->remote)
         rc = remote_start(r->remote, r->loop, claim_as_of, r);
-    if (rc == 0 && reader_listener_is_on(&r->listeners.rows[LISTENER_RESP]))
+    if (rc == 0 && reader_listeners_is_on(&r->listeners.rows[LISTENER_RESP]))
         rc = resp_service_init(&r->resp, &r->jobs, &r->config, &r->layout,
                                r->listeners.shared);
     r->resp.tokens = r->tokens;
@@ -241,8 +241,11 @@ start_serving(struct reader *r)
         rc = conns_init(&r->conns, r->loop, &options);
     if (rc < 0)
         return rc; /* and the process ends */
-    reader_status_init(&r->status, r->config.data_dir, &r->range, &r->http,
-                       &r->resp, &r->as_of, r->conns);
+    r->status = (struct reader_status){.range = &r->range,
+                                       .http = &r->http,
+                                       .resp = &r->resp,
+                                       .conns = r->conns};
+    reader_status_init(&r->status, r->config.data_dir);
     return 0;
 }
 

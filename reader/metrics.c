@@ -1,6 +1,6 @@
 /* reader/metrics.c - GET /metrics: the figures of all processes of the data
  * directory, from data/board, and counters of users, for Prometheus:
- * metrics_answer().
+ * read_metrics().
  *
  * The text format 0.0.4 or OpenMetrics 1.0.0.  No sample has a timestamp.  A
  * label `slot` is the place on the board, which a restart does not change,
@@ -279,7 +279,7 @@ find_users(struct http_call *x, enum conn_next *next)
 }
 
 enum conn_next
-metrics_answer(struct http_call *x)
+read_metrics(struct http_call *x)
 {
     struct read_http *h = x->ctx;
     const bool is_open = wants_openmetrics(x->request);

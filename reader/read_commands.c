@@ -1,5 +1,6 @@
 /* reader/read_commands.c - the commands that ask for counts: see
- * read_commands.h; read_commands[] at the end is the table of all commands. */
+ * read_commands.h; read_run_query() and the facts of answers are for all commands,
+ * and read_commands[] at the end is their table. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_commands.h"
 

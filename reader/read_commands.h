@@ -109,6 +109,6 @@ void read_logs_free(struct read_logs *l);
 
 /* The route of /metrics, whose context is the struct read_http, and which knows
  * no parameter. */
-enum conn_next metrics_answer(struct http_call *x);
+enum conn_next read_metrics(struct http_call *x);
 
 #endif

@@ -464,7 +464,7 @@ static const struct http_route routes[] = {
     {"/v1/count", "*",
      HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE, answer_count, 0,
      NULL},
-    {"/metrics", "*", HTTP_GET | HTTP_HEAD, metrics_answer, 0, NULL},
+    {"/metrics", "*", HTTP_GET | HTTP_HEAD, read_metrics, 0, NULL},
     {"/healthz", NULL, HTTP_GET | HTTP_HEAD, http_answer_health, HTTP_IS_OPEN,
      NULL},
     {"/readyz", NULL, HTTP_GET | HTTP_HEAD, answer_ready, HTTP_IS_OPEN, NULL},

@@ -10,24 +10,16 @@ fill_row(struct reader_status *s)
     v[STATUS_R_REQUESTS] = (int64_t)s->range->requests;
     v[STATUS_R_UNREADABLE] =
         (int64_t)(s->range->unreadable + s->http->unreadable);
-    v[STATUS_R_AS_OF_MS] = (int64_t)s->as_of->as_of_ms;
-    if (reader_listener_is_on(conns_listener(s->conns, LISTENER_RESP)->row))
+    v[STATUS_R_AS_OF_MS] = (int64_t)s->range->jobs->as_of->as_of_ms;
+    if (reader_listeners_is_on(conns_listener(s->conns, LISTENER_RESP)->row))
         resp_service_fill(s->resp, v);
     for (size_t i = 0; i < READER_LISTENERS; i++)
         status_fill_listener(&s->listeners[i], conns_listener(s->conns, i));
 }
 
 void
-reader_status_init(struct reader_status *s, const char *data_dir,
-                   const struct range *range, const struct read_http *http,
-                   struct resp_service *resp, const struct as_of *as_of,
-                   struct conns *conns)
+reader_status_init(struct reader_status *s, const char *data_dir)
 {
-    s->range = range;
-    s->http = http;
-    s->resp = resp;
-    s->as_of = as_of;
-    s->conns = conns;
     s->row = (struct status_row){.kind = STATUS_READER};
     for (size_t i = 0; i < READER_LISTENERS; i++)
         s->listeners[i] = (struct status_row){.kind = STATUS_LISTENER};
@@ -46,7 +38,7 @@ reader_status_put(struct reader_status *s)
     fill_row(s);
     status_put(&s->status, &s->row);
     for (size_t i = 0; i < READER_LISTENERS; i++)
-        if (reader_listener_is_on(conns_listener(s->conns, i)->row))
+        if (reader_listeners_is_on(conns_listener(s->conns, i)->row))
             status_put(&s->status, &s->listeners[i]);
 }
 
@@ -56,6 +48,6 @@ reader_status_print(struct reader_status *s)
     fill_row(s);
     status_print("", &s->row);
     for (size_t i = 0; i < READER_LISTENERS; i++)
-        if (reader_listener_is_on(conns_listener(s->conns, i)->row))
+        if (reader_listeners_is_on(conns_listener(s->conns, i)->row))
             status_print("", &s->listeners[i]);
 }

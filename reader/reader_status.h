@@ -7,7 +7,6 @@
 #define COUNTD_READER_READER_STATUS_H
 
 #include "common/setup/status.h"
-#include "common/store/as_of.h"
 #include "reader/listeners.h"
 
 struct reader_status {
@@ -16,14 +15,11 @@ struct reader_status {
     const struct range *range;
     const struct read_http *http;
     struct resp_service *resp;
-    const struct as_of *as_of;
     struct conns *conns;
 };
 
-void reader_status_init(struct reader_status *s, const char *data_dir,
-                        const struct range *range, const struct read_http *http,
-                        struct resp_service *resp, const struct as_of *as_of,
-                        struct conns *conns);
+/* The members from `range` on are the caller's to set. */
+void reader_status_init(struct reader_status *s, const char *data_dir);
 void reader_status_close(struct reader_status *s);
 
 /* Puts the figures; to be called once a second. */

@@ -131,8 +131,8 @@ list_some(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
 
 /* Asks about a keyspace; what cannot be read was reported. */
 static int
-ask(struct user_metrics *u, const struct user_keyspace *k,
-    struct store_query *q)
+query_keyspace(struct user_metrics *u, const struct user_keyspace *k,
+               struct store_query *q)
 {
     q->name = k->name;
     q->name_size = k->size;
@@ -190,7 +190,7 @@ put_keys(struct user_metrics *u, const struct user_keyspace *k)
     struct query_row row;
     const uint8_t *at;
 
-    if (ask(u, k, &q) == -EAGAIN)
+    if (query_keyspace(u, k, &q) == -EAGAIN)
         return false;
     at = q.bytes;
     (void)user_metrics_label(k->name, k->size, keyspace);
@@ -205,7 +205,7 @@ static int
 read_value(struct user_metrics *u, struct user_keyspace *k)
 {
     struct store_query q = {.op = STORE_TOTAL};
-    const int rc = k->has_value ? 0 : ask(u, k, &q);
+    const int rc = k->has_value ? 0 : query_keyspace(u, k, &q);
 
     if (rc < 0 || k->has_value)
         return rc;

@@ -57,7 +57,7 @@ resp_check_names(struct resp_call *call)
             !resp_check_no_period(call))
             return false;
     }
-    /* Of what cannot be a key there is none. */
+    /* These answer that there is no such key. */
     if (first > 0 && c->run != resp_do_members)
         for (size_t i = first; i < end && !fault; i++)
             fault = find_fault(call, &call->args[i], true);

@@ -137,9 +137,10 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
          .listen = "x",
          .protocol = &http_protocol,
          .ctx = &http.site}};
-    const struct range range = {.requests = 101, .unreadable = 3};
-    const struct as_of as_of = {.as_of_ms = 102};
-    static struct jobs jobs;
+    struct as_of as_of = {.as_of_ms = 102};
+    struct jobs jobs = {.as_of = &as_of};
+    const struct range range = {
+        .jobs = &jobs, .requests = 101, .unreadable = 3};
     static struct reader_status s;
     static struct last_answer entries[LAST_ANSWERS_COUNT] = {{.in_flight = 1}};
     struct status board;
@@ -152,7 +153,6 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
         http.site.stats.by_class[i] = 701 + i;
     resp.unreadable = 500;
     resp.commands = 103;
-    jobs.as_of = (struct as_of *)(uintptr_t)&as_of;
     resp.jobs = &jobs;
     resp.forward.stats =
         (struct forward_stats){.forwarded = 104, .refused = 105, .unsure = 106};
@@ -164,7 +164,9 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
     resp.queued.free_count = 2;
     fill_ports(&cs, ports, READER_LISTENERS, rows);
 
-    reader_status_init(&s, dir->path, &range, &http, &resp, &as_of, &cs);
+    s = (struct reader_status){
+        .range = &range, .http = &http, .resp = &resp, .conns = &cs};
+    reader_status_init(&s, dir->path);
     reader_status_put(&s);
     see(dir);
 
