@@ -449,6 +449,10 @@ take_row_member(struct document *d, struct countd_rows *r, uint8_t **at)
     struct countd_row *row = &r->rows[d->row];
     int size;
 
+    if (d->row == r->count) { /* it begins */
+        *row = (struct countd_row){.count = -1, .key = ""};
+        r->count++;
+    }
     document_count(d, "count", &row->count, &row->sum);
     document_number(d, "keys", &row->count);
     document_number(d, "from", &row->start);
@@ -470,6 +474,7 @@ take_row_member(struct document *d, struct countd_rows *r, uint8_t **at)
     *at += size;
     *(*at)++ = '\0';
     take_plain_rows(d, r->rows, at);
+    r->count = d->row + 1;
 }
 
 /* The rows of a document in one piece. */
@@ -478,17 +483,15 @@ take_rows(struct document *d)
 {
     const size_t rows = document_rows_max(d);
     struct countd_rows *r =
-        calloc(1, sizeof *r + rows * sizeof *r->rows + d->answer.size + 1);
+        malloc(sizeof *r + rows * sizeof *r->rows + d->answer.size + 1);
     uint8_t *at;
 
     if (!r) {
         note_error(d, -ENOMEM);
         return NULL;
     }
-    r->rows = (struct countd_row *)(r + 1);
+    *r = (struct countd_rows){.rows = (struct countd_row *)(r + 1)};
     at = (uint8_t *)(r->rows + rows);
-    for (size_t i = 0; i < rows; i++)
-        r->rows[i] = (struct countd_row){.count = -1, .key = (const char *)at};
     while (document_next(d))
         if (d->in_rows) {
             take_row_member(d, r, &at);
