@@ -108,16 +108,22 @@ arm_retry(struct forward *f, uint64_t ms)
 }
 
 static void
+close_socket(struct forward *f)
+{
+    const int fd = f->source.fd;
+
+    if (fd < 0)
+        return;
+    loop_remove(f->loop, &f->source);
+    (void)close(fd);
+}
+
+static void
 retry_later(struct forward *f)
 {
     const uint32_t most = is_patient(f) ? FORWARD_WAIT_MAX : FORWARD_RETRY_MAX;
 
-    if (f->source.fd >= 0) {
-        const int fd = f->source.fd;
-
-        loop_remove(f->loop, &f->source);
-        (void)close(fd);
-    }
+    close_socket(f);
     f->state = FORWARD_DOWN;
     if (f->pause_ms > most)
         f->pause_ms = most;
@@ -171,14 +177,12 @@ send_greeting(struct forward *f)
                               .keyspace_size = sizeof name,
                               .key_size = sizeof name};
     const size_t size = f->layout->message_size;
-    uint8_t *bytes = calloc(1, size);
-    int rc = bytes ? message_put(f->layout, &m, bytes) : -ENOMEM;
+    uint8_t bytes[MESSAGE_SIZE_MAX];
 
-    if (rc >= 0 &&
-        send(f->source.fd, bytes, size, MSG_NOSIGNAL) != (ssize_t)size)
-        rc = -ECONNRESET;
-    free(bytes);
-    return rc < 0 ? rc : loop_change(f->loop, &f->source, EPOLLIN);
+    (void)message_put(f->layout, &m, bytes); /* names of a byte fit */
+    if (send(f->source.fd, bytes, size, MSG_NOSIGNAL) != (ssize_t)size)
+        return -ECONNRESET;
+    return loop_change(f->loop, &f->source, EPOLLIN);
 }
 
 static void
@@ -470,12 +474,7 @@ forward_fini(struct forward *f)
     if (!f->records)
         return;
     loop_disarm(f->loop, &f->retry);
-    if (f->source.fd >= 0) {
-        const int fd = f->source.fd;
-
-        loop_remove(f->loop, &f->source);
-        (void)close(fd);
-    }
+    close_socket(f);
     gate_fini(&f->gate);
     free(f->records);
     free(f->messages);
