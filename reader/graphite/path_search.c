@@ -169,8 +169,8 @@ path_search_is_prefix(const struct pattern *p)
     const struct pattern_node *last = &p->nodes[p->count - 1];
 
     return p->count > 1 && p->literals + 1 == p->count &&
-           last->text[last->size - 1] == '*' &&
-           strcspn(last->text, "*?[{") == last->size - 1;
+           last->prefix_size + 1 == last->count &&
+           last->elements[last->count - 1].kind == PATTERN_ANY;
 }
 
 bool

@@ -1,7 +1,7 @@
 /* reader/graphite/pattern.c - see pattern.h.
  *
  * A node is matched by the set of places in the name that what was read of the
- * pattern can end at: each part of the pattern makes the next set of it, so
+ * pattern can end at: each element of the pattern makes the next set of it, so
  * that nothing is tried twice.
  *
  * Entry points: pattern_parse(), pattern_matches(), pattern_escape(),
@@ -164,33 +164,6 @@ pattern_show(struct scratch *scratch, struct target_text path)
 
 /* ---- matching ----------------------------------------------------------- */
 
-/* A name, and the rest of the pattern that it is matched with. */
-struct matching {
-    const uint8_t *name;
-    size_t size;
-    const char *at, *end;
-    const struct pattern_class *class; /* the next one */
-};
-
-/* Reads one character of a class, which may be %HH. */
-static const char *
-read_class_character(const char *at, const char *end, uint32_t *out)
-{
-    const size_t size =
-        character_size((const uint8_t *)at, (const uint8_t *)end);
-    uint8_t c;
-
-    if (size == 1) {
-        at += read_byte(at, (size_t)(end - at), &c);
-        *out = c;
-        return at;
-    }
-    *out = 0;
-    for (size_t i = 0; i < size; i++)
-        *out = *out << 8 | (uint8_t)at[i];
-    return at + size;
-}
-
 static bool
 is_in_class(const struct pattern_class *class, const uint8_t *character,
             size_t size)
@@ -209,113 +182,212 @@ is_in_class(const struct pattern_class *class, const uint8_t *character,
 
 /* Moves over one character of the name that is in the class; NULL: any is. */
 static void
-match_character(const struct matching *m, const struct pattern_class *class,
-                struct places *places)
+match_character(const uint8_t *name, size_t size,
+                const struct pattern_class *class, struct places *places)
 {
     struct places next = {{false}};
 
-    for (size_t i = 0; i < m->size; i++) {
-        const size_t size = character_size(m->name + i, m->name + m->size);
+    for (size_t i = 0; i < size; i++) {
+        const size_t n = character_size(name + i, name + size);
 
-        if (places->at[i] && (!class || is_in_class(class, m->name + i, size)))
-            next.at[i + size] = true;
+        if (places->at[i] && (!class || is_in_class(class, name + i, n)))
+            next.at[i + n] = true;
     }
     *places = next;
 }
 
 static void
-match_byte(const struct matching *m, uint8_t c, struct places *places)
+match_byte(const uint8_t *name, size_t size, uint8_t c, struct places *places)
 {
-    for (size_t i = m->size; i > 0; i--)
-        places->at[i] = places->at[i - 1] && m->name[i - 1] == c;
+    for (size_t i = size; i > 0; i--)
+        places->at[i] = places->at[i - 1] && name[i - 1] == c;
     places->at[0] = false;
 }
 
-static bool
-is_empty(const struct matching *m, const struct places *places)
-{
-    return memchr(places->at, 1, m->size + 1) == NULL;
-}
-
 static void
-match_any(const struct matching *m, struct places *places)
+add_places(struct places *to, const struct places *from, size_t size)
 {
-    for (size_t i = 1; i <= m->size; i++)
-        places->at[i] |= places->at[i - 1];
-}
-
-/* Matches up to one of the bytes `until` or the end, without braces. */
-static void
-match_part(struct matching *m, const char *until, struct places *places)
-{
-    while (m->at < m->end && (*m->at == '\0' || !strchr(until, *m->at))) {
-        uint8_t c;
-
-        switch (*m->at) {
-        case '*':
-            match_any(m, places);
-            while (m->at < m->end && *m->at == '*')
-                m->at++;
-            break;
-        case '?':
-            match_character(m, NULL, places);
-            m->at++;
-            break;
-        case '[':
-            match_character(m, m->class ++, places);
-            m->at = memchr(m->at, ']', (size_t)(m->end - m->at));
-            m->at++;
-            break;
-        default:
-            m->at += read_byte(m->at, (size_t)(m->end - m->at), &c);
-            match_byte(m, c, places);
-        }
-    }
-}
-
-/* Matches {x,y}: what any of them leads to. */
-static void
-match_braces(struct matching *m, struct places *places)
-{
-    struct places all = {{false}};
-
-    do {
-        struct places one = *places;
-
-        m->at++;
-        match_part(m, ",}", &one);
-        for (size_t i = 0; i <= m->size; i++)
-            all.at[i] |= one.at[i];
-    } while (m->at < m->end && *m->at == ',');
-    m->at += m->at < m->end ? 1 : 0;
-    *places = all;
+    for (size_t i = 0; i <= size; i++)
+        to->at[i] |= from->at[i];
 }
 
 bool
 pattern_matches(const struct pattern_node *node, const uint8_t *name,
                 size_t size)
 {
-    struct matching m = {name, size, node->text, node->text + node->size,
-                         node->classes};
-    struct places places = {{true}};
+    const struct pattern_element *const end = node->elements + node->count;
+    struct places places = {{false}}, before = places, all = places;
 
     if (size > STORE_NAME_MAX ||
         !bytes_begin(name, size, node->prefix, node->prefix_size))
         return false;
-    if (node->is_literal)
-        return size == node->prefix_size;
-    if (node->size == 1) /* a single * */
-        return node->text[0] == '*' ||
-               size == character_size(name, name + size);
-    while (m.at < m.end && !is_empty(&m, &places)) {
-        match_part(&m, "{", &places);
-        if (m.at < m.end)
-            match_braces(&m, &places);
-    }
+    places.at[node->prefix_size] = true;
+    for (const struct pattern_element *e = node->elements + node->prefix_size;
+         e < end; e++)
+        switch (e->kind) {
+        case PATTERN_BYTE:
+            match_byte(name, size, e->byte, &places);
+            break;
+        case PATTERN_ANY:
+            for (size_t i = 1; i <= size; i++)
+                places.at[i] |= places.at[i - 1];
+            break;
+        case PATTERN_CHARACTER:
+            match_character(name, size, e->class, &places);
+            break;
+        case PATTERN_OPEN:
+            before = places;
+            all = (struct places){{false}};
+            break;
+        case PATTERN_OR:
+            add_places(&all, &places, size);
+            places = before;
+            break;
+        case PATTERN_CLOSE:
+            add_places(&all, &places, size);
+            places = all;
+            break;
+        }
     return places.at[size];
 }
 
 /* ---- parsing ------------------------------------------------------------ */
+
+struct parser {
+    struct scratch *scratch;
+    const char *at, *end; /* of a node */
+    const char *wrong;    /* with -EINVAL */
+    bool in_braces;
+};
+
+static int
+refuse_node(struct parser *p, const char *what)
+{
+    p->wrong = what;
+    return -EINVAL;
+}
+
+static int
+parse_byte(struct parser *p, uint8_t *out)
+{
+    const size_t size = read_byte(p->at, (size_t)(p->end - p->at), out);
+
+    p->at += size;
+    return size > 0 ? 0 : refuse_node(p, "% without two hexadecimal digits");
+}
+
+/* A character of a class, which may be %HH. */
+static int
+parse_class_character(struct parser *p, uint32_t *out)
+{
+    size_t size =
+        character_size((const uint8_t *)p->at, (const uint8_t *)p->end);
+    uint8_t c = 0;
+    int rc;
+
+    if (size == 1) {
+        rc = parse_byte(p, &c);
+        *out = c;
+        return rc;
+    }
+    for (*out = 0; size > 0; size--)
+        *out = *out << 8 | (uint8_t)*p->at++;
+    return 0;
+}
+
+/* From behind the [ on. */
+static int
+parse_class(struct parser *p, struct pattern_class **out)
+{
+    const char *close = memchr(p->at, ']', (size_t)(p->end - p->at));
+    struct pattern_class *class = scratch_take(p->scratch, sizeof *class);
+    int rc = 0;
+
+    if (!close || close == p->at)
+        return refuse_node(p, "[ without characters and ] in the same node");
+    if (class)
+        class->ranges = scratch_take(p->scratch, (size_t)(close - p->at) *
+                                                     sizeof *class->ranges);
+    if (!class || !class->ranges)
+        return -ENOMEM;
+    class->is_negated = *p->at == '!';
+    p->at += class->is_negated;
+    while (rc == 0 && p->at < close) {
+        struct pattern_range *r = &class->ranges[class->count];
+
+        rc = parse_class_character(p, &r->low);
+        r->high = r->low;
+        if (rc == 0 && close - p->at >= 2 && *p->at == '-') {
+            p->at++;
+            rc = parse_class_character(p, &r->high);
+        }
+        for (uint32_t c = r->low; c <= r->high && c < 128; c++)
+            class->ascii[c / 64] |= (uint64_t)1 << c % 64;
+        class->count += r->high >= 128;
+    }
+    p->at = close + 1;
+    *out = class;
+    return rc;
+}
+
+static int
+parse_element(struct parser *p, struct pattern_element *e)
+{
+    const char c = *p->at++;
+    const char *close;
+
+    switch (c) {
+    case '*':
+        e->kind = PATTERN_ANY;
+        return 0;
+    case '?':
+        e->kind = PATTERN_CHARACTER;
+        return 0;
+    case '[':
+        e->kind = PATTERN_CHARACTER;
+        return p->in_braces ? refuse_node(p, "braces or brackets within braces")
+                            : parse_class(p, &e->class);
+    case '{':
+        e->kind = PATTERN_OPEN;
+        close = memchr(p->at, '}', (size_t)(p->end - p->at));
+        if (p->in_braces)
+            return refuse_node(p, "braces or brackets within braces");
+        p->in_braces = true;
+        return close && close > p->at
+                   ? 0
+                   : refuse_node(p, "{ without words and } in the same node");
+    case ']':
+    case '}':
+        if (!p->in_braces)
+            return refuse_node(p, "a closing bracket without an opening one");
+        p->in_braces = c == ']';
+        e->kind = c == '}' ? PATTERN_CLOSE : PATTERN_BYTE;
+        e->byte = (uint8_t)c;
+        return 0;
+    default:
+        p->at--;
+        e->kind = c == ',' && p->in_braces ? PATTERN_OR : PATTERN_BYTE;
+        return parse_byte(p, &e->byte);
+    }
+}
+
+/* Parses a node up to p->end. */
+static int
+parse_node(struct parser *p, struct pattern_node *node)
+{
+    int rc = p->at < p->end ? 0 : refuse_node(p, "an empty node");
+
+    while (rc == 0 && p->at < p->end) {
+        struct pattern_element *e = &node->elements[node->count];
+
+        rc = parse_element(p, e);
+        if (e->kind == PATTERN_BYTE && node->prefix_size == node->count)
+            node->prefix[node->prefix_size++] = e->byte;
+        node->count++;
+    }
+    node->is_literal = node->prefix_size == node->count;
+    return rc;
+}
 
 static int
 fail_pattern(char *why, struct target_text text, const char *what)
@@ -327,165 +399,42 @@ fail_pattern(char *why, struct target_text text, const char *what)
     return -EINVAL;
 }
 
-/* Passes over a wildcard with an end.  NULL, or what is wrong. */
-static const char *
-pass_wildcard(struct target_text node, size_t *at)
-{
-    const char open = node.at[*at];
-    const char *begin = node.at + *at + 1, *end;
-
-    if (open == '*' || open == '?') {
-        ++*at;
-        return NULL;
-    }
-    end = memchr(begin, open == '[' ? ']' : '}',
-                 node.size - (size_t)(begin - node.at));
-    if (!end || end == begin)
-        return open == '[' ? "[ without characters and ] in the same node"
-                           : "{ without words and } in the same node";
-    if (open == '{' && (memchr(begin, '{', (size_t)(end - begin)) ||
-                        memchr(begin, '[', (size_t)(end - begin))))
-        return "braces or brackets within braces";
-    *at = (size_t)(end + 1 - node.at);
-    return NULL;
-}
-
-/* Checks the text of a node and decodes its prefix.  NULL, or what is wrong. */
-static const char *
-read_node(struct target_text text, struct pattern_node *node)
-{
-    size_t at = 0;
-
-    node->text = text.at;
-    node->size = text.size;
-    node->is_literal = true;
-    if (text.size == 0)
-        return "an empty node";
-    while (at < text.size) {
-        const char c = text.at[at];
-        const char *wrong = NULL;
-        uint8_t byte;
-
-        if (c == '*' || c == '?' || c == '[' || c == '{') {
-            node->is_literal = false;
-            wrong = pass_wildcard(text, &at);
-            if (wrong)
-                return wrong;
-            continue;
-        }
-        if (c == '}' || c == ']')
-            return "a closing bracket without an opening one";
-        at += read_byte(text.at + at, text.size - at, &byte);
-        if (node->is_literal)
-            node->prefix[node->prefix_size++] = byte;
-    }
-    return NULL;
-}
-
-/* Checks each %HH: read_byte() takes them all from then on. */
-static const char *
-check_escapes(struct target_text text)
-{
-    uint8_t byte;
-
-    for (size_t i = 0; i < text.size; i++)
-        if (text.at[i] == '%' &&
-            read_byte(text.at + i, text.size - i, &byte) == 0)
-            return "% without two hexadecimal digits";
-    return NULL;
-}
-
-/* Compiles the class between `at` and `end`, without its brackets. */
-static int
-compile_class(struct scratch *scratch, const char *at, const char *end,
-              struct pattern_class *out)
-{
-    out->is_negated = at < end && *at == '!';
-    at += out->is_negated ? 1 : 0;
-    out->ranges =
-        scratch_take(scratch, (size_t)(end - at + 1) * sizeof *out->ranges);
-    if (!out->ranges)
-        return -ENOMEM;
-    while (at < end) {
-        struct pattern_range *r = &out->ranges[out->count];
-
-        at = read_class_character(at, end, &r->low);
-        r->high = r->low;
-        if (end - at >= 2 && *at == '-')
-            at = read_class_character(at + 1, end, &r->high);
-        for (uint32_t c = r->low; c <= r->high && c < 128; c++)
-            out->ascii[c / 64] |= (uint64_t)1 << c % 64;
-        out->count += r->high >= 128 ? 1 : 0;
-    }
-    return 0;
-}
-
-/* Compiles the classes of a node that read_node() has checked. */
-static int
-compile_classes(struct scratch *scratch, struct pattern_node *node)
-{
-    const char *const end = node->text + node->size;
-    const char *at = node->text;
-    size_t count = 0;
-    int rc = 0;
-
-    for (size_t i = 0; i < node->size; i++)
-        count += node->text[i] == '[' ? 1 : 0;
-    if (count == 0)
-        return 0;
-    node->classes = scratch_take(scratch, count * sizeof *node->classes);
-    if (!node->classes)
-        return -ENOMEM;
-    memset(node->classes, 0, count * sizeof *node->classes);
-    for (size_t i = 0;
-         rc == 0 && (at = memchr(at, '[', (size_t)(end - at))) != NULL; i++) {
-        const char *close = memchr(at + 1, ']', (size_t)(end - at - 1));
-
-        rc = compile_class(scratch, at + 1, close, &node->classes[i]);
-        at = close + 1;
-    }
-    return rc;
-}
-
 int
 pattern_parse(struct scratch *scratch, struct target_text text,
               struct pattern *out, char why[TARGET_WHY_SIZE])
 {
     const char *const end = text.at + text.size;
-    const char *at = text.at, *wrong;
+    struct parser p = {.scratch = scratch, .at = text.at};
+    struct pattern_element *elements;
     size_t count = 1;
     uint8_t *bytes;
-    int rc;
+    int rc = 0;
 
     if (text.size > PATTERN_SIZE_MAX)
         return fail_pattern(why, text, "longer than 4096 bytes");
-    wrong = check_escapes(text);
     for (size_t i = 0; i < text.size; i++)
         count += text.at[i] == '.' ? 1 : 0;
-    *out = (struct pattern){.text = text};
-    if (wrong || count > (size_t)2 * STORE_NAME_MAX)
-        return fail_pattern(why, text, wrong ? wrong : "too many nodes");
+    if (count > (size_t)2 * STORE_NAME_MAX)
+        return fail_pattern(why, text, "too many nodes");
+    *out = (struct pattern){.literals = (unsigned)count};
     out->nodes = scratch_take(scratch, count * sizeof *out->nodes);
+    elements = scratch_take(scratch, (text.size + 1) * sizeof *elements);
     bytes = scratch_take(scratch, text.size + 1);
-    if (!out->nodes || !bytes)
+    if (!out->nodes || !elements || !bytes)
         return -ENOMEM;
-    out->literals = (unsigned)count;
-    for (; out->count < count; out->count++) {
+    for (; rc == 0 && out->count < count; out->count++) {
         struct pattern_node *node = &out->nodes[out->count];
-        const char *dot = memchr(at, '.', (size_t)(end - at));
+        const char *dot = memchr(p.at, '.', (size_t)(end - p.at));
 
+        p.end = dot ? dot : end;
+        node->elements = elements;
         node->prefix = bytes;
-        wrong = read_node(
-            (struct target_text){at, (size_t)((dot ? dot : end) - at)}, node);
-        if (wrong)
-            return fail_pattern(why, text, wrong);
-        rc = compile_classes(scratch, node);
-        if (rc < 0)
-            return rc;
+        rc = parse_node(&p, node);
+        elements += node->count;
+        bytes += node->prefix_size;
         if (!node->is_literal && out->count < out->literals)
             out->literals = out->count;
-        bytes += node->prefix_size;
-        at = dot ? dot + 1 : end;
+        p.at = dot ? dot + 1 : end;
     }
-    return 0;
+    return rc == -EINVAL ? fail_pattern(why, text, p.wrong) : rc;
 }

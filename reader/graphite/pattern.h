@@ -14,7 +14,7 @@
  * A pattern has at most PATTERN_SIZE_MAX bytes and is compiled once, and matching
  * a node takes time proportional to the sizes of both: less than a millisecond.
  *
- * Ownership: a pattern is a piece of a scratch and points into its text.  Pure.
+ * Ownership: a pattern is a piece of a scratch.  Pure.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_GRAPHITE_PATTERN_H
@@ -43,17 +43,28 @@ struct pattern_class {
     bool is_negated;
 };
 
+struct pattern_element {
+    enum {
+        PATTERN_BYTE,
+        PATTERN_ANY,       /* bytes */
+        PATTERN_CHARACTER, /* of the class, if there is one */
+        PATTERN_OPEN,      /* a brace, */
+        PATTERN_OR,        /* a comma in it, */
+        PATTERN_CLOSE      /* and its end */
+    } kind;
+    uint8_t byte;
+    struct pattern_class *class;
+};
+
 struct pattern_node {
-    const char *text;
-    size_t size;
-    uint8_t *prefix; /* the bytes of a name before the first wildcard */
+    struct pattern_element *elements;
+    size_t count;
+    uint8_t *prefix; /* the bytes before the first other element */
     size_t prefix_size;
-    bool is_literal;               /* there is no wildcard: the prefix is all */
-    struct pattern_class *classes; /* in the order of the text */
+    bool is_literal; /* the prefix is all */
 };
 
 struct pattern {
-    struct target_text text;
     struct pattern_node *nodes;
     unsigned count;
     unsigned literals; /* nodes before the first with a wildcard */
