@@ -25,11 +25,8 @@
 static_assert(READ_HTTP_LONGEST >= RESP_ANSWER_MAX, "answer_max is of all");
 
 #define MAINTAIN_MS 1000
-#define POOL_SIZE                                                              \
-    ((size_t)64                                                                \
-     << 20)          /* for what waits; untouched, it is free                \
-                        */
-#define STOP_MS 2000 /* for the answers to what has arrived */
+#define POOL_SIZE   ((size_t)64 << 20) /* for what waits; untouched, it is free */
+#define STOP_MS     2000               /* for the answers to what has arrived */
 
 struct reader {
     struct config config;

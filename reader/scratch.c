@@ -5,10 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALIGNMENT 16
-#define CHUNK_SIZE                                                             \
-    ((size_t)65536) /* larger pieces have a chunk of their own                 \
-                     */
+#define ALIGNMENT  16
+#define CHUNK_SIZE ((size_t)65536) /* a larger piece has one of its own */
 
 struct scratch_chunk {
     struct scratch_chunk *next;

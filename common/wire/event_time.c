@@ -8,9 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-#define DIGITS_MAX                                                             \
-    15 /* of a number: its milliseconds are those of year 33658 */
-#define MS_FROM INT64_C(100000000000) /* as seconds that is the year 5138 */
+/* Of a number: its milliseconds are those of year 33658. */
+#define DIGITS_MAX 15
+#define MS_FROM    INT64_C(100000000000) /* as seconds that is the year 5138 */
 
 struct reader {
     const char *at, *end;

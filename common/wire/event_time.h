@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #define EVENT_TIME_MIN 60 /* Unix seconds: minute 0 means none is given */
-#define EVENT_TIME_AHEAD                                                       \
-    86400 /* seconds that a time may be ahead of the clock */
+/* Seconds that a time may be ahead of the clock. */
+#define EVENT_TIME_AHEAD 86400
 
 /* Unix seconds, rounded down.  0, or -EINVAL: it is not a time. */
 int event_time_parse(const char *text, size_t size, int64_t *at);

@@ -17,8 +17,8 @@
 #define TRIES_MAX 100000 /* of a search: a few milliseconds */
 #define HEAP_KIB  256    /* of the same */
 #define WHY_SIZE  128
-#define NAME_NS_MAX                                                            \
-    10000000 /* of computing: all searches in a name begin in it */
+/* Of computing: all searches in a name begin in it. */
+#define NAME_NS_MAX 10000000
 
 struct regular {
     pcre2_code *code;

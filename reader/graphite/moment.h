@@ -17,9 +17,9 @@
 
 #include "reader/graphite/zone.h"
 
-#define MOMENT_MAX                                                             \
-    (INT64_C(60) * 4000000000 - 1) /* history has minutes in 32 bits */
-#define MOMENT_TEXT_MAX 64         /* bytes */
+/* History has minutes in 32 bits. */
+#define MOMENT_MAX      (INT64_C(60) * 4000000000 - 1)
+#define MOMENT_TEXT_MAX 64 /* bytes */
 
 /* Reads a time as Unix seconds, 0 to MOMENT_MAX.  0 or -EINVAL. */
 int moment_parse(const char *text, size_t size, int64_t now,

@@ -27,8 +27,8 @@
 #define RESP_INLINE_MAX  65536 /* bytes of an inline command */
 #define RESP_PATTERN_MAX 4096  /* bytes of a pattern */
 #define RESP_ERROR_MAX   64    /* bytes of `why`, with NUL */
-#define RESP_NUMBER_SIZE                                                       \
-    ((size_t)32) /* a number, or the head of a bulk or array */
+/* A number, or the head of a bulk or array. */
+#define RESP_NUMBER_SIZE     ((size_t)32)
 #define RESP_BULK_SIZE(size) ((size_t)(size) + RESP_NUMBER_SIZE)
 
 enum resp_parsed {
