@@ -51,8 +51,7 @@ void
 remote_call_fail(struct remote_call *c, int error)
 {
     c->error = error;
-    for (size_t i = 0; c->kind == REMOTE_READ && i < c->count; i++)
-        c->queries[i].error = error;
+    c->query.error = error;
 }
 
 static struct remote_thread *

@@ -14,8 +14,7 @@
  *
  * What makes its answer from the beginning each time (`again`) has every answer
  * as often as it asks, until remote_forget(); a step that goes on where it was
- * has it once.  A store_read() is one call, whatever the number of its queries:
- * those that have no answer yet are of one snapshot.
+ * has it once.  Each query is a call, and has a snapshot of its own.
  *
  * The as_of of an answer is from before its snapshot: remote_as_of() has what was
  * claimed when it was asked for, and what the snapshot had then.
@@ -39,7 +38,6 @@
 
 #define REMOTE_THREADS 4
 #define REMOTE_NAMES   256 /* of a list, in one call */
-#define REMOTE_QUERIES 64  /* of one store_read(), at most */
 /* Time for a question about history, until others have their turn. */
 #define REMOTE_STEP_NS UINT64_C(20000000)
 

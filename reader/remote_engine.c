@@ -27,26 +27,17 @@ error_of(int error)
 }
 
 static void
-make_reads(struct remote_call *c, struct store *s)
+make_read(struct remote_call *c, struct store *s)
 {
-    struct store_reads reads = {.queries = c->queries,
-                                .count = c->count,
+    struct store_reads reads = {.queries = &c->query,
+                                .count = 1,
                                 .at = c->rows,
                                 .capacity = c->capacity};
 
-    while (reads.count > 0) {
-        const size_t done = store_read(s, &reads);
-
-        for (size_t i = 0; i < done; i++) {
-            reads.at += reads.queries[i].size;
-            reads.capacity -= reads.queries[i].size;
-            reads.queries[i].error = error_of(reads.queries[i].error);
-            if (reads.queries[i].error == -EHOSTDOWN)
-                c->error = -EHOSTDOWN;
-        }
-        reads.queries += done;
-        reads.count -= done;
-    }
+    (void)store_read(s, &reads); /* one is always answered */
+    c->query.error = error_of(c->query.error);
+    if (c->query.error == -EHOSTDOWN)
+        c->error = -EHOSTDOWN;
 }
 
 static void
@@ -96,7 +87,7 @@ remote_call_make(struct remote_call *c, struct store *s)
     if (c->error < 0)
         remote_call_fail(c, error_of(c->error));
     else if (c->kind == REMOTE_READ)
-        make_reads(c, s);
+        make_read(c, s);
     else if (c->kind == REMOTE_LIST)
         make_names(c, s);
     else
@@ -123,12 +114,6 @@ is_same(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
 
 /* ---- reads ---------------------------------------------------------------- */
 
-struct missing {
-    struct remote *remote;
-    struct store_query *queries[REMOTE_QUERIES];
-    size_t count, names, rows; /* bytes */
-};
-
 static bool
 is_same_query(const struct store_query *a, const struct store_query *b)
 {
@@ -141,14 +126,13 @@ is_same_query(const struct store_query *a, const struct store_query *b)
 }
 
 static int
-take_answer(struct remote *r, struct remote_call *c, struct store_query *from,
-            struct store_query *to)
+take_answer(struct remote_call *c, struct store_query *to)
 {
-    int error;
+    const struct store_query *from = &c->query;
+    const int error = c->is_made ? from->error : -EAGAIN;
 
     if (!c->is_made) /* it is a thread's */
-        return -EAGAIN;
-    error = from->error;
+        return error;
     if (from->size > 0)
         memcpy(to->bytes, from->bytes, from->size);
     to->size = from->size;
@@ -157,82 +141,52 @@ take_answer(struct remote *r, struct remote_call *c, struct store_query *from,
     to->rank = from->rank;
     to->totals = from->totals;
     to->offset = from->offset;
-    if (r->again)
-        return error;
-    from->name_size = 0;
-    if (++c->taken == c->count)
+    if (!c->remote->again)
         remote_call_drop(c);
     return error;
 }
 
 static int
-read_one(void *ctx, struct store_query *q, size_t size_max)
+ask_query(struct remote *r, const struct store_query *q)
 {
-    struct missing *m = ctx;
-
-    (void)size_max; /* there is room for all that it may have */
-    for (struct remote_call *c = NULL;
-         (c = remote_call_next(m->remote, REMOTE_READ, c)) != NULL;)
-        for (size_t i = 0; i < c->count; i++)
-            if (is_same_query(&c->queries[i], q))
-                return take_answer(m->remote, c, &c->queries[i], q);
-    if (m->count < REMOTE_QUERIES) {
-        m->queries[m->count++] = q;
-        m->names += q->name_size + q->key_size + q->prefix_size + q->after_size;
-        m->rows += store_query_size_max(q);
-    }
-    return -EAGAIN;
-}
-
-static void
-copy_query(struct remote_call *c, size_t i, const struct store_query *q,
-           uint8_t **at)
-{
-    struct remote *r = c->remote;
-    struct store_query *to = &c->queries[i];
-
-    *to = *q;
-    to->name = copy_name(at, q->name, q->name_size);
-    to->key = copy_name(at, q->key, q->key_size);
-    to->prefix = copy_name(at, q->prefix, q->prefix_size);
-    to->after = copy_name(at, q->after, q->after_size);
-    c->as_of[i] = r->claim(r->claim_ctx, q->name, q->name_size);
-}
-
-/* Makes one call of the queries that have no answer yet. */
-static int
-ask_missing(const struct missing *m)
-{
+    const size_t rows = store_query_size_max(q);
     struct remote_call *c;
     uint8_t *at;
-    const int rc = remote_call_new(
-        m->remote, REMOTE_READ,
-        m->count * (sizeof *c->queries + sizeof *c->as_of) + m->names + m->rows,
-        &c, &at);
+    const int rc = remote_call_new(r, REMOTE_READ,
+                                   q->name_size + q->key_size + q->prefix_size +
+                                       q->after_size + rows,
+                                   &c, &at);
 
     if (rc < 0)
         return rc;
-    c->queries = (struct store_query *)(void *)at;
-    c->as_of = (int64_t *)(c->queries + m->count);
-    at = (uint8_t *)(c->as_of + m->count);
-    c->count = m->count;
-    for (size_t i = 0; i < m->count; i++)
-        copy_query(c, i, m->queries[i], &at);
+    c->query = *q;
+    c->query.name = copy_name(&at, q->name, q->name_size);
+    c->query.key = copy_name(&at, q->key, q->key_size);
+    c->query.prefix = copy_name(&at, q->prefix, q->prefix_size);
+    c->query.after = copy_name(&at, q->after, q->after_size);
+    c->as_of = r->claim(r->claim_ctx, q->name, q->name_size);
     c->rows = at;
-    c->capacity = m->rows;
+    c->capacity = rows;
     return remote_call_push(c);
+}
+
+static int
+read_one(void *ctx, struct store_query *q, size_t size_max)
+{
+    struct remote *r = ctx;
+
+    (void)size_max; /* there is room for all that it may have */
+    for (struct remote_call *c = NULL;
+         (c = remote_call_next(r, REMOTE_READ, c)) != NULL;)
+        if (is_same_query(&c->query, q))
+            return take_answer(c, q);
+    return ask_query(r, q);
 }
 
 static size_t
 read_store(struct store *s, struct store_reads *reads)
 {
-    struct missing m = {.remote = remote_of(s)};
-    const size_t done = store_read_each(reads, read_one, &m);
-    const int rc = m.count > 0 ? ask_missing(&m) : 0;
-
-    for (size_t i = 0; i < m.count; i++)
-        m.queries[i]->error = rc;
-    return done;
+    return store_read_each(reads, read_one, remote_of(s));
 }
 
 void
@@ -256,13 +210,11 @@ remote_as_of(void *ctx, const uint8_t *name, size_t size, int64_t *claim,
         *had = r->asker->bound;
     for (struct remote_call *c = NULL;
          (c = remote_call_next(r, REMOTE_READ, c)) != NULL;)
-        for (size_t i = 0; i < c->count; i++)
-            if (is_same(c->queries[i].name, c->queries[i].name_size, name,
-                        size)) {
-                *claim = c->as_of[i];
-                *had = c->bound;
-                return true;
-            }
+        if (is_same(c->query.name, c->query.name_size, name, size)) {
+            *claim = c->as_of;
+            *had = c->bound;
+            return true;
+        }
     return false;
 }
 

@@ -28,9 +28,8 @@ struct remote_call {
     int error;
     struct store_as_of bound; /* of its snapshots */
 
-    struct store_query *queries; /* READ; of name_size 0: it was taken */
-    int64_t *as_of;              /* of each */
-    size_t count, taken;         /* of them; NAMES: how many */
+    struct store_query query; /* READ */
+    int64_t as_of;            /* claimed when it was asked */
     uint8_t *rows;
     size_t capacity;
 
@@ -40,6 +39,7 @@ struct remote_call {
 
     struct remote_listing *listing; /* NAMES; NULL: it is gone */
     struct remote_name *names;
+    size_t count;
     bool is_end;
     uint8_t after[STORE_NAME_MAX];
     size_t after_size;

@@ -391,26 +391,6 @@ CASE(as_of_is_of_before_the_answer_was_read)
     assert_false(was_claimed(o, "words", &claim, &had));
 }
 
-CASE(one_read_of_many_queries_is_one_call)
-{
-    uint8_t rows[2 * (QUERY_ROW_SIZE + STORE_NAME_MAX)];
-    struct store_query q[2] = {{.op = STORE_TOTAL, .name_size = 1},
-                               {.op = STORE_TOTAL, .name_size = 2}};
-    struct store_reads reads = {
-        .queries = q, .count = 2, .at = rows, .capacity = sizeof rows};
-
-    q[0].name = q[1].name = (const uint8_t *)"ab";
-    remote_begin(o->remote, &o->askers[0].asker, true);
-    assert_int_equal(store_read(remote_store(o->remote), &reads), 2);
-    assert_true(q[0].error == -EAGAIN && q[1].error == -EAGAIN);
-    await_woken(o, 1);
-    assert_int_equal(o->calls, 1);
-    assert_int_equal(store_read(remote_store(o->remote), &reads), 2);
-    assert_true(q[0].error == 0 && q[1].error == 0);
-    assert_true(q[0].totals.keys == 1 && q[1].totals.keys == 2);
-    remote_end(o->remote);
-}
-
 CASE(while_the_server_is_down_one_call_finds_out_and_the_others_fail)
 {
     struct store_query q;
