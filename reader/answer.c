@@ -22,11 +22,9 @@ answer_report(const uint8_t *keyspace, size_t size, int error)
 int
 answer_query(struct store *s, struct store_query *q, uint8_t *rows, size_t size)
 {
-    struct store_reads reads = {
-        .queries = q, .count = 1, .at = rows, .capacity = size};
+    const int rc = store_read(s, q, rows, size);
 
-    (void)store_read(s, &reads); /* one is always answered */
-    if (q->error < 0 && q->error != -ENOENT && q->error != -EAGAIN)
-        answer_report(q->name, q->name_size, q->error);
-    return q->error;
+    if (rc < 0 && rc != -ENOENT && rc != -EAGAIN)
+        answer_report(q->name, q->name_size, rc);
+    return rc;
 }

@@ -29,13 +29,7 @@ error_of(int error)
 static void
 make_read(struct remote_call *c, struct store *s)
 {
-    struct store_reads reads = {.queries = &c->query,
-                                .count = 1,
-                                .at = c->rows,
-                                .capacity = c->capacity};
-
-    (void)store_read(s, &reads); /* one is always answered */
-    c->query.error = error_of(c->query.error);
+    c->query.error = error_of(store_read(s, &c->query, c->rows, c->capacity));
     if (c->query.error == -EHOSTDOWN)
         c->error = -EHOSTDOWN;
 }
@@ -171,9 +165,9 @@ ask_query(struct remote *r, const struct store_query *q)
 }
 
 static int
-read_one(void *ctx, struct store_query *q, size_t size_max)
+read_store(struct store *s, struct store_query *q, size_t size_max)
 {
-    struct remote *r = ctx;
+    struct remote *r = remote_of(s);
 
     (void)size_max; /* there is room for all that it may have */
     for (struct remote_call *c = NULL;
@@ -181,12 +175,6 @@ read_one(void *ctx, struct store_query *q, size_t size_max)
         if (is_same_query(&c->query, q))
             return take_answer(c, q);
     return ask_query(r, q);
-}
-
-static size_t
-read_store(struct store *s, struct store_reads *reads)
-{
-    return store_read_each(reads, read_one, remote_of(s));
 }
 
 void

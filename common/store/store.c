@@ -33,33 +33,6 @@ store_query_size_max(const struct store_query *q)
     return (size_t)q->length * (QUERY_ROW_SIZE + STORE_NAME_MAX);
 }
 
-size_t
-store_read_each(struct store_reads *reads,
-                int (*one)(void *ctx, struct store_query *q, size_t size_max),
-                void *ctx)
-{
-    size_t used = 0, i;
-
-    for (i = 0; i < reads->count; i++) {
-        struct store_query *q = &reads->queries[i];
-
-        if (i > 0 &&
-            used + reads->head + store_query_size_max(q) > reads->capacity)
-            break;
-        used += reads->head;
-        q->bytes = reads->at + used;
-        q->size = 0;
-        q->rows = 0;
-        q->error = one(ctx, q, reads->capacity - used);
-        if (q->error < 0) {
-            q->size = 0;
-            q->rows = 0;
-        }
-        used += q->size;
-    }
-    return i;
-}
-
 int64_t
 store_total(const struct store_totals *t)
 {

@@ -218,25 +218,6 @@ struct store_query {
     struct store_totals totals; /* TOTAL */
 };
 
-/* The queries of a turn, and the memory for all their rows.  The rows of each
- * query begin `head` bytes after the end of the rows before them, so that a
- * caller can write the head of each answer there. */
-struct store_reads {
-    struct store_query *queries;
-    size_t count;
-    uint8_t *at;
-    size_t capacity; /* bytes at `at` */
-    size_t head;
-};
-
-/* For engines: store_read() by means of `one`, which answers a query into the
- * `size_max` bytes at q->bytes, sets its size and rows, and returns its error.
- */
-size_t store_read_each(struct store_reads *reads,
-                       int (*one)(void *ctx, struct store_query *q,
-                                  size_t size_max),
-                       void *ctx);
-
 /* For engines: the 128-bit sum, cut to the int64 of a row. */
 int64_t store_total(const struct store_totals *t);
 
@@ -329,7 +310,7 @@ struct store_engine {
     int (*apply)(struct store *s, const struct store_batch *batch,
                  struct store_applied *applied);
     int (*settle)(struct store *s); /* NULL: applied is all */
-    size_t (*read)(struct store *s, struct store_reads *reads);
+    int (*read)(struct store *s, struct store_query *q, size_t size_max);
     void (*read_end)(struct store *s); /* NULL: nothing is kept */
     int (*history)(struct store *s, struct store_history_query *q,
                    uint64_t until_ns);
@@ -446,14 +427,18 @@ store_trouble(const struct store *s)
     return s->engine->trouble ? s->engine->trouble(s) : "";
 }
 
-/* Answers queries from the first on, as many as are sure to fit
- * (store_query_size_max), but at least one; returns their number.  A query that
- * fails has its `error` set and no rows, and does not stop the others.
- * Follow it with store_read_end() in the same turn. */
-static inline size_t
-store_read(struct store *s, struct store_reads *reads)
+/* Answers a query, with its rows in the `size` bytes at `rows`, of which
+ * store_query_size_max() are enough: its error, with which it has none.  Follow it
+ * with store_read_end() in the same turn.  An engine fills q->bytes. */
+static inline int
+store_read(struct store *s, struct store_query *q, uint8_t *rows, size_t size)
 {
-    return s->engine->read(s, reads);
+    q->bytes = rows;
+    q->size = q->rows = 0;
+    q->error = s->engine->read(s, q, size);
+    if (q->error < 0)
+        q->size = q->rows = 0;
+    return q->error;
 }
 
 /* Ends the turn: an engine releases what it has cached for its next query. */

@@ -156,12 +156,9 @@ put_why(struct store *s, const uint8_t *name, size_t name_size, int error,
     struct store_query q = {
         .op = STORE_TOTAL, .name = name, .name_size = name_size};
     uint8_t row[QUERY_ROW_SIZE];
-    struct store_reads reads = {
-        .queries = &q, .count = 1, .at = row, .capacity = sizeof row};
 
     if (error == 0) {
-        (void)store_read(s, &reads); /* one: answered */
-        error = q.error;
+        error = store_read(s, &q, row, sizeof row);
     }
     if (error == -ENOENT && limits->keyspaces_max > 0)
         (void)snprintf(why, WAITING_WHY_SIZE, "over keyspace.max=%" PRIu64,

@@ -85,13 +85,10 @@ ask(struct store *s, enum store_op op, int64_t offset, uint64_t length)
                             .key_size = BATCH_KEY,
                             .offset = offset,
                             .length = length};
-    struct store_reads reads = {
-        .queries = &q, .count = 1, .at = rows, .capacity = sizeof rows};
     const uint64_t start = clock_ns();
 
     batch_put_key(&batch, key, random_below(&batch.random, keys));
-    assert_int_equal(store_read(s, &reads), 1);
-    assert_rc(q.error, 0);
+    assert_rc(store_read(s, &q, rows, sizeof rows), 0);
     store_read_end(s);
     return clock_ns() - start;
 }

@@ -40,12 +40,10 @@ stored_add(struct store *s, const char *name, const struct log_fill *mark,
 static int
 ask(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)
 {
-    struct store_reads reads = {
-        .queries = q, .count = 1, .at = bytes, .capacity = size};
+    const int rc = store_read(s, q, bytes, size);
 
-    (void)store_read(s, &reads); /* one: always answered */
     store_read_end(s);
-    return q->error;
+    return rc;
 }
 
 static struct store_query

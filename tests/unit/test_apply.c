@@ -274,12 +274,10 @@ unmerged_totals(struct store *s, struct store_totals *out)
     struct store_query q = {
         .op = STORE_TOTAL, .name = (const uint8_t *)KS_NAME, .name_size = 5};
     uint8_t bytes[300];
-    struct store_reads reads = {
-        .queries = &q, .count = 1, .at = bytes, .capacity = sizeof bytes};
+    const int rc = store_read(s, &q, bytes, sizeof bytes);
 
-    (void)store_read(s, &reads); /* one: always answered */
     *out = q.totals;
-    return q.error;
+    return rc;
 }
 
 /* In a child: keeps one view, tells its sum when asked, then takes another. */

@@ -456,11 +456,11 @@ CASE(a_search_gives_way_after_each_key, r)
 static const struct store_engine *plain_engine;
 static size_t reads;
 
-static size_t
-read_counting(struct store *s, struct store_reads *r)
+static int
+read_counting(struct store *s, struct store_query *q, size_t size_max)
 {
     reads++;
-    return plain_engine->read(s, r);
+    return plain_engine->read(s, q, size_max);
 }
 
 CASE(keys_below_a_node_are_jumped_over, r)

@@ -219,11 +219,11 @@ static struct store_engine spied;
 static const struct store_engine *engine;
 static unsigned kept; /* reads since the last end */
 
-static size_t
-spy_read(struct store *s, struct store_reads *reads)
+static int
+spy_read(struct store *s, struct store_query *q, size_t size_max)
 {
     kept++;
-    return engine->read(s, reads);
+    return engine->read(s, q, size_max);
 }
 
 static void
@@ -240,13 +240,11 @@ snapshot_step(struct job *job, uint64_t until_ns)
     uint8_t row[512];
     struct store_query q = {
         .op = STORE_TOTAL, .name = (const uint8_t *)"words", .name_size = 5};
-    struct store_reads reads = {
-        .queries = &q, .count = 1, .at = row, .capacity = sizeof row};
 
     (void)until_ns;
     assert_int_equal(stored_add(office.site->store, "words", NULL, "the", 1),
                      0);
-    assert_int_equal(store_read(job->jobs->store, &reads), 1);
+    assert_rc(store_read(job->jobs->store, &q, row, sizeof row), 0);
     office.order[office.steps++] = (char)('0' + store_total(&q.totals));
     return --w->left == 0;
 }

@@ -169,14 +169,11 @@ read_totals(struct drop *d, struct found *f)
     struct store_query q = {
         .op = STORE_TOTAL, .name = name->bytes, .name_size = name->size};
     uint8_t row[QUERY_ROW_SIZE] = {0};
-    struct store_reads reads = {
-        .queries = &q, .count = 1, .at = row, .capacity = sizeof row};
     struct waiting_sum sum;
     int rc;
 
     (void)name_escape(name->bytes, name->size, f->text);
-    (void)store_read(d->in.store, &reads); /* one: answered */
-    f->error = q.error;
+    f->error = store_read(d->in.store, &q, row, sizeof row);
     if (q.error == 0 && !f->vacated) {
         f->keys = q.totals.keys;
         f->total = (int64_t)get_le64(row);

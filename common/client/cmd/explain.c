@@ -89,14 +89,13 @@ static int
 read_one(struct explain *e, struct store_query *q)
 {
     uint8_t bytes[4096];
-    struct store_reads reads = {
-        .queries = q, .count = 1, .at = bytes, .capacity = sizeof bytes};
+    int rc;
 
     q->name = e->keyspace.bytes;
     q->name_size = e->keyspace.size;
-    (void)store_read(e->in.store, &reads); /* one question, one answer */
+    rc = store_read(e->in.store, q, bytes, sizeof bytes);
     store_read_end(e->in.store);
-    return q->error == -ENOENT ? 0 : q->error;
+    return rc == -ENOENT ? 0 : rc;
 }
 
 /* Reads the count and its history, and the marks before them. */

@@ -240,7 +240,7 @@ int lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
                struct store_mark_info *infos);
 int lmdb_apply(struct store *store, const struct store_batch *given,
                struct store_applied *applied);
-size_t lmdb_read(struct store *store, struct store_reads *reads);
+int lmdb_read(struct store *store, struct store_query *q, size_t size_max);
 void lmdb_read_end(struct store *store);
 int lmdb_history(struct store *store, struct store_history_query *q,
                  uint64_t until_ns);

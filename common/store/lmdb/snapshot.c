@@ -256,19 +256,12 @@ read_query(struct lmdb *s, struct store_query *q, size_t size_max)
     return read_range(s, q, size_max);
 }
 
-static int
-read_one(void *ctx, struct store_query *q, size_t size_max)
+int
+lmdb_read(struct store *store, struct store_query *q, size_t size_max)
 {
-    struct lmdb *s = ctx;
-    const int rc = read_query(s, q, size_max);
+    const int rc = read_query(lmdb_of(store), q, size_max);
 
     if (rc < 0 && rc != -ENOENT)
-        lmdb_read_end(&s->store);
+        lmdb_read_end(store);
     return rc;
-}
-
-size_t
-lmdb_read(struct store *store, struct store_reads *reads)
-{
-    return store_read_each(reads, read_one, lmdb_of(store));
 }

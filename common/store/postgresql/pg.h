@@ -385,7 +385,7 @@ int pg_each_mark(struct store *store, const uint8_t *name, size_t size,
                  int (*mark)(void *ctx, const struct log_fill *m,
                              const struct store_mark_info *info),
                  void *ctx);
-size_t pg_read(struct store *store, struct store_reads *reads);
+int pg_read(struct store *store, struct store_query *q, size_t size_max);
 int pg_history(struct store *store, struct store_history_query *q,
                uint64_t until_ns);
 bool pg_maintain(struct store *store, const struct store_maintenance *t);

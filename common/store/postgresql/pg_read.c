@@ -1,8 +1,8 @@
 /* common/store/postgresql/pg_read.c - store_read(): the queries of a turn, all
  * of one moment.
  *
- * Statements of all queries are sent together, two for each: one that finds the
- * keyspace, and its own.  Rows around a key need one more. */
+ * Two statements are sent together: one that finds the keyspace, and the query's.
+ * Rows around a key need one more. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
@@ -11,8 +11,7 @@
 
 #include "common/wire/query.h"
 
-#define NEAR         512 /* rows from the top, which are found by counting */
-#define QUERIES_MOST (PG_BATCH / 2)
+#define NEAR 512 /* rows from the top, which are found by counting */
 
 /* Adds a row; false: there is no place for it. */
 static bool
@@ -153,70 +152,21 @@ take_answer(struct pg *s, struct store_query *q, size_t size_max,
     return 0;
 }
 
-/* ---- a turn ------------------------------------------------------------ */
-
-/* How many of the queries from `from` on go together: as many as are sure to
- * fit behind `used` bytes, but the first of all does; AROUND, which asks once
- * more, is the last. */
-static size_t
-count_fitting(const struct store_reads *reads, size_t from, size_t used)
+int
+pg_read(struct store *store, struct store_query *q, size_t size_max)
 {
-    size_t n;
-
-    for (n = 0; from + n < reads->count && n < QUERIES_MOST; n++) {
-        const size_t size =
-            reads->head + store_query_size_max(&reads->queries[from + n]);
-
-        if (from + n > 0 && used + size > reads->capacity)
-            break;
-        if (reads->queries[from + n].op == STORE_AROUND)
-            return n + 1;
-        used += size;
-    }
-    return n;
-}
-
-/* Answers queries that go together, behind the rows of those before. */
-static void
-read_some(struct pg *s, const struct store_reads *reads, size_t from,
-          size_t count, size_t *used)
-{
-    struct store_query *queries = reads->queries + from;
-    uint8_t ends[QUERIES_MOST][STORE_NAME_MAX];
-    struct pg_call c[PG_BATCH];
+    struct pg *s = pg_of(store);
+    uint8_t end[STORE_NAME_MAX];
+    struct pg_call c[2];
     int rc = pg_begin_turn(s);
 
-    for (size_t i = 0; i < count; i++) {
-        pg_call(&c[2 * i], PG_FIND, "b", queries[i].name, queries[i].name_size);
-        ask_query(&c[2 * i + 1], &queries[i], ends[i]);
-    }
+    pg_call(&c[0], PG_FIND, "b", q->name, q->name_size);
+    ask_query(&c[1], q, end);
     if (rc == 0)
-        rc = pg_run(s, c, 2 * count);
-    for (size_t i = 0; i < count; i++) {
-        struct store_query *q = &queries[i];
-
-        *used += reads->head;
-        q->bytes = reads->at + *used;
-        q->size = q->rows = 0;
-        q->error = rc < 0 ? rc
-                          : take_answer(s, q, reads->capacity - *used,
-                                        c[2 * i].result, c[2 * i + 1].result);
-        if (q->error < 0)
-            q->size = q->rows = 0;
-        *used += q->size;
-    }
-    if (rc < 0 && s->in_turn)
+        rc = pg_run(s, c, 2);
+    if (rc == 0)
+        return take_answer(s, q, size_max, c[0].result, c[1].result);
+    if (s->in_turn)
         pg_disconnect(s); /* its transaction is of no use */
-}
-
-size_t
-pg_read(struct store *store, struct store_reads *reads)
-{
-    size_t done = 0, used = 0, count;
-
-    while ((count = count_fitting(reads, done, used)) > 0) {
-        read_some(pg_of(store), reads, done, count, &used);
-        done += count;
-    }
-    return done;
+    return rc;
 }
