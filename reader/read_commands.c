@@ -18,8 +18,7 @@ static const struct read_problem read_no_key = {HTTP_NOT_FOUND, "no-such-key",
 /* ---- queries ------------------------------------------------------------ */
 
 bool
-read_run_query(struct read_request *a, struct store_query *q,
-               struct read_reply *reply)
+read_run_query(struct read_request *a, struct store_query *q)
 {
     int64_t as_of_ms;
     int rc;
@@ -31,7 +30,6 @@ read_run_query(struct read_request *a, struct store_query *q,
     as_of_ms = as_of_get(a->http->jobs->as_of, q->name, q->name_size);
     rc =
         answer_query(a->http->jobs->store, q, a->http->binary, ANSWER_SIZE_MAX);
-    *reply = (struct read_reply){.rows = (int64_t)q->rows, .at = q->bytes};
     a->error = rc == -ENOENT ? 0 : rc;
     if (a->error == 0 && a->as_of_ms == 0)
         a->as_of_ms = as_of_ms;
@@ -62,9 +60,8 @@ read_key_facts(struct read_request *a, struct read_facts *f)
     struct store_query q = {.op = STORE_RANK,
                             .key = a->params.keys[0].bytes,
                             .key_size = a->params.keys[0].size};
-    struct read_reply reply;
 
-    if (!read_run_query(a, &q, &reply))
+    if (!read_run_query(a, &q))
         return false;
     *f = (struct read_facts){q.error == 0,
                              {q.row.count, (int64_t)q.rank, q.row.saturated}};
@@ -76,9 +73,8 @@ static bool
 read_keyspace_facts(struct read_request *a, struct read_facts *f)
 {
     struct store_query q = {.op = STORE_TOTAL};
-    struct read_reply reply;
 
-    if (!read_run_query(a, &q, &reply))
+    if (!read_run_query(a, &q))
         return false;
     *f = (struct read_facts){q.error == 0,
                              {store_total(&q.totals), (int64_t)q.totals.keys,
@@ -231,10 +227,9 @@ answer_gets(struct read_request *a)
         struct store_query q = {.op = STORE_GET,
                                 .key = p->keys[i].bytes,
                                 .key_size = p->keys[i].size};
-        struct read_reply reply;
         struct cell cells[2];
 
-        if (!read_run_query(a, &q, &reply) && a->error != -EAGAIN)
+        if (!read_run_query(a, &q) && a->error != -EAGAIN)
             return read_failure(a);
         cells[0] = q.error == 0 ? cell_number(q.row.count) : cell_none();
         cells[1] = cell_name(q.key, q.key_size);
@@ -270,14 +265,13 @@ answer_now(struct read_request *a)
     const struct http_params *p = &a->params;
     struct as_of *f = a->http->jobs->as_of;
     struct store_query q = {.op = STORE_TOTAL};
-    struct read_reply reply;
     int64_t had;
 
     if (f->answered && p->keyspace.size == 0) {
         q.name = (const uint8_t *)"any";
         q.name_size = 3;
     }
-    if (f->answered && !read_run_query(a, &q, &reply) && a->error != -EHOSTDOWN)
+    if (f->answered && !read_run_query(a, &q) && a->error != -EHOSTDOWN)
         return read_failure(a);
     had = as_of_own(f, q.name, q.name_size);
     a->as_of_ms = as_of_own(f, p->keyspace.bytes, p->keyspace.size);
@@ -304,40 +298,40 @@ static const struct table_column rows_columns[] = {
 /* How many of rows_columns a row has. */
 enum rows_form { ROWS_BY_KEY = 2, ROWS_RANKED = 3, ROWS_WITH_LIMIT = 4 };
 
-/* Writes all rows before the next one that needs put_rows()'s own treatment,
- * such as a count at a limit, or, in the order of keys, the last; reads that one
- * into *row.  Returns false if none is left. */
-static bool
-put_plain_rows(struct read_request *a, bool has_rank, int64_t *rank,
-               struct read_reply *reply, struct query_row *row)
+static void
+put_row(struct read_request *a, size_t first, int64_t rank,
+        const struct query_row *row)
 {
-    const int64_t done = table_plain_counts(
-        &a->table, has_rank, *rank, &reply->at, reply->rows - !has_rank);
+    const bool is_at_limit = row->count == INT64_MIN || row->count == INT64_MAX;
+    const struct cell cells[] = {cell_number(rank), cell_number(row->count),
+                                 cell_name(row->key, row->key_size),
+                                 is_at_limit ? cell_bool(true) : cell_absent()};
 
-    reply->rows -= done;
-    *rank += done;
-    return read_reply_row(reply, row);
+    table_row(&a->table, cells + first);
 }
 
 /* In the order of keys *row is then the last one, if there is any. */
 static void
 put_rows(struct read_request *a, enum rows_form form, int64_t rank,
-         struct read_reply *reply, struct query_row *row)
+         const struct store_query *q, struct query_row *row)
 {
     const size_t first = form == ROWS_BY_KEY;
+    const uint8_t *at = q->bytes;
+    int64_t left = (int64_t)q->rows;
 
     if (form == ROWS_WITH_LIMIT && a->table.format != TABLE_JSON)
         form = ROWS_RANKED;
     table_next_rows(&a->table, "rows", rows_columns + first, form);
-    while (put_plain_rows(a, first == 0, &rank, reply, row)) {
-        const bool is_at_limit =
-            row->count == INT64_MIN || row->count == INT64_MAX;
-        const struct cell cells[] = {
-            cell_number(rank++), cell_number(row->count),
-            cell_name(row->key, row->key_size),
-            is_at_limit ? cell_bool(true) : cell_absent()};
+    while (left > 0) {
+        const int64_t plain = table_plain_counts(&a->table, first == 0, rank,
+                                                 &at, left - (int64_t)first);
 
-        table_row(&a->table, cells + first);
+        rank += plain;
+        left -= plain;
+        if (left-- > 0) {
+            at = query_row_get(at, row);
+            put_row(a, first, rank++, row);
+        }
     }
     table_rows_end(&a->table);
 }
@@ -347,7 +341,6 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
 {
     struct store_query q = {
         .op = STORE_RANGE, .offset = offset, .length = (uint64_t)length};
-    struct read_reply reply;
     struct query_row last;
     struct read_facts f;
 
@@ -357,13 +350,13 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
         return &read_no_keyspace;
     if (offset < 0) /* the rank of the first row that there is */
         offset = offset + f.number[1] > 0 ? offset + f.number[1] : 0;
-    if (!read_run_query(a, &q, &reply))
+    if (!read_run_query(a, &q))
         return read_failure(a);
     a->next_page.has_offset = true;
-    a->next_page.is_there = reply.rows > 0 && offset < f.number[1] - reply.rows;
-    a->next_page.offset = offset + reply.rows;
+    a->next_page.offset = offset + (int64_t)q.rows;
+    a->next_page.is_there = q.rows > 0 && a->next_page.offset < f.number[1];
     read_begin_facts(a);
-    put_rows(a, ROWS_WITH_LIMIT, offset, &reply, &last);
+    put_rows(a, ROWS_WITH_LIMIT, offset, &q, &last);
     table_fact(&a->table, "saturated", cell_number(f.number[2]));
     read_end_facts(a);
     return NULL;
@@ -380,11 +373,10 @@ set_next_key(struct read_request *a, const struct query_row *last)
                             .after = after->bytes,
                             .after_size = last->key_size,
                             .length = 1};
-    struct read_reply reply;
 
     after->size = last->key_size; /* the next answer is put over it */
     memcpy(after->bytes, last->key, last->key_size);
-    a->next_page.is_there = read_run_query(a, &q, &reply) && reply.rows > 0;
+    a->next_page.is_there = read_run_query(a, &q) && q.rows > 0;
     a->next_page.has_offset = false;
 }
 
@@ -398,22 +390,19 @@ answer_keys(struct read_request *a)
                             .after = p->after.bytes,
                             .after_size = p->after.size,
                             .length = (uint64_t)p->n};
-    struct read_reply reply;
     struct query_row last;
     struct read_facts f;
-    int64_t count;
 
     if (!ask_keyspace(a, &f))
         return read_failure(a);
     if (!f.any)
         return &read_no_keyspace;
-    if (!read_run_query(a, &q, &reply))
+    if (!read_run_query(a, &q))
         return read_failure(a);
-    count = reply.rows;
     read_begin_facts(a);
-    put_rows(a, ROWS_BY_KEY, 0, &reply, &last);
+    put_rows(a, ROWS_BY_KEY, 0, &q, &last);
     read_end_facts(a);
-    if (count == p->n)
+    if ((int64_t)q.rows == p->n)
         set_next_key(a, &last);
     return NULL;
 }
@@ -443,15 +432,14 @@ answer_around(struct read_request *a)
                             .key = a->params.keys[0].bytes,
                             .key_size = a->params.keys[0].size,
                             .length = (uint64_t)a->params.n};
-    struct read_reply reply;
     struct query_row last;
 
-    if (!read_run_query(a, &q, &reply))
+    if (!read_run_query(a, &q))
         return read_failure(a);
     if (q.error < 0)
         return explain_missing(a);
     read_begin_facts(a);
-    put_rows(a, ROWS_RANKED, q.offset, &reply, &last);
+    put_rows(a, ROWS_RANKED, q.offset, &q, &last);
     read_end_facts(a);
     return NULL;
 }

@@ -36,23 +36,6 @@ extern const struct read_command read_commands[READ_COMMANDS];
 
 /* ---- for the commands ---------------------------------------------------- */
 
-/* The rows of an answer as the store has them. */
-struct read_reply {
-    int64_t rows; /* left */
-    const uint8_t *at;
-};
-
-/* The next row of a reply; false: there is none. */
-static inline bool
-read_reply_row(struct read_reply *r, struct query_row *row)
-{
-    if (r->rows == 0)
-        return false;
-    r->at = query_row_get(r->at, row);
-    r->rows--;
-    return true;
-}
-
 /* The state of the keyspace that is asked about.  False: there is none, or it
  * cannot be read: the answer will say so. */
 bool read_version(struct read_request *a);
@@ -60,8 +43,7 @@ bool read_version(struct read_request *a);
 /* Runs a query about the keyspace of the request, unless it names another, which
  * is answered at once.  False: read_failure() says why.  A keyspace that is not
  * there has no rows. */
-bool read_run_query(struct read_request *a, struct store_query *q,
-                    struct read_reply *reply);
+bool read_run_query(struct read_request *a, struct store_query *q);
 
 /* Why the last query was not answered: the keyspace is damaged (500), or a
  * server of an engine elsewhere does not answer (503).  Valid until the next

@@ -40,9 +40,8 @@ read_total(struct read_request *a, struct read_listed *l)
 {
     struct store_query q = {
         .op = STORE_TOTAL, .name = l->row.key, .name_size = l->row.key_size};
-    struct read_reply reply;
 
-    l->has_total = read_run_query(a, &q, &reply) && q.error == 0;
+    l->has_total = read_run_query(a, &q) && q.error == 0;
     l->total = l->has_total ? store_total(&q.totals) : 0;
 }
 

@@ -28,8 +28,8 @@ store_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
 size_t
 store_query_size_max(const struct store_query *q)
 {
-    if (q->op != STORE_RANGE && q->op != STORE_AROUND && q->op != STORE_KEYS)
-        return QUERY_ROW_SIZE + STORE_NAME_MAX;
+    if (q->op == STORE_GET || q->op == STORE_RANK || q->op == STORE_TOTAL)
+        return 0;
     return (size_t)q->length * (QUERY_ROW_SIZE + STORE_NAME_MAX);
 }
 

@@ -178,11 +178,11 @@ struct store_totals {
 
 enum store_op {
     STORE_RANGE,  /* rows by count descending, ties by key ascending */
-    STORE_GET,    /* the row of a key */
-    STORE_RANK,   /* the rank of a key from 0, as the count of one row */
+    STORE_GET,    /* the count of a key */
+    STORE_RANK,   /* that, and the key's rank from 0 */
     STORE_AROUND, /* `length` rows by count around the key's, which is in the
                      middle unless one side has fewer */
-    STORE_TOTAL,  /* the sum, saturated, as the count of one row without key */
+    STORE_TOTAL,  /* the totals of a keyspace */
     STORE_KEYS /* rows in key order: the first `length` of those from position
                   `offset` on whose keys begin with `prefix` and come after
                   `after` */
@@ -210,7 +210,8 @@ struct store_query {
     size_t after_size;
 
     int error;      /* 0, -ENOENT: no such keyspace or key; -EBADMSG, ... */
-    uint8_t *bytes; /* its rows, in the wire form of common/wire/query.h */
+    uint8_t *bytes; /* RANGE, AROUND, KEYS: rows, in the wire form of
+                       common/wire/query.h */
     size_t size;    /* bytes of the rows */
     uint64_t rows;
     struct store_row row;       /* GET, RANK, AROUND */
@@ -218,7 +219,7 @@ struct store_query {
     struct store_totals totals; /* TOTAL */
 };
 
-/* For engines: the 128-bit sum, cut to the int64 of a row. */
+/* The 128-bit sum, cut to an int64. */
 int64_t store_total(const struct store_totals *t);
 
 /* The most bytes that the rows of a query take. */

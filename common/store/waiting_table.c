@@ -10,7 +10,6 @@
 
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
-#include "common/wire/query.h"
 
 /* ---- sums ------------------------------------------------------------------- */
 
@@ -155,11 +154,9 @@ put_why(struct store *s, const uint8_t *name, size_t name_size, int error,
 {
     struct store_query q = {
         .op = STORE_TOTAL, .name = name, .name_size = name_size};
-    uint8_t row[QUERY_ROW_SIZE];
 
-    if (error == 0) {
-        error = store_read(s, &q, row, sizeof row);
-    }
+    if (error == 0)
+        error = store_read(s, &q, NULL, 0);
     if (error == -ENOENT && limits->keyspaces_max > 0)
         (void)snprintf(why, WAITING_WHY_SIZE, "over keyspace.max=%" PRIu64,
                        limits->keyspaces_max);

@@ -90,7 +90,6 @@ int
 resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
               const struct resp_arg *key, struct last_answers_read *out)
 {
-    uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
     struct store_query q = {.op = STORE_GET,
                             .name = keyspace->at,
                             .name_size = keyspace->size,
@@ -99,7 +98,7 @@ resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
     /* Before the snapshot: what it claims is in the snapshot then. */
     const int64_t as_of =
         as_of_own(call->service->jobs->as_of, keyspace->at, keyspace->size);
-    const int rc = resp_query(call, &q, row, sizeof row);
+    const int rc = resp_query(call, &q, NULL, 0);
 
     if (rc < 0 && rc != -ENOENT)
         return rc;
@@ -133,10 +132,9 @@ resp_read_count(struct resp_call *call, const struct resp_arg *keyspace,
 int64_t
 resp_count_keys(struct resp_call *call, const struct resp_arg *keyspace)
 {
-    uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
     struct store_query q = {
         .op = STORE_TOTAL, .name = keyspace->at, .name_size = keyspace->size};
-    const int rc = resp_query(call, &q, row, sizeof row);
+    const int rc = resp_query(call, &q, NULL, 0);
 
     if (rc == -ENOENT)
         return 0;
@@ -279,14 +277,13 @@ resp_do_rank(struct resp_call *call)
                             .key = call->args[2].at,
                             .key_size = call->args[2].size};
     const bool with_score = call->count > 3;
-    uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
     int64_t keys = 0;
     int rc;
 
     if (with_score &&
         (call->count > 4 || !resp_is_word(&call->args[3], "withscore")))
         return resp_syntax_error(call);
-    rc = resp_query(call, &q, row, sizeof row);
+    rc = resp_query(call, &q, NULL, 0);
     if (rc == -ENOENT && with_score && !resp_is_3(call))
         return resp_answer(call, "*-1\r\n");
     if (rc == -ENOENT)

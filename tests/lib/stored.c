@@ -58,12 +58,11 @@ stored_get(struct store *s, const char *name, const char *key,
            struct store_row *row)
 {
     struct store_query q = query_of(STORE_GET, name);
-    uint8_t bytes[QUERY_ROW_SIZE + STORE_NAME_MAX];
     int rc;
 
     q.key = (const uint8_t *)key;
     q.key_size = strlen(key);
-    rc = ask(s, &q, bytes, sizeof bytes);
+    rc = ask(s, &q, NULL, 0);
     if (rc == 0)
         *row = q.row;
     return rc;
@@ -73,10 +72,8 @@ int
 stored_totals(struct store *s, const char *name, struct store_totals *out)
 {
     struct store_query q = query_of(STORE_TOTAL, name);
-    uint8_t bytes[QUERY_ROW_SIZE];
-    int rc;
+    const int rc = ask(s, &q, NULL, 0);
 
-    rc = ask(s, &q, bytes, sizeof bytes);
     if (rc == 0)
         *out = q.totals;
     return rc;

@@ -273,8 +273,7 @@ unmerged_totals(struct store *s, struct store_totals *out)
 {
     struct store_query q = {
         .op = STORE_TOTAL, .name = (const uint8_t *)KS_NAME, .name_size = 5};
-    uint8_t bytes[300];
-    const int rc = store_read(s, &q, bytes, sizeof bytes);
+    const int rc = store_read(s, &q, NULL, 0);
 
     *out = q.totals;
     return rc;

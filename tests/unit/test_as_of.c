@@ -215,7 +215,6 @@ CASE(a_keyspace_does_not_wait_for_a_log_that_it_has, f)
 CASE(a_claim_is_not_above_the_snapshot_that_answers, f)
 {
     const uint64_t now = clock_unix_ms();
-    uint8_t rows[2][512];
     struct store_query q = {.op = STORE_GET,
                             .name = (const uint8_t *)"hot",
                             .name_size = 3,
@@ -229,9 +228,9 @@ CASE(a_claim_is_not_above_the_snapshot_that_answers, f)
     apply_to(f, &older, "hot");
     f->now_ms += 1000;
     as_of_refresh(&f->as_of, f->now_ms);
-    (void)store_read(f->store, &q, rows[0], sizeof rows[0]); /* in any case */
+    (void)store_read(f->store, &q, NULL, 0); /* in any case */
     claim = told(f, "hot");
-    (void)store_read(f->store, &q, rows[1], sizeof rows[1]);
+    (void)store_read(f->store, &q, NULL, 0);
 
     assert_int_equal(claim, now - 5001);
     assert_int_equal(q.row.count, 1);

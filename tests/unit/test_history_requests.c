@@ -124,7 +124,7 @@ ask_another(struct fixture *f)
                                 .key = (const uint8_t *)"c",
                                 .key_size = 1};
 
-    assert_rc(answer_query(f->store, &other, f->out, ANSWER_SIZE_MAX), 0);
+    assert_rc(answer_query(f->store, &other, NULL, 0), 0);
     assert_int_equal(other.row.count, 3);
     store_read_end(f->store);
 }

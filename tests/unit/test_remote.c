@@ -285,13 +285,14 @@ await_woken(struct office *o, unsigned count)
         assert_rc(loop_run(o->loop), 0);
 }
 
-/* Asks for the count of a key; the error. */
+/* Asks for the row of a key; the error. */
 static int
 ask(struct office *o, size_t i, bool again, const char *keyspace,
     const char *key, struct store_query *out)
 {
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
-    struct store_query q = {.op = STORE_GET,
+    struct store_query q = {.op = STORE_AROUND,
+                            .length = 1,
                             .name = (const uint8_t *)keyspace,
                             .name_size = strlen(keyspace),
                             .key = (const uint8_t *)key,

@@ -62,7 +62,6 @@
 #include "common/log/kept.h"
 #include "common/log/logfile.h"
 #include "common/setup/reserve.h"
-#include "common/wire/query.h"
 
 #define NOTICED_MS (STORE_REPLACED_MS + 10) /* by clocks that count ms */
 
@@ -168,15 +167,14 @@ read_totals(struct drop *d, struct found *f)
     const struct cmd_name *name = &f->name;
     struct store_query q = {
         .op = STORE_TOTAL, .name = name->bytes, .name_size = name->size};
-    uint8_t row[QUERY_ROW_SIZE] = {0};
     struct waiting_sum sum;
     int rc;
 
     (void)name_escape(name->bytes, name->size, f->text);
-    f->error = store_read(d->in.store, &q, row, sizeof row);
+    f->error = store_read(d->in.store, &q, NULL, 0);
     if (q.error == 0 && !f->vacated) {
         f->keys = q.totals.keys;
-        f->total = (int64_t)get_le64(row);
+        f->total = store_total(&q.totals);
     }
     store_read_end(d->in.store);
     rc = unmerged_list(&d->in.waiting);

@@ -88,12 +88,11 @@ keep_mark(void *ctx, const struct log_fill *m,
 static int
 read_one(struct explain *e, struct store_query *q)
 {
-    uint8_t bytes[4096];
     int rc;
 
     q->name = e->keyspace.bytes;
     q->name_size = e->keyspace.size;
-    rc = store_read(e->in.store, q, bytes, sizeof bytes);
+    rc = store_read(e->in.store, q, NULL, 0);
     store_read_end(e->in.store);
     return rc == -ENOENT ? 0 : rc;
 }
@@ -111,7 +110,7 @@ read_parts(struct explain *e)
                          keep_mark, e);
     if (rc == 0 || rc == -ENOENT)
         rc = read_one(e, &row);
-    e->found = row.error == 0 && row.rows == 1;
+    e->found = row.error == 0;
     e->row = row.row;
     return rc < 0 ? rc
                   : key_history_read(&e->history, e->in.store, &e->keyspace,

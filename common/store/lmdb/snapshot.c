@@ -6,8 +6,6 @@
 
 #include <errno.h>
 
-#include "common/wire/query.h"
-
 /* Queries that share a view: a turn with many connections is long, and its
  * later answers must not show a snapshot from its beginning. */
 #define VIEW_USES_MAX 1024
@@ -151,16 +149,6 @@ view_rank(struct lmdb *s, struct store_query *q)
     return report_failure(s, "rank", rc == -ENOENT ? -EBADMSG : rc);
 }
 
-static void
-put_row(struct store_query *q, int64_t count)
-{
-    const uint8_t *key = q->op == STORE_TOTAL ? NULL : q->key;
-    const size_t size = q->op == STORE_TOTAL ? 0 : q->key_size;
-
-    q->size = query_row_put(q->bytes, count, key, (uint16_t)size);
-    q->rows = 1;
-}
-
 static int
 read_range(struct lmdb *s, struct store_query *q, size_t size_max)
 {
@@ -233,18 +221,11 @@ read_query(struct lmdb *s, struct store_query *q, size_t size_max)
         return rc;
     switch (q->op) {
     case STORE_GET:
-        rc = view_get(s, q, &q->row);
-        if (rc == 0)
-            put_row(q, q->row.count);
-        return rc;
+        return view_get(s, q, &q->row);
     case STORE_RANK:
-        rc = view_rank(s, q);
-        if (rc == 0)
-            put_row(q, (int64_t)q->rank);
-        return rc;
+        return view_rank(s, q);
     case STORE_TOTAL:
         view_totals(s, &q->totals);
-        put_row(q, store_total(&q->totals));
         return 0;
     case STORE_AROUND:
         return read_around(s, q, size_max);

@@ -13,18 +13,7 @@
 
 #define NEAR 512 /* rows from the top, which are found by counting */
 
-/* Adds a row; false: there is no place for it. */
-static bool
-add_row(struct store_query *q, size_t size_max, int64_t count,
-        const uint8_t *key, size_t size)
-{
-    if (size > STORE_NAME_MAX || q->size + QUERY_ROW_SIZE + size > size_max)
-        return false;
-    q->size += query_row_put(q->bytes + q->size, count, key, (uint16_t)size);
-    q->rows++;
-    return true;
-}
-
+/* Adds those rows for which there is place. */
 static int
 add_rows(struct store_query *q, size_t size_max, const PGresult *r)
 {
@@ -32,8 +21,13 @@ add_rows(struct store_query *q, size_t size_max, const PGresult *r)
         size_t size;
         const uint8_t *key = pg_bytes(r, i, 0, &size);
 
-        if (!add_row(q, size_max, pg_bigint(r, i, 1), key, size))
-            return size > STORE_NAME_MAX ? -EBADMSG : 0;
+        if (size > STORE_NAME_MAX)
+            return -EBADMSG;
+        if (q->size + QUERY_ROW_SIZE + size > size_max)
+            return 0;
+        q->size += query_row_put(q->bytes + q->size, pg_bigint(r, i, 1), key,
+                                 (uint16_t)size);
+        q->rows++;
     }
     return 0;
 }
@@ -121,12 +115,7 @@ take_row(struct pg *s, struct store_query *q, size_t size_max,
             return -EBADMSG; /* it has no band */
         q->rank = (uint64_t)pg_bigint(row, 0, 2);
     }
-    if (q->op == STORE_AROUND)
-        return read_around(s, q, size_max);
-    (void)add_row(q, size_max,
-                  q->op == STORE_RANK ? (int64_t)q->rank : q->row.count, q->key,
-                  q->key_size);
-    return 0;
+    return q->op == STORE_AROUND ? read_around(s, q, size_max) : 0;
 }
 
 static int
@@ -146,10 +135,7 @@ take_answer(struct pg *s, struct store_query *q, size_t size_max,
                                       .change = (uint64_t)k.change};
     if (q->op == STORE_GET || q->op == STORE_RANK || q->op == STORE_AROUND)
         return take_row(s, q, size_max, rows);
-    if (q->op != STORE_TOTAL)
-        return add_rows(q, size_max, rows);
-    (void)add_row(q, size_max, store_total(&q->totals), (const uint8_t *)"", 0);
-    return 0;
+    return q->op == STORE_TOTAL ? 0 : add_rows(q, size_max, rows);
 }
 
 int
