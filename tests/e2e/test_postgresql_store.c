@@ -5,6 +5,8 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/lib/client.h"
 #include "tests/lib/pg_machines.h"
@@ -211,23 +213,30 @@ PG_MACHINES(logs_wait_for_a_database_that_is_away, x)
     expect(FLEET_RUN(f, "check"), 0, "");
 }
 
+static void
+refuse_start(struct pg_machines *x, const char *program, const char *conninfo,
+             const char *schema, const char *words)
+{
+    char dir[600], to[700], in[64];
+    const char *const argv[] = {
+        dir, to, in, "-oread.listen=127.0.0.1:0", "-ostore=postgresql", NULL};
+    const struct daemon_how how = {.argv = argv, .may_fail = true};
+    struct daemon d;
+
+    (void)snprintf(dir, sizeof dir, "-d%s", x->fleets[0].path);
+    (void)snprintf(to, sizeof to, "-ostore.conninfo=%s", conninfo);
+    (void)snprintf(in, sizeof in, "-ostore.schema=%s", schema);
+    assert_int_equal(daemon_start_how(&d, program, &how), CONFIG_EXIT_USAGE);
+    assert_has(daemon_text(&d), words);
+    daemon_fini(&d);
+}
+
 PG_MACHINES(what_cannot_work_is_refused_by_name, x)
 {
     struct fleet *f = &x->fleets[0];
-    struct daemon_how how = {.may_fail = true};
-    char dir[600], conninfo[400];
-    const char *const argv[] = {"-o", "store=postgresql",    "-o", conninfo,
-                                "-o", "store.schema=nobody", dir,  NULL};
-    struct daemon d;
 
-    (void)snprintf(dir, sizeof dir, "-d%s", f->path);
-    (void)snprintf(conninfo, sizeof conninfo, "store.conninfo=%s",
-                   pg_server_conninfo());
-    how.argv = argv;
-    assert_int_equal(daemon_start_how(&d, "countd-worker", &how),
-                     CONFIG_EXIT_USAGE);
-    assert_has(daemon_text(&d), "run countd store init");
-    daemon_fini(&d);
+    refuse_start(x, "countd-worker", pg_server_conninfo(), "nobody",
+                 "run countd store init");
     expect(FLEET_RUN(f, "store", "init"), CONFIG_EXIT_NEGATIVE,
            "already exists");
     expect(FLEET_RUN(f, "store", "init", "--print"), 0, "CREATE TABLE ");
@@ -240,4 +249,57 @@ PG_MACHINES(what_cannot_work_is_refused_by_name, x)
            CONFIG_EXIT_USAGE, "without a password");
     expect(FLEET_RUN(f, "store", "-o", "store.schema=a;b"), CONFIG_EXIT_USAGE,
            "store.schema");
+}
+
+/* ---- PgBouncer ------------------------------------------------------------ */
+
+#define PGBOUNCER "/usr/sbin/pgbouncer"
+
+/* In front of the server, as the server's user: it refuses root. */
+static void
+pool_start(struct daemon *d, struct tmpdir *dir, const char *more)
+{
+    char conf[1600], path[600];
+    const char *const argv[] = {path, NULL};
+    struct daemon_how how = {.argv = argv, .not_ready = true};
+    struct stat st;
+
+    assert_int_equal(stat(pg_server_path(), &st), 0);
+    tmpdir_make(dir);
+    (void)snprintf(path, sizeof path, "%s/conf", dir->path);
+    (void)snprintf(conf, sizeof conf,
+                   "[databases]\npostgres = host=%s user=postgres\n"
+                   "[pgbouncer]\nauth_type = any\nlisten_port = 5432\n"
+                   "unix_socket_dir = %s\n%s",
+                   pg_server_path(), dir->path, more);
+    tmpdir_put(dir, "conf", conf, strlen(conf), 0644);
+    tmpdir_chown(dir, st.st_uid);
+    how.uid = geteuid() == 0 ? st.st_uid : 0;
+    (void)daemon_start_how(d, PGBOUNCER, &how); /* fails itself */
+    daemon_await_words(d, "process up");
+}
+
+PG_MACHINES(peer_pgbouncer_is_refused_by_name, x)
+{
+    static const char *const confs[] = {
+        "pool_mode = transaction\n",
+        "pool_mode = transaction\nignore_startup_parameters = options\n",
+        "pool_mode = session\nignore_startup_parameters = options\n",
+    };
+    char conninfo[600];
+    struct tmpdir dir;
+    struct daemon d;
+
+    if (access(PGBOUNCER, X_OK) != 0)
+        test_skip("PgBouncer is not installed");
+    for (size_t i = 0; i < sizeof confs / sizeof *confs; i++) {
+        pool_start(&d, &dir, confs[i]);
+        (void)snprintf(conninfo, sizeof conninfo,
+                       "host=%s user=postgres dbname=postgres", dir.path);
+        refuse_start(x, "countd-worker", conninfo, x->schema, "PgBouncer");
+        refuse_start(x, "countd-read", conninfo, x->schema, "PgBouncer");
+        daemon_kill(&d);
+        daemon_fini(&d);
+        tmpdir_remove(&dir);
+    }
 }

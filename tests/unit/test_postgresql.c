@@ -6,15 +6,12 @@
 
 #include <errno.h>
 #include <libpq-fe.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +20,7 @@
 #include "tests/lib/counted.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/engines.h"
+#include "tests/lib/pg_proxy.h"
 #include "tests/lib/pg_server.h"
 #include "tests/lib/stored.h"
 
@@ -339,139 +337,63 @@ CASE(a_server_that_is_slow_gets_fewer_keys_in_a_statement, x)
 
 /* ---- COMMIT ------------------------------------------------------------ */
 
-/* A connection in between, which ends at COMMIT. */
-enum cut { CUT_BEFORE, CUT_ANSWER };
-
-struct proxy {
-    struct tmpdir dir;
-    pthread_t thread;
-    int listener;
-    _Atomic int cut; /* an enum cut; -1: none.  Each cuts once */
-};
-
 #define COMMIT_NAME "countd_2" /* the prepared statement of COMMIT */
 
-static bool is_old; /* the server says that it is of version 12 */
+enum cut { CUT_NONE, CUT_BEFORE, CUT_ANSWER };
 
-static void
-make_old(char *bytes, size_t size)
+static _Atomic int cut; /* an enum cut: at the next COMMIT */
+
+static bool
+cut_at_commit(bool from_server, char *bytes, size_t size)
+{
+    static const char name[] = COMMIT_NAME; /* with its NUL */
+    static _Atomic bool is_answer;          /* of one that is to be cut */
+
+    if (from_server)
+        return !atomic_exchange(&is_answer, false);
+    if (cut == CUT_NONE || memmem(bytes, size, name, sizeof name) == NULL)
+        return true;
+    is_answer = cut == CUT_ANSWER;
+    return atomic_exchange(&cut, CUT_NONE) != CUT_BEFORE;
+}
+
+static bool
+make_old(bool from_server, char *bytes, size_t size)
 {
     static const char name[] = "server_version"; /* a NUL, then the value */
     char *at = memmem(bytes, size, name, sizeof name);
 
-    if (at && is_old)
+    if (at && from_server)
         memcpy(at + sizeof name, "12", 2);
+    return true;
 }
 
-static struct sockaddr_un
-address_in(const char *folder)
-{
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    const int size =
-        snprintf(a.sun_path, sizeof a.sun_path, "%s/.s.PGSQL.5432", folder);
-
-    assert_true(size > 0 && (size_t)size < sizeof a.sun_path);
-    return a;
-}
-
-static int
-connect_server(void)
-{
-    const struct sockaddr_un a = address_in(pg_server_path());
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    if (connect(fd, (const struct sockaddr *)&a, sizeof a) < 0)
-        return -1;
-    return fd;
-}
-
+/* BackendKeyData has another process. */
 static bool
-forward(int from, int to, struct proxy *p, int *cutting)
+make_pooler(bool from_server, char *bytes, size_t size)
 {
-    static const char name[] = COMMIT_NAME; /* with its NUL */
-    char bytes[65536];
-    const ssize_t n = read(from, bytes, sizeof bytes);
+    static const char head[] = {'K', 0, 0, 0, 12};
+    char *at = memmem(bytes, size, head, sizeof head);
 
-    if (n <= 0)
-        return false;
-    if (p && p->cut >= 0 &&
-        memmem(bytes, (size_t)n, name, sizeof name) != NULL) {
-        *cutting = atomic_exchange(&p->cut, -1);
-        if (*cutting == CUT_BEFORE)
-            return false;
-    } else if (!p && *cutting == CUT_ANSWER) {
-        return false;
-    }
-    if (!p)
-        make_old(bytes, (size_t)n);
-    return write(to, bytes, (size_t)n) == n;
-}
-
-static void *
-serve_proxy(void *ctx)
-{
-    struct proxy *p = ctx;
-    int client;
-
-    while ((client = accept(p->listener, NULL, NULL)) >= 0) {
-        const int to = connect_server();
-        struct pollfd f[] = {{.fd = client, .events = POLLIN},
-                             {.fd = to, .events = POLLIN}};
-        bool open = to >= 0;
-        int cutting = -1;
-
-        while (open && poll(f, 2, -1) > 0) {
-            if (f[0].revents != 0)
-                open = forward(client, to, p, &cutting);
-            if (open && f[1].revents != 0)
-                open = forward(to, client, NULL, &cutting);
-        }
-        (void)close(client);
-        (void)close(to);
-    }
-    return NULL;
-}
-
-static void
-start_proxy(struct proxy *p)
-{
-    struct sockaddr_un a;
-
-    tmpdir_make_in_memory(&p->dir);
-    p->cut = -1;
-    p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    a = address_in(p->dir.path);
-    assert_int_equal(bind(p->listener, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(p->listener, 4), 0);
-    assert_int_equal(pthread_create(&p->thread, NULL, serve_proxy, p), 0);
-}
-
-static void
-stop_proxy(struct proxy *p)
-{
-    (void)shutdown(p->listener, SHUT_RDWR);
-    assert_int_equal(pthread_join(p->thread, NULL), 0);
-    (void)close(p->listener);
-    tmpdir_remove(&p->dir);
+    if (at && from_server)
+        at[sizeof head + 3] ^= 1;
+    return true;
 }
 
 static struct store *
-open_through(struct proxy *p, struct fixture *x)
+open_through(struct pg_proxy *p, struct fixture *x)
 {
-    static char conninfo[700];
     struct store *s;
 
-    start_proxy(p);
-    (void)snprintf(conninfo, sizeof conninfo,
-                   "host=%s user=postgres dbname=postgres", p->dir.path);
-    x->options.conninfo = conninfo;
+    pg_proxy_start(p);
+    x->options.conninfo = p->conninfo;
     assert_rc(postgresql_store_open(&s, &x->options), 0);
     return s;
 }
 
 CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
 {
-    struct proxy p;
+    struct pg_proxy p = {.look = cut_at_commit};
     struct store *s = open_through(&p, x);
 
     for (uint64_t i = 0; i < 6; i++) {
@@ -480,30 +402,37 @@ CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
         assert_rc(add_until_known(
                       s, &(struct log_fill){.uuid = {3}, .epoch = i + 1}, 0),
                   0); /* connected */
-        p.cut = i % 2 == 0 ? CUT_BEFORE : CUT_ANSWER;
+        cut = i % 2 == 0 ? CUT_BEFORE : CUT_ANSWER;
         assert_rc(stored_add(s, KS_NAME, &fill, "the", 7), -EIO);
         assert_rc(add_until_known(s, &fill, 7), 0);
         assert_int_equal(get_one(x->s, KS_NAME, "the"), 7 * ((int)i + 1));
     }
     store_close(s);
-    stop_proxy(&p);
+    pg_proxy_stop(&p);
     check_clean(x->s);
 }
 
-CASE(a_server_older_than_13_is_refused, x)
+static void
+refuse_server(struct fixture *x,
+              bool (*look)(bool from_server, char *bytes, size_t size),
+              const char *words)
 {
     int64_t values[STATUS_FIGURES];
-    struct proxy p;
+    struct pg_proxy p = {.look = look};
     struct store *s = open_through(&p, x);
 
-    is_old = true;
     assert_rc(postgresql_store_connect(s), -EPERM);
-    is_old = false;
-    assert_has(store_trouble(s), "older than PostgreSQL 13");
+    assert_has(store_trouble(s), words);
     postgresql_store_figures(s, values);
     assert_int_equal(values[STATUS_M_DB_REFUSED], 1);
     store_close(s);
-    stop_proxy(&p);
+    pg_proxy_stop(&p);
+}
+
+CASE(a_server_older_than_13_and_a_pooler_are_refused, x)
+{
+    refuse_server(x, make_old, "older than PostgreSQL 13");
+    refuse_server(x, make_pooler, "a pooler such as PgBouncer");
 }
 
 static void

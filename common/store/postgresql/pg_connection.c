@@ -220,7 +220,7 @@ send_call(struct pg *s, const struct pg_call *c)
 /* Takes the results of what was sent, up to the end of the pipeline.  The first
  * error is the one; the calls behind it were skipped. */
 static int
-receive_results(struct pg *s, bool keeps, size_t count, uint64_t until_ns)
+receive_results(struct pg *s, size_t count, uint64_t until_ns)
 {
     PGresult *r, *end;
     int rc, first = 0;
@@ -239,7 +239,7 @@ receive_results(struct pg *s, bool keeps, size_t count, uint64_t until_ns)
         if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK &&
             first == 0)
             first = take_error(s, r);
-        if (keeps && first == 0)
+        if (first == 0)
             s->results[i] = r;
         else
             PQclear(r);
@@ -292,7 +292,7 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
     if (rc == 0)
         rc = flush_calls(s, until_ns);
     if (rc == 0)
-        rc = receive_results(s, true, count, until_ns);
+        rc = receive_results(s, count, until_ns);
     for (size_t i = 0; rc == 0 && i < count; i++)
         calls[i].result = s->results[i];
     if (rc < 0) {
@@ -370,11 +370,25 @@ connect_with(struct pg *s, const PQconninfoOption *given)
     s->connection = PQconnectdbParams(keys, values, 1);
 }
 
+/* A pooler gives a session to many: statements that one prepares are not there
+ * later, or are another's. */
+static int
+refuse_pooler(struct pg *s)
+{
+    pg_set_trouble(s,
+                   "store.conninfo leads to a pooler such as PgBouncer: give "
+                   "the address of the server itself");
+    pg_saw(s, STATUS_M_DB_REFUSED);
+    return -EPERM;
+}
+
 /* A refusal has no SQLSTATE here: one that waiting does not mend is known by
- * nothing but its text, which may be in any language, so all are waited for. */
+ * nothing but its text, which may be in any language, so all are waited for.
+ * PgBouncer has one language, and refuses options that it does not ignore. */
 static int
 open_connection(struct pg *s)
 {
+    int rc;
     char *why = NULL;
     PQconninfoOption *given = PQconninfoParse(s->options.conninfo, &why);
 
@@ -388,9 +402,17 @@ open_connection(struct pg *s)
     PQconninfoFree(given);
     if (!s->connection)
         return -ENOMEM;
-    return PQstatus(s->connection) == CONNECTION_OK ? 0 : take_error(s, NULL);
+    if (PQstatus(s->connection) == CONNECTION_OK)
+        return 0;
+    rc = take_error(s, NULL);
+    return strstr(s->trouble, "unsupported startup parameter")
+               ? refuse_pooler(s)
+               : rc;
 }
 
+static_assert(PG_STATEMENTS < PG_BATCH, "one more fits");
+
+/* A pooler makes up the process that it says a session has. */
 static int
 prepare_statements(struct pg *s)
 {
@@ -407,6 +429,10 @@ prepare_statements(struct pg *s)
     if (PQsetnonblocking(s->connection, 1) < 0 ||
         PQenterPipelineMode(s->connection) == 0)
         return take_error(s, NULL);
+    pg_clear_results(s);
+    if (PQsendQueryParams(s->connection, "SELECT pg_backend_pid()::int8", 0,
+                          NULL, NULL, NULL, NULL, 1) == 0)
+        return take_error(s, NULL);
     for (int i = 0; i < PG_STATEMENTS; i++)
         if (PQsendPrepare(s->connection,
                           statement_name((enum pg_statement)i, name),
@@ -415,7 +441,12 @@ prepare_statements(struct pg *s)
     if (PQpipelineSync(s->connection) == 0)
         return take_error(s, NULL);
     rc = flush_calls(s, until_ns);
-    return rc < 0 ? rc : receive_results(s, false, PG_STATEMENTS, until_ns);
+    if (rc == 0)
+        rc = receive_results(s, 1 + PG_STATEMENTS, until_ns);
+    if (s->results[0] &&
+        pg_bigint(s->results[0], 0, 0) != PQbackendPID(s->connection))
+        return refuse_pooler(s);
+    return rc;
 }
 
 /* Gives the connection up; the next try is later. */
