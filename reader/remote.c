@@ -39,6 +39,8 @@ end_call(struct remote_call *c)
     struct remote_asker *a = c->asker;
 
     c->is_made = true;
+    if (a && c->error == -EHOSTDOWN)
+        a->has_failed = true;
     if (a && c->error == 0)
         remote_call_bound(c);
     if (!a)
@@ -122,7 +124,7 @@ remote_call_new(struct remote *r, enum remote_kind kind, size_t size,
     struct remote_asker *a = r->asker;
     struct remote_call *c;
 
-    if (!a || is_refused(r))
+    if (!a || a->has_failed || is_refused(r))
         return -EHOSTDOWN;
     *out = c = malloc(sizeof *c + size);
     if (!c)
@@ -270,7 +272,7 @@ remote_forget(struct remote *r, struct remote_asker *a)
     while (a->calls.next && !list_alone(&a->calls))
         remote_call_drop(
             LOOP_OWNER(list_pop(&a->calls), struct remote_call, link));
-    a->has_bound = false;
+    a->has_bound = a->has_failed = false;
     if (r->asker == a)
         r->asker = NULL;
 }

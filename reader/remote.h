@@ -23,7 +23,8 @@
  * the question is then to stay where it is until it is answered or forgotten.
  *
  * While the server does not answer, one call at a time finds out whether it does
- * again, and the others fail at once (-EHOSTDOWN).
+ * again, and the others fail at once (-EHOSTDOWN), as do further ones of an asker
+ * that has waited for it: nobody waits twice.
  *
  * Ownership: the store, which store_close() ends, owns the handles that it was
  * given.  An asker is its owner's, and is forgotten before its memory goes.
@@ -49,6 +50,7 @@ struct remote_asker {
     struct list_link calls;   /* of it, made or not; of `next` NULL: none */
     unsigned asking;          /* calls that are not made yet */
     bool has_bound;           /* some call was made */
+    bool has_failed;          /* and one was not answered by the server */
     struct store_as_of bound; /* what the snapshots of all had */
 };
 

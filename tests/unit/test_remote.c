@@ -393,9 +393,12 @@ CASE(while_the_server_is_down_one_call_finds_out_and_the_others_fail)
     for (size_t i = 0; i < 6; i++)
         assert_rc(ask(o, i, true, "words", "the", &q), -EHOSTDOWN);
     assert_string_equal(store_trouble(remote_store(o->remote)), "it is silent");
+    assert_rc(ask(o, 0, true, "words", "of", &q), -EHOSTDOWN);
+    remote_forget(o->remote, &o->askers[0].asker);
 
     set_server(o, true, true);
     assert_rc(ask(o, 6, true, "words", "the", &q), -EAGAIN); /* finds out */
+    assert_rc(ask(o, 0, true, "words", "of", &q), -EHOSTDOWN);
     assert_rc(ask(o, 7, true, "words", "the", &q), -EHOSTDOWN);
     set_server(o, false, false);
     await_woken(o, 7);
