@@ -214,7 +214,7 @@ test-at: setup
 run-tests: test-programs
 	@BUILD=$(abspath $(BUILD)) tests/lib/run $(TESTS) $(FUZZ)
 
-bench demo demo-postgresql: export COUNTD_CONF =
+bench demo demo-postgresql faults: export COUNTD_CONF =
 ## make bench             measures speed beside other programs; no verdict
 # Every row of all benches, as a table; at the end those that fall short.
 bench: all $(BENCH)
@@ -295,7 +295,7 @@ lint-mutants:
 	@echo mutants
 	@for p in tests/mutants/*.patch; do patch -sfp1 --dry-run <$$p >/dev/null || { echo "$$p does not apply" >&2; exit 1; }; done
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/lib/figures tests/demo.sh tests/demo_postgresql.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/lib/figures tests/demo.sh tests/demo_postgresql.sh tests/faults_patroni.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
 ## make cover             coverage of the tests
 # As root some tests fail here: a daemon that became another user cannot write
@@ -325,11 +325,18 @@ fuzz-run: $(LIBFUZZ)
 mutants: setup
 	@tests/lib/mutants $(MUTANTS)
 
-## make faults            100 kills and 20 failovers of a database; FAULTS=KILLS,FAILOVERS
+## make faults            a database dies, fails over, is away; OUTAGE=60 seconds each, PATRONI=10 rounds
+# FAULTS=KILLS,FAILOVERS: by hand, at any point.
 FAULTS ?= 100,20
+OUTAGE ?= 60
+PATRONI ?= 10
+DB_FAULTS := $(addprefix $(BUILD)/tests/crash/test_postgresql_,faults outage)
 faults: setup
-	+@$(MAKE) --no-print-directory all $(BUILD)/tests/crash/test_postgresql_faults
-	@COUNTD_FAULTS=$(FAULTS) BUILD=$(abspath $(BUILD)) TEST_TIMEOUT=3600 tests/lib/run $(BUILD)/tests/crash/test_postgresql_faults
+	-@.ci/setup faults
+	+@$(MAKE) --no-print-directory all $(DB_FAULTS)
+	@for t in $(DB_FAULTS); do \
+	  COUNTD_FAULTS=$(FAULTS) COUNTD_OUTAGE=$(OUTAGE) BUILD=$(abspath $(BUILD)) timeout -k 5 3600 $$t || exit 1; done
+	@timeout -k 60 3600 tests/faults_patroni.sh $(BUILD) $(PATRONI)
 
 ## make demo              counts words and shows the top, on a temporary directory
 demo: setup
