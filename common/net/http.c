@@ -1,8 +1,7 @@
 /* common/net/http.c - see http.h.
  *
- * http_protocol's take() is the entry: it parses a head (next_request), or
- * knows it again by its bytes (recall_request), and serve_request() waits for
- * the body and calls the route. */
+ * http_protocol's take() is the entry: it parses a head (next_request), and
+ * serve_request() waits for the body and calls the route. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_internal.h"
 
@@ -12,12 +11,20 @@
 
 static_assert(sizeof(struct http_state) % 8 == 0, "as protocols want it");
 static_assert(HTTP_PAD <= CONN_PAD, "may be read behind the input");
-static_assert(offsetof(struct http_request, versions) -
-                      offsetof(struct http_request, target) ==
-                  (HTTP_TEXTS - 1) * sizeof(struct http_text),
-              "texts has all of them");
 static_assert(HTTP_HEAD_MAX + HTTP_CHUNKS_MAX < CONN_NEED_MAX,
               "a request can be kept");
+
+/* A request and where it goes. */
+struct http_asked {
+    size_t size; /* bytes of its head */
+    struct http_request request;
+    const struct http_route *route; /* NULL: there is none for its method */
+    unsigned flags; /* enum http_route_flags, of the routes of its path */
+    unsigned allow; /* enum http_method, or-ed: with a route */
+    void *ctx;
+    unsigned right; /* enum tokens_right that `route` needs */
+    struct http_text rest, value;
+};
 
 /* ---- routes -------------------------------------------------------------- */
 
@@ -115,7 +122,6 @@ make_call(struct conn *c, const struct http_asked *a)
                               .ctx = a->ctx,
                               .request = &a->request,
                               .flags = a->flags,
-                              .note = a->note,
                               .rest = a->rest,
                               .value = a->value};
 }
@@ -159,7 +165,8 @@ answer_no_route(struct http_call *x, unsigned allow)
  * is the answer.  A client without a token does not learn which paths there
  * are. */
 static bool
-is_admitted(struct http_call *x, struct http_asked *a, enum conn_next *next)
+is_admitted(struct http_call *x, const struct http_asked *a,
+            enum conn_next *next)
 {
     const struct http_site *site = conn_ctx(x->conn);
     const bool is_page = http_serves_page(site, x->request, a->flags);
@@ -177,17 +184,12 @@ is_admitted(struct http_call *x, struct http_asked *a, enum conn_next *next)
         *next = answer_no_route(x, a->allow);
         return false;
     }
-    if (!a->is_checked && a->route->check) {
-        if (!a->route->check(x, next))
-            return false;
-        a->is_checked = true;
-        a->note = x->note;
-    }
-    return true;
+    return !a->route->check || a->route->check(x, next);
 }
 
 static enum conn_next
-answer_request(struct conn *c, struct http_asked *a, struct http_text body)
+answer_request(struct conn *c, const struct http_asked *a,
+               struct http_text body)
 {
     struct http_call x = make_call(c, a);
     enum conn_next next;
@@ -247,40 +249,6 @@ refuse_request(struct conn *c, const struct http_asked *a, int status)
     return conn_last(c);
 }
 
-/* ---- what was asked a moment ago ---------------------------------------- */
-
-static struct http_asked *
-recall_request(struct http_site *s, const struct input *in)
-{
-    struct http_asked *a = &s->last;
-
-    return a->size > 0 && in->size >= a->size &&
-                   memcmp(in->at, s->last_head, a->size) == 0
-               ? a
-               : NULL;
-}
-
-static void
-move_text(struct http_text *t, const uint8_t *from, const uint8_t *to)
-{
-    if (t->at)
-        t->at = to + (t->at - from);
-}
-
-static void
-remember_request(struct http_site *s, const uint8_t *at,
-                 const struct http_asked *a)
-{
-    if (a->size > sizeof s->last_head || !a->route)
-        return;
-    memcpy(s->last_head, at, a->size);
-    s->last = *a;
-    move_text(&s->last.rest, at, s->last_head);
-    move_text(&s->last.value, at, s->last_head);
-    for (size_t i = 0; i < HTTP_TEXTS; i++)
-        move_text(&s->last.request.texts[i], at, s->last_head);
-}
-
 /* ---- one by one --------------------------------------------------------- */
 
 static uint32_t
@@ -289,36 +257,29 @@ body_max(const struct http_asked *a)
     return has_flag(a, HTTP_LONG_BODY) ? HTTP_LONG_BODY_MAX : HTTP_BODY_MAX;
 }
 
-/* The next request, as http_parse(): its size, 0, or a status below 0.  What
- * only a unix socket allows is not remembered: the same bytes may come from
- * another connection. */
+/* The next request, as http_parse(): its size, 0, or a status below 0. */
 static int
 next_request(struct conn *c, const struct input *in, struct http_asked *a)
 {
-    struct http_site *site = conn_ctx(c);
+    const struct http_site *site = conn_ctx(c);
     const int size = http_parse(in->at, in->size, &a->request);
-    bool may_recall;
 
     if (size == 0)
         return 0;
-    a->is_checked = false;
-    a->note = 0;
     find_route(site, a);
     if (size < 0)
         return size;
     a->size = (size_t)size;
-    may_recall =
-        has_flag(a, HTTP_IS_OPEN) || http_is_ours(site, &a->request, a->flags);
-    if (!may_recall && (http_is_foreign(site, &a->request, a->flags) ||
-                        http_end_of(c) != HTTP_END_SOCKET))
+    if (!has_flag(a, HTTP_IS_OPEN) &&
+        (http_is_foreign(site, &a->request, a->flags) ||
+         (!http_knows_host(site, &a->request) &&
+          http_end_of(c) != HTTP_END_SOCKET)))
         return -HTTP_FORBIDDEN;
     if (http_is_versioned(&a->request) && a->request.minor == 1 &&
         !a->request.host.at)
         return -HTTP_BAD_REQUEST;
     if (a->request.body > body_max(a))
         return -HTTP_TOO_LARGE;
-    if (may_recall)
-        remember_request(site, in->at, a);
     return size;
 }
 
@@ -463,26 +424,20 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
 static enum conn_next
 take(struct conn *c, struct input *in)
 {
-    struct http_site *site = conn_ctx(c);
     bool answered = true;
 
     list_remove(http_waits_of(c)); /* the end of its input may have woken it */
     while (in->size > 0 && answered) {
-        struct http_asked *a = recall_request(site, in);
-        struct http_asked fresh;
+        struct http_asked a;
+        const int size = next_request(c, in, &a);
         enum conn_next next;
 
-        if (!a) {
-            const int size = next_request(c, in, &fresh);
-
-            if (size < 0)
-                return refuse_request(c, &fresh, -size);
-            if (size == 0)
-                return CONN_NEED_INPUT;
-            a = &fresh;
-        }
+        if (size < 0)
+            return refuse_request(c, &a, -size);
+        if (size == 0)
+            return CONN_NEED_INPUT;
         answered = false;
-        next = serve_request(c, in, a, &answered);
+        next = serve_request(c, in, &a, &answered);
         if (next != CONN_ANSWERED)
             return next;
     }

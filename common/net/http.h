@@ -79,7 +79,6 @@
 #define HTTP_TABLES_MAX  4
 #define HTTP_INPUT_MAX   (HTTP_HEAD_MAX + HTTP_LONG_BODY_MAX) /* of a request */
 #define HTTP_CLASSES     4    /* of statuses: 2.. to 5.. */
-#define HTTP_LAST_MAX    512  /* bytes of a head that is remembered */
 #define HTTP_HOSTS_SIZE  1024 /* text of http_site.hosts, with its end */
 
 enum http_status {
@@ -127,7 +126,7 @@ struct http_call {
     const struct http_request *request;
     unsigned flags;          /* enum http_route_flags, or-ed, of the route */
     unsigned rights;         /* enum tokens_right, or-ed, of the client */
-    unsigned note;           /* what the route's check() found; 0 before */
+    unsigned note;           /* what the route's check() found */
     struct http_text rest;   /* the path behind the route's */
     struct http_text value;  /* value of the parameter that the route names */
     struct http_text body;   /* with HTTP_READS_BODY */
@@ -140,10 +139,10 @@ struct http_call {
     const char *type, *cache, *more;
     int64_t as_of_ms; /* of a problem: the moment of which it is true; 0: none
                        */
-    /* http_answer.c's: where the answer begins, bytes left there for its head,
-     * and of these those that are the same whatever its length is. */
+    /* http_answer.c's: where the answer begins, and its body behind the room for
+     * the head. */
     uint8_t *out;
-    size_t head_size, front_size;
+    size_t body_at;
 };
 
 enum http_route_flags {
@@ -169,9 +168,7 @@ struct http_route {
     unsigned flags; /* enum http_route_flags, or-ed */
     /* Checks the head, before the client is asked to send its body and before
      * `answer`.  False: the request is refused, with *next.  NULL: every head
-     * is accepted.  The result may depend on the head alone: when the same
-     * bytes arrive again, `check` is not called and x->note is set as it was
-     * then. */
+     * is accepted. */
     bool (*check)(struct http_call *x, enum conn_next *next);
 };
 
@@ -180,20 +177,6 @@ struct http_table {
     size_t count;
     void *ctx;
     enum tokens_right right; /* what a client needs */
-};
-
-/* A request and where it goes. */
-struct http_asked {
-    size_t size; /* bytes of its head */
-    struct http_request request;
-    const struct http_route *route; /* NULL: there is none for its method */
-    unsigned flags; /* enum http_route_flags, of the routes of its path */
-    unsigned allow; /* enum http_method, or-ed: with a route */
-    void *ctx;
-    unsigned right; /* enum tokens_right that `route` needs */
-    struct http_text rest, value;
-    bool is_checked; /* the route's check() was well with it */
-    unsigned note;   /* http_call.note then */
 };
 
 struct http_stats {
@@ -219,10 +202,6 @@ struct http_site {
     const char *elsewhere; /* behind "no such path here" for paths of /v1/ that
                               there are at another port; NULL: nothing */
     struct http_stats stats;
-    /* The last one with a route: clients say the same again and again, and the
-     * same bytes are the same request. */
-    struct http_asked last;
-    uint8_t last_head[HTTP_LAST_MAX];
     uint8_t joined[HTTP_BODY_MAX]; /* a body that came in chunks */
     uint64_t date_s; /* Unix time of `date`; 0: there is none yet */
     char date[40];

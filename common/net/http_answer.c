@@ -206,22 +206,16 @@ put_origin(uint8_t *to, const struct http_call *x, bool is_preflight)
                         "Access-Control-Max-Age: 600\r\n");
 }
 
-/* The head of an answer up to http_call.more; returns its size.  `allow`:
- * methods, or 0. */
-static size_t
-format_front(uint8_t *to, const struct http_call *x, enum http_status status,
-             unsigned allow)
+/* The head of an answer that is `length` bytes long.  `allow`: methods, or 0. */
+static uint8_t *
+put_head(uint8_t *to, const struct http_call *x, enum http_status status,
+         unsigned allow, size_t length)
 {
     struct http_site *site = conn_ctx(x->conn);
-    uint8_t *at = to;
+    uint8_t *at = decimal_put(put_text(to, "HTTP/1.1 "), (size_t)status);
 
-    if (status == HTTP_OK) {
-        at = put_text(at, "HTTP/1.1 200 OK\r\n");
-    } else {
-        at = decimal_put(put_text(at, "HTTP/1.1 "), (size_t)status);
-        at = put_text(put_text(put_text(at, " "), text_of(status)), "\r\n");
-    }
     to[VERSION_AT] = (uint8_t)('0' + x->request->minor);
+    at = put_text(put_text(put_text(at, " "), text_of(status)), "\r\n");
     if (x->request->keep)
         at = put_text(at, "Connection: keep-alive\r\n");
     else if (x->conn->listener->stopping)
@@ -238,40 +232,21 @@ format_front(uint8_t *to, const struct http_call *x, enum http_status status,
     if (allow != 0)
         at = put_allow(at, allow);
     at = put_origin(at, x, status == HTTP_NO_CONTENT && allow != 0);
-    return (size_t)(at - to);
+    if (x->more)
+        at = put_text(at, x->more);
+    if (status != HTTP_NO_CONTENT && status != HTTP_NOT_MODIFIED)
+        at = put_text(decimal_put(put_text(at, "Content-length: "), length),
+                      "\r\n");
+    return put_text(at, "\r\n");
 }
 
-/* Room for the head of an answer. */
-static size_t
-head_size_max(const struct http_call *x)
-{
-    return HTTP_ANSWER_HEAD + (x->more ? strlen(x->more) : 0);
-}
-
-/* Bytes between the front of an answer and its body. */
-static size_t
-back_size(const struct http_call *x, size_t size)
-{
-    static const char text[] = "Content-length: \r\n\r\n";
-    size_t digits = 1;
-
-    for (; size >= 10; size /= 10)
-        digits++;
-    return (x->more ? strlen(x->more) : 0) + sizeof text - 1 + digits;
-}
-
-/* Most answers are 200 with a length of as many digits as the longest: their
- * front stands before the body from here on, and nothing is moved. */
 uint8_t *
 http_body(struct http_call *x, size_t max)
 {
     assert(!x->more || strlen(x->more) < HTTP_MORE_MAX);
-    x->out = conn_space(x->conn, head_size_max(x) + max);
-    if (!x->out)
-        return NULL;
-    x->front_size = format_front(x->out, x, HTTP_OK, 0);
-    x->head_size = x->front_size + back_size(x, max);
-    return x->out + x->head_size;
+    x->body_at = HTTP_ANSWER_HEAD + (x->more ? strlen(x->more) : 0);
+    x->out = conn_space(x->conn, x->body_at + max);
+    return x->out ? x->out + x->body_at : NULL;
 }
 
 /* Puts an answer, of whose body `size` bytes are there, and which is `length`
@@ -280,25 +255,11 @@ static void
 put_answer(struct http_call *x, enum http_status status, unsigned allow,
            size_t size, size_t length)
 {
-    const bool is_usual = status == HTTP_OK && allow == 0;
-    const size_t front = is_usual ? x->front_size : 0;
-    uint8_t head[HTTP_ANSWER_HEAD + HTTP_MORE_MAX], *at = head;
-    size_t head_size;
+    uint8_t *const end = put_head(x->out, x, status, allow, length);
 
-    if (!is_usual)
-        at += format_front(head, x, status, allow);
-    if (x->more)
-        at = put_text(at, x->more);
-    if (status != HTTP_NO_CONTENT && status != HTTP_NOT_MODIFIED)
-        at = put_text(decimal_put(put_text(at, "Content-length: "), length),
-                      "\r\n");
-    at = put_text(at, "\r\n");
-    head_size = front + (size_t)(at - head);
-    assert(x->out && head_size <= head_size_max(x));
-    if (head_size != x->head_size)
-        memmove(x->out + head_size, x->out + x->head_size, size);
-    memcpy(x->out + front, head, (size_t)(at - head));
-    conn_put(x->conn, head_size + size);
+    assert((size_t)(end - x->out) <= x->body_at);
+    memmove(end, x->out + x->body_at, size);
+    conn_put(x->conn, (size_t)(end - x->out) + size);
     x->out = NULL;
 }
 

@@ -61,10 +61,9 @@ struct http_state {
 /* The place of a connection in a line. */
 struct list_link *http_waits_of(struct conn *c);
 
-/* Whether a request is one that this site serves: no web page of another site
- * made it, and its Host is ours.  `flags` are those of its path. */
-bool http_is_ours(const struct http_site *s, const struct http_request *r,
-                  unsigned flags);
+/* Whether a web page made a request that this site does not serve to it; `flags`
+ * are those of its path.  And whether its Host is ours. */
+bool http_knows_host(const struct http_site *s, const struct http_request *r);
 bool http_is_foreign(const struct http_site *s, const struct http_request *r,
                      unsigned flags);
 

@@ -1,8 +1,9 @@
 /* common/net/http_origin.c - whose requests are served, what their tokens
  * allow, and where a GET may change something; see http.h.
  *
- * http_is_ours() is asked of each head, http_is_authorized() before a route,
- * http_needs_right() and http_may_change() by routes. */
+ * http_is_foreign() and http_knows_host() are asked of each head,
+ * http_is_authorized() before a route, http_needs_right() and http_may_change()
+ * by routes. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_internal.h"
 
@@ -120,13 +121,10 @@ http_is_foreign(const struct http_site *s, const struct http_request *r,
 }
 
 bool
-http_is_ours(const struct http_site *s, const struct http_request *r,
-             unsigned flags)
+http_knows_host(const struct http_site *s, const struct http_request *r)
 {
     const struct http_text host = host_name(r->host);
 
-    if (http_is_foreign(s, r, flags))
-        return false;
     return host.size == 0 || is_nobodys(host) ||
            find_listed(s->hosts, host) >= 0;
 }

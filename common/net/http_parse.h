@@ -17,7 +17,6 @@
 #define HTTP_LINES_MAX     128    /* lines of a head */
 #define HTTP_BODY_MAX      65536u
 #define HTTP_LONG_BODY_MAX (1u << 20) /* of a route with HTTP_LONG_BODY */
-#define HTTP_TEXTS         14
 #define HTTP_PAD           8 /* bytes behind the input that may be read */
 
 /* In the order of http_method_names. */
@@ -53,30 +52,25 @@ struct http_request {
     bool has_expected; /* Expect: 100-continue, of an HTTP/1.1 client */
     bool has_more_lists; /* one of the lists goes on in a further line */
     uint32_t body;       /* bytes that follow the head, unless it is chunked */
-    union {
-        struct {
-            /* Values of headers are without the blanks around them. */
-            struct http_text target;    /* as it was sent: path, "?", query */
-            struct http_text path;      /* up to "?", behind `authority` */
-            struct http_text query;     /* behind it, up to "#"; NULL: no "?" */
-            struct http_text authority; /* of a target in absolute form; NULL:
-                                           it is none */
-            struct http_text host; /* as it was sent, with its port; that of the
-                                      target, if it has one */
-            struct http_text key;  /* Idempotency-Key */
-            struct http_text type; /* Content-Type */
-            struct http_text encoding;      /* Content-Encoding */
-            struct http_text origin;        /* the first, if there are more */
-            struct http_text authorization; /* that is there once */
-            struct http_text head;          /* all of it */
-            /* Lists, which may go on in further lines: the first that is not
-             * empty. */
-            struct http_text accept;   /* Accept */
-            struct http_text codings;  /* Accept-Encoding */
-            struct http_text versions; /* If-None-Match */
-        };
-        struct http_text texts[HTTP_TEXTS]; /* all of these */
-    };
+    /* Values of headers are without the blanks around them. */
+    struct http_text target;    /* as it was sent: path, "?", query */
+    struct http_text path;      /* up to "?", behind `authority` */
+    struct http_text query;     /* behind it, up to "#"; NULL: no "?" */
+    struct http_text authority; /* of a target in absolute form; NULL:
+                                   it is none */
+    struct http_text host;      /* as it was sent, with its port; that of the
+                                   target, if it has one */
+    struct http_text key;       /* Idempotency-Key */
+    struct http_text type;      /* Content-Type */
+    struct http_text encoding;  /* Content-Encoding */
+    struct http_text origin;    /* the first, if there are more */
+    struct http_text authorization; /* that is there once */
+    struct http_text head;          /* all of it */
+    /* Lists, which may go on in further lines: the first that is not
+     * empty. */
+    struct http_text accept;   /* Accept */
+    struct http_text codings;  /* Accept-Encoding */
+    struct http_text versions; /* If-None-Match */
 };
 
 /* Parses the head that `size` bytes begin with; HTTP_PAD bytes behind them are

@@ -722,23 +722,6 @@ CASE(a_socket_asks_for_no_known_host, f)
     }
 }
 
-/* A head that comes again is not read again, but where another one, which is
- * too long to be remembered, came in between. */
-CASE(a_question_is_answered_as_it_stands_whatever_came_before, f)
-{
-    char more[600];
-
-    (void)snprintf(more, sizeof more, "X-Long: %0560d\r\n", 0);
-    for (int i = 0; i < 6; i++) {
-        ask(f, "/v1/total?keyspace=z", "");
-        assert_has(got.body, "\"total\": -2");
-        if (i % 3 != 2)
-            continue;
-        ask(f, "/v1/get?keyspace=pages&key=/index", more);
-        assert_has(got.body, "\"count\": 27");
-    }
-}
-
 /* Neither the port nor the socket of another listener has all places. */
 CASE_WITH_FEW_PLACES(idle_connections_of_one_port_leave_places_to_the_others, f)
 {

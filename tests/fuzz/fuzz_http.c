@@ -216,6 +216,33 @@ parse_copy(const uint8_t *bytes, size_t size, struct http_request *r,
     return http_parse(*copy, size, r);
 }
 
+/* Where the texts of a request are in its struct. */
+static const size_t texts[] = {offsetof(struct http_request, target),
+                               offsetof(struct http_request, path),
+                               offsetof(struct http_request, query),
+                               offsetof(struct http_request, authority),
+                               offsetof(struct http_request, host),
+                               offsetof(struct http_request, key),
+                               offsetof(struct http_request, type),
+                               offsetof(struct http_request, encoding),
+                               offsetof(struct http_request, origin),
+                               offsetof(struct http_request, authorization),
+                               offsetof(struct http_request, head),
+                               offsetof(struct http_request, accept),
+                               offsetof(struct http_request, codings),
+                               offsetof(struct http_request, versions)};
+
+#define TEXTS (sizeof texts / sizeof texts[0])
+
+static struct http_text
+text_of(const struct http_request *r, size_t i)
+{
+    struct http_text t;
+
+    memcpy(&t, (const uint8_t *)r + texts[i], sizeof t);
+    return t;
+}
+
 static void
 check_parser(const uint8_t *bytes, size_t size)
 {
@@ -227,8 +254,8 @@ check_parser(const uint8_t *bytes, size_t size)
 
     assert(rc <= (int)size);
     if (rc > 0) {
-        for (size_t i = 0; i < HTTP_TEXTS; i++)
-            lies_within(r.texts[i], copy, head);
+        for (size_t i = 0; i < TEXTS; i++)
+            lies_within(text_of(&r, i), copy, head);
         (void)http_weight(&r, "a/b"); /* they look at the head again */
         (void)http_takes_gzip(&r);
         (void)http_has_version(&r, "\"a\"");
@@ -237,8 +264,8 @@ check_parser(const uint8_t *bytes, size_t size)
                r.keep == again.keep && r.foreign == again.foreign &&
                r.is_chunked == again.is_chunked &&
                r.has_expected == again.has_expected);
-        for (size_t i = 0; i < HTTP_TEXTS; i++)
-            assert(is_same(copy, r.texts[i], part, again.texts[i]));
+        for (size_t i = 0; i < TEXTS; i++)
+            assert(is_same(copy, text_of(&r, i), part, text_of(&again, i)));
         free(part);
     }
     for (size_t n = 0; n < head && n < PREFIX_MAX; n++) {

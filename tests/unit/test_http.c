@@ -528,49 +528,6 @@ CASE(each_dialogue_may_come_byte_by_byte, w)
     }
 }
 
-/* A request is known again by its bytes, of which nothing else may be taken. */
-CASE(what_was_asked_before_answers_only_the_same, w)
-{
-    static const struct {
-        const char *pieces[3];
-        const char *hear;
-        bool ends;
-    } talks[] = {
-        {{GET("Host: localhost\r\n"), "GET /ok HTTP/1.1\r\n", "A\r\n"},
-         OK BAD,
-         true},
-        {{GET("Host: x\r\n"), "GET /ok HTTP/1.1\r\nHo",
-          "st: x\r\n\r\nhello\r\n"},
-         OK OK BAD,
-         true},
-        {{"GET /any/1 HTTP/1.1\r\nIdempotency-Key: k\r\n\r\n",
-          "GET /no?abcdefghijklmnopqrstuvwxyz HTTP/1.1\r\n\r\n"
-          "GET /any/1 HTTP/1.1\r\nIdempotency-Key: k\r\n\r\n",
-          ""},
-         "HTTP/1.1 201 Created\r\n" KEPT "Content-length: 4\r\n\r\n1||k" NONE
-         "HTTP/1.1 201 Created\r\n" KEPT "Content-length: 4\r\n\r\n1||k",
-         false},
-        {{"POST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc",
-          "POST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\n",
-          "GETPOST /ok HTTP/1.1\r\nContent-Length: 3\r\n\r\nGET"},
-         OK OK OK,
-         false},
-    };
-
-    for (size_t i = 0; i < sizeof talks / sizeof talks[0]; i++) {
-        const int fd = join(w->f);
-
-        for (size_t n = 0; n < 3; n++) {
-            echo_say(fd, talks[i].pieces[n], strlen(talks[i].pieces[n]));
-            echo_turns(w->f, 2);
-        }
-        if (talks[i].ends)
-            echo_hear_end(w->f, fd, talks[i].hear);
-        else
-            echo_hear(w->f, fd, talks[i].hear);
-    }
-}
-
 /* Below /v1/ the answers have a type, a date, and problems in JSON. */
 CASE(newer_paths_answer_problems_in_json, w)
 {
