@@ -113,7 +113,7 @@ start(uint8_t flags)
                                          .answer_max = LIVE_PROTOCOL_OUT_SIZE};
     struct live_options o = {.kind = flags & 1 ? LIVE_SEMAPHORE : LIVE_COUNTER,
                              .holders = PEERS + 1,
-                             .slots = 1,
+                             .places = 1,
                              .window_s = 86400,
                              .budget = &budget};
 

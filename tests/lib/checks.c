@@ -79,47 +79,23 @@ arena_check(const struct arena *a)
     return records == a->records && taken == a->taken && check_room(a, room);
 }
 
-/* ---- tables ------------------------------------------------------------ */
-
-/* Counts the entries of a part; SIZE_MAX: one of them cannot be found, or they
- * are not in order. */
-static size_t
-check_part(const struct table_part *p)
-{
-    size_t entries = 0, begin = p->moved; /* after the last free slot */
-    uint32_t last = 0;
-
-    for (size_t at = p->moved; at < p->all; at++) {
-        const struct table_slot *slot = &p->slots[at];
-
-        if (slot->number == 0) {
-            begin = at + 1;
-            continue;
-        }
-        if (slot->hash < last)
-            return SIZE_MAX;
-        last = slot->hash;
-        if (slot->number == TABLE_GONE)
-            continue;
-        entries++;
-        if (table_home(p, slot->hash) > at ||
-            (table_home(p, slot->hash) < begin && begin > p->moved))
-            return SIZE_MAX;
-    }
-    return begin == p->all ? entries : SIZE_MAX;
-}
-
-bool
-table_check(const struct table *t)
-{
-    const size_t now = check_part(&t->now);
-    const size_t old = t->old.slots == NULL ? 0 : check_part(&t->old);
-
-    return t->now.moved == 0 && now != SIZE_MAX && old != SIZE_MAX &&
-           now + old == t->entries;
-}
-
 /* ---- live objects ------------------------------------------------------ */
+
+/* Counts the records of an index, by what each says of the next.  False: as many
+ * places are not used. */
+static bool
+check_index(const struct live *l, const struct live_index *x, size_t expected)
+{
+    const bool of_names = x == &l->names;
+    size_t used = 0, records = 0;
+
+    for (size_t i = 0; i < x->count; i++) {
+        used += x->first[i] != 0;
+        for (uint32_t n = x->first[i]; n != 0 && records <= expected; records++)
+            n = of_names ? object_at(l, n)->below : holding_at(l, n)->below;
+    }
+    return used == x->used && records == expected;
+}
 
 /* Sums over objects and over their holdings, which must come out equal.  Each
  * object has a weight of its own, so that too much here does not make up for
@@ -210,7 +186,8 @@ live_check(const struct live *l)
     size_t holdings = l->holdings.records;
 
     if (!arena_check(&l->objects) || !arena_check(&l->holdings) ||
-        !table_check(&l->names) || !table_check(&l->holders))
+        !check_index(l, &l->names, l->count) ||
+        !check_index(l, &l->holders, holdings))
         return false;
     while ((n = arena_next(&l->objects, &from, &steps)) != 0)
         if (!check_object(l, n, &s))
@@ -220,8 +197,7 @@ live_check(const struct live *l)
         if (!check_holding(l, n, &s))
             return false;
     if (s.amounts != 0 || s.holdings != 0 || s.objects != l->count ||
-        s.idle != l->idle || l->names.entries != l->count ||
-        l->objects.records != l->count || l->holders.entries != holdings)
+        s.idle != l->idle || l->objects.records != l->count)
         return false;
     for (n = 0; n < l->options.holders; n++)
         if (!check_lists(l, n, &s.single, &holdings))

@@ -7,13 +7,9 @@
 #include "common/store/tree/tree.h"
 #include "writer/live/arena.h"
 #include "writer/live/live.h"
-#include "writer/live/table.h"
 
 /* The records in use, what was taken, the lists of slabs. */
 bool arena_check(const struct arena *a);
-
-/* Every entry is found from its home; the number of entries. */
-bool table_check(const struct table *t);
 
 /* Each `current` is the sum of what holders have, lists and indexes agree,
  * numbers are right. */

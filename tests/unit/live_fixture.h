@@ -204,8 +204,8 @@ start(struct fixture *r, struct live_options o)
         r->budget.max = 256 * MIB;
     if (o.holders == 0)
         o.holders = 64;
-    if (o.slots == 0)
-        o.slots = 1000;
+    if (o.places == 0)
+        o.places = 1000;
     if (o.window_s == 0)
         o.window_s = 86400;
     o.budget = &r->budget;

@@ -336,7 +336,7 @@ CASE(a_budget_that_is_too_small_is_no_start, r)
 {
     struct live_options o = {.kind = LIVE_COUNTER,
                              .holders = 10,
-                             .slots = 1000,
+                             .places = 1000,
                              .window_s = 10,
                              .budget = &r->budget};
     struct loop *loop = loop_new();

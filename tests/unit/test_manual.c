@@ -268,7 +268,7 @@ check_stats(const char *text, enum live_kind kind)
     struct budget budget = {.max = UINT64_C(64) << 20};
     const struct live_options options = {.kind = kind,
                                          .holders = 1,
-                                         .slots = 16,
+                                         .places = 16,
                                          .window_s = 10,
                                          .budget = &budget};
     static uint8_t out[LIVE_PROTOCOL_OUT_SIZE];

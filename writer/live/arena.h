@@ -6,7 +6,7 @@
  * so a walk in address order meets each that lives throughout exactly once,
  * whatever else is taken and given meanwhile.
  *
- * Several arenas (and tables, see table.h) may draw on one budget.  The budget
+ * Several arenas and other tables may draw on one budget.  The budget
  * counts memory taken from the kernel, not address space.
  *
  * Ownership: structs are the caller's, between init and fini.  No malloc once

@@ -13,47 +13,66 @@
 #include "writer/live/live_object.h"
 #include "writer/map.h"
 
-#define HOLDINGS_SLOTS 64 /* of the index of holdings, at start */
+#define PAGE           4096
+#define HOLDERS_PART   8  /* places for names to one for holdings */
 #define HOLDINGS_SHARE 32 /* this part of the budget is not for names */
+
+/* ---- memory -------------------------------------------------------------- */
 
 static size_t
 held_bytes(const struct live *l)
 {
-    const size_t bytes = l->options.holders * sizeof *l->held;
-
-    return (bytes + 4095) / 4096 * 4096;
+    return (l->options.holders * sizeof *l->held + PAGE - 1) / PAGE * PAGE;
 }
 
-/* The lists by holder: address space, which is memory once it is touched. */
-static int
-map_held(struct live *l)
+static size_t
+index_bytes(const struct live_index *x)
 {
-    if (!budget_take(l->options.budget, held_bytes(l)))
-        return -ENOMEM;
-    l->held = map_bytes(held_bytes(l));
-    if (!l->held) {
-        budget_give(l->options.budget, held_bytes(l));
-        return -ENOMEM;
+    return (x->count * sizeof *x->first + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Address space, which is memory once it is touched; the budget has all of it at
+ * once.  NULL: there is none. */
+static void *
+take_area(struct live *l, size_t size)
+{
+    void *area = NULL;
+
+    if (budget_take(l->options.budget, size)) {
+        area = map_bytes(size);
+        if (!area)
+            budget_give(l->options.budget, size);
     }
-    return 0;
+    return area;
 }
 
 static void
-unmap_held(struct live *l)
+give_area(struct live *l, void *area, size_t size)
 {
-    (void)munmap(l->held, held_bytes(l)); /* as mapped: cannot fail */
-    budget_give(l->options.budget, held_bytes(l));
+    if (!area)
+        return;
+    (void)munmap(area, size); /* as mapped: cannot fail */
+    budget_give(l->options.budget, size);
 }
 
-/* The index begins with what was asked for, but with no more than an eighth
- * of the memory. */
+static void
+give_areas(struct live *l)
+{
+    give_area(l, l->held, held_bytes(l));
+    give_area(l, l->names.first, index_bytes(&l->names));
+    give_area(l, l->holders.first, index_bytes(&l->holders));
+}
+
+/* The index of names takes an eighth of the memory at most. */
 static size_t
-first_slots(const struct live_options *o)
+count_places(const struct live_options *o)
 {
     const uint64_t most =
-        (o->budget->max - o->budget->used) / 8 / sizeof(struct table_slot);
+        (o->budget->max - o->budget->used) / 8 / sizeof(uint32_t);
 
-    return o->slots < most ? o->slots : (size_t)most;
+    if (o->places < most)
+        return o->places > 0 ? o->places : 1;
+    return most > 0 ? (size_t)most : 1;
 }
 
 int
@@ -66,44 +85,44 @@ live_init(struct live *l, const struct live_options *options)
     *l = (struct live){.options = *options};
     if (getrandom(&l->key, sizeof l->key, 0) != sizeof l->key)
         return -EIO;
-    rc = map_held(l);
-    if (rc < 0)
-        return rc;
+    l->names.count = count_places(options);
+    l->holders.count = l->names.count / HOLDERS_PART + 1;
     rc = arena_init(&l->objects, options->budget);
     if (rc < 0)
-        goto unmap;
+        return rc;
     rc = arena_init(&l->holdings, options->budget);
     if (rc < 0)
         goto fini_objects;
-    rc = table_init(&l->names, options->budget, first_slots(options));
-    if (rc < 0)
-        goto fini_holdings;
-    rc = table_init(&l->holders, options->budget, HOLDINGS_SLOTS);
-    if (rc < 0)
-        goto fini_names;
-    return 0;
-
-fini_names:
-    table_fini(&l->names);
-fini_holdings:
+    l->held = take_area(l, held_bytes(l));
+    l->names.first = take_area(l, index_bytes(&l->names));
+    l->holders.first = take_area(l, index_bytes(&l->holders));
+    if (l->held && l->names.first && l->holders.first)
+        return 0;
+    rc = -ENOMEM;
+    give_areas(l);
     arena_fini(&l->holdings);
 fini_objects:
     arena_fini(&l->objects);
-unmap:
-    unmap_held(l);
     return rc;
 }
 
 void
 live_fini(struct live *l)
 {
-    table_fini(&l->holders);
-    table_fini(&l->names);
+    give_areas(l);
     arena_fini(&l->holdings);
     arena_fini(&l->objects);
-    unmap_held(l);
     *l = (struct live){0};
 }
+
+uint64_t
+live_memory(const struct live *l)
+{
+    return l->objects.taken + l->holdings.taken + held_bytes(l) +
+           index_bytes(&l->names) + index_bytes(&l->holders);
+}
+
+/* ---- time ---------------------------------------------------------------- */
 
 bool
 live_clock(struct live *l, uint64_t unix_ms)
@@ -186,15 +205,12 @@ new_holding(struct live *l, uint32_t object, uint32_t holder, uint32_t amount)
 {
     const uint32_t number = arena_take(&l->holdings, sizeof(struct holding));
 
+    struct holding *h = holding_at(l, number);
+
     if (number == 0)
         return 0;
-    if (table_insert(&l->holders, holding_hash(l, object, holder), number) <
-        0) {
-        arena_give(&l->holdings, number);
-        return 0;
-    }
-    *holding_at(l, number) =
-        (struct holding){.object = object, .holder = holder, .amount = amount};
+    *h = (struct holding){.object = object, .holder = holder, .amount = amount};
+    index_add(&l->holders, holding_hash(l, object, holder), number, &h->below);
     link_holding(l, number);
     return number;
 }
@@ -203,9 +219,15 @@ static void
 end_holding(struct live *l, uint32_t number)
 {
     const struct holding *h = holding_at(l, number);
+    uint32_t *const place =
+        live_place(&l->holders, holding_hash(l, h->object, h->holder));
+    uint32_t *link = place;
 
     unlink_holding(l, number);
-    table_remove(&l->holders, holding_hash(l, h->object, h->holder), number);
+    while (*link != number)
+        link = &holding_at(l, *link)->below;
+    *link = h->below;
+    l->holders.used -= *place == 0;
     arena_give(&l->holdings, number);
 }
 
@@ -342,10 +364,9 @@ no_memory(struct live *l)
     return FRAME_NO_MEMORY;
 }
 
-/* Makes an object that can be found, with an empty record.  0: no memory, and
- * nothing has changed. */
+/* A record for a name.  0: no memory. */
 static uint32_t
-new_object(struct live *l, uint32_t hash, size_t name_size)
+take_record(struct live *l, size_t name_size)
 {
     struct budget *b = l->options.budget;
     const uint64_t max = b->max, most = max - max / HOLDINGS_SHARE;
@@ -354,10 +375,6 @@ new_object(struct live *l, uint32_t hash, size_t name_size)
     /* Meanwhile the budget is what names may have, or what is used already. */
     b->max = most > b->used ? most : b->used;
     number = arena_take(&l->objects, OBJECT_SIZE + name_size);
-    if (number != 0 && table_insert(&l->names, hash, number) < 0) {
-        arena_give(&l->objects, number);
-        number = 0;
-    }
     b->max = max;
     return number;
 }
@@ -367,7 +384,7 @@ static enum frame_status
 create_object(struct live *l, uint32_t holder, uint32_t hash,
               const struct frame_ask *ask)
 {
-    const uint32_t number = new_object(l, hash, ask->name_size);
+    const uint32_t number = take_record(l, ask->name_size);
     struct object *o;
 
     if (number == 0)
@@ -379,6 +396,7 @@ create_object(struct live *l, uint32_t holder, uint32_t hash,
     o->holder = HOLDER_NONE;
     o->name_size = ask->name_size;
     memcpy(o->name, ask->name, ask->name_size);
+    index_add(&l->names, hash, number, &o->below);
     link_object(l, number, holder);
     l->count++;
     l->stats.created++;
@@ -481,11 +499,4 @@ live_drop(struct live *l, uint32_t holder, uint32_t steps)
         reduce_object(l, h->object, head->holdings, h->amount);
     }
     return head->objects == 0 && head->holdings == 0;
-}
-
-uint64_t
-live_memory(const struct live *l)
-{
-    return l->objects.taken + l->holdings.taken + l->names.taken +
-           l->holders.taken + held_bytes(l);
 }

@@ -35,14 +35,13 @@
 #include "common/base/hash.h"
 #include "common/wire/frame.h"
 #include "writer/live/arena.h"
-#include "writer/live/table.h"
 
 enum live_kind { LIVE_COUNTER, LIVE_SEMAPHORE };
 
 struct live_options {
     enum live_kind kind;
     struct budget *budget; /* borrowed; may be shared with others */
-    size_t slots;          /* of the index, at start */
+    size_t places;         /* of the index of names */
     uint32_t holders;      /* connections: numbers 0 to holders - 1 */
     uint32_t window_s;     /* counter: stats_interval; semaphore: from sweep to
                               sweep */
@@ -56,16 +55,30 @@ struct live_stats {
     uint64_t total_sweep_us;
 };
 
+/* An index of records by hash: of each place the first record that belongs there;
+ * each record says which is the next. */
+struct live_index {
+    uint32_t *first; /* numbers; 0: there is none */
+    size_t count;    /* places */
+    size_t used;     /* of them */
+};
+
+static inline uint32_t *
+live_place(const struct live_index *x, uint32_t hash)
+{
+    return &x->first[(uint64_t)hash * x->count >> 32];
+}
+
 struct live {
     struct live_options options;
     struct hash_key key;
     struct arena objects;
     struct arena holdings;
-    struct table names;   /* of objects */
-    struct table holders; /* of holdings, by object and holder */
-    uint32_t window;      /* the present one; semaphore: always 0 */
-    size_t count;         /* objects */
-    size_t idle;          /* of them */
+    struct live_index names;   /* of objects */
+    struct live_index holders; /* of holdings, by object and holder */
+    uint32_t window;           /* the present one; semaphore: always 0 */
+    size_t count;              /* objects */
+    size_t idle;               /* of them */
     struct live_stats stats;
     struct live_holder *held; /* by holder: the lists of what it has */
     uint64_t now_ms;
@@ -75,9 +88,7 @@ struct live {
     bool wants_sweep;      /* one would free memory */
     uint32_t swept_window; /* when the last one began */
     uint64_t swept_ms;
-    uint64_t sweep_ns;   /* spent in this one so far */
-    uint64_t sampled_ms; /* when `displaced` was, see live_conflicts() */
-    uint32_t displaced;
+    uint64_t sweep_ns; /* spent in this one so far */
 };
 
 /* -ENOMEM, or another errno of getrandom(). */
@@ -99,15 +110,13 @@ live_hash(const struct live *l, const uint8_t *name, size_t size)
 static inline void
 live_prefetch(const struct live *l, uint32_t hash)
 {
-    table_prefetch(&l->names, hash);
+    __builtin_prefetch(live_place(&l->names, hash));
 }
 
 static inline void
 live_prefetch_object(const struct live *l, uint32_t hash)
 {
-    struct table_at at;
-    const uint32_t number = table_find(&l->names, hash, &at);
-    const char *object = arena_at(&l->objects, number);
+    const char *object = arena_at(&l->objects, *live_place(&l->names, hash));
 
     /* Twice: many records lie on two cache lines. */
     __builtin_prefetch(object, 1);
@@ -163,10 +172,6 @@ struct live_walk {
  * all done, -EAGAIN: steps used up. */
 int live_next(const struct live *l, struct live_walk *walk,
               struct live_record *out);
-
-/* Estimates how many objects are not at their own place of the index; the
- * estimate is at most a tenth of a second old. */
-uint64_t live_conflicts(struct live *l);
 
 /* Bytes taken for all this. */
 uint64_t live_memory(const struct live *l);

@@ -24,18 +24,20 @@ struct object {
     uint32_t holder;
     uint32_t next; /* of the holder's; HOLDER_MANY: the number of holdings */
     uint32_t prev;
+    uint32_t below; /* the next at its place of the index */
     uint16_t name_size;
     uint8_t name[];
 };
 
 #define OBJECT_SIZE offsetof(struct object, name)
-static_assert(OBJECT_SIZE == 26, "48 bytes with a name of 20");
+static_assert(OBJECT_SIZE == 30, "56 bytes with a name of 20");
 
 struct holding {
     uint32_t object;
     uint32_t holder;
     uint32_t amount;
     uint32_t next, prev; /* of the holder's */
+    uint32_t below;      /* the next at its place of the index */
 };
 
 /* The newest of each kind that a holder has. */
@@ -72,18 +74,23 @@ holding_hash(const struct live *l, uint32_t object, uint32_t holder)
 static inline uint32_t
 find_holding(const struct live *l, uint32_t object, uint32_t holder)
 {
-    const uint32_t hash = holding_hash(l, object, holder);
-    struct table_at at;
-    uint32_t n;
+    uint32_t n = *live_place(&l->holders, holding_hash(l, object, holder));
 
-    for (n = table_find(&l->holders, hash, &at); n != 0;
-         n = table_more(&l->holders, &at, hash)) {
-        const struct holding *h = holding_at(l, n);
-
-        if (h->object == object && h->holder == holder)
-            break;
-    }
+    while (n != 0 && (holding_at(l, n)->object != object ||
+                      holding_at(l, n)->holder != holder))
+        n = holding_at(l, n)->below;
     return n;
+}
+
+/* Puts a record first at its place; *below is where it says which is the next. */
+static inline void
+index_add(struct live_index *x, uint32_t hash, uint32_t number, uint32_t *below)
+{
+    uint32_t *first = live_place(x, hash);
+
+    x->used += *first == 0;
+    *below = *first;
+    *first = number;
 }
 
 /* Names are short and mostly equal: inline, the last word twice over. */
@@ -105,16 +112,11 @@ static inline uint32_t
 find_object(const struct live *l, uint32_t hash, const uint8_t *name,
             size_t size)
 {
-    struct table_at at;
-    uint32_t n;
+    uint32_t n = *live_place(&l->names, hash);
 
-    for (n = table_find(&l->names, hash, &at); n != 0;
-         n = table_more(&l->names, &at, hash)) {
-        const struct object *o = object_at(l, n);
-
-        if (o->name_size == size && same_bytes(o->name, name, size))
-            break;
-    }
+    while (n != 0 && (object_at(l, n)->name_size != size ||
+                      !same_bytes(object_at(l, n)->name, name, size)))
+        n = object_at(l, n)->below;
     return n;
 }
 

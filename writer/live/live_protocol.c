@@ -103,10 +103,11 @@ put_pair(struct pairs *p, const char *name, uint64_t value)
 }
 
 static void
-put_stats(struct live_server *s, const uint8_t *header, struct live_protocol *r)
+put_stats(const struct live_server *s, const uint8_t *header,
+          struct live_protocol *r)
 {
     const struct live_server_stats *f = &s->stats;
-    struct live *l = &s->live;
+    const struct live *l = &s->live;
     uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
     struct pairs p = {start};
 
@@ -114,7 +115,7 @@ put_stats(struct live_server *s, const uint8_t *header, struct live_protocol *r)
     put_pair(&p, "objects", l->count);
     put_pair(&p, "total_objects", l->stats.created);
     put_pair(&p, "used_memory", live_memory(l));
-    put_pair(&p, "conflicts", live_conflicts(l));
+    put_pair(&p, "conflicts", l->count - l->names.used);
     put_pair(&p, "gc_count", l->stats.swept);
     put_pair(&p, "last_gc_elapsed", l->stats.last_sweep_us);
     put_pair(&p, "total_gc_elapsed", l->stats.total_sweep_us);

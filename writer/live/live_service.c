@@ -16,7 +16,7 @@ open_kind(struct live_service *l, struct loop *loop,
     const struct live_options options = {
         .kind = kind,
         .holders = (uint32_t)connections,
-        .slots = (size_t)(buckets + 1) / 2,
+        .places = (size_t)buckets,
         .window_s = (uint32_t)(counts ? config->counter_stats_interval_s
                                       : config->semaphore_gc_interval_s),
         .budget = &l->budget};

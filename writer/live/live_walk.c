@@ -9,7 +9,6 @@
 #include "writer/live/live_object.h"
 
 #define SWEEP_BATCH 16 /* objects removed together */
-#define SAMPLE_MS   100
 
 static bool
 is_removable(const struct live *l, uint32_t number)
@@ -24,9 +23,14 @@ is_removable(const struct live *l, uint32_t number)
 static void
 remove_object(struct live *l, uint32_t number, uint32_t hash)
 {
+    uint32_t *const place = live_place(&l->names, hash), *link = place;
+
     assert(object_at(l, number)->holder == HOLDER_NONE);
     assert(l->count > 0 && l->idle > 0);
-    table_remove(&l->names, hash, number);
+    while (*link != number)
+        link = &object_at(l, *link)->below;
+    *link = object_at(l, number)->below;
+    l->names.used -= *place == 0;
     arena_give(&l->objects, number);
     l->count--;
     l->idle--;
@@ -109,14 +113,4 @@ live_next(const struct live *l, struct live_walk *walk, struct live_record *out)
         .name = o->name,
     };
     return 1;
-}
-
-uint64_t
-live_conflicts(struct live *l)
-{
-    if (l->now_ms - l->sampled_ms >= SAMPLE_MS) {
-        l->sampled_ms = l->now_ms;
-        l->displaced = table_displaced(&l->names);
-    }
-    return (uint64_t)l->displaced * l->count / 1000;
 }
