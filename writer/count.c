@@ -84,19 +84,16 @@ begin_body(const struct count *s, const struct content *content,
     count_body_init(body, content->format, content->at, content->size, &form);
 }
 
-/* The largest number of increments of a request.  It is what fits one log, so
- * that the current log and one spare are enough.  A request with a key also
- * takes a mark and must fit into one log, which it may leave unused in part:
- * hence half a log. */
+/* The largest number of increments of a request.  It goes into one log, which it
+ * may leave unused in part: hence half a log.  A key takes a mark, too. */
 static uint32_t
 increments_max(const struct http_call *x)
 {
     const struct count *s = x->ctx;
-    const uint32_t slots = logs_slots(s->ingest->logs);
-    const uint32_t most = x->request->key.at ? slots / 2 : slots;
+    const uint32_t half = logs_slots(s->ingest->logs) / 2;
+    const uint32_t most =
+        half < COUNT_INCREMENTS_MAX ? half : COUNT_INCREMENTS_MAX;
 
-    if (most >= COUNT_INCREMENTS_MAX)
-        return COUNT_INCREMENTS_MAX - (x->request->key.at != NULL);
     return most - (x->request->key.at && most > 0);
 }
 
@@ -166,16 +163,13 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
     const uint32_t most = increments_max(x);
     struct count_fault fault;
     struct count_body body;
-    struct increment *to;
+    struct increment one;
     int rc;
 
     begin_body(s, content, &body);
-    for (*count = 0;; ++*count) {
-        to = &s->few[*count < COUNT_FEW ? *count : COUNT_FEW];
-        rc = count_body_next(&body, to, &fault);
-        if (rc <= 0)
-            break;
-        const struct message m = message_of(to);
+    for (*count = 0; (rc = count_body_next(&body, &one, &fault)) > 0;
+         ++*count) {
+        const struct message m = message_of(&one);
 
         if (message_check(&s->ingest->logs->layout, &m) < 0) {
             *next = count_refuse(x, HTTP_BAD_REQUEST, "bad-name",
@@ -186,7 +180,7 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
             *next = refuse_many(x, most);
             return false;
         }
-        if (!check_page(x, to, next))
+        if (!check_page(x, &one, next))
             return false;
     }
     if (rc == 0)
@@ -223,34 +217,18 @@ append_one(struct logs *logs, struct increment *i)
     logs_put(logs, count, &m);
 }
 
-/* Appends the `count` increments of a body that count_all() has read.  `left`:
- * free slots of the current log. */
+/* Appends the increments of a body that count_all() has read, for which there is
+ * room. */
 static void
-append_all(struct count *s, const struct content *content, uint32_t count,
-           uint32_t left)
+append_all(struct count *s, const struct content *content)
 {
-    struct logs *logs = s->ingest->logs;
     struct count_fault fault;
     struct count_body body;
-    struct increment *from, read;
+    struct increment one;
 
-    if (count > COUNT_FEW)
-        begin_body(s, content, &body);
-    for (uint32_t n = 0; n < count; n++, left--) {
-        if (count <= COUNT_FEW) {
-            from = &s->few[n];
-        } else {
-            const int rc = count_body_next(&body, &read, &fault);
-
-            assert(rc > 0); /* as it was the first time */
-            from = &read;
-        }
-        /* A full log: the next one.  0 only if the disk has failed, and then
-         * no answer will leave. */
-        if (left == 0 && (left = logs_free_slots(logs)) == 0)
-            return;
-        append_one(logs, from);
-    }
+    begin_body(s, content, &body);
+    while (count_body_next(&body, &one, &fault) > 0)
+        append_one(s->ingest->logs, &one);
 }
 
 /* ---- waiting ------------------------------------------------------------ */
@@ -443,7 +421,7 @@ append_keyed(struct http_call *x, const struct content *content,
     if (!body || !conn_gate(x->conn, &s->ingest->commit->gate))
         return CONN_FULL;
     logs_put_mark(logs, mark);
-    append_all(s, content, mark->count, mark->count);
+    append_all(s, content);
     idempotency_forget(&logs->keys.table, clock_steady_unix_ms());
     keys_add(&logs->keys, mark, logs_position(logs), clock_steady_unix_ms());
     return end_request(x, body, mark->count);
@@ -506,14 +484,14 @@ answer_count(struct http_call *x)
     if (!open_content(x, &content, &next) ||
         !count_all(x, &content, &count, &next))
         return next;
-    if (!logs_have_slots(s->ingest->logs, count))
+    if (!logs_have_run(s->ingest->logs, count))
         return wait_for_log(x);
     x->type = "application/json";
     body = http_body(x, ANSWER_MAX);
     if (!body || (count > 0 && !conn_gate(x->conn, &s->ingest->commit->gate)))
         return CONN_FULL;
     if (count > 0)
-        append_all(s, &content, count, 0);
+        append_all(s, &content);
     return end_request(x, body, count);
 }
 

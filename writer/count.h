@@ -1,9 +1,9 @@
 /* writer/count.h - POST /v1/count: increments over HTTP.
  *
  * A request is parsed to its end before anything is appended: one bad line, and
- * nothing of it counts.  Its increments are appended in one go, to one log or
- * to the end of one and the beginning of the next, and its answer waits behind
- * the gate of the logs' commit, as the acknowledging port's do.
+ * nothing of it counts.  Its increments are appended in one go to one log, and
+ * its answer waits behind the gate of the logs' commit, as the acknowledging
+ * port's do.
  *
  * While the logs have no room for all of a request it waits, for count.wait at
  * most; then it is answered 503 with Retry-After, and nothing of it counts.
@@ -13,8 +13,7 @@
  * them (common/store/as_of.h).  The file is written at the end of the turn, for all
  * its requests at once: count_turn().
  *
- * A request with an Idempotency-Key is appended in one go to one log, behind
- * its mark (keys.h).  The next one with this key and this body is answered with
+ * A request with an Idempotency-Key is appended behind its mark (keys.h).  The next one with this key and this body is answered with
  * the same count, and appends nothing; while the first is in flight its answer
  * waits for the next sync, which ends after that of the first.
  *
@@ -38,7 +37,6 @@
 #define COUNT_INCREMENTS_MAX 4096
 #define COUNT_INFLATED_MAX   262144u
 #define COUNT_BODY_MAX       65536u
-#define COUNT_FEW            4 /* increments that are parsed once, not twice */
 
 static_assert(COUNT_BODY_MAX == HTTP_BODY_MAX, "as countd(5) has it");
 
@@ -72,8 +70,6 @@ struct count {
     struct loop_timer timer;
     uint64_t no_log_ms; /* monotonic: there is no log since; 0: there is one */
     struct count_times times;
-    struct increment few[COUNT_FEW + 1]; /* the first of the request, and the
-                                          * last that was read */
     struct gunzip *gunzip;
     uint8_t inflated[COUNT_INFLATED_MAX];
     struct count_stats stats;

@@ -219,11 +219,6 @@ void logs_close(struct logs *l);
  * is one. */
 uint32_t logs_free_slots(struct logs *l);
 
-/* Whether `count` messages, at most logs_slots(), may be put now.  They may
- * need two logs: call logs_free_slots() again after each number of messages
- * that it returned.  False: `ready` is called later. */
-bool logs_have_slots(struct logs *l, uint32_t count);
-
 /* Whether LOGS_GROUP bytes were put since the sync in flight began.  True:
  * `ready` is called when it has ended. */
 bool logs_group_is_full(struct logs *l);

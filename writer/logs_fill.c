@@ -1,7 +1,7 @@
 /* writer/logs_fill.c - messages into the current log; see logs.h.
  *
- * Entry points: logs_free_slots(), logs_have_slots(), logs_have_run(),
- * logs_slots(), logs_put(), logs_put_message(), logs_put_mark(), logs_flush().
+ * Entry points: logs_free_slots(), logs_have_run(), logs_slots(), logs_put(),
+ * logs_put_message(), logs_put_mark(), logs_flush().
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
@@ -57,21 +57,6 @@ logs_free_slots(struct logs *l)
         return l->current.header.slots - l->current.count - l->staged;
     note_blocked(l);
     return 0;
-}
-
-bool
-logs_have_slots(struct logs *l, uint32_t count)
-{
-    const uint32_t free = logs_free_slots(l);
-
-    if (count <= free)
-        return true;
-    if (free > 0 && l->spare_count > 0 && logs_can_retire(l) &&
-        count - free <= l->spares[0].header.slots)
-        return true;
-    if (free > 0)
-        note_blocked(l);
-    return false;
 }
 
 bool
