@@ -36,7 +36,7 @@ later_ms(uint64_t a, uint64_t b)
 /* It rises by half of the difference.  A worker that was stopped for long is
  * forgotten within a few logs. */
 static void
-learn(struct logs_early *e, uint64_t ms)
+learn_time(struct logs_early *e, uint64_t ms)
 {
     ms = later_ms(ms, 1);
     e->took_ms = ms > e->took_ms ? (e->took_ms + ms + 1) / 2
@@ -87,7 +87,7 @@ is_merged(struct logs *l)
         e->is_merged = true;
         ms = (uint64_t)st.st_ctim.tv_sec * 1000 +
              (uint64_t)st.st_ctim.tv_nsec / 1000000;
-        learn(e, ms > e->sealed_ms ? ms - e->sealed_ms : 0);
+        learn_time(e, ms > e->sealed_ms ? ms - e->sealed_ms : 0);
     } else {
         e->is_merged = is_ours(l, e->index);
     }
@@ -120,7 +120,7 @@ logs_early_wait(struct logs *l)
 }
 
 static void
-look(struct loop_timer *timer)
+look_for_end(struct loop_timer *timer)
 {
     struct logs *l = LOOP_OWNER(timer, struct logs, early.timer);
     uint64_t wait;
@@ -159,7 +159,7 @@ logs_early_retired(struct logs *l, uint64_t index)
      * else one slow merge would be the last that was measured. */
     if (!is_merged(l) && e->sealed_ms != 0 &&
         unix_ms > e->sealed_ms + e->took_ms)
-        learn(e, unix_ms - e->sealed_ms);
+        learn_time(e, unix_ms - e->sealed_ms);
     e->index = index;
     e->retired_ms = loop_now_ms(l->loop);
     e->sealed_ms = 0;
@@ -176,6 +176,6 @@ logs_early_sealing(struct logs *l, uint64_t index)
 void
 logs_set_up_early(struct logs *l)
 {
-    l->early.timer = (struct loop_timer){.slot = -1, .due = look};
+    l->early.timer = (struct loop_timer){.slot = -1, .due = look_for_end};
     l->early.is_merged = true;
 }

@@ -90,7 +90,7 @@ late_minute(const struct statsd *s, uint64_t late_ms, int64_t at)
 
 /* No more is read until a flush has made room. */
 static void
-press(struct statsd *s)
+pause_reading(struct statsd *s)
 {
     s->pressed = true;
     datagram_pause(&s->datagrams, true);
@@ -112,7 +112,7 @@ add_name(struct statsd *s, enum statsd_part part, const uint8_t *key,
                    "statsd.memory=%llu has no room for the names of a line, "
                    "some of which are not counted; raise it",
                    (unsigned long long)s->config->statsd_memory);
-    press(s);
+    pause_reading(s);
 }
 
 /* What a total has grown by. */
@@ -155,7 +155,7 @@ statsd_has_memory(struct statsd *s, size_t bytes)
 
     if (aggregate_free(&s->sums) >= (needed < most ? needed : most))
         return true;
-    press(s);
+    pause_reading(s);
     return false;
 }
 

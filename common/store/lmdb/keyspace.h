@@ -305,9 +305,6 @@ bool keyspace_needs_open(struct lmdb *s, const uint8_t *name, size_t name_size);
  * file: the new file is usable only when no process has the old one open. */
 void keyspace_close_replaced(struct lmdb *s);
 
-/* Closes all keyspaces, which frees the memory that LMDB keeps for them. */
-void keyspace_close_all(struct lmdb *s);
-
 /* Accounts for a commit of `pages` dirty pages, and closes environments that
  * keep too much memory between commits; `k` itself only if `done`. */
 void keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages,

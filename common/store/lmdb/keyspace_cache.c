@@ -280,14 +280,6 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
 /* ---- memory ------------------------------------------------------------ */
 
 void
-keyspace_close_all(struct lmdb *s)
-{
-    for (unsigned i = 0; i < s->touched; i++)
-        if (!s->slots[i].reading)
-            keyspace_close(&s->slots[i]);
-}
-
-void
 keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages, bool done)
 {
     const uint64_t most = s->options.retain_memory / KEYSPACE_PAGE_COST;

@@ -97,7 +97,7 @@ lmdb_pager_open(struct lmdb_pager *p, MDB_txn *txn, MDB_dbi dbi,
 
 /* Moves the cursor; returns LMDB's code. */
 static int
-find(struct lmdb_pager *p, MDB_val *key, MDB_val *value, MDB_cursor_op op)
+find_item(struct lmdb_pager *p, MDB_val *key, MDB_val *value, MDB_cursor_op op)
 {
     int code = 0;
 
@@ -115,7 +115,7 @@ static int
 find_value(struct lmdb_pager *p, MDB_val key, bool *there)
 {
     MDB_val was;
-    const int code = find(p, &key, &was, MDB_SET);
+    const int code = find_item(p, &key, &was, MDB_SET);
 
     *there = code == 0;
     if (code != 0)
@@ -157,7 +157,7 @@ get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
     int code;
 
     put_be64(wire, key);
-    code = find(ctx, &k, &v, MDB_SET);
+    code = find_item(ctx, &k, &v, MDB_SET);
     if (code != 0)
         return lmdb_error(code);
     *bytes = v.mv_data;
@@ -207,7 +207,7 @@ static int
 after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     MDB_val k = lmdb_val(key, size), v;
-    const int code = find(ctx, &k, &v, MDB_SET_RANGE);
+    const int code = find_item(ctx, &k, &v, MDB_SET_RANGE);
 
     return fill_item(code, &k, &v, out);
 }
@@ -216,12 +216,12 @@ static int
 before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     MDB_val k = lmdb_val(key, size), v;
-    int code = find(ctx, &k, &v, MDB_SET_RANGE);
+    int code = find_item(ctx, &k, &v, MDB_SET_RANGE);
 
     if (code == MDB_NOTFOUND)
-        code = find(ctx, &k, &v, MDB_LAST);
+        code = find_item(ctx, &k, &v, MDB_LAST);
     else if (code == 0 && !bytes_equal(k.mv_data, k.mv_size, key, size))
-        code = find(ctx, &k, &v, MDB_PREV);
+        code = find_item(ctx, &k, &v, MDB_PREV);
     return fill_item(code, &k, &v, out);
 }
 

@@ -45,7 +45,7 @@ keyspace_close(struct keyspace *k)
 /* Begins a transaction, or (`renews`) a reset one anew, and adopts a map that
  * another process has grown; none of this process's is active. */
 static int
-begin(struct keyspace *k, unsigned flags, MDB_txn **txn, bool renews)
+begin_txn(struct keyspace *k, unsigned flags, MDB_txn **txn, bool renews)
 {
     int code = MDB_MAP_RESIZED, dead;
 
@@ -70,7 +70,7 @@ begin(struct keyspace *k, unsigned flags, MDB_txn **txn, bool renews)
 int
 keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out)
 {
-    return begin(k, flags, out, false);
+    return begin_txn(k, flags, out, false);
 }
 
 /* ---- replaced files ---------------------------------------------------- */
@@ -287,7 +287,7 @@ keyspace_read(struct keyspace *k)
     for (int i = 0; i < OPEN_TRIES && rc == -EBUSY; i++) {
         const size_t before = id;
 
-        rc = begin(k, 0, &k->reader, true);
+        rc = begin_txn(k, 0, &k->reader, true);
         if (rc < 0)
             return rc;
         rc = check_newest(k, k->reader);

@@ -322,37 +322,40 @@ rebuild_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
     return rc;
 }
 
+/* Tries once more where the file was replaced meanwhile. */
+static int
+replace_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
+                 int data_fd)
+{
+    const bool purges = data_fd < 0;
+    int rc = -ESTALE;
+
+    for (int i = 0; i < 2 && rc == -ESTALE; i++) {
+        rc = purges ? lmdb_sweep(s, name, name_size) : 0;
+        if (rc == 0)
+            rc = rebuild_keyspace(s, name, name_size, data_fd);
+    }
+    if (rc == 0 || rc == -ENOENT || rc == -EAGAIN || rc == -ENOSPC ||
+        rc == -EBUSY)
+        return rc;
+    return keyspace_report(s, name, name_size, purges ? "purge" : "vacate", rc);
+}
+
 int
 lmdb_purge(struct store *store, const uint8_t *name, size_t name_size)
 {
     struct lmdb *s = lmdb_of(store);
-    int rc = -ESTALE;
 
     lmdb_read_end(store);
     /* A purge that was killed may have left half a copy. */
     keyspace_file_clean(s->options.keyspace_fd, 0);
-    for (int i = 0; i < 2 && rc == -ESTALE; i++) {
-        rc = lmdb_sweep(s, name, name_size);
-        if (rc == 0)
-            rc = rebuild_keyspace(s, name, name_size, -1);
-    }
-    if (rc == 0 || rc == -ENOENT || rc == -EAGAIN || rc == -ENOSPC)
-        return rc;
-    return keyspace_report(s, name, name_size, "purge", rc);
+    return replace_keyspace(s, name, name_size, -1);
 }
 
 int
 lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
             int data_fd)
 {
-    struct lmdb *s = lmdb_of(store);
-    int rc = -ESTALE;
-
     lmdb_read_end(store);
-    for (int i = 0; i < 2 && rc == -ESTALE; i++)
-        rc = rebuild_keyspace(s, name, name_size, data_fd);
-    if (rc == 0 || rc == -ENOENT || rc == -EAGAIN || rc == -ENOSPC ||
-        rc == -EBUSY)
-        return rc;
-    return keyspace_report(s, name, name_size, "vacate", rc);
+    return replace_keyspace(lmdb_of(store), name, name_size, data_fd);
 }
