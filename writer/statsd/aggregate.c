@@ -3,7 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/aggregate.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,20 +187,13 @@ make_entry(struct aggregate *s, const struct aggregate_name *name,
 }
 
 static uint32_t
-hash_of(struct aggregate *s, const struct aggregate_name *name)
+hash_of(const struct aggregate *s, const struct aggregate_name *name)
 {
-    uint64_t hash;
+    const uint64_t keyspace = hash_name(&s->hash_key, name->keyspace_size,
+                                        name->keyspace, name->keyspace_size);
+    const uint64_t hash = hash_name(&s->hash_key, keyspace + name->minute,
+                                    name->key, name->key_size);
 
-    assert(name->keyspace_size <= AGGREGATE_KEYSPACE_MAX);
-    if (s->keyspace_size != name->keyspace_size ||
-        memcmp(s->keyspace, name->keyspace, name->keyspace_size) != 0) {
-        memcpy(s->keyspace, name->keyspace, name->keyspace_size);
-        s->keyspace_size = name->keyspace_size;
-        s->keyspace_hash = hash_name(&s->hash_key, name->keyspace_size,
-                                     name->keyspace, name->keyspace_size);
-    }
-    hash = hash_name(&s->hash_key, s->keyspace_hash + name->minute, name->key,
-                     name->key_size);
     return (uint32_t)(hash ^ hash >> 32);
 }
 

@@ -30,8 +30,6 @@
 #include "common/base/hash.h"
 #include "common/wire/decimal.h"
 
-#define AGGREGATE_KEYSPACE_MAX 256
-
 struct aggregate_half {
     uint8_t *bytes;     /* entries, one after the other */
     uint32_t *index;    /* entry at / AGGREGATE_UNIT + 1 by hash; 0: free */
@@ -43,10 +41,6 @@ struct aggregate_half {
 
 struct aggregate {
     struct hash_key hash_key;
-    /* The last keyspace and its hash: most names share one. */
-    uint8_t keyspace[AGGREGATE_KEYSPACE_MAX];
-    size_t keyspace_size;
-    uint64_t keyspace_hash;
     struct aggregate_half halves[2];
     unsigned young; /* index of the half that new names go to */
     uint32_t ages;  /* calls of aggregate_age() that cleared a half */

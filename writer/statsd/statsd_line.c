@@ -12,8 +12,7 @@
 #include "common/wire/increment_line.h"
 #include "common/wire/message.h"
 
-#define TAGS_MAX     (MESSAGE_NAME_MAX / 2) /* ";=" is the shortest in a key */
-#define PLAIN_DIGITS 12 /* a longer number takes the general path */
+#define TAGS_MAX (MESSAGE_NAME_MAX / 2) /* ";=" is the shortest in a key */
 
 struct span {
     const uint8_t *at;
@@ -367,74 +366,37 @@ check_name(const struct statsd_rules *rules, size_t size, struct span name,
     return NULL;
 }
 
-/* What most lines are after their name: an integer of few digits, and "|c".
- * False: it is something else, or malformed. */
-static bool
-parse_plain_count(struct span rest, int128 *millionths)
-{
-    const size_t sign = rest.size > 0 && rest.at[0] == '-' ? 1 : 0;
-    int64_t value = 0;
-
-    if (rest.size < sign + 3 || rest.size > sign + 2 + PLAIN_DIGITS ||
-        rest.at[rest.size - 2] != '|' || rest.at[rest.size - 1] != 'c')
-        return false;
-    for (size_t i = sign; i < rest.size - 2; i++) {
-        if (rest.at[i] < '0' || rest.at[i] > '9')
-            return false;
-        value = value * 10 + (rest.at[i] - '0');
-    }
-    *millionths = (int128)(sign > 0 ? -value : value) * DECIMAL_MILLIONTHS;
-    return true;
-}
-
-/* Any groups: all are checked, then all are added. */
-static int
-parse_groups(const struct statsd_rules *rules, struct span name,
-             struct span rest, const struct statsd_sink *sink, const char **why)
-{
-    struct parser p;
-    int rc;
-
-    p.rules = rules;
-    p.sink = sink;
-    p.adding = false;
-    p.name = name;
-    p.kinds = 0;
-    p.key_size = 0;
-    p.at = 0;
-    rc = take_groups(&p, rest);
-    if (rc < 0) {
-        *why = p.why;
-        return rc;
-    }
-    p.adding = true;
-    rc = take_groups(&p, rest); /* as before: it cannot fail now */
-    return rc < 0 ? rc : p.kinds;
-}
-
+/* All groups are checked, then all are added. */
 int
 statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
             const struct statsd_sink *sink, const char **why)
 {
     const uint8_t *colon = memchr(line, ':', size);
-    struct span rest = {line, size}, name = {line, size};
-    const char *wrong;
-    int128 sum;
+    const struct span all = {line, size};
+    struct span rest;
+    struct parser p;
+    int rc;
 
-    if (size <= STATSD_LINE_MAX && begins_with(rest, "_e{"))
+    if (size <= STATSD_LINE_MAX && begins_with(all, "_e{"))
         return STATSD_EVENT;
-    if (size <= STATSD_LINE_MAX && begins_with(rest, "_sc|"))
+    if (size <= STATSD_LINE_MAX && begins_with(all, "_sc|"))
         return STATSD_CHECK;
-    if (colon)
-        name.size = (size_t)(colon - line);
-    wrong = check_name(rules, size, name, colon != NULL);
-    if (wrong) {
-        *why = wrong;
+    p.rules = rules;
+    p.sink = sink;
+    p.why = NULL;
+    p.adding = false;
+    p.name = (struct span){line, colon ? (size_t)(colon - line) : size};
+    p.kinds = 0;
+    p.key_size = 0;
+    p.at = 0;
+    *why = check_name(rules, size, p.name, colon != NULL);
+    if (*why)
         return -EBADMSG;
-    }
-    rest = (struct span){colon + 1, size - name.size - 1};
-    if (!parse_plain_count(rest, &sum))
-        return parse_groups(rules, name, rest, sink, why);
-    sink->add(sink->ctx, STATSD_PART_COUNTER, name.at, name.size, sum, 0);
-    return STATSD_COUNTER;
+    rest = (struct span){colon + 1, size - p.name.size - 1};
+    rc = take_groups(&p, rest);
+    p.adding = true;
+    if (rc == 0)
+        rc = take_groups(&p, rest); /* as before: it cannot fail now */
+    *why = p.why;
+    return rc < 0 ? rc : p.kinds;
 }
