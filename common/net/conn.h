@@ -117,7 +117,7 @@ struct conn {
     uint32_t gated[GATE_GROUPS]; /* bytes of `out`, or of acks, that are behind
                                     the gate, by group */
     uint32_t need;               /* bytes of input that take() waits for */
-    uint32_t skip;               /* bytes behind these to throw away */
+    uint32_t skip;               /* bytes to throw away before that */
     uint32_t
         moved_ms; /* low 32 bits of clock_ms() at the last byte in or out */
     uint32_t began_ms; /* the same at the first byte of what is kept */
@@ -150,7 +150,7 @@ conn_of_state(void *state)
 /* ---- protocols --------------------------------------------------------- */
 
 enum conn_next {
-    CONN_NEED_INPUT, /* take(): the rest is not a whole request: need, skip */
+    CONN_NEED_INPUT, /* take(): the rest is not a whole request: need */
     /* more(), a route of HTTP, a Redis command: answered; goes on behind it. */
     CONN_ANSWERED = CONN_NEED_INPUT,
     CONN_FULL,  /* conn_space() or conn_gate() failed: call again later */
@@ -169,8 +169,7 @@ struct input {
         need; /* NEED_INPUT: bytes from `at` that must be there; 0: one more.  At
                       most input_max */
     uint32_t
-        skip; /* NEED_INPUT: bytes behind these to throw away before the call */
-    bool skipped; /* these are the `need` bytes, and `skip` have passed */
+        skip; /* bytes behind all that there was to throw away as they come */
 };
 
 enum protocol_flags {

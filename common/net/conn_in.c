@@ -84,10 +84,12 @@ end_late_request(struct conn *c)
 bool
 conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
 {
-    size_t size = in->size;
+    const size_t size = in->size;
 
-    c->flags &= (uint16_t) ~(F_AGAIN | F_SKIPPING);
-    c->need = c->skip = 0;
+    assert(in->skip == 0 || size == 0);
+    c->flags &= (uint16_t)~F_AGAIN;
+    c->need = 0;
+    c->skip = in->skip;
     if (in->at != c->listener->conns->in)
         c->began_ms = conns_now(c->listener->conns); /* what follows is new */
     if (next != CONN_NEED_INPUT) {
@@ -95,17 +97,9 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
         return keep_bytes(c, in->at, size);
     }
     c->need = in->need > 0 ? in->need : (uint32_t)size + 1;
-    c->skip = in->skip;
     assert(c->need <= c->listener->conns->input_max);
     if (size == 0) /* nearly always; and a request not begun is not late */
         return true;
-    if (c->skip > 0 && c->need <= size) {
-        /* The surplus that has come already is dropped. */
-        assert(size - c->need < c->skip);
-        c->skip -= (uint32_t)(size - c->need);
-        size = c->need;
-        c->flags |= F_SKIPPING;
-    }
     if (!keep_bytes(c, in->at, size))
         return false;
     end_late_request(c);
@@ -142,8 +136,8 @@ note_received(struct conn *c, ssize_t n, size_t asked)
     return n;
 }
 
-/* Throws away surplus.  False: there is more of it to come. */
-static bool
+/* Throws away bytes that the protocol does not want. */
+static void
 skip_some(struct conn *c)
 {
     struct conns *cs = c->listener->conns;
@@ -159,7 +153,6 @@ skip_some(struct conn *c)
             break;
         c->skip -= (uint32_t)n;
     }
-    return c->skip == 0;
 }
 
 ssize_t
@@ -170,39 +163,26 @@ conn_gather(struct conn *c, size_t limit, bool *failed)
     ssize_t n;
 
     *failed = false;
-    if ((c->flags & F_SKIPPING) != 0) {
-        if (skip_some(c))
-            return (ssize_t)load_pooled_input(c);
-        end_late_request(c);
-        return -1;
-    }
     if ((c->flags & F_AGAIN) != 0)
         return (ssize_t)load_pooled_input(c);
-    asked =
-        c->skip > 0 ? c->need - size : conn_slice(c->listener->row->protocol);
+    if (c->skip > 0) {
+        skip_some(c);
+        return -1;
+    }
+    asked = conn_slice(c->listener->row->protocol);
     if (asked > limit - size)
         asked = limit - size;
     assert(asked > 0);
     n = note_received(c, recv(c->source.fd, cs->in + size, asked, MSG_DONTWAIT),
                       asked);
-    if (n <= 0) {
-        end_late_request(c);
-        return -1;
-    }
-    if (size == 0)
+    if (n > 0 && size == 0)
         c->began_ms = conns_now(cs);
-    if (size + (size_t)n >= c->need && c->skip == 0)
+    if (n > 0 && size + (size_t)n >= c->need)
         return n + (ssize_t)load_pooled_input(c);
     /* A long name that comes byte by byte is not parsed before it is whole. */
-    *failed = !keep_bytes(c, cs->in + size, (size_t)n);
-    if (*failed)
-        return -1;
-    if (size + (size_t)n >= c->need) {
-        c->flags |= F_SKIPPING;
-        if (skip_some(c))
-            return (ssize_t)load_pooled_input(c);
-    }
-    end_late_request(c);
+    *failed = n > 0 && !keep_bytes(c, cs->in + size, (size_t)n);
+    if (!*failed)
+        end_late_request(c);
     return -1;
 }
 
@@ -212,7 +192,7 @@ conn_give_rest(struct conn *c)
     const struct protocol *p = c->listener->row->protocol;
     struct input in = {.at = c->listener->conns->in};
 
-    if (!p->rest || (c->flags & (F_GONE | F_SKIPPING)) != 0)
+    if (!p->rest || (c->flags & F_GONE) != 0)
         return;
     in.size = load_pooled_input(c);
     if (in.size > 0)

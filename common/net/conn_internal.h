@@ -37,10 +37,9 @@ enum conn_flags {
     F_HOLD = 512,    /* waits for conn_wake() */
     F_GATE_0 = 1024, /* named by its gate's group 0; the next bit: group 1 */
     F_GATE_1 = 2048,
-    F_SKIPPING = 4096, /* what it needs is there, the surplus is not */
-    F_BLOCKED = 8192,  /* waits until input_limit() is above 0 */
-    F_DONE = 16384,    /* CLOSED, and ended() is through */
-    F_GONE = 32768     /* its peer takes nothing any more: a reset */
+    F_BLOCKED = 4096, /* waits until input_limit() is above 0 */
+    F_DONE = 8192,    /* CLOSED, and ended() is through */
+    F_GONE = 16384    /* its peer takes nothing any more: a reset */
 };
 #define F_GATES (F_GATE_0 | F_GATE_1)
 

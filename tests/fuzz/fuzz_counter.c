@@ -195,7 +195,19 @@ is_web(const struct peer *p)
            first_bytes_browser((const uint8_t *)p->start) != NULL;
 }
 
-/* These bytes have gone out: which requests are complete? */
+/* A header has gone out.  The answer may come before the body is whole. */
+static void
+note_request(struct peer *p)
+{
+    struct asked *a = &p->asked[(p->first + p->count++) % ASKED_MAX];
+
+    assert(p->count <= ASKED_MAX);
+    a->magic = p->header[0];
+    a->opcode = p->header[1];
+    memcpy(a->opaque, p->header + 8, sizeof a->opaque);
+}
+
+/* These bytes have gone out: which requests have begun? */
 static void
 note_sent(struct peer *p, const uint8_t *bytes, size_t size)
 {
@@ -209,25 +221,19 @@ note_sent(struct peer *p, const uint8_t *bytes, size_t size)
         if (p->have < FRAME_HEADER) {
             p->header[p->have++] = *bytes++;
             size--;
-            if (p->have == FRAME_HEADER)
+            if (p->have == FRAME_HEADER) {
                 p->body = get_be32(p->header + 4);
-            if (p->have == FRAME_HEADER && p->body > FRAME_BODY_MAX)
-                p->doomed = true;
+                p->doomed = p->body > FRAME_BODY_MAX;
+                note_request(p);
+            }
         } else {
             n = size < p->body ? size : p->body;
             p->body -= (uint32_t)n;
             bytes += n;
             size -= n;
         }
-        if (p->have == FRAME_HEADER && p->body == 0) {
-            struct asked *a = &p->asked[(p->first + p->count++) % ASKED_MAX];
-
-            assert(p->count <= ASKED_MAX);
-            a->magic = p->header[0];
-            a->opcode = p->header[1];
-            memcpy(a->opaque, p->header + 8, sizeof a->opaque);
+        if (p->have == FRAME_HEADER && p->body == 0)
             p->have = 0;
-        }
     }
 }
 
@@ -291,6 +297,13 @@ take_answers(struct peer *p)
     p->in_size -= at;
 }
 
+/* Whether all are answered, but perhaps one that has begun. */
+static bool
+is_answered(const struct peer *p)
+{
+    return p->count == 0 || (p->count == 1 && p->have == FRAME_HEADER);
+}
+
 /* True when something came. */
 static bool
 listen_to(struct peer *p)
@@ -305,7 +318,7 @@ listen_to(struct peer *p)
     if (n <= 0) {
         /* Only for a reason. */
         assert(p->doomed || p->half || little);
-        assert(n < 0 || p->doomed || little || p->count == 0);
+        assert(n < 0 || p->doomed || little || is_answered(p));
         p->ended = true;
         return true;
     }
@@ -333,7 +346,7 @@ pump(void)
         const struct peer *p = &peers[i];
 
         if (p->fd >= 0 && !p->deaf && !p->ended)
-            assert(p->count == 0 && p->in_size == 0 && !p->doomed && !p->half);
+            assert(is_answered(p) && p->in_size == 0 && !p->doomed && !p->half);
     }
     assert(live_check(&server.live));
 }

@@ -108,7 +108,7 @@ owe(struct conn *c, uint16_t count)
 }
 
 static enum conn_next
-one(struct conn *c, const uint8_t *at, size_t size, bool skipped)
+one(struct conn *c, const uint8_t *at, size_t size)
 {
     struct echo *f = echo_of(c);
     const uint8_t *body = at + ECHO_HEAD;
@@ -128,7 +128,6 @@ one(struct conn *c, const uint8_t *at, size_t size, bool skipped)
     case 'h':
         return hold(c, body, size);
     case 's':
-        assert_true(skipped || size == 1);
         return put(c, body, 1);
     case 'w':
         return work(c);
@@ -149,19 +148,15 @@ echo_take(struct conn *c, struct input *in)
         enum conn_next next;
         size_t used = ECHO_HEAD + size;
 
-        if (in->at[2] == 's' && size > 1 && !in->skipped) {
-            in->need = ECHO_HEAD + 1;
-            in->skip = (uint32_t)size - 1;
-            if (in->size < used)
-                return CONN_NEED_INPUT;
-        }
-        if (in->skipped)
+        if (in->at[2] == 's' && in->size > ECHO_HEAD && in->size < used) {
+            in->skip = (uint32_t)(used - in->size);
             used = in->size;
-        else if (in->size < used) {
+        }
+        if (in->size < used) {
             in->need = (uint32_t)used;
             return CONN_NEED_INPUT;
         }
-        next = one(c, in->at, size, in->skipped || in->size >= used);
+        next = one(c, in->at, size);
         if (next == CONN_FULL || next == CONN_PAUSE)
             return next;
         in->at += used;
@@ -170,7 +165,6 @@ echo_take(struct conn *c, struct input *in)
             return next;
     }
     in->need = 0;
-    in->skip = 0;
     return CONN_NEED_INPUT;
 }
 

@@ -99,28 +99,11 @@ void live_fini(struct live *l);
  * not yet through; the first one is due at once. */
 bool live_clock(struct live *l, uint64_t unix_ms);
 
-/* Hash of a name, for the calls below.  They are quicker if live_prefetch() is
- * called for some names ahead, and then live_prefetch_object() for each. */
+/* Hash of a name, for the calls below. */
 static inline uint32_t
 live_hash(const struct live *l, const uint8_t *name, size_t size)
 {
     return (uint32_t)hash_name(&l->key, 0, name, size);
-}
-
-static inline void
-live_prefetch(const struct live *l, uint32_t hash)
-{
-    __builtin_prefetch(live_place(&l->names, hash));
-}
-
-static inline void
-live_prefetch_object(const struct live *l, uint32_t hash)
-{
-    const char *object = arena_at(&l->objects, *live_place(&l->names, hash));
-
-    /* Twice: many records lie on two cache lines. */
-    __builtin_prefetch(object, 1);
-    __builtin_prefetch(object + 47, 1);
 }
 
 /* Consumption of a counter, what is available of a semaphore.

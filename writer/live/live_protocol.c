@@ -1,29 +1,19 @@
 /* writer/live/live_protocol.c - see live_protocol.h:
- * live_protocol_need(), live_protocol_do(), live_protocol_do_one(),
- * live_protocol_dump(). */
+ * live_protocol_do(), live_protocol_dump(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/live_protocol.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define RUN_MAX    16   /* requests read before the first of them is done */
 #define DUMP_STEPS 8192 /* places of the arena looked at in one call */
 #define WHO_STEPS  1024 /* connections looked at for one answer to Who */
 #define WHO_MAX    (10 + NET_ADDRESS_SIZE) /* of one holder in it */
-
-/* No answer but those of a Dump is longer; a run must fit behind a piece, and
- * so must the longest record of a dump. */
-#define ANSWER_MAX 1024
 
 /* An answer with a text has at most 64 bytes: there is a client with room for
  * no more. */
 #define TEXT_MAX (64 - FRAME_HEADER)
 
-static_assert(RUN_MAX * ANSWER_MAX <= LIVE_PROTOCOL_RUN_SIZE &&
-                  LIVE_PROTOCOL_PIECE + LIVE_PROTOCOL_RUN_SIZE <=
-                      LIVE_PROTOCOL_OUT_SIZE,
-              "a run fits");
 static_assert(LIVE_PROTOCOL_PIECE - 1 + 2 * FRAME_HEADER + 10 +
                       FRAME_NAME_MAX <=
                   LIVE_PROTOCOL_OUT_SIZE,
@@ -128,7 +118,7 @@ put_stats(const struct live_server *s, const uint8_t *header,
     put_pair(&p, "command:stats", f->stats);
     if (s->live.options.kind == LIVE_COUNTER)
         put_pair(&p, "command:dump", f->dump);
-    assert(p.at - start <= ANSWER_MAX - FRAME_HEADER);
+    assert(p.at - start <= LIVE_PROTOCOL_ANSWER - FRAME_HEADER);
     put_header(r, header, FRAME_OK, (uint32_t)(p.at - start));
 }
 
@@ -173,30 +163,26 @@ read_request(const struct live_server *s, const uint8_t *bytes,
             return;
         }
         q->hash = live_hash(&s->live, q->ask.name, q->ask.name_size);
-        live_prefetch(&s->live, q->hash);
     }
 }
 
-size_t
-live_protocol_need(const struct live_server *s, const uint8_t *bytes,
-                   size_t size)
+/* How many bytes of a request have to be there to do it, as far as the first
+ * `size` show; what is behind them is of no use. */
+static size_t
+needed_bytes(const struct live_server *s, const uint8_t *bytes, size_t size)
 {
     size_t body, fixed;
 
-    if (size < FRAME_HEADER)
-        return FRAME_HEADER;
     if (bytes[0] != FRAME_REQUEST || !is_known(s, bytes) || !has_name(bytes[1]))
         return FRAME_HEADER;
     fixed = bytes[1] == FRAME_ACQUIRE ? 10 : bytes[1] == FRAME_GET ? 2 : 6;
     body = get_be32(bytes + 4);
     if (body < fixed)
-        return FRAME_HEADER; /* it is refused whatever comes */
+        return FRAME_HEADER + body; /* it is refused */
     if (size < FRAME_HEADER + fixed)
         return FRAME_HEADER + fixed;
     fixed += get_be16(bytes + FRAME_HEADER + fixed - 2);
-    if (body < fixed)
-        return FRAME_HEADER;
-    return FRAME_HEADER + fixed;
+    return FRAME_HEADER + (body < fixed ? body : fixed);
 }
 
 /* ---- doing ------------------------------------------------------------- */
@@ -258,7 +244,8 @@ do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
         put_error(r, q->header, FRAME_NOT_FOUND);
         return;
     }
-    while ((size_t)(at - start) + WHO_MAX <= ANSWER_MAX - FRAME_HEADER) {
+    while ((size_t)(at - start) + WHO_MAX <=
+           LIVE_PROTOCOL_ANSWER - FRAME_HEADER) {
         size_t size;
 
         rc = live_who(&s->live, q->hash, q->ask.name, q->ask.name_size, &from,
@@ -315,75 +302,35 @@ do_request(struct live_server *s, uint32_t holder, const struct request *q,
     return LIVE_PROTOCOL_MORE;
 }
 
-/* Reads up to RUN_MAX complete requests, up to a Dump.  Their number; *stop
- * is LIVE_PROTOCOL_LONG when what follows is refused, LIVE_PROTOCOL_FULL when
- * more may follow. */
-static size_t
-read_run(const struct live_server *s, struct live_protocol *r,
-         struct request queue[RUN_MAX], enum live_protocol_stop *stop)
-{
-    size_t count = 0;
-
-    *stop = LIVE_PROTOCOL_FULL;
-    while (count < RUN_MAX) {
-        struct request *q = &queue[count];
-        uint32_t body_size;
-
-        if (r->in_size < FRAME_HEADER) {
-            *stop = LIVE_PROTOCOL_MORE;
-            break;
-        }
-        body_size = get_be32(r->in + 4);
-        if (body_size > r->in_size - FRAME_HEADER) {
-            *stop = body_size > FRAME_BODY_MAX ? LIVE_PROTOCOL_LONG
-                                               : LIVE_PROTOCOL_MORE;
-            break;
-        }
-        read_request(s, r->in, body_size, q);
-        r->in += FRAME_HEADER + body_size;
-        r->in_size -= FRAME_HEADER + body_size;
-        count++;
-        if (q->status == FRAME_OK && q->opcode == FRAME_DUMP)
-            break;
-    }
-    return count;
-}
-
 enum live_protocol_stop
 live_protocol_do(struct live_server *s, uint32_t holder,
                  struct live_protocol *r)
 {
-    struct request queue[RUN_MAX];
-    enum live_protocol_stop stop;
-    size_t count, i;
-
     for (;;) {
+        struct request q;
+        uint32_t body, have;
+
+        r->need = FRAME_HEADER;
         if (has_enough(r))
             return LIVE_PROTOCOL_FULL;
-        count = read_run(s, r, queue, &stop);
-        for (i = 0; count > 1 && i < count; i++)
-            if (queue[i].status == FRAME_OK && has_name(queue[i].opcode))
-                live_prefetch_object(&s->live, queue[i].hash);
-        for (i = 0; i < count; i++)
-            if (do_request(s, holder, &queue[i], r) == LIVE_PROTOCOL_DUMP)
-                return LIVE_PROTOCOL_DUMP; /* the last of its run */
-        if (stop != LIVE_PROTOCOL_FULL)
-            return stop;
+        if (r->in_size < FRAME_HEADER)
+            return LIVE_PROTOCOL_MORE;
+        body = get_be32(r->in + 4);
+        if (body > FRAME_BODY_MAX)
+            return LIVE_PROTOCOL_LONG;
+        r->need = (uint32_t)needed_bytes(s, r->in, r->in_size);
+        if (r->in_size < r->need)
+            return LIVE_PROTOCOL_MORE;
+        have = (uint32_t)(r->in_size - FRAME_HEADER);
+        if (have > body)
+            have = body;
+        read_request(s, r->in, have, &q);
+        r->in += FRAME_HEADER + have;
+        r->in_size -= FRAME_HEADER + have;
+        r->skip = body - have;
+        if (do_request(s, holder, &q, r) == LIVE_PROTOCOL_DUMP)
+            return LIVE_PROTOCOL_DUMP;
     }
-}
-
-enum live_protocol_stop
-live_protocol_do_one(struct live_server *s, uint32_t holder,
-                     struct live_protocol *r)
-{
-    struct request q;
-
-    assert(r->in_size >= FRAME_HEADER);
-    assert(r->out_size < LIVE_PROTOCOL_PIECE);
-    read_request(s, r->in, r->in_size - FRAME_HEADER, &q);
-    r->in += r->in_size;
-    r->in_size = 0;
-    return do_request(s, holder, &q, r);
 }
 
 /* ---- Dump -------------------------------------------------------------- */

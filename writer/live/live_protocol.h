@@ -1,9 +1,8 @@
 /* writer/live/live_protocol.h - requests of the counter and semaphore protocols
  * to answers, memory to memory.
  *
- * Requests are done in order and answered in order.  A run of them is read
- * first, so that what the names need from memory is on its way when they are
- * done.
+ * Requests are done in order and answered in order, each as soon as what it needs
+ * of its body is there; the rest of that is thrown away.
  *
  * The order of checks: the magic, the opcode, then the arguments; only a
  * request that passes them counts in the figures.  A request that is longer
@@ -23,15 +22,15 @@
 #include "common/wire/frame.h"
 #include "writer/live/live_server.h"
 
-/* Answers stop when there are as many bytes, or `piece` of them; the last ones
- * may go on to LIVE_PROTOCOL_OUT_SIZE, which is the room that `out` must have.
- */
+/* Answers stop when there are as many bytes, or `piece` of them; the last one may
+ * have LIVE_PROTOCOL_ANSWER more, or be a record of a Dump.  The room that `out`
+ * must have is LIVE_PROTOCOL_OUT_SIZE. */
 #define LIVE_PROTOCOL_PIECE    (65536 - 128)
 #define LIVE_PROTOCOL_OUT_SIZE 131072
-#define LIVE_PROTOCOL_RUN_SIZE 16384 /* more than `piece` that there may be */
+#define LIVE_PROTOCOL_ANSWER   1024
 
 enum live_protocol_stop {
-    LIVE_PROTOCOL_MORE, /* the rest, if any, is not a complete request */
+    LIVE_PROTOCOL_MORE, /* the next request needs more bytes: `need` */
     LIVE_PROTOCOL_FULL, /* enough answers: send, and call again */
     LIVE_PROTOCOL_DUMP, /* a Dump was taken: call live_protocol_dump() until it
                            is done */
@@ -44,25 +43,15 @@ struct live_protocol {
     uint8_t *out;
     size_t out_size; /* bytes in it; grows */
     size_t piece;    /* when to stop; 0: at LIVE_PROTOCOL_PIECE */
+    uint32_t
+        need; /* bytes that the next request needs, as far as it is known */
+    uint32_t skip;   /* bytes of the last one that have not come, of no use */
     uint8_t dump[4]; /* the opaque of the Dump that was taken */
 };
 
-/* Does the complete requests of `in` on behalf of `holder`. */
+/* Does the requests of `in` on behalf of `holder`. */
 enum live_protocol_stop live_protocol_do(struct live_server *s, uint32_t holder,
                                          struct live_protocol *r);
-
-/* Does one request whose whole body has come, but of which only what it needs
- * (live_protocol_need) is in `in`.  MORE or DUMP. */
-enum live_protocol_stop live_protocol_do_one(struct live_server *s,
-                                             uint32_t holder,
-                                             struct live_protocol *r);
-
-/* The bytes of a request that are needed to execute it, as far as the first
- * `size` bytes show.  A result of at most `size` means that the request is
- * known and its needed bytes are there; the rest of the body may be discarded.
- */
-size_t live_protocol_need(const struct live_server *s, const uint8_t *bytes,
-                          size_t size);
 
 /* Puts records of a dump from *from (0 at first) until there are enough, or a
  * bounded number of objects was looked at.  True: the end is put. */

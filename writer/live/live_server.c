@@ -8,13 +8,12 @@
 
 #include "writer/live/live_protocol.h"
 
-#define ASK_FIXED_MAX 10 /* bytes of a request's body before the name */
-#define DROPS_MAX     16 /* steps of LIVE_DROP_STEP in one call of ended() */
+#define DROPS_MAX 16 /* steps of LIVE_DROP_STEP in one call of ended() */
 
 /* Where memory for what waits is short, answers are made in pieces that may
  * use its reserve. */
 #define SHORT_PIECE 2048
-#define SHORT_ROOM  (SHORT_PIECE + LIVE_PROTOCOL_RUN_SIZE)
+#define SHORT_ROOM  (SHORT_PIECE + LIVE_PROTOCOL_ANSWER)
 
 /* Looks at the clock at least so often: it may have been set. */
 #define SWEEP_WAIT_MAX_MS 60000
@@ -105,19 +104,17 @@ take(struct conn *c, struct input *in)
     struct live_server *s = conn_ctx(c);
     struct live_protocol r = {.in = in->at, .in_size = in->size};
     enum live_protocol_stop stop;
-    size_t need;
 
     update_window(s);
     r.out = answer_space(c, &r);
     if (!r.out)
         return CONN_FULL;
-    if (in->skipped)
-        stop = live_protocol_do_one(s, conn_number(c), &r);
-    else
-        stop = live_protocol_do(s, conn_number(c), &r);
+    stop = live_protocol_do(s, conn_number(c), &r);
     conn_put(c, r.out_size);
     in->at = r.in;
     in->size = r.in_size;
+    in->need = r.need;
+    in->skip += r.skip;
     switch (stop) {
     case LIVE_PROTOCOL_FULL:
         return CONN_FULL;
@@ -131,13 +128,6 @@ take(struct conn *c, struct input *in)
     case LIVE_PROTOCOL_MORE:
         break;
     }
-    if (in->size == 0)
-        return CONN_NEED_INPUT;
-    need = live_protocol_need(s, in->at, in->size);
-    in->need = (uint32_t)need;
-    /* Below that it is not known yet how long the name is. */
-    if (need <= in->size || need > FRAME_HEADER + ASK_FIXED_MAX)
-        in->skip = (uint32_t)(FRAME_HEADER + get_be32(in->at + 4) - need);
     return CONN_NEED_INPUT;
 }
 

@@ -55,7 +55,7 @@ sweep_batch(struct live *l, uint32_t *steps)
         o = object_at(l, number);
         numbers[count] = number;
         hashes[count] = live_hash(l, o->name, o->name_size);
-        live_prefetch(l, hashes[count++]);
+        __builtin_prefetch(live_place(&l->names, hashes[count++]));
     }
     for (i = 0; i < count; i++)
         remove_object(l, numbers[i], hashes[i]);

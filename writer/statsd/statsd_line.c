@@ -1,6 +1,5 @@
 /* writer/statsd/statsd_line.c - see statsd_line.h.  Read from the end:
- * statsd_line() adds a plain count at once; else parse_groups() walks the
- * groups twice, first to check, then to add. */
+ * statsd_line() walks the groups twice, first to check, then to add. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/statsd_line.h"
 
