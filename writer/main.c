@@ -143,7 +143,6 @@ after_turn(void *ctx)
      * when their socket is full. */
     more |= quota_turn(&w->quota, listeners_only_http(w->conns) &&
                                       !datagram_is_on(&w->statsd.datagrams));
-    http_service_turn(&w->http);
     /* The last: it syncs what all others have put. */
     more |= commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
                                         listeners_live(w->conns) == 0);
