@@ -173,8 +173,6 @@ pause_without_capacity(struct conn *c)
     if (has_ended(c))
         return false;
     c->flags |= F_BLOCKED;
-    if (!d->blocked)
-        d->conns->blocked_ms = loop_now_ms(d->conns->loop);
     d->blocked = true;
     return true;
 }

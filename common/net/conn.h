@@ -398,8 +398,8 @@ bool conn_turn(struct conns *cs);
 bool conns_have_work(const struct conns *cs);
 
 /* Stops accepting and ends all connections, each as its protocol says: those of
- * STOP_DRAIN have `ms` for their input, not counting the time that their listener
- * is blocked, and a second more for the answers; those of STOP_ANSWER go on
+ * STOP_DRAIN have `ms` for their input, from when no listener is blocked on, and a
+ * second more for the answers; those of STOP_ANSWER go on
  * meanwhile, and then have `ms` to take their answers.  Calls `done` when none is
  * left. */
 void conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx),

@@ -74,8 +74,6 @@ struct conns {
     uint64_t stop_ms;   /* clock: input ends; ending: the deaf are cut */
     uint64_t
         give_up_ms; /* clock: input ends also while listeners are blocked */
-    uint64_t blocked_ms; /* clock: since when, while stopping, a listener is
-                            blocked */
     void (*done)(void *ctx);
     void *ctx;
 };

@@ -1,4 +1,5 @@
-/* common/net/listener_stop.c - the end of all connections; see conn.h. */
+/* common/net/listener_stop.c - the end of all connections: conns_stop(),
+ * conns_stop_some(); see conn.h. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
@@ -141,17 +142,12 @@ is_quiet(struct conns *cs, uint64_t now)
 void
 conns_stop_longer(struct conns *cs)
 {
-    const uint64_t now = loop_now_ms(cs->loop);
+    const uint64_t end = loop_now_ms(cs->loop) + cs->drain_ms;
 
-    if (!cs->stopping || cs->ending)
-        return;
-    /* What its senders have is still to be read: the time that they waited is
-     * not of the time they have.  A listener that stays
-     * blocked ends too. */
-    cs->stop_ms += now - cs->blocked_ms;
-    if (cs->stop_ms > cs->give_up_ms)
-        cs->stop_ms = cs->give_up_ms;
-    cs->blocked_ms = now;
+    /* What its senders have is still to be read.  A listener that stays blocked
+     * ends, too. */
+    if (cs->stopping && !cs->ending)
+        cs->stop_ms = end < cs->give_up_ms ? end : cs->give_up_ms;
 }
 
 void
@@ -168,7 +164,6 @@ conns_stop_some(struct conns *cs)
     }
     if (blocked)
         conns_stop_longer(cs);
-    cs->blocked_ms = now;
     if (!cs->ending && (now >= cs->stop_ms || is_quiet(cs, now))) {
         cs->ending = true;
         cs->stop_ms = now + ANSWER_MS;
@@ -213,7 +208,6 @@ conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
     cs->stopping = true;
     cs->drain_ms = ms;
     cs->stop_ms = now + ms;
-    cs->blocked_ms = now; /* what was waited before does not count */
     cs->give_up_ms = now + STOP_LONGEST * ms;
     /* It is armed already: this only moves it. */
     (void)loop_arm(cs->loop, &cs->tick, now + 1);
