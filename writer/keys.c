@@ -9,11 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/log/log_recover.h"
-
-#define LIST_MIN 64
 
 void
 keys_open(struct keys *k, const struct datadir *d)
@@ -214,18 +213,8 @@ keys_add(struct keys *k, const struct request_mark *m, uint64_t position,
 int
 keys_reserve(struct mark_list *list)
 {
-    const uint32_t capacity =
-        list->capacity > 0 ? 2 * list->capacity : LIST_MIN;
-    struct marked *more;
-
-    if (list->count < list->capacity)
-        return 0;
-    more = realloc(list->at, capacity * sizeof *more);
-    if (!more)
-        return -ENOMEM;
-    list->at = more;
-    list->capacity = capacity;
-    return 0;
+    return array_grow(&list->at, &list->capacity, list->count + 1,
+                      sizeof *list->at);
 }
 
 void

@@ -42,7 +42,8 @@ enum keys_state { KEYS_OFF, KEYS_LOADING, KEYS_READY };
 /* The marks of one log. */
 struct mark_list {
     struct marked *at;
-    uint32_t count, capacity;
+    uint32_t count;
+    size_t capacity;
 };
 
 /* A log that may be OPEN, of a writer before this one. */

@@ -46,9 +46,8 @@ bind_resolve(const char *listen, const char *listen_key, const char *allow,
     return -EINVAL;
 }
 
-/* Listens: the descriptor, and in *bound the address it got. */
-static int
-listen_at(const struct listener_config *row, struct net_address *bound)
+int
+bind_at(const struct listener_config *row, int type, struct net_address *bound)
 {
     struct net_address address;
     int fd, rc;
@@ -57,10 +56,10 @@ listen_at(const struct listener_config *row, struct net_address *bound)
                       &address);
     if (rc < 0)
         return rc;
-    fd = keeper_port(row->name, SOCK_STREAM, &address, bound);
+    fd = keeper_port(row->name, type, &address, bound);
     if (fd >= 0)
         return fd;
-    fd = net_listen(&address, 0, bound);
+    fd = net_bind(&address, type, 0, bound);
     if (fd == -EADDRINUSE) {
         diag(DIAG_WARNING,
              "%s=%s is in use by another process: stop it, or set %s to a free "
@@ -70,7 +69,7 @@ listen_at(const struct listener_config *row, struct net_address *bound)
              row->enable_key == row->listen_key ? "" : row->enable_key,
              row->enable_key == row->listen_key ? "" : " to false",
              BIND_WAIT_MS / 1000);
-        fd = net_listen(&address, BIND_WAIT_MS, bound);
+        fd = net_bind(&address, type, BIND_WAIT_MS, bound);
     }
     if (fd < 0)
         diag_errno(DIAG_ERROR, fd, "listen %s=%s", row->listen_key,
@@ -118,7 +117,7 @@ bind_port(struct binding *b, size_t i)
     struct net_address bound;
     char where[NET_ADDRESS_SIZE];
 
-    b->fds[i] = listen_at(&b->rows[i], &bound);
+    b->fds[i] = bind_at(&b->rows[i], SOCK_STREAM, &bound);
     if (b->fds[i] < 0)
         return b->fds[i];
     net_format(&bound, where);

@@ -48,6 +48,11 @@ int bind_listeners(struct binding *b, const struct local_folder *folder,
 int bind_resolve(const char *listen, const char *listen_key, const char *allow,
                  const char *allow_key, struct net_address *out);
 
+/* Binds the port of a row, or takes the one that the service manager keeps: the
+ * descriptor, and in *bound the address it got. */
+int bind_at(const struct listener_config *row, int type,
+            struct net_address *bound);
+
 /* Makes the socket of a setting in the data directory; *out stays as it is
  * where the port serves alone.  Below 0: the setting wants no port, and has
  * none. */

@@ -14,22 +14,30 @@
 #define BACK_OFF_MS  10 /* first wait for a port in use; doubles */
 #define BACK_OFF_MAX 320
 
-/* Listens; *bound is the address with its port. */
-static int
-listen_once(const struct net_address *a, struct net_address *bound)
+/* Accepted sockets inherit TCP_NODELAY: one call fewer for each. */
+static bool
+set_options(int fd)
 {
     const int one = 1;
+
+    return setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+           setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0;
+}
+
+/* Binds, and listens; *bound is the address with its port. */
+static int
+bind_once(const struct net_address *a, int type, struct net_address *bound)
+{
+    const bool listens = type == SOCK_STREAM;
     int fd, rc;
 
-    fd = socket(a->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    fd = socket(a->sa.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return -errno;
     bound->size = sizeof bound->sa;
-    /* Accepted sockets inherit TCP_NODELAY: one call fewer for each. */
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one) == 0 &&
+    if ((!listens || set_options(fd)) &&
         bind(fd, (const struct sockaddr *)&a->sa, a->size) == 0 &&
-        listen(fd, NET_BACKLOG) == 0 &&
+        (!listens || listen(fd, NET_BACKLOG) == 0) &&
         getsockname(fd, (struct sockaddr *)&bound->sa, &bound->size) == 0)
         return fd;
     rc = -errno;
@@ -38,15 +46,15 @@ listen_once(const struct net_address *a, struct net_address *bound)
 }
 
 int
-net_listen(const struct net_address *a, uint64_t wait_ms,
-           struct net_address *bound)
+net_bind(const struct net_address *a, int type, uint64_t wait_ms,
+         struct net_address *bound)
 {
     const uint64_t end_ms = clock_ms() + wait_ms;
     uint64_t now_ms, pause_ms = BACK_OFF_MS;
     int rc;
 
     for (;;) {
-        rc = listen_once(a, bound);
+        rc = bind_once(a, type, bound);
         if (rc != -EADDRINUSE)
             return rc;
         now_ms = clock_ms();

@@ -49,10 +49,18 @@ const char *net_resolve_error(int rc);
 void net_format(const struct net_address *a, char text[NET_ADDRESS_SIZE]);
 bool net_is_loopback(const struct net_address *a);
 
-/* Binds (SO_REUSEADDR; EADDRINUSE retried with back-off up to `wait_ms`) and
- * listens.  Returns the descriptor; *bound is the address with its port. */
-int net_listen(const struct net_address *a, uint64_t wait_ms,
-               struct net_address *bound);
+/* Binds (EADDRINUSE retried with back-off up to `wait_ms`) and, if SOCK_STREAM,
+ * listens (SO_REUSEADDR).  Returns the descriptor; *bound is the address with its
+ * port. */
+int net_bind(const struct net_address *a, int type, uint64_t wait_ms,
+             struct net_address *bound);
+
+static inline int
+net_listen(const struct net_address *a, uint64_t wait_ms,
+           struct net_address *bound)
+{
+    return net_bind(a, SOCK_STREAM, wait_ms, bound);
+}
 
 /* Whether both ends of a connection are this socket.  A client that tries a
  * port of the ephemeral range again and again can meet itself, and would be

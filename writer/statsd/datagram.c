@@ -18,9 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/net/keeper.h"
+#include "common/setup/ports.h"
 
-#define NAME            "statsd" /* in the ready line, and of the socket */
 #define SKIPPED_BATCHES 16
 #define BUFFERS_SIZE    ((size_t)DATAGRAM_BATCH * DATAGRAM_MAX)
 
@@ -64,46 +63,20 @@ set_buffer(const struct datagrams *d, int fd)
 }
 
 static int
-bind_new(const struct net_address *at, struct net_address *bound)
-{
-    const int fd =
-        socket(at->sa.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    int rc;
-
-    if (fd >= 0 && bind(fd, (const struct sockaddr *)&at->sa, at->size) == 0 &&
-        getsockname(fd, (struct sockaddr *)&bound->sa, &bound->size) == 0) {
-        (void)keeper_put(NAME, fd);
-        return fd;
-    }
-    rc = -errno;
-    if (fd >= 0)
-        (void)close(fd); /* not bound */
-    return rc;
-}
-
-static int
 bind_port(struct datagrams *d)
 {
-    const struct config *c = d->config;
-    struct net_address address, bound = {.size = sizeof bound.sa};
+    const struct listener_config row =
+        ports_listener(d->config, PORT_DATAGRAMS, NULL);
+    struct net_address bound;
     char where[NET_ADDRESS_SIZE];
-    int fd, rc;
+    const int fd = bind_at(&row, SOCK_DGRAM, &bound);
 
-    rc = bind_resolve(c->statsd_listen, "statsd.listen", c->statsd_allow,
-                      "statsd.allow", &address);
-    if (rc < 0)
-        return rc;
-    fd = keeper_port(NAME, SOCK_DGRAM, &address, &bound);
     if (fd < 0)
-        fd = bind_new(&address, &bound);
-    if (fd < 0) {
-        diag_errno(DIAG_ERROR, fd, "listen statsd.listen=%s", c->statsd_listen);
         return fd;
-    }
     d->sources[LISTENER_PORT].fd = fd;
     set_buffer(d, fd);
     net_format(&bound, where);
-    (void)snprintf(d->line, sizeof d->line, NAME "=%s", where);
+    (void)snprintf(d->line, sizeof d->line, "%s=%s", row.name, where);
     return 0;
 }
 
