@@ -16,11 +16,6 @@
  * group, so a group's bytes are in its sync.  After a failed sync no answer
  * leaves and the process exits.
  *
- * The loop syncs by itself, saving two wake-ups, if it has no other connection
- * to serve, recent syncs were quick and the file reports a small one.  It does
- * so not in the turn that sends the answers of the sync before, but in the next
- * one: the group then has what clients sent meanwhile.
- *
  * Ownership: struct commit is the caller's.  All runs in the loop's thread,
  * except `sync`.
  */
@@ -34,16 +29,13 @@
 #include "common/net/conn.h"
 #include "common/net/io.h"
 
-#define COMMIT_QUICK_RUNS 8 /* quick syncs in a row before one in the loop */
-
 /* The file that is made durable.  Only sync() waits for the disk. */
 struct commit_file {
-    void (*flush)(void *ctx);          /* writes what was appended */
-    bool (*is_due)(const void *ctx);   /* a sync, though no answer waits */
-    bool (*is_small)(const void *ctx); /* the loop may do it, if it is quick */
-    bool (*begin)(void *ctx);          /* false: nothing, or not now */
-    int (*sync)(void *ctx);            /* I/O thread; 0 or -errno, no retry */
-    bool (*end)(void *ctx, int rc);    /* false: it has failed, and said so */
+    void (*flush)(void *ctx);        /* writes what was appended */
+    bool (*is_due)(const void *ctx); /* a sync, though no answer waits */
+    bool (*begin)(void *ctx);        /* false: nothing, or not now */
+    int (*sync)(void *ctx);          /* I/O thread; 0 or -errno, no retry */
+    bool (*end)(void *ctx, int rc);  /* false: it has failed, and said so */
 };
 
 struct commit {
@@ -54,13 +46,9 @@ struct commit {
     struct io_job job;
     bool in_flight;
     bool failed;
-    bool alone;    /* as the last turn said */
-    bool released; /* a group, since the last turn */
     int rc;
-    uint64_t brief_ns;   /* a sync that took no longer was quick */
-    uint64_t took_ns;    /* the last one */
-    unsigned quick_runs; /* quick syncs since the last that was not */
-    uint64_t syncs, syncs_here, sync_ns; /* figures */
+    uint64_t took_ns;        /* the last one */
+    uint64_t syncs, sync_ns; /* figures */
 };
 
 /* For `max` connections that may wait; `id` distinguishes the gates.  -ENOMEM.
@@ -69,9 +57,8 @@ int commit_init(struct commit *m, const struct commit_file *file, void *ctx,
                 struct io *io, size_t max, uint8_t id);
 void commit_fini(struct commit *m);
 
-/* The end of a turn.  `alone`: a brief sync in the loop delays no connection.
- * True: a group waits for the next turn, which must not wait for events. */
-bool commit_turn(struct commit *m, bool alone);
+/* The end of a turn. */
+void commit_turn(struct commit *m);
 
 /* Starts a sync now if there is anything to sync and none is in flight. */
 void commit_go(struct commit *m);

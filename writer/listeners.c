@@ -1,5 +1,4 @@
-/* writer/listeners.c - see listeners.h: listeners_live(),
- * listeners_only_http(). */
+/* writer/listeners.c - see listeners.h: listeners_init(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/listeners.h"
 
@@ -105,20 +104,4 @@ listeners_init(struct listeners *d, const struct config *c,
     d->shared = connections_left(want);
     report_too_few(d);
     share_descriptors(d);
-}
-
-size_t
-listeners_live(struct conns *cs)
-{
-    return conns_listener(cs, LISTENER_COUNTER)->open +
-           conns_listener(cs, LISTENER_SEMAPHORE)->open;
-}
-
-bool
-listeners_only_http(struct conns *cs)
-{
-    for (size_t i = 0; i < LISTENERS; i++)
-        if (i != LISTENER_HTTP && conns_listener(cs, i)->open > 0)
-            return false;
-    return true;
 }

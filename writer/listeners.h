@@ -46,11 +46,4 @@ void listeners_init(struct listeners *d, const struct config *c,
                     struct ingest *ingest, struct live_service *lives,
                     struct http_site *site, struct statsd *statsd);
 
-/* Connections of the live listeners, which hold up what others could do alone.
- */
-size_t listeners_live(struct conns *cs);
-
-/* No connection but those of HTTP. */
-bool listeners_only_http(struct conns *cs);
-
 #endif

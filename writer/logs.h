@@ -53,10 +53,6 @@
 #define LOGS_SPARES  4    /* begun ahead, as far as there are empty logs */
 #define LOGS_RETIRED 16   /* logs on their way at once; then push back */
 #define LOGS_WORD    32   /* names are copied by whole words */
-/* Slots that the loop may sync by itself.  Handing a sync to the thread costs
- * two wake-ups, which take about as long as receiving and writing that many
- * messages. */
-#define LOGS_BRIEF 64
 /* Bytes put during a sync after which no more are taken: answers would wait too
  * long for the next sync.  With a disk slower than the clients, each group
  * would otherwise be larger than the one before. */
@@ -256,8 +252,7 @@ bool logs_is_durable(const struct logs *l, uint64_t position);
 bool logs_want_sync(struct logs *l);
 
 /* What writer/commit.h makes durable; its ctx is a struct logs.  A sync covers
- * all that was put, and is small when little is to be written and nothing else
- * keeps the disk busy. */
+ * all that was put. */
 extern const struct commit_file logs_file;
 
 /* Hands the current log on, if there is anything in it. */

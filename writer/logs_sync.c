@@ -134,22 +134,6 @@ end_sync(void *ctx, int rc)
     return true;
 }
 
-static bool
-is_small(const void *ctx)
-{
-    const struct logs *l = ctx;
-    size_t i;
-
-    if (!l->has_current || l->syncing || l->failed || l->finishing ||
-        l->making || l->recovering ||
-        l->current.count + l->staged - l->synced_slots > LOGS_BRIEF)
-        return false;
-    for (i = 0; i < LOGS_RETIRED; i++)
-        if (l->retired[i].state != RETIRED_FREE)
-            return false;
-    return true;
-}
-
 static void
 sync_due(struct loop_timer *timer)
 {
@@ -164,7 +148,6 @@ flush_logs(void *ctx)
 
 const struct commit_file logs_file = {.flush = flush_logs,
                                       .is_due = is_due,
-                                      .is_small = is_small,
                                       .begin = begin_sync,
                                       .sync = sync_logs,
                                       .end = end_sync};

@@ -139,13 +139,9 @@ after_turn(void *ctx)
     more = conn_turn(w->conns);
     more |= live_service_turn(&w->lives);
     more |= statsd_turn(&w->statsd);
-    /* Datagrams must not wait for a sync in the loop: the kernel drops them
-     * when their socket is full. */
-    more |= quota_turn(&w->quota, listeners_only_http(w->conns) &&
-                                      !datagram_is_on(&w->statsd.datagrams));
+    quota_turn(&w->quota);
     /* The last: it syncs what all others have put. */
-    more |= commit_turn(&w->commit, gate_has_waiters(&w->commit.gate) &&
-                                        listeners_live(w->conns) == 0);
+    commit_turn(&w->commit);
     return more || conns_have_work(w->conns);
 }
 

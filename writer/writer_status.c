@@ -33,7 +33,6 @@ fill_totals(struct writer_status *s)
     v[STATUS_W_PARTIAL] = (int64_t)(ack->cut_off + silent->cut_off);
     v[STATUS_W_APPENDS] = (int64_t)l->flushes;
     v[STATUS_W_SYNCS] = (int64_t)p->commit->syncs;
-    v[STATUS_W_SYNCS_HERE] = (int64_t)p->commit->syncs_here;
     v[STATUS_W_LOGS] = (int64_t)l->sealed;
     v[STATUS_W_PUSHED_BACK] = (int64_t)l->pushed_back;
     v[STATUS_W_SECRET_LOST] = l->secret_lost;

@@ -55,7 +55,7 @@ after_turn(void *ctx)
 {
     struct writer *w = ctx;
 
-    commit_turn(&w->commit, false);
+    commit_turn(&w->commit);
     if (w->until(w))
         loop_stop(w->loop);
     return false;

@@ -66,7 +66,7 @@ after_turn(void *ctx)
     bool more;
 
     more = conn_turn(r->conns);
-    quota_turn(&r->service, r->alone);
+    quota_turn(&r->service);
     for (size_t i = 0; i < FIXTURE_PEERS; i++)
         hear(&r->peers[i]);
     if (r->enough(r))
@@ -176,8 +176,6 @@ fixture_try_start(struct quota_server *r)
     if (rc == 0)
         http_site_add(&r->site, quota_routes, quota_route_count, &r->service,
                       TOKENS_QUOTA);
-    r->service.commit.brief_ns = UINT64_MAX; /* whatever the disk takes */
-    r->service.commit.quick_runs = r->alone ? COMMIT_QUICK_RUNS : 0;
     return rc;
 }
 

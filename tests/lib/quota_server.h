@@ -39,7 +39,6 @@ struct quota_server {
     struct http_site site;
     struct listener_config row;
     struct quota_service service;
-    bool alone;      /* set before the start: the loop syncs what is small */
     bool has_failed; /* the service has: the writer would end */
     struct quota_peer peers[FIXTURE_PEERS];
     struct quota_peer *waits;

@@ -89,7 +89,7 @@ after_turn(void *ctx)
     struct fixture *r = ctx;
 
     (void)conn_turn(r->conns); /* asked again below */
-    commit_turn(&r->commit, true);
+    commit_turn(&r->commit);
     if (r->until(r))
         loop_stop(r->loop);
     return conns_have_work(r->conns);
@@ -230,7 +230,6 @@ start(struct fixture *r, unsigned slots, unsigned log_max)
     assert_non_null(r->loop);
     assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
     start_conns(r);
-    r->commit.brief_ns = 0; /* no sync is, but where a test says so */
     loop_after_turn(r->loop, after_turn, r);
     run(r, has_spare, 0);
 }

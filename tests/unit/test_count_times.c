@@ -22,7 +22,7 @@ after_turn_of_count(void *ctx)
 
     (void)conn_turn(r->conns);
     assert_int_equal(r->logs.staged, 0);
-    commit_turn(&r->commit, false);
+    commit_turn(&r->commit);
     if (r->until(r))
         loop_stop(r->loop);
     return conns_have_work(r->conns);

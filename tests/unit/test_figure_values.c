@@ -267,7 +267,6 @@ fill_increments(struct ingest *ingest, struct logs *logs, struct commit *commit)
     logs->stats = (struct logs_stats){
         .flushes = 302, .sealed = 303, .pushed_back = 304, .secret_lost = true};
     commit->syncs = 305;
-    commit->syncs_here = 306;
     commit->sync_ns = 307999;
 }
 
@@ -418,7 +417,7 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
         {STATUS_W_CONNECTIONS, 2 * 601}, {STATUS_W_REPLIES, 603},
         {STATUS_W_MALFORMED, 2 * 604}, {STATUS_W_PARTIAL, 2 * 611},
         {STATUS_W_APPENDS, 302}, {STATUS_W_SYNCS, 305},
-        {STATUS_W_SYNCS_HERE, 306}, {STATUS_W_LOGS, 303},
+        {STATUS_W_LOGS, 303},
         {STATUS_W_PUSHED_BACK, 304}, {STATUS_W_SYNC_US, 307},
         {STATUS_W_OBJECTS, 3002}, {STATUS_W_NO_MEMORY, 3012},
         {STATUS_W_QUARANTINED, 2}, {STATUS_W_SECRET_LOST, 1},

@@ -18,7 +18,7 @@
  * counts it but by group. */
 struct file {
     unsigned flushed, begun, synced, ended;
-    bool due, small, loop_is_shared;
+    bool due;
     bool nothing; /* begin() says so */
     int rc;       /* of the next syncs */
     sem_t may;    /* syncs of the I/O thread that may go on */
@@ -42,12 +42,6 @@ static bool
 is_due(const void *ctx)
 {
     return ((const struct file *)ctx)->due;
-}
-
-static bool
-is_small(const void *ctx)
-{
-    return ((const struct file *)ctx)->small;
 }
 
 static bool
@@ -82,7 +76,6 @@ end(void *ctx, int rc)
 
 static const struct commit_file counting = {.flush = flush,
                                             .is_due = is_due,
-                                            .is_small = is_small,
                                             .begin = begin,
                                             .sync = sync_file,
                                             .end = end};
@@ -92,7 +85,7 @@ after(void *ctx)
 {
     struct fixture *r = ctx;
 
-    commit_turn(&r->commit, !r->file.loop_is_shared);
+    commit_turn(&r->commit);
 }
 
 static int
@@ -109,8 +102,6 @@ set_up(void **state)
     assert_rc(io_start(&r->io, r->echo->loop), 0);
     assert_rc(
         commit_init(&r->commit, &counting, &r->file, &r->io, ECHO_PEERS, 0), 0);
-    r->commit.brief_ns = UINT64_MAX; /* whatever the disk takes */
-    r->commit.quick_runs = COMMIT_QUICK_RUNS;
     echo_start(r->echo);
     *state = r;
     return 0;
@@ -163,7 +154,6 @@ CASE(an_answer_leaves_when_its_sync_is_done, r)
     let_sync(r);
     echo_hear(r->echo, a, "durable");
     assert_int_equal(r->commit.syncs, 1);
-    assert_int_equal(r->commit.syncs_here, 0);
 }
 
 CASE(who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once, r)
@@ -214,8 +204,7 @@ has_failed(struct echo *f)
     return ((struct fixture *)f->ctx)->commit.failed;
 }
 
-static void
-fail_sync(struct fixture *r)
+CASE(after_a_failed_sync_no_answer_ever_leaves, r)
 {
     const int a = echo_join(r->echo, ECHO);
     const int b = echo_join(r->echo, ECHO);
@@ -233,101 +222,13 @@ fail_sync(struct fixture *r)
     assert_int_equal(r->file.begun, 1);
 }
 
-CASE(after_a_failed_sync_no_answer_ever_leaves, r)
-{
-    fail_sync(r);
-}
-
-CASE(after_a_failed_sync_in_the_loop_no_answer_ever_leaves, r)
-{
-    r->file.small = true;
-    fail_sync(r);
-}
-
-CASE(a_small_sync_is_done_in_the_loop_when_it_delays_nobody, r)
-{
-    const int a = echo_join(r->echo, ECHO);
-
-    r->file.small = true;
-    for (unsigned i = 1; i <= 5; i++) {
-        echo_ask(a, 'g', "here");
-        echo_hear(r->echo, a, "here");
-        assert_int_equal(r->commit.syncs_here, i);
-    }
-    r->file.loop_is_shared = true;
-    echo_ask(a, 'g', "there");
-    echo_hear(r->echo, a, "there");
-    assert_int_equal(r->commit.syncs_here, 5);
-    assert_int_equal(r->commit.syncs, 6);
-}
-
-CASE(a_sync_in_the_loop_takes_what_comes_while_answers_are_sent, r)
-{
-    const int a = echo_join(r->echo, ECHO);
-    const int b = echo_join(r->echo, ECHO);
-
-    r->file.small = true;
-    echo_ask(a, 'g', "one");
-    echo_turns(r->echo, 1);
-    assert_int_equal(r->file.begun, 1);
-    echo_ask(b, 'g', "two");
-    echo_turns(r->echo, 1); /* sends the one, and receives the other */
-    assert_int_equal(r->file.begun, 1);
-    echo_turns(r->echo, 1);
-    assert_int_equal(r->commit.syncs_here, 2);
-    echo_hear(r->echo, a, "one");
-    echo_hear(r->echo, b, "two");
-}
-
-CASE(syncs_come_back_to_the_loop_though_answers_always_wait, r)
-{
-    const int a = echo_join(r->echo, ECHO);
-    const int b = echo_join(r->echo, ECHO);
-
-    r->file.small = r->file.loop_is_shared = r->file.waits = true;
-    echo_ask(a, 'g', "there");
-    echo_turns(r->echo, 1);
-    r->file.loop_is_shared = false;
-    echo_ask(b, 'g', "here");
-    echo_turns(r->echo, 1);
-    assert_int_equal(r->file.begun, 1);
-    let_sync(r);
-    let_sync(r);
-    echo_hear(r->echo, a, "there");
-    echo_hear(r->echo, b, "here");
-    assert_int_equal(r->commit.syncs, 2);
-    assert_int_equal(r->commit.syncs_here, 1);
-}
-
-CASE(a_slow_sync_takes_the_next_ones_out_of_the_loop, r)
-{
-    const int a = echo_join(r->echo, ECHO);
-
-    r->file.small = true;
-    r->commit.brief_ns = 0;
-    for (int i = 0; i < COMMIT_QUICK_RUNS; i++) {
-        echo_ask(a, 'g', "slow");
-        echo_hear(r->echo, a, "slow");
-        r->commit.brief_ns = UINT64_MAX;
-    }
-    assert_int_equal(r->commit.syncs_here, 1);
-    echo_ask(a, 'g', "quick");
-    echo_hear(r->echo, a, "quick");
-    assert_int_equal(r->commit.syncs_here, 1);
-    echo_ask(a, 'g', "here");
-    echo_hear(r->echo, a, "here");
-    assert_int_equal(r->commit.syncs_here, 2);
-}
-
 CASE(what_is_due_is_synced_though_nobody_waits, r)
 {
-    r->file.small = true; /* and yet not in the loop: nobody waits for it */
     echo_turns(r->echo, 3);
     assert_int_equal(r->file.begun, 0);
     r->file.due = true;
     echo_turns(r->echo, 1);
     assert_int_equal(r->file.begun, 1);
-    assert_int_equal(r->commit.syncs_here, 0);
 }
 
 CASE(where_there_is_nothing_to_sync_the_group_waits_on, r)

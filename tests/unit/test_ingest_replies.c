@@ -1,5 +1,5 @@
 /* tests/unit/test_ingest_replies.c - when increments are acknowledged: behind
- * which sync, who makes it, and not when it fails. */
+ * which sync, and not when it fails. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/ingest_fixture.h"
 
@@ -29,45 +29,6 @@ ON_FIXTURE(a_failed_sync_is_not_acknowledged_and_ends_the_writer, r)
     assert_int_equal(r->ingest.messages, 1);
     close_all(r);
     client_close(fd);
-}
-
-/* Whatever the disk takes, every sync is quick, and nothing comes between. */
-static void
-brief_syncs(struct fixture *r)
-{
-    r->commit.brief_ns = UINT64_MAX;
-    run(r, has_recovered, 0);
-    loop_disarm(r->loop, &r->logs.recover_timer);
-}
-
-/* Sends the messages from `from` to `to`, each when the one before has its
- * reply. */
-static void
-ping_pong(struct fixture *r, int fd, size_t from, size_t to)
-{
-    uint8_t message[SIZE];
-    size_t n;
-
-    for (n = from; n < to; n++) {
-        put(message, n);
-        client_send(fd, message, SIZE);
-        run(r, replied, n + 1);
-        client_wins(fd, 1);
-    }
-}
-
-/* Sends messages `from` to `to` at once, and awaits their replies. */
-static void
-send_group(struct fixture *r, int fd, size_t from, size_t to)
-{
-    uint8_t bytes[(LOGS_BRIEF + 1) * SIZE];
-
-    assert_true(from < to && to - from <= LOGS_BRIEF + 1);
-    for (size_t i = from; i < to; i++)
-        put(bytes + (i - from) * SIZE, i);
-    client_send(fd, bytes, (to - from) * SIZE);
-    run(r, replied, to);
-    client_wins(fd, to - from);
 }
 
 ON_FIXTURE(a_group_that_a_client_waits_for_grows_no_further_while_a_sync_runs,
@@ -104,42 +65,6 @@ ON_FIXTURE(a_group_that_a_client_waits_for_grows_no_further_while_a_sync_runs,
     finish(r);
 
     assert_int_equal(records_sum(&r->records, "space", "flood", NULL), count);
-}
-
-ON_FIXTURE(a_large_group_is_left_to_the_thread, r)
-{
-    enum { SMALL = 20 + LOGS_BRIEF, LARGE = SMALL + LOGS_BRIEF + 1 };
-    uint64_t here;
-    int fd;
-
-    start(r, 200, 4);
-    brief_syncs(r);
-    fd = connect_pair(r, LISTENER_ACK);
-    ping_pong(r, fd, 0, 20);
-    here = r->commit.syncs_here;
-    send_group(r, fd, 20, SMALL);
-    assert_int_equal(r->commit.syncs_here, here + 1);
-    send_group(r, fd, SMALL, LARGE);
-    assert_int_equal(r->commit.syncs_here, here + 1);
-    client_close(fd);
-    finish(r);
-
-    expect_messages(r, LARGE);
-}
-
-ON_FIXTURE(logs_that_are_rotated_between_syncs_in_the_loop_lose_nothing, r)
-{
-    int fd;
-
-    start(r, 20, 40);
-    brief_syncs(r);
-    fd = connect_pair(r, LISTENER_ACK);
-    ping_pong(r, fd, 0, 150);
-    assert_int_not_equal(r->commit.syncs_here, 0);
-    client_close(fd);
-    finish(r);
-
-    expect_messages(r, 150);
 }
 
 ON_FIXTURE(a_failed_append_is_not_acknowledged_and_ends_the_writer, r)

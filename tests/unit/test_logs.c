@@ -61,7 +61,7 @@ after_turn(void *ctx)
 
     /* Elsewhere the tests say when to sync. */
     if (r->logs.finishing)
-        commit_turn(&r->commit, false);
+        commit_turn(&r->commit);
     if (r->until(r))
         loop_stop(r->loop);
     return false;

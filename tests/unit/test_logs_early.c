@@ -49,7 +49,7 @@ after_turn(void *ctx)
 {
     struct fixture *r = ctx;
 
-    commit_turn(&r->commit, false);
+    commit_turn(&r->commit);
     if (r->until(r))
         loop_stop(r->loop);
     return false;

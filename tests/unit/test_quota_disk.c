@@ -59,8 +59,10 @@ ask_with_fault(struct quota_server *r, const char *call, unsigned n, int error,
     return hit;
 }
 
-static void
-fail_each_call(struct quota_server *r)
+#define CASE(name, r)                                                          \
+    TEST_IN(name, struct quota_server *r, fixture_setup, fixture_teardown)
+
+CASE(whatever_call_fails_the_answer_is_true, r)
 {
     static const char *const calls[] = {"pwrite", "fdatasync", "fsync",
                                         "openat", "pread",     "unlinkat"};
@@ -76,26 +78,6 @@ fail_each_call(struct quota_server *r)
         hits += ask_with_fault(r, "fdatasync", 1, errors[e], true);
     }
     assert_true(hits >= 6);
-}
-
-#define CASE(name, r)                                                          \
-    TEST_IN(name, struct quota_server *r, fixture_setup, fixture_teardown)
-
-CASE(whatever_call_fails_the_answer_is_true, r)
-{
-    fail_each_call(r);
-}
-
-CASE(whatever_call_fails_in_the_loop_the_answer_is_true, r)
-{
-    char body[64];
-
-    r->alone = true;
-    fail_each_call(r);
-    fixture_start(r);
-    assert_int_equal(fixture_once(r, "/apply?amt=1", body), 200);
-    assert_int_equal(r->service.commit.syncs_here, 1);
-    fixture_stop(r);
 }
 
 /* Nobody who waits behind a sync that failed is told anything. */

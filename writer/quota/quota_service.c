@@ -30,12 +30,6 @@ is_due(const void *ctx)
 }
 
 static bool
-is_small(const void *ctx)
-{
-    return !is_due(ctx);
-}
-
-static bool
 begin(void *ctx)
 {
     struct quota_service *s = ctx;
@@ -108,7 +102,6 @@ end(void *ctx, int rc)
 
 static const struct commit_file quota_file = {.flush = flush,
                                               .is_due = is_due,
-                                              .is_small = is_small,
                                               .begin = begin,
                                               .sync = sync_journal,
                                               .end = end};
@@ -136,10 +129,11 @@ quota_wait(struct quota_service *s, struct http_call *x)
     return http_hold(x, &s->line);
 }
 
-bool
-quota_turn(struct quota_service *s, bool alone)
+void
+quota_turn(struct quota_service *s)
 {
-    return quota_is_on(s) && commit_turn(&s->commit, alone);
+    if (quota_is_on(s))
+        commit_turn(&s->commit);
 }
 
 /* ---- open and close ---------------------------------------------- */

@@ -89,10 +89,8 @@ extern const size_t quota_route_count;
 /* Bytes of the largest answer. */
 size_t quota_answer_max(const struct config *config);
 
-/* At the end of each turn, before that of the logs.  `alone`: a brief sync in
- * the loop delays only connections that use quotas or numbers.  Returns what
- * commit_turn() does. */
-bool quota_turn(struct quota_service *s, bool alone);
+/* At the end of each turn. */
+void quota_turn(struct quota_service *s);
 
 /* The name of a quota as it was asked for. */
 struct quota_name {
