@@ -189,29 +189,6 @@ count_all(struct http_call *x, const struct content *content, uint32_t *count,
 
 /* ---- appending ---------------------------------------------------------- */
 
-/* Clears a name's last word behind its end: logs_put() copies words. */
-static void
-pad_name(struct increment_name *name)
-{
-    static_assert(NAME_MAX_SIZE % LOGS_WORD == 0, "the last word is whole");
-
-    memset(name->bytes + name->size, 0,
-           (LOGS_WORD - name->size % LOGS_WORD) % LOGS_WORD);
-}
-
-/* count_all() has checked the names. */
-static void
-append_one(struct logs *logs, struct increment *i)
-{
-    const struct message m = message_of(i);
-    uint8_t count[8];
-
-    put_le64s(count, i->count);
-    pad_name(&i->keyspace);
-    pad_name(&i->key);
-    logs_put(logs, count, &m);
-}
-
 /* Appends the increments of a body that count_all() has read, for which there is
  * room. */
 static void
@@ -222,8 +199,11 @@ append_all(struct count *s, const struct content *content)
     struct increment one;
 
     begin_body(s, content, &body);
-    while (count_body_next(&body, &one, &fault) > 0)
-        append_one(s->ingest->logs, &one);
+    while (count_body_next(&body, &one, &fault) > 0) {
+        const struct message m = message_of(&one);
+
+        logs_put(s->ingest->logs, &m);
+    }
 }
 
 /* ---- waiting ------------------------------------------------------------ */

@@ -2,8 +2,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/ingest.h"
 
-static_assert(CONN_PAD >= LOGS_WORD, "names are copied by whole words");
-
 /* A turn has capacity for several slices, each of which costs a wait, a receive
  * and a write; an answer waits for the sync of all that came meanwhile. */
 #define SLICE ((uint32_t)256 << 10)
@@ -48,7 +46,7 @@ put_all(struct conn *c, struct input *input, bool *bad)
     while (input->size >= l->message_size) {
         if (message_parse(l, input->at, &m) == 0) {
             m.minute = state->minute;
-            logs_put(in->logs, input->at, &m);
+            logs_put(in->logs, &m);
         } else if (message_is_time(l, input->at, &state->minute)) {
             times++;
         } else {

@@ -367,7 +367,7 @@ seal_done(struct io_job *job)
 static int
 take_memory(struct logs *l)
 {
-    l->slots = calloc(1, (size_t)LOGS_STAGE * l->layout.slot_size + LOGS_WORD);
+    l->slots = calloc(LOGS_STAGE, l->layout.slot_size);
     l->names = calloc(LOGS_STAGE, sizeof *l->names);
     return l->slots && l->names ? 0 : -ENOMEM;
 }

@@ -52,7 +52,6 @@
 #define LOGS_STAGE   1024 /* slots that wait for one pwrite */
 #define LOGS_SPARES  4    /* begun ahead, as far as there are empty logs */
 #define LOGS_RETIRED 16   /* logs on their way at once; then push back */
-#define LOGS_WORD    32   /* names are copied by whole words */
 /* Bytes put during a sync after which no more are taken: answers would wait too
  * long for the next sync.  With a disk slower than the clients, each group
  * would otherwise be larger than the one before. */
@@ -222,9 +221,8 @@ bool logs_group_is_full(struct logs *l);
 /* The number of slots of a log of the configured size. */
 uint32_t logs_slots(const struct logs *l);
 
-/* Takes the next slot for message `m`, which was parsed from `bytes`.
- * LOGS_WORD bytes behind the message are read, whatever they are. */
-void logs_put(struct logs *l, const uint8_t *bytes, const struct message *m);
+/* Takes the next slot for message `m`, whose names were checked. */
+void logs_put(struct logs *l, const struct message *m);
 
 /* Takes the next slot for a message that was not parsed.  Takes none if a name
  * is empty, too long or has a NUL: -EINVAL, -ENAMETOOLONG. */

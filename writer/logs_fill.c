@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/log/slot.h"
 
 /* Within a log received_ms never goes back: slot 0 has the oldest.  Stamping on
@@ -101,49 +102,23 @@ first_put(struct logs *l)
         logs_arm(l, &l->sync_timer, l->config->log_sync_ms);
 }
 
-/* What of a name is behind its first word, and clears what an earlier one left
- * behind it. */
 static void
-put_rest(uint8_t *field, const uint8_t *name, size_t size, size_t had)
+put_message(struct logs *l, uint8_t *slot, const struct message *m)
 {
-    size_t i;
-
-    for (i = LOGS_WORD; i < size; i += LOGS_WORD)
-        memcpy(field + i, name + i, LOGS_WORD);
-    for (; i < had; i += LOGS_WORD)
-        memset(field + i, 0, LOGS_WORD);
-}
-
-/* Copies a name by whole words; most are one.  The bytes read beyond the name
- * are zero, or lie after the slot's field within the slot, or after the slot,
- * which is written next. */
-static inline void
-put_name(uint8_t *field, const uint8_t *name, size_t size, size_t had)
-{
-    memcpy(field, name, LOGS_WORD);
-    if (size > LOGS_WORD || had > LOGS_WORD)
-        put_rest(field, name, size, had);
-}
-
-/* Nearly all of a message is zero, and so is that part of the slot already:
- * only its names are copied. */
-static void
-put_message(struct logs *l, uint8_t *slot, const uint8_t *bytes,
-            const struct message *m)
-{
-    struct staged *names = &l->names[l->staged];
-
-    memcpy(slot, bytes, 8);
-    put_name(slot + 8, m->keyspace, m->keyspace_size, names->keyspace_size);
-    put_name(slot + l->layout.key_at, m->key, m->key_size, names->key_size);
-    names->keyspace_size = m->keyspace_size;
-    names->key_size = m->key_size;
-    names->minute = m->minute;
+    memset(slot, 0, l->layout.message_size);
+    put_le64s(slot, m->increment);
+    memcpy(slot + 8, m->keyspace, m->keyspace_size);
+    memcpy(slot + l->layout.key_at, m->key, m->key_size);
+    l->names[l->staged] = (struct staged){
+        .keyspace_size = m->keyspace_size,
+        .key_size = m->key_size,
+        .minute = m->minute,
+    };
     l->current.has_times |= m->minute != 0;
 }
 
 void
-logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
+logs_put(struct logs *l, const struct message *m)
 {
     if (l->staged == LOGS_STAGE)
         logs_flush(l);
@@ -152,26 +127,18 @@ logs_put(struct logs *l, const uint8_t *bytes, const struct message *m)
     if (l->staged == 0)
         first_put(l);
     assert(l->current.count + l->staged < l->current.header.slots);
-    put_message(l, l->slots + (size_t)l->staged * l->layout.slot_size, bytes,
-                m);
+    put_message(l, l->slots + (size_t)l->staged * l->layout.slot_size, m);
     l->staged++;
 }
 
 int
 logs_put_message(struct logs *l, const struct message *m)
 {
-    uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD] = {0};
-    struct message parsed;
-    int rc;
+    const int rc = message_check(&l->layout, m);
 
-    rc = message_put(&l->layout, m, bytes);
     if (rc == 0)
-        rc = message_parse(&l->layout, bytes, &parsed);
-    if (rc < 0)
-        return rc;
-    parsed.minute = m->minute;
-    logs_put(l, bytes, &parsed);
-    return 0;
+        logs_put(l, m);
+    return rc;
 }
 
 int
@@ -183,11 +150,11 @@ logs_reserve_mark(struct logs *l)
 void
 logs_put_mark(struct logs *l, const struct request_mark *mark)
 {
-    uint8_t bytes[MESSAGE_SIZE_MAX + LOGS_WORD] = {0};
+    uint8_t bytes[MESSAGE_SIZE_MAX];
     struct message m;
 
     mark_put(&l->layout, mark, bytes, &m);
-    logs_put(l, bytes, &m);
+    logs_put(l, &m);
     l->current.marks++;
     keys_list_add(&l->marks, mark, l->last_ms);
 }

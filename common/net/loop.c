@@ -29,8 +29,6 @@ struct loop {
     int event_at;    /* being delivered */
 
     struct loop_timer *timers[LOOP_TIMERS_MAX]; /* NULL: free */
-    int timer_top;                              /* from here on all are */
-    uint64_t first_ms; /* none is due before; UINT64_MAX: there is none */
 
     struct loop_source signals;
     void (*signal)(void *ctx, int signo, int value);
@@ -53,7 +51,6 @@ loop_new(void)
     }
     loop->epoll_fd = fd;
     loop->signals.fd = -1;
-    loop->first_ms = UINT64_MAX;
     loop->now_ms = clock_ms();
     return loop;
 }
@@ -122,8 +119,6 @@ loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
 
     assert(timer->due);
     assert(deadline_ms > 0);
-    if (deadline_ms < loop->first_ms)
-        loop->first_ms = deadline_ms;
     if (timer->deadline_ms) {
         assert(loop->timers[timer->slot] == timer);
         timer->deadline_ms = deadline_ms;
@@ -134,8 +129,6 @@ loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
             break;
     if (i == LOOP_TIMERS_MAX)
         return -ENOSPC;
-    if (i >= loop->timer_top)
-        loop->timer_top = i + 1;
     loop->timers[i] = timer;
     timer->slot = i;
     timer->deadline_ms = deadline_ms;
@@ -149,8 +142,6 @@ loop_disarm(struct loop *loop, struct loop_timer *timer)
         return;
     assert(loop->timers[timer->slot] == timer);
     loop->timers[timer->slot] = NULL;
-    while (loop->timer_top > 0 && !loop->timers[loop->timer_top - 1])
-        loop->timer_top--;
     timer->slot = -1;
     timer->deadline_ms = 0;
 }
@@ -219,15 +210,18 @@ loop_stop(struct loop *loop)
 static int
 wait_ms(const struct loop *loop)
 {
-    uint64_t now;
+    uint64_t first = UINT64_MAX, now;
+    int i;
 
-    if (loop->first_ms == UINT64_MAX)
+    for (i = 0; i < LOOP_TIMERS_MAX; i++)
+        if (loop->timers[i] && loop->timers[i]->deadline_ms < first)
+            first = loop->timers[i]->deadline_ms;
+    if (first == UINT64_MAX)
         return -1;
     now = clock_ms();
-    if (loop->first_ms <= now)
+    if (first <= now)
         return 0;
-    return loop->first_ms - now > INT_MAX ? INT_MAX
-                                          : (int)(loop->first_ms - now);
+    return first - now > INT_MAX ? INT_MAX : (int)(first - now);
 }
 
 static void
@@ -244,28 +238,18 @@ run_sources(struct loop *loop)
     loop->event_count = 0;
 }
 
-/* If the timer that was first has been disarmed or moved, no timer is due, and
- * the first one is found again. */
 static void
 run_timers(struct loop *loop)
 {
     struct loop_timer *timer;
     int i;
 
-    if (loop->now_ms < loop->first_ms)
-        return;
-    for (i = 0; i < loop->timer_top; i++) {
+    for (i = 0; i < LOOP_TIMERS_MAX; i++) {
         timer = loop->timers[i];
         if (!timer || timer->deadline_ms > loop->now_ms)
             continue;
         loop_disarm(loop, timer);
         timer->due(timer);
-    }
-    loop->first_ms = UINT64_MAX;
-    for (i = 0; i < loop->timer_top; i++) {
-        timer = loop->timers[i];
-        if (timer && timer->deadline_ms < loop->first_ms)
-            loop->first_ms = timer->deadline_ms;
     }
 }
 

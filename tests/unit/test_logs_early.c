@@ -253,13 +253,13 @@ CASE(while_merges_leave_files_logs_go_by_their_age, r)
 static void
 put(struct fixture *r)
 {
-    uint8_t bytes[CLIENT_MESSAGE_SIZE + LOGS_WORD] = {0};
+    uint8_t bytes[CLIENT_MESSAGE_SIZE];
     struct message m;
 
     assert_true(logs_free_slots(&r->logs) > 0);
     client_message(bytes, "space", "key", 1);
     assert_rc(message_parse(&r->logs.layout, bytes, &m), 0);
-    logs_put(&r->logs, bytes, &m);
+    logs_put(&r->logs, &m);
     logs_file.flush(&r->logs);
 }
 

@@ -93,20 +93,6 @@ index_add(struct live_index *x, uint32_t hash, uint32_t number, uint32_t *below)
     *first = number;
 }
 
-/* Names are short and mostly equal: inline, the last word twice over. */
-static inline bool
-same_bytes(const uint8_t *a, const uint8_t *b, size_t size)
-{
-    size_t at;
-
-    if (size < 8 || size > 64)
-        return memcmp(a, b, size) == 0;
-    for (at = 0; at + 8 < size; at += 8)
-        if (get_le64(a + at) != get_le64(b + at))
-            return false;
-    return get_le64(a + size - 8) == get_le64(b + size - 8);
-}
-
 /* 0: there is no such object. */
 static inline uint32_t
 find_object(const struct live *l, uint32_t hash, const uint8_t *name,
@@ -115,7 +101,7 @@ find_object(const struct live *l, uint32_t hash, const uint8_t *name,
     uint32_t n = *live_place(&l->names, hash);
 
     while (n != 0 && (object_at(l, n)->name_size != size ||
-                      !same_bytes(object_at(l, n)->name, name, size)))
+                      memcmp(object_at(l, n)->name, name, size) != 0))
         n = object_at(l, n)->below;
     return n;
 }

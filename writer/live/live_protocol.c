@@ -335,19 +335,6 @@ live_protocol_do(struct live_server *s, uint32_t holder,
 
 /* ---- Dump -------------------------------------------------------------- */
 
-/* Names are short: inline, the last word twice over. */
-static inline void
-copy_name(uint8_t *to, const uint8_t *name, size_t size)
-{
-    if (size < 8 || size > 64) {
-        memcpy(to, name, size);
-        return;
-    }
-    for (size_t at = 0; at + 8 < size; at += 8)
-        memcpy(to + at, name + at, 8);
-    memcpy(to + size - 8, name + size - 8, 8);
-}
-
 static void
 put_record(struct live_protocol *r, const uint8_t *header,
            const struct live_record *record)
@@ -358,7 +345,7 @@ put_record(struct live_protocol *r, const uint8_t *header,
     put_be32(at, record->current);
     put_be32(at + 4, record->maximum);
     put_be16(at + 8, record->name_size);
-    copy_name(at + 10, record->name, record->name_size);
+    memcpy(at + 10, record->name, record->name_size);
 }
 
 bool
