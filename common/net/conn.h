@@ -33,10 +33,9 @@
  * send, nor how much.
  *
  * Input is in one receive buffer that all share: what the connection kept, then
- * what came.  CONN_PAD bytes behind it may be read.  Only what take() leaves is
- * copied, into the pool.  Answers are written in place into one send buffer and
- * sent once per slice; only what the socket does not take, or a gate holds, is
- * copied into the pool.
+ * what came.  Only what take() leaves is copied, into the pool.  Answers are
+ * written in place into one send buffer and sent once per slice; only what the
+ * socket does not take, or a gate holds, is copied into the pool.
  *
  * The pool is bounded.  A large answer is begun only when it fits (conn_space),
  * and a sixteenth of the pool is left to input and small answers.  If it is
@@ -69,7 +68,6 @@
 
 #define CONN_SLICE      65536u /* bytes received, or put, in one service, about */
 #define CONN_LITTLE     4096
-#define CONN_PAD        32
 #define CONN_TURN_US    500
 #define CONN_ENDING_MS  2000
 #define CONN_ENDING_MAX (16u << 20)

@@ -10,7 +10,6 @@
 #include <string.h>
 
 static_assert(sizeof(struct http_state) % 8 == 0, "as protocols want it");
-static_assert(HTTP_PAD <= CONN_PAD, "may be read behind the input");
 static_assert(HTTP_HEAD_MAX + HTTP_CHUNKS_MAX < CONN_NEED_MAX,
               "a request can be kept");
 

@@ -6,8 +6,6 @@
 
 #include <strings.h>
 
-#include "common/base/byte_word.h"
-#include "common/base/bytes.h"
 #include "common/wire/increment_line.h"
 
 enum { LINE_WHOLE, LINE_CUT, LINE_BAD };
@@ -24,23 +22,13 @@ struct parser {
 /* ---- bytes -------------------------------------------------------------- */
 
 /* The first byte from `i` on that belongs in no line: a control character but
- * TAB.  Eight at a time; those above 0x7f are none. */
+ * TAB. */
 static size_t
 skip_plain(const uint8_t *at, size_t i, size_t size)
 {
-    while (i < size) {
-        const uint64_t low = byte_word_below(get_le64(at + i), 0x20);
-
-        if (low == 0) {
-            i += 8;
-            continue;
-        }
-        i += (size_t)__builtin_ctzll(low) / 8;
-        if (i >= size || at[i] != '\t')
-            break;
+    while (i < size && (at[i] >= ' ' || at[i] == '\t'))
         i++;
-    }
-    return i < size ? i : size;
+    return i;
 }
 
 /* Letters and digits, and what else a name of a header may have. */

@@ -17,7 +17,6 @@
 #define HTTP_LINES_MAX     128    /* lines of a head */
 #define HTTP_BODY_MAX      65536u
 #define HTTP_LONG_BODY_MAX (1u << 20) /* of a route with HTTP_LONG_BODY */
-#define HTTP_PAD           8 /* bytes behind the input that may be read */
 
 /* In the order of http_method_names. */
 enum http_method {
@@ -73,9 +72,9 @@ struct http_request {
     struct http_text versions; /* If-None-Match */
 };
 
-/* Parses the head that `size` bytes begin with; HTTP_PAD bytes behind them are
- * read, too.  Returns its size; 0 when it is not whole; or, negative, the status to
- * refuse it with (minor and method are set). */
+/* Parses the head that `size` bytes begin with.  Returns its size; 0 when it is
+ * not whole; or, negative, the status to refuse it with (minor and method are
+ * set). */
 int http_parse(const uint8_t *at, size_t size, struct http_request *r);
 
 /* Cuts off the bytes before the first `stop`, or all; `t` then begins behind

@@ -337,7 +337,7 @@ take_input_memory(struct conns *cs, const struct conns_options *o)
         if (conn_slice(o->rows[i].protocol) > slice)
             slice = conn_slice(o->rows[i].protocol);
     cs->input_max = o->input_max > CONN_NEED_MAX ? o->input_max : CONN_NEED_MAX;
-    size = cs->input_max + slice + CONN_PAD;
+    size = cs->input_max + slice;
     cs->in = take_pages(size);
     return cs->in ? 0 : -ENOMEM;
 }

@@ -7,8 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/byte_word.h"
 #include "common/base/bytes.h"
+
+#define JSON_ONES  UINT64_C(0x0101010101010101)
+#define JSON_HIGHS UINT64_C(0x8080808080808080)
 
 /* Not 0 if a byte needs an escape, in JSON or in the text form of names.  Where
  * none does, no byte below carries into the next, nor borrows from it; else the
@@ -16,12 +18,12 @@
 static inline uint64_t
 json_find_special(uint64_t word)
 {
-    const uint64_t one = BYTE_WORD_ONES;
+    const uint64_t one = JSON_ONES;
     const uint64_t control = word - one * 0x20, high = word | (word + one);
     const uint64_t quote = (word ^ (one * '"')) - one;
     const uint64_t backslash = (word ^ (one * '\\')) - one;
 
-    return (control | high | quote | backslash) & BYTE_WORD_HIGHS;
+    return (control | high | quote | backslash) & JSON_HIGHS;
 }
 
 /* Copies a text of less than eight bytes, of which it looks at some twice; as
@@ -29,7 +31,7 @@ json_find_special(uint64_t word)
 static inline uint64_t
 json_copy_short(uint8_t *to, const uint8_t *bytes, size_t size)
 {
-    const uint64_t blanks = BYTE_WORD_ONES * ' ';
+    const uint64_t blanks = JSON_ONES * ' ';
     uint64_t special = 0;
 
     if (size >= 4) {

@@ -203,16 +203,14 @@ is_same(const uint8_t *a, struct http_text x, const uint8_t *b,
            (!x.at || x.at - a == y.at - b);
 }
 
-/* A copy of which nothing behind it belongs to anybody, but the bytes that may
- * be read. */
+/* A copy of which nothing behind it belongs to anybody. */
 static int
 parse_copy(const uint8_t *bytes, size_t size, struct http_request *r,
            uint8_t **copy)
 {
-    *copy = malloc(size + HTTP_PAD);
+    *copy = malloc(size > 0 ? size : 1);
     assert(*copy);
     memcpy(*copy, bytes, size);
-    memset(*copy + size, '\n', HTTP_PAD);
     return http_parse(*copy, size, r);
 }
 

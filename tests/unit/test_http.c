@@ -745,7 +745,7 @@ TEST(a_parameter_is_found_where_it_stands)
         {"/a?n&n=4", "4"},     {"/n=1?x", NULL}};
     struct http_request r;
     struct http_text value;
-    uint8_t head[128 + HTTP_PAD];
+    uint8_t head[128];
 
     for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
         const int size = snprintf((char *)head, 128, "GET %s HTTP/1.1\n\n",
@@ -777,11 +777,9 @@ TEST(a_list_in_several_lines_is_one)
     } types[] = {{"text/html", 1000}, {"a/b", 200},   {"text/csv", 500},
                  {"last/one", 1000},  {"no/no", -1},  {"be/hind", -1},
                  {"gzip", -1},        {"\"two\"", -1}};
-    uint8_t bytes[sizeof head + HTTP_PAD];
     struct http_request r;
 
-    memcpy(bytes, head, sizeof head);
-    assert_true(http_parse(bytes, sizeof head - 1, &r) > 0);
+    assert_true(http_parse((const uint8_t *)head, sizeof head - 1, &r) > 0);
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         assert_int_equal(http_weight(&r, types[i].type), types[i].weight);
     assert_true(http_takes_gzip(&r));
