@@ -56,7 +56,7 @@ conn_end_some(struct conn *c)
         return false;
     enter_state(c, CONN_FREE);
     d->used--;
-    listener_closed(d);
+    conns_note_closed(d);
     return true;
 }
 
@@ -81,7 +81,7 @@ conn_close(struct conn *c)
     enter_state(c, CONN_CLOSED);
     /* At once, when it is little: who is served next finds it released. */
     if (!conn_end_some(c))
-        listener_closed(d);
+        conns_note_closed(d);
 }
 
 /* ---- a service --------------------------------------------------------- */

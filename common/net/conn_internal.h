@@ -214,12 +214,12 @@ bool conn_flush(struct conn *c);
 /* ---- listener_accept.c ---- */
 
 /* Accepts while there is a place, or a connection that yields one. */
-void listener_update_accepting(struct listener *d);
+void conns_update_accepting(struct listener *d);
 
 void conns_stop_accepting(struct listener *d);
 
 /* A connection has closed its socket, or given up its number. */
-void listener_closed(struct listener *d);
+void conns_note_closed(struct listener *d);
 
 /* ---- listener_stop.c ---- */
 

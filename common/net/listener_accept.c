@@ -1,8 +1,8 @@
 /* common/net/listener_accept.c - which connections a listener accepts: places,
  * networks, keepalive.
  *
- * conns_listen() and conns_take() begin connections; listener_closed() and
- * listener_update_accepting() let others in when a place is free. */
+ * conns_listen() and conns_take() begin connections; conns_note_closed() and
+ * conns_update_accepting() let others in when a place is free. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
@@ -90,7 +90,7 @@ pause_accepting(struct acceptor *a, bool paused)
 
 /* Accepts as long as there is a place for one more, or one who makes way. */
 void
-listener_update_accepting(struct listener *d)
+conns_update_accepting(struct listener *d)
 {
     const bool open = d->row->close_over || has_place(d) ||
                       find_yielding(d, ANY_CLIENT) != NULL;
@@ -107,7 +107,7 @@ listener_update_accepting(struct listener *d)
 }
 
 void
-listener_closed(struct listener *d)
+conns_note_closed(struct listener *d)
 {
     struct conns *cs = d->conns;
 
@@ -115,7 +115,7 @@ listener_closed(struct listener *d)
         return;
     for (size_t i = 0; i < cs->count; i++)
         if (listener_accepts(&cs->listeners[i]))
-            listener_update_accepting(&cs->listeners[i]);
+            conns_update_accepting(&cs->listeners[i]);
 }
 
 static struct conn *
@@ -229,7 +229,7 @@ take_accepted(struct acceptor *a, int fd, const struct net_address *peer)
         turn_away(d, peer, client);
         (void)close(fd);
     }
-    listener_update_accepting(d);
+    conns_update_accepting(d);
 }
 
 static void
@@ -306,7 +306,7 @@ conns_listen(struct conns *cs, size_t listener, int fd)
     a->source.ready = accept_ready;
     rc = loop_add(cs->loop, &a->source, fd, EPOLLIN);
     if (rc == 0)
-        listener_update_accepting(d);
+        conns_update_accepting(d);
     return rc;
 }
 

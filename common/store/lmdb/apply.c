@@ -124,7 +124,7 @@ find_place(struct apply_call *b, MDB_txn *txn,
 
 /* Sums the deltas of one key, from *i on. */
 static void
-next_change(const struct store_batch *given, size_t *i, struct change *c)
+next_change(const struct store_batch *given, size_t *i, struct key_change *c)
 {
     const struct store_delta *d = &given->deltas[*i];
     const struct store_delta *end = given->deltas + given->delta_count;
@@ -156,7 +156,7 @@ check_quota(void *ctx, struct tree *keys)
     if (total + (b->given->delta_count - i) <= max)
         return 0;
     while (i < b->given->delta_count) {
-        struct change c;
+        struct key_change c;
         int rc;
 
         next_change(b->given, &i, &c);

@@ -250,7 +250,7 @@ make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
     while (sl->count < e.limit && d->at + sl->count < d->count) {
         const struct store_key *key = &d->keys[d->at + sl->count];
 
-        sl->changes[sl->count++] = (struct change){
+        sl->changes[sl->count++] = (struct key_change){
             .key = key->key, .key_size = (uint16_t)key->key_size, .gone = true};
     }
     rc = edits_make(&e, least);

@@ -161,7 +161,7 @@ check_map(const struct edits *e, size_t *least)
 /* ---- looking up -------------------------------------------------------- */
 
 int
-edits_find(struct tree *keys, struct change *c, struct tree_finder *f)
+edits_find(struct tree *keys, struct key_change *c, struct tree_finder *f)
 {
     const struct row r = {.key = c->key, .key_size = c->key_size};
     struct row found;
@@ -187,7 +187,7 @@ find_all(struct slice *sl, struct tree *keys)
     struct tree_finder finder = {.valid = false};
 
     for (size_t i = 0; i < sl->count; i++) {
-        struct change *c = &sl->changes[i];
+        struct key_change *c = &sl->changes[i];
         const int rc = edits_find(keys, c, &finder);
 
         if (rc < 0)
@@ -202,7 +202,7 @@ find_all(struct slice *sl, struct tree *keys)
 
 /* The edit of the tree of keys that removes a key. */
 static struct row
-remove_key(const struct change *c, struct edits *e)
+remove_key(const struct key_change *c, struct edits *e)
 {
     e->applied->keys++;
     e->state->saturated -= c->was_saturated ? 1 : 0;
@@ -214,7 +214,7 @@ remove_key(const struct change *c, struct edits *e)
 }
 
 static struct row
-change_key(const struct change *c, struct edits *e)
+change_key(const struct key_change *c, struct edits *e)
 {
     const unsigned sign = c->exists ? BLOCK_UPDATE : BLOCK_INSERT;
     const uint64_t flagged = c->saturated && !c->was_saturated ? 1 : 0;
@@ -240,7 +240,7 @@ keys_edits(struct edits *e)
     size_t n = 0;
 
     for (size_t i = 0; i < sl->count; i++) {
-        const struct change *c = &sl->changes[i];
+        const struct key_change *c = &sl->changes[i];
 
         if (c->gone && c->exists)
             sl->rows[n++] = remove_key(c, e);
@@ -287,7 +287,7 @@ rank_of(int64_t count)
 }
 
 static void
-rank_edit(struct slice *sl, size_t n, const struct change *c, int64_t count,
+rank_edit(struct slice *sl, size_t n, const struct key_change *c, int64_t count,
           unsigned sign)
 {
     sl->ranks[n] = (struct rank_key){rank_of(count), n};
@@ -307,7 +307,7 @@ rank_edits(struct slice *sl)
     size_t n = 0;
 
     for (size_t i = 0; i < sl->count; i++) {
-        const struct change *c = &sl->changes[i];
+        const struct key_change *c = &sl->changes[i];
 
         if (!c->gone && c->exists && c->old == c->new)
             continue;

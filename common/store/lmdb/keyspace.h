@@ -149,7 +149,7 @@ struct lmdb_view {
 };
 
 /* A change of one key. */
-struct change {
+struct key_change {
     const uint8_t *key;
     int128 sum;
     int64_t old;
@@ -172,7 +172,7 @@ struct rank_key {
 struct slice {
     size_t count;    /* changes */
     size_t capacity; /* changes that fit */
-    struct change *changes;
+    struct key_change *changes;
     struct row *rows;        /* 2 per change */
     struct row *sorted;      /* 2 per change */
     struct rank_key *ranks;  /* 2 per change */
@@ -426,7 +426,7 @@ int edits_begin(struct edits *e, size_t rest);
 int edits_make(struct edits *e, size_t *least);
 
 /* Reads the row that a change is about. */
-int edits_find(struct tree *keys, struct change *c, struct tree_finder *f);
+int edits_find(struct tree *keys, struct key_change *c, struct tree_finder *f);
 
 /* ---- records (meta.c) ---- */
 

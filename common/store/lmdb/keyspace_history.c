@@ -104,7 +104,7 @@ count_clipped(struct keyspace_history *p)
     size_t deleted = 0;
 
     for (size_t i = 0; i < sl->count; i++) {
-        const struct change *c = &sl->changes[i];
+        const struct key_change *c = &sl->changes[i];
 
         if (!c->gone)
             p->h.clipped += (int128)c->old + c->sum - c->new;
@@ -131,7 +131,7 @@ erase_deleted(struct keyspace_history *p, size_t deleted)
     if (keys == NULL)
         return -ENOMEM;
     for (size_t i = 0; i < sl->count; i++) {
-        const struct change *c = &sl->changes[i];
+        const struct key_change *c = &sl->changes[i];
 
         if (c->gone && c->exists)
             keys[n++] = (struct history_erasure){

@@ -1,4 +1,5 @@
-/* common/store/lmdb/lmdb_pager.c - see lmdb_pager.h. */
+/* common/store/lmdb/lmdb_pager.c - see lmdb_pager.h: lmdb_pager() gives a
+ * database to pages.h, lmdb_kv() to the history. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/lmdb_pager.h"
 
