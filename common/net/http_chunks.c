@@ -71,13 +71,14 @@ find_line(const uint8_t *at, size_t size, size_t *length, int *status)
 /* Passes over one chunk, or one line behind the last, and copies its data where
  * `to` is not NULL.  False: over nothing. */
 static bool
-pass_chunk(struct http_chunks *k, const uint8_t *at, size_t size, size_t max,
+pass_chunk(struct http_chunks *k, struct http_text body, size_t max,
            uint8_t *to, uint32_t *need, int *status)
 {
+    const uint8_t *at = body.at;
     size_t length, digits, end;
     uint32_t chunk;
 
-    if (!find_line(at + k->at, size - k->at, &length, status))
+    if (!find_line(at + k->at, body.size - k->at, &length, status))
         return false;
     if (k->is_last) {
         k->at += (uint32_t)length + 2;
@@ -94,7 +95,7 @@ pass_chunk(struct http_chunks *k, const uint8_t *at, size_t size, size_t max,
         return false;
     }
     end = k->at + length + 2 + chunk;
-    if (chunk > 0 && size < end + 2) {
+    if (chunk > 0 && body.size < end + 2) {
         *need = (uint32_t)end + 2;
         return false;
     }
@@ -119,7 +120,8 @@ http_chunks_read(struct http_chunks *k, const uint8_t *at, size_t size,
     *need = 0;
     if (size > HTTP_CHUNKS_MAX)
         size = HTTP_CHUNKS_MAX;
-    while (!k->is_whole && pass_chunk(k, at, size, max, NULL, need, status))
+    while (!k->is_whole &&
+           pass_chunk(k, (struct http_text){at, size}, max, NULL, need, status))
         continue;
     if (k->is_whole || *status != 0)
         return k->is_whole;
@@ -137,7 +139,7 @@ http_chunks_join(const struct http_chunks *k, const uint8_t *at, uint8_t *to)
     uint32_t need = 0;
     int status = 0;
 
-    while (again.at < k->at &&
-           pass_chunk(&again, at, k->at, HTTP_CHUNKS_MAX, to, &need, &status))
+    while (again.at < k->at && pass_chunk(&again, (struct http_text){at, k->at},
+                                          HTTP_CHUNKS_MAX, to, &need, &status))
         continue;
 }

@@ -324,7 +324,7 @@ live_get(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
 
 int
 live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
-         uint32_t *from, uint32_t *steps, uint32_t *amount)
+         struct live_walk *walk, uint32_t *amount)
 {
     const uint32_t number = find_object(l, hash, name, size);
     const struct object *o;
@@ -333,21 +333,21 @@ live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
         return 0;
     o = object_at(l, number);
     if (o->holder != HOLDER_MANY) { /* who it is stands in the object */
-        if (o->holder == HOLDER_NONE || o->holder < *from)
+        if (o->holder == HOLDER_NONE || o->holder < walk->from)
             return 0;
-        *from = o->holder;
+        walk->from = o->holder;
         *amount = o->current;
         return 1;
     }
-    for (; *from < l->options.holders; (*from)++) {
+    for (; walk->from < l->options.holders; walk->from++) {
         uint32_t holding;
 
-        if (*steps == 0)
+        if (walk->steps == 0)
             return -1;
-        (*steps)--;
-        if (l->held[*from].holdings == 0)
+        walk->steps--;
+        if (l->held[walk->from].holdings == 0)
             continue;
-        holding = find_holding(l, number, *from);
+        holding = find_holding(l, number, walk->from);
         if (holding == 0)
             continue;
         *amount = holding_at(l, holding)->amount;

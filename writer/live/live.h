@@ -111,14 +111,6 @@ live_hash(const struct live *l, const uint8_t *name, size_t size)
 enum frame_status live_get(const struct live *l, uint32_t hash,
                            const uint8_t *name, size_t size, uint32_t *value);
 
-/* Finds the first holder of an object at or after number *from; sets *from to
- * it and *amount to what it holds.  Reads at most *steps holders and subtracts
- * those that it read.
- *   1 found, 0 none at or after *from, -1 the steps are used up: continue with
- *   *from */
-int live_who(const struct live *l, uint32_t hash, const uint8_t *name,
-             size_t size, uint32_t *from, uint32_t *steps, uint32_t *amount);
-
 /* Checked arguments (frame_get_ask).  FRAME_NOT_AVAILABLE, FRAME_NO_MEMORY:
  * nothing has changed. */
 enum frame_status live_acquire(struct live *l, uint32_t holder, uint32_t hash,
@@ -143,12 +135,18 @@ struct live_record {
     const uint8_t *name; /* until the next call that changes anything */
 };
 
-/* A part of a dump, in which nothing changes. */
+/* A part of a walk, in which nothing changes. */
 struct live_walk {
     uint32_t from;        /* where to go on; 0 at first */
     uint32_t steps;       /* places to look at, at most, as arena_next() */
-    struct arena_run run; /* found, but not met yet */
+    struct arena_run run; /* objects found, but not met yet */
 };
+
+/* Finds the first holder of an object at or after walk->from, which is set to
+ * it, and what it holds.
+ *   1 found, 0 none, -1 the steps are used up */
+int live_who(const struct live *l, uint32_t hash, const uint8_t *name,
+             size_t size, struct live_walk *walk, uint32_t *amount);
 
 /* The next object.  Objects that live throughout a dump are met exactly once,
  * when each part begins with only `from` of the one before.  1: *out is one, 0:

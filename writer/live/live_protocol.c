@@ -235,7 +235,8 @@ do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
 {
     uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
     uint8_t *at = start + 4;
-    uint32_t from = q->ask.resources, steps = WHO_STEPS, amount, age_s;
+    struct live_walk walk = {.from = q->ask.resources, .steps = WHO_STEPS};
+    uint32_t amount, age_s;
     char address[NET_ADDRESS_SIZE];
     int rc = -1;
 
@@ -248,11 +249,11 @@ do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
            LIVE_PROTOCOL_ANSWER - FRAME_HEADER) {
         size_t size;
 
-        rc = live_who(&s->live, q->hash, q->ask.name, q->ask.name_size, &from,
-                      &steps, &amount);
+        rc = live_who(&s->live, q->hash, q->ask.name, q->ask.name_size, &walk,
+                      &amount);
         if (rc != 1)
             break;
-        if (live_server_peer(s, from++, address, &age_s)) {
+        if (live_server_peer(s, walk.from++, address, &age_s)) {
             size = strlen(address);
             put_be32(at, amount);
             put_be32(at + 4, age_s);
@@ -261,7 +262,7 @@ do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
             at += 10 + size;
         }
     }
-    put_be32(start, rc == 0 ? 0 : from);
+    put_be32(start, rc == 0 ? 0 : walk.from);
     put_header(r, q->header, FRAME_OK, (uint32_t)(at - start));
 }
 

@@ -8,8 +8,6 @@
 #include "common/base/clock.h"
 #include "writer/live/live_object.h"
 
-#define SWEEP_BATCH 16 /* objects removed together */
-
 static bool
 is_removable(const struct live *l, uint32_t number)
 {
@@ -21,45 +19,22 @@ is_removable(const struct live *l, uint32_t number)
 }
 
 static void
-remove_object(struct live *l, uint32_t number, uint32_t hash)
+remove_object(struct live *l, uint32_t number)
 {
-    uint32_t *const place = live_place(&l->names, hash), *link = place;
+    const struct object *o = object_at(l, number);
+    uint32_t *const place =
+        live_place(&l->names, live_hash(l, o->name, o->name_size));
+    uint32_t *link = place;
 
-    assert(object_at(l, number)->holder == HOLDER_NONE);
+    assert(o->holder == HOLDER_NONE);
     assert(l->count > 0 && l->idle > 0);
     while (*link != number)
         link = &object_at(l, *link)->below;
-    *link = object_at(l, number)->below;
+    *link = o->below;
     l->names.used -= *place == 0;
     arena_give(&l->objects, number);
     l->count--;
     l->idle--;
-}
-
-/* Removes a few of those that may be removed, the next in address order.
- * False: there are no more for now. */
-static bool
-sweep_batch(struct live *l, uint32_t *steps)
-{
-    uint32_t numbers[SWEEP_BATCH], hashes[SWEEP_BATCH], count = 0, i;
-    uint32_t number = 1;
-
-    /* They are next to each other, their places in the index are not: those
-     * are fetched all at once. */
-    while (count<SWEEP_BATCH && * steps> 0 && number != 0) {
-        const struct object *o;
-
-        number = arena_next(&l->objects, &l->sweep_from, steps);
-        if (number == 0 || !is_removable(l, number))
-            continue;
-        o = object_at(l, number);
-        numbers[count] = number;
-        hashes[count] = live_hash(l, o->name, o->name_size);
-        __builtin_prefetch(live_place(&l->names, hashes[count++]));
-    }
-    for (i = 0; i < count; i++)
-        remove_object(l, numbers[i], hashes[i]);
-    return number != 0;
 }
 
 static void
@@ -78,11 +53,13 @@ bool
 live_sweep(struct live *l, uint32_t steps)
 {
     const uint64_t start_ns = clock_ns();
+    uint32_t number;
 
     if (!l->sweeping)
         begin_sweep(l);
-    while (steps > 0 && sweep_batch(l, &steps))
-        ;
+    while ((number = arena_next(&l->objects, &l->sweep_from, &steps)) != 0)
+        if (is_removable(l, number))
+            remove_object(l, number);
     l->sweep_ns += clock_ns() - start_ns;
     if (steps == 0)
         return false;
