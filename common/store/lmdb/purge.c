@@ -240,23 +240,16 @@ make_in_memory(struct rebuild *b)
 static int
 fill_reserve(int reserve, int memory)
 {
-    uint8_t block[65536];
     struct stat st;
-    ssize_t n = 0;
-    int rc;
+    int64_t copied;
 
     if (fstat(memory, &st) < 0)
         return -errno;
     if (st.st_size > RESERVE_BYTES)
         return -ENOSPC;
-    for (off_t at = 0; at < st.st_size; at += n) {
-        n = read_at(memory, block, sizeof block, (uint64_t)at);
-        if (n <= 0)
-            return n < 0 ? (int)n : -EIO;
-        rc = write_at(reserve, block, (size_t)n, (uint64_t)at);
-        if (rc < 0)
-            return rc;
-    }
+    copied = copy_at(memory, 0, (uint64_t)st.st_size, reserve, 0);
+    if (copied < st.st_size)
+        return copied < 0 ? (int)copied : -EIO;
     if (ftruncate(reserve, st.st_size) < 0 || fsync(reserve) < 0)
         return -errno;
     return 0;
