@@ -79,17 +79,17 @@ begin_body(const struct count *s, const struct content *content,
     count_body_init(body, content->format, content->at, content->size, &form);
 }
 
-/* The largest number of increments of a request.  It goes into one log, which it
- * may leave unused in part: hence half a log.  A key takes a mark, too. */
+/* The largest number of increments of a request, which go into one log.  A key
+ * takes a mark, too, and has half a log: what it leaves unused is less then. */
 static uint32_t
 increments_max(const struct http_call *x)
 {
     const struct count *s = x->ctx;
-    const uint32_t half = logs_slots(s->ingest->logs) / 2;
-    const uint32_t most =
-        half < COUNT_INCREMENTS_MAX ? half : COUNT_INCREMENTS_MAX;
+    const bool has_key = x->request->key.at != NULL;
+    const uint32_t slots = logs_slots(s->ingest->logs) / (has_key ? 2 : 1);
 
-    return most - (x->request->key.at && most > 0);
+    return (slots < COUNT_INCREMENTS_MAX ? slots : COUNT_INCREMENTS_MAX) -
+           has_key;
 }
 
 static enum conn_next

@@ -228,7 +228,7 @@ void logs_put(struct logs *l, const struct message *m);
  * is empty, too long or has a NUL: -EINVAL, -ENAMETOOLONG. */
 int logs_put_message(struct logs *l, const struct message *m);
 
-/* Whether `count` messages, at most half of logs_slots(), may be put now into
+/* Whether `count` messages, at most logs_slots(), may be put now into
  * one log, without calling logs_free_slots() in between; rotates if needed.
  * False: `ready` is called later. */
 bool logs_have_run(struct logs *l, uint32_t count);
