@@ -16,6 +16,9 @@
 /* From PORT_READ on, in its order. */
 enum { LISTENER_RANGE, LISTENER_RESP, LISTENER_READ_HTTP, READER_LISTENERS };
 
+/* For what waits; memory never touched is free. */
+#define READER_POOL ((size_t)64 << 20)
+
 struct reader_listeners {
     struct listener_config rows[READER_LISTENERS];
     size_t shared; /* connections of all ports together */

@@ -25,8 +25,7 @@
 static_assert(READ_HTTP_LONGEST >= RESP_ANSWER_MAX, "answer_max is of all");
 
 #define MAINTAIN_MS 1000
-#define POOL_SIZE   ((size_t)64 << 20) /* for what waits; untouched, it is free */
-#define STOP_MS     2000               /* for the answers to what has arrived */
+#define STOP_MS     2000 /* for the answers to what has arrived */
 
 struct reader {
     struct config config;
@@ -217,7 +216,7 @@ start_serving(struct reader *r)
     const struct conns_options options = {.rows = r->listeners.rows,
                                           .count = READER_LISTENERS,
                                           .shared = r->listeners.shared,
-                                          .pool_size = POOL_SIZE,
+                                          .pool_size = READER_POOL,
                                           .answer_max = READ_HTTP_LONGEST,
                                           .input_max = HTTP_INPUT_MAX};
     int rc = 0;

@@ -13,8 +13,10 @@
 
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/setup/config.h"
+#include "common/setup/ports.h"
 #include "common/wire/frame.h"
 #include "common/wire/query.h"
+#include "reader/listeners.h"
 #include "reader/resp/resp_internal.h"
 #include "writer/listeners.h"
 #include "writer/live/live_protocol.h"
@@ -30,10 +32,10 @@
 #define READ_8   "reader/countd-read.8"
 #define LIVE     "COUNTERS AND SEMAPHORES" /* a section of LIVE_7 */
 
-#define PAGE_SIZE_MAX (128 << 10)
-#define COUNT(table)  (sizeof(table) / sizeof(table)[0])
+#define MANUAL_SIZE_MAX (128 << 10)
+#define COUNT(table)    (sizeof(table) / sizeof(table)[0])
 
-static char page[PAGE_SIZE_MAX];
+static char page[MANUAL_SIZE_MAX];
 
 /* Tests run in the project's folder. */
 static void
@@ -85,7 +87,7 @@ count_lines(const char *text, const char *start)
 static char *
 find_part(const char *in, const char *start, const char *end)
 {
-    static char parts[4][PAGE_SIZE_MAX];
+    static char parts[4][MANUAL_SIZE_MAX];
     static unsigned calls;
     char *part = parts[calls++ % 4];
     const char *from = strstr(in, start), *to;
@@ -93,7 +95,7 @@ find_part(const char *in, const char *start, const char *end)
     if (from == NULL)
         fail_msg("there is no \"%s\"", start);
     to = strstr(from + strlen(start), end);
-    snprintf(part, PAGE_SIZE_MAX, "%.*s",
+    snprintf(part, MANUAL_SIZE_MAX, "%.*s",
              (int)(to ? (size_t)(to - from) : strlen(from)), from);
     return part;
 }
@@ -144,6 +146,7 @@ static const struct {
     {WRITE_8, NULL, "at most ", LISTENERS_MOST, " each"},
     {WRITE_8, NULL, "; ", LISTENERS_FILES, " descriptors are for"},
     {WRITE_8, NULL, "when that was for ", PORTS_YIELD_S, " seconds"},
+    {WRITE_8, NULL, "One in ", 2ul * LISTENERS, " of these, at most "},
     {WRITE_8, NULL, "at most ", LISTENERS_RESERVED, ", are kept for each port"},
     {WRITE_8, NULL, "gets ", CONN_TURN_US, " microseconds"},
     {WRITE_8, NULL, "at most ", CONN_SLICE, " bytes of a connection"},
@@ -153,6 +156,7 @@ static const struct {
     {WRITE_8, "DESCRIPTION", "at most ", CONFIG_SOURCES_MAX, " of"},
     {WORKER_8, "DESCRIPTION", "at most ", CONFIG_SOURCES_MAX, " of"},
     {READ_8, "DESCRIPTION", "at most ", CONFIG_SOURCES_MAX, " of"},
+    {READ_8, NULL, "have ", READER_POOL >> 20, " MiB of memory"},
     {COUNTD_1, NULL, "1 to ", WORKERS_MAX, "; default 1."},
     {COUNTD_1, NULL, "A line has at most ", LINES_SIZE_MAX, " bytes."},
     {COUNTD_1, NULL, "More than ", QUERY_ROWS_MAX, " rows"},
@@ -201,6 +205,45 @@ TEST(every_setting_its_default_and_its_limits_are_in_countd_5)
     while (next_line(&at, ".It Va ", rest))
         items += strstr(rest, " No =") != NULL;
     assert_int_equal(items, setting_count);
+}
+
+static bool
+has_word(const char *text, const char *word)
+{
+    const size_t size = strlen(word);
+
+    while ((text = strstr(text, word)) != NULL) {
+        if (isspace((unsigned char)text[-1]) &&
+            isspace((unsigned char)text[size]))
+            return true;
+        text += size;
+    }
+    return false;
+}
+
+/* A daemon's ready lines begin with the names; a socket may have no port. */
+TEST(every_port_and_its_socket_are_in_the_pages)
+{
+    static struct config c;
+    char text[PORTS_TEXT_SIZE];
+    size_t sockets = 1; /* that of StatsD's datagrams */
+
+    config_defaults(&c);
+    for (int i = 0; i < PORTS; i++) {
+        const struct listener_config row =
+            ports_listener(&c, (enum port)i, text);
+        const bool reads = i >= PORT_READ && i <= PORT_READ_HTTP;
+
+        read_page(reads ? READ_8 : WRITE_8);
+        if (!has_word(find_part(page, ".It Fl -ready-fd", ".El"), row.name))
+            fail_msg("--ready-fd has no %s", row.name);
+        read_page(COUNTD_5);
+        sockets += row.socket != NULL;
+        if (row.socket)
+            assert_page_has(page, "\n.It Pa socket/%s Ta Va %s\n", row.socket,
+                            row.listen_key);
+    }
+    assert_int_equal(count_lines(page, ".It Pa socket/"), sockets);
 }
 
 TEST(every_redis_command_is_in_the_table_of_countd_resp_7)
@@ -343,7 +386,7 @@ flag_text(const char *macro, char *text, size_t size)
 
 /* What a daemon prints for -h. */
 static void
-read_help(const char *daemon, char text[PAGE_SIZE_MAX])
+read_help(const char *daemon, char text[MANUAL_SIZE_MAX])
 {
     char command[4096];
     FILE *out;
@@ -353,7 +396,7 @@ read_help(const char *daemon, char text[PAGE_SIZE_MAX])
                    daemon);
     out = popen(command, "r");
     assert_non_null(out);
-    n = fread(text, 1, PAGE_SIZE_MAX - 1, out);
+    n = fread(text, 1, MANUAL_SIZE_MAX - 1, out);
     text[n] = '\0';
     assert_int_equal(pclose(out), 0);
 }
@@ -365,7 +408,7 @@ TEST(every_flag_of_the_daemons_is_in_their_pages)
     } daemons[] = {{WRITE_8, "countd-write"},
                    {WORKER_8, "countd-worker"},
                    {READ_8, "countd-read"}};
-    static char help[PAGE_SIZE_MAX];
+    static char help[MANUAL_SIZE_MAX];
     char rest[256], flag[256];
 
     for (size_t i = 0; i < COUNT(daemons); i++) {
@@ -507,7 +550,7 @@ next_call(const char **at, char end, char *name, size_t size)
 
 TEST(every_call_of_the_library_is_in_libcountd_3)
 {
-    static char header[PAGE_SIZE_MAX];
+    static char header[MANUAL_SIZE_MAX];
     char name[64], fn[96], fo[96];
     const char *at = header, *text;
     size_t calls = 0;
