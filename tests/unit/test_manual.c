@@ -31,6 +31,8 @@
 #define WORKER_8 "worker/countd-worker.8"
 #define READ_8   "reader/countd-read.8"
 #define LIVE     "COUNTERS AND SEMAPHORES" /* a section of LIVE_7 */
+#define FORMAT   "data/FORMAT.md"
+#define HACKING  "common/HACKING.md"
 
 #define MANUAL_SIZE_MAX (128 << 10)
 #define COUNT(table)    (sizeof(table) / sizeof(table)[0])
@@ -157,6 +159,12 @@ static const struct {
     {WORKER_8, "DESCRIPTION", "at most ", CONFIG_SOURCES_MAX, " of"},
     {READ_8, "DESCRIPTION", "at most ", CONFIG_SOURCES_MAX, " of"},
     {READ_8, NULL, "have ", READER_POOL >> 20, " MiB of memory"},
+    {FORMAT, NULL, "\n", QUERY_SIZE, " bytes: `offset int64"},
+    {FORMAT, NULL, "\n", STATUS_SLOTS + STATUS_LOGS, " slots of "},
+    {FORMAT, NULL, " slots of ", STATUS_LOG_VALUES, " shared integers"},
+    {FORMAT, NULL, "one cell of ", STATUS_CELL_VALUES, ". Slots 0 to "},
+    {HACKING, NULL, "at most ", STATUS_CELL_VALUES - STATUS_CELL_FIGURES,
+     " figures"},
     {COUNTD_1, NULL, "1 to ", WORKERS_MAX, "; default 1."},
     {COUNTD_1, NULL, "A line has at most ", LINES_SIZE_MAX, " bytes."},
     {COUNTD_1, NULL, "More than ", QUERY_ROWS_MAX, " rows"},
