@@ -10,7 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/setup/figures.h"
@@ -268,6 +270,28 @@ CASE(a_database_whose_disk_is_full_takes_the_merge_later, x)
     run_sql(x, "ALTER TABLE @.counter SET TABLESPACE pg_default");
     (void)pg_server_run("DROP TABLESPACE small");
     assert_int_equal(umount2(path, MNT_DETACH), 0);
+    tmpdir_remove(&dir);
+}
+
+/* Connections to the first host are taken by its kernel alone. */
+CASE(a_host_that_is_silent_is_passed_over, x)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct tmpdir dir;
+    char hosts[700];
+
+    tmpdir_make_in_memory(&dir);
+    (void)snprintf(a.sun_path, sizeof a.sun_path, "%.80s/.s.PGSQL.5432",
+                   dir.path);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(fd, 4), 0);
+    (void)snprintf(hosts, sizeof hosts, "host=%s,%s", dir.path,
+                   pg_server_path());
+    open_again(x, hosts);
+    assert_rc(postgresql_store_connect(x->s), 0);
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
+    assert_int_equal(close(fd), 0);
     tmpdir_remove(&dir);
 }
 
