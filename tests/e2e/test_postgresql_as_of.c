@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <libpq-fe.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -140,6 +141,7 @@ PG_MACHINES(a_machine_that_is_stopped_holds_claims_back_if_its_logs_are_full, x)
 {
     struct fleet *a = &x->fleets[0], *b = &x->fleets[1];
     uint64_t added_ms;
+    pid_t worker;
 
     service_start(a);
     service_start(b);
@@ -151,10 +153,15 @@ PG_MACHINES(a_machine_that_is_stopped_holds_claims_back_if_its_logs_are_full, x)
 
     service_start(b);
     await_store(a, " ended ", false);
-    fleet_stop(b, FLEET_WORKER);
+    worker = fleet_daemon(b, FLEET_WORKER)->pid;
+    assert_int_equal(kill(worker, SIGSTOP), 0);
     service_add(b, "words", "the", 2);
     added_ms = clock_unix_ms();
+    fleet_stop(b, FLEET_WRITE);
+    assert_int_equal(kill(worker, SIGTERM), 0);
+    assert_int_equal(kill(worker, SIGCONT), 0);
     fleet_stop_all(b);
+    assert_false(fleet_logs_are_drained(b));
     service_add(a, "words", "the", 4);
     expect_text(FLEET_RUN(a, "flush"), 0, "");
     assert_int_equal(ask(a).count, 5);
