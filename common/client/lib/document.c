@@ -376,18 +376,19 @@ pass_text(const uint8_t *at, const char *text)
 static inline const uint8_t *
 pass_number(const uint8_t *at, int64_t *out)
 {
-    const uint8_t *first;
-    int64_t value = 0;
     bool is_negative;
+    size_t n = 0;
 
     if (!at)
         return NULL;
     is_negative = *at == '-';
-    first = at += is_negative;
-    while (*at >= '0' && *at <= '9' && at - first < DIGITS_MAX)
-        value = value * 10 + (*at++ - '0');
-    *out = is_negative ? -value : value;
-    return at > first ? at : NULL;
+    at += is_negative;
+    *out = 0;
+    for (unsigned digit; (digit = at[n] - 48u) < 10 && n < DIGITS_MAX; n++)
+        *out = *out * 10 + digit;
+    if (is_negative)
+        *out = -*out;
+    return n > 0 ? at + n : NULL;
 }
 
 /* Copies a string without escapes up to its quote; *size is how long it is. */
@@ -420,15 +421,15 @@ take_plain_rows(struct document *d, struct countd_row *rows, uint8_t **at)
     while (d->r.end - d->r.at > PLAIN_MAX && d->row + 1 < max) {
         const uint8_t *from = d->r.at;
         const bool has_rank = from[6] == 'r', is_sum = from[6] == 's';
-        const char *number = has_rank ? ", \"count\": "
-                             : is_sum ? "},\n {\"sum\": "
-                                      : "},\n {\"count\": ";
         struct countd_row row = {.key = (const char *)to};
         int64_t rank;
 
         if (has_rank)
             from = pass_number(pass_text(from, "},\n {\"rank\": "), &rank);
-        from = pass_number(pass_text(from, number), &row.count);
+        from = has_rank ? pass_text(from, ", \"count\": ")
+               : is_sum ? pass_text(from, "},\n {\"sum\": ")
+                        : pass_text(from, "},\n {\"count\": ");
+        from = pass_number(from, &row.count);
         from = pass_text(from, ", \"key\": \"");
         from = pass_name(from, to, &row.key_size);
         if (!from)
