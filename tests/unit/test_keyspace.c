@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "common/base/crc.h"
 #include "common/store/lmdb/keyspace.h"
@@ -393,7 +394,7 @@ CASE(any_call_may_fail_and_nothing_is_left_open, d)
 
 /* ---- the format, for ever ---- */
 
-#define GOLDEN      "tests/golden/keyspace-v4.mdb"
+#define GOLDEN      "tests/golden/keyspace-v4.mdb.gz"
 #define GOLDEN_KEYS 5200
 #define GOLDEN_MIN  29000000 /* minute of its first log */
 
@@ -451,21 +452,19 @@ compare_golden_history(struct store *s)
         assert_true((int64_t)b[i].sum_low == want[i]);
 }
 
-/* Puts a copy of the golden file into the test's directory. */
+/* Unpacks the golden file into the test's directory. */
 static void
 golden_put(const struct tmpdir *d)
 {
-    const size_t room = 1 << 20;
-    uint8_t *bytes = malloc(room);
-    const int fd = open(GOLDEN, O_RDONLY);
-    ssize_t size;
+    static uint8_t bytes[1 << 20];
+    const gzFile file = gzopen(GOLDEN, "rb");
+    int size;
 
-    assert_true(bytes != NULL && fd >= 0);
-    size = read(fd, bytes, room);
-    assert_true(size > 0 && (size_t)size < room);
-    assert_int_equal(close(fd), 0);
+    assert_non_null(file);
+    size = gzread(file, bytes, sizeof bytes);
+    assert_in_range(size, 1, sizeof bytes - 1);
+    assert_int_equal(gzclose(file), Z_OK);
     tmpdir_put(d, "golden.mdb", bytes, (size_t)size, 0600);
-    free(bytes);
 }
 
 CASE(a_keyspace_of_the_first_version_still_opens, d)
