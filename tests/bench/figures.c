@@ -58,9 +58,8 @@ double
 series_ratio(const struct series *a, const struct series *b)
 {
     struct series ratio = {.count = 0};
-    size_t i;
 
-    for (i = 0; i < a->count && i < b->count; i++)
+    for (size_t i = 0; i < a->count && i < b->count; i++)
         if (b->at[i] > 0)
             series_add(&ratio, a->at[i] / b->at[i]);
     return series_median(&ratio);

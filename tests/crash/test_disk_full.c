@@ -98,11 +98,10 @@ put_ballast(const struct full *f, size_t size)
 {
     static char bytes[4096];
     int fd = open(f->ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    size_t done;
     ssize_t n = 0;
 
     assert_true(fd >= 0);
-    for (done = 0; done < size; done += (size_t)n) {
+    for (size_t done = 0; done < size; done += (size_t)n) {
         n = write(fd, bytes, sizeof bytes);
         if (n < 0)
             break;
@@ -434,13 +433,13 @@ TEST(a_keyspace_that_fits_by_half_is_refused_not_died_of)
     struct full f = {0};
     unsigned refused = 0;
     struct stat st;
-    int status = 1, tries;
+    int status = 1;
 
     if (!mount_small(&f, "size=1m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
     put_ballast(&f, SIZE_MAX);
 
-    for (tries = 0; tries < 64 && status != 0; tries++) {
+    for (int tries = 0; tries < 64 && status != 0; tries++) {
         status = apply_new_in_child(f.data);
         if (!WIFEXITED(status) || WEXITSTATUS(status) > 1)
             fail_msg("status %#x with %d pages free", (unsigned)status, tries);

@@ -172,7 +172,6 @@ static void
 storm(uint64_t seed, unsigned kills, bool archive)
 {
     struct storm s = {0};
-    unsigned i;
 
     s.random.state = seed;
     fleet_init(&s.fleet);
@@ -180,10 +179,10 @@ storm(uint64_t seed, unsigned kills, bool archive)
         fleet_option(&s.fleet, "archive.keep=36500d");
     model_init(&s.model, seed, KEYSPACES);
     traffic_init(&s.traffic, &s.model, &s.moments, 8, 32);
-    for (i = 0; i <= FLEET_WORKER2; i++)
+    for (unsigned i = 0; i <= FLEET_WORKER2; i++)
         start(&s, (enum fleet_role)i);
 
-    for (i = 0; i < kills; i++)
+    for (unsigned i = 0; i < kills; i++)
         strike(&s);
 
     assert_true(traffic_drain(&s.traffic, 60000));

@@ -79,11 +79,10 @@ die_at_fsync(const char *path, unsigned n)
 CASE(the_next_one_makes_a_dead_creators_name_durable, dir)
 {
     struct side s;
-    unsigned n;
 
     open_side(&s, dir->path);
     /* The first fsync is of the file, the second of the folder. */
-    for (n = 1; !tmpdir_has(dir, "keyspace/new.mdb"); n++)
+    for (unsigned n = 1; !tmpdir_has(dir, "keyspace/new.mdb"); n++)
         assert_true(die_at_fsync(dir->path, n));
 
     fault_clear();

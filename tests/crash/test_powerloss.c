@@ -85,13 +85,12 @@ static uint64_t
 pick_cut(struct run *run)
 {
     const struct model *m = &run->model;
-    size_t i;
 
     if (random_chance(&run->cut.random, 50))
         return disk_cut_in_sync(run->cut.disk, random_next(&run->cut.random));
     /* Right behind an answer most is promised and least is safe. */
     if (random_chance(&run->cut.random, 60))
-        for (i = 0; i < 100; i++) {
+        for (size_t i = 0; i < 100; i++) {
             uint64_t acked =
                 m->messages[random_below(&run->cut.random, m->count)].acked;
 
@@ -283,15 +282,15 @@ record(struct run *run, unsigned events, bool clean)
 {
     static const enum fleet_role roles[] = {FLEET_WRITE, FLEET_WORKER,
                                             FLEET_WORKER2};
-    unsigned i;
 
     start_fleet(run);
     send_for(run, 250);
-    for (i = 0; i < events; i++) {
+    for (unsigned i = 0; i < events; i++) {
         restart(run, roles[random_below(&run->cut.random, 3)], clean);
         send_for(run, 20 + random_below(&run->cut.random, 80));
     }
-    for (i = 0; i < 100 && model_acked(&run->model, UINT64_MAX) <= 200; i++)
+    for (unsigned i = 0; i < 100 && model_acked(&run->model, UINT64_MAX) <= 200;
+         i++)
         send_for(run, 100);
     assert_true(traffic_drain(&run->traffic, 10000));
     fleet_stop_all(&run->fleet);

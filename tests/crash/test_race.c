@@ -291,10 +291,9 @@ static void
 take_the_rest(void)
 {
     struct log log;
-    uint64_t i;
     int rc;
 
-    for (i = 0; i < LOGS; i++) {
+    for (uint64_t i = 0; i < LOGS; i++) {
         assert_rc(log_recover(log_dir, i, NULL), 0);
         rc = log_claim(&log, log_dir, i, LOG_MODE_FULL);
         if (rc == -ESTALE)
@@ -312,14 +311,14 @@ take_the_rest(void)
 CASE(a_log_has_one_owner_and_gives_each_increment_once, dir)
 {
     struct random random = {random_seed(__func__)};
-    uint64_t i, lost = 0, doubled = 0;
+    uint64_t lost = 0, doubled = 0;
 
     table = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(table != MAP_FAILED);
     log_dir = dir->fd;
     assert_rc(layout_init(&layout, 256, 256), 0);
-    for (i = 0; i < LOGS; i++)
+    for (uint64_t i = 0; i < LOGS; i++)
         assert_rc(log_create(log_dir, i, &layout, SLOTS), 0);
 
     run_race(&random);
@@ -332,7 +331,7 @@ CASE(a_log_has_one_owner_and_gives_each_increment_once, dir)
            (unsigned long long)table->deaths);
     if (atomic_load(&table->wrong) > 0)
         fail_msg("%d wrong: %s", atomic_load(&table->wrong), table->why);
-    for (i = 0; i < table->next && i < MEMORY_MAX; i++) {
+    for (uint64_t i = 0; i < table->next && i < MEMORY_MAX; i++) {
         lost += table->appended[i] > table->counted[i];
         doubled += table->counted[i] > 1;
     }

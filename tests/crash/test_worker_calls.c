@@ -107,7 +107,7 @@ start(const struct program *p, const char *option, const char *value,
       const char *trace)
 {
     const char *argv[32];
-    size_t n = 0, i;
+    size_t n = 0;
     pid_t pid;
     int fd;
 
@@ -120,7 +120,7 @@ start(const struct program *p, const char *option, const char *value,
         argv[n++] = option;
         argv[n++] = value;
     }
-    for (i = 0; p->argv[i]; i++)
+    for (size_t i = 0; p->argv[i]; i++)
         argv[n++] = p->argv[i];
     argv[n] = NULL;
     pid = fork();
@@ -176,9 +176,7 @@ finish(const struct program *p, pid_t pid, const struct fleet *f,
 static struct call *
 find_call(const char *name, size_t size)
 {
-    size_t i;
-
-    for (i = 0; i < call_count; i++)
+    for (size_t i = 0; i < call_count; i++)
         if (strlen(calls[i].name) == size &&
             memcmp(calls[i].name, name, size) == 0)
             return &calls[i];
@@ -232,9 +230,8 @@ cannot_fail(const char *name)
         "mprotect",     "sigaltstack", /* the sanitizer's own */
 #endif
     };
-    size_t i;
 
-    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
     return false;
@@ -243,14 +240,11 @@ cannot_fail(const char *name)
 static void
 list_points(enum action action)
 {
-    size_t i;
-    unsigned n;
-
     point_count = 0;
-    for (i = 0; i < call_count; i++) {
+    for (size_t i = 0; i < call_count; i++) {
         if (action == FAIL && cannot_fail(calls[i].name))
             continue;
-        for (n = calls[i].before + 1; n <= calls[i].total; n++) {
+        for (unsigned n = calls[i].before + 1; n <= calls[i].total; n++) {
             assert_true(point_count < POINTS_MAX);
             points[point_count++] = (struct point){calls[i].name, n};
         }
@@ -528,12 +522,12 @@ each_point(enum action action, const char *what,
 {
     const bool all = getenv("COUNTD_ALL_CALLS") != NULL;
     struct random r = {random_seed(what)};
-    size_t step, i, run = 0;
+    size_t step, run = 0;
 
     killed = 0;
     list_points(action);
     step = all || point_count < SAMPLE ? 1 : point_count / SAMPLE;
-    for (i = random_below(&r, step); i < point_count; i += step, run++) {
+    for (size_t i = random_below(&r, step); i < point_count; i += step, run++) {
         /* Shown when the test fails: the fault it was about. */
         (void)snprintf(doing, sizeof doing, "%s %s %u",
                        action == KILL ? "killed at" : "EIO from",

@@ -192,7 +192,6 @@ ON_FIXTURE(peer_statsd_repeats_and_flushes_to_graphite, r)
                              .sin_port = htons(port),
                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
     struct tmpdir dir;
-    uint64_t lines;
     pid_t pid;
     int fd;
 
@@ -206,7 +205,7 @@ ON_FIXTURE(peer_statsd_repeats_and_flushes_to_graphite, r)
     assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
     say(fd, "hits:3|c\nhits:4|c");
     /* A flush has them when two have come: each has more than 10 lines. */
-    for (lines = graphite_lines(r); graphite_lines(r) < lines + 200;) {
+    for (uint64_t lines = graphite_lines(r); graphite_lines(r) < lines + 200;) {
         assert_true(clock_ms() < until_ms);
         (void)poll(NULL, 0, 10);
     }

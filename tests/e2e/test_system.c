@@ -69,13 +69,12 @@ split_key(struct scenario *s, unsigned keyspace, unsigned key)
 static void
 make_parts(struct scenario *s)
 {
-    unsigned keyspace, key;
-    size_t i, k;
+    size_t k;
 
-    for (keyspace = 0; keyspace < s->keyspaces; keyspace++)
-        for (key = 0; key < s->keys; key++)
+    for (unsigned keyspace = 0; keyspace < s->keyspaces; keyspace++)
+        for (unsigned key = 0; key < s->keys; key++)
             split_key(s, keyspace, key);
-    for (i = s->count; i > 1; i--) {
+    for (size_t i = s->count; i > 1; i--) {
         struct part swapped;
 
         k = random_below(&s->random, i);
@@ -116,11 +115,9 @@ finish(struct scenario *s)
 static void
 start_all(struct scenario *s, unsigned workers)
 {
-    unsigned i;
-
     fleet_start(&s->fleet, FLEET_WRITE);
     fleet_start(&s->fleet, FLEET_READ);
-    for (i = 0; i < workers; i++)
+    for (unsigned i = 0; i < workers; i++)
         fleet_start(&s->fleet, (enum fleet_role)(FLEET_WORKER + i));
 }
 
@@ -134,11 +131,11 @@ static void
 send_batches(struct scenario *s, int fd, size_t from, size_t to)
 {
     uint8_t bytes[BATCH * CLIENT_MESSAGE_SIZE];
-    size_t n, i;
+    size_t n;
 
     for (; from < to; from += n) {
         n = to - from < BATCH ? to - from : BATCH;
-        for (i = 0; i < n; i++)
+        for (size_t i = 0; i < n; i++)
             part_message(&s->parts[from + i], bytes + i * CLIENT_MESSAGE_SIZE);
         client_send(fd, bytes, n * CLIENT_MESSAGE_SIZE);
         client_wins(fd, n);
@@ -149,13 +146,13 @@ send_batches(struct scenario *s, int fd, size_t from, size_t to)
 static void
 send_cut(struct scenario *s, int fd)
 {
-    size_t size = s->count * CLIENT_MESSAGE_SIZE, at, n, owed, done = 0, i;
+    size_t size = s->count * CLIENT_MESSAGE_SIZE, n, owed, done = 0;
     uint8_t *bytes = malloc(size);
 
     assert_non_null(bytes);
-    for (i = 0; i < s->count; i++)
+    for (size_t i = 0; i < s->count; i++)
         part_message(&s->parts[i], bytes + i * CLIENT_MESSAGE_SIZE);
-    for (at = 0; at < size; at += n) {
+    for (size_t at = 0; at < size; at += n) {
         n = 1 + random_below(&s->random,
                              random_chance(&s->random, 50) ? 700 : 100000);
         n = n < size - at ? n : size - at;
@@ -202,7 +199,6 @@ read_names_and_counts(struct scenario *s)
 {
     char keyspace[32];
     int64_t now;
-    unsigned i;
     int fd;
 
     /* What the silent port has still to take in reaches a log during the
@@ -210,7 +206,7 @@ read_names_and_counts(struct scenario *s)
     fleet_stop(&s->fleet, FLEET_WRITE);
     now = (int64_t)clock_unix_ms();
     fd = client_connect(fleet_read_port(&s->fleet));
-    for (i = 0; i < s->keyspaces; i++) {
+    for (unsigned i = 0; i < s->keyspaces; i++) {
         (void)snprintf(keyspace, sizeof keyspace, "keyspace-%010u", i);
         client_await_merge(fd, keyspace, now, 30000); /* each has its time */
         expect_keyspace(s, fd, i);
@@ -293,14 +289,13 @@ TEST(through_the_silent_port_and_a_clean_stop)
 {
     struct scenario s = {0};
     uint8_t bytes[CLIENT_MESSAGE_SIZE];
-    size_t i;
     int fd;
 
     begin(&s, __func__, 10, 1000);
     fleet_option(&s.fleet, "write.drain=1m"); /* whatever the disk takes */
     start_all(&s, 2);
     fd = client_connect(fleet_silent_port(&s.fleet));
-    for (i = 0; i < s.count; i++) {
+    for (size_t i = 0; i < s.count; i++) {
         part_message(&s.parts[i], bytes);
         client_send(fd, bytes, sizeof bytes);
     }
@@ -313,11 +308,10 @@ TEST(through_the_silent_port_and_a_clean_stop)
 TEST(with_restarts_in_between)
 {
     struct scenario s = {0};
-    unsigned third;
     int fd;
 
     begin(&s, __func__, 10, 300);
-    for (third = 0; third < 3; third++) {
+    for (unsigned third = 0; third < 3; third++) {
         start_all(&s, 2);
         fd = client_connect(fleet_ack_port(&s.fleet));
         send_batches(&s, fd, s.count * third / 3, s.count * (third + 1) / 3);

@@ -234,7 +234,6 @@ serve_page(struct site *s)
 {
     const uint64_t deadline = test_deadline(BROWSE_MS);
     struct pollfd p[2 + PEERS_MAX];
-    size_t i;
 
     while (!s->done) {
         if (clock_ms() > deadline || !daemon_alive(&s->browser)) {
@@ -243,10 +242,10 @@ serve_page(struct site *s)
         }
         p[0] = (struct pollfd){.fd = s->page, .events = POLLIN};
         p[1] = (struct pollfd){.fd = s->measure, .events = POLLIN};
-        for (i = 0; i < s->peer_count; i++)
+        for (size_t i = 0; i < s->peer_count; i++)
             p[2 + i] = (struct pollfd){.fd = s->peers[i].fd, .events = POLLIN};
         (void)poll(p, (nfds_t)(2 + s->peer_count), 1000); /* EINTR: go on */
-        for (i = s->peer_count; i-- > 0;)
+        for (size_t i = s->peer_count; i-- > 0;)
             if (p[2 + i].revents != 0 && !serve(s, &s->peers[i])) {
                 client_close(s->peers[i].fd);
                 s->peers[i] = s->peers[--s->peer_count];
@@ -270,7 +269,6 @@ static int
 setup(void **state)
 {
     static struct site site;
-    size_t i;
 
     memset(&site, 0, sizeof site);
     site.browser.output = -1;
@@ -284,7 +282,7 @@ setup(void **state)
     fleet_start(&site.fleet, FLEET_WRITE);
     fleet_start(&site.fleet, FLEET_WORKER);
     fleet_start(&site.fleet, FLEET_READ);
-    for (i = 0; i < LISTENERS; i++)
+    for (size_t i = 0; i < LISTENERS; i++)
         site.ports[i] = daemon_port(daemon_of(&site, i), listeners[i]);
     *state = &site;
     return 0;
@@ -373,7 +371,6 @@ expect_nothing_held(uint16_t port)
 CASE(peer_page_of_a_browser_can_forge_nothing_and_is_told_of_once, s)
 {
     char words[128];
-    size_t i;
 
     if (access(BROWSER, X_OK) != 0)
         test_skip("no " BROWSER " (Debian's package chromium)");
@@ -383,7 +380,7 @@ CASE(peer_page_of_a_browser_can_forge_nothing_and_is_told_of_once, s)
     expect_nothing_held(s->ports[COUNTER]);
     expect_nothing_held(s->ports[SEMAPHORE]);
     expect_only_ours(s);
-    for (i = 0; i < LISTENERS; i++) {
+    for (size_t i = 0; i < LISTENERS; i++) {
         (void)snprintf(words, sizeof words,
                        "%s: a connection from 127.0.0.1:", listeners[i]);
         if (times_said(daemon_of(s, i), words) != 1)

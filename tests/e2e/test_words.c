@@ -430,7 +430,7 @@ run_commands(const struct words_piece *p)
     static struct script s;
     static char example[SCRIPT_SIZE];
     char where[256], *rest = example, *command;
-    unsigned line = p->line, begun;
+    unsigned line = p->line;
 
     strcpy(example, p->text);
     script_begin(&s);
@@ -438,7 +438,7 @@ run_commands(const struct words_piece *p)
         script_add(
             &s, "printf 'words\\tthe\\t3\\nwords\\tand\\t2\\n' | countd load "
                 ">seed 2>&1 && countd flush >>seed 2>&1\ncheck $? 0 seed\n");
-    for (begun = line; *rest != '\0'; begun = line) {
+    for (unsigned begun = line; *rest != '\0'; begun = line) {
         static char changed_line[SCRIPT_SIZE];
 
         command = script_next(&rest, &line);
@@ -640,13 +640,12 @@ is_in_the_texts(const char *words, bool at_a_line)
 CASE(exceptions_are_in_the_texts)
 {
     unsigned gone = 0;
-    size_t i;
 
-    for (i = 0; i < COUNT(not_run); i++)
+    for (size_t i = 0; i < COUNT(not_run); i++)
         gone += !is_in_the_texts(not_run[i].begin, true);
-    for (i = 0; i < COUNT(changed); i++)
+    for (size_t i = 0; i < COUNT(changed); i++)
         gone += !is_in_the_texts(changed[i].from, false);
-    for (i = 0; i < COUNT(printed); i++)
+    for (size_t i = 0; i < COUNT(printed); i++)
         gone += !is_in_the_texts(printed[i].words, false);
     gone += !is_in_the_texts(COMPILE, true);
     assert_int_equal(gone, 0);

@@ -184,26 +184,25 @@ CASE(more_keyspaces_than_descriptors_are_merged_all_the_same, x)
     struct daemon worker;
     char program[600], name[16];
     struct filler f;
-    unsigned i;
 
     daemon_path("countd-worker", program, sizeof program);
     filler_open(&f, x->dir.log_fd, 0, 200);
-    for (i = 0; i < 200; i++) {
+    for (unsigned i = 0; i < 200; i++) {
         (void)snprintf(name, sizeof name, "ks%u", i % 100);
         filler_add(&f, name, "key", 1);
     }
     filler_seal(&f);
-    for (i = 1; i < 30; i++) /* and each log has one, too */
+    for (unsigned i = 1; i < 30; i++) /* and each log has one, too */
         full_log(x, i);
 
     daemon_start(&worker, "/bin/sh", WITH_FILES("128"), program, "-d",
                  x->fleet.path, NULL);
-    for (i = 0; i < 30; i++)
+    for (unsigned i = 0; i < 30; i++)
         await_empty(x, i);
     assert_int_equal(daemon_stop(&worker), 0);
     daemon_fini(&worker);
 
-    for (i = 0; i < 100; i++) {
+    for (unsigned i = 0; i < 100; i++) {
         (void)snprintf(name, sizeof name, "ks%u", i);
         assert_int_equal(count_of(x, name, "key"), 2);
     }
@@ -317,11 +316,11 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     enum { NAMES = 100 };
     char name[32];
     struct filler f;
-    int i, there = 0;
+    int there = 0;
 
     fleet_option(&x->fleet, "keyspace.max=20");
     filler_open(&f, x->dir.log_fd, 0, 1000);
-    for (i = 0; i < NAMES; i++) {
+    for (int i = 0; i < NAMES; i++) {
         (void)snprintf(name, sizeof name, "flood%d", i);
         filler_add(&f, name, "one", i + 1);
         filler_add(&f, "flood0", "again", 1);
@@ -333,7 +332,7 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     assert_has(worker_text(x), " held=1 "); /* a fill of one log */
     assert_has(worker_text(x), "keyspace.max=20 would be passed");
     assert_int_equal(count_of(x, "flood0", "again"), NAMES);
-    for (i = 0; i < NAMES; i++) {
+    for (int i = 0; i < NAMES; i++) {
         (void)snprintf(name, sizeof name, "flood%d", i);
         there += count_of(x, name, "one") == i + 1;
     }
@@ -344,7 +343,7 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     drain(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
-    for (i = 0; i < NAMES; i++) {
+    for (int i = 0; i < NAMES; i++) {
         (void)snprintf(name, sizeof name, "flood%d", i);
         assert_int_equal(count_of(x, name, "one"), i + 1);
     }
@@ -360,10 +359,9 @@ large_log(const struct service_site *x, uint64_t index)
     enum { KEYS = 40000 };
     struct filler f;
     char key[16];
-    int i;
 
     filler_open(&f, x->dir.log_fd, index, KEYS);
-    for (i = 0; i < KEYS; i++) {
+    for (int i = 0; i < KEYS; i++) {
         (void)snprintf(key, sizeof key, "%d", i * 7919 % KEYS);
         filler_add(&f, "words", key, 1);
     }
@@ -467,13 +465,12 @@ CASE(its_memory_stays_within_the_setting, x)
     char keyspace[257], key[257];
     uint64_t memory, most = 0, end_ms;
     struct filler f;
-    unsigned i, l;
 
     fleet_option(&x->fleet, "worker.memory=16M");
     fleet_option(&x->fleet, "log.size=4M");
-    for (l = 0; l < LOGS; l++) {
+    for (unsigned l = 0; l < LOGS; l++) {
         filler_open(&f, x->dir.log_fd, l, SLOTS);
-        for (i = 0; i < SLOTS; i++) {
+        for (unsigned i = 0; i < SLOTS; i++) {
             (void)snprintf(keyspace, sizeof keyspace, "wide%u", i % 3);
             (void)snprintf(key, sizeof key, "%0256u", l * SLOTS + i);
             filler_add(&f, keyspace, key, 1);

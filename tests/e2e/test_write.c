@@ -18,11 +18,11 @@
 ON_FIXTURE(a_half_close_gets_the_wins_owed_and_the_end, r)
 {
     uint8_t bytes[3 * SIZE];
-    int fd, i;
+    int fd;
 
     start(r, "64K", NULL, NULL);
     fd = ack(r);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         client_message(bytes + i * SIZE, "half", "abc", 1);
     client_send(fd, bytes, 2 * SIZE + 260);
     assert_int_equal(shutdown(fd, SHUT_WR), 0);
@@ -40,20 +40,20 @@ ON_FIXTURE(many_small_logs_keep_every_message_once, r)
     const size_t count = 3000;
     uint8_t *bytes = malloc(count * SIZE);
     char key[16];
-    size_t i, times;
+    size_t times;
     int fds[4], c;
 
     assert_non_null(bytes);
     start(r, "16K", NULL, "log.max=2000");
     for (c = 0; c < 4; c++)
         fds[c] = ack(r);
-    for (i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         (void)snprintf(key, sizeof key, "%zu", i);
         client_message(bytes + i * SIZE, "small", key, (int64_t)i);
     }
-    for (i = 0; i < count; i += 100)
+    for (size_t i = 0; i < count; i += 100)
         client_send(fds[i / 100 % 4], bytes + i * SIZE, 100 * SIZE);
-    for (i = 0; i < count; i += 100)
+    for (size_t i = 0; i < count; i += 100)
         client_wins(fds[i / 100 % 4], 100);
     for (c = 0; c < 4; c++)
         client_close(fds[c]);
@@ -61,7 +61,7 @@ ON_FIXTURE(many_small_logs_keep_every_message_once, r)
     stop(r);
 
     assert_int_equal(r->records.count, count);
-    for (i = 0; i < count; i += 97) {
+    for (size_t i = 0; i < count; i += 97) {
         (void)snprintf(key, sizeof key, "%zu", i);
         assert_int_equal(records_sum(&r->records, "small", key, &times), i);
         assert_int_equal(times, 1);
@@ -74,12 +74,12 @@ ON_FIXTURE(many_small_logs_keep_every_message_once, r)
 ON_FIXTURE(senders_that_close_at_once_lose_nothing, r)
 {
     uint8_t bytes[50 * SIZE];
-    int fd, i;
+    int fd;
 
     start(r, "8M", NULL, "log.sync=never");
-    for (i = 0; i < 50; i++)
+    for (int i = 0; i < 50; i++)
         client_message(bytes + i * SIZE, "dash", "k", 1);
-    for (i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; i++) {
         fd = silent(r);
         client_send(fd, bytes, sizeof bytes);
         client_close(fd);
@@ -98,12 +98,11 @@ ON_FIXTURE(no_reset_overtakes_fail, r)
 {
     const size_t count = 10000;
     uint8_t *bytes = malloc(count * SIZE), reply[64];
-    size_t i;
     int fd;
 
     assert_non_null(bytes);
     start(r, "1M", NULL, NULL);
-    for (i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         client_message(bytes + i * SIZE, "ks", "k", 1);
     bytes[3 * SIZE + 8] = 0;
     fd = ack(r);
@@ -175,13 +174,13 @@ ON_FIXTURE(without_a_log_live_requests_go_on, r)
 {
     uint8_t bytes[40 * SIZE], reply[3];
     struct live_client client;
-    int fd, i;
+    int fd;
 
     daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
                  "log.size=16K", "-o", "log.count=2", "-o", "log.max=2", "-o",
                  "write.listen=", "-o", "write.ack_listen=127.0.0.1:0", "-o",
                  "write.drain=0ms", NULL);
-    for (i = 0; i < 40; i++)
+    for (int i = 0; i < 40; i++)
         client_message(bytes + i * SIZE, "cap", "k", 1);
     fd = ack(r);
     client_send(fd, bytes, sizeof bytes);
@@ -189,7 +188,7 @@ ON_FIXTURE(without_a_log_live_requests_go_on, r)
     assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
 
     live_client_open(&client, daemon_port(&r->writer, "counter"));
-    for (i = 0; i < 1000; i++) {
+    for (int i = 0; i < 1000; i++) {
         assert_int_equal(live_client_acquire(&client, "a", 1, 1),
                          LIVE_CLIENT_OK);
         assert_int_equal(live_client_acquire(&client, "a", 1, 1),

@@ -60,14 +60,13 @@ ON_FIXTURE(a_stop_drains_what_has_arrived, r)
     const size_t count = 400; /* within the buffers of a socket */
     uint8_t *bytes = malloc(count * SIZE);
     int a, s, late;
-    size_t i;
 
     assert_non_null(bytes);
     /* Each full log waits for the disk, which may be slow. */
     start(r, "64K", "write.drain=1m", NULL);
     a = ack(r);
     s = silent(r);
-    for (i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++)
         client_message(bytes + i * SIZE, "stop", "k", 1);
     /* It cannot take anything in until it also knows that it is to stop. */
     daemon_signal(&r->writer, SIGSTOP);
@@ -97,11 +96,11 @@ ON_FIXTURE(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on, r)
 {
     uint8_t bytes[20 * SIZE];
     uint64_t begin_ms;
-    int fd, i;
+    int fd;
 
     start(r, "32M", "write.drain=100ms", NULL);
     fd = silent(r);
-    for (i = 0; i < 20; i++)
+    for (int i = 0; i < 20; i++)
         client_message(bytes + i * SIZE, "flood", "k", 1);
     begin_ms = clock_ms();
     daemon_signal(&r->writer, SIGTERM);
@@ -146,9 +145,8 @@ ON_FIXTURE(every_interval_syncs_without_anybody_waiting, r)
         const char *sync, *figure;
     } ways[] = {{"log.sync=always", "syncs=1 "}, {"log.sync=1ms", "syncs=1 "}};
     int fd;
-    size_t i;
 
-    for (i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         start(r, "64K", NULL, ways[i].sync);
         fd = silent(r);
         client_increment(fd, "sync", "k", 1);

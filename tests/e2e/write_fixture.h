@@ -122,9 +122,8 @@ logs_in_mode(const struct fixture *r, mode_t mode)
     int fd = open_logs(r);
     size_t count = 0;
     struct stat st;
-    uint64_t i;
 
-    for (i = 0; i < 64; i++) {
+    for (uint64_t i = 0; i < 64; i++) {
         log_name(i, name);
         if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             (st.st_mode & 0777) == mode)

@@ -435,12 +435,10 @@ act(const uint8_t *bytes, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    size_t at;
-
     if (size < 1)
         return 0;
     start(bytes[0]);
-    for (at = 1; at < size; at += act(bytes + at, size - at))
+    for (size_t at = 1; at < size; at += act(bytes + at, size - at))
         continue;
     for (int i = 0; i < PEERS; i++)
         peers[i].deaf = false;

@@ -76,13 +76,13 @@ mend_slots(uint8_t *file, size_t size)
     struct layout l;
     uint64_t number = 0;
     uint8_t *slot;
-    size_t at;
 
     if (log_header_get(file, &h) < 0 &&
         log_header_get(file + LOG_BLOCK_SIZE, &h) < 0)
         return;
     assert(layout_init(&l, h.keyspace_size, h.key_size) == 0);
-    for (at = LOG_SLOTS_AT; at + l.slot_size <= size; at += l.slot_size) {
+    for (size_t at = LOG_SLOTS_AT; at + l.slot_size <= size;
+         at += l.slot_size) {
         slot = file + at;
         stamp.received_ms = get_le64(slot + l.received_at);
         stamp.synced = get_le32(slot + l.synced_at);
@@ -97,10 +97,10 @@ mend_slots(uint8_t *file, size_t size)
 static size_t
 make_file(const uint8_t *bytes, size_t size, uint8_t flags, uint8_t *file)
 {
-    size_t slots = 0, i, n;
+    size_t slots = 0, n;
 
     memset(file, 0, SIZE_MAX_HERE);
-    for (i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         n = size < LOG_HEADER_SIZE ? size : LOG_HEADER_SIZE;
         memcpy(file + i * LOG_BLOCK_SIZE, bytes, n);
         bytes += n;
@@ -143,7 +143,6 @@ check_full(const struct log *log, const struct inspect *before)
     uint8_t slot[MESSAGE_SIZE_MAX + 24];
     struct slot_stamp stamp;
     struct message m;
-    uint32_t i;
 
     assert(log->header.state == LOG_SEALED);
     assert(log->count > 0 && log->count <= log->header.slots);
@@ -155,7 +154,7 @@ check_full(const struct log *log, const struct inspect *before)
     if (boot_id_is_this(before->header.boot_id))
         assert(log->count == before->valid);
     assert(log->header.epoch == before->header.epoch);
-    for (i = 0; i < log->count; i++) {
+    for (uint32_t i = 0; i < log->count; i++) {
         assert(inspect_slot(log->fd, &log->layout, i, slot) == 0);
         assert(slot_parse(&(struct slot_fill){&log->layout, log->header.uuid,
                                               log->header.epoch},
@@ -205,7 +204,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     static uint8_t file[SIZE_MAX_HERE];
     struct inspect before;
-    int fd, rc, round;
+    int fd, rc;
 
     if (size < 1)
         return 0;
@@ -219,7 +218,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     assert(rc == 0);
 
     /* Once for what shows no owner, and once for what a claim leaves. */
-    for (round = 0; round < 2; round++) {
+    for (int round = 0; round < 2; round++) {
         rc = log_recover(top_fd, INDEX, NULL);
         assert(rc >= 0 || rc == -EBADMSG || rc == -EPROTONOSUPPORT ||
                (rc == -ENOENT && round > 0));

@@ -51,14 +51,13 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     struct slot_stamp stamp;
     struct message m;
     struct layout l;
-    size_t at;
 
     if (size < 2)
         return 0;
     assert(layout_init(&l, bytes[0] + 1u, bytes[1] + 1u) == 0);
     bytes += 2;
     size -= 2;
-    for (at = 0; at + l.message_size <= size; at += l.message_size) {
+    for (size_t at = 0; at + l.message_size <= size; at += l.message_size) {
         if (message_parse(&l, bytes + at, &m) < 0)
             break;
         assert(m.keyspace_size > 0 && m.keyspace_size <= l.keyspace_size);

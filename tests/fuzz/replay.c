@@ -72,13 +72,12 @@ static int
 replay_plain(void)
 {
     static uint8_t bytes[4096];
-    size_t i;
 
     (void)LLVMFuzzerTestOneInput(bytes, 0); /* may refuse; may not crash */
     (void)LLVMFuzzerTestOneInput(bytes, sizeof bytes);
     memset(bytes, 0xff, sizeof bytes);
     (void)LLVMFuzzerTestOneInput(bytes, sizeof bytes);
-    for (i = 0; i < sizeof bytes; i++)
+    for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * 131 + i / 256);
     (void)LLVMFuzzerTestOneInput(bytes, sizeof bytes);
     done++;

@@ -218,14 +218,14 @@ void
 client_wins(int fd, size_t count)
 {
     char text[3 * 64];
-    size_t i, part, got;
+    size_t part, got;
 
     for (; count > 0; count -= part / 3) {
         part = count < 64 ? 3 * count : sizeof text;
         got = client_read(fd, text, part);
         if (got != part)
             fail_msg("the peer closed with %zu WINs owed", count - got / 3);
-        for (i = 0; i < part; i += 3)
+        for (size_t i = 0; i < part; i += 3)
             if (memcmp(text + i, "WIN", 3) != 0)
                 fail_msg("'%.3s' came instead of WIN", text + i);
     }
@@ -245,12 +245,11 @@ static void
 take_rows(struct client_rows *out, const uint8_t *bytes)
 {
     size_t at = 0, size = (size_t)out->size;
-    int64_t i;
 
     out->row = calloc((size_t)out->rows + 1, sizeof *out->row);
     if (!out->row)
         fail_msg("no memory");
-    for (i = 0; i < out->rows; i++) {
+    for (int64_t i = 0; i < out->rows; i++) {
         struct client_row *r = &out->row[i];
 
         if (size - at < 10)

@@ -54,7 +54,7 @@ daemon_path(const char *program, char *path, size_t size)
     const char *build = getenv("BUILD");
     char self[4096];
     ssize_t length;
-    int i, written;
+    int written;
 
     if (program[0] == '/') {
         (void)snprintf(path, size, "%s", program); /* not one of ours */
@@ -66,7 +66,7 @@ daemon_path(const char *program, char *path, size_t size)
             fail_msg("readlink /proc/self/exe: %s", strerror(errno));
         self[length] = '\0';
         /* BUILD/tests/unit/test_x: the build folder is three up. */
-        for (i = 0; i < 3; i++) {
+        for (int i = 0; i < 3; i++) {
             char *slash = strrchr(self, '/');
 
             if (slash)
@@ -169,9 +169,8 @@ static bool
 is_replaced(const struct daemon_how *how, const char *text)
 {
     const size_t name = strcspn(text, "=") + 1;
-    size_t i;
 
-    for (i = 0; how->env && how->env[i]; i++)
+    for (size_t i = 0; how->env && how->env[i]; i++)
         if (strncmp(how->env[i], text, name) == 0)
             return true;
     return false;
@@ -182,7 +181,7 @@ is_replaced(const struct daemon_how *how, const char *text)
 static char **
 make_env(const struct daemon_how *how)
 {
-    size_t have = 0, more = 0, count, i;
+    size_t have = 0, more = 0, count;
     char **env;
 
     while (environ[have])
@@ -194,7 +193,7 @@ make_env(const struct daemon_how *how)
         fail_msg("no memory");
     for (count = 0; count < more; count++)
         memcpy(&env[count], &how->env[count], sizeof env[count]);
-    for (i = 0; i < have; i++)
+    for (size_t i = 0; i < have; i++)
         if (!is_replaced(how, environ[i]))
             env[count++] = environ[i];
     return env;
@@ -213,9 +212,8 @@ static bool
 is_daemon(const char *name, const char *program, const char *const *argv)
 {
     bool is = ends_with(program, name);
-    size_t i;
 
-    for (i = 0; argv && argv[i]; i++)
+    for (size_t i = 0; argv && argv[i]; i++)
         is |= ends_with(argv[i], name) || strcmp(argv[i], "serve") == 0;
     return is;
 }
@@ -223,9 +221,7 @@ is_daemon(const char *name, const char *program, const char *const *argv)
 static bool
 says_something_about(const char *const *argv, const char *start)
 {
-    size_t i;
-
-    for (i = 0; argv && argv[i]; i++)
+    for (size_t i = 0; argv && argv[i]; i++)
         if (strncmp(argv[i], start, strlen(start)) == 0)
             return true;
     return false;
@@ -244,11 +240,11 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
                 read_http_port[] = "read.http=127.0.0.1:0";
     char path[4096], *argv[DAEMON_ARGS_MAX + 16], **env;
     pid_t parent = getpid();
-    size_t n = 0, i;
+    size_t n = 0;
 
     daemon_path(program, path, sizeof path);
     argv[n++] = path;
-    for (i = 0; how->argv && how->argv[i]; i++) {
+    for (size_t i = 0; how->argv && how->argv[i]; i++) {
         if (i == DAEMON_ARGS_MAX)
             fail_msg("too many arguments");
         memcpy(&argv[n++], &how->argv[i], sizeof argv[0]);

@@ -101,9 +101,8 @@ status_of(const char *word)
                     {"FULL", LIVE_CLIENT_FULL},
                     {"NOT_HELD", LIVE_CLIENT_NOT_HELD},
                     {"UNKNOWN", LIVE_CLIENT_UNKNOWN}};
-    size_t i;
 
-    for (i = 0; i < sizeof statuses / sizeof *statuses; i++)
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
         if (strcmp(word, statuses[i].word) == 0)
             return statuses[i].status;
     return -1;
@@ -342,7 +341,7 @@ hear_stats(struct actor *a, const struct asked *q, const char *hear)
 {
     static char names[LIVE_CLIENT_STATS_MAX * 65];
     struct live_client_stats s;
-    size_t i, n = 0;
+    size_t n = 0;
 
     live_client_read_stats(&a->client, q->opaque, &s);
     if (q->name[0] != '\0') {
@@ -353,7 +352,7 @@ hear_stats(struct actor *a, const struct asked *q, const char *hear)
         return;
     }
     names[0] = '\0';
-    for (i = 0; i < s.count; i++)
+    for (size_t i = 0; i < s.count; i++)
         n += (size_t)snprintf(names + n, sizeof names - n, i ? " %s" : "%s",
                               s.name[i]);
     assert_string_equal(names, hear);
@@ -424,7 +423,6 @@ dialogue_run(const struct dialogue_case *c,
     struct play p = {.kind = c->kind};
     const struct dialogue_row *row;
     struct actor *a;
-    size_t i;
 
     for (row = c->dialogue->rows; row->who; row++) {
         a = &p.actors[row->who[0] - 'a'];
@@ -436,7 +434,7 @@ dialogue_run(const struct dialogue_case *c,
             continue;
         hear_it(&p, a, row->hear);
     }
-    for (i = 0; i < ACTORS; i++)
+    for (size_t i = 0; i < ACTORS; i++)
         if (p.actors[i].open)
             live_client_close(
                 &p.actors[i].client); /* nothing is left unheard */

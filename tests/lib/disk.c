@@ -100,10 +100,8 @@ add_node(struct disk *d, uint64_t inode, bool folder, mode_t mode)
 static uint32_t
 find_node(const struct disk *d, uint64_t inode)
 {
-    uint32_t i;
-
     /* The latest one with this number is the one that is meant. */
-    for (i = d->node_count; i-- > 0;)
+    for (uint32_t i = d->node_count; i-- > 0;)
         if (d->nodes[i].inode == inode)
             return i;
     return NO_NODE;
@@ -277,17 +275,16 @@ disk_load(struct disk *d, const char *log)
 {
     char pattern[1024];
     glob_t found = {0};
-    size_t i;
 
     if (snprintf(pattern, sizeof pattern, "%s.*", log) >= (int)sizeof pattern)
         fail_msg("a path is too long");
     if (glob(pattern, 0, NULL, &found) != 0)
         fail_msg("nothing was noted in %s", pattern);
-    for (i = 0; i < found.gl_pathc; i++)
+    for (size_t i = 0; i < found.gl_pathc; i++)
         load_log(d, found.gl_pathv[i]);
     globfree(&found);
     qsort(d->calls, d->count, sizeof *d->calls, by_seq);
-    for (i = 0; i < d->count; i++)
+    for (size_t i = 0; i < d->count; i++)
         bind_call(d, &d->calls[i]);
 }
 
@@ -295,9 +292,8 @@ uint64_t
 disk_last(const struct disk *d)
 {
     uint64_t last = 0;
-    size_t i;
 
-    for (i = 0; i < d->count; i++) {
+    for (size_t i = 0; i < d->count; i++) {
         const struct powerloss_record *r = &d->calls[i].r;
 
         last = r->seq > last ? r->seq : last;
@@ -309,12 +305,10 @@ disk_last(const struct disk *d)
 uint64_t
 disk_cut_in_sync(const struct disk *d, uint64_t pick)
 {
-    size_t i;
-
     /* The rarer fsync, of new files and of folders, as often as fdatasync. */
     uint16_t kind = pick % 2 ? POWERLOSS_FSYNC : POWERLOSS_FDATASYNC;
 
-    for (i = 0; i < d->count; i++) {
+    for (size_t i = 0; i < d->count; i++) {
         const struct call *c = &d->calls[(pick / 2 + i) % d->count];
 
         if (c->r.kind == kind)
@@ -332,11 +326,9 @@ disk_count(const struct disk *d)
 void
 disk_free(struct disk *d)
 {
-    size_t i;
-
-    for (i = 0; i < d->node_count; i++)
+    for (size_t i = 0; i < d->node_count; i++)
         free(d->nodes[i].bytes);
-    for (i = 0; i < d->log_count; i++)
+    for (size_t i = 0; i < d->log_count; i++)
         free(d->logs[i]);
     free(d->nodes);
     free(d->names);
@@ -397,17 +389,15 @@ static void
 take_syncs(struct state *s)
 {
     const struct disk *d = s->disk;
-    size_t i;
-    uint32_t k;
 
-    for (i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < s->count; i++) {
         const struct call *c = &d->calls[i];
         bool full = c->r.kind == POWERLOSS_FSYNC;
 
         if (c->r.end == 0 || c->r.end >= s->plan.cut)
             continue;
         if (c->r.kind == POWERLOSS_SYNC_ALL) {
-            for (k = 0; k < d->node_count; k++)
+            for (uint32_t k = 0; k < d->node_count; k++)
                 s->covered[k] = s->fsynced[k] = c->r.seq;
         } else {
             s->covered[c->node] = c->r.seq;
@@ -443,9 +433,7 @@ static void
 drop_name(struct state *s, uint32_t dir, const char *text, size_t size,
           uint32_t node)
 {
-    uint32_t i;
-
-    for (i = 0; i < s->name_count; i++)
+    for (uint32_t i = 0; i < s->name_count; i++)
         if (s->names[i].dir == dir && s->names[i].size == size &&
             memcmp(s->names[i].text, text, size) == 0 &&
             s->names[i].node == node)
@@ -556,9 +544,7 @@ apply_attribute(struct state *s, const struct call *c)
 static void
 apply_calls(struct state *s)
 {
-    size_t i;
-
-    for (i = 0; i < s->count; i++) {
+    for (size_t i = 0; i < s->count; i++) {
         const struct call *c = &s->disk->calls[i];
 
         switch (c->r.kind) {
@@ -644,17 +630,16 @@ write_state(struct state *s, const char *base)
 {
     uint32_t *seen = must(calloc(s->disk->node_count, sizeof *seen));
     char path[1024], first[1024];
-    uint32_t i;
 
     /* Folders come before what is in them: they were made first. */
-    for (i = 0; i < s->name_count; i++) {
+    for (uint32_t i = 0; i < s->name_count; i++) {
         struct name *n = &s->names[i];
 
         if (n->node != NO_NODE && s->nodes[n->node].folder &&
             path_of(s, base, n, path, sizeof path) && mkdir(path, 0700) < 0)
             fail_msg("mkdir %s: %s", path, strerror(errno));
     }
-    for (i = 0; i < s->name_count; i++) {
+    for (uint32_t i = 0; i < s->name_count; i++) {
         struct name *n = &s->names[i];
 
         if (n->node == NO_NODE || s->nodes[n->node].folder ||
@@ -676,7 +661,6 @@ static void
 begin_state(struct state *s, uint64_t cut, uint64_t seed)
 {
     const struct disk *d = s->disk;
-    uint32_t i;
 
     make_plan(&s->plan, cut, seed, &s->random);
     while (s->count < d->count && d->calls[s->count].r.seq < cut)
@@ -688,7 +672,7 @@ begin_state(struct state *s, uint64_t cut, uint64_t seed)
     s->names = must(calloc(NAMES_MAX, sizeof *s->names));
     memcpy(s->names, d->names, d->name_count * sizeof *s->names);
     s->name_count = d->name_count;
-    for (i = 0; i < d->node_count; i++) {
+    for (uint32_t i = 0; i < d->node_count; i++) {
         s->nodes[i] = d->nodes[i];
         s->nodes[i].bytes = NULL;
         s->nodes[i].size = s->nodes[i].capacity = 0;
@@ -704,13 +688,12 @@ void
 disk_build(const struct disk *d, uint64_t cut, uint64_t seed, const char *path)
 {
     struct state s = {.disk = d};
-    uint32_t i;
 
     begin_state(&s, cut, seed);
     take_syncs(&s);
     apply_calls(&s);
     write_state(&s, path);
-    for (i = 0; i < d->node_count; i++)
+    for (uint32_t i = 0; i < d->node_count; i++)
         free(s.nodes[i].bytes);
     free(s.covered);
     free(s.fsynced);

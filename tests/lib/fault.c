@@ -109,10 +109,9 @@ arm(const char *name, unsigned nth, bool lasting, enum action action, int error,
     size_t size)
 {
     bool known = name == NULL;
-    int c;
 
     atomic_store(&plan.action, ACT_NOTHING);
-    for (c = 0; c < CALL_COUNT; c++) {
+    for (int c = 0; c < CALL_COUNT; c++) {
         atomic_store(&seen[c], 0);
         plan.armed[c] = name && belongs((enum call)c, name);
         known = known || plan.armed[c];
@@ -189,9 +188,8 @@ unsigned
 fault_calls(const char *call)
 {
     unsigned sum = 0;
-    int c;
 
-    for (c = 0; c < CALL_COUNT; c++)
+    for (int c = 0; c < CALL_COUNT; c++)
         if (belongs((enum call)c, call))
             sum += atomic_load(&seen[c]);
     return sum;

@@ -17,11 +17,10 @@ void
 filler_open(struct filler *f, int log_fd, uint64_t index, uint32_t slots)
 {
     struct layout layout;
-    unsigned tries;
     int rc = -ESTALE;
 
     assert_rc(layout_init(&layout, MESSAGE_NAME_MAX, MESSAGE_NAME_MAX), 0);
-    for (tries = 0; tries < TRIES_MAX && rc != 0; tries++) {
+    for (unsigned tries = 0; tries < TRIES_MAX && rc != 0; tries++) {
         rc = log_create(log_fd, index, &layout, slots);
         if (rc != -EEXIST && rc != -EAGAIN)
             assert_rc(rc, 0);

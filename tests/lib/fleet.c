@@ -71,9 +71,7 @@ fleet_init_in_memory(struct fleet *f)
 void
 fleet_fini(struct fleet *f)
 {
-    size_t i;
-
-    for (i = 0; i < FLEET_ROLES; i++)
+    for (size_t i = 0; i < FLEET_ROLES; i++)
         if (f->daemons[i].output >= 0)
             daemon_fini(&f->daemons[i]);
     if (f->owns_dir)
@@ -110,11 +108,11 @@ fleet_start(struct fleet *f, enum fleet_role role)
 {
     const char *argv[2 * FLEET_OPTIONS_MAX + 3];
     struct daemon_how how = {.argv = argv, .env = f->env, .uid = f->uid};
-    size_t n = 0, i;
+    size_t n = 0;
 
     argv[n++] = "-d";
     argv[n++] = f->path;
-    for (i = 0; i < f->option_count; i++) {
+    for (size_t i = 0; i < f->option_count; i++) {
         argv[n++] = "-o";
         argv[n++] = f->options[i];
     }
@@ -139,9 +137,8 @@ fleet_stop_all(struct fleet *f)
 {
     static const enum fleet_role order[] = {
         FLEET_WRITE, FLEET_WORKER, FLEET_WORKER2, FLEET_WORKER3, FLEET_READ};
-    size_t i;
 
-    for (i = 0; i < FLEET_ROLES; i++)
+    for (size_t i = 0; i < FLEET_ROLES; i++)
         fleet_stop(f, order[i]);
 }
 
@@ -221,15 +218,13 @@ add_ports(struct fleet *f, struct command *c)
 static void
 make_command(struct fleet *f, struct command *c, const char *const *words)
 {
-    size_t i;
-
     c->count = 0;
     c->argv[c->count++] = "-d";
     c->argv[c->count++] = f->path;
-    for (i = 0; i < f->option_count; i++)
+    for (size_t i = 0; i < f->option_count; i++)
         add_option(c, f->options[i]);
     add_ports(f, c);
-    for (i = 0; words[i]; i++) {
+    for (size_t i = 0; words[i]; i++) {
         assert_true(c->count + 1 < WORDS_MAX);
         c->argv[c->count++] = words[i];
     }
@@ -382,11 +377,10 @@ fleet_await_drained(struct fleet *f, int timeout_ms)
     uint64_t deadline = test_deadline((uint64_t)timeout_ms);
     static char said[8192];
     char what[512];
-    size_t i;
 
     while (find_work(f, what, sizeof what)) {
         if (clock_ms() >= deadline) {
-            for (i = 0; i < FLEET_ROLES; i++)
+            for (size_t i = 0; i < FLEET_ROLES; i++)
                 if (daemon_output(&f->daemons[i], said, sizeof said) > 0)
                     print_error("%s printed:\n%s\n", programs[i], said);
             fail_msg("not merged in time: %s", what);
@@ -500,7 +494,6 @@ fleet_look(const struct fleet *f, struct model *m)
 {
     struct look *l = calloc(1, sizeof *l);
     struct datadir dir;
-    size_t i;
     int rc;
 
     if (!l)
@@ -509,7 +502,7 @@ fleet_look(const struct fleet *f, struct model *m)
     l->model = m;
     open_store(f, &dir, &l->store);
     rc = store_list(l->store, (const uint8_t *)"", 0, take_keyspace, l);
-    for (i = 0; rc == 0 && i < l->count; i++) {
+    for (size_t i = 0; rc == 0 && i < l->count; i++) {
         l->keyspace = l->names[i];
         rc = stored_each(l->store, l->names[i], take_row, l);
     }

@@ -328,10 +328,8 @@ live_client_from_hex(const char *text, uint8_t *bytes, size_t max)
 static void
 show(const char *what, const uint8_t *bytes, size_t size)
 {
-    size_t i;
-
     print_error("%s", what);
-    for (i = 0; i < size; i++)
+    for (size_t i = 0; i < size; i++)
         print_error(" %02x", bytes[i]);
     print_error("\n");
 }
@@ -455,7 +453,6 @@ take_pair(struct live_client_stats *out, const uint8_t *bytes, size_t name_size,
 {
     const uint8_t *digits = bytes + name_size;
     uint64_t value = 0;
-    size_t i;
 
     if (out->count == LIVE_CLIENT_STATS_MAX ||
         name_size >= sizeof out->name[0] || value_size == 0 || value_size > 20)
@@ -463,7 +460,7 @@ take_pair(struct live_client_stats *out, const uint8_t *bytes, size_t name_size,
                  value_size);
     memcpy(out->name[out->count], bytes, name_size);
     out->name[out->count][name_size] = '\0';
-    for (i = 0; i < value_size; i++) {
+    for (size_t i = 0; i < value_size; i++) {
         if (digits[i] < '0' || digits[i] > '9' ||
             (digits[i] == '0' && i == 0 && value_size > 1))
             fail_msg("%s is '%.*s'", out->name[out->count], (int)value_size,
@@ -512,9 +509,7 @@ live_client_stats(struct live_client *t, struct live_client_stats *out)
 uint64_t
 live_client_stat(const struct live_client_stats *s, const char *name)
 {
-    size_t i;
-
-    for (i = 0; i < s->count; i++)
+    for (size_t i = 0; i < s->count; i++)
         if (strcmp(s->name[i], name) == 0)
             return s->value[i];
     fail_msg("Stats has no %s", name);
@@ -610,9 +605,7 @@ live_client_dump_find(const struct live_client_dump *d, const char *name)
 void
 live_client_dump_free(struct live_client_dump *d)
 {
-    size_t i;
-
-    for (i = 0; i < d->count; i++)
+    for (size_t i = 0; i < d->count; i++)
         free(d->record[i].name);
     free(d->record);
     *d = (struct live_client_dump){.count = 0};

@@ -35,18 +35,16 @@ add_key(struct model *m, unsigned keyspace, bool private, uint32_t number)
 void
 model_init(struct model *m, uint64_t seed, unsigned keyspaces)
 {
-    unsigned k, i;
-
     memset(m, 0, sizeof *m);
     m->random.state = seed;
     m->keyspaces = keyspaces;
     m->current = must(calloc(keyspaces, sizeof *m->current));
     m->bit = must(calloc(keyspaces, sizeof *m->bit));
-    for (k = 0; k < keyspaces; k++)
-        for (i = 0; i < SHARED_KEYS; i++)
+    for (unsigned k = 0; k < keyspaces; k++)
+        for (unsigned i = 0; i < SHARED_KEYS; i++)
             (void)add_key(m, k, false, i); /* found by its place */
     m->shared_count = m->key_count;
-    for (k = 0; k < keyspaces; k++)
+    for (unsigned k = 0; k < keyspaces; k++)
         m->current[k] = add_key(m, k, true, m->key_count);
 }
 
@@ -103,9 +101,7 @@ model_names(const struct model *m, size_t message,
 void
 model_look(struct model *m)
 {
-    uint32_t i;
-
-    for (i = 0; i < m->key_count; i++) {
+    for (uint32_t i = 0; i < m->key_count; i++) {
         m->keys[i].found = false;
         m->keys[i].final = 0;
     }
@@ -149,17 +145,14 @@ model_found(struct model *m, const char *keyspace, const char *key,
 static void
 add_up(struct model *m, uint64_t moment)
 {
-    uint32_t i;
-    size_t n;
-
-    for (i = 0; i < m->key_count; i++) {
+    for (uint32_t i = 0; i < m->key_count; i++) {
         struct model_key *k = &m->keys[i];
 
         k->acked = k->doubt_plus = k->doubt_minus = 0;
         k->sent_bits = k->acked_bits = 0;
         k->sent = false;
     }
-    for (n = 0; n < m->count; n++) {
+    for (size_t n = 0; n < m->count; n++) {
         const struct model_message *x = &m->messages[n];
         struct model_key *k = &m->keys[x->key];
 
@@ -195,11 +188,10 @@ unsigned
 model_verdict(struct model *m, uint64_t moment, char *why, size_t size)
 {
     unsigned violations = 0;
-    uint32_t i;
 
     add_up(m, moment);
     why[0] = '\0';
-    for (i = 0; i < m->key_count; i++) {
+    for (uint32_t i = 0; i < m->key_count; i++) {
         const struct model_key *k = &m->keys[i];
 
         if (is_right(k))
@@ -220,9 +212,9 @@ model_verdict(struct model *m, uint64_t moment, char *why, size_t size)
 size_t
 model_acked(const struct model *m, uint64_t moment)
 {
-    size_t n, count = 0;
+    size_t count = 0;
 
-    for (n = 0; n < m->count; n++)
+    for (size_t n = 0; n < m->count; n++)
         count += m->messages[n].acked != 0 && m->messages[n].acked <= moment;
     return count;
 }

@@ -30,7 +30,6 @@ powercut_record(struct powercut *c, struct fleet *f, const char *log)
     const char *asan = getenv("ASAN_OPTIONS");
     const char *others =
         getenv("LD_PRELOAD"); /* the tests may be in faketime */
-    size_t i;
 
     daemon_path("tests/crash/powerloss.so", library, sizeof library);
     (void)snprintf(c->env_text[0], sizeof c->env_text[0], "LD_PRELOAD=%s:%s",
@@ -46,7 +45,7 @@ powercut_record(struct powercut *c, struct fleet *f, const char *log)
     (void)snprintf(c->env_text[5], sizeof c->env_text[5],
                    "ASAN_OPTIONS=%s%sverify_asan_link_order=0",
                    asan ? asan : "", asan ? ":" : "");
-    for (i = 0; i < 6; i++)
+    for (size_t i = 0; i < 6; i++)
         c->env[i] = c->env_text[i];
     c->env[6] = NULL;
     f->env = c->env;

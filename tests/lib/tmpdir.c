@@ -26,9 +26,7 @@ static void remove_all(const char *path);
 static void
 remove_kept(void)
 {
-    size_t i;
-
-    for (i = 0; i < KEPT_MAX && getpid() == kept_by; i++)
+    for (size_t i = 0; i < KEPT_MAX && getpid() == kept_by; i++)
         if (kept[i][0])
             remove_all(kept[i]);
 }
@@ -36,12 +34,10 @@ remove_kept(void)
 static void
 keep(const char *path)
 {
-    size_t i;
-
     if (kept_by == 0 && atexit(remove_kept) != 0)
         fail_msg("atexit failed");
     kept_by = kept_by ? kept_by : getpid();
-    for (i = 0; i < KEPT_MAX; i++)
+    for (size_t i = 0; i < KEPT_MAX; i++)
         if (!kept[i][0]) {
             strcpy(kept[i], path);
             return;
@@ -51,9 +47,7 @@ keep(const char *path)
 static void
 forget(const char *path)
 {
-    size_t i;
-
-    for (i = 0; i < KEPT_MAX; i++)
+    for (size_t i = 0; i < KEPT_MAX; i++)
         if (strcmp(kept[i], path) == 0)
             kept[i][0] = '\0';
 }

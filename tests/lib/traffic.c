@@ -24,8 +24,6 @@ void
 traffic_init(struct traffic *t, struct model *m, _Atomic uint64_t *moments,
              unsigned peers, unsigned window)
 {
-    unsigned i;
-
     if (peers > TRAFFIC_MAX || window > TRAFFIC_WINDOW)
         fail_msg("too much traffic");
     memset(t, 0, sizeof *t);
@@ -36,7 +34,7 @@ traffic_init(struct traffic *t, struct model *m, _Atomic uint64_t *moments,
     t->peers = calloc(peers, sizeof *t->peers);
     if (!t->peers)
         fail_msg("no memory");
-    for (i = 0; i < peers; i++) {
+    for (unsigned i = 0; i < peers; i++) {
         t->peers[i].fd = -1;
         t->peers[i].out = malloc((size_t)window * CLIENT_MESSAGE_SIZE);
         if (!t->peers[i].out)
@@ -58,19 +56,15 @@ hang_up(struct traffic_peer *p)
 void
 traffic_break(struct traffic *t)
 {
-    unsigned i;
-
-    for (i = 0; i < t->peer_count; i++)
+    for (unsigned i = 0; i < t->peer_count; i++)
         hang_up(&t->peers[i]);
 }
 
 void
 traffic_fini(struct traffic *t)
 {
-    unsigned i;
-
     traffic_break(t);
-    for (i = 0; i < t->peer_count; i++)
+    for (unsigned i = 0; i < t->peer_count; i++)
         free(t->peers[i].out);
     free(t->peers);
     memset(t, 0, sizeof *t);
@@ -85,10 +79,8 @@ traffic_port(struct traffic *t, uint16_t port)
 void
 traffic_silent(struct traffic *t, unsigned peers, uint16_t port)
 {
-    unsigned i;
-
     t->silent_port = port;
-    for (i = t->peer_count - peers; i < t->peer_count; i++)
+    for (unsigned i = t->peer_count - peers; i < t->peer_count; i++)
         t->peers[i].silent = true;
 }
 
@@ -153,12 +145,12 @@ static bool
 pull(struct traffic *t, struct traffic_peer *p)
 {
     uint8_t bytes[3 * TRAFFIC_WINDOW];
-    ssize_t n, i;
+    ssize_t n;
 
     n = recv(p->fd, bytes, sizeof bytes, MSG_DONTWAIT);
     if (n < 0)
         return errno == EAGAIN;
-    for (i = 0; i < n; i++)
+    for (ssize_t i = 0; i < n; i++)
         take_answer(t, p, bytes[i]);
     return n > 0;
 }
@@ -184,9 +176,8 @@ void
 traffic_turn(struct traffic *t, int wait_ms)
 {
     struct pollfd polls[TRAFFIC_MAX];
-    unsigned i;
 
-    for (i = 0; i < t->peer_count; i++) {
+    for (unsigned i = 0; i < t->peer_count; i++) {
         struct traffic_peer *p = &t->peers[i];
 
         uint16_t port = p->silent ? t->silent_port : t->port;
@@ -203,7 +194,7 @@ traffic_turn(struct traffic *t, int wait_ms)
     }
     if (poll(polls, t->peer_count, wait_ms) < 0 && errno != EINTR)
         fail_msg("poll: %s", strerror(errno));
-    for (i = 0; i < t->peer_count; i++)
+    for (unsigned i = 0; i < t->peer_count; i++)
         if (t->peers[i].fd >= 0 && polls[i].revents)
             serve(t, &t->peers[i], polls[i].revents);
 }
@@ -211,9 +202,7 @@ traffic_turn(struct traffic *t, int wait_ms)
 static bool
 is_waiting(const struct traffic *t)
 {
-    unsigned i;
-
-    for (i = 0; i < t->peer_count; i++)
+    for (unsigned i = 0; i < t->peer_count; i++)
         if (t->peers[i].fd >= 0 && t->peers[i].count > 0)
             return true;
     return false;

@@ -19,9 +19,7 @@ static const char *const places[] = {"/usr/sbin/yrmcdsd",
 static const char *
 find(void)
 {
-    size_t i;
-
-    for (i = 0; i < sizeof places / sizeof places[0]; i++)
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         if (access(places[i], X_OK) == 0)
             return places[i];
     return NULL;

@@ -117,13 +117,12 @@ static inline bool
 after_turn(void *ctx)
 {
     struct fixture *r = ctx;
-    size_t i;
 
     /* The next turn comes at once anyway. */
     (void)conn_turn(r->conns);
     (void)live_server_turn(&r->server);
     r->turns++;
-    for (i = 0; i < r->peer_count; i++)
+    for (size_t i = 0; i < r->peer_count; i++)
         pump(&r->peers[i]);
     if (r->until(r))
         loop_stop(r->loop);
@@ -178,9 +177,9 @@ is_swept(struct fixture *r)
 static inline size_t
 kept(const struct fixture *r)
 {
-    size_t i, sum = 0;
+    size_t sum = 0;
 
-    for (i = 0; i < r->listener->touched; i++) {
+    for (size_t i = 0; i < r->listener->touched; i++) {
         const struct conn *c =
             (const void *)(r->listener->array + i * r->listener->stride);
 
@@ -265,11 +264,10 @@ static inline int
 tear_down(void **state)
 {
     struct fixture *r = *state;
-    size_t i;
 
     dialogue_tell();
     fault_clear();
-    for (i = 0; i < r->peer_count; i++) {
+    for (size_t i = 0; i < r->peer_count; i++) {
         if (r->peers[i].fd >= 0)
             close(r->peers[i].fd);
         free(r->peers[i].in);

@@ -58,11 +58,10 @@ open_rc(const struct tmpdir *d, enum datadir_need need)
 IN_TMPDIR(a_new_directory_is_made_for_its_user_alone, d)
 {
     char name[64];
-    size_t i;
 
     make_data(d);
     assert_int_equal(tmpdir_mode(d, "data"), 0700);
-    for (i = 0; i < FOLDER_COUNT; i++) {
+    for (size_t i = 0; i < FOLDER_COUNT; i++) {
         snprintf(name, sizeof name, "data/%s", folders[i]);
         assert_int_equal(tmpdir_mode(d, name), 0700);
     }
@@ -182,11 +181,10 @@ IN_TMPDIR(folders_others_may_write_to_are_refused, d)
 {
     static const mode_t modes[] = {0770, 0702, 0720};
     char name[64] = "data";
-    size_t i, m;
 
     make_data(d);
-    for (i = 0; i <= FOLDER_COUNT; i++) {
-        for (m = 0; m < LENGTH(modes); m++) {
+    for (size_t i = 0; i <= FOLDER_COUNT; i++) {
+        for (size_t m = 0; m < LENGTH(modes); m++) {
             assert_int_equal(fchmodat(d->fd, name, modes[m], 0), 0);
             assert_rc(open_rc(d, DATADIR_WRITE), -EPERM);
             assert_int_equal(fchmodat(d->fd, name, 0700, 0), 0);
@@ -244,22 +242,20 @@ TEST(network_file_systems_are_refused_and_memory_is_warned_about)
     static const uint64_t warned[] = {0x01021994, 0x858458f6, 0x794c7630};
     static const uint64_t good[] = {0xef53, 0x58465342, 0x9123683e};
     const char *why;
-    size_t i;
 
-    for (i = 0; i < LENGTH(refused); i++)
+    for (size_t i = 0; i < LENGTH(refused); i++)
         assert_rc(disk_check_type(refused[i], &why), -EOPNOTSUPP);
-    for (i = 0; i < LENGTH(warned); i++)
+    for (size_t i = 0; i < LENGTH(warned); i++)
         assert_rc(disk_check_type(warned[i], &why), 1);
-    for (i = 0; i < LENGTH(good); i++)
+    for (size_t i = 0; i < LENGTH(good); i++)
         assert_rc(disk_check_type(good[i], &why), 0);
 }
 
 IN_TMPDIR(a_file_system_without_hard_links_is_refused, d)
 {
     static const int errors[] = {EPERM, EOPNOTSUPP, EMLINK};
-    size_t i;
 
-    for (i = 0; i < LENGTH(errors); i++) {
+    for (size_t i = 0; i < LENGTH(errors); i++) {
         fault_inject("linkat", 1, errors[i]);
         assert_rc(open_rc(d, DATADIR_WRITE), -EOPNOTSUPP);
         fault_clear();
@@ -402,10 +398,9 @@ TEST(what_a_restart_cannot_mend_is_told_from_what_it_may)
 IN_TMPDIR(a_full_disk_does_not_refuse_a_directory_that_is_there, d)
 {
     static const int errors[] = {ENOSPC, EDQUOT};
-    size_t i;
 
     make_data(d);
-    for (i = 0; i < LENGTH(errors); i++) {
+    for (size_t i = 0; i < LENGTH(errors); i++) {
         fault_inject("linkat", 1, errors[i]);
         assert_rc(open_rc(d, DATADIR_WRITE), 0);
         assert_true(fault_hit());
@@ -419,11 +414,10 @@ IN_TMPDIR(any_failing_call_leaks_nothing_and_the_next_start_works, d)
     static const int errors[] = {EIO, ENOSPC, EMFILE};
     struct datadir dir;
     unsigned nth, fds = fault_open_fds();
-    size_t e;
     bool hit;
     int rc;
 
-    for (e = 0; e < LENGTH(errors); e++) {
+    for (size_t e = 0; e < LENGTH(errors); e++) {
         for (nth = 1, hit = true; hit; nth++) {
             fault_inject("disk", nth, errors[e]);
             rc = datadir_open(&dir, data_path(d), DATADIR_WRITE);

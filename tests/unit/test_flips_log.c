@@ -84,9 +84,9 @@ static struct outcome
 look(int dirfd)
 {
     struct outcome out = {.count = 0};
-    int rc, i;
+    int rc;
 
-    for (i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < ROUNDS; i++) {
         rc = log_recover(dirfd, 0, NULL);
         out.told += rc > 0 ? rc : 0;
         out.set_aside = rc == -EBADMSG;
@@ -123,9 +123,8 @@ tidy(const struct tmpdir *d)
 {
     static const char *const names[] = {"0000000000", "bad-0000000000-0",
                                         "bad-0000000000-1", "bad-0000000000-2"};
-    size_t i;
 
-    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         (void)unlinkat(d->fd, names[i], 0); /* one of them is there */
     assert_int_equal(tmpdir_count(d, "."), 0);
 }
@@ -163,13 +162,12 @@ flip_each(const struct tmpdir *d, enum kind kind)
         {LOG_SLOTS_AT + (COUNT - 1) * SLOT_SIZE, SLOT_SIZE},
     };
     uint8_t bytes[FILE_SIZE];
-    size_t i, at;
-    int bit;
+    size_t at;
 
     make_bytes(d, kind, bytes);
-    for (i = 0; i < sizeof parts / sizeof parts[0]; i++)
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         for (at = parts[i].at; at < parts[i].at + parts[i].size; at++)
-            for (bit = 0; bit < 8; bit++)
+            for (int bit = 0; bit < 8; bit++)
                 flip(d, kind, bytes, at, bit);
     /* What is zero behind the headers: one bit of a byte in sixteen. */
     for (at = LOG_HEADER_SIZE; at < LOG_BLOCK_SIZE; at += 16) {

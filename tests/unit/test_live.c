@@ -123,9 +123,8 @@ static uint64_t
 model_current(const struct model_object *o)
 {
     uint64_t sum = 0;
-    unsigned i;
 
-    for (i = 0; i < HOLDERS; i++)
+    for (unsigned i = 0; i < HOLDERS; i++)
         sum += o->held[i];
     return sum;
 }
@@ -182,18 +181,16 @@ model_release(struct model *m, struct model_object *o, uint32_t holder,
 static void
 model_init(struct model *m, enum live_kind kind, uint64_t seed)
 {
-    size_t i, j;
-
     memset(m, 0, sizeof *m);
     m->random.state = seed;
     m->kind = kind;
     m->now_ms = T0;
     m->count = 1 + random_below(&m->random, MODEL_MAX);
-    for (i = 0; i < m->count; i++) {
+    for (size_t i = 0; i < m->count; i++) {
         struct model_object *o = &m->objects[i];
 
         o->name_size = 1 + random_below(&m->random, i % 2 ? 30 : NAME_MAX_);
-        for (j = 0; j < o->name_size; j++)
+        for (size_t j = 0; j < o->name_size; j++)
             o->name[j] = (uint8_t)random_next(&m->random);
         /* No two alike. */
         o->name[0] = (uint8_t)i;
@@ -255,12 +252,10 @@ do_release(struct fixture *r, struct model *m, struct model_object *o,
 static void
 do_drop(struct fixture *r, struct model *m, uint32_t holder)
 {
-    size_t i;
-
     while (
         !live_drop(&r->live, holder, 1 + (uint32_t)random_below(&m->random, 5)))
         ;
-    for (i = 0; i < m->count; i++) {
+    for (size_t i = 0; i < m->count; i++) {
         struct model_object *o = &m->objects[i];
 
         if (o->held[holder] > 0)
@@ -271,11 +266,9 @@ do_drop(struct fixture *r, struct model *m, uint32_t holder)
 static void
 do_sweep(struct fixture *r, struct model *m)
 {
-    size_t i;
-
     while (!live_sweep(&r->live, 1 + (uint32_t)random_below(&m->random, 20)))
         ;
-    for (i = 0; i < m->count; i++) {
+    for (size_t i = 0; i < m->count; i++) {
         struct model_object *o = &m->objects[i];
 
         if (model_current(o) > 0)
@@ -312,7 +305,7 @@ compare(struct fixture *r, struct model *m)
 {
     struct live_walk walk = {.steps = 3};
     struct live_record record;
-    size_t i, exist = 0;
+    size_t exist = 0;
     uint32_t value;
     int rc;
 
@@ -331,7 +324,7 @@ compare(struct fixture *r, struct model *m)
                                              ? model_current(o)
                                              : o->maximum);
     }
-    for (i = 0; i < m->count; i++) {
+    for (size_t i = 0; i < m->count; i++) {
         struct model_object *o = &m->objects[i];
         const enum frame_status status =
             live_get(&r->live, live_hash(&r->live, o->name, o->name_size),
@@ -374,23 +367,22 @@ run_model(enum live_kind kind)
 {
     const uint64_t seed = random_seed("live model");
     static struct model m;
-    unsigned round, i;
 
-    for (round = 0; round < 20; round++) {
+    for (unsigned round = 0; round < 20; round++) {
         struct fixture *r = fixture_open(kind, 16 << 20);
 
         model_init(&m, kind, seed + round);
-        for (i = 0; i < 3000; i++) {
+        for (unsigned i = 0; i < 3000; i++) {
             do_something(r, &m);
             if (i % 8 == 0)
                 assert_true(live_check(&r->live));
             if (i % 32 == 0)
                 compare(r, &m);
         }
-        for (i = 0; i < HOLDERS; i++)
+        for (unsigned i = 0; i < HOLDERS; i++)
             do_drop(r, &m, i);
         compare(r, &m);
-        for (i = 0; i < m.count; i++)
+        for (unsigned i = 0; i < m.count; i++)
             assert_int_equal(model_current(&m.objects[i]), 0);
         fixture_close(r);
     }
@@ -412,15 +404,14 @@ TEST(without_memory_an_acquire_is_refused_and_nothing_changes)
 {
     const uint64_t seed = random_seed("live without memory");
     static struct model m;
-    unsigned pages, i;
 
-    for (pages = 0; pages < 16; pages++) {
+    for (unsigned pages = 0; pages < 16; pages++) {
         struct fixture *r = fixture_open(LIVE_COUNTER, 16 << 20);
 
         r->budget.max = r->budget.used + pages * 4096;
         model_init(&m, LIVE_COUNTER, seed + pages);
         m.scarce = true;
-        for (i = 0; i < 2000; i++) {
+        for (unsigned i = 0; i < 2000; i++) {
             do_something(r, &m);
             if (i % 16 == 0)
                 assert_true(live_check(&r->live));
@@ -487,11 +478,10 @@ fill(struct fixture *r, uint32_t holder, uint32_t from)
 TEST(names_leave_memory_for_more_holders)
 {
     struct fixture *r = fixture_open(LIVE_COUNTER, 4 << 20);
-    uint32_t i;
 
     assert_in_range(fill(r, 0, 0), 10000, 20000);
     assert_int_equal(r->live.stats.no_memory, 1);
-    for (i = 0; i < 500; i++)
+    for (uint32_t i = 0; i < 500; i++)
         assert_int_equal(acquire(r, 1, long_name(i), 1, 9), FRAME_OK);
     assert_int_equal(acquire(r, 2, "another", 1, 9), FRAME_NO_MEMORY);
     assert_int_equal(r->budget.max, 4 << 20);
@@ -650,10 +640,9 @@ open_many(struct fixture *r, enum live_kind kind, uint64_t memory)
 TEST(a_held_name_of_20_bytes_takes_64_at_most)
 {
     struct fixture *r = test_calloc(1, sizeof *r);
-    uint32_t n;
 
     assert_rc(open_many(r, LIVE_COUNTER, 256 << 20), 0);
-    for (n = 0; n < 1100000; n++) {
+    for (uint32_t n = 0; n < 1100000; n++) {
         assert_int_equal(acquire_numbered(&r->live, 0, n), FRAME_OK);
         if (n + 1 >= 500000)
             assert_true(live_memory(&r->live) <= (n + 1) * UINT64_C(64));

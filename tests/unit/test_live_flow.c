@@ -16,7 +16,6 @@ CASE(who_does_not_read_is_not_read_from, r)
     uint8_t *bytes = malloc(SLOW_REQUESTS * 32), *at = bytes;
     uint8_t *answers = malloc(SLOW_REQUESTS * 64), *to = answers;
     struct peer *p, *q;
-    uint32_t i;
 
     assert_non_null(bytes);
     assert_non_null(answers);
@@ -24,7 +23,7 @@ CASE(who_does_not_read_is_not_read_from, r)
     p = join(r);
     q = join(r);
     acquire(r, q, "n", 5, 5);
-    for (i = 0; i < SLOW_REQUESTS; i++) {
+    for (uint32_t i = 0; i < SLOW_REQUESTS; i++) {
         at += live_client_put_get(at, i, i % 5 ? "n" : "m", 1);
         to += i % 5 ? value(to, LIVE_CLIENT_GET, i, 5)
                     : failure(to, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, i);
@@ -87,7 +86,6 @@ CASE(live_protocol_behind_a_dump_wait_for_its_end, r)
 {
     uint8_t bytes[256], *at = bytes, seen[10] = {0};
     struct peer *p;
-    size_t i;
 
     start_counter(r);
     p = join(r);
@@ -102,7 +100,7 @@ CASE(live_protocol_behind_a_dump_wait_for_its_end, r)
     assert_int_equal(take_dump(p, 2, seen, 10), 10);
     assert_int_equal(take_dump(p, 3, seen, 10), 10);
     expect_done(r, p, LIVE_CLIENT_NOOP, 4);
-    for (i = 0; i < 10; i++)
+    for (size_t i = 0; i < 10; i++)
         assert_int_equal(seen[i], 2);
 }
 
@@ -148,11 +146,10 @@ CASE(a_dump_of_long_names_goes_out, r)
 {
     static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
     struct peer *p;
-    uint32_t i;
 
     start_counter(r);
     p = join(r);
-    for (i = 0; i < 20; i++) {
+    for (uint32_t i = 0; i < 20; i++) {
         name[0] = (uint8_t)i;
         say(r, p, bytes,
             live_client_put_acquire(bytes, i, name, sizeof name, 1, 1));

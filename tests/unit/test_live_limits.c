@@ -84,9 +84,9 @@ join_half(struct fixture *r, size_t size)
 static size_t
 ended(const struct fixture *r)
 {
-    size_t i, count = 0;
+    size_t count = 0;
 
-    for (i = 0; i < r->peer_count; i++)
+    for (size_t i = 0; i < r->peer_count; i++)
         count += r->peers[i].ended;
     return count;
 }
@@ -100,7 +100,6 @@ join_stuck(struct fixture *r, uint32_t count, const char *lock)
     uint8_t *at = bytes;
     struct peer *p;
     int ends[2];
-    uint32_t i;
 
     assert_true(count <= PEERS_MAX);
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
@@ -113,7 +112,7 @@ join_stuck(struct fixture *r, uint32_t count, const char *lock)
     if (lock)
         acquire(r, p, lock, 1, 1);
     p->deaf = true;
-    for (i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++)
         at += live_client_put(at, LIVE_CLIENT_STATS, i, NULL, 0);
     say(r, p, bytes, (size_t)(at - bytes));
     return p;
@@ -124,10 +123,9 @@ static void
 expect_all(struct fixture *r, struct peer *p, uint32_t count)
 {
     size_t at = 0;
-    uint32_t i;
 
     p->deaf = false;
-    for (i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         await(r, p, at + LIVE_CLIENT_HEADER);
         assert_int_equal(get_be32(p->in + at), 0x91100000);
         assert_int_equal(get_be32(p->in + at + 8), i);
@@ -140,10 +138,8 @@ expect_all(struct fixture *r, struct peer *p, uint32_t count)
 
 CASE(a_long_name_that_is_announced_takes_no_memory, r)
 {
-    size_t i;
-
     start_short_of_memory(r);
-    for (i = 0; i < 100; i++)
+    for (size_t i = 0; i < 100; i++)
         (void)join_half(r, 64); /* they stay */
     assert_int_equal(kept(r), 6400);
     assert_int_equal(ended(r), 0);
@@ -170,10 +166,9 @@ other_end(const struct peer *p)
 {
     struct sockaddr_in mine, theirs;
     socklen_t size = sizeof mine;
-    int fd;
 
     assert_int_equal(getsockname(p->fd, (struct sockaddr *)&mine, &size), 0);
-    for (fd = 3; fd < 1024; fd++) {
+    for (int fd = 3; fd < 1024; fd++) {
         size = sizeof theirs;
         if (fd != p->fd &&
             getpeername(fd, (struct sockaddr *)&theirs, &size) == 0 &&
@@ -216,11 +211,10 @@ CASE(errors_of_a_socket_end_its_connection_only, r)
     static const char *const calls[] = {"recv", "send"};
     uint8_t bytes[64];
     struct peer *p, *q;
-    size_t i;
 
     start_counter(r);
     q = join(r);
-    for (i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2; i++) {
         p = join(r);
         acquire(r, p, "n", 1, 1);
         fault_inject(calls[i], 1, ECONNRESET);
@@ -254,12 +248,11 @@ CASE(a_send_may_fail_in_each_piece_of_a_dump, r)
 {
     struct peer *p, *q;
     uint8_t bytes[64];
-    unsigned n;
 
     start_counter(r);
     q = join(r);
     acquire_many(r, q, 10000); /* five pieces */
-    for (n = 1; n <= 5; n++) {
+    for (unsigned n = 1; n <= 5; n++) {
         p = join(r);
         acquire(r, p, "n", 1, 1);
         fault_inject("send", n, ECONNRESET);
@@ -297,13 +290,13 @@ CASE(what_is_not_taken_stays_the_callers, r)
 CASE(interrupted_and_short_calls_are_made_again, r)
 {
     uint8_t bytes[1024], answers[1024];
-    size_t size, answers_size, n;
+    size_t size, answers_size;
     struct peer *p;
 
     start_counter(r);
     p = join(r);
     size = mixed_requests(bytes, answers, &answers_size);
-    for (n = 1; n < answers_size; n++) {
+    for (size_t n = 1; n < answers_size; n++) {
         if (n % 2)
             fault_short("send", 1, n);
         else
@@ -340,10 +333,9 @@ CASE(a_budget_that_is_too_small_is_no_start, r)
                              .window_s = 10,
                              .budget = &r->budget};
     struct loop *loop = loop_new();
-    uint64_t max;
 
     assert_non_null(loop);
-    for (max = 16; max <= MIB; max *= 2) {
+    for (uint64_t max = 16; max <= MIB; max *= 2) {
         r->budget.max = max;
         if (live_server_init(&r->server, loop, &o) == 0) {
             assert_true(r->budget.used <= max);

@@ -13,13 +13,13 @@
 CASE(live_protocol_may_be_cut_anywhere, r)
 {
     uint8_t bytes[1024], answers[1024];
-    size_t size, answers_size, cut;
+    size_t size, answers_size;
     struct peer *p;
 
     start_counter(r);
     p = join(r);
     size = mixed_requests(bytes, answers, &answers_size);
-    for (cut = 1; cut < size; cut++) {
+    for (size_t cut = 1; cut < size; cut++) {
         say(r, p, bytes, cut);
         say(r, p, bytes + cut, size - cut);
         expect(r, p, answers, answers_size);
@@ -32,13 +32,13 @@ CASE(live_protocol_may_be_cut_anywhere, r)
 CASE(live_protocol_may_come_byte_by_byte, r)
 {
     uint8_t bytes[1024], answers[1024];
-    size_t size, answers_size, i;
+    size_t size, answers_size;
     struct peer *p;
 
     start_counter(r);
     p = join(r);
     size = mixed_requests(bytes, answers, &answers_size);
-    for (i = 0; i < size; i++)
+    for (size_t i = 0; i < size; i++)
         say(r, p, bytes + i, 1);
 
     expect(r, p, answers, answers_size);
@@ -77,12 +77,11 @@ CASE(an_unfinished_request_is_dropped_at_the_end, r)
 {
     uint8_t bytes[128];
     struct peer *p, *q;
-    size_t size;
 
     start_counter(r);
     q = join(r);
     live_client_put_acquire(bytes, 1, "n", 1, 1, 1);
-    for (size = 1; size < LIVE_CLIENT_FIXED + 1; size++) {
+    for (size_t size = 1; size < LIVE_CLIENT_FIXED + 1; size++) {
         p = join(r);
         say(r, p, bytes, size);
         expect_absent(r, q, "n");

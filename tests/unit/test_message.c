@@ -105,9 +105,8 @@ TEST(the_examples_have_these_bytes)
     struct layout l = make_layout(256, 256);
     uint8_t got[520], want[520];
     struct message m;
-    size_t i;
 
-    for (i = 0; i < LENGTH(examples); i++) {
+    for (size_t i = 0; i < LENGTH(examples); i++) {
         memset(want, 0, sizeof want);
         memcpy(want, examples[i].bytes, 8);
         memcpy(want + 8, examples[i].keyspace, strlen(examples[i].keyspace));
@@ -136,13 +135,13 @@ TEST(names_of_every_length_come_back)
     uint8_t name[256], bytes[520];
     struct message m, out;
     struct layout l;
-    unsigned i, a, b;
+    unsigned b;
 
-    for (i = 0; i < sizeof name; i++)
+    for (unsigned i = 0; i < sizeof name; i++)
         name[i] = (uint8_t)(255 - i % 255);
-    for (i = 0; i < LENGTH(sizes); i++) {
+    for (unsigned i = 0; i < LENGTH(sizes); i++) {
         l = make_layout(sizes[i][0], sizes[i][1]);
-        for (a = 1; a <= sizes[i][0]; a++) {
+        for (unsigned a = 1; a <= sizes[i][0]; a++) {
             b = 1 + a * 7 % sizes[i][1];
             m = (struct message){INT64_MIN,   name,        name + 256 - b,
                                  (uint16_t)a, (uint16_t)b, 0};
@@ -213,13 +212,12 @@ TEST(names_that_do_not_fit_are_refused)
 TEST(zero_bytes_are_told_from_others_at_every_length)
 {
     static uint8_t bytes[1024];
-    size_t size, at, shift;
 
-    for (shift = 0; shift < 3; shift++) {
-        for (size = 0; size < 600; size += size < 70 ? 1 : 37) {
+    for (size_t shift = 0; shift < 3; shift++) {
+        for (size_t size = 0; size < 600; size += size < 70 ? 1 : 37) {
             bytes[shift + size] = 1; /* one past the end */
             assert_true(message_is_zero(bytes + shift, size));
-            for (at = 0; at < size; at++) {
+            for (size_t at = 0; at < size; at++) {
                 bytes[shift + at] = 0x80;
                 assert_false(message_is_zero(bytes + shift, size));
                 bytes[shift + at] = 0;
@@ -239,13 +237,12 @@ TEST(the_checksum_is_the_one_of_the_format)
     struct message m;
     struct layout l;
     uint64_t number;
-    unsigned i, a;
 
-    for (i = 0; i < sizeof name; i++)
+    for (unsigned i = 0; i < sizeof name; i++)
         name[i] = (uint8_t)(1 + i * 31 % 255);
-    for (i = 0; i < LENGTH(sizes); i++) {
+    for (unsigned i = 0; i < LENGTH(sizes); i++) {
         l = make_layout(sizes[i][0], sizes[i][1]);
-        for (a = 0; a < 1000; a++) {
+        for (unsigned a = 0; a < 1000; a++) {
             m = (struct message){(int64_t)a * -77777777777,
                                  name,
                                  name,
@@ -288,13 +285,12 @@ TEST(any_flipped_bit_makes_a_slot_invalid)
     struct message m = make_message(-5, "keyspace", "a key, longer"), out;
     struct slot_stamp stamp = {.received_ms = 4, .synced = 5}, got;
     uint8_t slot[80];
-    unsigned bit;
     int rc;
 
     m.minute = 28333333;
     assert_int_equal(l.slot_size, sizeof slot);
     put_slot(&l, slot, &m, 11, 3, &stamp);
-    for (bit = 0; bit < 8 * sizeof slot; bit++) {
+    for (unsigned bit = 0; bit < 8 * sizeof slot; bit++) {
         slot[bit / 8] ^= (uint8_t)(1u << bit % 8);
         rc = slot_parse(FILL(3), slot, 11, &out, &got);
         assert_true(rc == -EBADMSG || rc == -ENOENT);
@@ -323,9 +319,8 @@ put_run(const struct layout *l, uint8_t *slots, struct message *m,
     const struct slot_stamp stamp = {.received_ms = 2, .synced = 1};
     struct message name;
     uint8_t key[256];
-    unsigned i;
 
-    for (i = 0; i < count; i++) {
+    for (unsigned i = 0; i < count; i++) {
         memset(key, 'k', sizeof key);
         name = (struct message){
             i, key, key, (uint16_t)(1 + 15 * i), (uint16_t)(256 - 7 * i), 0};
@@ -343,13 +338,12 @@ TEST(a_run_of_slots_is_put_and_checked_as_each_alone)
     struct message m[SLOT_RUN], out[SLOT_RUN];
     struct slot_stamp got[SLOT_RUN];
     uint8_t slots[SLOT_RUN * 544], alone[544];
-    unsigned count, i;
 
-    for (count = 1; count <= SLOT_RUN; count++) {
+    for (unsigned count = 1; count <= SLOT_RUN; count++) {
         put_run(&l, slots, m, count);
 
         assert_rc(slot_parse_run(FILL(3), slots, count, 40, out, got), 0);
-        for (i = 0; i < count; i++) {
+        for (unsigned i = 0; i < count; i++) {
             memcpy(alone, slots + (size_t)i * 544, 520);
             slot_put_run(FILL(3), alone, &m[i], 1, 40 + i, &stamp);
             assert_memory_equal(slots + (size_t)i * 544, alone, 544);
@@ -369,9 +363,8 @@ TEST(one_bad_slot_makes_a_run_invalid_wherever_it_is)
     struct message m[SLOT_RUN], out[SLOT_RUN];
     struct slot_stamp got[SLOT_RUN];
     uint8_t slots[SLOT_RUN * 544];
-    unsigned i;
 
-    for (i = 0; i < SLOT_RUN; i++) {
+    for (unsigned i = 0; i < SLOT_RUN; i++) {
         put_run(&l, slots, m, SLOT_RUN);
         slots[(size_t)i * 544 + 8] ^= 1;
         assert_rc(slot_parse_run(FILL(3), slots, SLOT_RUN, 40, out, got),
