@@ -83,7 +83,10 @@ BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench
 # The longest first, so that the last one does not run alone.
 LONG  := $(call bins,tests/crash/test_worker_calls.c tests/crash/test_kill.c tests/crash/test_powerloss.c \
            tests/e2e/test_drop_command.c)
-TESTS := $(LONG) $(filter-out $(LONG),$(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c))
+# A transcript has a program, with tests in C or without.
+PLAYS := $(patsubst tests/e2e/%.txt,$(BUILD)/tests/e2e/test_%,$(wildcard tests/e2e/*.txt))
+CODED := $(call bins,tests/crash/test_*.c tests/e2e/test_*.c tests/unit/test_*.c)
+TESTS := $(LONG) $(filter-out $(LONG),$(sort $(CODED) $(PLAYS)))
 BENCH := $(call bins,tests/bench/bench_*.c)
 FUZZ  := $(call bins,tests/fuzz/fuzz_*.c)
 # Helpers of the crash tests: a preload library and small stand-in programs.
@@ -181,8 +184,10 @@ $(addprefix $(BUILD)/,parts.a testlib.a benchlib.a):
 	$(call say,AR)$(AR) rcsT $@ $^
 group = -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
 # -u: what the compiler adds for coverage calls malloc, too.
-$(TESTS): %: %.o $(BUILD)/testlib.a $(BUILD)/parts.a
-	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP:%=-Wl,--wrap=%) -Wl,-u,__wrap_malloc $< $(group) $(CMOCKA) $(LDLIBS) -o $@
+$(CODED): %: %.o
+$(PLAYS): $(BUILD)/tests/e2e/transcript.o
+$(TESTS): $(BUILD)/testlib.a $(BUILD)/parts.a
+	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP:%=-Wl,--wrap=%) -Wl,-u,__wrap_malloc $(filter %.o,$^) $(group) $(CMOCKA) $(LDLIBS) -o $@
 $(BENCH): %: %.o $(BUILD)/benchlib.a $(BUILD)/parts.a
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $< $(group) $(CMOCKA) $(LDLIBS) -o $@
 $(FUZZ): %: %.o $(BUILD)/tests/fuzz/replay.o $(BUILD)/tests/lib/checks.o $(BUILD)/parts.a
@@ -239,7 +244,7 @@ TSAN_TESTS ?= $(patsubst %,tests/%.c,unit/test_merge_lanes unit/test_logs unit/t
   unit/test_client unit/test_group_commit unit/test_client_live unit/test_board_race \
   unit/test_quotas unit/test_quota_service unit/test_quota_disk \
   e2e/test_write e2e/test_system e2e/test_counter_protocol \
-  e2e/test_sequence_http e2e/test_quota e2e/test_status)
+  e2e/test_sequence_http e2e/test_quota e2e/test_status_command)
 
 ## make check             linters, gcc and clang with -Werror, all tests under sanitizers
 check: setup

@@ -16,7 +16,6 @@
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
 #include "tests/lib/service.h"
-#include "tests/lib/transcript.h"
 
 /* ---- the directory ----------------------------------------------------- */
 
@@ -260,10 +259,4 @@ CASE(drop_killed_at_any_system_call_is_repeated, f)
     client_close(fd);
     fleet_stop_all(f);
     fleet_check(f);
-}
-
-int
-main(int argc, char **argv)
-{
-    return transcript_main("tests/e2e/drop_command.txt", argc, argv);
 }

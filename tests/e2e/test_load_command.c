@@ -13,7 +13,6 @@
 
 #include "tests/lib/client.h"
 #include "tests/lib/serve_fixture.h"
-#include "tests/lib/transcript.h"
 
 WITH_SITE(load_shows_a_bar_on_a_terminal_and_takes_it_away, s)
 {
@@ -213,10 +212,4 @@ WITH_SITE(a_load_whose_server_is_killed_goes_on_behind_the_line_that_it_named,
     expect_text(RUN(s, "flush"), 0, "");
     expect(RUN(s, "get", "w", "k"), 0, "");
     assert_int_equal(strtoll(text, NULL, 10), counted + LINES - known - unsure);
-}
-
-int
-main(int argc, char **argv)
-{
-    return transcript_main("tests/e2e/load_command.txt", argc, argv);
 }

@@ -12,7 +12,6 @@
 
 #include "common/setup/datadir.h"
 #include "tests/lib/serve_fixture.h"
-#include "tests/lib/transcript.h"
 
 /* A log with five increments that nobody has merged. */
 static void
@@ -158,10 +157,4 @@ WITH_SITE(a_backup_that_is_killed_is_never_called_whole, s)
     assert_true(refused > 8);
     snprintf(copy, sizeof copy, "%s/fsync-1", s->dir.path);
     expect(RUN(s, "backup", "--no-flush", copy), 100, "was not finished");
-}
-
-int
-main(int argc, char **argv)
-{
-    return transcript_main("tests/e2e/log_command.txt", argc, argv);
 }

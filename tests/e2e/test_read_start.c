@@ -16,7 +16,6 @@
 #include "tests/lib/daemon.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/tmpdir.h"
-#include "tests/lib/transcript.h"
 
 #define ANY_PORT "-o", "read.listen=127.0.0.1:0"
 
@@ -168,10 +167,4 @@ CASE(figures_are_told_and_who_is_malformed_or_speaks_http)
     client_close(fd);
     assert_int_equal(daemon_stop(&d), 0);
     daemon_fini(&d);
-}
-
-int
-main(int argc, char **argv)
-{
-    return transcript_main("tests/e2e/read_start.txt", argc, argv);
 }

@@ -8,7 +8,6 @@
 
 #include "common/client/lib/countd.h"
 #include "tests/lib/http_fixture.h"
-#include "tests/lib/transcript.h"
 
 TEST_IN(a_handle_outlives_a_restart_of_the_server, struct http_fixture *r,
         http_fixture_setup, http_fixture_teardown)
@@ -39,10 +38,4 @@ TEST_IN(a_handle_outlives_a_restart_of_the_server, struct http_fixture *r,
     countd_http_close(h);
     assert_rc(countd_seq_explain("aR", &b), -EINVAL);
     http_fixture_stop(r);
-}
-
-int
-main(int argc, char **argv)
-{
-    return transcript_main("tests/e2e/seq_command.txt", argc, argv);
 }

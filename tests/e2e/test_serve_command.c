@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "tests/lib/serve_fixture.h"
-#include "tests/lib/transcript.h"
 
 /* They wish for SIGTERM when serve ends; the kernel forgets that when they
  * become another user. */
@@ -27,10 +26,4 @@ WITH_EMPTY(no_daemon_outlives_a_killed_serve, s)
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
-}
-
-int
-main(int argc, char **argv)
-{
-    return transcript_main("tests/e2e/serve_command.txt", argc, argv);
 }

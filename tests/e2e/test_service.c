@@ -12,7 +12,6 @@
 
 #include "tests/lib/daemon.h"
 #include "tests/lib/tmpdir.h"
-#include "tests/lib/transcript.h"
 
 /* A service manager's socket; its variable is in `env`. */
 static int
@@ -105,10 +104,4 @@ TEST_IN(one_who_cannot_be_told_stops_no_program, struct tmpdir *dir,
         assert_int_equal(daemon_stop(&d), 0);
         daemon_fini(&d);
     }
-}
-
-int
-main(int argc, char **argv)
-{
-    return transcript_main("tests/e2e/service.txt", argc, argv);
 }

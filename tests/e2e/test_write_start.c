@@ -11,8 +11,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/lib/transcript.h"
-
 /* It waits for the second port while the first is bound. */
 ON_FIXTURE(signals_at_the_start_wait_until_it_serves, r)
 {
@@ -55,10 +53,4 @@ ON_FIXTURE(a_peer_of_another_network_is_closed_and_counted, r)
     daemon_await_words(&r->writer, " not_allowed=1 ");
     stop(r);
     assert_int_equal(r->records.count, 0);
-}
-
-int
-main(int argc, char **argv)
-{
-    return transcript_main("tests/e2e/write_start.txt", argc, argv);
 }

@@ -1,4 +1,4 @@
-/* tests/e2e/test_status.c - countd status and countd watch: the transcript
+/* tests/e2e/test_status_command.c - countd status and countd watch: the transcript
  * status_command.txt, and a log that changes hands. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
@@ -8,7 +8,6 @@
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/service.h"
-#include "tests/lib/transcript.h"
 
 #define PATIENCE_MS ((uint64_t)20000)
 
@@ -56,10 +55,4 @@ TEST_IN(a_log_that_a_worker_gives_back_still_counts_as_not_merged,
     assert_has(text, "\"unmerged\": 5, \"logs_uncounted\": 0");
     status_close(&board);
     client_close(fd);
-}
-
-int
-main(int argc, char **argv)
-{
-    return transcript_main("tests/e2e/status_command.txt", argc, argv);
 }

@@ -1,7 +1,45 @@
-/* tests/lib/transcript.c - see transcript.h.  Read from the end. */
+/* tests/e2e/transcript.c - commands of a user and what they print, as a text:
+ * test_x plays x.txt behind the tests of test_x.c, where there is one.  Read
+ * the code from the end.
+ *
+ *     == drop empties a keyspace, and what comes after counts
+ *     $ start
+ *     $ countd incr words the 3
+ *     $ countd drop words
+ *     dropped keyspace=words keys=1 total=3 held=0
+ *     $ countd get words the
+ *     countd: info: no such ...
+ *     [1]
+ *
+ * A case begins with ==; its sentence, with _ for what is no letter, names the
+ * test.  A command is a line of /bin/sh after "$ ", continued by "> ".  Below
+ * it stands what it prints on stdout and stderr: `...` is any text within a
+ * line and, alone, any lines; a failure shows control bytes as \x1b.  [N] is
+ * its exit status, else 0.  Lines that begin with "# " and empty ones are for
+ * readers.
+ *
+ * Each case has a directory of its own, where its commands run, after those
+ * that stand before the first case.  bin/ in it is first in $PATH.  The data
+ * directory is data/ in it.  countd is given it, the options and the ports of
+ * the daemons; $write, $worker and $read are the pids of those that run, $PG is
+ * how to connect to a PostgreSQL, where one is installed.  The runner itself
+ * does these:
+ *
+ *     option KEY=VALUE    a setting of daemons that start from now on
+ *     start [ROLE ...]    write, worker, worker2, read; or the three, with one
+ *                         worker
+ *     stop [ROLE ...]     SIGTERM, and 0 is its status
+ *     crash ROLE          SIGKILL
+ *     drained             waits until all is merged and nothing is held
+ *     needs COMMAND       skips the case, and says so, unless it succeeds
+ *     begin NAME COMMAND  runs it beside: $NAME is its pid
+ *     end NAME            its end: what it printed, and its status
+ *     await COMMAND       until it prints what stands there, with a deadline
+ *
+ * With TRANSCRIPT_UPDATE=FILE a whole run leaves the text there as it was
+ * heard: for a reader to compare, when messages have changed.
+ */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "tests/lib/transcript.h"
-
 #include <ctype.h>
 #include <limits.h>
 #include <poll.h>
@@ -15,6 +53,7 @@
 #include "common/base/clock.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/pg_server.h"
 #include "tests/lib/test.h"
 
 #define CASES_MAX   128
@@ -464,19 +503,26 @@ find_cases(struct transcript_case cases[CASES_MAX])
 }
 
 int
-transcript_main(const char *path, int argc, char **argv)
+main(int argc, char **argv)
 {
     static struct transcript_case cases[CASES_MAX];
     const char *to = getenv("TRANSCRIPT_UPDATE");
-    FILE *in = fopen(path, "re");
+    char path[256];
     size_t count;
+    FILE *in;
     int rc;
 
+    (void)snprintf(path, sizeof path, "tests/e2e/%s.txt",
+                   strstr(argv[0], "/test_") + strlen("/test_"));
     file.path = path;
+    in = fopen(path, "re");
     if (in == NULL || fread(file.bytes, 1, sizeof file.bytes - 1, in) == 0)
         abort();
     (void)fclose(in);
     if (to != NULL && (file.update = fopen(to, "we")) == NULL)
+        abort();
+    if (strstr(file.bytes, "$PG") != NULL && pg_server_is_installed() &&
+        setenv("PG", pg_server_conninfo(), 1) < 0)
         abort();
     count = find_cases(cases);
     for (size_t i = 0; i < count; i++)
