@@ -24,6 +24,7 @@
 #include "common/base/bytes.h"
 #include "tests/crash/powerloss.h"
 #include "tests/lib/client.h"
+#include "tests/lib/file.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/powercut.h"
 #include "tests/lib/quota_oracle.h"
@@ -201,32 +202,18 @@ TEST(every_answer_holds_under_kills)
 static void
 flip_bit(const struct fleet *f, uint64_t bit)
 {
-    char path[600];
-    uint8_t byte;
-    int fd;
-
-    (void)snprintf(path, sizeof path, "%s/live/quota", f->path);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &byte, 1, (off_t)(bit / 8)), 1);
-    byte ^= (uint8_t)(1u << bit % 8);
-    assert_int_equal(pwrite(fd, &byte, 1, (off_t)(bit / 8)), 1);
-    client_close(fd);
+    file_flip(file_path(f->path, "live/quota"), (off_t)(bit / 8),
+              (uint8_t)(1u << bit % 8));
 }
 
 /* The byte after the last record that was answered. */
 static uint64_t
 read_end(const struct fleet *f)
 {
-    uint8_t note[JOURNAL_NOTE_SIZE];
-    char path[600];
-    int fd;
+    uint8_t note[JOURNAL_NOTE_SIZE + 1];
 
-    (void)snprintf(path, sizeof path, "%s/live/" JOURNAL_NOTE_NAME, f->path);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(read(fd, note, sizeof note), sizeof note);
-    client_close(fd);
+    (void)file_read(file_path(f->path, "live/" JOURNAL_NOTE_NAME), note,
+                    sizeof note);
     return RECORDS_AT + get_le64(note + 40) * JOURNAL_RECORD_SIZE;
 }
 

@@ -12,15 +12,6 @@
 
 #include "common/setup/datadir.h"
 
-static bool
-fleet_has(const struct fleet *f, const char *name)
-{
-    char path[600];
-
-    (void)snprintf(path, sizeof path, "%s/%s", f->path, name);
-    return access(path, F_OK) == 0;
-}
-
 static void
 open_copy(struct fleet *copy, const char *path)
 {
@@ -202,7 +193,7 @@ stop_source(struct slow *s)
     expect_counted(s->f, "after", "after\ta\n", 1, false);
     fleet_await_drained(s->f, MERGE_MS);
     fleet_stop_all(s->f);
-    assert_false(fleet_has(s->f, "log/kept"));
+    assert_false(tmpdir_has(&s->f->dir, "log/kept"));
 }
 
 /* Sends all requests to the copy and has it merge. */
@@ -328,12 +319,12 @@ CASE(a_backup_that_is_killed_leaves_nothing_behind, f)
                       "-o /dev/null -e inject=renameat,renameat2:signal=KILL",
                       "-d '%s' backup --no-flush copy", f->path),
         0);
-    assert_true(fleet_has(f, "log/kept"));
+    assert_true(tmpdir_has(&f->dir, "log/kept"));
     tmpdir_remove(&other);
     fleet_start(f, FLEET_WORKER);
     fleet_await_drained(f, MERGE_MS);
     fleet_stop_all(f);
-    assert_false(fleet_has(f, "log/kept"));
+    assert_false(tmpdir_has(&f->dir, "log/kept"));
     fleet_check(f);
 }
 

@@ -17,7 +17,10 @@
 #include "tests/lib/answer.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/file.h"
 #include "tests/lib/service.h"
+
+#define SLOT_AT(n) (8192 + 544 * (off_t)(n)) /* in a log */
 
 static void
 expect_reused(int fd, const char *request, size_t size)
@@ -189,24 +192,6 @@ CASE(keys_below_48_bytes_leave_no_space_for_marks, f)
     expect_no_keys(f);
 }
 
-/* Flips a bit of a slot of a log, as a bad disk does. */
-static void
-damage_slot(struct fleet *f, const char *log, unsigned slot)
-{
-    const off_t at = 8192 + (off_t)slot * 544 + 264;
-    char path[600];
-    uint8_t byte;
-    int fd;
-
-    (void)snprintf(path, sizeof path, "%s/log/%s", f->path, log);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &byte, 1, at), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-    (void)close(fd);
-}
-
 CASE(salvage_leaves_out_what_was_sent_again, f)
 {
     const char *body = "p\ta\np\tb\n";
@@ -218,8 +203,9 @@ CASE(salvage_leaves_out_what_was_sent_again, f)
     expect_counted(f, "two", body, 2, false);
     expect_counted(f, "three", body, 2, false);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
-    damage_slot(f, "0000000000", 7); /* of the third */
-    fleet_start(f, FLEET_WRITE);     /* sets it aside */
+    /* A slot of the third: the log is set aside. */
+    file_flip(file_path(f->path, "log/0000000000"), SLOT_AT(7) + 264, 1);
+    fleet_start(f, FLEET_WRITE);
     expect_counted(f, "one", body, 2, false);
     /* Only the writer knows that "one" counts, and it does not look again for
      * "two". */
@@ -246,23 +232,21 @@ set_aside_open_log(struct fleet *f, char bad[64])
     static const uint8_t none[8];
 
     for (unsigned i = 0; i < 10; i++) {
-        char path[600], to[600];
+        const char *path = file_path(f->path, "log/%010u", i);
         uint8_t key[8] = {0};
         struct stat st;
-        int fd;
+        const int fd = open(path, O_RDONLY | O_CLOEXEC);
 
-        (void)snprintf(path, sizeof path, "%s/log/%010u", f->path, i);
-        fd = open(path, O_RDONLY | O_CLOEXEC);
         if (fd < 0)
             continue;
         assert_int_equal(fstat(fd, &st), 0);
-        assert_int_equal(pread(fd, key, sizeof key, 8192 + 264), sizeof key);
+        assert_int_equal(pread(fd, key, sizeof key, SLOT_AT(0) + 264),
+                         sizeof key);
         (void)close(fd);
         if ((st.st_mode & 0777) != 0600 || memcmp(key, none, sizeof key) == 0)
             continue;
         (void)snprintf(bad, 64, "bad-%010u-1", i);
-        (void)snprintf(to, sizeof to, "%s/log/%s", f->path, bad);
-        assert_int_equal(rename(path, to), 0);
+        assert_int_equal(rename(path, file_path(f->path, "log/%s", bad)), 0);
         return;
     }
     fail_msg("no log was open");
@@ -272,11 +256,9 @@ set_aside_open_log(struct fleet *f, char bad[64])
 static int
 lock_file(struct fleet *f, const char *name)
 {
-    char path[600];
-    int fd;
+    const int fd = open(file_path(f->path, "%s", name),
+                        O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 
-    (void)snprintf(path, sizeof path, "%s/%s", f->path, name);
-    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
     return fd;
@@ -284,8 +266,10 @@ lock_file(struct fleet *f, const char *name)
 
 CASE(a_lost_secret_waits_until_it_is_accepted, f)
 {
-    char live[600], away[600], bad[64];
+    const char *live = file_path(f->path, "live/requests");
+    const char *away = file_path(f->path, "live/away");
     struct reply r;
+    char bad[64];
     int fd;
 
     fleet_option(f, "log.rotate_after=1h");
@@ -293,8 +277,6 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     fleet_start(f, FLEET_WRITE);
     expect_counted(f, "one", "p\ta\n", 1, false);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
-    (void)snprintf(live, sizeof live, "%s/live/requests", f->path);
-    (void)snprintf(away, sizeof away, "%s/live/away", f->path);
     assert_int_equal(rename(live, away), 0);
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
@@ -345,9 +327,8 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
 
 CASE(salvage_says_what_a_damaged_mark_may_count_twice, f)
 {
-    char bad[64], path[600];
-    uint8_t byte;
-    int fd;
+    const char *path;
+    char bad[64];
 
     fleet_option(f, "log.rotate_after=1h");
     fleet_option(f, "log.merge_share=0"); /* all in one log */
@@ -359,20 +340,13 @@ CASE(salvage_says_what_a_damaged_mark_may_count_twice, f)
     set_aside_open_log(f, bad);
     expect(FLEET_RUN(f, "log", "salvage", bad, "--dry-run", "--json"), 0,
            "\"unsure\": 0");
-    (void)snprintf(path, sizeof path, "%s/log/%s", f->path, bad);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
+    path = file_path(f->path, "log/%s", bad);
     /* An increment of "one" is damaged: that is no mark. */
-    assert_int_equal(pread(fd, &byte, 1, 8192 + 2 * 544 + 300), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, 8192 + 2 * 544 + 300), 1);
+    file_flip(path, SLOT_AT(2) + 300, 1);
     expect(FLEET_RUN(f, "log", "salvage", bad, "--dry-run", "--json"), 0,
            "\"unsure\": 0");
     /* The mark of "two" is damaged, too; that of "three" is not. */
-    assert_int_equal(pread(fd, &byte, 1, 8192 + 3 * 544 + 300), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, 8192 + 3 * 544 + 300), 1);
-    (void)close(fd);
+    file_flip(path, SLOT_AT(3) + 300, 1);
     expect(FLEET_RUN(f, "log", "salvage", bad, "--json"), 0, "\"unsure\": 2");
     expect_export(f, "p", "p\ta\t2\np\tc\t1\np\td\t1\n");
 }
@@ -386,18 +360,12 @@ CASE(live_requests_of_an_earlier_version_are_refused, f)
                           "-o", "counter.enable=off",
                           NULL};
     struct daemon d = {0};
-    char path[600];
-    int fd;
 
     argv[1] = f->path;
     fleet_start(f, FLEET_WRITE);
     fleet_stop(f, FLEET_WRITE);
-    (void)snprintf(path, sizeof path, "%s/live/requests/secret", f->path);
-    assert_int_equal(unlink(path), 0);
-    (void)snprintf(path, sizeof path, "%s/live/requests/lock", f->path);
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    (void)close(fd);
+    assert_int_equal(unlink(file_path(f->path, "live/requests/secret")), 0);
+    file_put(file_path(f->path, "live/requests/lock"), "", 0);
     assert_int_equal(
         daemon_start_how(&d, "countd-write",
                          &(struct daemon_how){.argv = argv, .may_fail = true}),
@@ -410,10 +378,6 @@ CASE(live_requests_of_an_earlier_version_are_refused, f)
 
 CASE(check_finds_damage_of_what_is_recorded, f)
 {
-    char path[600];
-    uint8_t byte;
-    int fd;
-
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
     (void)close(lock_file(f, NEWEST));
@@ -423,20 +387,13 @@ CASE(check_finds_damage_of_what_is_recorded, f)
     expect_counted(f, "two", "p\ta\n", 1, false);
     fleet_stop(f, FLEET_WRITE);
     expect(FLEET_RUN(f, "check"), 0, "0 faults");
-    (void)snprintf(path, sizeof path, "%s/" NEWEST, f->path);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &byte, 1, 0), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, 0), 1);
-    (void)close(fd);
+    file_flip(file_path(f->path, NEWEST), 0, 1);
     expect(FLEET_RUN(f, "check"), 1, "requests live/requests");
     fleet_start(f, FLEET_WRITE);
     expect_counted(f, "one", "p\ta\n", 1, false);
     expect_counted(f, "two", "p\ta\n", 1, true);
     fleet_stop(f, FLEET_WRITE);
-    (void)snprintf(path, sizeof path, "%s/live/requests/secret", f->path);
-    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(file_path(f->path, "live/requests/secret")), 0);
     expect(FLEET_RUN(f, "check"), 1, "secret, which its keys");
     /* "one" was damaged, and recorded again. */
     expect(FLEET_RUN(f, "log", "accept"), 0, "keys forgotten=2:");

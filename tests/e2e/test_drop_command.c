@@ -13,6 +13,7 @@
 
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/file.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
 #include "tests/lib/service.h"
@@ -39,15 +40,10 @@ static void
 break_magic(struct fleet *f, const char *name)
 {
     enum { MAGIC_AT = 16, PAGE = 4096 };
-    char path[700];
-    int fd;
+    const char *path = file_path(f->path, "keyspace/%s.mdb", name);
 
-    snprintf(path, sizeof path, "%s/keyspace/%s.mdb", f->path, name);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
     for (off_t page = 0; page < 2; page++)
-        assert_int_equal(pwrite(fd, "junk", 4, page * PAGE + MAGIC_AT), 4);
-    assert_int_equal(close(fd), 0);
+        file_write(path, page * PAGE + MAGIC_AT, "junk", 4);
 }
 
 /* ---- drop -------------------------------------------------------------- */

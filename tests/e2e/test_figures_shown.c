@@ -15,6 +15,7 @@
 #include "common/setup/figures.h"
 #include "tests/lib/answer.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/file.h"
 #include "tests/lib/service.h"
 
 #define REPORTED_MS 10000 /* a writer that hangs is reported before */
@@ -265,16 +266,10 @@ TEST(every_figure_is_in_its_manual)
 {
     static char page[1 << 16];
     char path[512], wanted[256];
-    size_t size, items = 0;
-    FILE *file;
+    size_t items = 0;
 
-    assert_non_null(getenv("BUILD"));
-    (void)snprintf(path, sizeof path, "%s/countd-metrics.7", getenv("BUILD"));
-    file = fopen(path, "re");
-    assert_non_null(file);
-    size = fread(page, 1, sizeof page - 1, file);
-    page[size] = '\0';
-    assert_int_equal(fclose(file), 0);
+    daemon_path("countd-metrics.7", path, sizeof path);
+    (void)file_read(path, page, sizeof page);
     for (size_t i = 0; i < STATUS_FIGURES; i++) {
         const struct figure *f = &figures[i];
         const char *equal = f->label ? strchr(f->label, '=') : NULL;
@@ -308,10 +303,10 @@ static void
 hide_lives(struct fleet *f)
 {
     struct countd_board *board;
-    char path[600], error[COUNTD_BOARD_ERROR_SIZE];
+    char error[COUNTD_BOARD_ERROR_SIZE];
 
-    (void)snprintf(path, sizeof path, "%s/" STATUS_FILE, f->path);
-    assert_rc(countd_board_attach(&board, path, NULL, 0, error, sizeof error),
+    assert_rc(countd_board_attach(&board, file_path(f->path, STATUS_FILE), NULL,
+                                  0, error, sizeof error),
               0);
     for (size_t i = 0; i < BOARD_PROCESSES; i++)
         atomic_store(&board->header->table[i].locked, 0);

@@ -4,9 +4,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include <dirent.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -63,22 +61,6 @@ await_readable(struct fixture *x, int64_t total)
     assert_int_equal(client_total(x->read, "healthy"), total);
 }
 
-static unsigned
-waiting_files(struct fixture *x)
-{
-    char path[600];
-    unsigned count = 0;
-    DIR *dir;
-
-    (void)snprintf(path, sizeof path, "%s/log/waiting", x->fleet.path);
-    dir = opendir(path);
-    for (const struct dirent *e; dir && (e = readdir(dir)) != NULL;)
-        count += e->d_name[0] != '.';
-    if (dir)
-        (void)closedir(dir); /* it was only read */
-    return count;
-}
-
 CASE(each_increment_is_readable_long_before_its_log_is_old, x)
 {
     for (int64_t i = 1; i <= 5; i++) {
@@ -91,24 +73,19 @@ CASE(each_increment_is_readable_long_before_its_log_is_old, x)
 CASE(logs_go_by_their_age_while_a_keyspace_refuses_its_increments, x)
 {
     const uint64_t end_ms = test_deadline(MERGE_MS);
-    char path[600];
-    FILE *file;
+    const struct tmpdir *dir = &x->fleet.dir;
+    static const char junk[8192] = "junk";
 
-    (void)snprintf(path, sizeof path, "%s/keyspace/sick.mdb", x->fleet.path);
-    file = fopen(path, "we");
-    assert_non_null(file);
-    for (int i = 0; i < 8192; i++)
-        assert_true(fputc('x', file) != EOF);
-    assert_int_equal(fclose(file), 0);
-
+    tmpdir_put(dir, "keyspace/sick.mdb", junk, sizeof junk, 0600);
     do {
         count_one(x, "sick");
         assert_true(clock_ms() < end_ms);
-    } while (waiting_files(x) == 0);
+    } while (!tmpdir_has(dir, "log/waiting") ||
+             tmpdir_count(dir, "log/waiting") == 0);
     for (int i = 0; i < 60; i++) {
         count_one(x, "sick");
         (void)poll(NULL, 0, 30); /* each could have a log of its own */
     }
-    assert_true(waiting_files(x) <= 4);
+    assert_true(tmpdir_count(dir, "log/waiting") <= 4);
     assert_false(fleet_logs_are_drained(&x->fleet)); /* the last one waits */
 }

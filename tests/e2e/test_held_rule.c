@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/lib/file.h"
 #include "tests/lib/random.h"
 
 #define DRAIN_MS 10000
@@ -68,18 +69,11 @@ drain(struct fleet *f)
 static void
 damage_log(struct service_site *x, const char *name)
 {
-    uint8_t bytes[16] = {1, 2, 3};
-    char path[600];
-    int fd;
+    static const uint8_t bytes[16] = {1, 2, 3};
 
-    snprintf(path, sizeof path, "%s/log/%s", x->fleet.path, name);
-    assert_int_equal(chmod(path, 0600), 0);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
     /* The third slot, which counts nothing. */
-    assert_int_equal(pwrite(fd, bytes, sizeof bytes, 8192 + 2 * 544 + 20), 16);
-    assert_int_equal(close(fd), 0);
-    assert_int_equal(chmod(path, LOG_MODE_FULL), 0);
+    file_write(file_path(x->fleet.path, "log/%s", name), 8192 + 2 * 544 + 20,
+               bytes, sizeof bytes);
 }
 
 CASE(a_salvaged_log_goes_behind_what_waits_of_its_earlier_fills, x)

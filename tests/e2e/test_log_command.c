@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/setup/datadir.h"
+#include "tests/lib/file.h"
 #include "tests/lib/serve_fixture.h"
 
 /* A log with five increments that nobody has merged. */
@@ -74,15 +75,13 @@ WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come, s)
     const struct daemon_how how = {.argv = argv, .not_ready = true};
     struct daemon worker, flush;
     struct datadir dir;
-    char path[700];
     sigset_t mask;
     int fd, status;
     long pid;
 
     fill_log(s, 0);
-    serve_fixture_damage(s, "log/0000000000", 8192 + 544 + 20);
-    snprintf(path, sizeof path, "%s/log/0000000000", s->data);
-    assert_int_equal(chmod(path, 0200), 0);
+    file_write(file_path(s->data, "log/0000000000"), 8192 + 544 + 20,
+               "damaged damaged", 16);
     daemon_start(&s->serve, "countd-read", "-d", s->data, "-o",
                  "read.listen=127.0.0.1:0", NULL);
     snprintf(s->read, sizeof s->read, "read.http=127.0.0.1:%u",

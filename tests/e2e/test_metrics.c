@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "tests/lib/answer.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/file.h"
 #include "tests/lib/service.h"
 
 #define PROMETHEUS "/usr/bin/prometheus"
@@ -135,14 +136,10 @@ CASE(peer_each_panel_of_the_dashboard_has_a_value, f)
     unsigned port, panels = 0;
     const char *at = board;
     char expression[512];
-    FILE *file;
 
     if (access(PROMETHEUS, X_OK) != 0)
         test_skip("no prometheus (Debian's package prometheus)");
-    file = fopen("reader/grafana.json", "re");
-    assert_non_null(file);
-    board[fread(board, 1, sizeof board - 1, file)] = '\0';
-    assert_int_equal(fclose(file), 0);
+    (void)file_read("reader/grafana.json", board, sizeof board);
     port = start_prometheus(f);
 
     await_value(f, port, "up{job=\"countd\"} == 1");

@@ -17,6 +17,7 @@
 #include "tests/lib/answer.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/file.h"
 #include "tests/lib/service.h"
 
 #define PAGE     "common/setup/countd.7"
@@ -69,14 +70,9 @@ static void
 read_recipe(const char *words, char conf[CONF_MAX])
 {
     static char manual[256 << 10];
-    FILE *f = fopen(PAGE, "re");
     char *block, *at, *end, *next;
-    size_t size;
 
-    assert_non_null(f);
-    size = fread(manual, 1, sizeof manual - 1, f);
-    manual[size] = '\0';
-    assert_int_equal(fclose(f), 0);
+    (void)file_read(PAGE, manual, sizeof manual);
     at = strstr(manual, words);
     if (!at)
         fail_msg("%s lacks %s", PAGE, words);
@@ -128,11 +124,8 @@ begin(struct neighbour *n, const char *program, const char *const *argv)
 static const char *
 put_conf(struct neighbour *n, const char *name)
 {
-    static char path[700];
-
     tmpdir_put(&n->dir, name, n->conf, strlen(n->conf), 0644);
-    (void)snprintf(path, sizeof path, "%s/%s", n->dir.path, name);
-    return path;
+    return file_path(n->dir.path, "%s", name);
 }
 
 static void

@@ -16,6 +16,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/file.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
 #include "tests/lib/service.h"
@@ -164,13 +165,12 @@ CASE(what_waits_for_another_keyspace_is_written_again_without_the_key, f)
     static const struct aside_record records[] = {{"sick", "k", 1},
                                                   {"words", SECRET, 1}};
     const struct log_fill mark = {.uuid = {9}, .epoch = 1, .first_ms = 1};
-    char path[600];
     int log_fd;
 
     start(f);
     stop_all(f);
-    snprintf(path, sizeof path, "%s/log", f->path);
-    log_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    log_fd =
+        open(file_path(f->path, "log"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(log_fd >= 0);
     (void)aside_put(log_fd, false, &mark, records, 2, 60000);
     shell(f, "yes junk | head -c 8192 > keyspace/sick.mdb");
@@ -239,22 +239,12 @@ CASE(a_purged_archive_is_replayed_without_the_key, f)
 
 CASE(what_cannot_be_purged_is_listed, f)
 {
-    char path[800];
-    int fd;
-
     start(f);
     stop_all(f);
-    snprintf(path, sizeof path, "%s/log/bad-0000000077-1", f->path);
-    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0400);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, SECRET, sizeof SECRET), sizeof SECRET);
-    assert_int_equal(close(fd), 0);
-    snprintf(path, sizeof path,
-             "%s/archive/1700000000000-0000000001-00000000000000000001.gz",
-             f->path);
-    fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    assert_int_equal(write(fd, "junk", 4), 4);
-    assert_int_equal(close(fd), 0);
+    file_put(file_path(f->path, "log/bad-0000000077-1"), SECRET, sizeof SECRET);
+    file_put(file_path(f->path, "archive/1700000000000-0000000001-"
+                                "00000000000000000001.gz"),
+             "junk", 4);
 
     expect(FLEET_RUN(f, "del", "words", SECRET, "--purge"), 1,
            "left log/bad-0000000077-1: it is quarantined and may have a key\n");

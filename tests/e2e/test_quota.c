@@ -12,6 +12,7 @@
 #include "common/client/lib/countd.h"
 #include "tests/lib/answer.h"
 #include "tests/lib/client.h"
+#include "tests/lib/file.h"
 #include "tests/lib/service.h"
 
 static int
@@ -62,21 +63,13 @@ CASE(another_limit_is_refused_with_what_to_do, f)
 
 CASE(a_damaged_journal_refuses_quotas_alone_and_is_reported, f)
 {
-    char path[700];
-    uint8_t byte;
     int fd;
 
     fleet_start(f, FLEET_WRITE);
     expect(f, "/apply?amt=10", "1 990\n");
     expect(f, "/apply?amt=10", "2 980\n");
     fleet_stop(f, FLEET_WRITE);
-    (void)snprintf(path, sizeof path, "%s/live/quota", f->path);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &byte, 1, 4096 + 32), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, 4096 + 32), 1);
-    client_close(fd);
+    file_flip(file_path(f->path, "live/quota"), 4096 + 32, 1);
     fleet_start(f, FLEET_WRITE);
     (void)ask(f, "GET", "/query", 503);
     (void)ask(f, "POST", "/apply?amt=1", 503);
@@ -89,36 +82,22 @@ CASE(a_damaged_journal_refuses_quotas_alone_and_is_reported, f)
     fleet_stop(f, FLEET_WRITE);
 }
 
-/* The bytes of the note of the journal's end, read or written. */
-static void
-move_note(struct fleet *f, uint8_t bytes[72], bool write)
-{
-    char path[700];
-    int fd;
-
-    (void)snprintf(path, sizeof path, "%s/live/quota-end", f->path);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(write ? pwrite(fd, bytes, 72, 0) : pread(fd, bytes, 72, 0),
-                     72);
-    client_close(fd);
-}
-
 /* Changes that come between the backup's read of the note and that of the
  * journal are not in the copy, which is served.  Without a worker: nothing is
  * to be merged. */
 CASE(a_backup_has_the_quotas_of_one_moment, f)
 {
+    const char *end = file_path(f->path, "live/quota-end");
     struct fleet copy;
     char path[600];
-    uint8_t note[72];
+    uint8_t note[72 + 1];
 
     fleet_start(f, FLEET_WRITE);
     expect(f, "/apply?amt=10", "1 990\n");
-    move_note(f, note, false);
+    assert_int_equal(file_read(end, note, sizeof note), 72);
     expect(f, "/apply?amt=20", "2 970\n");
     expect(f, "/apply?amt=30", "3 940\n");
-    move_note(f, note, true);
+    file_write(end, 0, note, 72);
     (void)snprintf(path, sizeof path, "%s/copy", f->path);
     assert_int_equal(FLEET_RUN(f, "backup", "--no-flush", path), 0);
     fleet_init_at(&copy, path);

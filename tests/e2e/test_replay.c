@@ -20,6 +20,7 @@
 #include "tests/lib/compare_dirs.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/file.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
@@ -197,8 +198,8 @@ archive_by_hand(struct fixture *s, unsigned logs)
 }
 
 /* The path of the archived log of a minute. */
-static void
-path_of(const struct fixture *s, unsigned i, char path[800])
+static const char *
+path_of(const struct fixture *s, unsigned i)
 {
     const struct archive_name n = {.first_ms = FIRST + i * UINT64_C(60000),
                                    .index = i % 3,
@@ -206,7 +207,7 @@ path_of(const struct fixture *s, unsigned i, char path[800])
     char name[ARCHIVE_NAME_SIZE];
 
     archive_name_put(&n, name);
-    snprintf(path, 800, "%s/%s", s->archive, name);
+    return file_path(s->archive, "%s", name);
 }
 
 #define CRC_AT (-8) /* gzip's, from the end of the file */
@@ -214,21 +215,7 @@ path_of(const struct fixture *s, unsigned i, char path[800])
 static void
 flip(const struct fixture *s, unsigned i, off_t at)
 {
-    char path[800];
-    struct stat st;
-    uint8_t byte;
-    int fd;
-
-    path_of(s, i, path);
-    fd = open(path, O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(fstat(fd, &st), 0);
-    if (at < 0)
-        at += st.st_size;
-    assert_int_equal(pread(fd, &byte, 1, at), 1);
-    byte ^= 4;
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-    assert_int_equal(close(fd), 0);
+    file_flip(path_of(s, i), at, 4);
 }
 
 /* ---- replay ------------------------------------------------------------- */
@@ -419,12 +406,10 @@ CASE(any_flipped_bit_is_told_and_the_rest_replayed_on_request, s)
 {
     struct random r = {random_seed(__func__)};
     unsigned told = 0;
-    char path[800];
     struct stat st;
 
     archive_by_hand(s, 4);
-    path_of(s, 1, path);
-    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(stat(path_of(s, 1), &st), 0);
     for (unsigned i = 0; i < 30; i++) {
         const off_t at = (off_t)random_below(&r, (uint64_t)st.st_size);
         int status;
@@ -448,9 +433,7 @@ CASE(any_flipped_bit_is_told_and_the_rest_replayed_on_request, s)
 /* Most records stand before the damage, and a good log behind it. */
 CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
 {
-    char path[800];
     struct archive a;
-    struct stat st;
 
     archive_open_hand(s, &a);
     for (unsigned i = 0; i < 2; i++) {
@@ -467,9 +450,7 @@ CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
         assert_rc(log_release(&log), 0);
     }
     archive_close(&a);
-    path_of(s, 0, path);
-    assert_int_equal(stat(path, &st), 0);
-    flip(s, 0, st.st_size - 1);
+    flip(s, 0, -1);
 
     expect(REPLAY(s, s->archive, "--skip-damaged"), 1,
            "1 log: 1 increment merged, 0 ");
@@ -478,13 +459,11 @@ CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
 
 CASE(what_was_not_archived_is_told, s)
 {
-    char path[800], gone[800];
-    size_t size;
+    const char *path = path_of(s, 1);
+    char gone[800];
 
     archive_by_hand(s, 3);
-    path_of(s, 1, path);
-    size = strlen(path) - strlen("gz");
-    snprintf(gone, sizeof gone, "%.*smissing", (int)size, path);
+    snprintf(gone, sizeof gone, "%.*smissing", (int)(strlen(path) - 2), path);
     assert_int_equal(rename(path, gone), 0);
 
     expect(REPLAY(s, s->archive), 1, "is not in the archive");
@@ -495,16 +474,13 @@ CASE(what_was_not_archived_is_told, s)
 CASE(a_log_in_the_format_of_before_is_refused_with_what_to_do, s)
 {
     static const char old[128] = "COUNTDA1\1";
-    char path[800], name[800];
-    int fd;
+    const char *path = path_of(s, 1);
+    char name[800];
 
     archive_by_hand(s, 3);
-    path_of(s, 1, path);
     snprintf(name, sizeof name, "%.*spacked", (int)(strlen(path) - 2), path);
     assert_int_equal(unlink(path), 0);
-    fd = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    assert_int_equal(write(fd, old, sizeof old), sizeof old);
-    assert_int_equal(close(fd), 0);
+    file_put(name, old, sizeof old);
 
     expect(REPLAY(s, s->archive), 1,
            "has the archive format of another version: replay it with the "
@@ -525,12 +501,9 @@ CASE(other_message_sizes_are_refused, s)
 
 CASE(explain_tells_each_log_and_what_is_from_before, s)
 {
-    char path[800];
-
     archive_by_hand(s, 4);
     assert_int_equal(FLEET_RUN(&s->fleet, "replay", s->archive), 0);
-    path_of(s, 0, path);
-    assert_int_equal(unlink(path), 0); /* its time was over */
+    assert_int_equal(unlink(path_of(s, 0)), 0); /* its time was over */
 
     expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--tsv"), 0,
            "1700000060\t1700000061\t1\t1\t2\t100002\tyes\n"
@@ -557,8 +530,6 @@ CASE(explain_tells_each_log_and_what_is_from_before, s)
 
 CASE(explain_says_what_it_cannot_know, s)
 {
-    char path[800];
-
     /* In the archive, in no keyspace. */
     archive_by_hand(s, 4);
     expect(FLEET_RUN(&s->fleet, "explain", "words", "the"), 0,
@@ -576,8 +547,7 @@ CASE(explain_says_what_it_cannot_know, s)
     expect(0, 0, "what is acknowledged and not merged yet is in none of it");
 
     /* The last fill of a log is not there; another one is damaged. */
-    path_of(s, 3, path);
-    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(path_of(s, 3)), 0);
     expect(FLEET_RUN(&s->fleet, "explain", "words", "of"), 0,
            "the archive begins and not in it: 1;");
     expect(0, 0, "in archived logs: 6\n");

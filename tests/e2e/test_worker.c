@@ -17,6 +17,7 @@
 #include "common/setup/datadir.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
+#include "tests/lib/file.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/service.h"
 #include "tests/lib/stored.h"
@@ -224,25 +225,12 @@ CASE(too_few_descriptors_are_refused_with_what_to_do, x)
 
 /* ---- damage ------------------------------------------------------------ */
 
-static void
-scribble(const struct service_site *x, const char *name, off_t at, size_t size)
-{
-    char path[700], bytes[8192];
-    int fd;
-
-    assert_true(size <= sizeof bytes);
-    memset(bytes, '!', size);
-    (void)snprintf(path, sizeof path, "%s/%s", x->fleet.path, name);
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, bytes, size, at), size);
-    assert_int_equal(close(fd), 0);
-}
-
 CASE(records_for_a_broken_keyspace_file_are_held_until_it_is_mended, x)
 {
+    static const uint8_t junk[8192] = "junk";
+
     full_log(x, 0);
-    scribble(x, "keyspace/words.mdb", 0, 8192);
+    file_put(file_path(x->fleet.path, "keyspace/words.mdb"), junk, sizeof junk);
     fleet_start(&x->fleet, FLEET_WORKER);
     full_log(x, 1);
     full_log(x, 2);
@@ -268,9 +256,9 @@ CASE(records_for_a_broken_keyspace_file_are_held_until_it_is_mended, x)
  * until it has noticed. */
 CASE(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from, x)
 {
-    char bytes[64 << 10];
+    char bytes[64 << 10], path[600];
     int64_t count = 0;
-    ssize_t size;
+    size_t size;
     int fd;
 
     fleet_start(&x->fleet, FLEET_WORKER);
@@ -281,21 +269,13 @@ CASE(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from, x)
     assert_true(client_get(fd, "words", "the", &count));
     assert_int_equal(count, 2);
     client_close(fd);
-    fd = openat(x->dir.keyspace_fd, "words.mdb", O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    size = read(fd, bytes, sizeof bytes);
-    assert_true(size > 0 && size < (ssize_t)sizeof bytes);
-    assert_int_equal(close(fd), 0);
+    (void)snprintf(path, sizeof path, "%s/keyspace/words.mdb", x->fleet.path);
+    size = file_read(path, bytes, sizeof bytes);
     full_log(x, 1);
     drain(x);
 
-    fd = openat(x->dir.keyspace_fd, "new",
-                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    assert_int_equal(write(fd, bytes, (size_t)size), size);
-    assert_int_equal(close(fd), 0);
-    assert_int_equal(
-        renameat(x->dir.keyspace_fd, "new", x->dir.keyspace_fd, "words.mdb"),
-        0);
+    assert_int_equal(unlink(path), 0);
+    file_put(path, bytes, size);
     full_log(x, 2);
     drain(x);
 

@@ -7,8 +7,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "tests/lib/file.h"
 
 #define WORDS_MAX 24
 
@@ -115,25 +116,6 @@ serve_fixture_run(const struct serve_fixture *s, uid_t uid,
 const char *
 serve_fixture_put(struct serve_fixture *s, const char *name, const char *bytes)
 {
-    static char path[700];
-
     tmpdir_put(&s->dir, name, bytes, strlen(bytes), 0600);
-    snprintf(path, sizeof path, "%s/%s", s->dir.path, name);
-    return path;
-}
-
-/* Overwrites some bytes of a file below the data directory. */
-void
-serve_fixture_damage(struct serve_fixture *s, const char *name, off_t at)
-{
-    static const char junk[16] = "damaged damaged";
-    char path[700];
-    int fd;
-
-    snprintf(path, sizeof path, "%s/%s", s->data, name);
-    assert_int_equal(chmod(path, 0600), 0);
-    fd = open(path, O_WRONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, junk, sizeof junk, at), sizeof junk);
-    assert_int_equal(close(fd), 0);
+    return file_path(s->dir.path, "%s", name);
 }

@@ -65,7 +65,4 @@ int serve_fixture_run(const struct serve_fixture *s, uid_t uid,
 const char *serve_fixture_put(struct serve_fixture *s, const char *name,
                               const char *bytes);
 
-/* Overwrites some bytes of a file below the data directory. */
-void serve_fixture_damage(struct serve_fixture *s, const char *name, off_t at);
-
 #endif

@@ -2,6 +2,7 @@
  * before updating, masters that come and go. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/board/board_internal.h"
+#include "tests/lib/file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -728,8 +728,7 @@ CASE(a_file_that_is_no_board_is_not_overwritten, r)
 {
     static const char text[] = "a letter to my mother";
     struct countd_board *b;
-    char got[64] = "";
-    int fd;
+    char got[64];
 
     close_master(r);
     tmpdir_put(&r->dir, "board", text, sizeof text, 0600);
@@ -738,23 +737,9 @@ CASE(a_file_that_is_no_board_is_not_overwritten, r)
     assert_has(r->error, "is not a board");
     assert_rc(attach(r, 0, &b), -EBADMSG);
 
-    fd = open(r->path, O_RDONLY);
-    assert_int_equal(read(fd, got, sizeof got), sizeof text);
-    assert_int_equal(close(fd), 0);
+    assert_int_equal(file_read(r->path, got, sizeof got), sizeof text);
     assert_string_equal(got, text);
     assert_int_equal(tmpdir_count(&r->dir, "."), 1);
-}
-
-static void
-flip(const struct fixture *r, off_t at, uint8_t bit)
-{
-    const int fd = open(r->path, O_RDWR);
-    uint8_t byte;
-
-    assert_int_equal(pread(fd, &byte, 1, at), 1);
-    byte ^= bit;
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-    assert_int_equal(close(fd), 0);
 }
 
 CASE(every_bit_of_the_header_and_the_names_counts, r)
@@ -765,10 +750,10 @@ CASE(every_bit_of_the_header_and_the_names_counts, r)
         if (at == 128)
             at = BOARD_NAMES_AT; /* between is what changes */
         for (unsigned bit = 0; bit < 8; bit++) {
-            flip(r, at, (uint8_t)(1u << bit));
+            file_flip(r->path, at, (uint8_t)(1u << bit));
             assert_rc(attach(r, 0, &b), -EBADMSG);
             assert_true(strlen(r->error) > strlen(r->path) + 10);
-            flip(r, at, (uint8_t)(1u << bit));
+            file_flip(r->path, at, (uint8_t)(1u << bit));
         }
     }
     assert_rc(attach(r, 0, &b), 0);
@@ -802,19 +787,12 @@ CASE(sizes_that_do_not_fit_are_refused, r)
 CASE(a_board_of_another_length_is_refused, r)
 {
     struct countd_board *b;
-    struct stat st;
     char bytes[32768];
-    int fd;
+    const size_t size = file_read(r->path, bytes, sizeof bytes);
+    const size_t sizes[] = {1, 100, size - 1, size + 1};
 
-    assert_int_equal(stat(r->path, &st), 0);
-    fd = open(r->path, O_RDONLY);
-    assert_int_equal(read(fd, bytes, sizeof bytes), st.st_size);
-    assert_int_equal(close(fd), 0);
     close_master(r);
     for (int i = 0; i < 4; i++) {
-        const size_t sizes[] = {1, 100, (size_t)st.st_size - 1,
-                                (size_t)st.st_size + 1};
-
         assert_int_equal(unlink(r->path), 0);
         tmpdir_put(&r->dir, "board", bytes, sizes[i], 0600);
         assert_rc(attach(r, COUNTD_BOARD_ORPHAN, &b), -EBADMSG);

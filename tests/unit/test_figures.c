@@ -9,6 +9,7 @@
 
 #include "common/setup/figures.h"
 #include "common/setup/overview.h"
+#include "tests/lib/file.h"
 
 #define NOW_MS INT64_C(1800000000000)
 
@@ -259,19 +260,6 @@ TEST(what_the_dead_put_last_is_not_judged_but_that_of_the_writer)
 
 static char text[1 << 16];
 
-static void
-read_file(const char *path)
-{
-    FILE *file = fopen(path, "re");
-    size_t size;
-
-    assert_non_null(file);
-    size = fread(text, 1, sizeof text - 1, file);
-    assert_int_equal(fclose(file), 0);
-    assert_in_range(size, 1, sizeof text - 2);
-    text[size] = '\0';
-}
-
 /* Every word in the file that begins like a metric is one. */
 static size_t
 check_metrics(const char *path)
@@ -279,7 +267,7 @@ check_metrics(const char *path)
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
     size_t count = 0;
 
-    read_file(path);
+    (void)file_read(path, text, sizeof text);
     for (const char *at = text; (at = strstr(at, "countd_")); count++) {
         const size_t size = strspn(at, letters);
         size_t i = 0;
@@ -339,7 +327,7 @@ TEST(every_alert_of_the_table_is_there_with_its_limit)
 {
     char expression[512], comparison[64];
 
-    read_file("reader/alerts.yml");
+    (void)file_read("reader/alerts.yml", text, sizeof text);
     for (size_t i = 0; i < STATUS_FIGURES; i++) {
         const struct figure *f = &figures[i];
 
@@ -366,9 +354,9 @@ TEST(every_alert_is_of_a_figure_and_has_a_test)
     char name[64], wanted[96];
     size_t count = 0;
 
-    read_file("tests/e2e/alerts_test.yml");
+    (void)file_read("tests/e2e/alerts_test.yml", text, sizeof text);
     memcpy(tests, text, sizeof tests);
-    read_file("reader/alerts.yml");
+    (void)file_read("reader/alerts.yml", text, sizeof text);
     for (const char *at = text; (at = strstr(at, "- alert: ")); count++) {
         size_t i = 0;
 

@@ -18,6 +18,8 @@
 #include "common/wire/query.h"
 #include "reader/listeners.h"
 #include "reader/resp/resp_internal.h"
+#include "tests/lib/daemon.h"
+#include "tests/lib/file.h"
 #include "writer/listeners.h"
 #include "writer/live/live_protocol.h"
 #include "writer/live/live_server.h"
@@ -43,15 +45,7 @@ static char page[MANUAL_SIZE_MAX];
 static void
 read_page(const char *path)
 {
-    FILE *f = fopen(path, "re");
-    size_t size;
-
-    if (f == NULL)
-        fail_msg("%s cannot be opened", path);
-    size = fread(page, 1, sizeof page - 1, f);
-    assert_int_equal(fclose(f), 0);
-    assert_true(size > 0 && size < sizeof page - 1);
-    page[size] = '\0';
+    (void)file_read(path, page, sizeof page);
 }
 
 /* The next line of the page that starts with `start`, from *at on: copies
@@ -396,17 +390,7 @@ flag_text(const char *macro, char *text, size_t size)
 static void
 read_help(const char *daemon, char text[MANUAL_SIZE_MAX])
 {
-    char command[4096];
-    FILE *out;
-    size_t n;
-
-    (void)snprintf(command, sizeof command, "'%s'/%s -h", getenv("BUILD"),
-                   daemon);
-    out = popen(command, "r");
-    assert_non_null(out);
-    n = fread(text, 1, MANUAL_SIZE_MAX - 1, out);
-    text[n] = '\0';
-    assert_int_equal(pclose(out), 0);
+    assert_int_equal(daemon_run(text, MANUAL_SIZE_MAX, daemon, "-h", NULL), 0);
 }
 
 TEST(every_flag_of_the_daemons_is_in_their_pages)
