@@ -85,8 +85,7 @@ main(int argc, char **argv)
     ceiling = http_ceiling_start_durable(
         &ports[CEILING], NULL, answer, sizeof answer - 1, dir.path, SLOT_SIZE);
     start_countd(&fleet);
-    ports[COUNT] = ports[APPLY] =
-        daemon_port(fleet_daemon(&fleet, FLEET_WRITE), "http");
+    ports[COUNT] = ports[APPLY] = fleet_writer_port(&fleet, "http");
     for (size_t round = 0; round < (is_quick ? 3 : 7); round++)
         for (size_t d = 0; d < 2; d++)
             for (int i = 0; i < SIDES; i++)

@@ -18,7 +18,7 @@
 
 #include "tests/bench/bench.h"
 #include "tests/bench/http_load.h"
-#include "tests/lib/http_fixture.h"
+#include "tests/lib/numbers.h"
 
 enum which { COUNTD, CEILING, SERVERS };
 
@@ -45,12 +45,12 @@ main(int argc, char **argv)
     static struct figures f[CASES][SERVERS];
     const bool is_quick = bench_begin(argc, argv);
     uint16_t ports[SERVERS];
-    struct http_fixture *r;
+    struct fleet *fleet;
     pid_t ceiling;
 
-    assert_int_equal(http_fixture_setup((void **)&r), 0);
-    http_fixture_start(r, NULL, NULL);
-    ports[COUNTD] = r->port;
+    assert_int_equal(numbers_setup((void **)&fleet), 0);
+    fleet_start(fleet, FLEET_WRITE);
+    ports[COUNTD] = fleet_writer_port(fleet, "http");
     ceiling = http_ceiling_start(&ports[CEILING], NULL, 0);
     for (size_t round = 0; round < (is_quick ? 3 : 7); round++)
         for (size_t c = 0; c < CASES; c++)
@@ -66,6 +66,6 @@ main(int argc, char **argv)
     for (size_t c = 0; c < CASES; c++)
         figures_report(cases[c].row, &table, f[c]);
     bench_kill(ceiling);
-    http_fixture_stop(r);
-    return http_fixture_teardown((void **)&r);
+    fleet_stop(fleet, FLEET_WRITE);
+    return service_teardown((void **)&fleet);
 }

@@ -89,7 +89,7 @@ start_countd(struct server *s)
     fleet_option(&s->fleet, "counter.port=0");
     fleet_start(&s->fleet, FLEET_WRITE);
     s->pid = fleet_daemon(&s->fleet, FLEET_WRITE)->pid;
-    s->port = daemon_port(fleet_daemon(&s->fleet, FLEET_WRITE), "counter");
+    s->port = fleet_writer_port(&s->fleet, "counter");
 }
 
 static void

@@ -59,7 +59,7 @@ start_countd(struct server *s, bool lines)
     }
     fleet_start(&s->fleet, FLEET_WRITE);
     if (lines)
-        s->udp = daemon_port(fleet_daemon(&s->fleet, FLEET_WRITE), "statsd");
+        s->udp = fleet_writer_port(&s->fleet, "statsd");
 }
 
 /* Lines that countd-write has read since it began. */

@@ -124,8 +124,7 @@ start_writer(struct counting *c)
     for (size_t i = 0; i < CLIENTS; i++) {
         struct sender *s = &c->senders[i];
 
-        s->fd = client_connect(
-            daemon_port(fleet_daemon(c->f, FLEET_WRITE), "http"));
+        s->fd = client_connect(fleet_writer_port(c->f, "http"));
         if (c->keyed && s->request >= 0)
             send_request(c, s);
         else

@@ -78,7 +78,7 @@ send_request(struct run *r, int fd, int number)
 static int
 connect_client(struct fleet *f)
 {
-    return client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    return client_connect(fleet_writer_port(f, "http"));
 }
 
 /* False: the connection broke.  True with a whole answer in s->heard. */

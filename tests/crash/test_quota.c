@@ -59,7 +59,7 @@ static void
 start(struct quota_oracle *t, struct fleet *f)
 {
     fleet_start(f, FLEET_WRITE);
-    t->port = daemon_port(fleet_daemon(f, FLEET_WRITE), "http");
+    t->port = fleet_writer_port(f, "http");
 }
 
 /* The body of an answer; -503: that was the answer. */

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "tests/lib/client.h"
-#include "tests/lib/http_fixture.h"
+#include "tests/lib/numbers.h"
 #include "tests/lib/random.h"
 
 #define KILLS       200
@@ -29,7 +29,7 @@
 #define ANSWERS_MAX 400 /* before a kill */
 
 struct storm {
-    struct http_fixture *fixture;
+    struct fleet *f;
     struct random random;
     struct sequence_parts highest; /* of the runs before */
     struct sequence_parts last[CLIENTS], most;
@@ -48,13 +48,13 @@ check(struct storm *s, int client, const struct sequence_parts *n,
 {
     assert_int_equal(n->reserve, 2);
     assert_int_equal(n->server_no, 1);
-    assert_true(http_order(&s->highest, n) < 0);
-    assert_true(http_order(&s->last[client], n) < 0);
+    assert_true(numbers_order(&s->highest, n) < 0);
+    assert_true(numbers_order(&s->last[client], n) < 0);
     assert_true(n->serial < CLIENTS * (ANSWERS_MAX + AHEAD) + 1);
     assert_int_equal(serials[n->serial], 0);
     serials[n->serial] = n->second;
     s->last[client] = *n;
-    if (http_order(&s->most, n) < 0)
+    if (numbers_order(&s->most, n) < 0)
         s->most = *n;
     s->numbers++;
 }
@@ -73,26 +73,26 @@ fetch_until_killed(struct storm *s)
 {
     static uint64_t serials[CLIENTS * (ANSWERS_MAX + AHEAD) + 1];
     const uint64_t answers = random_below(&s->random, ANSWERS_MAX);
-    char line[HTTP_FIXTURE_LINE];
+    char line[NUMBERS_LINE];
     struct sequence_parts n;
     int i;
 
     memset(serials, 0, sizeof serials);
     for (i = 0; i < CLIENTS; i++) {
-        s->fds[i] = client_connect(s->fixture->port);
+        s->fds[i] = client_connect(fleet_writer_port(s->f, "http"));
         for (int k = 0; k < AHEAD; k++)
-            http_ask_number(s->fds[i]);
+            numbers_ask(s->fds[i]);
     }
     for (uint64_t k = 0; k < answers; k++) {
         i = (int)(k % CLIENTS);
-        assert_true(http_take_number(s->fds[i], line, &n));
+        assert_true(numbers_take(s->fds[i], line, &n));
         check(s, i, &n, serials);
-        http_ask_number(s->fds[i]);
+        numbers_ask(s->fds[i]);
     }
-    daemon_kill(&s->fixture->writer);
+    daemon_kill(fleet_daemon(s->f, FLEET_WRITE));
     /* What had left before. */
     for (i = 0; i < CLIENTS; i++) {
-        while (http_take_number(s->fds[i], line, &n))
+        while (numbers_take(s->fds[i], line, &n))
             check(s, i, &n, serials);
         client_close(s->fds[i]);
     }
@@ -106,7 +106,7 @@ fetch_until_killed(struct storm *s)
 static void
 touch_mark(struct storm *s)
 {
-    const struct tmpdir *d = &s->fixture->dir;
+    const struct tmpdir *d = &s->f->dir;
     const uint64_t dice = random_below(&s->random, 10);
     int fd;
 
@@ -134,10 +134,10 @@ init_storms(struct storm *storms, uint64_t seed)
 {
     memset(storms, 0, SERVERS * sizeof *storms);
     for (uint64_t i = 0; i < SERVERS; i++) {
-        void *fixture;
+        void *f;
 
-        assert_int_equal(http_fixture_setup(&fixture), 0);
-        storms[i].fixture = fixture;
+        assert_int_equal(numbers_setup(&f), 0);
+        storms[i].f = f;
         storms[i].random.state = seed + i;
     }
 }
@@ -148,10 +148,10 @@ fini_storms(struct storm *storms)
     uint64_t numbers = 0;
 
     for (size_t i = 0; i < SERVERS; i++) {
-        void *fixture = storms[i].fixture;
+        void *f = storms[i].f;
 
         numbers += storms[i].numbers;
-        assert_int_equal(http_fixture_teardown(&fixture), 0);
+        assert_int_equal(service_teardown(&f), 0);
     }
     return numbers;
 }
@@ -165,10 +165,9 @@ TEST(kills_repeat_no_number_and_never_step_back)
     init_storms(storms, random_seed(__func__));
     for (uint64_t done = 0; done < kills; done += SERVERS) {
         for (size_t i = 0; i < SERVERS; i++)
-            http_fixture_start(storms[i].fixture, NULL, NULL);
+            fleet_start(storms[i].f, FLEET_WRITE);
         for (size_t i = 0; i < SERVERS; i++) {
             fetch_until_killed(&storms[i]);
-            daemon_fini(&storms[i].fixture->writer);
             touch_mark(&storms[i]);
         }
     }
@@ -213,11 +212,11 @@ TEST(a_clock_that_jumps_between_kills_steps_nothing_back)
             (void)snprintf(
                 shift, sizeof shift, "FAKETIME=%+lld",
                 (long long)random_below(&s->random, 2 * (uint64_t)most) - most);
-            http_fixture_start(s->fixture, env, NULL);
+            s->f->env = env;
+            fleet_start(s->f, FLEET_WRITE);
         }
         for (size_t i = 0; i < SERVERS; i++) {
             fetch_until_killed(&storms[i]);
-            daemon_fini(&storms[i].fixture->writer);
         }
     }
     assert_true(fini_storms(storms) > SHIFTS * CLIENTS);

@@ -36,7 +36,7 @@ struct reply {
 static inline int
 connect_client(struct fleet *f)
 {
-    return client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    return client_connect(fleet_writer_port(f, "http"));
 }
 
 static inline size_t

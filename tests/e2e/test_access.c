@@ -128,7 +128,7 @@ run_seq(struct fleet *f, const char *token)
     const struct daemon_how how = {.argv = argv, .env = env};
 
     snprintf(listen, sizeof listen, "http.listen=127.0.0.1:%u",
-             (unsigned)daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+             (unsigned)fleet_writer_port(f, "http"));
     snprintf(variable, sizeof variable, "COUNTD_TOKEN=%s", token);
     return expect_run("countd", &how);
 }

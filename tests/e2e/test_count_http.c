@@ -34,7 +34,7 @@ set_up(void **state)
 static int
 join(struct fleet *f)
 {
-    return client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    return client_connect(fleet_writer_port(f, "http"));
 }
 
 static void
@@ -488,7 +488,7 @@ CASE(curl_counts_each_kind_of_body, f)
         "curl -sSf -H \"$j\" -d '{\"keyspace\":\"c\",\"key\":null,"
         "\"key_hex\":\"c328\"}' $u\n"
         "! curl -sSf -d a=b $u 2>&1\n",
-        daemon_port(fleet_daemon(f, FLEET_WRITE), "http"), f->path);
+        fleet_writer_port(f, "http"), f->path);
     expect(daemon_run(output, sizeof output, "/bin/sh", "-c", script, NULL), 0,
            "");
     assert_has(output, "415");

@@ -51,8 +51,7 @@ static int
 ask(struct fleet *f, const char *method, const char *target, const char *more,
     const char *body)
 {
-    const int fd =
-        client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    const int fd = client_connect(fleet_writer_port(f, "http"));
     char request[2048];
     const int size = snprintf(request, sizeof request,
                               "%s %s HTTP/1.1\r\nHost: localhost\r\n%s"
@@ -268,7 +267,7 @@ browse(struct fleet *f, struct tmpdir *home, unsigned site, const char *who,
     (void)snprintf(variable, sizeof variable, "HOME=%s", home->path);
     (void)snprintf(url, sizeof url,
                    "http://127.0.0.1:%u/page.html?port=%u&who=%s", site,
-                   daemon_port(fleet_daemon(f, FLEET_WRITE), "http"), who);
+                   fleet_writer_port(f, "http"), who);
     (void)daemon_run_how(text, sizeof text, BROWSER, &how);
     assert_has(text, want);
 }

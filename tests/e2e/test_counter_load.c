@@ -3,14 +3,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
 #include "tests/lib/live_client.h"
-#include "tests/lib/live_daemon.h"
+#include "tests/lib/service.h"
 
 #define CLIENTS  20000
 #define SPARE    400 /* descriptors for everything else */
@@ -24,6 +28,39 @@ name_of(char name[48], const char *prefix, uint32_t number)
 }
 
 /* ---- connections -------------------------------------------------------- */
+
+/* Lets this process, and the daemons it starts from now on, have `count`
+ * descriptors; what it got: only root may have more than the hard limit. */
+static uint64_t
+raise_descriptors(uint64_t count)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (geteuid() == 0 && limit.rlim_max < count)
+        limit.rlim_max = count;
+    limit.rlim_cur = limit.rlim_max < count ? limit.rlim_max : count;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return limit.rlim_cur;
+}
+
+/* Connects from one of several addresses, by `number`: the search for a free
+ * port gets slow when thousands of one address are taken. */
+static int
+connect_from(uint16_t port, uint64_t number)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+
+    from.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1 + (uint32_t)number / 2000);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_int_equal(
+        setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on), 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof from), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
 
 /* Takes one of "crowd" and one of its own. */
 static void
@@ -53,13 +90,12 @@ expect_two(int fd, uint32_t number)
     assert_memory_equal(bytes, wanted, sizeof bytes);
 }
 
-#define CASE(name, r)                                                          \
-    TEST_IN(name, struct live_daemon *r, live_daemon_setup,                    \
-            live_daemon_teardown)
+#define CASE(name, f)                                                          \
+    TEST_IN(name, struct fleet *f, service_setup_live, service_teardown)
 
-CASE(twenty_thousand_connections_hold_something_each, r)
+CASE(twenty_thousand_connections_hold_something_each, f)
 {
-    const uint64_t got = live_daemon_descriptors(CLIENTS + SPARE);
+    const uint64_t got = raise_descriptors(CLIENTS + SPARE);
     const uint32_t count =
         (uint32_t)(got >= CLIENTS + SPARE ? CLIENTS : got - SPARE);
     int *fds = calloc(count, sizeof *fds);
@@ -67,14 +103,14 @@ CASE(twenty_thousand_connections_hold_something_each, r)
     uint64_t memory;
 
     assert_non_null(fds);
-    live_daemon_start(r, "counter.max_connections=20001",
-                      "write.max_connections=64", "semaphore.max_connections=8",
-                      NULL);
-    live_client_open(&observer, r->counter);
+    fleet_start_with(f, FLEET_WRITE, "counter.max_connections=20001",
+                     "write.max_connections=64", "semaphore.max_connections=8",
+                     NULL);
+    live_client_open(&observer, fleet_writer_port(f, "counter"));
     live_client_noop(&observer);
-    memory = daemon_memory(&r->writer);
+    memory = daemon_memory(fleet_daemon(f, FLEET_WRITE));
     for (uint32_t i = 0; i < count; i++) {
-        fds[i] = live_daemon_connect_from(r->counter, i);
+        fds[i] = connect_from(fleet_writer_port(f, "counter"), i);
         ask_two(fds[i], i);
     }
     for (uint32_t i = 0; i < count; i++)
@@ -82,7 +118,7 @@ CASE(twenty_thousand_connections_hold_something_each, r)
 
     assert_int_equal(live_client_get(&observer, "crowd"), count);
     live_client_await_stat(&observer, "curr_connections", count + 1);
-    memory = daemon_memory(&r->writer) - memory;
+    memory = daemon_memory(fleet_daemon(f, FLEET_WRITE)) - memory;
     print_message("%u connections, %llu bytes each with two holdings\n", count,
                   (unsigned long long)memory / count);
     if (test_slow() == 1)
@@ -96,7 +132,7 @@ CASE(twenty_thousand_connections_hold_something_each, r)
     live_client_await_stat(&observer, "curr_connections", 1);
     live_client_close(&observer);
     free(fds);
-    live_daemon_stop(r);
+    fleet_stop(f, FLEET_WRITE);
     if (count < CLIENTS)
         test_skip("fewer than 20,000 connections: the limit of open files "
                   "forbids more");
@@ -104,7 +140,7 @@ CASE(twenty_thousand_connections_hold_something_each, r)
 
 /* ---- memory ------------------------------------------------------------- */
 
-CASE(used_up_memory_is_reported_and_a_sweep_makes_room, r)
+CASE(used_up_memory_is_reported_and_a_sweep_makes_room, f)
 {
     const uint64_t end_ms = test_deadline(LIMIT_MS);
     static char name[60000];
@@ -112,11 +148,11 @@ CASE(used_up_memory_is_reported_and_a_sweep_makes_room, r)
     uint32_t taken = 0;
     int status;
 
-    live_daemon_start(r, "counter.max_memory=16M", "counter.buckets=1000",
-                      "semaphore.buckets=1000", "semaphore.gc_interval=1",
-                      NULL);
-    live_client_open(&a, r->semaphore);
-    live_client_open(&b, r->semaphore);
+    fleet_start_with(f, FLEET_WRITE, "counter.max_memory=16M",
+                     "counter.buckets=1000", "semaphore.buckets=1000",
+                     "semaphore.gc_interval=1", NULL);
+    live_client_open(&a, fleet_writer_port(f, "semaphore"));
+    live_client_open(&b, fleet_writer_port(f, "semaphore"));
     memset(name, 'y', sizeof name);
     do {
         (void)snprintf(name, 16, "%015u", taken++);
@@ -132,8 +168,8 @@ CASE(used_up_memory_is_reported_and_a_sweep_makes_room, r)
         assert_true(clock_ms() < end_ms);
     }
     live_client_close(&b);
-    live_daemon_stop(r);
-    assert_has(daemon_text(&r->writer),
+    fleet_stop(f, FLEET_WRITE);
+    assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)),
                "counter.max_memory=16777216 is used up: new "
                "names are refused, 1 so far; of 0 counters ");
 }

@@ -27,8 +27,8 @@
 #include "common/wire/frame.h"
 #include "tests/lib/client.h"
 #include "tests/lib/live_client.h"
-#include "tests/lib/live_daemon.h"
 #include "tests/lib/random.h"
+#include "tests/lib/service.h"
 #include "tests/lib/yrmcds.h"
 
 #define NAMES    12
@@ -47,7 +47,6 @@ struct request {
 };
 
 struct oracle {
-    struct live_daemon *fixture;
     struct yrmcds yrmcds;
     struct random random;
     uint16_t ports[SIDES];
@@ -338,24 +337,23 @@ tear_down(void **state)
 {
     yrmcds_end(&o.yrmcds);
     free(o.bytes);
-    return live_daemon_teardown(state);
+    return service_teardown(state);
 }
 
-TEST_IN(peer_countd_write_and_yrmcds_answer_the_same,
-        struct live_daemon *fixture, live_daemon_setup, tear_down)
+TEST_IN(peer_countd_write_and_yrmcds_answer_the_same, struct fleet *f,
+        service_setup_live, tear_down)
 {
     uint64_t end_ms;
     unsigned step;
 
     if (!yrmcds_installed())
         test_skip("yrmcds is not installed, nothing to compare with");
-    o.fixture = fixture;
     o.random.state = random_seed("oracle");
     o.bytes = malloc(REQUESTS * 256);
     assert_non_null(o.bytes);
-    live_daemon_start(o.fixture, NULL);
+    fleet_start(f, FLEET_WRITE);
     yrmcds_start(&o.yrmcds, 1009);
-    o.ports[OURS] = o.fixture->counter;
+    o.ports[OURS] = fleet_writer_port(f, "counter");
     o.ports[THEIRS] = o.yrmcds.port;
 
     end_ms = clock_ms() + LIMIT_MS;
@@ -379,5 +377,5 @@ TEST_IN(peer_countd_write_and_yrmcds_answer_the_same,
         for (int s = 0; s < SIDES && o.open[p]; s++)
             live_client_close(&o.peers[p][s]);
     assert_true(daemon_alive(&o.yrmcds.daemon));
-    live_daemon_stop(o.fixture);
+    fleet_stop(f, FLEET_WRITE);
 }

@@ -11,11 +11,10 @@
 
 #include "common/client/lib/countd.h"
 #include "tests/lib/live_client.h"
-#include "tests/lib/live_daemon.h"
+#include "tests/lib/service.h"
 
-#define CASE(name, r)                                                          \
-    TEST_IN(name, struct live_daemon *r, live_daemon_setup,                    \
-            live_daemon_teardown)
+#define CASE(name, f)                                                          \
+    TEST_IN(name, struct fleet *f, service_setup_live, service_teardown)
 
 static int
 add_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
@@ -27,21 +26,22 @@ add_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
 }
 
 /* More holders than one answer has room for. */
-CASE(who_goes_on_where_the_answer_before_it_ended, r)
+CASE(who_goes_on_where_the_answer_before_it_ended, f)
 {
     static struct live_client holders[100];
     struct countd_live *l;
     unsigned told = 0;
     char address[64];
 
-    live_daemon_start(r, NULL);
+    fleet_start(f, FLEET_WRITE);
     for (uint32_t i = 0; i < 100; i++) {
-        live_client_open(&holders[i], r->counter);
+        live_client_open(&holders[i], fleet_writer_port(f, "counter"));
         assert_int_equal(live_client_acquire(
                              &holders[i], i % 2 ? "odd" : "even", i + 1, 10000),
                          LIVE_CLIENT_OK);
     }
-    snprintf(address, sizeof address, "127.0.0.1:%u", r->counter);
+    snprintf(address, sizeof address, "127.0.0.1:%u",
+             fleet_writer_port(f, "counter"));
     assert_int_equal(
         countd_live_open(&l,
                          &(struct countd_live_options){
@@ -55,30 +55,30 @@ CASE(who_goes_on_where_the_answer_before_it_ended, r)
         live_client_close(&holders[i]);
 }
 
-CASE(a_full_port_leaves_the_other_one_open, r)
+CASE(a_full_port_leaves_the_other_one_open, f)
 {
     struct live_client a, b, semaphore;
 
-    live_daemon_start(r, "counter.max_connections=1", NULL);
-    live_client_open(&a, r->counter);
+    fleet_start_with(f, FLEET_WRITE, "counter.max_connections=1", NULL);
+    live_client_open(&a, fleet_writer_port(f, "counter"));
     live_client_noop(&a);
-    live_client_open(&b, r->counter);
+    live_client_open(&b, fleet_writer_port(f, "counter"));
     live_client_expect_end(&b);
     live_client_drop(&b);
 
-    live_client_open(&semaphore, r->semaphore);
+    live_client_open(&semaphore, fleet_writer_port(f, "semaphore"));
     live_client_noop(&semaphore);
     live_client_close(&a);
     live_client_close(&semaphore);
 }
 
-CASE(counters_and_semaphores_of_one_name_are_strangers, r)
+CASE(counters_and_semaphores_of_one_name_are_strangers, f)
 {
     struct live_client a, b;
 
-    live_daemon_start(r, NULL);
-    live_client_open(&a, r->counter);
-    live_client_open(&b, r->semaphore);
+    fleet_start(f, FLEET_WRITE);
+    live_client_open(&a, fleet_writer_port(f, "counter"));
+    live_client_open(&b, fleet_writer_port(f, "semaphore"));
 
     assert_int_equal(live_client_acquire(&a, "twin", 3, 10), LIVE_CLIENT_OK);
     assert_int_equal(live_client_get(&b, "twin"), -LIVE_CLIENT_NOT_FOUND);
@@ -90,13 +90,13 @@ CASE(counters_and_semaphores_of_one_name_are_strangers, r)
     live_client_close(&b);
 }
 
-CASE(what_is_idle_goes_at_the_boundary_that_is_set, r)
+CASE(what_is_idle_goes_at_the_boundary_that_is_set, f)
 {
     struct live_client a;
 
-    live_daemon_start(r, "counter.stats_interval=10", "semaphore.gc_interval=1",
-                      NULL);
-    live_client_open(&a, r->counter);
+    fleet_start_with(f, FLEET_WRITE, "counter.stats_interval=10",
+                     "semaphore.gc_interval=1", NULL);
+    live_client_open(&a, fleet_writer_port(f, "counter"));
     assert_int_equal(live_client_acquire(&a, "held", 1, 1), LIVE_CLIENT_OK);
     assert_int_equal(live_client_acquire(&a, "idle", 1, 1), LIVE_CLIENT_OK);
     assert_int_equal(live_client_release(&a, "idle", 1), LIVE_CLIENT_OK);
@@ -104,7 +104,7 @@ CASE(what_is_idle_goes_at_the_boundary_that_is_set, r)
     assert_int_equal(live_client_get(&a, "held"), 1);
     live_client_close(&a);
 
-    live_client_open(&a, r->semaphore);
+    live_client_open(&a, fleet_writer_port(f, "semaphore"));
     for (int i = 0; i < 2; i++) { /* the first may be the sweep of the start */
         assert_int_equal(live_client_acquire(&a, "idle", 1, 5), LIVE_CLIENT_OK);
         assert_int_equal(live_client_release(&a, "idle", 1), LIVE_CLIENT_OK);

@@ -176,7 +176,7 @@ await_count(struct fleet *f, const char *keyspace, const char *key,
 static uint16_t
 http_port(struct fleet *f)
 {
-    return daemon_port(fleet_daemon(f, FLEET_WRITE), "http");
+    return fleet_writer_port(f, "http");
 }
 
 static void
@@ -298,7 +298,7 @@ start_relay(struct fleet *f, struct neighbour *n)
     init(n);
     read_recipe("cluster countd", n->conf);
     replace(n->conf, "127.0.0.1:2003", "127.0.0.1:%u",
-            daemon_port(fleet_daemon(f, FLEET_WRITE), "graphite"));
+            fleet_writer_port(f, "graphite"));
     (void)snprintf(port, sizeof port, "%u", n->port);
     BEGIN(n, "/usr/bin/carbon-c-relay", "-p", port, "-f",
           put_conf(n, "relay.conf"));
@@ -419,7 +419,7 @@ CASE(dashboards_find_what_statsd_names_stats_counts, f)
     service_start(f);
     (void)snprintf(command, sizeof command,
                    "bash -c 'printf \"web.hits:5|c\" >/dev/udp/127.0.0.1/%u'",
-                   daemon_port(fleet_daemon(f, FLEET_WRITE), "statsd"));
+                   fleet_writer_port(f, "statsd"));
     assert_int_equal(shell(0, command), 0);
     await_count(f, "stats_counts", "web.hits", 5);
     answer_shell(f, "curl -sSfg \"$U/metrics/find?query=stats_counts.web.*\"");

@@ -30,8 +30,7 @@ static const char *
 ask(struct fleet *f, const char *method, const char *target, int status)
 {
     static struct answer a;
-    const int fd =
-        client_connect(daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+    const int fd = client_connect(fleet_writer_port(f, "http"));
 
     answer_request(fd, method, target, "");
     answer_read(fd, &a);
@@ -122,7 +121,7 @@ run(struct fleet *f, const char *const *words, char *text, size_t size)
     size_t n = 3;
 
     (void)snprintf(where, sizeof where, "http.listen=127.0.0.1:%u",
-                   daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+                   fleet_writer_port(f, "http"));
     argv[1] = where;
     while (*words)
         argv[n++] = *words++;
@@ -181,7 +180,7 @@ CASE(the_library_tells_refusals_apart, f)
 
     fleet_start(f, FLEET_WRITE);
     (void)snprintf(where, sizeof where, "127.0.0.1:%u",
-                   daemon_port(fleet_daemon(f, FLEET_WRITE), "http"));
+                   fleet_writer_port(f, "http"));
     o.address = where;
     assert_rc(countd_http_open(&h, &o), 0);
     assert_rc(countd_quota(h, NULL, COUNTD_QUOTA_APPLY, 10, NULL, &a), 0);

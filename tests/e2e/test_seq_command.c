@@ -7,10 +7,10 @@
 #include <stdio.h>
 
 #include "common/client/lib/countd.h"
-#include "tests/lib/http_fixture.h"
+#include "tests/lib/numbers.h"
 
-TEST_IN(a_handle_outlives_a_restart_of_the_server, struct http_fixture *r,
-        http_fixture_setup, http_fixture_teardown)
+TEST_IN(a_handle_outlives_a_restart_of_the_server, struct fleet *f,
+        numbers_setup, service_teardown)
 {
     struct countd_http_options o = {.size = sizeof o};
     struct countd_seq_parts a, b;
@@ -18,8 +18,9 @@ TEST_IN(a_handle_outlives_a_restart_of_the_server, struct http_fixture *r,
     struct countd_http *h;
     char where[40], again[64];
 
-    http_fixture_start(r, NULL, NULL);
-    (void)snprintf(where, sizeof where, "127.0.0.1:%u", r->port);
+    fleet_start(f, FLEET_WRITE);
+    (void)snprintf(where, sizeof where, "127.0.0.1:%u",
+                   fleet_writer_port(f, "http"));
     (void)snprintf(again, sizeof again, "http.listen=%s", where);
     o.address = where;
     assert_rc(countd_http_open(&h, &o), 0);
@@ -28,14 +29,13 @@ TEST_IN(a_handle_outlives_a_restart_of_the_server, struct http_fixture *r,
     assert_int_equal(a.serial, 3);
     assert_int_equal(a.reserve, 2);
     assert_int_equal(a.server_no, 1);
-    daemon_kill(&r->writer);
-    daemon_fini(&r->writer);
+    daemon_kill(fleet_daemon(f, FLEET_WRITE));
     assert_rc(countd_seq(h, n, 1), -ECONNREFUSED);
-    http_fixture_start(r, NULL, again, NULL);
+    fleet_start_with(f, FLEET_WRITE, again, NULL);
     assert_rc(countd_seq(h, n, 1), 0);
     assert_rc(countd_seq_explain(n[0].text, &b), 0);
     assert_true(b.second > a.second);
     countd_http_close(h);
     assert_rc(countd_seq_explain("aR", &b), -EINVAL);
-    http_fixture_stop(r);
+    fleet_stop(f, FLEET_WRITE);
 }

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "tests/lib/client.h"
-#include "tests/lib/http_fixture.h"
+#include "tests/lib/numbers.h"
 
 #define KEPT "Connection: keep-alive\r\n"
 #define NONE                                                                   \
@@ -82,76 +82,83 @@ static const struct {
      "HTTP/1.1 200 OK\r\n" KEPT "Content-length: 86\r\n\r\n"},
 };
 
-#define CASE(name, r)                                                          \
-    TEST_IN(name, struct http_fixture *r, http_fixture_setup,                  \
-            http_fixture_teardown)
+#define CASE(name, f)                                                          \
+    TEST_IN(name, struct fleet *f, numbers_setup, service_teardown)
 
-CASE(answers_are_those_that_were_recorded, r)
+static int
+connect_http(struct fleet *f)
+{
+    return client_connect(fleet_writer_port(f, "http"));
+}
+
+CASE(answers_are_those_that_were_recorded, f)
 {
     char text[256];
     int fd;
 
-    http_fixture_start(r, env, NULL);
-    fd = client_connect(r->port);
+    f->env = env;
+    fleet_start(f, FLEET_WRITE);
+    fd = connect_http(f);
     for (size_t i = 0; i < sizeof exchanges / sizeof exchanges[0]; i++) {
         (void)snprintf(text, sizeof text, "%s HTTP/1.1\r\nHost: x\r\n\r\n",
                        exchanges[i].line);
-        http_say(fd, text);
-        http_hear(fd, exchanges[i].answer);
+        client_say(fd, text);
+        client_hear(fd, exchanges[i].answer);
     }
     client_close(fd);
-    http_fixture_stop(r);
+    fleet_stop(f, FLEET_WRITE);
 }
 
 /* All other ports are off. */
-CASE(the_first_number_has_serial_1_and_the_next_goes_on, r)
+CASE(the_first_number_has_serial_1_and_the_next_goes_on, f)
 {
     struct sequence_parts n;
-    char line[HTTP_FIXTURE_LINE];
+    char line[NUMBERS_LINE];
     int fd;
 
-    http_fixture_start(r, NULL, "sequence.reserve=63",
-                       "sequence.server_no=4095", "write.ack_listen=", NULL);
-    fd = client_connect(r->port);
+    fleet_start_with(f, FLEET_WRITE, "sequence.reserve=63",
+                     "sequence.server_no=4095", "write.ack_listen=", NULL);
+    fd = connect_http(f);
     for (uint64_t serial = 1; serial <= 3; serial++) {
-        http_ask_number(fd);
-        assert_true(http_take_number(fd, line, &n));
+        numbers_ask(fd);
+        assert_true(numbers_take(fd, line, &n));
         assert_memory_equal(line, "aR___", 5);
         assert_int_equal(n.serial, serial);
     }
     client_close(fd);
-    http_fixture_stop(r);
+    fleet_stop(f, FLEET_WRITE);
 }
 
-CASE(a_web_page_takes_no_number, r)
+CASE(a_web_page_takes_no_number, f)
 {
     struct sequence_parts n;
-    char line[HTTP_FIXTURE_LINE];
+    char line[NUMBERS_LINE];
     int fd;
 
-    http_fixture_start(r, NULL, "http.hosts=seq.example.org", NULL);
-    fd = client_connect(r->port);
-    http_say(fd, "GET /fetch HTTP/1.1\r\nHost: example.com:9527\r\n\r\n");
-    http_hear_end(fd,
-                  "HTTP/1.1 403 Forbidden\r\nContent-length: 95\r\n\r\n"
-                  "Forbidden: the Host example.com is not known here; if it "
-                  "is this server's, add it to http.hosts");
+    fleet_start_with(f, FLEET_WRITE, "http.hosts=seq.example.org", NULL);
+    fd = connect_http(f);
+    client_say(fd, "GET /fetch HTTP/1.1\r\nHost: example.com:9527\r\n\r\n");
+    client_hear(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 95\r\n\r\n"
+                    "Forbidden: the Host example.com is not known here; if it "
+                    "is this server's, add it to http.hosts");
+    client_expect_end(fd);
     client_close(fd);
-    assert_has(daemon_text(&r->writer),
+    assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)),
                "the Host example.com is not known here; if it "
                "is this server's, add it to http.hosts");
-    fd = client_connect(r->port);
-    http_say(fd, "POST /fetch HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                 "Origin: http://example.com\r\n\r\n");
-    http_hear_end(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\n"
-                      "Forbidden");
+    fd = connect_http(f);
+    client_say(fd, "POST /fetch HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                   "Origin: http://example.com\r\n\r\n");
+    client_hear(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\n"
+                    "Forbidden");
+    client_expect_end(fd);
     client_close(fd);
-    fd = client_connect(r->port);
-    http_say(fd, "POST /fetch HTTP/1.1\r\nHost: seq.example.org\r\n\r\n");
-    assert_true(http_take_number(fd, line, &n));
+    fd = connect_http(f);
+    client_say(fd, "POST /fetch HTTP/1.1\r\nHost: seq.example.org\r\n\r\n");
+    assert_true(numbers_take(fd, line, &n));
     assert_int_equal(n.serial, 1);
     client_close(fd);
-    http_fixture_stop(r);
+    fleet_stop(f, FLEET_WRITE);
 }
 
 /* ---- methods ------------------------------------------------------------ */
@@ -194,45 +201,45 @@ connect_to(const struct sockaddr_in *address, uint16_t port)
     "changes nothing; use POST, or set http.get_changes = on"
 
 /* A browser says to loopback addresses alone that a page made a GET. */
-CASE(at_other_addresses_than_loopback_only_a_post_takes_a_number, r)
+CASE(at_other_addresses_than_loopback_only_a_post_takes_a_number, f)
 {
     struct sockaddr_in address;
     struct sequence_parts n;
-    char line[HTTP_FIXTURE_LINE];
+    char line[NUMBERS_LINE];
     int fd;
 
     if (!find_own_address(&address))
         test_skip("no address but loopback");
-    http_fixture_start(r, env, "http.listen=0.0.0.0:0", "http.allow=0.0.0.0/0",
-                       NULL);
-    fd = connect_to(&address, r->port);
-    http_ask_number(fd);
-    http_hear(fd, NOT_BY_GET);
-    http_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
-    http_hear(fd, EXAMPLE);
-    http_say(fd, "POST /fetch HTTP/1.1\r\n\r\n");
-    assert_true(http_take_number(fd, line, &n));
+    f->env = env;
+    fleet_start_with(f, FLEET_WRITE, "http.listen=0.0.0.0:0",
+                     "http.allow=0.0.0.0/0", NULL);
+    fd = connect_to(&address, fleet_writer_port(f, "http"));
+    numbers_ask(fd);
+    client_hear(fd, NOT_BY_GET);
+    client_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
+    client_hear(fd, EXAMPLE);
+    client_say(fd, "POST /fetch HTTP/1.1\r\n\r\n");
+    assert_true(numbers_take(fd, line, &n));
     assert_int_equal(n.serial, 1);
     client_close(fd);
-    fd = client_connect(r->port);
-    http_ask_number(fd);
-    assert_true(http_take_number(fd, line, &n));
+    fd = connect_http(f);
+    numbers_ask(fd);
+    assert_true(numbers_take(fd, line, &n));
     client_close(fd);
-    http_fixture_stop(r);
+    fleet_stop(f, FLEET_WRITE);
 
-    http_fixture_start(r, env, "http.listen=0.0.0.0:0", "http.allow=0.0.0.0/0",
-                       "http.get_changes=on", NULL);
-    fd = connect_to(&address, r->port);
-    http_ask_number(fd);
-    assert_true(http_take_number(fd, line, &n));
+    fleet_start_with(f, FLEET_WRITE, "http.get_changes=on", NULL);
+    fd = connect_to(&address, fleet_writer_port(f, "http"));
+    numbers_ask(fd);
+    assert_true(numbers_take(fd, line, &n));
     client_close(fd);
-    http_fixture_stop(r);
+    fleet_stop(f, FLEET_WRITE);
 }
 
 /* 0.0.0.0 and a name that a proxy passes on lead to a loopback address, too,
  * but a browser that goes there says nothing of the page.  The recordings of
  * coconut say `Host: x`. */
-CASE(at_a_loopback_address_a_get_needs_a_loopback_host, r)
+CASE(at_a_loopback_address_a_get_needs_a_loopback_host, f)
 {
     static const struct {
         const char *host;
@@ -253,39 +260,41 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, r)
                  {"2130706433", false},
                  {"localhost.evil", false}};
     struct sequence_parts n;
-    char line[HTTP_FIXTURE_LINE], request[256];
+    char line[NUMBERS_LINE], request[256];
     unsigned taken = 0;
     int fd;
 
-    http_fixture_start(
-        r, env, "http.hosts=seq.example.org 127.evil localhost.evil", NULL);
-    fd = client_connect(r->port);
+    f->env = env;
+    fleet_start_with(f, FLEET_WRITE,
+                     "http.hosts=seq.example.org 127.evil localhost.evil",
+                     NULL);
+    fd = connect_http(f);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         (void)snprintf(request, sizeof request,
                        "GET /fetch HTTP/1.1\r\nHost: %s\r\n\r\n",
                        cases[i].host);
-        http_say(fd, request);
+        client_say(fd, request);
         if (!cases[i].taken) {
-            http_hear(fd, NOT_BY_GET);
+            client_hear(fd, NOT_BY_GET);
             continue;
         }
-        assert_true(http_take_number(fd, line, &n));
+        assert_true(numbers_take(fd, line, &n));
         assert_int_equal(n.serial, ++taken);
     }
     client_close(fd);
-    http_fixture_stop(r);
+    fleet_stop(f, FLEET_WRITE);
 }
 
 /* ---- starting ----------------------------------------------------------- */
 
 static int
-start_with(struct http_fixture *r, const char *option, char *text, size_t size)
+start_with(struct fleet *f, const char *option, char *text, size_t size)
 {
-    return daemon_run(text, size, "countd-write", "-d", r->dir.path, "-o",
+    return daemon_run(text, size, "countd-write", "-d", f->path, "-o",
                       "sequence.enable=on", "-o", option, "-t", NULL);
 }
 
-CASE(numbers_that_do_not_fit_are_refused_at_the_start, r)
+CASE(numbers_that_do_not_fit_are_refused_at_the_start, f)
 {
     static const char *const bad[] = {
         "sequence.reserve=64",   "sequence.reserve=abc",
@@ -295,33 +304,35 @@ CASE(numbers_that_do_not_fit_are_refused_at_the_start, r)
     char text[4096];
 
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(start_with(r, bad[i], text, sizeof text), 100);
+        assert_int_equal(start_with(f, bad[i], text, sizeof text), 100);
     assert_int_equal(
-        start_with(r, "sequence.server_no=4095", text, sizeof text), 0);
+        start_with(f, "sequence.server_no=4095", text, sizeof text), 0);
 }
 
-CASE(without_a_setting_there_is_no_http_port, r)
+CASE(without_a_setting_there_is_no_http_port, f)
 {
-    daemon_start(&r->writer, "countd-write", "-d", r->dir.path, "-o",
-                 "log.size=64K", "-o", "write.listen=", "-o",
-                 "write.ack_listen=127.0.0.1:0", "-o", "counter.enable=false",
-                 NULL);
-    for (size_t i = 0; i < r->writer.port_count; i++)
-        assert_string_not_equal(r->writer.ports[i].name, "http");
-    http_fixture_stop(r);
+    struct daemon *writer = fleet_daemon(f, FLEET_WRITE);
+
+    daemon_start(writer, "countd-write", "-d", f->path, "-o", "log.size=64K",
+                 "-o", "write.listen=", "-o", "write.ack_listen=127.0.0.1:0",
+                 "-o", "counter.enable=false", NULL);
+    for (size_t i = 0; i < writer->port_count; i++)
+        assert_string_not_equal(writer->ports[i].name, "http");
+    fleet_stop(f, FLEET_WRITE);
 }
 
 /* ---- curl --------------------------------------------------------------- */
 
-CASE(curl_is_content, r)
+CASE(curl_is_content, f)
 {
     struct sequence_parts a, b;
     char url[64], text[4096];
 
     if (access("/usr/bin/curl", X_OK) < 0)
         test_skip("no curl");
-    http_fixture_start(r, NULL, NULL);
-    (void)snprintf(url, sizeof url, "http://127.0.0.1:%u/fetch", r->port);
+    fleet_start(f, FLEET_WRITE);
+    (void)snprintf(url, sizeof url, "http://127.0.0.1:%u/fetch",
+                   fleet_writer_port(f, "http"));
     assert_int_equal(
         daemon_run(text, sizeof text, "/usr/bin/curl", "-sSf", "--no-buffer",
                    url, "--next", "-sSf", "-d", "a=b", url, "--next", "-sSf",
@@ -329,33 +340,35 @@ CASE(curl_is_content, r)
                    "-sSf", "-H", "Transfer-Encoding: chunked", "-d", "a=b", url,
                    NULL),
         0);
-    assert_int_equal(strlen(text), 4 * HTTP_FIXTURE_LINE);
+    assert_int_equal(strlen(text), 4 * NUMBERS_LINE);
     assert_true(sequence_parse(text, SEQUENCE_SIZE, &a));
-    assert_true(sequence_parse(text + HTTP_FIXTURE_LINE, SEQUENCE_SIZE, &b));
-    assert_true(http_order(&a, &b) < 0);
-    http_fixture_stop(r);
+    assert_true(sequence_parse(text + NUMBERS_LINE, SEQUENCE_SIZE, &b));
+    assert_true(numbers_order(&a, &b) < 0);
+    fleet_stop(f, FLEET_WRITE);
 }
 
-CASE(a_damaged_mark_stops_numbers_and_nothing_else, r)
+CASE(a_damaged_mark_stops_numbers_and_nothing_else, f)
 {
     static const uint8_t damage[8192] = {1};
     int fd;
 
-    http_fixture_start(r, env, NULL);
-    http_fixture_stop(r);
-    tmpdir_put(&r->dir, "live/sequence-2-1", damage, sizeof damage, 0600);
-    http_fixture_start(r, env, NULL);
-    assert_has(daemon_text(&r->writer), "live/sequence-2-1 is damaged");
-    fd = client_connect(r->port);
-    http_say(fd, "GET /fetch HTTP/1.1\r\n\r\n");
-    http_hear(fd, "HTTP/1.1 503 Service Unavailable\r\n" KEPT
-                  "Content-length: 19\r\n\r\nService Unavailable");
-    http_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
-    http_hear(fd, EXAMPLE);
+    f->env = env;
+    fleet_start(f, FLEET_WRITE);
+    fleet_stop(f, FLEET_WRITE);
+    tmpdir_put(&f->dir, "live/sequence-2-1", damage, sizeof damage, 0600);
+    fleet_start(f, FLEET_WRITE);
+    assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)),
+               "live/sequence-2-1 is damaged");
+    fd = connect_http(f);
+    client_say(fd, "GET /fetch HTTP/1.1\r\n\r\n");
+    client_hear(fd, "HTTP/1.1 503 Service Unavailable\r\n" KEPT
+                    "Content-length: 19\r\n\r\nService Unavailable");
+    client_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
+    client_hear(fd, EXAMPLE);
     client_close(fd);
-    fd = client_connect(daemon_port(&r->writer, "ack"));
+    fd = client_connect(fleet_ack_port(f));
     client_increment(fd, "pages", "/", 1);
     client_wins(fd, 1);
     client_close(fd);
-    http_fixture_stop(r);
+    fleet_stop(f, FLEET_WRITE);
 }

@@ -151,6 +151,22 @@ client_read(int fd, void *bytes, size_t size)
 }
 
 void
+client_say(int fd, const char *text)
+{
+    client_send(fd, text, strlen(text));
+}
+
+void
+client_hear(int fd, const char *text)
+{
+    static char heard[65536];
+
+    assert_in_range(strlen(text), 1, sizeof heard - 1);
+    heard[client_read(fd, heard, strlen(text))] = '\0';
+    assert_string_equal(heard, text);
+}
+
+void
 client_expect_end(int fd)
 {
     uint8_t byte;

@@ -45,6 +45,10 @@ size_t client_read(int fd, void *bytes, size_t size);
  * 0 at the end, -EAGAIN when nothing came, -errno when it broke. */
 long client_try_read(int fd, void *bytes, size_t size, int wait_ms);
 
+/* Sends a text; hears exactly this one next. */
+void client_say(int fd, const char *text);
+void client_hear(int fd, const char *text);
+
 /* The peer closes without another byte. */
 void client_expect_end(int fd);
 
@@ -59,10 +63,10 @@ void client_reset(int fd);
 void client_message(uint8_t *bytes, const char *keyspace, const char *key,
                     int64_t increment);
 
-/* Sends one message. */
 /* One that says of which minute those behind it are. */
 void client_time(uint8_t *bytes, uint32_t minute);
 
+/* Sends one message. */
 void client_increment(int fd, const char *keyspace, const char *key,
                       int64_t increment);
 

@@ -124,6 +124,18 @@ fleet_start(struct fleet *f, enum fleet_role role)
 }
 
 void
+fleet_start_with(struct fleet *f, enum fleet_role role, const char *option, ...)
+{
+    va_list more;
+
+    va_start(more, option);
+    for (; option != NULL; option = va_arg(more, const char *))
+        fleet_option(f, option);
+    va_end(more);
+    fleet_start(f, role);
+}
+
+void
 fleet_stop(struct fleet *f, enum fleet_role role)
 {
     int status = daemon_stop(&f->daemons[role]);
@@ -144,15 +156,21 @@ fleet_stop_all(struct fleet *f)
 
 /* The port whose ready line has this name, as in `ack=127.0.0.1:40001`. */
 uint16_t
+fleet_writer_port(struct fleet *f, const char *name)
+{
+    return daemon_port(&f->daemons[FLEET_WRITE], name);
+}
+
+uint16_t
 fleet_silent_port(struct fleet *f)
 {
-    return daemon_port(&f->daemons[FLEET_WRITE], "silent");
+    return fleet_writer_port(f, "silent");
 }
 
 uint16_t
 fleet_ack_port(struct fleet *f)
 {
-    return daemon_port(&f->daemons[FLEET_WRITE], "ack");
+    return fleet_writer_port(f, "ack");
 }
 
 uint16_t

@@ -32,7 +32,7 @@ enum fleet_role {
     FLEET_ROLES
 };
 
-#define FLEET_OPTIONS_MAX 16
+#define FLEET_OPTIONS_MAX 24
 #define FLEET_OPTION_SIZE 320
 
 struct fleet {
@@ -63,6 +63,10 @@ void fleet_option(struct fleet *f, const char *option);
 void fleet_put_option(struct fleet *f, const char *key, const char *value);
 
 void fleet_start(struct fleet *f, enum fleet_role role);
+
+/* The same with these options more, from now on. */
+void fleet_start_with(struct fleet *f, enum fleet_role role, const char *option,
+                      ...) __attribute__((sentinel));
 struct daemon *fleet_daemon(struct fleet *f, enum fleet_role role);
 
 /* SIGTERM and 0 expected; fails the test otherwise. */
@@ -72,6 +76,7 @@ void fleet_stop_all(struct fleet *f); /* the writer first, the reader last */
 uint16_t fleet_silent_port(struct fleet *f);
 uint16_t fleet_ack_port(struct fleet *f);
 uint16_t fleet_ask_port(struct fleet *f); /* read.http */
+uint16_t fleet_writer_port(struct fleet *f, const char *name);
 uint16_t fleet_read_port(struct fleet *f);
 
 /* Runs the countd command on it to its end; what it printed is in `text`

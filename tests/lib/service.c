@@ -46,6 +46,23 @@ service_setup_with(void **state, const char *option, ...)
 }
 
 int
+service_setup_live(void **state)
+{
+    static const char *const options[] = {"log.rotate_after=1h",
+                                          "log.merge_share=0",
+                                          "counter.port=0",
+                                          "counter.stats_interval=1000000000",
+                                          "semaphore.enable=true",
+                                          "semaphore.port=0",
+                                          "semaphore.gc_interval=1000000000"};
+    const int rc = service_setup_in_memory(state);
+
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        fleet_option(*state, options[i]);
+    return rc;
+}
+
+int
 service_teardown(void **state)
 {
     fleet_fini(*state);

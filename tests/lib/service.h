@@ -28,6 +28,10 @@ int service_setup_with(void **state, const char *option, ...)
     __attribute__((sentinel));
 int service_teardown(void **state);
 
+/* The same in memory, for counters and semaphores: windows and sweeps do not
+ * end while a test runs, unless it asks for that. */
+int service_setup_live(void **state);
+
 /* The same for tests that look at the directory themselves: *state is one of
  * these. */
 struct service_site {
