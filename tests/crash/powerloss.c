@@ -15,7 +15,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/crash/powerloss.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -50,14 +49,6 @@ die(const char *what)
     dprintf(STDERR_FILENO, "powerloss: %s: %s\n", what, strerror(errno));
     _exit(99);
 }
-
-/* The function this one stands in front of. */
-#define NEXT(name)                                                             \
-    static __typeof__(&name) next;                                             \
-    if (!next) {                                                               \
-        void *found = dlsym(RTLD_NEXT, #name);                                 \
-        memcpy(&next, &found, sizeof next);                                    \
-    }
 
 /* Direct system calls where this library needs some itself. */
 static int
@@ -361,42 +352,47 @@ open(const char *path, int flags, ...)
 }
 
 int
-open64(const char *path, int flags, ...)
-{
-    OPEN_BODY(AT_FDCWD);
-}
-
-int
 openat(int dirfd, const char *path, int flags, ...)
 {
     OPEN_BODY(dirfd);
 }
 
-int
-openat64(int dirfd, const char *path, int flags, ...)
-{
-    OPEN_BODY(dirfd);
-}
+/* Other names of the same calls: off_t has 64 bits. */
+#define ALIAS(name, of) __typeof__(of) name __attribute__((alias(#of)))
 
-int
-mkdirat(int dirfd, const char *path, mode_t mode)
+ALIAS(open64, open);
+ALIAS(openat64, openat);
+
+/* A system call that changes names; `look` is what it is about. */
+static int
+change_name(enum powerloss_kind kind, int dirfd, const char *path, int look_fd,
+            const char *look, const long a[6])
 {
-    struct powerloss_record r = {.kind = POWERLOSS_MKDIR};
+    struct powerloss_record r = {.kind = (uint16_t)kind};
     const char *name;
     int rc;
 
     r.dir = shared ? folder_of(dirfd, path, &name) : 0;
     if (r.dir == 0)
-        return (int)syscall(SYS_mkdirat, dirfd, path, mode);
+        return (int)syscall(a[0], a[1], a[2], a[3], a[4], a[5]);
     enter();
     r.seq = draw();
-    rc = (int)syscall(SYS_mkdirat, dirfd, path, mode);
-    if (rc == 0) {
-        r.inode = inode_at(dirfd, path);
+    /* Before, where it is there: the new name may be gone again at once. */
+    r.inode = inode_at(look_fd, look);
+    rc = (int)syscall(a[0], a[1], a[2], a[3], a[4], a[5]);
+    if (r.inode == 0)
+        r.inode = inode_at(look_fd, look);
+    if (rc == 0)
         note(&r, name, NULL, NULL, 0);
-    }
     leave();
     return rc;
+}
+
+int
+mkdirat(int dirfd, const char *path, mode_t mode)
+{
+    return change_name(POWERLOSS_MKDIR, dirfd, path, dirfd, path,
+                       (long[6]){SYS_mkdirat, dirfd, (long)path, mode});
 }
 
 int
@@ -408,22 +404,9 @@ mkdir(const char *path, mode_t mode)
 int
 linkat(int from_fd, const char *from, int to_fd, const char *to, int flags)
 {
-    struct powerloss_record r = {.kind = POWERLOSS_LINK};
-    const char *name;
-    int rc;
-
-    r.dir = shared ? folder_of(to_fd, to, &name) : 0;
-    if (r.dir == 0)
-        return (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
-    enter();
-    r.seq = draw();
-    /* Looked up before: the new name may be gone again at once. */
-    r.inode = inode_at(from_fd, from);
-    rc = (int)syscall(SYS_linkat, from_fd, from, to_fd, to, flags);
-    if (rc == 0)
-        note(&r, name, NULL, NULL, 0);
-    leave();
-    return rc;
+    return change_name(
+        POWERLOSS_LINK, to_fd, to, from_fd, from,
+        (long[6]){SYS_linkat, from_fd, (long)from, to_fd, (long)to, flags});
 }
 
 int
@@ -435,21 +418,8 @@ link(const char *from, const char *to)
 int
 unlinkat(int dirfd, const char *path, int flags)
 {
-    struct powerloss_record r = {.kind = POWERLOSS_UNLINK};
-    const char *name;
-    int rc;
-
-    r.dir = shared ? folder_of(dirfd, path, &name) : 0;
-    if (r.dir == 0)
-        return (int)syscall(SYS_unlinkat, dirfd, path, flags);
-    enter();
-    r.seq = draw();
-    r.inode = inode_at(dirfd, path);
-    rc = (int)syscall(SYS_unlinkat, dirfd, path, flags);
-    if (rc == 0)
-        note(&r, name, NULL, NULL, 0);
-    leave();
-    return rc;
+    return change_name(POWERLOSS_UNLINK, dirfd, path, dirfd, path,
+                       (long[6]){SYS_unlinkat, dirfd, (long)path, flags});
 }
 
 int
@@ -549,11 +519,7 @@ pwrite(int fd, const void *from, size_t size, off_t at)
     return do_write(fd, &part, 1, at);
 }
 
-ssize_t
-pwrite64(int fd, const void *from, size_t size, off64_t at)
-{
-    return pwrite(fd, from, size, at);
-}
+ALIAS(pwrite64, pwrite);
 
 ssize_t
 writev(int fd, const struct iovec *parts, int count)
@@ -567,89 +533,28 @@ pwritev(int fd, const struct iovec *parts, int count, off_t at)
     return do_write(fd, parts, count, at);
 }
 
-ssize_t
-pwritev64(int fd, const struct iovec *parts, int count, off64_t at)
-{
-    return do_write(fd, parts, count, at);
-}
+ALIAS(pwritev64, pwritev);
 
-/* Notes the size a file has now. */
-static void
-note_size(int fd, uint64_t inode)
+/* A system call that changes what a file is like: what it then is is noted. */
+static int
+change_file(enum powerloss_kind kind, int fd, const long a[6])
 {
-    struct powerloss_record r = {.kind = POWERLOSS_SIZE, .inode = inode};
+    struct powerloss_record r = {.kind = (uint16_t)kind};
     struct stat st;
-
-    if (fstat(fd, &st) < 0)
-        die("fstat");
-    r.at = st.st_size;
-    r.seq = draw();
-    note(&r, NULL, NULL, NULL, 0);
-}
-
-int
-ftruncate(int fd, off_t size)
-{
-    uint64_t inode = shared ? inode_of(fd) : 0;
-    int rc;
-
-    if (inode == 0)
-        return (int)syscall(SYS_ftruncate, fd, size);
-    enter();
-    rc = (int)syscall(SYS_ftruncate, fd, size);
-    if (rc == 0)
-        note_size(fd, inode);
-    leave();
-    return rc;
-}
-
-int
-ftruncate64(int fd, off64_t size)
-{
-    return ftruncate(fd, size);
-}
-
-int
-fallocate(int fd, int mode, off_t at, off_t size)
-{
-    uint64_t inode = shared ? inode_of(fd) : 0;
-    int rc;
-
-    /* Blocks behind the end of a file change nothing that can be read. */
-    if (inode == 0 || mode == FALLOC_FL_KEEP_SIZE)
-        return (int)syscall(SYS_fallocate, fd, mode, at, size);
-    if (mode != 0) {
-        errno = ENOTSUP;
-        die("an fallocate this recorder does not know");
-    }
-    enter();
-    rc = (int)syscall(SYS_fallocate, fd, mode, at, size);
-    if (rc == 0)
-        note_size(fd, inode);
-    leave();
-    return rc;
-}
-
-int
-posix_fallocate(int fd, off_t at, off_t size)
-{
-    return fallocate(fd, 0, at, size) == 0 ? 0 : errno;
-}
-
-/* ---- attributes ---------------------------------------------------------- */
-
-int
-fchmod(int fd, mode_t mode)
-{
-    struct powerloss_record r = {.kind = POWERLOSS_MODE, .mode = mode};
     int rc;
 
     r.inode = shared ? inode_of(fd) : 0;
     if (r.inode == 0)
-        return (int)syscall(SYS_fchmod, fd, mode);
+        return (int)syscall(a[0], a[1], a[2], a[3], a[4]);
     enter();
-    rc = (int)syscall(SYS_fchmod, fd, mode);
+    rc = (int)syscall(a[0], a[1], a[2], a[3], a[4]);
     if (rc == 0) {
+        if (fstat(fd, &st) < 0)
+            die("fstat");
+        r.at = kind == POWERLOSS_TIME
+                   ? st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec
+                   : st.st_size;
+        r.mode = st.st_mode & 07777;
         r.seq = draw();
         note(&r, NULL, NULL, NULL, 0);
     }
@@ -658,17 +563,61 @@ fchmod(int fd, mode_t mode)
 }
 
 int
+ftruncate(int fd, off_t size)
+{
+    return change_file(POWERLOSS_SIZE, fd, (long[6]){SYS_ftruncate, fd, size});
+}
+
+ALIAS(ftruncate64, ftruncate);
+
+int
+fallocate(int fd, int mode, off_t at, off_t size)
+{
+    /* Blocks behind the end of a file change nothing that can be read. */
+    if (mode == FALLOC_FL_KEEP_SIZE)
+        return (int)syscall(SYS_fallocate, fd, mode, at, size);
+    if (mode != 0 && shared && inode_of(fd) != 0) {
+        errno = ENOTSUP;
+        die("an fallocate this recorder does not know");
+    }
+    return change_file(POWERLOSS_SIZE, fd,
+                       (long[6]){SYS_fallocate, fd, mode, at, size});
+}
+
+int
+posix_fallocate(int fd, off_t at, off_t size)
+{
+    return fallocate(fd, 0, at, size) == 0 ? 0 : errno;
+}
+
+int
+fchmod(int fd, mode_t mode)
+{
+    return change_file(POWERLOSS_MODE, fd, (long[6]){SYS_fchmod, fd, mode});
+}
+
+int
+futimens(int fd, const struct timespec times[2])
+{
+    return change_file(POWERLOSS_TIME, fd,
+                       (long[6]){SYS_utimensat, fd, 0, (long)times, 0});
+}
+
+int
 fchmodat(int dirfd, const char *path, mode_t mode, int flags)
 {
     struct powerloss_record r = {.kind = POWERLOSS_MODE, .mode = mode};
     const char *name;
     int rc;
-    NEXT(fchmodat)
 
+    if (flags != 0) {
+        errno = ENOTSUP;
+        die("an fchmodat this recorder does not know");
+    }
     if (!shared || folder_of(dirfd, path, &name) == 0)
-        return next(dirfd, path, mode, flags);
+        return (int)syscall(SYS_fchmodat, dirfd, path, mode);
     enter();
-    rc = next(dirfd, path, mode, flags);
+    rc = (int)syscall(SYS_fchmodat, dirfd, path, mode);
     if (rc == 0) {
         r.inode = inode_at(dirfd, path);
         r.seq = draw();
@@ -682,28 +631,6 @@ int
 chmod(const char *path, mode_t mode)
 {
     return fchmodat(AT_FDCWD, path, mode, 0);
-}
-
-int
-futimens(int fd, const struct timespec times[2])
-{
-    struct powerloss_record r = {.kind = POWERLOSS_TIME};
-    struct stat st;
-    int rc;
-    NEXT(futimens)
-
-    r.inode = shared ? inode_of(fd) : 0;
-    if (r.inode == 0)
-        return next(fd, times);
-    enter();
-    rc = next(fd, times);
-    if (rc == 0 && fstat(fd, &st) == 0) {
-        r.at = st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-        r.seq = draw();
-        note(&r, NULL, NULL, NULL, 0);
-    }
-    leave();
-    return rc;
 }
 
 /* ---- syncs --------------------------------------------------------------- */

@@ -142,14 +142,6 @@ fault_inject_from(const char *call, unsigned nth, int error)
 }
 
 void
-fault_also(const char *call)
-{
-    for (int c = 0; c < CALL_COUNT; c++)
-        if (belongs((enum call)c, call))
-            plan.armed[c] = true;
-}
-
-void
 fault_short(const char *call, unsigned nth, size_t size)
 {
     arm(call, nth, false, ACT_SHORT, 0, size ? size : 1);

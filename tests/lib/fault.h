@@ -42,10 +42,6 @@ void fault_inject(const char *call, unsigned nth, int error);
 /* As fault_inject, but the nth and all later ones fail. */
 void fault_inject_from(const char *call, unsigned nth, int error);
 
-/* Calls of this name fail, too, and count with those of the last fault_inject()
- * or fault_inject_from(). */
-void fault_also(const char *call);
-
 /* The nth read or write of this name moves only `size` bytes, as a full disk
  * or a signal does.  At least one byte is asked for. */
 void fault_short(const char *call, unsigned nth, size_t size);
