@@ -245,17 +245,6 @@ static struct short_one {
 #define SHORTS (sizeof shorts / sizeof shorts[0])
 
 static size_t
-put_short(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
-{
-    const struct short_one *s = l->ctx;
-
-    (void)conn; /* all are alike */
-    (void)sent;
-    memcpy(to, s->request, s->size);
-    return s->size;
-}
-
-static size_t
 take_short(const struct load *l, const uint8_t *in, size_t have,
            uint64_t *answers)
 {
@@ -270,9 +259,7 @@ take_short(const struct load *l, const uint8_t *in, size_t have,
         (*answers)++;
         return have;
     }
-    assert_true(have <= s->reply_size);
-    *answers += have == s->reply_size;
-    return have == s->reply_size ? have : 0;
+    return load_take_same(l, in, have, answers);
 }
 
 static void
@@ -304,9 +291,11 @@ run_shorts(const uint16_t ports[PORTS], bool beside, uint64_t ms)
         const struct load load = {.conns = CONNS,
                                   .depth = 1,
                                   .ms = ms,
-                                  .put = put_short,
-                                  .request_max = sizeof s->request,
+                                  .put = load_put_same,
+                                  .request = s->request,
+                                  .request_max = s->size,
                                   .take = take_short,
+                                  .reply_size = s->reply_size,
                                   .ctx = s};
         const double rate = load_run(&load, ports[s->port], &times);
 

@@ -187,28 +187,6 @@ learn_countd(uint64_t offset)
 }
 
 static size_t
-put_request(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
-{
-    const struct server *s = l->ctx;
-
-    (void)conn; /* all are alike */
-    (void)sent;
-    memcpy(to, s->request, s->request_size);
-    return s->request_size;
-}
-
-static size_t
-take_replies(const struct load *l, const uint8_t *in, size_t have,
-             uint64_t *answers)
-{
-    const struct server *s = l->ctx;
-
-    (void)in; /* its size says it */
-    *answers += have / s->reply_size;
-    return have / s->reply_size * s->reply_size;
-}
-
-static size_t
 take_queries(const struct ceiling *c, struct ceiling_conn *conn)
 {
     (void)c; /* all are alike */
@@ -261,10 +239,11 @@ run_case(const char *where, unsigned conns, unsigned depth, bool is_quick)
                                       .depth = depth,
                                       .ms = is_quick ? 300 : 1000,
                                       .whole = true,
-                                      .put = put_request,
-                                      .take = take_replies,
-                                      .request_max = QUERY_SIZE,
-                                      .ctx = s};
+                                      .put = load_put_same,
+                                      .request = s->request,
+                                      .request_max = s->request_size,
+                                      .take = load_take_same,
+                                      .reply_size = s->reply_size};
             double before;
 
             if (s->pid == 0)

@@ -23,7 +23,7 @@
 
 #include "common/base/clock.h"
 #include "tests/bench/bench.h"
-#include "tests/bench/messages.h"
+#include "tests/bench/load.h"
 #include "tests/bench/redis.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
@@ -127,7 +127,8 @@ run_countd(uint64_t count, bool silent)
                               .depth = AHEAD,
                               .count = count,
                               .put = put_message,
-                              .take = silent ? NULL : messages_take,
+                              .take = silent ? NULL : load_take_same,
+                              .reply_size = strlen("WIN"),
                               .request_max = CLIENT_MESSAGE_SIZE};
     const uint64_t start_ns = clock_ns();
 

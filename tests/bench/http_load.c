@@ -10,22 +10,6 @@
 
 #define REQUEST_MAX 512
 
-struct request {
-    char bytes[REQUEST_MAX];
-    size_t size;
-};
-
-static size_t
-put_request(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
-{
-    const struct request *request = l->ctx;
-
-    (void)conn; /* all are alike */
-    (void)sent;
-    memcpy(to, request->bytes, request->size);
-    return request->size;
-}
-
 size_t
 http_load_take(const struct load *l, const uint8_t *in, size_t have,
                uint64_t *answers)
@@ -56,8 +40,8 @@ http_load_take(const struct load *l, const uint8_t *in, size_t have,
     }
 }
 
-static void
-format_request(const struct http_load *l, uint16_t port, struct request *r)
+static size_t
+format_request(const struct http_load *l, uint16_t port, char *to, size_t room)
 {
     char length[64] = "";
     int size;
@@ -65,30 +49,29 @@ format_request(const struct http_load *l, uint16_t port, struct request *r)
     if (l->body)
         (void)snprintf(length, sizeof length, "Content-Length: %zu\r\n",
                        strlen(l->body));
-    size =
-        snprintf(r->bytes, sizeof r->bytes,
-                 "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n%s%s%s\r\n%s",
-                 l->body ? "POST" : "GET", l->target, port,
-                 l->close ? "Connection: close\r\n" : "",
-                 l->headers ? l->headers : "", length, l->body ? l->body : "");
-    assert_true(size > 0 && (size_t)size < sizeof r->bytes);
-    r->size = (size_t)size;
+    size = snprintf(
+        to, room, "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n%s%s%s\r\n%s",
+        l->body ? "POST" : "GET", l->target, port,
+        l->close ? "Connection: close\r\n" : "", l->headers ? l->headers : "",
+        length, l->body ? l->body : "");
+    assert_in_range(size, 1, room - 1);
+    return (size_t)size;
 }
 
 void
 http_load_run(const struct http_load *l, uint16_t port, struct figures *out)
 {
     static struct times times;
-    struct request request;
-    const struct load load = {.conns = l->conns,
-                              .depth = l->depth,
-                              .ms = l->ms,
-                              .close = l->close,
-                              .put = put_request,
-                              .take = http_load_take,
-                              .request_max = REQUEST_MAX,
-                              .ctx = &request};
+    char request[REQUEST_MAX];
+    const struct load load = {
+        .conns = l->conns,
+        .depth = l->depth,
+        .ms = l->ms,
+        .close = l->close,
+        .put = load_put_same,
+        .take = http_load_take,
+        .request = request,
+        .request_max = format_request(l, port, request, sizeof request)};
 
-    format_request(l, port, &request);
     figures_add(out, load_run(&load, port, &times), &times);
 }

@@ -33,7 +33,17 @@ struct load {
     size_t (*take)(const struct load *l, const uint8_t *in, size_t have,
                    uint64_t *answers);
     const void *ctx; /* of the two */
+
+    const void *request; /* of load_put_same() */
+    size_t reply_size;   /* of load_take_same() */
 };
+
+/* A put(): request_max bytes of `request`; and a take(): answers of reply_size
+ * bytes each. */
+size_t load_put_same(const struct load *l, unsigned conn, uint64_t sent,
+                     uint8_t *to);
+size_t load_take_same(const struct load *l, const uint8_t *in, size_t have,
+                      uint64_t *answers);
 
 /* Returns when all that was sent is answered: answers a second. */
 double load_run(const struct load *l, uint16_t port, struct times *t);

@@ -18,8 +18,4 @@ double messages_silent(uint16_t port, unsigned conns, int until);
  * a second. */
 double messages_blast(uint16_t port, uint64_t count);
 
-/* A load's take(): WINs. */
-size_t messages_take(const struct load *l, const uint8_t *in, size_t have,
-                     uint64_t *answers);
-
 #endif
