@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/bench/ceiling.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/net/net.h"
 #include "tests/bench/bench.h"
+#include "tests/lib/client.h"
 #include "tests/lib/test.h"
 
 #define EVENTS_MAX 1024
@@ -140,27 +139,14 @@ serve(struct server *s)
         serve_turn(s);
 }
 
-static int
-listen_on(uint16_t *port)
-{
-    struct net_address any, bound;
-    int fd;
-
-    assert_rc(net_parse("127.0.0.1:0", &any), 0);
-    fd = net_listen(&any, 0, &bound);
-    assert_true(fd >= 0);
-    *port = ntohs(((struct sockaddr_in *)&bound.sa)->sin_port);
-    return fd;
-}
-
 pid_t
 ceiling_start(const struct ceiling *c, uint16_t *port, uint16_t *silent_port)
 {
-    struct server s = {.c = c, .listeners = {listen_on(port)}};
+    struct server s = {.c = c, .listeners = {client_listen(port)}};
     pid_t pid;
 
     if (silent_port)
-        s.listeners[1] = listen_on(silent_port);
+        s.listeners[1] = client_listen(silent_port);
     pid = bench_fork();
     if (pid == 0)
         serve(&s);

@@ -3,7 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -42,22 +41,6 @@ struct ending {
     const char *known, *unsure; /* lines that it names; NULL: not named */
 };
 
-static int
-listen_anywhere(uint16_t *port)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof a;
-    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(listen(fd, 4), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &size), 0);
-    *port = ntohs(a.sin_port);
-    return fd;
-}
-
 /* Takes the connection of a load and ends as told. */
 static void
 serve_ending(int listen_fd, const struct ending *e)
@@ -90,7 +73,7 @@ load_until(struct serve_fixture *s, const struct ending *e)
     const struct daemon_how how = {.argv = argv, .not_ready = true};
     struct daemon load;
     uint16_t port;
-    const int listen_fd = listen_anywhere(&port);
+    const int listen_fd = client_listen(&port);
 
     snprintf(first, sizeof first, "%s",
              serve_fixture_put(s, "a.tsv", "k\ta\t1\n\nk\ta\t2\n"));

@@ -60,14 +60,11 @@ CASE(a_port_in_use_is_reported_at_once_and_may_be_free_later)
     char where[NET_ADDRESS_SIZE], setting[NET_ADDRESS_SIZE + 16];
     const char *const argv[] = {"-d", dir.path, "-o", setting, NULL};
     const struct daemon_how how = {.argv = argv, .not_ready = true};
-    struct net_address any, bound;
     struct daemon d;
-    int fd;
+    uint16_t port;
+    int fd = client_listen(&port);
 
-    assert_rc(net_parse("127.0.0.1:0", &any), 0);
-    fd = net_listen(&any, 0, &bound);
-    assert_true(fd >= 0);
-    net_format(&bound, where);
+    snprintf(where, sizeof where, "127.0.0.1:%u", port);
     snprintf(setting, sizeof setting, "read.listen=%s", where);
 
     assert_int_equal(daemon_start_how(&d, "countd-read", &how), 0);

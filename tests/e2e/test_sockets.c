@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "common/client/lib/countd.h"
-#include "common/net/net.h"
+#include "tests/lib/client.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/tmpdir.h"
@@ -179,28 +179,14 @@ CASE(the_library_takes_the_directory_for_the_address, f)
 
 /* ---- which place -------------------------------------------------------- */
 
-/* A process of another user that waits for increments on a port. */
-static int
-squat(char *address, size_t size)
-{
-    struct net_address any, bound;
-    int fd;
-
-    assert_rc(net_parse("127.0.0.1:0", &any), 0);
-    fd = net_listen(&any, 0, &bound);
-    assert_true(fd >= 0);
-    assert_true(size >= NET_ADDRESS_SIZE);
-    net_format(&bound, address);
-    return fd;
-}
-
 CASE(a_squatter_on_the_port_gets_nothing, f)
 {
-    char address[NET_ADDRESS_SIZE], conf[2048], path[700], setting[128];
-    const int squatter = squat(address, sizeof address);
+    char conf[2048], path[700], setting[128];
+    uint16_t port;
+    const int squatter = client_listen(&port);
 
-    snprintf(conf, sizeof conf, "data_dir = %s\nwrite.ack_listen = %s\n", f->a,
-             address);
+    snprintf(conf, sizeof conf,
+             "data_dir = %s\nwrite.ack_listen = 127.0.0.1:%u\n", f->a, port);
     tmpdir_put(&f->dir, "countd.conf", conf, strlen(conf), 0644);
     snprintf(path, sizeof path, "%s/countd.conf", f->dir.path);
     serve(&f->first, f->a, "log.count=2");
@@ -212,10 +198,10 @@ CASE(a_squatter_on_the_port_gets_nothing, f)
     assert_int_equal(errno, EAGAIN);
 
     /* It is asked by who names it. */
-    snprintf(setting, sizeof setting, "write.ack_listen=%s", address);
+    snprintf(setting, sizeof setting, "write.ack_listen=127.0.0.1:%u", port);
     expect(COUNTD("-d", f->a, "-o", setting, "incr", "k", "x", "--timeout",
                   "10ms"),
-           111, address);
+           111, strchr(setting, '=') + 1);
     assert_true(accept4(squatter, NULL, NULL, SOCK_CLOEXEC) >= 0);
     assert_int_equal(close(squatter), 0);
 }

@@ -56,19 +56,6 @@ struct site {
     bool done;   /* the page has said so */
 };
 
-static int
-listen_somewhere(uint16_t *port)
-{
-    struct net_address any, bound;
-    int fd;
-
-    assert_rc(net_parse("127.0.0.1:0", &any), 0);
-    fd = net_listen(&any, 0, &bound);
-    assert_true(fd >= 0);
-    *port = ntohs(bound.v4.sin_port);
-    return fd;
-}
-
 /* Requests to each port: by fetch() with any method, and the others that a page
  * has.  The page says so when all have ended, however. */
 static const char script[] =
@@ -272,8 +259,8 @@ setup(void **state)
 
     memset(&site, 0, sizeof site);
     site.browser.output = -1;
-    site.page = listen_somewhere(&site.page_port);
-    site.measure = listen_somewhere(&site.measure_port);
+    site.page = client_listen(&site.page_port);
+    site.measure = client_listen(&site.measure_port);
     tmpdir_make(&site.home);
     fleet_init(&site.fleet);
     fleet_option(&site.fleet, "counter.port=0");

@@ -4,32 +4,23 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/write_fixture.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* It waits for the second port while the first is bound. */
 ON_FIXTURE(signals_at_the_start_wait_until_it_serves, r)
 {
-    struct sockaddr_in here = {.sin_family = AF_INET,
-                               .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t size = sizeof here;
     char listen_at[64];
     const char *argv[] = {"-d", r->data,   "-o", "write.listen=localhost:0",
                           "-o", listen_at, "-o", "log.size=64K",
                           NULL};
     const struct daemon_how how = {.argv = argv, .not_ready = true};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    uint16_t port;
+    const int fd = client_listen(&port);
 
-    assert_true(fd >= 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&here, size), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&here, &size), 0);
-    assert_int_equal(listen(fd, 1), 0);
     (void)snprintf(listen_at, sizeof listen_at, "write.ack_listen=localhost:%u",
-                   ntohs(here.sin_port));
+                   port);
     assert_int_equal(daemon_start_how(&r->writer, "countd-write", &how), 0);
     daemon_await_words(&r->writer,
                        "write.ack_listen=localhost:"); /* is that port */

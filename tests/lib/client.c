@@ -79,6 +79,19 @@ client_connect_from(const char *host, const struct net_address *a)
 }
 
 int
+client_listen(uint16_t *port)
+{
+    struct net_address any, bound;
+    int fd;
+
+    assert_rc(net_parse("127.0.0.1:0", &any), 0);
+    fd = net_listen(&any, 0, &bound);
+    assert_true(fd >= 0);
+    *port = ntohs(bound.v4.sin_port);
+    return fd;
+}
+
+int
 client_try_send(int fd, const void *bytes, size_t size)
 {
     const uint8_t *at = bytes;

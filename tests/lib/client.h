@@ -31,6 +31,9 @@ int client_connect_to(const struct net_address *a);
 /* The same from an IPv4 address of this machine; NULL: from any. */
 int client_connect_from(const char *host, const struct net_address *a);
 
+/* Listens on a free port of 127.0.0.1. */
+int client_listen(uint16_t *port);
+
 /* Sends all of it. */
 void client_send(int fd, const void *bytes, size_t size);
 
