@@ -22,8 +22,8 @@
 
 #include "common/base/clock.h"
 #include "common/setup/reserve.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/service.h"
@@ -392,21 +392,12 @@ TEST(daemons_start_without_a_free_inode_and_go_on_when_there_is_one)
 static int
 apply_new(const char *keyspace_dir)
 {
-    struct lmdb_options options = {.keyspace_size = 256,
-                                   .key_size = 256,
-                                   .writable = true,
-                                   .open_max = 4,
-                                   .txn_memory = 1 << 20};
-    struct store *s;
-    int rc;
+    const int fd = open(keyspace_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct store *s = engine_open(fd);
+    const int rc = stored_add(s, "new", NULL, "key", 1);
 
-    options.keyspace_fd =
-        open(keyspace_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(options.keyspace_fd >= 0);
-    assert_rc(lmdb_store_open(&s, &options), 0);
-    rc = stored_add(s, "new", NULL, "key", 1);
     store_close(s);
-    assert_int_equal(close(options.keyspace_fd), 0);
+    assert_int_equal(close(fd), 0);
     return rc;
 }
 

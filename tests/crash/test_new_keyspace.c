@@ -14,7 +14,7 @@
 
 #include "common/base/diag.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/lmdb_store.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
@@ -27,16 +27,9 @@ struct side {
 static void
 open_side(struct side *s, const char *path)
 {
-    struct lmdb_options options = {.keyspace_size = 256,
-                                   .key_size = 256,
-                                   .writable = true,
-                                   .open_max = 4,
-                                   .txn_memory = 16 << 20};
-
     diag_init("test", DIAG_ERROR);
     assert_rc(datadir_open(&s->dir, path, DATADIR_WRITE), 0);
-    options.keyspace_fd = s->dir.keyspace_fd;
-    assert_rc(lmdb_store_open(&s->store, &options), 0);
+    s->store = engine_open(s->dir.keyspace_fd);
 }
 
 static void

@@ -30,8 +30,8 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/aside.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
@@ -264,19 +264,6 @@ struct fixture {
 
 #define OLD_BASE 5
 
-static void
-open_store(const struct fixture *x, bool writable, struct store **s)
-{
-    const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .writable = writable,
-                                         .open_max = 4,
-                                         .txn_memory = 1 << 20};
-
-    assert_rc(lmdb_store_open(s, &options), 0);
-}
-
 /* Fills that wait: of "old" and of two keyspaces that are not there, and of an
  * earlier epoch of a log that is full again and has more for it. */
 static void
@@ -302,9 +289,8 @@ static void
 make_old(const struct fixture *x)
 {
     const struct log_fill base = {.uuid = "base", .epoch = 1};
-    struct store *s;
+    struct store *s = engine_open(x->dir.keyspace_fd);
 
-    open_store(x, true, &s);
     assert_rc(stored_add(s, "old", &base, "a", OLD_BASE), 0);
     store_close(s);
 }
@@ -391,16 +377,7 @@ remove_pool(void)
 static int64_t
 count_of(const struct fixture *x, const char *keyspace, const char *key)
 {
-    struct store_row row = {.count = INT64_MIN};
-    struct store *s;
-    int rc;
-
-    open_store(x, false, &s);
-    rc = stored_get(s, keyspace, key, &row);
-    if (rc != -ENOENT)
-        assert_rc(rc, 0);
-    store_close(s);
-    return row.count;
+    return stored_count(x->fleet.path, keyspace, key);
 }
 
 /* A plain worker merges what is left and stops cleanly. */

@@ -9,7 +9,6 @@
 
 #include <stdio.h>
 
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/service.h"
@@ -80,20 +79,9 @@ shell(struct service_site *x, const char *script)
 static inline int64_t
 count_in(const char *path, const char *key)
 {
-    struct lmdb_options options = {
-        .keyspace_size = 256, .key_size = 256, .open_max = 4};
-    struct store_row row = {.count = 0};
-    struct datadir dir;
-    struct store *s;
+    const int64_t count = stored_count(path, "words", key);
 
-    assert_rc(datadir_open(&dir, path, DATADIR_READ), 0);
-    options.keyspace_fd = dir.keyspace_fd;
-    assert_rc(lmdb_store_open(&s, &options), 0);
-    if (stored_get(s, "words", key, &row) < 0)
-        row.count = 0;
-    store_close(s);
-    datadir_close(&dir);
-    return row.count;
+    return count == INT64_MIN ? 0 : count;
 }
 
 /* Every fill made so far counts once in this directory. */

@@ -15,7 +15,6 @@
 #include "common/base/clock.h"
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/client.h"
 #include "tests/lib/file.h"
 #include "tests/lib/filler.h"
@@ -26,31 +25,10 @@
 
 /* ---- the directory ----------------------------------------------------- */
 
-static struct store *
-open_store(const struct service_site *x)
-{
-    const struct lmdb_options options = {.keyspace_fd = x->dir.keyspace_fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .open_max = 4};
-    struct store *s;
-
-    assert_rc(lmdb_store_open(&s, &options), 0);
-    return s;
-}
-
-/* The count of a key; INT64_MIN when there is none. */
 static int64_t
 count_of(const struct service_site *x, const char *keyspace, const char *key)
 {
-    struct store *s = open_store(x);
-    struct store_row row = {.count = INT64_MIN};
-    const int rc = stored_get(s, keyspace, key, &row);
-
-    if (rc != -ENOENT)
-        assert_rc(rc, 0);
-    store_close(s);
-    return row.count;
+    return stored_count(x->fleet.path, keyspace, key);
 }
 
 static void

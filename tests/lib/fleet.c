@@ -15,8 +15,6 @@
 #include "common/log/inspect.h"
 #include "common/log/log.h"
 #include "common/log/waiting.h"
-#include "common/setup/datadir.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
@@ -409,21 +407,11 @@ fleet_await_drained(struct fleet *f, int timeout_ms)
 }
 
 static void
-open_store(const struct fleet *f, struct datadir *dir, struct store **store)
+open_store(const struct fleet *f, struct stored_dir *s)
 {
-    struct lmdb_options options = {
-        .keyspace_size = 256, .key_size = 256, .open_max = 16};
-    int rc;
-
     /* That a test's directory may be in memory need not be said each time. */
     diag_init("test", DIAG_ERROR);
-    rc = datadir_open(dir, f->path, DATADIR_READ);
-    if (rc < 0)
-        fail_msg("open %s: %s", f->path, strerror(-rc));
-    options.keyspace_fd = dir->keyspace_fd;
-    rc = lmdb_store_open(store, &options);
-    if (rc < 0)
-        fail_msg("open the store: %s", strerror(-rc));
+    stored_open(s, f->path);
 }
 
 static void
@@ -450,8 +438,7 @@ check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 void
 fleet_check(const struct fleet *f)
 {
-    struct datadir dir;
-    struct store *store;
+    struct stored_dir s;
     struct dirent *e;
     char path[600];
     DIR *logs;
@@ -464,17 +451,16 @@ fleet_check(const struct fleet *f)
             fail_msg("a log was quarantined: %s", e->d_name);
     if (logs)
         (void)closedir(logs); /* read only */
-    open_store(f, &dir, &store);
-    rc = store_list(store, (const uint8_t *)"", 0, check_keyspace, store);
+    open_store(f, &s);
+    rc = store_list(s.store, (const uint8_t *)"", 0, check_keyspace, s.store);
     if (rc < 0)
         fail_msg("list keyspaces: %s", strerror(-rc));
-    store_close(store);
-    datadir_close(&dir);
+    stored_close(&s);
 }
 
 struct look {
     struct model *model;
-    struct store *store;
+    struct stored_dir s;
     char names[256][MODEL_NAME_SIZE];
     size_t count;
     const char *keyspace;
@@ -511,22 +497,20 @@ void
 fleet_look(const struct fleet *f, struct model *m)
 {
     struct look *l = calloc(1, sizeof *l);
-    struct datadir dir;
     int rc;
 
     if (!l)
         fail_msg("no memory");
     model_look(m);
     l->model = m;
-    open_store(f, &dir, &l->store);
-    rc = store_list(l->store, (const uint8_t *)"", 0, take_keyspace, l);
+    open_store(f, &l->s);
+    rc = store_list(l->s.store, (const uint8_t *)"", 0, take_keyspace, l);
     for (size_t i = 0; rc == 0 && i < l->count; i++) {
         l->keyspace = l->names[i];
-        rc = stored_each(l->store, l->names[i], take_row, l);
+        rc = stored_each(l->s.store, l->names[i], take_row, l);
     }
     if (rc < 0)
         fail_msg("read the counts: %s", strerror(-rc));
-    store_close(l->store);
-    datadir_close(&dir);
+    stored_close(&l->s);
     free(l);
 }

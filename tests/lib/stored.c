@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
+#include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
+#include "tests/lib/test.h"
 
 int
 stored_apply(struct store *s, const char *name, const struct log_fill *mark,
@@ -158,4 +160,37 @@ stored_each(struct store *s, const char *name,
     } while (rc == 0 && rows == QUERY_ROWS_MAX);
     free(bytes);
     return rows < 0 ? rows : rc;
+}
+
+void
+stored_open(struct stored_dir *s, const char *path)
+{
+    struct lmdb_options options = {
+        .keyspace_size = 256, .key_size = 256, .open_max = 16};
+
+    assert_rc(datadir_open(&s->dir, path, DATADIR_READ), 0);
+    options.keyspace_fd = s->dir.keyspace_fd;
+    assert_rc(lmdb_store_open(&s->store, &options), 0);
+}
+
+void
+stored_close(struct stored_dir *s)
+{
+    store_close(s->store);
+    datadir_close(&s->dir);
+}
+
+int64_t
+stored_count(const char *path, const char *name, const char *key)
+{
+    struct store_row row = {.count = INT64_MIN};
+    struct stored_dir s;
+    int rc;
+
+    stored_open(&s, path);
+    rc = stored_get(s.store, name, key, &row);
+    if (rc != -ENOENT)
+        assert_rc(rc, 0);
+    stored_close(&s);
+    return row.count;
 }

@@ -4,6 +4,7 @@
 #ifndef COUNTD_TESTS_LIB_STORED_H
 #define COUNTD_TESTS_LIB_STORED_H
 
+#include "common/setup/datadir.h"
 #include "common/store/store.h"
 
 /* Applies deltas under one mark, or (NULL) under none. */
@@ -35,5 +36,18 @@ int stored_each(struct store *s, const char *name,
                 int (*row)(void *ctx, const uint8_t *key, size_t key_size,
                            const struct store_row *r),
                 void *ctx);
+
+/* A data directory with its keyspaces in files, for reading.  A failure fails
+ * the test. */
+struct stored_dir {
+    struct datadir dir;
+    struct store *store;
+};
+
+void stored_open(struct stored_dir *s, const char *path);
+void stored_close(struct stored_dir *s);
+
+/* What a data directory counts of a key; INT64_MIN: it has none. */
+int64_t stored_count(const char *path, const char *name, const char *key);
 
 #endif
