@@ -146,7 +146,7 @@ read_all(struct bench *b)
 }
 
 static void
-report(const struct bench *b, const struct load *load)
+report_load(const struct bench *b, const struct load *load)
 {
     const double n = b->slots_done[1];
     const double off = b->cpu[0] / b->slots_done[0], on = b->cpu[1] / n;
@@ -161,7 +161,7 @@ report(const struct bench *b, const struct load *load)
 }
 
 static void
-run(const struct load *load, unsigned rounds)
+run_rounds(const struct load *load, unsigned rounds)
 {
     struct bench b = {.random = {1}, .now_ms = FIRST_MS};
 
@@ -172,7 +172,7 @@ run(const struct load *load, unsigned rounds)
     for (unsigned r = 0; r < rounds; r++)
         round_of(&b, load, r % 4 == 1 || r % 4 == 2); /* a drift evens out */
     read_all(&b);
-    report(&b, load);
+    report_load(&b, load);
     worker_close(&b.worker);
     worker_remove(&b.worker);
 }
@@ -185,6 +185,6 @@ main(int argc, char **argv)
 
     for (size_t i = 0; i < sizeof loads / sizeof loads[0]; i++)
         if (only == 0 || only == i + 1)
-            run(&loads[i], rounds);
+            run_rounds(&loads[i], rounds);
     return 0;
 }

@@ -79,7 +79,7 @@ as_of_all(struct fixture *f)
 /* The oldest answer while `others` are merged, if they are counted; *seconds:
  * until all of them are readable. */
 static double
-run(struct fixture *f, bool others, double *seconds)
+run_side(struct fixture *f, bool others, double *seconds)
 {
     const uint64_t begin_ms = clock_ms();
     const int64_t counted_ms = (int64_t)clock_unix_ms();
@@ -128,11 +128,11 @@ main(int argc, char **argv)
                               .directory = f.fleet->path}),
               0);
 
-    alone = run(&f, false, &seconds);
-    created = run(&f, true, &seconds);
+    alone = run_side(&f, false, &seconds);
+    created = run_side(&f, true, &seconds);
     print_line("one beside many, created", created, seconds, alone);
     for (int round = 0; round < AGAIN; round++) {
-        series_add(&ages, run(&f, true, &seconds));
+        series_add(&ages, run_side(&f, true, &seconds));
         series_add(&times, seconds);
     }
     print_line("one beside many, again", series_median(&ages),

@@ -150,7 +150,7 @@ run_one(update_row update, void *board, uint32_t rows, uint64_t seed,
 
 /* Memory that processes share. */
 static void *
-share(size_t size)
+share_memory(size_t size)
 {
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -161,10 +161,10 @@ share(size_t size)
 
 /* Accepted per second of all, in millions; *refused is a share. */
 static double
-run(update_row update, void *board, unsigned processes, uint32_t rows,
-    uint64_t ns, double *refused)
+run_processes(update_row update, void *board, unsigned processes, uint32_t rows,
+              uint64_t ns, double *refused)
 {
-    struct outcome *all = share(4096);
+    struct outcome *all = share_memory(4096);
     uint64_t accepted = 0, tried = 0;
     double rate = 0;
 
@@ -208,7 +208,8 @@ static const update_row ways[WAYS] = {
     [BOARD] = update_board, [BEFORE] = update_before, [LEAST] = update_least};
 
 static void
-compare(void *boards[WAYS], unsigned processes, uint32_t rows, bool is_quick)
+compare_ways(void *boards[WAYS], unsigned processes, uint32_t rows,
+             bool is_quick)
 {
     static const char *const names[WAYS] = {"board", "a lock and copies",
                                             "least"};
@@ -220,8 +221,9 @@ compare(void *boards[WAYS], unsigned processes, uint32_t rows, bool is_quick)
     for (int i = 0; i < (is_quick ? 1 : 7); i++)
         for (int w = 0; w < WAYS; w++)
             figures_add(&f[w],
-                        run(ways[w], boards[w], processes, rows,
-                            is_quick ? 50000000 : 400000000, &refused[w]),
+                        run_processes(ways[w], boards[w], processes, rows,
+                                      is_quick ? 50000000 : 400000000,
+                                      &refused[w]),
                         NULL);
     (void)snprintf(row, sizeof row, "board, %u process%s, %u row%s", processes,
                    processes == 1 ? "" : "es", rows, rows == 1 ? "" : "s");
@@ -240,15 +242,15 @@ main(int argc, char **argv)
     char path[64];
 
     boards[BOARD] = make_board(path);
-    boards[BEFORE] = share(ROWS * sizeof(struct before_row));
-    boards[LEAST] = share(ROWS * sizeof(struct least_row));
+    boards[BEFORE] = share_memory(ROWS * sizeof(struct before_row));
+    boards[LEAST] = share_memory(ROWS * sizeof(struct least_row));
     printf("a read and an update of %d integers, millions of both accepted a "
            "second\n",
            SHARED);
-    compare(boards, 1, ROWS, is_quick);
-    compare(boards, 2, ROWS, is_quick);
-    compare(boards, 1, 1, is_quick);
-    compare(boards, 2, 1, is_quick);
+    compare_ways(boards, 1, ROWS, is_quick);
+    compare_ways(boards, 2, ROWS, is_quick);
+    compare_ways(boards, 1, 1, is_quick);
+    compare_ways(boards, 2, 1, is_quick);
     countd_board_close(boards[BOARD]);
     (void)unlink(path); /* it was made here */
     return 0;

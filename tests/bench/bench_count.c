@@ -68,8 +68,8 @@ put_request(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
 }
 
 static void
-measure(const struct daemon *d, const struct shape *shape, bool is_keyed,
-        uint64_t ms, struct figures *f, struct series *cpu_us)
+measure_way(const struct daemon *d, const struct shape *shape, bool is_keyed,
+            uint64_t ms, struct figures *f, struct series *cpu_us)
 {
     static struct times times;
     const struct request request = {shape->lines, is_keyed};
@@ -111,9 +111,9 @@ main(int argc, char **argv)
             for (size_t i = 0; i < WAYS; i++) {
                 const size_t way = (i + round) % WAYS;
 
-                measure(fleet_daemon(&fleet, FLEET_WRITE), &shapes[s],
-                        way == KEYED, is_quick ? 100 : 300, &f[s][way],
-                        &cpu_us[s][way]);
+                measure_way(fleet_daemon(&fleet, FLEET_WRITE), &shapes[s],
+                            way == KEYED, is_quick ? 100 : 300, &f[s][way],
+                            &cpu_us[s][way]);
             }
     for (size_t s = 0; s < SHAPES; s++) {
         figures_report(shapes[s].row, &table, f[s]);

@@ -37,8 +37,8 @@ static const char answer[] =
     "{\"counted\": 1, \"readable_ms\": 1795355248734}\r\n";
 
 static void
-measure(enum side side, uint16_t port, unsigned depth, uint64_t ms,
-        struct figures *f)
+measure_side(enum side side, uint16_t port, unsigned depth, uint64_t ms,
+             struct figures *f)
 {
     static const char type[] = "Content-Type: text/tab-separated-values\r\n";
     const bool counts = side != APPLY;
@@ -89,8 +89,8 @@ main(int argc, char **argv)
     for (size_t round = 0; round < (is_quick ? 3 : 7); round++)
         for (size_t d = 0; d < 2; d++)
             for (int i = 0; i < SIDES; i++)
-                measure((enum side)i, ports[i], depths[d], is_quick ? 100 : 300,
-                        &f[d][i]);
+                measure_side((enum side)i, ports[i], depths[d],
+                             is_quick ? 100 : 300, &f[d][i]);
     for (size_t d = 0; d < 2; d++) {
         (void)snprintf(row, sizeof row, "HTTP count of 1, %d x %u", CONNS,
                        depths[d]);

@@ -26,7 +26,7 @@ static struct log sealed;
 static struct random numbers = {1};
 
 static void
-fill(unsigned keys, unsigned keyspaces, uint64_t ms)
+fill_log(unsigned keys, unsigned keyspaces, uint64_t ms)
 {
     const struct layout *l = &sealed.layout;
     const struct slot_stamp stamp = {.received_ms = ms};
@@ -53,7 +53,7 @@ fill(unsigned keys, unsigned keyspaces, uint64_t ms)
 }
 
 static void
-bench(struct fold *f, unsigned keys, unsigned keyspaces, unsigned logs)
+bench_keys(struct fold *f, unsigned keys, unsigned keyspaces, unsigned logs)
 {
     const struct fold_keyspace *k;
     double fold_ns = 0, sort_ns, since;
@@ -61,7 +61,7 @@ bench(struct fold *f, unsigned keys, unsigned keyspaces, unsigned logs)
     struct store_delta *deltas;
 
     for (unsigned i = 0; i < logs; i++) {
-        fill(keys, keyspaces, 1700000000000 + i * 100);
+        fill_log(keys, keyspaces, 1700000000000 + i * 100);
         since = bench_cpu_ns(0);
         assert_rc(fold_add(f, &sealed, i), 0);
         fold_ns += bench_cpu_ns(0) - since;
@@ -89,9 +89,9 @@ main(int argc, char **argv)
     file = memory_log_open(&sealed, SLOTS, 256);
     sealed.header.count = SLOTS;
     assert_rc(fold_open(&f, MEMORY, 64), 0);
-    bench(&f, 1000000, 100, logs);
-    bench(&f, 1000000, 1, logs);
-    bench(&f, 10000, 10, logs);
+    bench_keys(&f, 1000000, 100, logs);
+    bench_keys(&f, 1000000, 1, logs);
+    bench_keys(&f, 10000, 10, logs);
     fold_close(&f);
     memory_log_close(&sealed, file);
     return 0;

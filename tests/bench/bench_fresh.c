@@ -127,7 +127,7 @@ bytes_of(pid_t pid)
 }
 
 static double
-written(struct side *s)
+read_written(struct side *s)
 {
     return bytes_of(fleet_daemon(&s->fleet, FLEET_WRITE)->pid) +
            bytes_of(fleet_daemon(&s->fleet, FLEET_WORKER)->pid);
@@ -177,7 +177,7 @@ send_load(struct side *s, const struct load_row *row, uint64_t ms,
 
 /* Counts once; the Unix time of the acknowledgement. */
 static uint64_t
-probe(struct side *s)
+probe_side(struct side *s)
 {
     const uint64_t since_ns = clock_ns();
 
@@ -188,7 +188,7 @@ probe(struct side *s)
 }
 
 static void
-run(struct side *s, const struct load_row *row, uint64_t ms)
+run_row(struct side *s, const struct load_row *row, uint64_t ms)
 {
     static uint64_t acked_ms[WAITING], acked_ns[WAITING];
     size_t count = 0, seen = 0;
@@ -201,7 +201,7 @@ run(struct side *s, const struct load_row *row, uint64_t ms)
         if (now_ms < ms) {
             send_load(s, row, now_ms, &sent);
             if (now_ms >= count * row->each_ms && count < WAITING) {
-                acked_ms[count] = probe(s);
+                acked_ms[count] = probe_side(s);
                 acked_ns[count++] = clock_ns();
             }
         }
@@ -217,7 +217,7 @@ run(struct side *s, const struct load_row *row, uint64_t ms)
 
 /* One round of one side: its figures are added. */
 static void
-measure(struct side *s, const struct load_row *row, uint64_t ms)
+measure_side(struct side *s, const struct load_row *row, uint64_t ms)
 {
     struct daemon *worker = fleet_daemon(&s->fleet, FLEET_WORKER);
     double cpu_ns, bytes;
@@ -228,14 +228,14 @@ measure(struct side *s, const struct load_row *row, uint64_t ms)
     s->acks_due = 0;
     s->load = client_connect(row->silent ? fleet_silent_port(&s->fleet)
                                          : fleet_ack_port(&s->fleet));
-    bytes = written(s);
+    bytes = read_written(s);
     cpu_ns = bench_cpu_ns(worker->pid);
     since_ns = clock_ns();
-    run(s, row, ms);
+    run_row(s, row, ms);
     series_add(&s->cpu, (bench_cpu_ns(worker->pid) - cpu_ns) /
                             (double)(clock_ns() - since_ns) * 100);
-    series_add(&s->bytes,
-               (written(s) - bytes) * 1e3 / (double)(clock_ns() - since_ns));
+    series_add(&s->bytes, (read_written(s) - bytes) * 1e3 /
+                              (double)(clock_ns() - since_ns));
     series_add(&s->p50, times_percentile_us(&s->fresh, 50) / 1e3);
     series_add(&s->p99, times_percentile_us(&s->fresh, 99) / 1e3);
     series_add(&s->ack_p99, times_percentile_us(&s->acked, 99) / 1e3);
@@ -243,14 +243,14 @@ measure(struct side *s, const struct load_row *row, uint64_t ms)
 }
 
 static void
-forget(struct side *s)
+forget_side(struct side *s)
 {
     s->p50.count = s->p99.count = s->ack_p99.count = 0;
     s->cpu.count = s->bytes.count = 0;
 }
 
 static void
-report(const struct load_row *row)
+report_load(const struct load_row *row)
 {
     const struct side *fresh = &sides[0], *base = &sides[1];
     char name[64];
@@ -286,13 +286,13 @@ main(int argc, char **argv)
         /* In the first round keyspaces are made and slow merges forgotten. */
         for (unsigned round = 0; round <= rounds; round++)
             for (int n = 0; n < SIDES; n++) {
-                measure(&sides[n], &rows[i], ms);
+                measure_side(&sides[n], &rows[i], ms);
                 if (round == 0)
-                    forget(&sides[n]);
+                    forget_side(&sides[n]);
             }
-        report(&rows[i]);
-        forget(&sides[0]);
-        forget(&sides[1]);
+        report_load(&rows[i]);
+        forget_side(&sides[0]);
+        forget_side(&sides[1]);
     }
     for (int n = 0; n < SIDES; n++)
         close_side(&sides[n]);

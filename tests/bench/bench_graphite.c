@@ -54,7 +54,7 @@ compare_deltas(const void *a, const void *b)
 
 /* Fills the keyspace as merges would have. */
 static void
-fill(struct store *store)
+fill_store(struct store *store)
 {
     static char keys[SERIES + OTHERS][48];
     static struct store_delta deltas[SERIES * MINUTES + OTHERS];
@@ -103,7 +103,7 @@ make_keyspace(const struct fleet *f)
     options.keyspace_fd = dir.keyspace_fd;
     assert_rc(tiers_rules_set(&history, NULL, "1m:2d,1h:90d,1d:10y", &why), 0);
     assert_rc(lmdb_store_open(&store, &options), 0);
-    fill(store);
+    fill_store(store);
     store_close(store);
     datadir_close(&dir);
 }
@@ -112,7 +112,7 @@ make_keyspace(const struct fleet *f)
 
 /* Asks, and returns the time until the whole answer is there, in us. */
 static double
-ask(int fd, const char *path, size_t *size)
+ask_path(int fd, const char *path, size_t *size)
 {
     static char body[BODY_MAX];
     const uint64_t begin_ns = clock_ns();
@@ -152,9 +152,9 @@ main(int argc, char **argv)
         struct series us = {.count = 0};
         size_t size = 0;
 
-        (void)ask(fd, cases[c].path, &size);
+        (void)ask_path(fd, cases[c].path, &size);
         for (size_t round = 0; round < rounds; round++)
-            series_add(&us, ask(fd, cases[c].path, &size));
+            series_add(&us, ask_path(fd, cases[c].path, &size));
         printf("%-28s %8.2f ms  (%.2f to %.2f), %zu bytes\n", cases[c].title,
                series_median(&us) / 1e3, series_min(&us) / 1e3,
                series_max(&us) / 1e3, size);

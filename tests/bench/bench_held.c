@@ -53,7 +53,7 @@ static struct side sides[2];
 static uint64_t held_fills, names, rounds;
 
 static double
-seconds(uint64_t since_ns)
+seconds_since(uint64_t since_ns)
 {
     return (double)(clock_ns() - since_ns) / 1e9;
 }
@@ -127,7 +127,7 @@ close_side(struct side *s)
 
 /* Every key of the healthy keyspace, and one of the other. */
 static void
-load(struct side *s)
+load_side(struct side *s)
 {
     static struct store_delta deltas[KEYS];
     static char keys[KEYS][16];
@@ -145,7 +145,7 @@ load(struct side *s)
 
 /* Overwrites the first page of the keyspace's file, or puts it back. */
 static void
-spoil(struct side *s, bool spoilt)
+spoil_file(struct side *s, bool spoilt)
 {
     static uint8_t was[4096];
     static const uint8_t zeros[4096];
@@ -161,7 +161,7 @@ spoil(struct side *s, bool spoilt)
 
 /* Fills of four logs, 1000 in each file, as after joins. */
 static void
-hold(struct side *s)
+hold_fills(struct side *s)
 {
     static const uint8_t sick[] = "sick";
     const struct archive_fill_name name = {sick, 4, 3};
@@ -202,7 +202,7 @@ hold(struct side *s)
 
 /* As worker/watch.c does it while logs wait.  Ends when none is left. */
 static void
-work(struct side *s)
+work_side(struct side *s)
 {
     for (;;) {
         const uint64_t since = clock_ns();
@@ -225,7 +225,7 @@ work(struct side *s)
 }
 
 static void
-ask(struct side *s)
+ask_side(struct side *s)
 {
     static uint8_t bytes[RANGE_ROWS * 300];
     const uint64_t since = clock_ns();
@@ -253,17 +253,17 @@ ask(struct side *s)
 
 /* What opening costs, once; and each minute a worker looks at all keys. */
 static void
-warm(const char *what)
+warm_up(const char *what)
 {
     for (int i = 0; i < 2; i++) {
         double at;
 
         fill_log(&sides[i]);
         at = bench_cpu_ns(0);
-        work(&sides[i]);
+        work_side(&sides[i]);
         sides[i].work_cpu_ns = bench_cpu_ns(0) - at;
         at = bench_cpu_ns(0);
-        ask(&sides[i]);
+        ask_side(&sides[i]);
         sides[i].range_cpu_ns = bench_cpu_ns(0) - at;
     }
     (void)printf("%s: opening costs a worker %.0f ms and a reader %.0f ms of "
@@ -273,9 +273,9 @@ warm(const char *what)
 }
 
 static void
-measure(const char *what)
+measure_case(const char *what)
 {
-    warm(what);
+    warm_up(what);
     for (int i = 0; i < 2; i++)
         sides[i].merge_ns = sides[i].drain_ns = sides[i].range_ns =
             sides[i].work_cpu_ns = sides[i].range_cpu_ns = sides[i].behind_ms =
@@ -287,10 +287,10 @@ measure(const char *what)
 
             fill_log(s);
             at = bench_cpu_ns(0);
-            work(s);
+            work_side(s);
             s->work_cpu_ns += bench_cpu_ns(0) - at;
             at = bench_cpu_ns(0);
-            ask(s);
+            ask_side(s);
             s->range_cpu_ns += bench_cpu_ns(0) - at;
         }
     }
@@ -318,19 +318,19 @@ measure(const char *what)
 
 /* The keyspace is well again, and a worker starts. */
 static void
-drain(struct side *s)
+drain_held(struct side *s)
 {
     uint64_t since, first;
     double took;
 
     worker_close(&s->worker);
-    spoil(s, false);
+    spoil_file(s, false);
     open_worker(s);
     s->drain_ms = 0;
     s->merge_ns = s->drain_ns = 0;
     for (uint64_t n = 0; n < rounds; n++) {
         fill_log(s);
-        work(s);
+        work_side(s);
     }
     first = s->worker.merge.pass.fills;
     (void)printf("drain while logs wait: %llu fills in %.1f s of work, %.1f "
@@ -341,7 +341,7 @@ drain(struct side *s)
     while (clock_ns() - since < IDLE_NS &&
            merge_waiting(&s->worker.merge) != UINT64_MAX)
         continue;
-    took = seconds(since);
+    took = seconds_since(since);
     (void)printf("drain when idle: %llu fills in %.1f s: %.1f s for all\n",
                  (unsigned long long)(s->worker.merge.pass.fills - first), took,
                  took * (double)held_fills /
@@ -360,24 +360,24 @@ main(int argc, char **argv)
     rounds = quick ? 4 : ROUNDS;
     for (int i = 0; i < 2; i++) {
         open_side(&sides[i]);
-        load(&sides[i]);
+        load_side(&sides[i]);
     }
-    measure("nothing waits");
+    measure_case("nothing waits");
     since = clock_ns();
-    hold(&sides[1]);
+    hold_fills(&sides[1]);
     (void)printf("setting %llu fills aside: %.1f s\n",
-                 (unsigned long long)held_fills, seconds(since));
+                 (unsigned long long)held_fills, seconds_since(since));
     worker_close(&sides[1].worker); /* LMDB trusts what it has open */
-    spoil(&sides[1], true);
+    spoil_file(&sides[1], true);
     open_worker(&sides[1]);
-    measure("sick keyspace");
-    drain(&sides[1]);
+    measure_case("sick keyspace");
+    drain_held(&sides[1]);
     since = clock_ns();
     fill_log_of_names(&sides[1]);
-    work(&sides[1]);
+    work_side(&sides[1]);
     (void)printf("setting %llu names aside: %.2f s\n",
-                 (unsigned long long)names, seconds(since));
-    measure("names over keyspace.max");
+                 (unsigned long long)names, seconds_since(since));
+    measure_case("names over keyspace.max");
     for (int i = 0; i < 2; i++)
         close_side(&sides[i]);
     return 0;

@@ -44,7 +44,7 @@ struct shape {
 };
 
 static void
-load(struct side *s, const struct shape *p)
+load_side(struct side *s, const struct shape *p)
 {
     char name[16];
 
@@ -104,8 +104,8 @@ time_merges(const struct shape *p)
     side_open(&off, "off");
     if (p->hot)
         beside_open(&b, on.tmp.path);
-    load(&on, p);
-    load(&off, p);
+    load_side(&on, p);
+    load_side(&off, p);
     for (unsigned i = 0; i < p->rounds; i++) {
         double ms;
 
@@ -201,13 +201,13 @@ struct pinned {
 };
 
 static void
-tell(const int fds[2])
+tell_other(const int fds[2])
 {
     assert_int_equal(write(fds[1], "", 1), 1);
 }
 
 static void
-await(const int fds[2])
+await_other(const int fds[2])
 {
     char byte;
 
@@ -226,10 +226,10 @@ pinned_start(struct pinned *p, struct side *s)
         (void)close(p->done[1]);
         return;
     }
-    await(p->go);
+    await_other(p->go);
     side_pin(s);
-    tell(p->done);
-    await(p->go);
+    tell_other(p->done);
+    await_other(p->go);
     store_read_end(s->store);
     store_close(s->store);
     _exit(0);
@@ -238,7 +238,7 @@ pinned_start(struct pinned *p, struct side *s)
 static void
 pinned_end(struct pinned *p)
 {
-    tell(p->go);
+    tell_other(p->go);
     must(waitpid(p->pid, NULL, 0), "wait");
     (void)close(p->go[1]);
     (void)close(p->done[0]);
@@ -274,8 +274,8 @@ size_retention(void)
     full = side_file_mb(&s, "k");
     go_on(&s, count, 6 * 60, 1);
     later = side_file_mb(&s, "k");
-    tell(p.go);
-    await(p.done);
+    tell_other(p.go);
+    await_other(p.done);
     go_on(&s, count, 600, 60);
     held = side_file_mb(&s, "k");
     pinned_end(&p);
@@ -291,7 +291,7 @@ size_retention(void)
 
 /* The median of some times. */
 static double
-ask(struct side *s, const struct store_history_query *zero)
+ask_side(struct side *s, const struct store_history_query *zero)
 {
     struct series t = {.count = 0};
     struct store_history_query q;
@@ -333,13 +333,14 @@ time_key(void)
     zero.to = sides_batch.minute / 60 * 60;
     zero.from = zero.to - 89 * SIDES_DAY;
     zero.step = 60;
-    (void)printf("%-28s %9.3f ms\n", "a key, 90 days by hour", ask(&s, &zero));
+    (void)printf("%-28s %9.3f ms\n", "a key, 90 days by hour",
+                 ask_side(&s, &zero));
     zero.to = sides_batch.minute / SIDES_DAY * SIDES_DAY;
     zero.from = zero.to - (days - 1) * SIDES_DAY;
     zero.step = SIDES_DAY;
     (void)printf("%-28s %9.3f ms\n",
                  quick ? "a key, a year by day" : "a key, ten years by day",
-                 ask(&s, &zero));
+                 ask_side(&s, &zero));
     (void)printf("%-28s %9.2f MB for 200 keys\n", "  its file",
                  side_file_mb(&s, "k"));
     side_close(&s);
@@ -374,10 +375,11 @@ time_top(void)
         }
     zero.from = day;
     zero.to = day + SIDES_DAY;
-    (void)printf("%-28s %9.2f ms\n", "top 100 of a closed day", ask(&s, &zero));
+    (void)printf("%-28s %9.2f ms\n", "top 100 of a closed day",
+                 ask_side(&s, &zero));
     zero.from = day + SIDES_DAY;
     zero.to = day + 2 * SIDES_DAY;
-    ms = ask(&s, &zero);
+    ms = ask_side(&s, &zero);
     (void)printf("%-28s %9.2f ms\n", "top 100 of the running day", ms);
     report_row("top of the running day", "ms", ms, "5 ms", 5, ms / 5);
     (void)printf("%-28s %9.2f MB for %llu keys\n", "  its file",
@@ -426,15 +428,16 @@ time_prefix(void)
     zero.prefix = (const uint8_t *)"usage000042/";
     zero.prefix_size = 12;
     zero.op = STORE_HISTORY_TOP;
-    one = ask(&s, &zero);
+    one = ask_side(&s, &zero);
     zero.op = STORE_HISTORY_KEYSPACE;
     (void)printf("%-28s %9.3f ms, by day %.3f ms\n", "top 100 of a prefix", one,
-                 ask(&s, &zero));
+                 ask_side(&s, &zero));
     zero.op = STORE_HISTORY_TOP;
     zero.prefix_size = 0;
-    (void)printf("%-28s %9.2f ms\n", "top 100 of all keys", ask(&s, &zero));
+    (void)printf("%-28s %9.2f ms\n", "top 100 of all keys",
+                 ask_side(&s, &zero));
     zero.group = '/';
-    all = ask(&s, &zero);
+    all = ask_side(&s, &zero);
     (void)printf("%-28s %9.2f ms\n", "top 100 of all groups", all);
     report_row("top of a prefix of 200 keys", "ms", one, "1 ms", 1, one);
     report_row("top of groups of 200k keys", "ms", all, "40 ms", 40, all / 40);

@@ -31,7 +31,7 @@ static uint64_t keys, days;
 static struct series load_ms[ORDERS], then_ms[ORDERS], cpu_ms[ORDERS];
 
 static void
-shuffle(uint32_t *cells, uint64_t count)
+shuffle_cells(uint32_t *cells, uint64_t count)
 {
     struct random dice = {1};
 
@@ -63,7 +63,7 @@ write_file(enum order order)
     for (uint64_t i = 0; i < count; i++)
         cells[i] = (uint32_t)(order == BY_DAY ? i % keys * days + i / keys : i);
     if (order == SHUFFLED)
-        shuffle(cells, count);
+        shuffle_cells(cells, count);
     path_of(order, path, sizeof path);
     to = fopen(path, "we");
     assert_non_null(to);
@@ -88,7 +88,7 @@ ms_since(uint64_t ns)
 }
 
 static void
-measure(enum order order)
+measure_order(enum order order)
 {
     const pid_t worker = fleet_daemon(&fleet, FLEET_WORKER)->pid;
     const double cpu_ns = bench_cpu_ns(worker);
@@ -107,7 +107,7 @@ measure(enum order order)
 }
 
 static void
-report(enum order order)
+report_order(enum order order)
 {
     const double share = series_ratio(&load_ms[PLAIN], &load_ms[order]);
     const double then = series_median(&then_ms[order]);
@@ -149,9 +149,9 @@ main(int argc, char **argv)
         write_file((enum order)order);
     for (unsigned round = 0; round < rounds; round++)
         for (int order = 0; order < ORDERS; order++)
-            measure((enum order)order);
+            measure_order((enum order)order);
     for (int order = 0; order < ORDERS; order++)
-        report((enum order)order);
+        report_order((enum order)order);
     fleet_stop_all(&fleet);
     fleet_fini(&fleet);
     return 0;

@@ -51,7 +51,7 @@ merge_all(struct worker *w)
 }
 
 static void
-report(const char *row, double goal, const struct figures f[2])
+report_goal(const char *row, double goal, const struct figures f[2])
 {
     static const char *const names[2] = {"eight threads", "one thread"};
     static const struct table table = {names, 2, "s", 1};
@@ -82,8 +82,8 @@ main(int argc, char **argv)
     for (int round = 0; round < AGAIN; round++)
         for (int i = 0; i < 2; i++)
             figures_add(&again[i], merge_all(&w[i]), NULL);
-    report("many keyspaces, created", GOAL_MADE, made);
-    report("many keyspaces, again", GOAL, again);
+    report_goal("many keyspaces, created", GOAL_MADE, made);
+    report_goal("many keyspaces, again", GOAL, again);
     for (int i = 0; i < 2; i++) {
         worker_close(&w[i]);
         worker_remove(&w[i]);

@@ -63,7 +63,7 @@ static struct bench {
 
 /* Every thread of a process. */
 static void
-place(pid_t pid, const cpu_set_t *set)
+place_process(pid_t pid, const cpu_set_t *set)
 {
     char path[64];
     struct dirent *e;
@@ -93,7 +93,7 @@ start_countd(struct server *s)
 }
 
 static void
-start(struct bench *b, enum which w)
+start_server(struct bench *b, enum which w)
 {
     struct server *s = &b->servers[w];
 
@@ -108,11 +108,11 @@ start(struct bench *b, enum which w)
     } else {
         s->pid = live_ceiling_start(&s->port, b->names);
     }
-    place(s->pid, &b->place);
+    place_process(s->pid, &b->place);
 }
 
 static void
-end(struct bench *b, enum which w)
+end_server(struct bench *b, enum which w)
 {
     struct server *s = &b->servers[w];
 
@@ -130,8 +130,8 @@ end(struct bench *b, enum which w)
 
 /* Adds the place to the name of the row. */
 static void
-report(const struct bench *b, const char *what, const struct figures f[SERVERS],
-       const char *unit, double scale)
+report_place(const struct bench *b, const char *what,
+             const struct figures f[SERVERS], const char *unit, double scale)
 {
     const struct table table = {titles, SERVERS, unit, scale};
     char row[96];
@@ -169,20 +169,20 @@ run_load(struct bench *b, enum live_work work, unsigned conns, unsigned depth)
     (void)snprintf(what, sizeof what, "%s, %u connection%s, depth %u",
                    work == LIVE_PAIRS ? "pairs" : "Get", conns,
                    conns == 1 ? "" : "s", depth);
-    report(b, what, f, work == LIVE_PAIRS ? "M pairs/s" : "M/s", 1e-6);
+    report_place(b, what, f, work == LIVE_PAIRS ? "M pairs/s" : "M/s", 1e-6);
 }
 
 static void
 run_loads(struct bench *b)
 {
     for (int i = 0; i < SERVERS; i++)
-        start(b, (enum which)i);
+        start_server(b, (enum which)i);
     run_load(b, LIVE_PAIRS, 50, 16);
     run_load(b, LIVE_PAIRS, 1, 64);
     run_load(b, LIVE_PAIRS, 1, 1);
     run_load(b, LIVE_GETS, 50, 16);
     for (int i = 0; i < SERVERS; i++)
-        end(b, (enum which)i);
+        end_server(b, (enum which)i);
 }
 
 /* ---- names -------------------------------------------------------------- */
@@ -261,7 +261,7 @@ run_server(struct bench *b, enum which w, struct names *n)
     uint64_t taken = 0;
     int fd;
 
-    start(b, w);
+    start_server(b, w);
     fd = client_connect(b->servers[w].port);
     base = bench_memory(b->servers[w].pid, "VmRSS:");
     while (taken < b->names + b->names / 10) {
@@ -280,7 +280,7 @@ run_server(struct bench *b, enum which w, struct names *n)
     figures_add(&n->base[w], base, NULL);
     figures_add(&n->worst[w], worst, NULL);
     client_close(fd);
-    end(b, w);
+    end_server(b, w);
 }
 
 static void
@@ -297,16 +297,20 @@ run_names(struct bench *b)
     memset(&n.others[CEILING], 0, sizeof n.others[CEILING]);
     memset(&n.worst[CEILING], 0, sizeof n.worst[CEILING]);
     memset(&n.million[CEILING], 0, sizeof n.million[CEILING]);
-    report(b, "create names", n.create, "M/s", 1e-6);
-    report(b, "memory of a server without names", n.base, "MiB",
-           1.0 / (1 << 20));
-    report(b, "memory of a name, all of them held", n.million, "bytes", 1);
-    report(b, "the same, the worst of half as many to a tenth more", n.worst,
-           "bytes", 1);
-    report(b, "Dump of all", n.dump, "ms", 1e3);
-    report(b, "Dump of all, while another client asks", n.loaded, "ms", 1e3);
-    report(b, "that other client without a Dump: Gets", n.alone, "k/s", 1e-3);
-    report(b, "that other client during the Dump: Gets", n.others, "k/s", 1e-3);
+    report_place(b, "create names", n.create, "M/s", 1e-6);
+    report_place(b, "memory of a server without names", n.base, "MiB",
+                 1.0 / (1 << 20));
+    report_place(b, "memory of a name, all of them held", n.million, "bytes",
+                 1);
+    report_place(b, "the same, the worst of half as many to a tenth more",
+                 n.worst, "bytes", 1);
+    report_place(b, "Dump of all", n.dump, "ms", 1e3);
+    report_place(b, "Dump of all, while another client asks", n.loaded, "ms",
+                 1e3);
+    report_place(b, "that other client without a Dump: Gets", n.alone, "k/s",
+                 1e-3);
+    report_place(b, "that other client during the Dump: Gets", n.others, "k/s",
+                 1e-3);
 }
 
 /* ---- start -------------------------------------------------------------- */

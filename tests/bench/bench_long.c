@@ -106,7 +106,7 @@ apply_batch(struct store *s)
 
 /* All keys once, and a tenth of them in each day. */
 static void
-fill(const struct fleet *f)
+fill_keyspace(const struct fleet *f)
 {
     const struct store_maintenance forever = {.until_ns = UINT64_MAX};
     const uint32_t now = (uint32_t)(clock_unix_ms() / 60000);
@@ -130,7 +130,7 @@ fill(const struct fleet *f)
 
 /* A directory with the keyspace, and countd-read on it. */
 static void
-start(struct fleet *f, uint16_t ports[PORTS])
+start_reader(struct fleet *f, uint16_t ports[PORTS])
 {
     const struct daemon *d = fleet_daemon(f, FLEET_READ);
 
@@ -138,7 +138,7 @@ start(struct fleet *f, uint16_t ports[PORTS])
     fleet_option(f, "read.http=127.0.0.1:0");
     fleet_option(f, "resp.listen=127.0.0.1:0");
     fleet_option(f, "read.max_time=1m");
-    fill(f);
+    fill_keyspace(f);
     fleet_start(f, FLEET_READ);
     ports[RANGES] = fleet_read_port(f);
     ports[HTTP] = daemon_port(d, "read-http");
@@ -365,7 +365,7 @@ measure_shorts(size_t rounds, uint64_t ms)
     uint16_t ports[PORTS];
     struct fleet f;
 
-    start(&f, ports);
+    start_reader(&f, ports);
     learn_shorts(ports);
     print_questions(ports);
     atomic_store(answered, 0);
@@ -436,7 +436,7 @@ merge_beside(bool is_long, unsigned seconds)
     char answer[512];
     long got;
 
-    start(&f, ports);
+    start_reader(&f, ports);
     atomic_store(answered, 0);
     if (is_long)
         fd = ask_endless(ports[HTTP]);

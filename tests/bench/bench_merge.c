@@ -48,7 +48,7 @@ struct bench {
 };
 
 static void
-check(int rc, const char *what)
+check_rc(int rc, const char *what)
 {
     if (rc != 0)
         fail_msg("%s: %s", what, mdb_strerror(rc));
@@ -63,7 +63,7 @@ rank_put(uint8_t *at, int64_t count, const void *key)
 
 /* A permutation of 0 ... n - 1. */
 static uint64_t
-shuffled(uint64_t i, uint64_t n)
+shuffle_index(uint64_t i, uint64_t n)
 {
     unsigned bits = 1;
     uint64_t mask;
@@ -99,7 +99,8 @@ load_ours(struct bench *b)
         batch_put_sequence(&b->batch, at,
                            left < LOAD_BATCH ? left : LOAD_BATCH);
         for (size_t i = 0; i < b->batch.count; i++)
-            b->batch.deltas[i].sum_low = b->keys - shuffled(at + i, b->keys);
+            b->batch.deltas[i].sum_low =
+                b->keys - shuffle_index(at + i, b->keys);
         apply_batch(b);
     }
 }
@@ -111,14 +112,15 @@ open_plain(struct bench *b)
     MDB_txn *txn;
 
     (void)snprintf(path, sizeof path, "%s/plain.mdb", b->dir.path);
-    check(mdb_env_create(&b->env), "mdb_env_create");
-    check(mdb_env_set_maxdbs(b->env, 4), "mdb_env_set_maxdbs");
-    check(mdb_env_set_mapsize(b->env, (size_t)64 << 30), "mapsize");
-    check(mdb_env_open(b->env, path, MDB_NOSUBDIR, 0600), "mdb_env_open");
-    check(mdb_txn_begin(b->env, NULL, 0, &txn), "mdb_txn_begin");
-    check(mdb_dbi_open(txn, "key", MDB_CREATE, &b->by_key), "mdb_dbi_open");
-    check(mdb_dbi_open(txn, "rank", MDB_CREATE, &b->by_rank), "mdb_dbi_open");
-    check(mdb_txn_commit(txn), "mdb_txn_commit");
+    check_rc(mdb_env_create(&b->env), "mdb_env_create");
+    check_rc(mdb_env_set_maxdbs(b->env, 4), "mdb_env_set_maxdbs");
+    check_rc(mdb_env_set_mapsize(b->env, (size_t)64 << 30), "mapsize");
+    check_rc(mdb_env_open(b->env, path, MDB_NOSUBDIR, 0600), "mdb_env_open");
+    check_rc(mdb_txn_begin(b->env, NULL, 0, &txn), "mdb_txn_begin");
+    check_rc(mdb_dbi_open(txn, "key", MDB_CREATE, &b->by_key), "mdb_dbi_open");
+    check_rc(mdb_dbi_open(txn, "rank", MDB_CREATE, &b->by_rank),
+             "mdb_dbi_open");
+    check_rc(mdb_txn_commit(txn), "mdb_txn_commit");
 }
 
 static void
@@ -129,26 +131,26 @@ load_plain(struct bench *b)
     uint8_t rank[RANK_SIZE];
     MDB_txn *txn;
 
-    check(mdb_txn_begin(b->env, NULL, 0, &txn), "mdb_txn_begin");
+    check_rc(mdb_txn_begin(b->env, NULL, 0, &txn), "mdb_txn_begin");
     for (uint64_t i = 0; i < b->keys; i++) {
-        const uint64_t r = shuffled(i, b->keys);
+        const uint64_t r = shuffle_index(i, b->keys);
         int64_t count = (int64_t)(b->keys - r);
         MDB_val k = {BATCH_KEY, key}, v = {8, &count};
 
         at_rank[r] = (uint32_t)i;
         batch_put_key(&b->batch, key, i);
-        check(mdb_put(txn, b->by_key, &k, &v, MDB_APPEND), "mdb_put");
+        check_rc(mdb_put(txn, b->by_key, &k, &v, MDB_APPEND), "mdb_put");
     }
-    check(mdb_txn_commit(txn), "mdb_txn_commit");
-    check(mdb_txn_begin(b->env, NULL, 0, &txn), "mdb_txn_begin");
+    check_rc(mdb_txn_commit(txn), "mdb_txn_commit");
+    check_rc(mdb_txn_begin(b->env, NULL, 0, &txn), "mdb_txn_begin");
     for (uint64_t r = 0; r < b->keys; r++) {
         MDB_val k = {RANK_SIZE, rank}, v = {0, NULL};
 
         batch_put_key(&b->batch, key, at_rank[r]);
         rank_put(rank, (int64_t)(b->keys - r), key);
-        check(mdb_put(txn, b->by_rank, &k, &v, MDB_APPEND), "mdb_put");
+        check_rc(mdb_put(txn, b->by_rank, &k, &v, MDB_APPEND), "mdb_put");
     }
-    check(mdb_txn_commit(txn), "mdb_txn_commit");
+    check_rc(mdb_txn_commit(txn), "mdb_txn_commit");
     free(at_rank);
 }
 
@@ -189,7 +191,7 @@ plain_keys(struct bench *b, MDB_txn *txn)
 {
     MDB_cursor *c;
 
-    check(mdb_cursor_open(txn, b->by_key, &c), "mdb_cursor_open");
+    check_rc(mdb_cursor_open(txn, b->by_key, &c), "mdb_cursor_open");
     for (size_t i = 0; i < b->batch.count; i++) {
         const struct store_delta *d = &b->batch.deltas[i];
         uint8_t key[BATCH_KEY];
@@ -197,13 +199,13 @@ plain_keys(struct bench *b, MDB_txn *txn)
         int64_t count;
 
         memcpy(key, d->key, sizeof key);
-        check(mdb_cursor_get(c, &k, &v, MDB_SET_KEY), "mdb_cursor_get");
+        check_rc(mdb_cursor_get(c, &k, &v, MDB_SET_KEY), "mdb_cursor_get");
         memcpy(&count, v.mv_data, sizeof count);
         rank_put(b->old_ranks + i * RANK_SIZE, count, key);
         count += (int64_t)d->sum_low;
         rank_put(b->new_ranks + i * RANK_SIZE, count, key);
         v = (MDB_val){sizeof count, &count};
-        check(mdb_cursor_put(c, &k, &v, MDB_CURRENT), "mdb_cursor_put");
+        check_rc(mdb_cursor_put(c, &k, &v, MDB_CURRENT), "mdb_cursor_put");
     }
     mdb_cursor_close(c);
 }
@@ -213,19 +215,19 @@ plain_ranks(struct bench *b, MDB_txn *txn)
 {
     MDB_cursor *c;
 
-    check(mdb_cursor_open(txn, b->by_rank, &c), "mdb_cursor_open");
+    check_rc(mdb_cursor_open(txn, b->by_rank, &c), "mdb_cursor_open");
     qsort(b->old_ranks, b->batch.count, RANK_SIZE, compare_ranks);
     qsort(b->new_ranks, b->batch.count, RANK_SIZE, compare_ranks);
     for (uint64_t i = 0; i < b->batch.count; i++) {
         MDB_val k = {RANK_SIZE, b->old_ranks + i * RANK_SIZE}, v;
 
-        check(mdb_cursor_get(c, &k, &v, MDB_SET_KEY), "mdb_cursor_get");
-        check(mdb_cursor_del(c, 0), "mdb_cursor_del");
+        check_rc(mdb_cursor_get(c, &k, &v, MDB_SET_KEY), "mdb_cursor_get");
+        check_rc(mdb_cursor_del(c, 0), "mdb_cursor_del");
     }
     for (uint64_t i = 0; i < b->batch.count; i++) {
         MDB_val k = {RANK_SIZE, b->new_ranks + i * RANK_SIZE}, v = {0, NULL};
 
-        check(mdb_cursor_put(c, &k, &v, 0), "mdb_cursor_put");
+        check_rc(mdb_cursor_put(c, &k, &v, 0), "mdb_cursor_put");
     }
     mdb_cursor_close(c);
 }
@@ -236,10 +238,10 @@ apply_plain(struct bench *b)
     const uint64_t start = clock_ns();
     MDB_txn *txn;
 
-    check(mdb_txn_begin(b->env, NULL, 0, &txn), "mdb_txn_begin");
+    check_rc(mdb_txn_begin(b->env, NULL, 0, &txn), "mdb_txn_begin");
     plain_keys(b, txn);
     plain_ranks(b, txn);
-    check(mdb_txn_commit(txn), "mdb_txn_commit");
+    check_rc(mdb_txn_commit(txn), "mdb_txn_commit");
     return (double)(clock_ns() - start) / 1e6;
 }
 
@@ -369,7 +371,7 @@ open_all(struct bench *b)
 
 /* Does it to one side: milliseconds, and says what it cost. */
 static double
-measure(struct bench *b, double (*apply)(struct bench *), const char *name)
+measure_side(struct bench *b, double (*apply)(struct bench *), const char *name)
 {
     const double mb = written_mb(), cpu_ns = bench_cpu_ns(0);
     const double ms = apply(b);
@@ -389,8 +391,8 @@ run_rounds(struct bench *b)
     for (uint64_t i = 0; i < b->rounds; i++) {
         batch_put_random(&b->batch, b->size, b->keys, 1000);
         printf("round %2llu:", (unsigned long long)i + 1);
-        figures_add(&f[0], measure(b, apply_ours, "ours"), NULL);
-        figures_add(&f[1], measure(b, apply_plain, "plain"), NULL);
+        figures_add(&f[0], measure_side(b, apply_ours, "ours"), NULL);
+        figures_add(&f[1], measure_side(b, apply_plain, "plain"), NULL);
         printf("\n");
     }
     figures_report("merge of 100 k keys", &table, f);

@@ -92,7 +92,8 @@ measure_countd(const struct http_load *l, bool senders, struct figures *out)
 }
 
 static void
-report(const struct http_load *l, bool senders, const struct figures f[SIDES])
+report_case(const struct http_load *l, bool senders,
+            const struct figures f[SIDES])
 {
     static const struct table rates = {titles, SIDES, "k/s", 1e-3};
     static const struct table times = {titles, SIDES, "us", 1};
@@ -126,7 +127,7 @@ compare_servers(unsigned conns, unsigned depth, bool is_quick)
             measure_countd(&load, senders == 1, &f[senders][COUNTD]);
         }
     for (int senders = 0; senders < kinds; senders++)
-        report(&load, senders == 1, f[senders]);
+        report_case(&load, senders == 1, f[senders]);
     if (kinds == 2)
         printf("  with senders of without: countd-write %.2f, ceiling %.2f\n",
                series_ratio(&f[1][COUNTD].value, &f[0][COUNTD].value),

@@ -64,7 +64,7 @@ put_counts(struct fleet *f)
 
 /* Asks once: the bytes of the answer. */
 static size_t
-probe(size_t c, uint16_t port, char *answer)
+probe_answer(size_t c, uint16_t port, char *answer)
 {
     const int fd = client_connect(port);
     char request[512];
@@ -86,14 +86,14 @@ probe(size_t c, uint16_t port, char *answer)
 }
 
 static void
-prepare(size_t c, uint16_t port)
+prepare_case(size_t c, uint16_t port)
 {
     static char answer[ANSWER_MAX + 1];
     const char *tag;
 
     (void)snprintf(cases[c].more, sizeof cases[c].more, "%s",
                    cases[c].header ? cases[c].header : "");
-    cases[c].size = probe(c, port, answer);
+    cases[c].size = probe_answer(c, port, answer);
     if (cases[c].known) {
         answer[cases[c].size] = '\0';
         tag = strstr(answer, "ETag: ");
@@ -101,7 +101,7 @@ prepare(size_t c, uint16_t port)
         (void)snprintf(cases[c].more, sizeof cases[c].more,
                        "If-None-Match: %.*s\r\n", (int)strcspn(tag + 6, "\r"),
                        tag + 6);
-        cases[c].size = probe(c, port, answer);
+        cases[c].size = probe_answer(c, port, answer);
     }
     cases[c].ports[COUNTD] = port;
     cases[c].ceiling =
@@ -109,7 +109,7 @@ prepare(size_t c, uint16_t port)
 }
 
 static void
-measure(size_t c, uint64_t ms)
+measure_case(size_t c, uint64_t ms)
 {
     const struct http_load load = {.target = cases[c].target,
                                    .headers = cases[c].more,
@@ -134,10 +134,10 @@ main(int argc, char **argv)
     service_start(f);
     put_counts(f);
     for (size_t c = 0; c < CASES; c++)
-        prepare(c, daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+        prepare_case(c, daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
     for (size_t round = 0; round < (is_quick ? 3 : 7); round++)
         for (size_t c = 0; c < CASES; c++)
-            measure(c, is_quick ? 100 : 300);
+            measure_case(c, is_quick ? 100 : 300);
     for (size_t c = 0; c < CASES; c++) {
         printf("%zu bytes: ", cases[c].size);
         figures_report(cases[c].row, &table, cases[c].f);

@@ -25,7 +25,7 @@ struct server {
 };
 
 static void
-watch(const struct server *s, int fd, void *ptr)
+watch_fd(const struct server *s, int fd, void *ptr)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = ptr};
 
@@ -42,7 +42,7 @@ accept_conns(const struct server *s, const int *listener)
         conn = need(1, sizeof *conn);
         conn->fd = fd;
         conn->is_silent = listener == &s->listeners[1];
-        watch(s, fd, conn);
+        watch_fd(s, fd, conn);
     }
 }
 
@@ -70,7 +70,7 @@ answer_conn(const struct server *s, struct ceiling_conn *conn)
 
 /* False when it has ended. */
 static bool
-receive(const struct server *s, struct ceiling_conn *conn)
+receive_requests(const struct server *s, struct ceiling_conn *conn)
 {
     const ssize_t n = recv(conn->fd, conn->in + conn->have,
                            CEILING_IN_SIZE - conn->have, MSG_DONTWAIT);
@@ -106,7 +106,7 @@ serve_turn(const struct server *s)
         if (events[i].data.ptr == &s->listeners[0] ||
             events[i].data.ptr == &s->listeners[1]) {
             accept_conns(s, events[i].data.ptr);
-        } else if (receive(s, conn)) {
+        } else if (receive_requests(s, conn)) {
             owed += conn->owed;
             if (s->c->sync)
                 ready[count++] = conn;
@@ -121,7 +121,7 @@ serve_turn(const struct server *s)
 }
 
 static void
-serve(struct server *s)
+serve_forever(struct server *s)
 {
     const struct ceiling *c = s->c;
 
@@ -134,7 +134,7 @@ serve(struct server *s)
     s->epoll = (int)must(epoll_create1(EPOLL_CLOEXEC), "epoll");
     for (int i = 0; i < 2; i++)
         if (s->listeners[i] > 0)
-            watch(s, s->listeners[i], &s->listeners[i]);
+            watch_fd(s, s->listeners[i], &s->listeners[i]);
     for (;;)
         serve_turn(s);
 }
@@ -149,7 +149,7 @@ ceiling_start(const struct ceiling *c, uint16_t *port, uint16_t *silent_port)
         s.listeners[1] = client_listen(silent_port);
     pid = bench_fork();
     if (pid == 0)
-        serve(&s);
+        serve_forever(&s);
     (void)close(s.listeners[0]); /* the child's */
     if (silent_port)
         (void)close(s.listeners[1]);

@@ -26,7 +26,7 @@ by_size(const void *a, const void *b)
 }
 
 static double
-rank(const struct series *s, size_t at)
+value_at(const struct series *s, size_t at)
 {
     struct series sorted = *s;
 
@@ -39,19 +39,19 @@ rank(const struct series *s, size_t at)
 double
 series_median(const struct series *s)
 {
-    return rank(s, s->count / 2);
+    return value_at(s, s->count / 2);
 }
 
 double
 series_min(const struct series *s)
 {
-    return rank(s, 0);
+    return value_at(s, 0);
 }
 
 double
 series_max(const struct series *s)
 {
-    return rank(s, s->count > 0 ? s->count - 1 : 0);
+    return value_at(s, s->count > 0 ? s->count - 1 : 0);
 }
 
 double

@@ -125,7 +125,7 @@ live_load_probe(uint16_t port, int stop_fd, struct times *t)
 
 /* More of `in`, behind what is there. */
 static void
-receive(int fd, uint8_t *in, size_t *have)
+receive_more(int fd, uint8_t *in, size_t *have)
 {
     *have +=
         (size_t)must(recv(fd, in + *have, DUMP_RECEIVE - *have, 0), "receive");
@@ -133,7 +133,7 @@ receive(int fd, uint8_t *in, size_t *have)
 
 /* Drops the first bytes of `in`. */
 static void
-use(uint8_t *in, size_t *have, size_t used)
+drop_used(uint8_t *in, size_t *have, size_t used)
 {
     *have -= used;
     memmove(in, in + used, *have);
@@ -155,8 +155,8 @@ live_load_fill(int fd, uint64_t from, uint64_t to)
                 size += put_request(out + size, FRAME_ACQUIRE, sent);
             client_send(fd, out, size);
         }
-        receive(fd, in, &have);
-        use(in, &have, take_answers(NULL, in, have, &answered));
+        receive_more(fd, in, &have);
+        drop_used(in, &have, take_answers(NULL, in, have, &answered));
     }
     return (double)(clock_ns() - begin_ns) / 1e9;
 }
@@ -191,8 +191,8 @@ live_load_dump(int fd, uint64_t *records)
     *records = 0;
     client_send(fd, request, put_request(request, FRAME_DUMP, 0));
     while (!end) {
-        receive(fd, in, &have);
-        use(in, &have, count_records(in, have, records, &end));
+        receive_more(fd, in, &have);
+        drop_used(in, &have, count_records(in, have, records, &end));
     }
     return (double)(clock_ns() - begin_ns) / 1e9;
 }

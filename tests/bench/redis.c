@@ -25,7 +25,7 @@ static char text[TEXT_SIZE + 1]; /* commands, or an answer */
 
 /* Waits until it serves, on a connection that stays. */
 static void
-await(struct redis *r)
+await_server(struct redis *r)
 {
     const uint64_t end_ms = clock_ms() + WAIT_MS;
 
@@ -66,7 +66,7 @@ redis_open(struct redis *r, const char *dir, const char *sync)
     (void)snprintf(port, sizeof port, "%u", r->port);
     (void)snprintf(folder, sizeof folder, "redis-%s", sync ? sync : "no");
     assert_rc(daemon_start_how(&r->daemon, path, &how), 0);
-    await(r);
+    await_server(r);
     return true;
 }
 
@@ -83,7 +83,7 @@ redis_close(struct redis *r)
 
 /* Adds what comes to `text`. */
 static size_t
-receive(const struct redis *r, size_t have)
+receive_more(const struct redis *r, size_t have)
 {
     const long n =
         client_try_read(r->fd, text + have, TEXT_SIZE - have, WAIT_MS);
@@ -94,7 +94,7 @@ receive(const struct redis *r, size_t have)
 }
 
 static size_t
-put(char *at, const struct store_delta *d)
+put_command(char *at, const struct store_delta *d)
 {
     char key[STORE_NAME_MAX + 16], hour[8], sum[24];
     const int key_size = snprintf(key, sizeof key, "%.*s:%u", d->key_size,
@@ -120,11 +120,11 @@ redis_apply(struct redis *r, const struct store_delta *deltas, size_t count)
         n = count - at < AHEAD ? count - at : AHEAD;
         for (size_t i = 0; i < n; i++) {
             assert_true(deltas[at + i].key_size <= 32); /* TEXT_SIZE */
-            size += put(text + size, &deltas[at + i]);
+            size += put_command(text + size, &deltas[at + i]);
         }
         client_send(r->fd, text, size);
         for (left = n; left > 0;) { /* each answer is a number on a line */
-            size = receive(r, 0);
+            size = receive_more(r, 0);
             assert_null(memchr(text, '-', size));
             for (size_t i = 0; i < size; i++)
                 left -= text[i] == '\n';
@@ -143,7 +143,7 @@ redis_size(struct redis *r)
 
     client_send(r->fd, ask, sizeof ask - 1);
     do {
-        have += receive(r, have);
+        have += receive_more(r, have);
         at = strstr(text, name);
     } while (have < 3 || strcmp(text + have - 2, "\r\n") != 0 || !at);
     return strtod(at + sizeof name - 1, NULL);

@@ -13,7 +13,7 @@
 
 /* A function of the library: ISO C has no other way to say it. */
 static void
-take(void *library, const char *name, void *function)
+take_function(void *library, const char *name, void *function)
 {
     void *at = dlsym(library, name);
 
@@ -30,15 +30,15 @@ sqlite_open(struct sqlite *q, const char *dir)
 
     if (library == NULL)
         return false;
-    take(library, "sqlite3_open", &open_db);
-    take(library, "sqlite3_prepare_v2", &prepare);
-    take(library, "sqlite3_exec", &q->exec);
-    take(library, "sqlite3_bind_text", &q->bind_text);
-    take(library, "sqlite3_bind_int64", &q->bind_int);
-    take(library, "sqlite3_step", &q->step);
-    take(library, "sqlite3_reset", &q->reset);
-    take(library, "sqlite3_finalize", &q->finalize);
-    take(library, "sqlite3_close", &q->close);
+    take_function(library, "sqlite3_open", &open_db);
+    take_function(library, "sqlite3_prepare_v2", &prepare);
+    take_function(library, "sqlite3_exec", &q->exec);
+    take_function(library, "sqlite3_bind_text", &q->bind_text);
+    take_function(library, "sqlite3_bind_int64", &q->bind_int);
+    take_function(library, "sqlite3_step", &q->step);
+    take_function(library, "sqlite3_reset", &q->reset);
+    take_function(library, "sqlite3_finalize", &q->finalize);
+    take_function(library, "sqlite3_close", &q->close);
     (void)snprintf(q->path, sizeof q->path, "%s/sqlite", dir);
     assert_int_equal(open_db(q->path, &q->db), 0);
     assert_int_equal(

@@ -107,7 +107,7 @@ clock_nanosleep(clockid_t clock, int flags, const struct timespec *t,
 /* ---- files --------------------------------------------------------------- */
 
 static int
-shifted(int rc, struct stat *st)
+shift_stat(int rc, struct stat *st)
 {
     if (rc == 0) {
         st->st_atim.tv_sec += shift;
@@ -120,7 +120,7 @@ shifted(int rc, struct stat *st)
 int
 fstatat(int at, const char *restrict path, struct stat *restrict st, int flags)
 {
-    return shifted((int)syscall(SYS_newfstatat, at, path, st, flags), st);
+    return shift_stat((int)syscall(SYS_newfstatat, at, path, st, flags), st);
 }
 
 int
@@ -138,7 +138,7 @@ lstat(const char *restrict path, struct stat *restrict st)
 int
 fstat(int fd, struct stat *st)
 {
-    return shifted((int)syscall(SYS_fstat, fd, st), st);
+    return shift_stat((int)syscall(SYS_fstat, fd, st), st);
 }
 
 int

@@ -44,7 +44,7 @@ static long delay_us;
 static pid_t log_pid;
 
 static void
-die(const char *what)
+die_of(const char *what)
 {
     dprintf(STDERR_FILENO, "powerloss: %s: %s\n", what, strerror(errno));
     _exit(99);
@@ -67,12 +67,12 @@ open_log(void)
         return;
     if (snprintf(path, sizeof path, "%s.%ld", base ? base : "",
                  (long)getpid()) >= (int)sizeof path)
-        die("POWERLOSS_LOG is too long");
+        die_of("POWERLOSS_LOG is too long");
     log_fd = sys_openat(AT_FDCWD, path,
                         O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     log_pid = getpid();
     if (log_fd < 0)
-        die(path);
+        die_of(path);
 }
 
 __attribute__((constructor)) static void
@@ -88,22 +88,22 @@ start(void)
         return;
     delay_us = delay ? atol(delay) : 0;
     if (!realpath(dir, root))
-        die(dir);
+        die_of(dir);
     root_size = strlen(root);
     fd = sys_openat(AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0);
     if (fd < 0)
-        die(path);
+        die_of(path);
     map = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED)
-        die("mmap");
+        die_of("mmap");
     (void)close(fd); /* the mapping stays */
     open_log();
     shared = map;
 }
 
-/* From here to leave() the test does not kill us. */
+/* From here to leave_call() the test does not kill us. */
 static void
-enter(void)
+enter_call(void)
 {
     for (;;) {
         while (atomic_load(&shared->freeze))
@@ -116,7 +116,7 @@ enter(void)
 }
 
 static void
-leave(void)
+leave_call(void)
 {
     int saved = errno;
 
@@ -125,14 +125,14 @@ leave(void)
 }
 
 static uint64_t
-draw(void)
+draw_number(void)
 {
     return atomic_fetch_add(&shared->seq, 1) + 1;
 }
 
 static void
-note(struct powerloss_record *r, const char *name, const char *name2,
-     const struct iovec *bytes, int count)
+note_call(struct powerloss_record *r, const char *name, const char *name2,
+          const struct iovec *bytes, int count)
 {
     struct iovec parts[IOV_MAX > 64 ? 64 : IOV_MAX];
     size_t total = sizeof *r;
@@ -164,7 +164,7 @@ note(struct powerloss_record *r, const char *name, const char *name2,
         if (left == 0)
             break;
         if (n == (int)(sizeof parts / sizeof parts[0]))
-            die("too many buffers in one write");
+            die_of("too many buffers in one write");
         parts[n] = bytes[i];
         if (parts[n].iov_len > left)
             parts[n].iov_len = left;
@@ -173,7 +173,7 @@ note(struct powerloss_record *r, const char *name, const char *name2,
     open_log();
     /* One system call per record: threads cannot mix theirs. */
     if (syscall(SYS_writev, log_fd, parts, n) != (long)total)
-        die("cannot note");
+        die_of("cannot note");
     errno = saved;
 }
 
@@ -265,7 +265,7 @@ note_open(int fd, uint64_t dir, const char *name, uint64_t seq, int flags)
     r.mode = st.st_mode & 07777;
     if ((flags & O_TMPFILE) == O_TMPFILE)
         name = NULL;
-    note(&r, name, NULL, NULL, 0);
+    note_call(&r, name, NULL, NULL, 0);
 }
 
 /* The power goes in the mind of the test only, so the machine tells each
@@ -284,7 +284,7 @@ open_boot_id(void)
                     (unsigned long long)hash, ~(unsigned long long)hash);
     fd = memfd_create("boot_id", MFD_CLOEXEC);
     if (fd < 0 || syscall(SYS_pwrite64, fd, text, size, 0) != size)
-        die("boot_id");
+        die_of("boot_id");
     return fd;
 }
 
@@ -302,8 +302,8 @@ do_open(int dirfd, const char *path, int flags, mode_t mode)
         dir = folder_of(dirfd, path, &name);
     if (dir == 0)
         return sys_openat(dirfd, path, flags, mode);
-    enter();
-    seq = draw();
+    enter_call();
+    seq = draw_number();
     /* O_EXCL first, to know whether the file is new. */
     fd = -1;
     if ((flags & O_CREAT) && !(flags & O_EXCL)) {
@@ -319,12 +319,13 @@ do_open(int dirfd, const char *path, int flags, mode_t mode)
     if (fd >= 0 && ((flags & O_EXCL) || (flags & O_TMPFILE) == O_TMPFILE))
         note_open(fd, dir, name, seq, flags);
     else if (fd >= 0 && (flags & O_TRUNC)) {
-        struct powerloss_record r = {
-            .kind = POWERLOSS_SIZE, .seq = draw(), .inode = inode_of(fd)};
+        struct powerloss_record r = {.kind = POWERLOSS_SIZE,
+                                     .seq = draw_number(),
+                                     .inode = inode_of(fd)};
 
-        note(&r, NULL, NULL, NULL, 0);
+        note_call(&r, NULL, NULL, NULL, 0);
     }
-    leave();
+    leave_call();
     return fd;
 }
 
@@ -375,16 +376,16 @@ change_name(enum powerloss_kind kind, int dirfd, const char *path, int look_fd,
     r.dir = shared ? folder_of(dirfd, path, &name) : 0;
     if (r.dir == 0)
         return (int)syscall(a[0], a[1], a[2], a[3], a[4], a[5]);
-    enter();
-    r.seq = draw();
+    enter_call();
+    r.seq = draw_number();
     /* Before, where it is there: the new name may be gone again at once. */
     r.inode = inode_at(look_fd, look);
     rc = (int)syscall(a[0], a[1], a[2], a[3], a[4], a[5]);
     if (r.inode == 0)
         r.inode = inode_at(look_fd, look);
     if (rc == 0)
-        note(&r, name, NULL, NULL, 0);
-    leave();
+        note_call(&r, name, NULL, NULL, 0);
+    leave_call();
     return rc;
 }
 
@@ -448,15 +449,15 @@ renameat2(int from_fd, const char *from, int to_fd, const char *to,
         return (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
     if (r.dir == 0 || r.dir2 == 0 || (flags & RENAME_EXCHANGE)) {
         errno = ENOTSUP;
-        die("a rename this recorder does not know");
+        die_of("a rename this recorder does not know");
     }
-    enter();
-    r.seq = draw();
+    enter_call();
+    r.seq = draw_number();
     r.inode = inode_at(from_fd, from);
     rc = (int)syscall(SYS_renameat2, from_fd, from, to_fd, to, flags);
     if (rc == 0)
-        note(&r, name, name2, NULL, 0);
-    leave();
+        note_call(&r, name, name2, NULL, 0);
+    leave_call();
     return rc;
 }
 
@@ -486,7 +487,7 @@ do_write(int fd, const struct iovec *parts, int count, off_t at)
     if (r.inode == 0)
         return at < 0 ? syscall(SYS_writev, fd, parts, count)
                       : syscall(SYS_pwritev, fd, parts, count, at, 0);
-    enter();
+    enter_call();
     done = at < 0 ? syscall(SYS_writev, fd, parts, count)
                   : syscall(SYS_pwritev, fd, parts, count, at, 0);
     if (done > 0) {
@@ -494,10 +495,10 @@ do_write(int fd, const struct iovec *parts, int count, off_t at)
         r.durable = flags >= 0 && (flags & O_DSYNC) != 0;
         r.at = at < 0 ? lseek(fd, 0, SEEK_CUR) - done : at;
         r.size = (uint64_t)done;
-        r.seq = draw();
-        note(&r, NULL, NULL, parts, count);
+        r.seq = draw_number();
+        note_call(&r, NULL, NULL, parts, count);
     }
-    leave();
+    leave_call();
     return done;
 }
 
@@ -546,19 +547,19 @@ change_file(enum powerloss_kind kind, int fd, const long a[6])
     r.inode = shared ? inode_of(fd) : 0;
     if (r.inode == 0)
         return (int)syscall(a[0], a[1], a[2], a[3], a[4]);
-    enter();
+    enter_call();
     rc = (int)syscall(a[0], a[1], a[2], a[3], a[4]);
     if (rc == 0) {
         if (fstat(fd, &st) < 0)
-            die("fstat");
+            die_of("fstat");
         r.at = kind == POWERLOSS_TIME
                    ? st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec
                    : st.st_size;
         r.mode = st.st_mode & 07777;
-        r.seq = draw();
-        note(&r, NULL, NULL, NULL, 0);
+        r.seq = draw_number();
+        note_call(&r, NULL, NULL, NULL, 0);
     }
-    leave();
+    leave_call();
     return rc;
 }
 
@@ -578,7 +579,7 @@ fallocate(int fd, int mode, off_t at, off_t size)
         return (int)syscall(SYS_fallocate, fd, mode, at, size);
     if (mode != 0 && shared && inode_of(fd) != 0) {
         errno = ENOTSUP;
-        die("an fallocate this recorder does not know");
+        die_of("an fallocate this recorder does not know");
     }
     return change_file(POWERLOSS_SIZE, fd,
                        (long[6]){SYS_fallocate, fd, mode, at, size});
@@ -612,18 +613,18 @@ fchmodat(int dirfd, const char *path, mode_t mode, int flags)
 
     if (flags != 0) {
         errno = ENOTSUP;
-        die("an fchmodat this recorder does not know");
+        die_of("an fchmodat this recorder does not know");
     }
     if (!shared || folder_of(dirfd, path, &name) == 0)
         return (int)syscall(SYS_fchmodat, dirfd, path, mode);
-    enter();
+    enter_call();
     rc = (int)syscall(SYS_fchmodat, dirfd, path, mode);
     if (rc == 0) {
         r.inode = inode_at(dirfd, path);
-        r.seq = draw();
-        note(&r, NULL, NULL, NULL, 0);
+        r.seq = draw_number();
+        note_call(&r, NULL, NULL, NULL, 0);
     }
-    leave();
+    leave_call();
     return rc;
 }
 
@@ -644,8 +645,8 @@ do_sync(int fd, enum powerloss_kind kind, long call)
     r.inode = shared ? inode_of(fd) : 0;
     if (r.inode == 0)
         return (int)syscall(call, fd);
-    enter();
-    r.seq = draw();
+    enter_call();
+    r.seq = draw_number();
     rc = (int)syscall(call, fd);
     if (delay_us > 0) {
         /* Of any length up to twice that, by the number drawn: the order in
@@ -656,10 +657,10 @@ do_sync(int fd, enum powerloss_kind kind, long call)
         (void)nanosleep(&pause, NULL); /* a shorter one is as good */
     }
     if (rc == 0) {
-        r.end = draw();
-        note(&r, NULL, NULL, NULL, 0);
+        r.end = draw_number();
+        note_call(&r, NULL, NULL, NULL, 0);
     }
-    leave();
+    leave_call();
     return rc;
 }
 

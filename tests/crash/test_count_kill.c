@@ -211,7 +211,7 @@ check_counts(struct counting *c)
 }
 
 static struct counting *
-begin(struct fleet *f, bool keyed, int rounds)
+begin_counting(struct fleet *f, bool keyed, int rounds)
 {
     static struct counting c;
 
@@ -226,7 +226,7 @@ begin(struct fleet *f, bool keyed, int rounds)
 }
 
 static void
-finish(struct counting *c)
+finish_counting(struct counting *c)
 {
     fleet_stop(c->f, FLEET_WRITE);
     fleet_await_drained(c->f, MERGE_MS);
@@ -240,21 +240,21 @@ finish(struct counting *c)
 
 CASE(what_was_answered_is_counted_exactly_through_kills, f)
 {
-    struct counting *c = begin(f, false, 20);
+    struct counting *c = begin_counting(f, false, 20);
 
     fleet_start(f, FLEET_WRITE); /* recovers what the last one left */
-    finish(c);
+    finish_counting(c);
 }
 
 CASE(what_is_sent_until_it_is_answered_counts_exactly_once_through_kills, f)
 {
-    struct counting *c = begin(f, true, 30);
+    struct counting *c = begin_counting(f, true, 30);
 
     c->ends = true;
     start_writer(c);
     while (wait_for_answers(c))
         continue;
     close_senders(c);
-    finish(c);
+    finish_counting(c);
     assert_true(c->replayed > 0);
 }

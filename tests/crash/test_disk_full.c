@@ -63,7 +63,7 @@ mount_small(struct full *f, const char *options)
 }
 
 static void
-begin(struct full *f)
+begin_full(struct full *f)
 {
     uint64_t seed = random_seed("disk full");
 
@@ -74,7 +74,7 @@ begin(struct full *f)
 }
 
 static void
-unmount(struct full *f)
+unmount_small(struct full *f)
 {
     char path[600];
 
@@ -84,12 +84,12 @@ unmount(struct full *f)
 }
 
 static void
-finish(struct full *f)
+finish_full(struct full *f)
 {
     traffic_fini(&f->traffic);
     model_fini(&f->model);
     fleet_fini(&f->fleet);
-    unmount(f);
+    unmount_small(f);
 }
 
 /* Writes the disk full to the last byte. */
@@ -200,7 +200,7 @@ TEST(logs_that_cannot_be_made_push_back_and_go_on)
 
     if (!mount_small(&f, "size=8m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
-    begin(&f);
+    begin_full(&f);
     put_ballast(&f, 5 << 20);
     start_writer(&f);
 
@@ -214,7 +214,7 @@ TEST(logs_that_cannot_be_made_push_back_and_go_on)
     expect_alive(&f, FLEET_WRITE);
     fleet_start(&f.fleet, FLEET_WORKER);
     expect_exactly_once(&f);
-    finish(&f);
+    finish_full(&f);
 }
 
 /* Waits until the worker has met the full disk, which it says on the board with
@@ -297,7 +297,7 @@ TEST(merges_that_cannot_be_written_are_made_later)
 
     if (!mount_small(&f, "size=16m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
-    begin(&f);
+    begin_full(&f);
     fleet_option(&f.fleet, "log.max=6");
     start_writer(&f);
     fleet_start(&f.fleet, FLEET_WORKER);
@@ -318,7 +318,7 @@ TEST(merges_that_cannot_be_written_are_made_later)
     expect_alive(&f, FLEET_WRITE);
     expect_alive(&f, FLEET_WORKER);
     expect_exactly_once(&f);
-    finish(&f);
+    finish_full(&f);
 }
 
 /* Files until there is no inode left; returns how many. */
@@ -359,7 +359,7 @@ TEST(daemons_start_without_a_free_inode_and_go_on_when_there_is_one)
 
     if (!mount_small(&f, "size=64m,nr_inodes=100,mode=700"))
         test_skip("needs root and a tmpfs of its own");
-    begin(&f);
+    begin_full(&f);
     start_writer(&f);
     fleet_start(&f.fleet, FLEET_WORKER);
     fleet_start(&f.fleet, FLEET_READ);
@@ -381,7 +381,7 @@ TEST(daemons_start_without_a_free_inode_and_go_on_when_there_is_one)
     expect_alive(&f, FLEET_WORKER);
     expect_alive(&f, FLEET_READ);
     expect_exactly_once(&f);
-    finish(&f);
+    finish_full(&f);
 }
 
 /* ---- LMDB's lock files ------------------------------------------------- */
@@ -440,7 +440,7 @@ TEST(a_keyspace_that_fits_by_half_is_refused_not_died_of)
     }
     assert_int_equal(status, 0);
     assert_true(refused > 0);
-    unmount(&f);
+    unmount_small(&f);
 }
 
 /* As after a restore from a backup, which has none. */
@@ -509,7 +509,7 @@ TEST(a_restored_directory_on_a_full_disk_is_waited_for)
     client_close(send);
     fleet_stop_all(&f.fleet);
     fleet_fini(&f.fleet);
-    unmount(&f);
+    unmount_small(&f);
 }
 
 /* Until the worker has made the space that drop needs. */
@@ -594,5 +594,5 @@ TEST(drop_frees_a_full_disk_and_ends_when_the_logs_are_merged)
     fleet_stop_all(&f.fleet);
     fleet_check(&f.fleet);
     fleet_fini(&f.fleet);
-    unmount(&f);
+    unmount_small(&f);
 }

@@ -41,7 +41,7 @@ send_for(struct storm *s, uint64_t ms)
 }
 
 static void
-start(struct storm *s, enum fleet_role role)
+start_role(struct storm *s, enum fleet_role role)
 {
     fleet_start(&s->fleet, role);
     if (role == FLEET_WRITE) {
@@ -62,7 +62,7 @@ pick_role(struct storm *s)
 }
 
 static void
-freeze(struct storm *s, struct daemon *d)
+freeze_daemon(struct storm *s, struct daemon *d)
 {
     daemon_signal(d, SIGSTOP);
     send_for(s, 10 + random_below(&s->random, 60));
@@ -72,14 +72,14 @@ freeze(struct storm *s, struct daemon *d)
 
 /* One event, then some time in which the daemons work in peace. */
 static void
-strike(struct storm *s)
+strike_once(struct storm *s)
 {
     enum fleet_role role = pick_role(s);
     struct daemon *d = fleet_daemon(&s->fleet, role);
     uint64_t kind = random_below(&s->random, 100);
 
     if (kind < 15) {
-        freeze(s, d);
+        freeze_daemon(s, d);
     } else {
         if (role == FLEET_WRITE) {
             traffic_port(&s->traffic, 0);
@@ -95,7 +95,7 @@ strike(struct storm *s)
         /* Sometimes the others have it to themselves for a while. */
         if (random_chance(&s->random, 30))
             send_for(s, random_below(&s->random, 40));
-        start(s, role);
+        start_role(s, role);
     }
     send_for(s, random_below(&s->random, 120));
 }
@@ -169,7 +169,7 @@ expect_archived(struct storm *s)
 }
 
 static void
-storm(uint64_t seed, unsigned kills, bool archive)
+run_storm(uint64_t seed, unsigned kills, bool archive)
 {
     struct storm s = {0};
 
@@ -180,10 +180,10 @@ storm(uint64_t seed, unsigned kills, bool archive)
     model_init(&s.model, seed, KEYSPACES);
     traffic_init(&s.traffic, &s.model, &s.moments, 8, 32);
     for (unsigned i = 0; i <= FLEET_WORKER2; i++)
-        start(&s, (enum fleet_role)i);
+        start_role(&s, (enum fleet_role)i);
 
     for (unsigned i = 0; i < kills; i++)
-        strike(&s);
+        strike_once(&s);
 
     assert_true(traffic_drain(&s.traffic, 60000));
     fleet_stop(&s.fleet, FLEET_WRITE);
@@ -208,10 +208,10 @@ storm(uint64_t seed, unsigned kills, bool archive)
 
 TEST(kills_lose_and_double_nothing_acknowledged)
 {
-    storm(random_seed(__func__), kills_wanted(), false);
+    run_storm(random_seed(__func__), kills_wanted(), false);
 }
 
 TEST(nor_is_a_merged_log_missing_in_the_archive)
 {
-    storm(random_seed(__func__), (kills_wanted() + 2) / 3, true);
+    run_storm(random_seed(__func__), (kills_wanted() + 2) / 3, true);
 }

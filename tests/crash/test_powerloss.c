@@ -45,7 +45,7 @@ struct run {
 /* ---- recording ---------------------------------------------------------- */
 
 static void
-begin(struct run *run, uint64_t seed, unsigned peers, unsigned window)
+begin_run(struct run *run, uint64_t seed, unsigned peers, unsigned window)
 {
     memset(run, 0, sizeof *run);
     tmpdir_make_in_memory(&run->data);
@@ -58,7 +58,7 @@ begin(struct run *run, uint64_t seed, unsigned peers, unsigned window)
 }
 
 static void
-finish(struct run *run)
+finish_run(struct run *run)
 {
     traffic_fini(&run->traffic);
     fleet_fini(&run->fleet);
@@ -225,7 +225,7 @@ point_traffic(struct run *run)
 /* Starts a daemon whose syncs are fast or slow: what one of them has done and
  * not yet synced another one may rely on. */
 static void
-start(struct run *run, enum fleet_role role)
+start_role(struct run *run, enum fleet_role role)
 {
     static const unsigned delays[] = {0, 300, 300, 3000};
 
@@ -254,14 +254,14 @@ start_fleet(struct run *run)
     change_room(run);
     if (run->archive)
         fleet_option(&run->fleet, ARCHIVE);
-    start(run, FLEET_WRITE);
-    start(run, FLEET_WORKER);
-    start(run, FLEET_WORKER2);
+    start_role(run, FLEET_WRITE);
+    start_role(run, FLEET_WORKER);
+    start_role(run, FLEET_WORKER2);
     point_traffic(run);
 }
 
 static void
-restart(struct run *run, enum fleet_role role, bool clean)
+restart_role(struct run *run, enum fleet_role role, bool clean)
 {
     struct fleet *f = &run->fleet;
 
@@ -270,7 +270,7 @@ restart(struct run *run, enum fleet_role role, bool clean)
     else
         powercut_kill(&run->cut, fleet_daemon(f, role));
     change_room(run);
-    start(run, role);
+    start_role(run, role);
     if (role == FLEET_WRITE)
         point_traffic(run);
 }
@@ -278,7 +278,7 @@ restart(struct run *run, enum fleet_role role, bool clean)
 /* One recorded run: sends for a while with `events` restarts in between, and
  * until there is enough to lose, however slow the disk is. */
 static void
-record(struct run *run, unsigned events, bool clean)
+record_run(struct run *run, unsigned events, bool clean)
 {
     static const enum fleet_role roles[] = {FLEET_WRITE, FLEET_WORKER,
                                             FLEET_WORKER2};
@@ -286,7 +286,7 @@ record(struct run *run, unsigned events, bool clean)
     start_fleet(run);
     send_for(run, 250);
     for (unsigned i = 0; i < events; i++) {
-        restart(run, roles[random_below(&run->cut.random, 3)], clean);
+        restart_role(run, roles[random_below(&run->cut.random, 3)], clean);
         send_for(run, 20 + random_below(&run->cut.random, 80));
     }
     for (unsigned i = 0; i < 100 && model_acked(&run->model, UINT64_MAX) <= 200;
@@ -314,71 +314,71 @@ TEST(a_power_loss_loses_and_doubles_nothing_acknowledged)
 {
     struct run run;
 
-    begin(&run, random_seed(__func__), 4, 16);
-    record(&run, 0, true);
+    begin_run(&run, random_seed(__func__), 4, 16);
+    record_run(&run, 0, true);
     try_states(&run, states_wanted() * 2 / 5, judge_daemons);
-    finish(&run);
+    finish_run(&run);
 }
 
 TEST(nor_does_one_after_kills)
 {
     struct run run;
 
-    begin(&run, random_seed(__func__), 4, 8);
-    record(&run, 16, false);
+    begin_run(&run, random_seed(__func__), 4, 8);
+    record_run(&run, 16, false);
     try_states(&run, states_wanted() * 2 / 5, judge_daemons);
-    finish(&run);
+    finish_run(&run);
 }
 
 TEST(nor_does_one_after_clean_restarts)
 {
     struct run run;
 
-    begin(&run, random_seed(__func__), 3, 1);
-    record(&run, 6, true);
+    begin_run(&run, random_seed(__func__), 3, 1);
+    record_run(&run, 6, true);
     try_states(&run, states_wanted() / 5, judge_daemons);
-    finish(&run);
+    finish_run(&run);
 }
 
 TEST(nor_does_one_while_keyspaces_refuse)
 {
     struct run run;
 
-    begin(&run, random_seed(__func__), 4, 8);
+    begin_run(&run, random_seed(__func__), 4, 8);
     run.refuses = 5;
-    record(&run, 10, false);
+    record_run(&run, 10, false);
     try_states(&run, states_wanted() * 2 / 5, judge_daemons);
-    finish(&run);
+    finish_run(&run);
 }
 
 TEST(nor_does_a_second_one_during_recovery)
 {
     struct run run;
 
-    begin(&run, random_seed(__func__), 4, 8);
-    record(&run, 4, false);
+    begin_run(&run, random_seed(__func__), 4, 8);
+    record_run(&run, 4, false);
     try_states(&run, states_wanted() / 5, judge_twice);
-    finish(&run);
+    finish_run(&run);
 }
 
 TEST(nor_is_a_merged_log_missing_in_the_archive)
 {
     struct run run;
 
-    begin(&run, random_seed(__func__), 4, 8);
+    begin_run(&run, random_seed(__func__), 4, 8);
     run.archive = true;
-    record(&run, 8, false);
+    record_run(&run, 8, false);
     try_states(&run, states_wanted() / 5, judge_daemons);
-    finish(&run);
+    finish_run(&run);
 }
 
 TEST(nor_after_a_second_one_during_recovery)
 {
     struct run run;
 
-    begin(&run, random_seed(__func__), 4, 8);
+    begin_run(&run, random_seed(__func__), 4, 8);
     run.archive = true;
-    record(&run, 4, false);
+    record_run(&run, 4, false);
     try_states(&run, states_wanted() / 10, judge_twice);
-    finish(&run);
+    finish_run(&run);
 }

@@ -36,7 +36,7 @@
 #define ANSWER_LINES 5    /* of each */
 
 static void
-check(const struct quota_oracle *t, const char *data)
+check_kept(const struct quota_oracle *t, const char *data)
 {
     char why[256];
 
@@ -45,7 +45,7 @@ check(const struct quota_oracle *t, const char *data)
 }
 
 static void
-configure(struct fleet *f)
+configure_fleet(struct fleet *f)
 {
     fleet_option(f, "log.size=24K");
     fleet_option(f, "log.count=1");
@@ -56,7 +56,7 @@ configure(struct fleet *f)
 }
 
 static void
-start(struct quota_oracle *t, struct fleet *f)
+start_writer(struct quota_oracle *t, struct fleet *f)
 {
     fleet_start(f, FLEET_WRITE);
     t->port = fleet_writer_port(f, "http");
@@ -83,14 +83,14 @@ ask_once(const struct quota_oracle *t, const char *target)
 }
 
 static int64_t
-query(const struct quota_oracle *t)
+query_remaining(const struct quota_oracle *t)
 {
     return ask_once(t, "/query");
 }
 
 /* What remains is at least the limit less all that may have been applied. */
 static int64_t
-least(const struct quota_oracle *t)
+least_remaining(const struct quota_oracle *t)
 {
     int64_t left = TILL_LIMIT;
 
@@ -161,14 +161,14 @@ TEST(every_answer_holds_under_kills)
 
     quota_oracle_init(&t, random_seed("quota kills"), &moments);
     fleet_init(&f);
-    configure(&f);
-    start(&t, &f);
+    configure_fleet(&f);
+    start_writer(&t, &f);
     fill_journal(&t);
     fleet_stop(&f, FLEET_WRITE);
     for (unsigned i = 0; i < kills && t.count < TILL_ASKS - 5000; i++) {
         struct daemon *d = fleet_daemon(&f, FLEET_WRITE);
 
-        start(&t, &f);
+        start_writer(&t, &f);
         quota_oracle_ask_for(&t, 2 + random_below(&t.random, 60));
         assert_true(daemon_alive(d));
         if (random_chance(&t.random, 80))
@@ -179,13 +179,14 @@ TEST(every_answer_holds_under_kills)
             quota_oracle_turn(&t, false);
         quota_oracle_break(&t);
         if (random_chance(&t.random, 30))
-            check(&t, f.path);
+            check_kept(&t, f.path);
     }
-    start(&t, &f);
+    start_writer(&t, &f);
     quota_oracle_settle(&t);
-    assert_true(query(&t) <= TILL_LIMIT && query(&t) >= least(&t));
+    assert_true(query_remaining(&t) <= TILL_LIMIT &&
+                query_remaining(&t) >= least_remaining(&t));
     fleet_stop(&f, FLEET_WRITE);
-    check(&t, f.path);
+    check_kept(&t, f.path);
     printf("%u kills, %u asked, %" PRIu64 " answered, %" PRIu64 " refused\n",
            kills, t.count, t.answered, t.refused);
     assert_true(t.answered > 10 * (uint64_t)kills);
@@ -226,24 +227,24 @@ TEST(a_bit_of_the_last_group_after_a_kill_forgets_no_answer)
 
     quota_oracle_init(&t, 1, &moments);
     fleet_init(&f);
-    configure(&f);
-    start(&t, &f);
+    configure_fleet(&f);
+    start_writer(&t, &f);
     for (int i = 0; i < FLIPS; i++) {
         int64_t left = 0;
         uint64_t bit;
 
         for (uint64_t n = 0; n < 1 + random_below(&random, 4); n++)
             assert_true(ask_once(&t, "/apply?amt=3") > 0);
-        left = query(&t);
+        left = query_remaining(&t);
         daemon_kill(fleet_daemon(&f, FLEET_WRITE));
         bit = 8 * read_end(&f) - 1 - random_below(&random, 8 * 48);
         flip_bit(&f, bit);
-        start(&t, &f);
-        assert_int_equal(query(&t), -503);
+        start_writer(&t, &f);
+        assert_int_equal(query_remaining(&t), -503);
         daemon_kill(fleet_daemon(&f, FLEET_WRITE));
         flip_bit(&f, bit);
-        start(&t, &f);
-        assert_int_equal(query(&t), left);
+        start_writer(&t, &f);
+        assert_int_equal(query_remaining(&t), left);
     }
     fleet_stop(&f, FLEET_WRITE);
     fleet_fini(&f);
@@ -297,12 +298,12 @@ TEST(every_answer_holds_when_the_power_goes)
 
     tmpdir_make_in_memory(&data);
     fleet_init_at(&f, data.path);
-    configure(&f);
+    configure_fleet(&f);
     powercut_begin(&cut, data.path, 0);
     powercut_record(&cut, &f, "calls");
     quota_oracle_init(&t, random_seed("quota power"), &cut.shared->seq);
     for (int i = 0; i < 4; i++) {
-        start(&t, &f);
+        start_writer(&t, &f);
         while (t.answered < 40 * ((uint64_t)i + 1))
             quota_oracle_ask_for(&t, 60);
         assert_true(daemon_alive(fleet_daemon(&f, FLEET_WRITE)));
@@ -311,7 +312,7 @@ TEST(every_answer_holds_when_the_power_goes)
             quota_oracle_turn(&t, false);
         quota_oracle_break(&t);
     }
-    start(&t, &f);
+    start_writer(&t, &f);
     quota_oracle_settle(&t);
     fleet_stop(&f, FLEET_WRITE);
     powercut_load(&cut);
@@ -352,8 +353,8 @@ run_full(const char *disk)
     assert_int_equal(mkdir(data, 0700), 0);
     quota_oracle_init(&t, random_seed("quota full disk"), &moments);
     fleet_init_at(&f, data);
-    configure(&f);
-    start(&t, &f);
+    configure_fleet(&f);
+    start_writer(&t, &f);
     quota_oracle_ask_for(&t, 50);
     put_ballast(ballast);
     fill_journal(&t); /* the next checkpoint is near */
@@ -362,7 +363,7 @@ run_full(const char *disk)
     assert_true(t.refused > 0);
     assert_true(daemon_alive(fleet_daemon(&f, FLEET_WRITE)));
     quota_oracle_settle(&t);
-    assert_true(query(&t) > 0); /* is answered all the same */
+    assert_true(query_remaining(&t) > 0); /* is answered all the same */
     assert_int_equal(unlink(ballast), 0);
     while (ask_once(&t, "/increase?amt=0") == -503)
         continue; /* it is tried again each second */
@@ -372,7 +373,7 @@ run_full(const char *disk)
     quota_oracle_settle(&t);
     assert_true(t.answered >= answered + 200);
     fleet_stop(&f, FLEET_WRITE);
-    check(&t, f.path);
+    check_kept(&t, f.path);
     free(t.asks);
     fleet_fini(&f);
 }

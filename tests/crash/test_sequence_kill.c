@@ -43,8 +43,8 @@ struct storm {
  * run what one client hears may be above what another hears next, but never the
  * same: the serial goes on. */
 static void
-check(struct storm *s, int client, const struct sequence_parts *n,
-      uint64_t *serials)
+check_number(struct storm *s, int client, const struct sequence_parts *n,
+             uint64_t *serials)
 {
     assert_int_equal(n->reserve, 2);
     assert_int_equal(n->server_no, 1);
@@ -86,14 +86,14 @@ fetch_until_killed(struct storm *s)
     for (uint64_t k = 0; k < answers; k++) {
         i = (int)(k % CLIENTS);
         assert_true(numbers_take(s->fds[i], line, &n));
-        check(s, i, &n, serials);
+        check_number(s, i, &n, serials);
         numbers_ask(s->fds[i]);
     }
     daemon_kill(fleet_daemon(s->f, FLEET_WRITE));
     /* What had left before. */
     for (i = 0; i < CLIENTS; i++) {
         while (numbers_take(s->fds[i], line, &n))
-            check(s, i, &n, serials);
+            check_number(s, i, &n, serials);
         client_close(s->fds[i]);
     }
     s->highest = s->most;

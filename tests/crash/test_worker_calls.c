@@ -103,8 +103,8 @@ struct program {
 /* Starts it under strace with `option` and `value` (NULL: without strace).
  * -D makes the program our child, and the tracer its own. */
 static pid_t
-start(const struct program *p, const char *option, const char *value,
-      const char *trace)
+start_traced(const struct program *p, const char *option, const char *value,
+             const char *trace)
 {
     const char *argv[32];
     size_t n = 0;
@@ -148,8 +148,8 @@ is_done(const struct program *p, const struct fleet *f)
 /* Waits until all is merged and SIGTERM ends it, or it ends itself.  Returns
  * its status as the shell does. */
 static int
-finish(const struct program *p, pid_t pid, const struct fleet *f,
-       uint64_t patience_ms)
+finish_traced(const struct program *p, pid_t pid, const struct fleet *f,
+              uint64_t patience_ms)
 {
     const uint64_t told = clock_ms() + patience_ms;
     const uint64_t deadline = test_deadline(WAIT_MS);
@@ -442,24 +442,24 @@ strace_works(void)
     if (asked)
         return works;
     asked = true;
-    pid = start(&p, "-e", "inject=none", "/dev/null");
+    pid = start_traced(&p, "-e", "inject=none", "/dev/null");
     (void)waitpid(pid, &status, 0); /* ours */
-    pid = start(&p, "-e", "trace=all", "/dev/null");
+    pid = start_traced(&p, "-e", "trace=all", "/dev/null");
     works = waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
             WEXITSTATUS(status) == 0;
     return works;
 }
 
 static void
-trace(const struct program *p, const struct fixture *x)
+trace_calls(const struct program *p, const struct fixture *x)
 {
     char file[600];
     pid_t pid;
     int status;
 
     (void)snprintf(file, sizeof file, "%s/trace", x->fleet.path);
-    pid = start(p, "-s", "4096", file);
-    status = finish(p, pid, &x->fleet, test_patience(WAIT_MS));
+    pid = start_traced(p, "-s", "4096", file);
+    status = finish_traced(p, pid, &x->fleet, test_patience(WAIT_MS));
     assert_int_equal(status, 0);
     read_trace(file, x->fleet.path);
 }
@@ -473,8 +473,9 @@ run_point(const struct program *p, const struct fixture *x,
 
     (void)snprintf(value, sizeof value, "inject=%s:%s:when=%u", at->name,
                    action == KILL ? "signal=KILL" : "error=EIO", at->number);
-    return finish(p, start(p, "-e", value, "/dev/null"), &x->fleet,
-                  action == KILL ? test_patience(WAIT_MS) : 400);
+    return finish_traced(p, start_traced(p, "-e", value, "/dev/null"),
+                         &x->fleet,
+                         action == KILL ? test_patience(WAIT_MS) : 400);
 }
 
 /* What may come of a fault: the kill; the documented codes; the dynamic
@@ -558,7 +559,7 @@ list_worker_calls(bool at_keyspace_max)
     make_directory(&x);
     if (at_keyspace_max)
         make_crowded(&x);
-    trace(&x.worker, &x);
+    trace_calls(&x.worker, &x);
     await_lock_gone(&x);
     finish_the_job(&x);
     check_counts(&x);

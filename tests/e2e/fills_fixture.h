@@ -70,7 +70,7 @@ run_shell(const char *path, const char *script)
 }
 
 static inline void
-shell(struct service_site *x, const char *script)
+expect_shell(struct service_site *x, const char *script)
 {
     assert_int_equal(run_shell(x->fleet.path, script), 0);
 }

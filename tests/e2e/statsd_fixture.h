@@ -19,7 +19,7 @@
 /* Starts the writer with these settings, NULL-terminated, and ports for lines.
  */
 static inline void
-begin(struct fixture *r, const char *const *options)
+begin_with(struct fixture *r, const char *const *options)
 {
     static const char *const ports[] = {
         "statsd.listen=127.0.0.1:0", "statsd.tcp_listen=127.0.0.1:0",
@@ -41,10 +41,10 @@ begin(struct fixture *r, const char *const *options)
                      0);
 }
 
-#define BEGIN(r, ...) begin(r, (const char *const[]){__VA_ARGS__, NULL})
+#define BEGIN(r, ...) begin_with(r, (const char *const[]){__VA_ARGS__, NULL})
 
 static inline int
-udp(const struct daemon *writer)
+connect_udp(const struct daemon *writer)
 {
     const struct sockaddr_in to = {.sin_family = AF_INET,
                                    .sin_port =
@@ -58,21 +58,21 @@ udp(const struct daemon *writer)
 }
 
 static inline void
-say(int fd, const char *datagram)
+send_lines(int fd, const char *datagram)
 {
     assert_int_equal(send(fd, datagram, strlen(datagram), 0), strlen(datagram));
 }
 
 static inline int64_t
-counted(const struct fixture *r, const char *keyspace, const char *key)
+sum_counted(const struct fixture *r, const char *keyspace, const char *key)
 {
     return records_sum(&r->records, keyspace, key, NULL);
 }
 
 static inline int64_t
-told(const struct fixture *r, const char *key)
+sum_told(const struct fixture *r, const char *key)
 {
-    return counted(r, "countd.statsd", key);
+    return sum_counted(r, "countd.statsd", key);
 }
 
 #endif

@@ -35,8 +35,8 @@ set_up(void **state)
 
 /* The status of a request; head and body are in `text`. */
 static int
-ask(struct fleet *f, enum fleet_role role, const char *token,
-    const char *target, const char *options)
+ask_with_token(struct fleet *f, enum fleet_role role, const char *token,
+               const char *target, const char *options)
 {
     const char *port = role == FLEET_WRITE ? "http" : "read-http";
     char command[1024];
@@ -62,51 +62,65 @@ ask(struct fleet *f, enum fleet_role role, const char *token,
 
 CASE(a_request_without_a_good_token_is_refused, f)
 {
-    assert_int_equal(ask(f, FLEET_READ, NULL, "/v1/keyspaces", ""), 401);
+    assert_int_equal(ask_with_token(f, FLEET_READ, NULL, "/v1/keyspaces", ""),
+                     401);
     assert_has(text, "WWW-Authenticate: Bearer realm=\"countd\"\r\n");
     assert_has(text, "\"code\": \"no-token\"");
-    assert_int_equal(ask(f, FLEET_READ, NULL, "/v1/keyspaces", "-u boss:" BOSS),
-                     401);
-    assert_int_equal(ask(f, FLEET_READ, BOSS "0", "/v1/keyspaces", ""), 401);
+    assert_int_equal(
+        ask_with_token(f, FLEET_READ, NULL, "/v1/keyspaces", "-u boss:" BOSS),
+        401);
+    assert_int_equal(
+        ask_with_token(f, FLEET_READ, BOSS "0", "/v1/keyspaces", ""), 401);
     assert_has(text, "\"code\": \"bad-token\"");
-    assert_int_equal(ask(f, FLEET_READ, NULL, "/metrics", ""), 401);
-    assert_int_equal(ask(f, FLEET_READ, NULL, "/nosuch", ""), 401);
-    assert_int_equal(ask(f, FLEET_WRITE, NULL, "/v1/count", COUNT), 401);
-    assert_int_equal(ask(f, FLEET_WRITE, NULL, "/v1/count",
-                         COUNT " -H 'Expect: 100-continue'"),
+    assert_int_equal(ask_with_token(f, FLEET_READ, NULL, "/metrics", ""), 401);
+    assert_int_equal(ask_with_token(f, FLEET_READ, NULL, "/nosuch", ""), 401);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, NULL, "/v1/count", COUNT),
                      401);
-    assert_int_equal(ask(f, FLEET_WRITE, NULL, "/fetch", ""), 401);
-    assert_int_equal(ask(f, FLEET_WRITE, NULL, "/apply?amt=1", ""), 401);
-    assert_int_equal(ask(f, FLEET_READ, NULL, "/healthz", ""), 200);
-    assert_int_equal(ask(f, FLEET_WRITE, NULL, "/readyz", ""), 200);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, NULL, "/v1/count",
+                                    COUNT " -H 'Expect: 100-continue'"),
+                     401);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, NULL, "/fetch", ""), 401);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, NULL, "/apply?amt=1", ""),
+                     401);
+    assert_int_equal(ask_with_token(f, FLEET_READ, NULL, "/healthz", ""), 200);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, NULL, "/readyz", ""), 200);
 }
 
 CASE(a_token_opens_what_it_has_the_right_to, f)
 {
-    assert_int_equal(ask(f, FLEET_WRITE, SHOP, "/v1/count", COUNT), 200);
-    assert_int_equal(ask(f, FLEET_WRITE, BOSS, "/v1/count", COUNT), 200);
-    assert_int_equal(ask(f, FLEET_WRITE, CLERK, "/v1/count", COUNT), 403);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, SHOP, "/v1/count", COUNT),
+                     200);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, BOSS, "/v1/count", COUNT),
+                     200);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, CLERK, "/v1/count", COUNT),
+                     403);
     assert_has(text, "\"code\": \"no-right\"");
     expect(FLEET_RUN(f, "flush"), 111, "COUNTD_TOKEN");
     assert_int_equal(setenv("COUNTD_TOKEN", CLERK, 1), 0);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     assert_int_equal(unsetenv("COUNTD_TOKEN"), 0);
-    assert_int_equal(ask(f, FLEET_READ, CLERK, "/v1/total?keyspace=k", ""),
-                     200);
-    assert_has(text, "\"total\": 2");
-    assert_int_equal(ask(f, FLEET_READ, SHOP, "/v1/total?keyspace=k", ""), 403);
-
-    assert_int_equal(ask(f, FLEET_WRITE, CLERK, "/fetch", ""), 200);
-    assert_int_equal(ask(f, FLEET_WRITE, SHOP, "/fetch", ""), 403);
-    assert_int_equal(ask(f, FLEET_WRITE, CLERK, "/apply?amt=1", ""), 200);
-    assert_int_equal(ask(f, FLEET_WRITE, CLERK, "/increase?amt=1", ""), 403);
     assert_int_equal(
-        ask(f, FLEET_WRITE, CLERK, "/quota/new?limit=5", "-X POST"), 403);
-    assert_int_equal(ask(f, FLEET_WRITE, BOSS, "/quota/new?limit=5", "-X POST"),
-                     201);
-    assert_int_equal(ask(f, FLEET_WRITE, CLERK, "/quota/new", "-X DELETE"),
-                     403);
-    assert_int_equal(ask(f, FLEET_WRITE, CLERK, "/quota/new/query", ""), 200);
+        ask_with_token(f, FLEET_READ, CLERK, "/v1/total?keyspace=k", ""), 200);
+    assert_has(text, "\"total\": 2");
+    assert_int_equal(
+        ask_with_token(f, FLEET_READ, SHOP, "/v1/total?keyspace=k", ""), 403);
+
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, CLERK, "/fetch", ""), 200);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, SHOP, "/fetch", ""), 403);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, CLERK, "/apply?amt=1", ""),
+                     200);
+    assert_int_equal(
+        ask_with_token(f, FLEET_WRITE, CLERK, "/increase?amt=1", ""), 403);
+    assert_int_equal(
+        ask_with_token(f, FLEET_WRITE, CLERK, "/quota/new?limit=5", "-X POST"),
+        403);
+    assert_int_equal(
+        ask_with_token(f, FLEET_WRITE, BOSS, "/quota/new?limit=5", "-X POST"),
+        201);
+    assert_int_equal(
+        ask_with_token(f, FLEET_WRITE, CLERK, "/quota/new", "-X DELETE"), 403);
+    assert_int_equal(
+        ask_with_token(f, FLEET_WRITE, CLERK, "/quota/new/query", ""), 200);
 }
 
 /* The mode of a socket says who may connect. */
@@ -115,7 +129,8 @@ CASE(a_unix_socket_needs_no_token, f)
     char options[700];
 
     snprintf(options, sizeof options, "--unix-socket %s/socket/http", f->path);
-    assert_int_equal(ask(f, FLEET_WRITE, NULL, "/fetch", options), 200);
+    assert_int_equal(ask_with_token(f, FLEET_WRITE, NULL, "/fetch", options),
+                     200);
 }
 
 /* Runs `countd seq` at the port; its status. */
@@ -150,28 +165,32 @@ CASE(pages_of_listed_sites_may_ask, f)
     fleet_stop(f, FLEET_READ);
     fleet_option(f, "read.cors=http://a.b https://Dash.example");
     fleet_start(f, FLEET_READ);
-    assert_int_equal(ask(f, FLEET_READ, CLERK, total,
-                         SITE "-H 'Sec-Fetch-Site: cross-site'"),
+    assert_int_equal(ask_with_token(f, FLEET_READ, CLERK, total,
+                                    SITE "-H 'Sec-Fetch-Site: cross-site'"),
                      404);
     assert_has(text, SHOWN "Access-Control-Expose-Headers: ETag, "
                            "Link, X-Countd-As-Of\r\n");
-    assert_int_equal(ask(f, FLEET_READ, NULL, total, SITE), 401);
+    assert_int_equal(ask_with_token(f, FLEET_READ, NULL, total, SITE), 401);
     assert_has(text, SHOWN);
-    assert_int_equal(ask(f, FLEET_READ, NULL, total, SITE "-X OPTIONS"), 204);
+    assert_int_equal(
+        ask_with_token(f, FLEET_READ, NULL, total, SITE "-X OPTIONS"), 204);
     assert_has(text, SHOWN "Access-Control-Allow-Methods: GET, HEAD\r\n"
                            "Access-Control-Allow-Headers: Authorization, "
                            "If-None-Match\r\n"
                            "Access-Control-Max-Age: 600\r\n");
-    assert_int_equal(ask(f, FLEET_READ, CLERK, "/v1/keyspaces", ""), 200);
+    assert_int_equal(ask_with_token(f, FLEET_READ, CLERK, "/v1/keyspaces", ""),
+                     200);
     assert_has(text, "Vary: Origin\r\n");
     assert_lacks(text, "Access-Control");
-    assert_int_equal(ask(f, FLEET_READ, CLERK, "/v1/keyspaces",
-                         "-H 'Origin: https://dash.example.org'"),
+    assert_int_equal(ask_with_token(f, FLEET_READ, CLERK, "/v1/keyspaces",
+                                    "-H 'Origin: https://dash.example.org'"),
                      403);
     assert_lacks(text, "Access-Control");
-    assert_int_equal(ask(f, FLEET_WRITE, SHOP, "/v1/count", SITE COUNT), 403);
-    assert_int_equal(ask(f, FLEET_WRITE, SHOP, "/v1/count", SITE "-X OPTIONS"),
-                     403);
+    assert_int_equal(
+        ask_with_token(f, FLEET_WRITE, SHOP, "/v1/count", SITE COUNT), 403);
+    assert_int_equal(
+        ask_with_token(f, FLEET_WRITE, SHOP, "/v1/count", SITE "-X OPTIONS"),
+        403);
 }
 
 /* ---- RESP ---------------------------------------------------------------- */
@@ -181,14 +200,14 @@ CASE(pages_of_listed_sites_may_ask, f)
     "-WRONGPASS this token is not known; http.tokens has those that are\r\n"
 
 static int
-dial(struct fleet *f)
+connect_resp(struct fleet *f)
 {
     return client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
 }
 
 /* Sends bytes and reads as many as the answer has. */
 static void
-exchange(int fd, const char *send, const char *answer)
+expect_exchange(int fd, const char *send, const char *answer)
 {
     static char got[8192];
     size_t n;
@@ -201,52 +220,55 @@ exchange(int fd, const char *send, const char *answer)
 
 CASE(without_a_token_nothing_is_counted_or_read, f)
 {
-    const int fd = dial(f);
+    const int fd = connect_resp(f);
 
-    exchange(fd, "PING\r\nINCR k\r\nGET k\r\nSELECT 0\r\nINFO\r\nNOSUCH\r\n",
-             "+PONG\r\n" NOAUTH NOAUTH NOAUTH NOAUTH
-             "-ERR unknown command 'NOSUCH'\r\n");
-    exchange(fd,
-             "MULTI\r\nAUTH x\r\nAUTH a b c\r\nHELLO 3 AUTH u " CLERK "x\r\n",
-             NOAUTH UNKNOWN "-ERR syntax error\r\n" UNKNOWN);
-    exchange(fd, "AUTH " BOSS "\r\nGET k\r\nRESET\r\nGET k\r\nQUIT\r\n",
-             "+OK\r\n$-1\r\n+RESET\r\n" NOAUTH "+OK\r\n");
+    expect_exchange(fd,
+                    "PING\r\nINCR k\r\nGET k\r\nSELECT 0\r\nINFO\r\nNOSUCH\r\n",
+                    "+PONG\r\n" NOAUTH NOAUTH NOAUTH NOAUTH
+                    "-ERR unknown command 'NOSUCH'\r\n");
+    expect_exchange(
+        fd, "MULTI\r\nAUTH x\r\nAUTH a b c\r\nHELLO 3 AUTH u " CLERK "x\r\n",
+        NOAUTH UNKNOWN "-ERR syntax error\r\n" UNKNOWN);
+    expect_exchange(fd, "AUTH " BOSS "\r\nGET k\r\nRESET\r\nGET k\r\nQUIT\r\n",
+                    "+OK\r\n$-1\r\n+RESET\r\n" NOAUTH "+OK\r\n");
     client_expect_end(fd);
     client_close(fd);
 }
 
 CASE(a_token_has_its_rights, f)
 {
-    const int fd = dial(f);
+    const int fd = connect_resp(f);
 
-    exchange(fd,
-             "AUTH " SHOP "\r\nINCR k\r\nGET k\r\nMULTI\r\nINCR k\r\nEXEC\r\n",
-             "+OK\r\n:1\r\n-NOPERM this token lacks the right read\r\n"
-             "+OK\r\n+QUEUED\r\n*1\r\n:2\r\n");
-    exchange(fd, "MULTI\r\nZCARD b\r\nEXEC\r\n",
-             "+OK\r\n-NOPERM this token lacks the right read\r\n"
-             "-EXECABORT Transaction discarded because of previous "
-             "errors.\r\n");
-    exchange(fd, "AUTH clerk " CLERK "\r\nGET k\r\nZINCRBY b 1 m\r\n",
-             "+OK\r\n$1\r\n2\r\n-NOPERM this token lacks the right count\r\n");
-    exchange(fd, "HELLO 2 AUTH boss " BOSS " SETNAME n\r\n",
-             "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n"
-             "$5\r\n7.0.0\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n"
-             "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
-             "$7\r\nmodules\r\n*0\r\n");
-    exchange(fd, "INCR k\r\nGET k\r\n", ":3\r\n$1\r\n3\r\n");
+    expect_exchange(
+        fd, "AUTH " SHOP "\r\nINCR k\r\nGET k\r\nMULTI\r\nINCR k\r\nEXEC\r\n",
+        "+OK\r\n:1\r\n-NOPERM this token lacks the right read\r\n"
+        "+OK\r\n+QUEUED\r\n*1\r\n:2\r\n");
+    expect_exchange(fd, "MULTI\r\nZCARD b\r\nEXEC\r\n",
+                    "+OK\r\n-NOPERM this token lacks the right read\r\n"
+                    "-EXECABORT Transaction discarded because of previous "
+                    "errors.\r\n");
+    expect_exchange(
+        fd, "AUTH clerk " CLERK "\r\nGET k\r\nZINCRBY b 1 m\r\n",
+        "+OK\r\n$1\r\n2\r\n-NOPERM this token lacks the right count\r\n");
+    expect_exchange(
+        fd, "HELLO 2 AUTH boss " BOSS " SETNAME n\r\n",
+        "*14\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n"
+        "$5\r\n7.0.0\r\n$5\r\nproto\r\n:2\r\n$2\r\nid\r\n:1\r\n"
+        "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
+        "$7\r\nmodules\r\n*0\r\n");
+    expect_exchange(fd, "INCR k\r\nGET k\r\n", ":3\r\n$1\r\n3\r\n");
     /* A token that is not known changes nothing. */
-    exchange(fd, "AUTH x\r\nINCR k\r\n", UNKNOWN ":4\r\n");
+    expect_exchange(fd, "AUTH x\r\nINCR k\r\n", UNKNOWN ":4\r\n");
     client_close(fd);
 }
 
 CASE(a_token_that_is_taken_back_ends_its_rights, f)
 {
-    const int fd = dial(f);
+    const int fd = connect_resp(f);
     const uint64_t until_ms = clock_ms() + 20000;
     char got[64] = "";
 
-    exchange(fd, "AUTH " SHOP "\r\nINCR k\r\n", "+OK\r\n:1\r\n");
+    expect_exchange(fd, "AUTH " SHOP "\r\nINCR k\r\n", "+OK\r\n:1\r\n");
     service_set_tokens(f, "clerk read " CLERK "\n");
     while (strncmp(got, "-NOAUTH", 7) != 0) {
         assert_true(clock_ms() < until_ms);
@@ -268,6 +290,7 @@ CASE(the_socket_of_the_directory_needs_no_token, f)
                     1, sizeof a.local.sun_path - 1);
     fd = client_connect_to(&a);
     assert_true(fd >= 0);
-    exchange(fd, "INCR k\r\nRESET\r\nGET k\r\n", ":1\r\n+RESET\r\n$1\r\n1\r\n");
+    expect_exchange(fd, "INCR k\r\nRESET\r\nGET k\r\n",
+                    ":1\r\n+RESET\r\n$1\r\n1\r\n");
     client_close(fd);
 }

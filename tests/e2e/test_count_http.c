@@ -32,13 +32,13 @@ set_up(void **state)
 /* ---- requests ----------------------------------------------------------- */
 
 static int
-join(struct fleet *f)
+connect_http(struct fleet *f)
 {
     return client_connect(fleet_writer_port(f, "http"));
 }
 
 static void
-say(int fd, const char *type, const void *body, size_t size)
+send_body(int fd, const char *type, const void *body, size_t size)
 {
     char head[256];
     const int n = snprintf(head, sizeof head,
@@ -52,13 +52,13 @@ say(int fd, const char *type, const void *body, size_t size)
 
 /* Counts; the answer's readable_ms. */
 static int64_t
-count(int fd, const char *type, const char *body, int counted)
+count_body(int fd, const char *type, const char *body, int counted)
 {
     static struct answer a;
     long long readable;
     int n;
 
-    say(fd, type, body, strlen(body));
+    send_body(fd, type, body, strlen(body));
     answer_read(fd, &a);
     if (a.status != 200)
         fail_msg("%d: %s", a.status, a.body);
@@ -103,29 +103,29 @@ CASE(each_format_counts_and_is_readable_when_it_says, f)
     int fd;
 
     start_all(f);
-    fd = join(f);
-    ms = count(fd, JSON, "{\"keyspace\":\"p\",\"key\":\"/a\",\"n\":5}", 1);
+    fd = connect_http(f);
+    ms = count_body(fd, JSON, "{\"keyspace\":\"p\",\"key\":\"/a\",\"n\":5}", 1);
     expect_count(f, ms, "p", "/a", 5);
-    ms = count(fd, JSON "; charset=utf-8",
-               "[{\"keyspace\":\"p\",\"key\":\"/a\"},"
-               "{\"keyspace\":\"p\",\"key\":\"/b\",\"n\":\"-2\"}]",
-               2);
+    ms = count_body(fd, JSON "; charset=utf-8",
+                    "[{\"keyspace\":\"p\",\"key\":\"/a\"},"
+                    "{\"keyspace\":\"p\",\"key\":\"/b\",\"n\":\"-2\"}]",
+                    2);
     expect_count(f, ms, "p", "/a", 6);
     expect_count(f, ms, "p", "/b", -2);
-    ms = count(fd, NDJSON,
-               "{\"keyspace\":\"q\",\"key_hex\":\"ff09\"}\n"
-               "{\"keyspace\":\"q\",\"key\":\"\\\\xff\\\\t\"}\n"
-               "{\"keyspace\":\"q\",\"key\":\"\\u00e9\"}\n",
-               3);
+    ms = count_body(fd, NDJSON,
+                    "{\"keyspace\":\"q\",\"key_hex\":\"ff09\"}\n"
+                    "{\"keyspace\":\"q\",\"key\":\"\\\\xff\\\\t\"}\n"
+                    "{\"keyspace\":\"q\",\"key\":\"\\u00e9\"}\n",
+                    3);
     expect_count(f, ms, "q", "\xff\t", 1);
     expect_count(f, ms, "q", "\\xff\\t", 1);
     expect_count(f, ms, "q", "\xc3\xa9", 1);
-    ms = count(fd, TSV, "p\t/a\r\n\np\t/b\t2\nq\t\\xff\\t\t9", 3);
+    ms = count_body(fd, TSV, "p\t/a\r\n\np\t/b\t2\nq\t\\xff\\t\t9", 3);
     expect_count(f, ms, "p", "/a", 7);
     expect_count(f, ms, "p", "/b", 0);
     expect_count(f, ms, "q", "\xff\t", 10);
-    (void)count(fd, TSV, "", 0);
-    (void)count(fd, JSON, "[]", 0);
+    (void)count_body(fd, TSV, "", 0);
+    (void)count_body(fd, JSON, "[]", 0);
     client_close(fd);
     fleet_stop_all(f);
     fleet_check(f);
@@ -144,17 +144,17 @@ CASE(what_is_answered_is_on_disk_all_of_it_and_once, f)
     for (size_t i = 0; i < 4096; i++)
         memcpy(body + 4 * i, i % 2 == 0 ? "k\ta\n" : "k\tb\n", 4);
     body[4 * 4096] = '\0';
-    fd = join(f);
+    fd = connect_http(f);
     for (int i = 0; i < 3; i++) {
-        (void)count(fd, TSV, body, 4096);
+        (void)count_body(fd, TSV, body, 4096);
         daemon_kill(fleet_daemon(f, FLEET_WRITE));
         client_close(fd);
         fleet_start(f, FLEET_WRITE);
-        fd = join(f);
+        fd = connect_http(f);
     }
     fleet_start(f, FLEET_WORKER);
     fleet_start(f, FLEET_READ);
-    ms = count(fd, TSV, "k\tc\n", 1);
+    ms = count_body(fd, TSV, "k\tc\n", 1);
     expect_count(f, ms, "k", "a", 3 * 2048);
     expect_count(f, ms, "k", "b", 3 * 2048);
     client_close(fd);
@@ -283,7 +283,7 @@ CASE(a_request_that_is_refused_counts_nothing, f)
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         const bool is_head = strncmp(rules[i].line, "HEAD", 4) == 0;
 
-        fd = join(f);
+        fd = connect_http(f);
         n = snprintf(head, sizeof head, "%s HTTP/1.1\r\n%s\r\n", rules[i].line,
                      rules[i].head);
         if (rules[i].body)
@@ -308,11 +308,11 @@ CASE(a_request_that_is_refused_counts_nothing, f)
         if (rules[i].ends)
             client_expect_end(fd);
         else
-            (void)count(fd, TSV, "good\tafter\n", 1);
+            (void)count_body(fd, TSV, "good\tafter\n", 1);
         client_close(fd);
     }
-    fd = join(f);
-    ms = count(fd, TSV, "p\tthe only one\n", 1);
+    fd = connect_http(f);
+    ms = count_body(fd, TSV, "p\tthe only one\n", 1);
     expect_count(f, ms, "p", "a", 0);
     expect_count(f, ms, "p", "the only one", 1);
     client_close(fd);
@@ -328,17 +328,17 @@ CASE(a_body_has_64_kib_and_4096_increments, f)
     fleet_option(f, "log.size=3M");
     fleet_start(f, FLEET_WRITE);
     memset(body, '\n', sizeof body);
-    fd = join(f);
-    say(fd, TSV, body, 65536);
+    fd = connect_http(f);
+    send_body(fd, TSV, body, 65536);
     answer_read(fd, &a);
     assert_int_equal(a.status, 200);
     for (size_t i = 0; i < 4097; i++)
         memcpy(body + 4 * i, "k\ta\n", 4);
-    say(fd, TSV, body, 4 * 4097);
+    send_body(fd, TSV, body, 4 * 4097);
     answer_read(fd, &a);
     assert_int_equal(a.status, 413);
     assert_has(a.body, "\"code\": \"too-many\"");
-    say(fd, TSV, body, 65537);
+    send_body(fd, TSV, body, 65537);
     answer_read(fd, &a);
     assert_int_equal(a.status, 413);
     assert_has(a.body, "\"code\": \"too-large\"");
@@ -358,8 +358,8 @@ fill_logs(int fd)
 
     for (int i = 0; i < 100; i++)
         size += (size_t)sprintf(body + size, "fill\ta\n");
-    (void)count(fd, TSV, body, 100);
-    (void)count(fd, TSV, body, 100);
+    (void)count_body(fd, TSV, body, 100);
+    (void)count_body(fd, TSV, body, 100);
 }
 
 CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
@@ -377,19 +377,19 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
     fleet_option(f, "log.merge_share=0");
     fleet_option(f, "count.wait=3s");
     fleet_start(f, FLEET_WRITE);
-    fd = join(f);
+    fd = connect_http(f);
     fill_logs(fd);
     for (int i = 0; i < 100; i++)
         size += (size_t)sprintf(body + size, "late\ta\n");
     began = clock_ms();
-    say(fd, TSV, body, size);
+    send_body(fd, TSV, body, size);
     answer_read(fd, &a);
     assert_true(clock_ms() - began >= 2999);
     assert_int_equal(a.status, 503);
     assert_has(a.head, "Retry-After: 1\r\n");
     assert_has(a.body, "\"code\": \"no-log\"");
     /* The connection goes on, and small ones still fit. */
-    ms = count(fd, TSV, "late\tb\n", 1);
+    ms = count_body(fd, TSV, "late\tb\n", 1);
     /* Two that wait get their turn when there is a log again. */
     fleet_stop(f, FLEET_WRITE);
     client_close(fd);
@@ -398,11 +398,11 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
     fleet_start(f, FLEET_WORKER);
     fleet_start(f, FLEET_READ);
     fleet_start(f, FLEET_WRITE);
-    fd = join(f);
-    other = join(f);
+    fd = connect_http(f);
+    other = connect_http(f);
     for (int i = 0; i < 3; i++) {
-        say(fd, TSV, body, size);
-        say(other, TSV, body, size);
+        send_body(fd, TSV, body, size);
+        send_body(other, TSV, body, size);
     }
     for (int i = 0; i < 3; i++) {
         answer_read(fd, &a);
@@ -410,7 +410,7 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
         answer_read(other, &a);
         assert_int_equal(a.status, 200);
     }
-    ms = count(fd, TSV, "late\tc\n", 1);
+    ms = count_body(fd, TSV, "late\tc\n", 1);
     expect_count(f, ms, "late", "a", 600);
     expect_count(f, ms, "late", "b", 1);
     client_close(fd);
@@ -434,7 +434,7 @@ CASE(health_is_told_to_everyone, f)
     fleet_option(f, "log.merge_share=0");
     fleet_option(f, "count.wait=3s");
     fleet_start(f, FLEET_WRITE);
-    fd = join(f);
+    fd = connect_http(f);
     for (size_t i = 0; i < 2; i++) {
         client_send(fd, asks[i], strlen(asks[i]));
         answer_read(fd, &a);
@@ -443,7 +443,7 @@ CASE(health_is_told_to_everyone, f)
     }
     fill_logs(fd);
     do {
-        say(fd, TSV, "fill\ta\n", 7);
+        send_body(fd, TSV, "fill\ta\n", 7);
         answer_read(fd, &a);
     } while (a.status == 200);
     assert_int_equal(a.status, 503);
@@ -492,8 +492,8 @@ CASE(curl_counts_each_kind_of_body, f)
     expect(daemon_run(output, sizeof output, "/bin/sh", "-c", script, NULL), 0,
            "");
     assert_has(output, "415");
-    fd = join(f);
-    ms = count(fd, TSV, "c\tb\n", 1);
+    fd = connect_http(f);
+    ms = count_body(fd, TSV, "c\tb\n", 1);
     expect_count(f, ms, "c", "a", 111111);
     expect_count(f, ms, "c", "\xc3\x28", 1);
     client_close(fd);

@@ -48,8 +48,8 @@ set_up_off(void **state)
 
 /* A request on a connection of its own; its status. */
 static int
-ask(struct fleet *f, const char *method, const char *target, const char *more,
-    const char *body)
+ask_writer(struct fleet *f, const char *method, const char *target,
+           const char *more, const char *body)
 {
     const int fd = client_connect(fleet_writer_port(f, "http"));
     char request[2048];
@@ -69,9 +69,9 @@ ask(struct fleet *f, const char *method, const char *target, const char *more,
 }
 
 static int
-post(struct fleet *f, const char *more, const char *body)
+post_counts(struct fleet *f, const char *more, const char *body)
 {
-    return ask(f, "POST", "/v1/count", more, body);
+    return ask_writer(f, "POST", "/v1/count", more, body);
 }
 
 static void
@@ -87,35 +87,36 @@ expect_count(struct fleet *f, const char *keyspace, const char *key,
 CASE(a_page_of_a_named_site_counts_and_reads_its_answer, f)
 {
     service_start(f);
-    assert_int_equal(post(f, SHOP PLAIN "Sec-Fetch-Site: cross-site\r\n", VIEW),
-                     200);
+    assert_int_equal(
+        post_counts(f, SHOP PLAIN "Sec-Fetch-Site: cross-site\r\n", VIEW), 200);
     assert_has(got.head, SHOWN);
     assert_has(got.head, "\r\nVary: Origin\r\n");
     assert_lacks(got.head, "Credentials");
-    assert_int_equal(post(f, SHOP JSON,
-                          "[" VIEW ",{\"keyspace\":\"clicks.a\",\"key\":\"b\","
-                          "\"n\":7}]"),
+    assert_int_equal(post_counts(f, SHOP JSON,
+                                 "[" VIEW
+                                 ",{\"keyspace\":\"clicks.a\",\"key\":\"b\","
+                                 "\"n\":7}]"),
                      200);
     expect_count(f, "views", "/a", 2);
     expect_count(f, "clicks.a", "b", 7);
-    assert_int_equal(post(f, JSON, VIEW), 200);
+    assert_int_equal(post_counts(f, JSON, VIEW), 200);
     assert_lacks(got.head, "Access-Control");
 }
 
 CASE(its_preflight_is_answered_and_may_be_cached, f)
 {
     service_start(f);
-    assert_int_equal(ask(f, "OPTIONS", "/v1/count",
-                         SHOP
-                         "Access-Control-Request-Method: POST\r\n"
-                         "Access-Control-Request-Headers: content-type\r\n",
-                         ""),
-                     204);
+    assert_int_equal(
+        ask_writer(f, "OPTIONS", "/v1/count",
+                   SHOP "Access-Control-Request-Method: POST\r\n"
+                        "Access-Control-Request-Headers: content-type\r\n",
+                   ""),
+        204);
     assert_has(got.head, SHOWN "Access-Control-Allow-Methods: POST\r\n"
                                "Access-Control-Allow-Headers: Content-Type, "
                                "Idempotency-Key\r\n"
                                "Access-Control-Max-Age: 7200\r\n");
-    assert_int_equal(ask(f, "OPTIONS", "/v1/count", OTHER, ""), 403);
+    assert_int_equal(ask_writer(f, "OPTIONS", "/v1/count", OTHER, ""), 403);
     assert_lacks(got.head, "Access-Control");
 }
 
@@ -131,11 +132,11 @@ CASE(a_page_counts_into_the_keyspaces_that_are_named_and_little_at_a_time, f)
 
     service_start(f);
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
-        assert_int_equal(post(f, SHOP PLAIN, bodies[i]), 403);
+        assert_int_equal(post_counts(f, SHOP PLAIN, bodies[i]), 403);
         assert_has(got.body, "\"not-for-pages\"");
         assert_has(got.head, SHOWN);
-        assert_int_equal(post(f, SHOP JSON "Idempotency-Key: k\r\n", bodies[i]),
-                         403);
+        assert_int_equal(
+            post_counts(f, SHOP JSON "Idempotency-Key: k\r\n", bodies[i]), 403);
     }
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     expect_text(FLEET_RUN(f, "export"), 0, "");
@@ -144,32 +145,34 @@ CASE(a_page_counts_into_the_keyspaces_that_are_named_and_little_at_a_time, f)
 CASE(a_page_can_do_nothing_but_count, f)
 {
     service_start(f);
-    assert_int_equal(ask(f, "GET", "/v1/count", SHOP, ""), 405);
-    assert_int_equal(ask(f, "GET", "/healthz", SHOP, ""), 200);
+    assert_int_equal(ask_writer(f, "GET", "/v1/count", SHOP, ""), 405);
+    assert_int_equal(ask_writer(f, "GET", "/healthz", SHOP, ""), 200);
     assert_lacks(got.head, "Access-Control");
-    assert_int_equal(ask(f, "GET", "/v1/none", SHOP, ""), 403);
-    assert_int_equal(post(f, SHOP "Host: evil.example\r\n" PLAIN, VIEW), 400);
+    assert_int_equal(ask_writer(f, "GET", "/v1/none", SHOP, ""), 403);
+    assert_int_equal(post_counts(f, SHOP "Host: evil.example\r\n" PLAIN, VIEW),
+                     400);
 }
 
 /* In the headers of a browser, and in those that others may forge. */
 CASE(a_foreign_page_can_not_count, f)
 {
     service_start(f);
-    assert_int_equal(post(f, OTHER PLAIN, VIEW), 403);
+    assert_int_equal(post_counts(f, OTHER PLAIN, VIEW), 403);
     assert_has(got.body, "count.cors");
     assert_lacks(got.head, "Access-Control");
-    assert_int_equal(post(f, OTHER JSON, VIEW), 403);
-    assert_int_equal(post(f, "Origin: null\r\n" PLAIN, VIEW), 403);
-    assert_int_equal(post(f, "Sec-Fetch-Site: cross-site\r\n" PLAIN, VIEW),
-                     403);
-    assert_int_equal(post(f, "Referer: https://shop.example/\r\n" PLAIN, VIEW),
-                     403);
+    assert_int_equal(post_counts(f, OTHER JSON, VIEW), 403);
+    assert_int_equal(post_counts(f, "Origin: null\r\n" PLAIN, VIEW), 403);
     assert_int_equal(
-        post(f, "Origin: https://shop.example.org\r\n" PLAIN, VIEW), 403);
-    assert_int_equal(post(f, "Origin: http://shop.example\r\n" PLAIN, VIEW),
-                     403);
+        post_counts(f, "Sec-Fetch-Site: cross-site\r\n" PLAIN, VIEW), 403);
+    assert_int_equal(
+        post_counts(f, "Referer: https://shop.example/\r\n" PLAIN, VIEW), 403);
+    assert_int_equal(
+        post_counts(f, "Origin: https://shop.example.org\r\n" PLAIN, VIEW),
+        403);
+    assert_int_equal(
+        post_counts(f, "Origin: http://shop.example\r\n" PLAIN, VIEW), 403);
     /* Without a page it is no type of increments. */
-    assert_int_equal(post(f, PLAIN, VIEW), 415);
+    assert_int_equal(post_counts(f, PLAIN, VIEW), 415);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     expect_text(FLEET_RUN(f, "export"), 0, "");
 }
@@ -181,7 +184,7 @@ CASE(the_pages_of_each_site_have_a_rate, f)
     fleet_option(f, "count.cors_rate=3");
     service_start(f);
     while (refused == 0) {
-        const int status = post(f, SHOP PLAIN, VIEW);
+        const int status = post_counts(f, SHOP PLAIN, VIEW);
 
         counted += status == 200;
         refused += status == 429;
@@ -189,9 +192,9 @@ CASE(the_pages_of_each_site_have_a_rate, f)
     }
     assert_has(got.head, "\r\nRetry-After: 1\r\n");
     assert_true(counted >= 3);
-    assert_int_equal(post(f, "Origin: http://127.0.0.1:1\r\n" PLAIN, VIEW),
-                     200);
-    assert_int_equal(post(f, JSON, VIEW), 200);
+    assert_int_equal(
+        post_counts(f, "Origin: http://127.0.0.1:1\r\n" PLAIN, VIEW), 200);
+    assert_int_equal(post_counts(f, JSON, VIEW), 200);
     expect_count(f, "views", "/a", counted + 2);
 }
 
@@ -199,18 +202,18 @@ CASE(a_page_needs_no_token, f)
 {
     service_set_tokens(f, "clerk read 0123456789abcdef0123456789abcdef\n");
     service_start(f);
-    assert_int_equal(post(f, SHOP PLAIN, VIEW), 200);
-    assert_int_equal(post(f, JSON, VIEW), 401);
+    assert_int_equal(post_counts(f, SHOP PLAIN, VIEW), 200);
+    assert_int_equal(post_counts(f, JSON, VIEW), 401);
 }
 
 OFF(no_page_counts_by_default, f)
 {
     service_start(f);
-    assert_int_equal(post(f, SHOP PLAIN, VIEW), 403);
-    assert_int_equal(post(f, SHOP JSON, VIEW), 403);
-    assert_int_equal(ask(f, "OPTIONS", "/v1/count", SHOP, ""), 403);
+    assert_int_equal(post_counts(f, SHOP PLAIN, VIEW), 403);
+    assert_int_equal(post_counts(f, SHOP JSON, VIEW), 403);
+    assert_int_equal(ask_writer(f, "OPTIONS", "/v1/count", SHOP, ""), 403);
     assert_lacks(got.head, "Access-Control");
-    assert_int_equal(post(f, JSON, VIEW), 200);
+    assert_int_equal(post_counts(f, JSON, VIEW), 200);
     assert_lacks(got.head, "Vary");
 }
 
@@ -241,8 +244,8 @@ static const char page[] =
 
 /* What the page says, from a site of its own. */
 static void
-browse(struct fleet *f, struct tmpdir *home, unsigned site, const char *who,
-       const char *want)
+browse_site(struct fleet *f, struct tmpdir *home, unsigned site,
+            const char *who, const char *want)
 {
     char profile[600], url[200], variable[600];
     const char *const argv[] = {"--headless",
@@ -312,9 +315,9 @@ OFF(peer_pages_of_a_named_site_count_in_a_browser_and_foreign_ones_do_not, f)
     serve_page(&sites[0], &home, ours);
     serve_page(&sites[1], &home, theirs);
 
-    browse(f, &home, ours, "ours", "said 200 200 200 opaque true error");
-    browse(f, &home, theirs, "theirs",
-           "said error error error opaque true error");
+    browse_site(f, &home, ours, "ours", "said 200 200 200 opaque true error");
+    browse_site(f, &home, theirs, "theirs",
+                "said error error error opaque true error");
 
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {

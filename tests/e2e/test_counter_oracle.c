@@ -135,8 +135,8 @@ put_request(struct oracle *o, struct request *r, uint32_t opaque, uint8_t *at)
 
 /* Makes their answer the right one where they are known to be wrong. */
 static void
-mend(const struct request *r, uint64_t held, const uint8_t *request,
-     struct live_client_answer *theirs)
+mend_answer(const struct request *r, uint64_t held, const uint8_t *request,
+            struct live_client_answer *theirs)
 {
     if (theirs->status == LIVE_CLIENT_UNKNOWN && theirs->opcode == 0x12)
         theirs->opcode = r->opcode;
@@ -157,7 +157,7 @@ compare_one(struct oracle *o, unsigned p, size_t i, const uint8_t *request)
 
     live_client_read(&o->peers[p][OURS], &ours);
     live_client_read(&o->peers[p][THEIRS], &theirs);
-    mend(r, held ? *held : 0, request, &theirs);
+    mend_answer(r, held ? *held : 0, request, &theirs);
     /* A dump has no order: here only the ends are compared. */
     if (ours.opcode == LIVE_CLIENT_DUMP && ours.status == LIVE_CLIENT_OK) {
         while (ours.size > 0)
@@ -184,7 +184,7 @@ compare_one(struct oracle *o, unsigned p, size_t i, const uint8_t *request)
 }
 
 static uint64_t
-sum(const struct oracle *o, unsigned n)
+sum_held(const struct oracle *o, unsigned n)
 {
     uint64_t total = 0;
 
@@ -211,7 +211,7 @@ any_peer(struct oracle *o)
 
 /* Both at the sum of what is held, or both without the name. */
 static void
-settle(struct oracle *o)
+settle_names(struct oracle *o)
 {
     const uint64_t end_ms = test_deadline(WAIT_MS);
     const unsigned p = any_peer(o);
@@ -220,7 +220,7 @@ settle(struct oracle *o)
     for (unsigned n = 0; n < NAMES; n++) {
         name_of(n, name);
         for (;;) {
-            const int64_t want = (int64_t)sum(o, n);
+            const int64_t want = (int64_t)sum_held(o, n);
             const int64_t ours = live_client_get(&o->peers[p][OURS], name);
             const int64_t theirs = live_client_get(&o->peers[p][THEIRS], name);
 
@@ -286,7 +286,7 @@ compare_stats(struct oracle *o)
 /* ---- the run ------------------------------------------------------------ */
 
 static void
-talk(struct oracle *o)
+talk_to_both(struct oracle *o)
 {
     const size_t count = 1 + random_below(&o->random, REQUESTS);
     const unsigned p = any_peer(o);
@@ -308,7 +308,7 @@ talk(struct oracle *o)
 }
 
 static void
-leave(struct oracle *o)
+leave_both(struct oracle *o)
 {
     const unsigned p = any_peer(o);
     const uint64_t way = random_below(&o->random, 10);
@@ -327,7 +327,7 @@ leave(struct oracle *o)
         }
     }
     o->open[p] = false;
-    settle(o);
+    settle_names(o);
 }
 
 static struct oracle o;
@@ -361,15 +361,15 @@ TEST_IN(peer_countd_write_and_yrmcds_answer_the_same, struct fleet *f,
         const uint64_t kind = random_below(&o.random, 100);
 
         if (kind < 85)
-            talk(&o);
+            talk_to_both(&o);
         else if (kind < 93)
-            leave(&o);
+            leave_both(&o);
         else if (kind < 97)
             compare_dumps(&o);
         else
             compare_stats(&o);
     }
-    settle(&o);
+    settle_names(&o);
     compare_dumps(&o);
     compare_stats(&o);
     print_message("%u steps\n", step);

@@ -21,7 +21,7 @@
 /* ---- the directory ----------------------------------------------------- */
 
 static void
-add(int fd, const char *keyspace, const char *key, int64_t increment)
+add_acked(int fd, const char *keyspace, const char *key, int64_t increment)
 {
     client_increment(fd, keyspace, key, increment);
     client_wins(fd, 1);
@@ -29,7 +29,7 @@ add(int fd, const char *keyspace, const char *key, int64_t increment)
 
 /* Everything acknowledged until now can be read after it. */
 static void
-flush(struct fleet *f)
+flush_all(struct fleet *f)
 {
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
@@ -63,7 +63,7 @@ CASE(a_reader_that_has_a_damaged_file_open_shows_none_of_it_after_a_drop, f)
         struct daemon drop = {.output = -1};
 
         service_add(f, "words", "the", 7);
-        flush(f);
+        flush_all(f);
         assert_int_equal(service_total(f, "words"), 7);
         break_magic(f, "words");
         fleet_begin(f, &drop, words);
@@ -137,7 +137,7 @@ CASE(a_sender_that_never_stops_loses_only_what_came_before, f)
         for (int i = 0; i < EACH; i++)
             send_some(&s, after, &sent[2]);
         await_wins(&s);
-        flush(f);
+        flush_all(f);
 
         assert_int_equal(service_count(f, "words", before), INT64_MIN);
         assert_int_equal(service_count(f, "words", after), sent[2]);
@@ -212,7 +212,7 @@ CASE(drop_killed_at_any_system_call_is_repeated, f)
 
     service_start(f);
     fd = client_connect(fleet_ack_port(f));
-    add(fd, "words", "before", 1);
+    add_acked(fd, "words", "before", 1);
     assert_int_equal(drop_traced(f, ""), 0);
     snprintf(trace, sizeof trace, "%s/trace", f->path);
     count = list_calls(trace, calls);
@@ -221,13 +221,13 @@ CASE(drop_killed_at_any_system_call_is_repeated, f)
         const struct call *c = &calls[random_below(&random, count)];
         int status;
 
-        add(fd, "words", "before", 1);
-        add(fd, "other", "all", 1);
+        add_acked(fd, "words", "before", 1);
+        add_acked(fd, "other", "all", 1);
         if (i % 6 == 5) {
-            flush(f);
+            flush_all(f);
             assert_true(service_count(f, "words", "before") > 0);
             break_magic(f, "words");
-            add(fd, "words", "before", 1);
+            add_acked(fd, "words", "before", 1);
         }
         snprintf(option, sizeof option, "--inject=%s:signal=KILL:when=%u",
                  c->name, 1 + (unsigned)random_below(&random, c->total));
@@ -238,11 +238,11 @@ CASE(drop_killed_at_any_system_call_is_repeated, f)
         killed += status == 128 + SIGKILL;
         if (status != 0)
             assert_int_equal(status, 128 + SIGKILL);
-        add(fd, "words", "between", 1);
+        add_acked(fd, "words", "between", 1);
         expect(FLEET_RUN(f, "drop", "words"), 0, "dropped keyspace=words ");
         assert_int_equal(service_count(f, "words", "before"), INT64_MIN);
-        add(fd, "words", "after", i + 1);
-        flush(f);
+        add_acked(fd, "words", "after", i + 1);
+        flush_all(f);
 
         assert_int_equal(service_count(f, "words", "before"), INT64_MIN);
         assert_int_equal(service_count(f, "words", "between"), INT64_MIN);

@@ -150,7 +150,7 @@ copy_text(void)
 }
 
 static char *
-ask(struct fleet *f, const char *path)
+ask_reader(struct fleet *f, const char *path)
 {
     char command[64];
 
@@ -179,8 +179,8 @@ CASE(every_figure_is_in_status_and_over_http_and_in_metrics, f)
 
     await_rows(f);
     status = copy_text();
-    answer = ask(f, "/v1/status");
-    metrics = ask(f, "/metrics");
+    answer = ask_reader(f, "/v1/status");
+    metrics = ask_reader(f, "/metrics");
 
     for (size_t i = 0; i < STATUS_FIGURES; i++) {
         if (figures[i].kind != STATUS_SCRAPE) {
@@ -200,15 +200,15 @@ CASE(a_time_is_in_seconds_in_metrics, f)
     int64_t sync_us;
 
     await_rows(f);
-    before = ask(f, "/v1/status");
+    before = ask_reader(f, "/v1/status");
     /* A sync of a file in memory may take no microsecond. */
     while (status_value(before, "writer", "sync_us") == 0) {
         service_add(f, "w", "k", 1);
         free(before);
-        before = ask(f, "/v1/status");
+        before = ask_reader(f, "/v1/status");
     }
-    metrics = ask(f, "/metrics");
-    after = ask(f, "/v1/status");
+    metrics = ask_reader(f, "/metrics");
+    after = ask_reader(f, "/v1/status");
 
     assert_int_equal(
         metric_value(metrics,
@@ -328,7 +328,7 @@ CASE(a_life_that_cannot_be_seen_is_neither_alive_nor_dead, f)
     assert_has(text, "\"alive\": null");
     assert_lacks(text, "\"alive\": true");
     assert_lacks(text, "\"alive\": false");
-    metrics = ask(f, "/metrics");
+    metrics = ask_reader(f, "/metrics");
     assert_lacks(metrics, "\ncountd_process_up{process=\"worker\"");
     assert_has(metrics, "\ncountd_process_silent_seconds{process="
                         "\"worker\"");

@@ -51,7 +51,7 @@ merge_logs(struct service_site *x)
 
 /* Runs a worker until nothing is held either. */
 static void
-drain(struct fleet *f)
+drain_held(struct fleet *f)
 {
     fleet_start(f, FLEET_WORKER);
     fleet_await_drained(f, DRAIN_MS);
@@ -80,7 +80,7 @@ CASE(a_salvaged_log_goes_behind_what_waits_of_its_earlier_fills, x)
 {
     fill_log(x, 0);
     merge_logs(x);
-    shell(x, BREAK);
+    expect_shell(x, BREAK);
     for (int i = 0; i < 3; i++) {
         fill_log(x, 0);
         merge_logs(x);
@@ -92,9 +92,9 @@ CASE(a_salvaged_log_goes_behind_what_waits_of_its_earlier_fills, x)
     expect(FLEET_RUN(&x->fleet, "log", "salvage", "bad-0000000000-5"), 1,
            "0 increments merged, 0 merged already, 1 damaged and lost, 2 wait "
            "(countd held)");
-    shell(x, REPAIR);
+    expect_shell(x, REPAIR);
 
-    drain(&x->fleet);
+    drain_held(&x->fleet);
     assert_counts(x->fleet.path);
     expect_text(FLEET_RUN(&x->fleet, "held", "--tsv"), 0, "");
 }
@@ -114,7 +114,7 @@ CASE(a_replay_into_a_backup_goes_behind_what_the_backup_has_waiting, x)
     expect(FLEET_RUN(&x->fleet, "backup", "--no-flush", copy), 0, "faults=0");
 
     fleet_option(&x->fleet, "keyspace.max_keys=0");
-    drain(&x->fleet);
+    drain_held(&x->fleet);
     for (uint64_t i = 0; i < 3; i++)
         fill_log(x, i);
     merge_logs(x);
@@ -135,13 +135,13 @@ CASE(an_older_keyspace_gets_what_comes_before_the_waiting_fills_of_a_log, x)
     snprintf(archive, sizeof archive, "%s/archive", x->fleet.path);
     fill_log(x, 0);
     merge_logs(x);
-    shell(x, "cp keyspace/words.mdb older");
+    expect_shell(x, "cp keyspace/words.mdb older");
     fill_log(x, 0);
     merge_logs(x);
-    shell(x, BREAK);
+    expect_shell(x, BREAK);
     fill_log(x, 0);
     merge_logs(x);
-    shell(x, "mv older keyspace/words.mdb");
+    expect_shell(x, "mv older keyspace/words.mdb");
 
     expect(FLEET_RUN(&x->fleet, "replay", archive), 0,
            "4 increments merged, 2 merged already");
@@ -202,7 +202,7 @@ static struct {
 } world;
 
 static bool
-chance(unsigned percent)
+has_chance(unsigned percent)
 {
     return random_chance(&world.random, percent);
 }
@@ -280,7 +280,7 @@ fill_any_log(void)
         return;
     *f = (struct fill){.index = index,
                        .epoch = fill_log_with(world.site, index, "lost")};
-    if (chance(12) && !is_bad(f)) {
+    if (has_chance(12) && !is_bad(f)) {
         f->is_damaged = true;
         snprintf(name, sizeof name, "%010u", (unsigned)index);
         damage_log(world.site, name);
@@ -296,17 +296,17 @@ make_sick(struct place *p, bool sick)
         p->is_sick = sick;
 }
 
-static int replay(struct place *p, bool whole);
+static int replay_place(struct place *p, bool whole);
 
 /* A worker for a moment, maybe beside a replay, then SIGKILL or SIGTERM. */
 static void
 run_worker(struct place *p)
 {
     fleet_start(p->fleet, FLEET_WORKER);
-    if (chance(20))
-        (void)replay(p, false);
+    if (has_chance(20))
+        (void)replay_place(p, false);
     (void)poll(NULL, 0, (int)random_below(&world.random, 40)); /* when to end */
-    if (chance(60)) {
+    if (has_chance(60)) {
         daemon_kill(fleet_daemon(p->fleet, FLEET_WORKER));
         world.kills++;
     } else {
@@ -321,7 +321,7 @@ run_command(struct place *p, const char *const *words)
 {
     struct daemon d;
 
-    if (chance(50))
+    if (has_chance(50))
         return fleet_run(p->fleet, words);
     fleet_begin(p->fleet, &d, words);
     (void)poll(NULL, 0, (int)random_below(&world.random, 12)); /* when to end */
@@ -333,7 +333,7 @@ run_command(struct place *p, const char *const *words)
 
 /* Salvages one bad log, or (all) every one to its end. */
 static void
-salvage(bool all)
+salvage_logs(bool all)
 {
     for (unsigned i = 0; i < fills; i++) {
         struct fill *f = &world.fills[i];
@@ -360,7 +360,7 @@ salvage(bool all)
 
 /* Whole, or from the first fill on that the backup may lack. */
 static int
-replay(struct place *p, bool whole)
+replay_place(struct place *p, bool whole)
 {
     unsigned first = 0;
     char from[32];
@@ -371,7 +371,7 @@ replay(struct place *p, bool whole)
              (unsigned long long)(FIRST / 1000 + first * UINT64_C(60)));
     if (whole)
         return FLEET_RUN(p->fleet, "replay", world.archive);
-    if (p == &world.live || chance(50)) /* it may lack any fill */
+    if (p == &world.live || has_chance(50)) /* it may lack any fill */
         return run_command(
             p, (const char *const[]){"replay", world.archive, NULL});
     return run_command(p, (const char *const[]){"replay", "--from", from,
@@ -425,7 +425,7 @@ save_keyspaces(void)
 {
     if (world.live.is_sick || is_older() || !has_salvaged())
         return;
-    shell(world.site, "rm -rf saved && cp -a keyspace saved");
+    expect_shell(world.site, "rm -rf saved && cp -a keyspace saved");
     world.has_saved = true;
     world.saved_salvaged = count_salvaged();
 }
@@ -436,7 +436,7 @@ put_back_saved(void)
     if (!world.has_saved || world.live.is_sick ||
         count_salvaged() != world.saved_salvaged)
         return;
-    shell(world.site, "rm -r keyspace && cp -a saved keyspace");
+    expect_shell(world.site, "rm -r keyspace && cp -a saved keyspace");
     world.older += is_older();
 }
 
@@ -448,9 +448,9 @@ accept_older(void)
         return;
     if (world.live.is_sick)
         make_sick(&world.live, false);
-    (void)replay(&world.live, false); /* it may be killed */
+    (void)replay_place(&world.live, false); /* it may be killed */
     /* A worker that is killed may have announced a merge and not made it. */
-    if (replay(&world.live, true) != 0 &&
+    if (replay_place(&world.live, true) != 0 &&
         strstr(text, "no archived logs there") == NULL &&
         strstr(text, "wait (countd held)") == NULL)
         fail_msg("replay: %s", text);
@@ -488,7 +488,7 @@ back_up(void)
 
     if (world.has_backup || world.live.is_sick || fills < 4 || is_older())
         return;
-    salvage(true);
+    salvage_logs(true);
     if (FLEET_RUN(world.live.fleet, "backup", "--no-flush", world.copy_path) !=
         0)
         fail_msg("backup: %s", text);
@@ -511,7 +511,7 @@ static void
 do_something(void)
 {
     struct place *p =
-        world.has_backup && chance(40) ? &world.backup : &world.live;
+        world.has_backup && has_chance(40) ? &world.backup : &world.live;
     const uint64_t what = random_below(&world.random, 100);
 
     if (what < 36)
@@ -521,9 +521,9 @@ do_something(void)
     else if (what < 71)
         make_sick(p, !p->is_sick);
     else if (what < 75)
-        salvage(false);
+        salvage_logs(false);
     else if (what < 81)
-        (void)replay(p, false);
+        (void)replay_place(p, false);
     else if (what < 86)
         save_keyspaces();
     else if (what < 91)
@@ -540,15 +540,15 @@ finish_place(struct place *p, const char *what)
     make_sick(p, false);
     if (p == &world.live) {
         accept_older();
-        salvage(true);
+        salvage_logs(true);
     }
-    drain(p->fleet);
+    drain_held(p->fleet);
     note_logs();
     if (p == &world.live)
-        salvage(true);
-    if (replay(p, true) != 0)
+        salvage_logs(true);
+    if (replay_place(p, true) != 0)
         fail_msg("%s: replay: %s", what, text);
-    drain(p->fleet);
+    drain_held(p->fleet);
     expect_text(FLEET_RUN(p->fleet, "held", "--tsv"), 0, "");
     compare_place(p, what);
 }

@@ -78,7 +78,7 @@ CASE(without_a_worker_waiting_ends_at_its_timeout, f)
 /* ---- other languages --------------------------------------------------- */
 
 static bool
-has(const char *program)
+has_program(const char *program)
 {
     char script[64];
 
@@ -116,7 +116,7 @@ CASE(a_cpp_program_counts_and_reads, f)
         "LD_LIBRARY_PATH=$BUILD \"$3/app\" \"$1\" \"$2\"\n";
     char write[64], ask[64];
 
-    if (!has("g++"))
+    if (!has_program("g++"))
         test_skip("there is no g++");
     if (SANITIZED)
         test_skip("the library needs the sanitizer's run-time");

@@ -46,11 +46,12 @@ set_up(void **state)
 /* ---- recipes ------------------------------------------------------------- */
 
 /* Replaces the first `from`, which must be there. */
-static void replace(char conf[CONF_MAX], const char *from, const char *format,
-                    ...) __attribute__((format(printf, 3, 4)));
+static void replace_words(char conf[CONF_MAX], const char *from,
+                          const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 static void
-replace(char conf[CONF_MAX], const char *from, const char *format, ...)
+replace_words(char conf[CONF_MAX], const char *from, const char *format, ...)
 {
     char rest[CONF_MAX], to[700];
     char *at = strstr(conf, from);
@@ -84,7 +85,7 @@ read_recipe(const char *words, char conf[CONF_MAX])
     *end = '\0';
     (void)snprintf(conf, CONF_MAX, "%s", block + strlen(LITERAL));
     while ((at = strstr(conf, "\\e")) != NULL)
-        replace(conf, "\\e", "\\");
+        replace_words(conf, "\\e", "\\");
 }
 
 static void
@@ -111,7 +112,7 @@ is_installed(const char *program)
 
 /* Starts a program; a NULL ends its words. */
 static void
-begin(struct neighbour *n, const char *program, const char *const *argv)
+begin_program(struct neighbour *n, const char *program, const char *const *argv)
 {
     const struct daemon_how how = {.argv = argv, .not_ready = true};
 
@@ -119,7 +120,7 @@ begin(struct neighbour *n, const char *program, const char *const *argv)
 }
 
 #define BEGIN(n, program, ...)                                                 \
-    begin(n, program, (const char *const[]){__VA_ARGS__, NULL})
+    begin_program(n, program, (const char *const[]){__VA_ARGS__, NULL})
 
 static const char *
 put_conf(struct neighbour *n, const char *name)
@@ -129,7 +130,7 @@ put_conf(struct neighbour *n, const char *name)
 }
 
 static void
-init(struct neighbour *n)
+init_neighbour(struct neighbour *n)
 {
     *n = (struct neighbour){.port = daemon_free_port()};
     n->daemon.output = -1;
@@ -138,7 +139,7 @@ init(struct neighbour *n)
 }
 
 static void
-fini(struct neighbour *n)
+fini_neighbour(struct neighbour *n)
 {
     daemon_fini(&n->daemon);
     tmpdir_remove(&n->dir);
@@ -146,7 +147,7 @@ fini(struct neighbour *n)
 
 /* Runs a shell command in which $P is a port. */
 static int
-shell(uint16_t port, const char *command)
+run_shell(uint16_t port, const char *command)
 {
     char line[1024];
 
@@ -184,11 +185,11 @@ start_nginx(struct fleet *f, struct neighbour *n)
 {
     char front[4096];
 
-    init(n);
+    init_neighbour(n);
     read_recipe("proxy_method POST", n->conf);
-    replace(n->conf, "127.0.0.1:9527", "127.0.0.1:%u", http_port(f));
-    replace(n->conf, "listen 80;", "listen 127.0.0.1:%u;", n->port);
-    replace(n->conf, "root /var/www/html;", "root %s;", n->dir.path);
+    replace_words(n->conf, "127.0.0.1:9527", "127.0.0.1:%u", http_port(f));
+    replace_words(n->conf, "listen 80;", "listen 127.0.0.1:%u;", n->port);
+    replace_words(n->conf, "root /var/www/html;", "root %s;", n->dir.path);
     (void)snprintf(front, sizeof front,
                    "daemon off; pid %s/pid; error_log stderr;\n"
                    "events {}\nhttp { access_log off;\n"
@@ -215,29 +216,29 @@ CASE(peer_nginx_counts_page_views, f)
     service_start(f);
     start_nginx(f, &n);
     /* What a browser says of another site is not passed on. */
-    assert_int_equal(shell(n.port,
-                           "curl -sSf -H 'Origin: https://a.b' "
-                           "-H 'Sec-Fetch-Site: cross-site' -H 'Cookie: c=1' "
-                           "-H 'Referer: https://a.b/' -H 'Expect: x' "
-                           "-H 'Idempotency-Key: k' "
-                           "$P/page.html $P/page.html $P/page.html?q=1"),
-                     0);
+    assert_int_equal(
+        run_shell(n.port, "curl -sSf -H 'Origin: https://a.b' "
+                          "-H 'Sec-Fetch-Site: cross-site' -H 'Cookie: c=1' "
+                          "-H 'Referer: https://a.b/' -H 'Expect: x' "
+                          "-H 'Idempotency-Key: k' "
+                          "$P/page.html $P/page.html $P/page.html?q=1"),
+        0);
     assert_string_equal(text, "a page\na page\na page\n");
     /* Neither of these is a view. */
-    assert_int_equal(shell(n.port, "curl -sSfI $P/page.html && "
-                                   "curl -sS -d x=y $P/page.html"),
+    assert_int_equal(run_shell(n.port, "curl -sSfI $P/page.html && "
+                                       "curl -sS -d x=y $P/page.html"),
                      0);
-    assert_int_equal(shell(n.port, "curl -sS '127.0.0.1/a\"b\\c%20d' "
-                                   "--connect-to ::$P"),
+    assert_int_equal(run_shell(n.port, "curl -sS '127.0.0.1/a\"b\\c%20d' "
+                                       "--connect-to ::$P"),
                      0);
     await_count(f, "pages", "/page.html", 3);
     await_count(f, "pages", "/a\"b\\c%20d", 1);
     assert_int_equal(service_total(f, "pages"), 4);
 
     fleet_stop(f, FLEET_WRITE);
-    assert_int_equal(shell(n.port, "curl -sSf $P/page.html"), 0);
+    assert_int_equal(run_shell(n.port, "curl -sSf $P/page.html"), 0);
     assert_string_equal(text, "a page\n");
-    fini(&n);
+    fini_neighbour(&n);
 }
 
 /* ---- haproxy ------------------------------------------------------------- */
@@ -251,8 +252,8 @@ await_status(const struct neighbour *n, const char *status)
     do {
         if (clock_ms() > until_ms)
             fail_msg("through haproxy: %s", text);
-        (void)shell(n->port,
-                    "curl -s -o /dev/null -w '%{http_code}' $P/healthz");
+        (void)run_shell(n->port,
+                        "curl -s -o /dev/null -w '%{http_code}' $P/healthz");
     } while (strcmp(text, status) != 0);
 }
 
@@ -263,29 +264,30 @@ CASE(peer_haproxy_knows_who_is_ready, f)
     if (!is_installed("/usr/sbin/haproxy"))
         test_skip("haproxy is not installed");
     service_start(f);
-    init(&n);
+    init_neighbour(&n);
     read_recipe("option httpchk", n.conf);
-    replace(n.conf, "127.0.0.1:9527 check", "127.0.0.1:%u check inter 200ms",
-            http_port(f));
-    replace(n.conf, "backend countd",
-            "defaults\n    mode http\n    timeout connect 5s\n"
-            "    timeout client 20s\n    timeout server 20s\n"
-            "frontend f\n    bind 127.0.0.1:%u\n"
-            "    default_backend countd\nbackend countd",
-            n.port);
+    replace_words(n.conf, "127.0.0.1:9527 check",
+                  "127.0.0.1:%u check inter 200ms", http_port(f));
+    replace_words(n.conf, "backend countd",
+                  "defaults\n    mode http\n    timeout connect 5s\n"
+                  "    timeout client 20s\n    timeout server 20s\n"
+                  "frontend f\n    bind 127.0.0.1:%u\n"
+                  "    default_backend countd\nbackend countd",
+                  n.port);
     BEGIN(&n, "/usr/sbin/haproxy", "-db", "-f", put_conf(&n, "haproxy.cfg"));
     await_port(&n, n.port);
     await_status(&n, "200");
     assert_int_equal(
-        shell(n.port, "curl -sSf --json '{\"keyspace\":\"k\",\"key\":\"a\"}' "
-                      "$P/v1/count"),
+        run_shell(n.port,
+                  "curl -sSf --json '{\"keyspace\":\"k\",\"key\":\"a\"}' "
+                  "$P/v1/count"),
         0);
     fleet_stop(f, FLEET_WRITE);
     await_status(&n, "503");
     (void)daemon_output(&n.daemon, text, sizeof text);
     assert_has(text, "countd/");
     assert_has(text, " is DOWN");
-    fini(&n);
+    fini_neighbour(&n);
 }
 
 /* ---- collectd ------------------------------------------------------------ */
@@ -295,10 +297,10 @@ start_relay(struct fleet *f, struct neighbour *n)
 {
     char port[8];
 
-    init(n);
+    init_neighbour(n);
     read_recipe("cluster countd", n->conf);
-    replace(n->conf, "127.0.0.1:2003", "127.0.0.1:%u",
-            fleet_writer_port(f, "graphite"));
+    replace_words(n->conf, "127.0.0.1:2003", "127.0.0.1:%u",
+                  fleet_writer_port(f, "graphite"));
     (void)snprintf(port, sizeof port, "%u", n->port);
     BEGIN(n, "/usr/bin/carbon-c-relay", "-p", port, "-f",
           put_conf(n, "relay.conf"));
@@ -332,9 +334,9 @@ start_collectd(struct neighbour *n, uint16_t relay)
 {
     char front[4096];
 
-    init(n);
+    init_neighbour(n);
     read_recipe("LoadPlugin write_graphite", n->conf);
-    replace(n->conf, "Port \"2013\"", "Port \"%u\"", relay);
+    replace_words(n->conf, "Port \"2013\"", "Port \"%u\"", relay);
     (void)snprintf(front, sizeof front,
                    "Hostname \"h\"\nFQDNLookup false\nBaseDir \"%s\"\n"
                    "PIDFile \"%s/pid\"\nWriteThreads 1\nLoadPlugin unixsock\n"
@@ -350,7 +352,7 @@ start_collectd(struct neighbour *n, uint16_t relay)
 
 /* One command, and its answer of a line. */
 static void
-tell(int fd, const char *command)
+tell_line(int fd, const char *command)
 {
     char answer[256] = "";
     size_t size = 0;
@@ -381,12 +383,12 @@ CASE(peer_collectd_through_carbon_c_relay_counts_what_totals_grow_by, f)
     service_start(f);
     start_relay(f, &relay);
     fd = start_collectd(&collectd, relay.port);
-    tell(fd, "PUTVAL h/interface-eth0/if_octets interval=1 "
-             "1700000001:1000:7 1700000002:1500:7 1700000003:1700:9\n");
+    tell_line(fd, "PUTVAL h/interface-eth0/if_octets interval=1 "
+                  "1700000001:1000:7 1700000002:1500:7 1700000003:1700:9\n");
     /* It was started again. */
-    tell(fd, "PUTVAL h/interface-eth0/if_octets interval=1 "
-             "1700000004:50:1 1700000005:51:1\n");
-    tell(fd, "PUTVAL h/load/load interval=1 1700000001:3:2:1\n");
+    tell_line(fd, "PUTVAL h/interface-eth0/if_octets interval=1 "
+                  "1700000004:50:1 1700000005:51:1\n");
+    tell_line(fd, "PUTVAL h/load/load interval=1 1700000001:3:2:1\n");
     until_ms = clock_ms() + SOON_MS * test_slow();
     /* Its threads write when they come to it. */
     while (got != 751) {
@@ -394,7 +396,7 @@ CASE(peer_collectd_through_carbon_c_relay_counts_what_totals_grow_by, f)
             (void)FLEET_RUN(f, "export");
             fail_msg("%lld, not 751: %s", (long long)got, text);
         }
-        tell(fd, "FLUSH\n");
+        tell_line(fd, "FLUSH\n");
         expect_text(FLEET_RUN(f, "flush"), 0, "");
         got = service_count(f, "stats_counts", "h.interface-eth0.if_octets.rx");
         got = got < 0 ? 0 : got;
@@ -404,8 +406,8 @@ CASE(peer_collectd_through_carbon_c_relay_counts_what_totals_grow_by, f)
         service_count(f, "stats_counts", "h.interface-eth0.if_octets.tx"), 3);
     assert_int_equal(service_total(f, "stats_counts"), 754);
     client_close(fd);
-    fini(&collectd);
-    fini(&relay);
+    fini_neighbour(&collectd);
+    fini_neighbour(&relay);
     (void)snprintf(own, sizeof own, "/tmp/.s.carbon-c-relay.%u", relay.port);
     (void)unlink(own); /* it leaves that */
 }
@@ -420,7 +422,7 @@ CASE(dashboards_find_what_statsd_names_stats_counts, f)
     (void)snprintf(command, sizeof command,
                    "bash -c 'printf \"web.hits:5|c\" >/dev/udp/127.0.0.1/%u'",
                    fleet_writer_port(f, "statsd"));
-    assert_int_equal(shell(0, command), 0);
+    assert_int_equal(run_shell(0, command), 0);
     await_count(f, "stats_counts", "web.hits", 5);
     answer_shell(f, "curl -sSfg \"$U/metrics/find?query=stats_counts.web.*\"");
     assert_has(text, "hits");

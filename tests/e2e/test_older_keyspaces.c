@@ -70,9 +70,9 @@ CASE(no_worker_merges_into_an_older_copy, x)
     char copy[600];
 
     merge_fills(x, 2);
-    shell(x, SAVE);
+    expect_shell(x, SAVE);
     merge_fills(x, 4);
-    shell(x, PUT_BACK);
+    expect_shell(x, PUT_BACK);
     fill_log(x, 0);
 
     start_refused(x);
@@ -97,10 +97,10 @@ CASE(no_worker_merges_into_an_older_copy, x)
 CASE(a_copy_that_lacks_nothing_is_not_older, x)
 {
     merge_fills(x, 2);
-    shell(x, SAVE);
+    expect_shell(x, SAVE);
     fleet_start(&x->fleet, FLEET_WORKER); /* finds nothing to merge */
     fleet_stop(&x->fleet, FLEET_WORKER);
-    shell(x, PUT_BACK);
+    expect_shell(x, PUT_BACK);
     merge_fills(x, 2);
     assert_counts(x->fleet.path);
 }
@@ -108,11 +108,12 @@ CASE(a_copy_that_lacks_nothing_is_not_older, x)
 CASE(an_empty_folder_beside_logs_that_were_merged_is_older, x)
 {
     merge_fills(x, 2);
-    shell(x, "mv keyspace saved && mkdir -m 700 keyspace");
+    expect_shell(x, "mv keyspace saved && mkdir -m 700 keyspace");
     fill_log(x, 0);
     start_refused(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
-    shell(x, "rmdir keyspace 2>/dev/null || rm -r keyspace; mv saved keyspace");
+    expect_shell(
+        x, "rmdir keyspace 2>/dev/null || rm -r keyspace; mv saved keyspace");
     merge_logs(x);
     assert_counts(x->fleet.path);
 }
@@ -130,10 +131,10 @@ CASE(a_backup_is_older_beside_the_logs_and_whole_elsewhere, x)
     /* On a new machine: a worker merges what comes. */
     fleet_init_at(&to, copy);
     expect(FLEET_RUN(&to, "check"), 0, "0 faults");
-    shell(x, "cp -a copy moved");
+    expect_shell(x, "cp -a copy moved");
     fleet_fini(&to);
 
-    shell(x, "mv keyspace newer && mv copy/keyspace keyspace");
+    expect_shell(x, "mv keyspace newer && mv copy/keyspace keyspace");
     expect(FLEET_RUN(&x->fleet, "check"), 1, "keyspace/ is older than log/");
     replay_and_accept(x, "4 increments merged, 4 merged already");
     merge_fills(x, 1);
@@ -148,8 +149,8 @@ CASE(a_file_of_a_backup_is_older_with_the_note_of_its_backup, x)
     merge_fills(x, 2);
     expect(FLEET_RUN(&x->fleet, "backup", copy), 0, "faults=0");
     merge_fills(x, 2);
-    shell(x, "rm keyspace/words.mdb-lock; cp copy/keyspace/words.mdb "
-             "copy/keyspace/merged keyspace/");
+    expect_shell(x, "rm keyspace/words.mdb-lock; cp copy/keyspace/words.mdb "
+                    "copy/keyspace/merged keyspace/");
     expect(FLEET_RUN(&x->fleet, "check"), 1, "keyspace/ is older than log/");
     replay_and_accept(x, "4 increments merged, 4 merged already");
     merge_fills(x, 1);
@@ -159,12 +160,12 @@ CASE(a_file_of_a_backup_is_older_with_the_note_of_its_backup, x)
 CASE(no_log_is_salvaged_into_an_older_copy, x)
 {
     merge_fills(x, 2);
-    shell(x, SAVE);
+    expect_shell(x, SAVE);
     merge_fills(x, 4);
     fill_log(x, 0);
     fill_log(x, 1);
-    shell(x, "mv log/0000000001 log/bad-0000000001-4");
-    shell(x, PUT_BACK);
+    expect_shell(x, "mv log/0000000001 log/bad-0000000001-4");
+    expect_shell(x, PUT_BACK);
     expect(FLEET_RUN(&x->fleet, "log", "salvage", "bad-0000000001-4"), 111,
            "keyspace/ is older than log/");
     assert_int_equal(count_in(x->fleet.path, "all"), 2);
@@ -180,7 +181,7 @@ CASE(nothing_is_merged_into_a_folder_that_was_moved_away, x)
     merge_fills(x, 2);
     fleet_start(&x->fleet, FLEET_WRITE);
     fleet_start(&x->fleet, FLEET_WORKER);
-    shell(x, "mv keyspace gone && cp -a gone keyspace");
+    expect_shell(x, "mv keyspace gone && cp -a gone keyspace");
     service_add(&x->fleet, "words", "f3", 1);
     service_add(&x->fleet, "words", "all", 1);
     fills++;
@@ -194,16 +195,16 @@ CASE(nothing_is_merged_into_a_folder_that_was_moved_away, x)
 CASE(what_is_held_waits_for_the_fills_before_it, x)
 {
     merge_fills(x, 2);
-    shell(x, SAVE);
+    expect_shell(x, SAVE);
     merge_fills(x, 4);
-    shell(x, "yes junk | head -c 8192 > keyspace/words.mdb");
+    expect_shell(x, "yes junk | head -c 8192 > keyspace/words.mdb");
     fill_log(x, 0);
     fill_log(x, 1);
     fleet_start(&x->fleet, FLEET_WORKER);
     while (!fleet_logs_are_drained(&x->fleet))
         (void)poll(NULL, 0, 1); /* until both are held */
     fleet_stop(&x->fleet, FLEET_WORKER);
-    shell(x, PUT_BACK);
+    expect_shell(x, PUT_BACK);
 
     start_refused(x);
     fleet_stop(&x->fleet, FLEET_WORKER);

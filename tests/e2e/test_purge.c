@@ -83,7 +83,7 @@ count_keys(struct fleet *f)
 }
 
 static void
-start(struct fleet *f)
+start_daemons(struct fleet *f)
 {
     fleet_option(f, "archive.keep=36500d");
     fleet_option(f, "log.size=512K");
@@ -108,7 +108,7 @@ CASE(no_live_file_has_a_byte_of_a_purged_key, f)
 {
     char *before;
 
-    start(f);
+    start_daemons(f);
     expect(FLEET_RUN(f, "del", "words", SECRET), 0, "keys=1 of 1\n");
     expect(FLEET_RUN(f, "export", "words"), 0, "key:00501");
     before = strdup(text);
@@ -151,7 +151,7 @@ CASE(no_live_file_has_a_byte_of_a_purged_key, f)
 /* A key that stands in separators of nodes and groups, and in buffered edits:
  * one of many is. */
 static void
-shell(const struct fleet *f, const char *script)
+run_shell(const struct fleet *f, const char *script)
 {
     char line[1000];
 
@@ -167,17 +167,17 @@ CASE(what_waits_for_another_keyspace_is_written_again_without_the_key, f)
     const struct log_fill mark = {.uuid = {9}, .epoch = 1, .first_ms = 1};
     int log_fd;
 
-    start(f);
+    start_daemons(f);
     stop_all(f);
     log_fd =
         open(file_path(f->path, "log"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(log_fd >= 0);
     (void)aside_put(log_fd, false, &mark, records, 2, 60000);
-    shell(f, "yes junk | head -c 8192 > keyspace/sick.mdb");
+    run_shell(f, "yes junk | head -c 8192 > keyspace/sick.mdb");
     assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-d",
                                 f->path, "-o", "log.size=512K", "--once", NULL),
                      0);
-    shell(f, "cp log/waiting/held-* archive/%t-of-one-that-died");
+    run_shell(f, "cp log/waiting/held-* archive/%t-of-one-that-died");
     assert_int_equal(files_with(f, "log/waiting", "zebra"), 1);
 
     expect(FLEET_RUN(f, "del", "words", SECRET, "--purge"), 0,
@@ -186,7 +186,7 @@ CASE(what_waits_for_another_keyspace_is_written_again_without_the_key, f)
     assert_int_equal(all_with(f, "zebra"), 0);
     assert_int_equal(aside_count(log_fd), 1); /* the other's */
     assert_int_equal(close(log_fd), 0);
-    shell(f, "rm keyspace/sick.mdb");
+    run_shell(f, "rm keyspace/sick.mdb");
 }
 
 CASE(no_file_of_a_keyspace_has_any_of_many_purged_keys, f)
@@ -195,7 +195,7 @@ CASE(no_file_of_a_keyspace_has_any_of_many_purged_keys, f)
     char path[700];
     size_t size;
 
-    start(f);
+    start_daemons(f);
     stop_all(f);
     daemon_path("countd", path, sizeof path);
     size = (size_t)snprintf(script, sizeof script,
@@ -225,7 +225,7 @@ CASE(a_purged_archive_is_replayed_without_the_key, f)
 {
     char target[700], archive[700];
 
-    start(f);
+    start_daemons(f);
     stop_all(f);
     expect(FLEET_RUN(f, "del", "words", SECRET, "--purge"), 0, " left=0\n");
     expect(FLEET_RUN(f, "del", "other", SECRET, "--purge"), 0, " left=0\n");
@@ -239,7 +239,7 @@ CASE(a_purged_archive_is_replayed_without_the_key, f)
 
 CASE(what_cannot_be_purged_is_listed, f)
 {
-    start(f);
+    start_daemons(f);
     stop_all(f);
     file_put(file_path(f->path, "log/bad-0000000077-1"), SECRET, sizeof SECRET);
     file_put(file_path(f->path, "archive/1700000000000-0000000001-"
@@ -255,7 +255,7 @@ CASE(what_cannot_be_purged_is_listed, f)
 /* A key in every log of a writer that then has nothing to do. */
 CASE(a_log_in_use_is_waited_for_and_named_when_time_is_up, f)
 {
-    start(f);
+    start_daemons(f);
     for (unsigned i = 0; i < 6; i++) {
         service_add(f, "words", SECRET, 1);
         expect_text(FLEET_RUN(f, "flush"), 0, "");
@@ -285,7 +285,7 @@ CASE(killed_at_any_system_call_it_leaves_a_good_store_and_is_repeated, f)
     unsigned killed = 0;
     char options[80];
 
-    start(f);
+    start_daemons(f);
     stop_all(f);
     for (unsigned i = 0; i < KILLS; i++) {
         int status;

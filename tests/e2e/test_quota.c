@@ -27,7 +27,7 @@ set_up(void **state)
 
 /* One request of a connection of its own; its body. */
 static const char *
-ask(struct fleet *f, const char *method, const char *target, int status)
+ask_writer(struct fleet *f, const char *method, const char *target, int status)
 {
     static struct answer a;
     const int fd = client_connect(fleet_writer_port(f, "http"));
@@ -40,7 +40,7 @@ ask(struct fleet *f, const char *method, const char *target, int status)
 }
 
 #define expect(f, target, body)                                                \
-    assert_string_equal(ask(f, "POST", target, 200), body)
+    assert_string_equal(ask_writer(f, "POST", target, 200), body)
 
 CASE(another_limit_is_refused_with_what_to_do, f)
 {
@@ -70,8 +70,8 @@ CASE(a_damaged_journal_refuses_quotas_alone_and_is_reported, f)
     fleet_stop(f, FLEET_WRITE);
     file_flip(file_path(f->path, "live/quota"), 4096 + 32, 1);
     fleet_start(f, FLEET_WRITE);
-    (void)ask(f, "GET", "/query", 503);
-    (void)ask(f, "POST", "/apply?amt=1", 503);
+    (void)ask_writer(f, "GET", "/query", 503);
+    (void)ask_writer(f, "POST", "/apply?amt=1", 503);
     assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)),
                "live/quota record=1 byte=4120");
     fd = client_connect(fleet_ack_port(f));
@@ -113,7 +113,7 @@ CASE(a_backup_has_the_quotas_of_one_moment, f)
 /* ---- the command, and the library behind it ---------------------- */
 
 static int
-run(struct fleet *f, const char *const *words, char *text, size_t size)
+run_countd(struct fleet *f, const char *const *words, char *text, size_t size)
 {
     const char *argv[16] = {"-o", NULL, "quota"};
     struct daemon_how how = {.argv = argv};
@@ -131,8 +131,9 @@ run(struct fleet *f, const char *const *words, char *text, size_t size)
 #define expect_run(f, status, out, ...)                                        \
     do {                                                                       \
         char text_[4096];                                                      \
-        assert_int_equal(run(f, (const char *const[]){__VA_ARGS__, NULL},      \
-                             text_, sizeof text_),                             \
+        assert_int_equal(run_countd(f,                                         \
+                                    (const char *const[]){__VA_ARGS__, NULL},  \
+                                    text_, sizeof text_),                      \
                          status);                                              \
         const char *out_ = out;                                                \
         if (out_ != NULL)                                                      \

@@ -180,13 +180,13 @@ archive_by_hand_at(struct fixture *s, unsigned logs,
 }
 
 static uint64_t
-forward(unsigned log)
+number_forward(unsigned log)
 {
     return log;
 }
 
 static uint64_t
-backward(unsigned log)
+number_backward(unsigned log)
 {
     return 100 - log;
 }
@@ -194,7 +194,7 @@ backward(unsigned log)
 static void
 archive_by_hand(struct fixture *s, unsigned logs)
 {
-    archive_by_hand_at(s, logs, forward);
+    archive_by_hand_at(s, logs, number_forward);
 }
 
 /* The path of the archived log of a minute. */
@@ -213,7 +213,7 @@ path_of(const struct fixture *s, unsigned i)
 #define CRC_AT (-8) /* gzip's, from the end of the file */
 
 static void
-flip(const struct fixture *s, unsigned i, off_t at)
+flip_byte(const struct fixture *s, unsigned i, off_t at)
 {
     file_flip(path_of(s, i), at, 4);
 }
@@ -361,7 +361,7 @@ CASE(a_part_of_the_time_or_a_keyspace_may_be_replayed, s)
  * others. */
 CASE(a_clock_that_was_set_back_loses_nothing, s)
 {
-    archive_by_hand_at(s, 9, backward);
+    archive_by_hand_at(s, 9, number_backward);
     expect(REPLAY(s, s->archive), 0, "9 logs: 36 increments merged, 0 ");
     expect(REPLAY(s, s->archive), 0,
            "9 logs: nothing new: 36 increments were merged, or left out, "
@@ -382,19 +382,19 @@ CASE(a_dry_run_reads_all_and_makes_nothing, s)
     expect(REPLAY(s, s->archive, "--to", "1700000120"), 0, ": 8 increments ");
     expect(REPLAY(s, s->archive, "--dry-run"), 0,
            "4 logs: 8 increments would be merged, 8 ");
-    flip(s, 3, CRC_AT);
+    flip_byte(s, 3, CRC_AT);
     expect(REPLAY(s, s->archive, "--dry-run"), 1, "is damaged");
 }
 
 CASE(a_flipped_bit_stops_a_replay_until_it_is_mended, s)
 {
     archive_by_hand(s, 7);
-    flip(s, 4, CRC_AT);
+    flip_byte(s, 4, CRC_AT);
 
     expect(REPLAY(s, s->archive), 1, "is damaged: nothing of it is merged");
     expect(0, 0, "4 logs: 16 increments merged, 0 ");
     assert_counts(s, 400015, 8, -20);
-    flip(s, 4, CRC_AT);
+    flip_byte(s, 4, CRC_AT);
     expect(REPLAY(s, s->archive), 0, "7 logs: 12 increments merged, 16 ");
     assert_counts(s, 700127, 14, -35);
 }
@@ -414,9 +414,9 @@ CASE(any_flipped_bit_is_told_and_the_rest_replayed_on_request, s)
         const off_t at = (off_t)random_below(&r, (uint64_t)st.st_size);
         int status;
 
-        flip(s, 1, at);
+        flip_byte(s, 1, at);
         status = REPLAY(s, s->archive, "--skip-damaged");
-        flip(s, 1, at);
+        flip_byte(s, 1, at);
         if (status == 0) {
             expect(status, 0, ", damaged 0\n");
             assert_counts(s, 400015, 8, -20);
@@ -450,7 +450,7 @@ CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
         assert_rc(log_release(&log), 0);
     }
     archive_close(&a);
-    flip(s, 0, -1);
+    flip_byte(s, 0, -1);
 
     expect(REPLAY(s, s->archive, "--skip-damaged"), 1,
            "1 log: 1 increment merged, 0 ");
@@ -551,7 +551,7 @@ CASE(explain_says_what_it_cannot_know, s)
     expect(FLEET_RUN(&s->fleet, "explain", "words", "of"), 0,
            "the archive begins and not in it: 1;");
     expect(0, 0, "in archived logs: 6\n");
-    flip(s, 2, CRC_AT);
+    flip_byte(s, 2, CRC_AT);
     expect(FLEET_RUN(&s->fleet, "explain", "words", "of"), 1,
            "archived logs that cannot be read: 1;");
     expect(0, 0, "in archived logs: 4\n");

@@ -89,7 +89,7 @@ user_setting(void)
 }
 
 static void
-serve(struct daemon *d, const char *data, const char *setting)
+serve_data(struct daemon *d, const char *data, const char *setting)
 {
     char user[32];
 
@@ -121,8 +121,8 @@ use_store(const char *data, const char *count)
 CASE(two_stores_stand_beside_each_other_without_a_port, f)
 {
     make_long(f, f->b, sizeof f->b);
-    serve(&f->first, f->a, "log.count=2");
-    serve(&f->second, f->b, "log.count=2");
+    serve_data(&f->first, f->a, "log.count=2");
+    serve_data(&f->second, f->b, "log.count=2");
     assert_int_equal(f->first.port_count, 0);
     use_store(f->a, "3");
     use_store(f->b, "40");
@@ -152,7 +152,7 @@ CASE(the_library_takes_the_directory_for_the_address, f)
     assert_rc(countd_open(&c, &o), 0);
     assert_rc(countd_get(c, "k", 1, "x", 1, &count), -ECONNREFUSED);
     assert_rc(countd_live_open(&live, &lo), -ECONNREFUSED);
-    serve(&f->first, f->b, "log.rotate_after=20ms");
+    serve_data(&f->first, f->b, "log.rotate_after=20ms");
     assert_rc(countd_incr(c, "k", 1, "x", 1, 7), 0);
     assert_rc(countd_wait_readable(c, "k", 1, WAIT_MS), 0);
     assert_rc(countd_get(c, "k", 1, "x", 1, &count), 0);
@@ -189,7 +189,7 @@ CASE(a_squatter_on_the_port_gets_nothing, f)
              "data_dir = %s\nwrite.ack_listen = 127.0.0.1:%u\n", f->a, port);
     tmpdir_put(&f->dir, "countd.conf", conf, strlen(conf), 0644);
     snprintf(path, sizeof path, "%s/countd.conf", f->dir.path);
-    serve(&f->first, f->a, "log.count=2");
+    serve_data(&f->first, f->a, "log.count=2");
     expect_text(COUNTD("-f", path, "incr", "k", "x", "2"), 0, "");
     assert_int_equal(daemon_stop(&f->first), 0);
     expect(COUNTD("-f", path, "incr", "k", "x"), 111, "does not serve ");
@@ -215,7 +215,7 @@ CASE(without_options_the_store_of_the_current_folder_is_used, f)
         assert_int_equal(fchown(f->dir.fd, 65534, 65534), 0);
     daemon_path("countd", program, sizeof program);
     snprintf(data, sizeof data, "%s/data", f->dir.path);
-    serve(&f->first, data, "log.count=2");
+    serve_data(&f->first, data, "log.count=2");
     expect_text(COUNTD("-d", data, "incr", "k", "x", "6"), 0, "");
     expect_text(COUNTD("-d", data, "-o", user_setting(), "flush"), 0, "");
 #define UNSERVED "read.http = 127.0.0.1:1\n"
@@ -244,7 +244,7 @@ CASE(a_second_reader_serves_its_port_only, f)
 {
     char read[64];
 
-    serve(&f->first, f->a, "log.count=2");
+    serve_data(&f->first, f->a, "log.count=2");
     use_store(f->a, "5");
     daemon_start(&f->second, "countd-read", "-d", f->a, "-o",
                  "read.listen=127.0.0.1:0", "-o", user_setting(), NULL);
@@ -279,7 +279,7 @@ expect_mode(const char *data, const char *name, mode_t mode)
 
 CASE(the_owner_alone_may_use_the_sockets, f)
 {
-    serve(&f->first, f->a, "socket.group=");
+    serve_data(&f->first, f->a, "socket.group=");
     expect_mode(f->a, "", 0700);
     expect_mode(f->a, "/socket", 0700);
     expect_mode(f->a, "/socket/ack", 0600);
@@ -304,7 +304,7 @@ CASE(members_of_the_group_may_use_the_sockets, f)
                    "--regid", MEMBER, "--clear-groups", program, "-V",
                    NULL) != 0)
         test_skip("another user may not run the programs here");
-    serve(&f->first, f->a, "socket.group=" GROUP);
+    serve_data(&f->first, f->a, "socket.group=" GROUP);
     expect_mode(f->a, "", 0710);
     expect_mode(f->a, "/socket", 0750);
     expect_mode(f->a, "/socket/ack", 0660);

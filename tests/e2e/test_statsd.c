@@ -248,9 +248,9 @@ static void
 check_after(const struct fixture *r, const struct vector *v)
 {
     for (const struct expected *e = v->after; e->keyspace; e++)
-        if (counted(r, e->keyspace, e->key) != e->count)
+        if (sum_counted(r, e->keyspace, e->key) != e->count)
             fail_msg("%s: %s has %lld, not %lld", v->title, e->key,
-                     (long long)counted(r, e->keyspace, e->key),
+                     (long long)sum_counted(r, e->keyspace, e->key),
                      (long long)e->count);
     for (size_t i = 0; i < r->records.count; i++) {
         const struct record *one = &r->records.at[i];
@@ -290,18 +290,19 @@ a_vector_counts(void **state)
     assert_int_equal(set_up(&fixture), 0);
     r = fixture;
     BEGIN(r, "log.size=1M", v->option ? v->option : "log.count=2");
-    fd = datagrams ? udp(&r->writer)
+    fd = datagrams ? connect_udp(&r->writer)
                    : client_connect(daemon_port(&r->writer, v->port));
     for (size_t i = 0; v->sent[i]; i++)
-        say(fd, v->sent[i]);
+        send_lines(fd, v->sent[i]);
     client_close(fd);
-    stop(r);
+    stop_writer(r);
     check_after(r, v);
-    if (counted(r, self, "lines") != v->lines ||
-        counted(r, self, "bad") != v->bad || sum_ignored(r, self) != v->ignored)
+    if (sum_counted(r, self, "lines") != v->lines ||
+        sum_counted(r, self, "bad") != v->bad ||
+        sum_ignored(r, self) != v->ignored)
         fail_msg("%s: lines %lld, bad %lld, ignored %lld", v->title,
-                 (long long)counted(r, self, "lines"),
-                 (long long)counted(r, self, "bad"),
+                 (long long)sum_counted(r, self, "lines"),
+                 (long long)sum_counted(r, self, "bad"),
                  (long long)sum_ignored(r, self));
     assert_int_equal(tear_down(&fixture), 0);
 }

@@ -58,14 +58,14 @@ count_with(struct fixture *r, const char *name, const char *program,
     }
     BEGIN(r, "log.size=1M");
     assert_int_equal(run_client(r, program, option, script), 0);
-    stop(r);
-    assert_int_equal(counted(r, C, "p.hits"), 6);
-    assert_int_equal(counted(r, C, "p.down"), -2);
-    assert_int_equal(counted(r, C ".timer.count", "p.time"), 1);
-    assert_int_equal(counted(r, C ".timer.sum", "p.time"), 12);
-    assert_int_equal(told(r, "ignored.gauge"), 1);
-    assert_int_equal(told(r, "ignored.set"), 1);
-    assert_int_equal(told(r, "bad"), 0);
+    stop_writer(r);
+    assert_int_equal(sum_counted(r, C, "p.hits"), 6);
+    assert_int_equal(sum_counted(r, C, "p.down"), -2);
+    assert_int_equal(sum_counted(r, C ".timer.count", "p.time"), 1);
+    assert_int_equal(sum_counted(r, C ".timer.sum", "p.time"), 12);
+    assert_int_equal(sum_told(r, "ignored.gauge"), 1);
+    assert_int_equal(sum_told(r, "ignored.set"), 1);
+    assert_int_equal(sum_told(r, "bad"), 0);
 }
 
 ON_FIXTURE(peer_python3_statsd, r)
@@ -203,7 +203,7 @@ ON_FIXTURE(peer_statsd_repeats_and_flushes_to_graphite, r)
     fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
-    say(fd, "hits:3|c\nhits:4|c");
+    send_lines(fd, "hits:3|c\nhits:4|c");
     /* A flush has them when two have come: each has more than 10 lines. */
     for (uint64_t lines = graphite_lines(r); graphite_lines(r) < lines + 200;) {
         assert_true(clock_ms() < until_ms);
@@ -213,11 +213,11 @@ ON_FIXTURE(peer_statsd_repeats_and_flushes_to_graphite, r)
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     client_close(fd);
     tmpdir_remove(&dir);
-    stop(r);
+    stop_writer(r);
 
-    assert_int_equal(told(r, "lines"), 2);
-    assert_int_equal(counted(r, C, "hits"), 7 + 7);
-    assert_int_equal(counted(r, "countd.graphite", "bad"), 0);
+    assert_int_equal(sum_told(r, "lines"), 2);
+    assert_int_equal(sum_counted(r, C, "hits"), 7 + 7);
+    assert_int_equal(sum_counted(r, "countd.graphite", "bad"), 0);
 }
 
 int

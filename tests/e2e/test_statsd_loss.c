@@ -20,34 +20,34 @@ ON_FIXTURE(lengths_have_limits, r)
     int fd;
 
     BEGIN(r, "log.size=1M");
-    fd = udp(&r->writer);
+    fd = connect_udp(&r->writer);
     memset(text, 'n', sizeof text);
     strcpy(text + 256, ":1|c"); /* the longest key */
-    say(fd, text);
+    send_lines(fd, text);
     memset(text, 'n', sizeof text);
     strcpy(text + 257, ":1|c");
-    say(fd, text);
+    send_lines(fd, text);
     /* A line of 8192 bytes, one of 8193, and a last one that counts. */
     memset(text, 't', sizeof text);
     memcpy(text, "a:1|c|#", 7);
     memcpy(text + 8192, "\nb:1|c|#", 8);
     strcpy(text + 8193 + 8193, "\nc:1|c");
-    say(fd, text);
+    send_lines(fd, text);
     /* The largest datagram. */
     memset(text, 't', sizeof text);
     memcpy(text, "_e{", 3);
     strcpy(text + 65501, "\nd:1|c");
     assert_int_equal(send(fd, text, 65507, 0), 65507);
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
-    assert_int_equal(told(r, "datagrams"), 4);
-    assert_int_equal(told(r, "lines"), 7);
-    assert_int_equal(told(r, "bad"), 3);
-    assert_int_equal(counted(r, C, "a"), 1);
-    assert_int_equal(counted(r, C, "b"), 0);
-    assert_int_equal(counted(r, C, "c"), 1);
-    assert_int_equal(counted(r, C, "d"), 1);
+    assert_int_equal(sum_told(r, "datagrams"), 4);
+    assert_int_equal(sum_told(r, "lines"), 7);
+    assert_int_equal(sum_told(r, "bad"), 3);
+    assert_int_equal(sum_counted(r, C, "a"), 1);
+    assert_int_equal(sum_counted(r, C, "b"), 0);
+    assert_int_equal(sum_counted(r, C, "c"), 1);
+    assert_int_equal(sum_counted(r, C, "d"), 1);
 }
 
 ON_FIXTURE(a_line_above_8192_bytes_ends_a_connection, r)
@@ -64,11 +64,11 @@ ON_FIXTURE(a_line_above_8192_bytes_ends_a_connection, r)
     client_send(fd, text, strlen(text));
     client_expect_end(fd);
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
-    assert_int_equal(counted(r, C, "a"), 1);
-    assert_int_equal(counted(r, C, "b"), 0);
-    assert_int_equal(counted(r, C, "c"), 0);
+    assert_int_equal(sum_counted(r, C, "a"), 1);
+    assert_int_equal(sum_counted(r, C, "b"), 0);
+    assert_int_equal(sum_counted(r, C, "c"), 0);
 }
 
 ON_FIXTURE(a_rest_before_a_reset_is_not_a_line, r)
@@ -77,7 +77,7 @@ ON_FIXTURE(a_rest_before_a_reset_is_not_a_line, r)
 
     BEGIN(r, "log.size=1M");
     fd = client_connect(daemon_port(&r->writer, "statsd-tcp"));
-    say(fd, "a:1|c\nb:1|c");
+    send_lines(fd, "a:1|c\nb:1|c");
     /* The first line has been read when a gauge of a later one is there. */
     other = client_connect(daemon_port(&r->writer, "ack"));
     client_increment(other, "w", "k", 1);
@@ -86,9 +86,9 @@ ON_FIXTURE(a_rest_before_a_reset_is_not_a_line, r)
     client_wins(other, 1);
     client_reset(fd);
     client_close(other);
-    stop(r);
+    stop_writer(r);
 
-    assert_int_equal(counted(r, C, "b"), 0);
+    assert_int_equal(sum_counted(r, C, "b"), 0);
 }
 
 ON_FIXTURE(figures_about_itself_can_be_off, r)
@@ -96,13 +96,13 @@ ON_FIXTURE(figures_about_itself_can_be_off, r)
     int fd;
 
     BEGIN(r, "log.size=1M", "statsd.self=off");
-    fd = udp(&r->writer);
-    say(fd, "a:1|c\nbad");
+    fd = connect_udp(&r->writer);
+    send_lines(fd, "a:1|c\nbad");
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.count, 1);
-    assert_int_equal(counted(r, C, "a"), 1);
+    assert_int_equal(sum_counted(r, C, "a"), 1);
 }
 
 /* ---- the socket in the directory ---------------------------------------- */
@@ -136,21 +136,21 @@ ON_FIXTURE(datagrams_come_to_a_socket_with_a_long_path, r)
     assert_int_equal(mkdir(r->data, 0755), 0);
     BEGIN(r, "log.size=1M", "statsd.listen=socket");
     fd = unix_datagrams(r);
-    say(fd, "a:1|c\nb:2|c");
+    send_lines(fd, "a:1|c\nb:2|c");
     /* Cut, its last line might count something else. */
     memset(longer, '\n', sizeof longer);
     memcpy(longer + 65530, "c:12345|c", 9);
     assert_int_equal(send(fd, longer, sizeof longer, 0), sizeof longer);
-    say(fd, "a:1|c");
+    send_lines(fd, "a:1|c");
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
-    assert_int_equal(counted(r, C, "a"), 2);
-    assert_int_equal(counted(r, C, "b"), 2);
+    assert_int_equal(sum_counted(r, C, "a"), 2);
+    assert_int_equal(sum_counted(r, C, "b"), 2);
     assert_int_equal(r->records.count > 0, 1);
-    assert_int_equal(counted(r, C, "c"), 0);
-    assert_int_equal(told(r, "datagrams"), 2);
-    assert_int_equal(told(r, "too_long"), 1);
+    assert_int_equal(sum_counted(r, C, "c"), 0);
+    assert_int_equal(sum_told(r, "datagrams"), 2);
+    assert_int_equal(sum_told(r, "too_long"), 1);
 }
 
 /* ---- names that no record can have --------------------------------------- */
@@ -164,7 +164,7 @@ ON_FIXTURE(a_nul_anywhere_is_a_malformed_line, r)
     int fd;
 
     BEGIN(r, "log.size=1M", "statsd.tags=append");
-    fd = udp(&r->writer);
+    fd = connect_udp(&r->writer);
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
         char text[64] = "long.enough.to.be.no.binary:1|g\n";
         const size_t at = strlen(text), size = at + strlen(lines[i]);
@@ -173,12 +173,12 @@ ON_FIXTURE(a_nul_anywhere_is_a_malformed_line, r)
         *(char *)memchr(text + at, '%', size - at) = '\0';
         assert_int_equal(send(fd, text, size, 0), size);
     }
-    say(fd, "a:1|c");
+    send_lines(fd, "a:1|c");
     client_close(fd);
-    stop(r);
-    assert_int_equal(told(r, "lines"), 13);
-    assert_int_equal(told(r, "bad"), 6);
-    assert_int_equal(counted(r, C, "a"), 1);
+    stop_writer(r);
+    assert_int_equal(sum_told(r, "lines"), 13);
+    assert_int_equal(sum_told(r, "bad"), 6);
+    assert_int_equal(sum_counted(r, C, "a"), 1);
 }
 
 /* A line may have a set of tags for each of its values, and so a long name for
@@ -203,11 +203,11 @@ ON_FIXTURE(lines_that_make_many_names_wait_for_memory, r)
     }
     client_send(fd, "a:1|c\n", 6);
     client_close(fd);
-    stop(r);
-    assert_int_equal(told(r, "lines"), 101);
-    assert_int_equal(told(r, "bad"), 0);
-    assert_int_equal(told(r, "no_memory"), 0);
-    assert_int_equal(counted(r, C, "a"), 1);
+    stop_writer(r);
+    assert_int_equal(sum_told(r, "lines"), 101);
+    assert_int_equal(sum_told(r, "bad"), 0);
+    assert_int_equal(sum_told(r, "no_memory"), 0);
+    assert_int_equal(sum_counted(r, C, "a"), 1);
 }
 
 /* ---- rests --------------------------------------------------------------- */
@@ -219,16 +219,16 @@ ON_FIXTURE(rests_survive_stops, r)
         int fd;
 
         BEGIN(r, "log.size=1M");
-        fd = udp(&r->writer);
-        say(fd, "slow.q:0.4|h\nb:1|c|@0.7");
+        fd = connect_udp(&r->writer);
+        send_lines(fd, "slow.q:0.4|h\nb:1|c|@0.7");
         client_close(fd);
-        stop(r);
+        stop_writer(r);
         daemon_fini(&r->writer);
     }
-    assert_int_equal(counted(r, C ".timer.count", "slow.q"), 10);
-    assert_int_equal(counted(r, C ".timer.sum", "slow.q"), 4);
-    assert_int_equal(counted(r, C, "b"), 14); /* of 14.28571 */
-    assert_int_equal(told(r, "rounded"), 0);
+    assert_int_equal(sum_counted(r, C ".timer.count", "slow.q"), 10);
+    assert_int_equal(sum_counted(r, C ".timer.sum", "slow.q"), 4);
+    assert_int_equal(sum_counted(r, C, "b"), 14); /* of 14.28571 */
+    assert_int_equal(sum_told(r, "rounded"), 0);
 }
 
 /* A kill leaves the file of rests empty; on average that is no loss. */
@@ -250,10 +250,10 @@ ON_FIXTURE(rests_that_kills_forget_are_right_on_average, r)
         BEGIN(r, "log.size=1M", "statsd.self=off");
         assert_rc(stat(path, &st), 0);
         assert_int_equal(st.st_size, 0);
-        fd = udp(&r->writer);
-        say(fd, text);
+        fd = connect_udp(&r->writer);
+        send_lines(fd, text);
         client_close(fd);
-        stop(r);
+        stop_writer(r);
         daemon_fini(&r->writer);
         assert_rc(truncate(path, 0), 0);
     }
@@ -261,7 +261,7 @@ ON_FIXTURE(rests_that_kills_forget_are_right_on_average, r)
         char name[16];
 
         (void)snprintf(name, sizeof name, "n%d", n);
-        sum += counted(r, C, name);
+        sum += sum_counted(r, C, name);
     }
     /* 420; 20 are lost at the first kill, and in the mean none after it. */
     assert_in_range(sum, 400 - 60, 400 + 60);
@@ -287,10 +287,10 @@ ON_FIXTURE(totals_go_on_after_a_stop, r)
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         BEGIN(r, "log.size=1M", "statsd.self=off", "graphite.total=up.*");
         say_total(r, values[i]);
-        stop(r);
+        stop_writer(r);
         daemon_fini(&r->writer);
     }
-    assert_int_equal(counted(r, C, "t"), 25); /* of 5.5, 15.5 and 4 */
+    assert_int_equal(sum_counted(r, C, "t"), 25); /* of 5.5, 15.5 and 4 */
 }
 
 /* Names that no log has a slot for are not counted; the rests of others stay. */
@@ -307,8 +307,8 @@ ON_FIXTURE(rests_survive_a_stop_with_full_logs, r)
     for (int n = 0; n < 200; n++)
         size +=
             (size_t)snprintf(text + size, sizeof text - size, "n%d:1|c\n", n);
-    fd = udp(&r->writer);
-    say(fd, text);
+    fd = connect_udp(&r->writer);
+    send_lines(fd, text);
     client_close(fd);
     assert_int_equal(daemon_stop(&r->writer), 0);
     daemon_await_words(&r->writer, "statsd: no log has a free slot; names=");
@@ -325,25 +325,25 @@ ON_FIXTURE(drops_of_the_kernel_are_told_to_the_number, r)
     int fd, status;
 
     BEGIN(r, "log.size=1M", "statsd.rcvbuf=64K");
-    fd = udp(&r->writer);
+    fd = connect_udp(&r->writer);
     daemon_signal(&r->writer, SIGSTOP);
     assert_int_equal(waitpid(r->writer.pid, &status, WUNTRACED), r->writer.pid);
     assert_true(WIFSTOPPED(status));
     for (int i = 0; i < SENT; i++)
-        say(fd, "a:1|c\na:1|c");
+        send_lines(fd, "a:1|c\na:1|c");
     daemon_signal(&r->writer, SIGCONT);
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
-    assert_true(told(r, "dropped") > 0);
-    assert_int_equal(told(r, "dropped") + told(r, "datagrams"), SENT);
-    assert_int_equal(counted(r, C, "a"), 2 * told(r, "datagrams"));
+    assert_true(sum_told(r, "dropped") > 0);
+    assert_int_equal(sum_told(r, "dropped") + sum_told(r, "datagrams"), SENT);
+    assert_int_equal(sum_counted(r, C, "a"), 2 * sum_told(r, "datagrams"));
 }
 
 /* Sends until the port is closed, in a process of its own.  Returns when that
  * has sent a thousand datagrams. */
 static pid_t
-flood(const struct fixture *r)
+flood_lines(const struct fixture *r)
 {
     char text[1024];
     size_t used = 0;
@@ -359,7 +359,7 @@ flood(const struct fixture *r)
         (void)close(begun[0]);
         return pid;
     }
-    fd = udp(&r->writer);
+    fd = connect_udp(&r->writer);
     for (int i = 0; i < 20; i++)
         used += (size_t)snprintf(text + used, sizeof text - used,
                                  "flood.%d:1|c\n", i);
@@ -376,24 +376,24 @@ ON_FIXTURE(sigterm_under_a_flood_loses_nothing_received, r)
     int fd;
 
     BEGIN(r, "log.size=4M", "write.drain=200ms", "statsd.flush=20ms");
-    pid = flood(r);
+    pid = flood_lines(r);
     /* Other ports are served meanwhile. */
-    fd = ack(r);
+    fd = connect_ack(r);
     for (int i = 0; i < 200; i++) {
         client_increment(fd, "other", "k", 1);
         client_wins(fd, 1);
     }
     client_close(fd);
-    stop(r);
+    stop_writer(r);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 
-    assert_int_equal(counted(r, "other", "k"), 200);
-    assert_true(told(r, "datagrams") > 200);
-    assert_int_equal(told(r, "lines"), 20 * told(r, "datagrams"));
+    assert_int_equal(sum_counted(r, "other", "k"), 200);
+    assert_true(sum_told(r, "datagrams") > 200);
+    assert_int_equal(sum_told(r, "lines"), 20 * sum_told(r, "datagrams"));
     for (size_t i = 0; i < r->records.count; i++)
         if (strcmp(r->records.at[i].keyspace, C) == 0)
             sum += r->records.at[i].increment;
-    assert_int_equal(sum, told(r, "lines"));
+    assert_int_equal(sum, sum_told(r, "lines"));
 }
 
 ON_FIXTURE(sigkill_loses_a_flush_at_most, r)
@@ -401,19 +401,19 @@ ON_FIXTURE(sigkill_loses_a_flush_at_most, r)
     int fd;
 
     BEGIN(r, "log.size=1M", "log.rotate_after=50ms", "statsd.flush=20ms");
-    fd = udp(&r->writer);
+    fd = connect_udp(&r->writer);
     for (int i = 0; i < 100; i++)
-        say(fd, "a:1|c");
+        send_lines(fd, "a:1|c");
     /* A flush has put them into the log, which is handed on by its age. */
     await_logs(r, LOG_MODE_FULL, 1);
     for (int i = 0; i < 100; i++)
-        say(fd, "b:1|c");
+        send_lines(fd, "b:1|c");
     daemon_kill(&r->writer);
     client_close(fd);
     read_logs(r);
 
-    assert_int_equal(counted(r, C, "a"), 100);
-    assert_in_range(counted(r, C, "b"), 0, 100);
+    assert_int_equal(sum_counted(r, C, "a"), 100);
+    assert_in_range(sum_counted(r, C, "b"), 0, 100);
 }
 
 /* ---- all logs are full -------------------------------------------------- */

@@ -95,7 +95,8 @@ part_message(const struct part *p, uint8_t *bytes)
 }
 
 static void
-begin(struct scenario *s, const char *test, unsigned keyspaces, unsigned keys)
+begin_scenario(struct scenario *s, const char *test, unsigned keyspaces,
+               unsigned keys)
 {
     s->random.state = random_seed(test);
     s->keyspaces = keyspaces;
@@ -106,7 +107,7 @@ begin(struct scenario *s, const char *test, unsigned keyspaces, unsigned keys)
 }
 
 static void
-finish(struct scenario *s)
+finish_scenario(struct scenario *s)
 {
     fleet_fini(&s->fleet);
     free(s->parts);
@@ -239,7 +240,7 @@ run_variant(const struct variant *v)
     int fds[8];
 
     print_message("%s\n", v->name);
-    begin(&s, v->name, v->keyspaces, v->keys);
+    begin_scenario(&s, v->name, v->keyspaces, v->keys);
     if (v->is_nobody) {
         tmpdir_chown(&s.fleet.dir, NOBODY);
         s.fleet.uid = NOBODY;
@@ -259,7 +260,7 @@ run_variant(const struct variant *v)
     fleet_stop_all(&s.fleet);
     if (!v->is_nobody)
         fleet_check(&s.fleet);
-    finish(&s);
+    finish_scenario(&s);
 }
 
 TEST(names_are_counts_however_they_come)
@@ -291,7 +292,7 @@ TEST(through_the_silent_port_and_a_clean_stop)
     uint8_t bytes[CLIENT_MESSAGE_SIZE];
     int fd;
 
-    begin(&s, __func__, 10, 1000);
+    begin_scenario(&s, __func__, 10, 1000);
     fleet_option(&s.fleet, "write.drain=1m"); /* whatever the disk takes */
     start_all(&s, 2);
     fd = client_connect(fleet_silent_port(&s.fleet));
@@ -302,7 +303,7 @@ TEST(through_the_silent_port_and_a_clean_stop)
     client_close(fd);
     /* Stopped while the last of it is still on its way. */
     expect_names_are_counts(&s);
-    finish(&s);
+    finish_scenario(&s);
 }
 
 TEST(with_restarts_in_between)
@@ -310,7 +311,7 @@ TEST(with_restarts_in_between)
     struct scenario s = {0};
     int fd;
 
-    begin(&s, __func__, 10, 300);
+    begin_scenario(&s, __func__, 10, 300);
     for (unsigned third = 0; third < 3; third++) {
         start_all(&s, 2);
         fd = client_connect(fleet_ack_port(&s.fleet));
@@ -323,7 +324,7 @@ TEST(with_restarts_in_between)
             fleet_stop_all(&s.fleet);
     }
     expect_names_are_counts(&s);
-    finish(&s);
+    finish_scenario(&s);
 }
 
 /* ---- what an answer promises --------------------------------------------- */

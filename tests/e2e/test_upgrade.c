@@ -56,7 +56,7 @@ static struct client {
 /* ---- clients ------------------------------------------------------------- */
 
 static int
-join(const struct client *c)
+connect_client(const struct client *c)
 {
     return c->port ? client_try_connect(c->at)
                    : local_connect(c->data, LOCAL_ACK);
@@ -107,7 +107,7 @@ is_good(const struct client *c, const char *answer)
 /* Sends one and reads its answer.  1: it is counted; 0: it was not taken, since
  * the connection had ended; or a negative errno. */
 static int
-exchange(struct client *c, int fd, char *answer, size_t size)
+exchange_request(struct client *c, int fd, char *answer, size_t size)
 {
     char request[1024];
     const size_t request_size = put_request(c, request, sizeof request);
@@ -139,13 +139,13 @@ run_client(void *arg)
 
     while (!c->ends && c->fault[0] == '\0') {
         if (fd < 0)
-            fd = join(c);
+            fd = connect_client(c);
         if (fd < 0) {
             (void)snprintf(c->fault, sizeof c->fault, "connect: %s",
                            strerror(-fd));
             break;
         }
-        rc = exchange(c, fd, answer, sizeof answer);
+        rc = exchange_request(c, fd, answer, sizeof answer);
         if (rc < 0)
             (void)snprintf(c->fault, sizeof c->fault, "after %u: %s",
                            c->counted, strerror(-rc));
@@ -167,7 +167,7 @@ run_client(void *arg)
 /* ---- the service --------------------------------------------------------- */
 
 static void
-serve(struct serve_fixture *s)
+serve_site(struct serve_fixture *s)
 {
     daemon_start(&s->serve, "countd", "serve", "-d", s->data, "-o",
                  "log.size=64K", "-o", "write.listen=", "-o",
@@ -318,7 +318,7 @@ WITH_EMPTY(ten_upgrades_of_each_daemon_lose_double_and_refuse_nothing, s)
 {
     unsigned datagrams;
 
-    serve(s);
+    serve_site(s);
     begin_clients(s);
     datagrams = upgrade_all(s, await_clients);
     end_clients();
@@ -403,7 +403,7 @@ WITH_EMPTY(peer_ioredis_undici_curl_and_hot_shots_see_nothing_of_ten_upgrades,
     const char *file;
 
     assert_int_equal(setenv("NODE_PATH", "build/npm/node_modules", 0), 0);
-    serve(s);
+    serve_site(s);
     file = serve_fixture_put(s, "going", "");
     for (size_t i = 0; i < PEOPLE; i++)
         f[i] = begin_people(s, &people[i], file);

@@ -134,8 +134,8 @@ static const char script[] =
     "</script>\n";
 
 static void
-answer(const struct peer *p, const char *status, const char *type,
-       const char *body)
+send_answer(const struct peer *p, const char *status, const char *type,
+            const char *body)
 {
     char reply[16384];
     const int size = snprintf(reply, sizeof reply,
@@ -160,20 +160,20 @@ answer_page(struct site *s, const struct peer *p)
             s->ports[3], s->ports[4], s->measure_port, BODY_SIZE, BODY_SIZE);
 
         assert_in_range(size, 1, sizeof body - 1);
-        answer(p, "200 OK", "text/html", body);
+        send_answer(p, "200 OK", "text/html", body);
     } else if (strncmp(p->input, "GET /head ", 10) == 0) {
         (void)snprintf(body, sizeof body, "%zu", s->head);
-        answer(p, "200 OK", "text/plain", body);
+        send_answer(p, "200 OK", "text/plain", body);
     } else if (strncmp(p->input, "GET /done ", 10) == 0) {
         s->done = true;
-        answer(p, "200 OK", "text/plain", "");
+        send_answer(p, "200 OK", "text/plain", "");
     } else
-        answer(p, "404 Not Found", "text/plain", "");
+        send_answer(p, "404 Not Found", "text/plain", "");
 }
 
 /* False when it is served. */
 static bool
-serve(struct site *s, struct peer *p)
+serve_peer(struct site *s, struct peer *p)
 {
     const ssize_t n =
         recv(p->fd, p->input + p->size, INPUT_SIZE - p->size, MSG_DONTWAIT);
@@ -197,13 +197,13 @@ serve(struct site *s, struct peer *p)
     else {
         assert_memory_equal(p->input, "POST / ", 7);
         s->head = head;
-        answer(p, "200 OK", "text/plain", "");
+        send_answer(p, "200 OK", "text/plain", "");
     }
     return false;
 }
 
 static void
-welcome(struct site *s, int listener)
+welcome_peer(struct site *s, int listener)
 {
     struct peer *p = &s->peers[s->peer_count];
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
@@ -233,14 +233,14 @@ serve_page(struct site *s)
             p[2 + i] = (struct pollfd){.fd = s->peers[i].fd, .events = POLLIN};
         (void)poll(p, (nfds_t)(2 + s->peer_count), 1000); /* EINTR: go on */
         for (size_t i = s->peer_count; i-- > 0;)
-            if (p[2 + i].revents != 0 && !serve(s, &s->peers[i])) {
+            if (p[2 + i].revents != 0 && !serve_peer(s, &s->peers[i])) {
                 client_close(s->peers[i].fd);
                 s->peers[i] = s->peers[--s->peer_count];
             }
         if (p[0].revents != 0)
-            welcome(s, s->page);
+            welcome_peer(s, s->page);
         if (p[1].revents != 0)
-            welcome(s, s->measure);
+            welcome_peer(s, s->measure);
     }
 }
 
@@ -295,7 +295,7 @@ teardown(void **state)
 
 /* Opens the page in a browser of its own home, until the page is through. */
 static void
-browse(struct site *s)
+browse_page(struct site *s)
 {
     char url[64], profile[600], home[600];
     const char *const argv[] = {
@@ -361,7 +361,7 @@ CASE(peer_page_of_a_browser_can_forge_nothing_and_is_told_of_once, s)
 
     if (access(BROWSER, X_OK) != 0)
         test_skip("no " BROWSER " (Debian's package chromium)");
-    browse(s);
+    browse_page(s);
 
     assert_in_range(s->head, 1, INPUT_SIZE - BODY_SIZE);
     expect_nothing_held(s->ports[COUNTER]);

@@ -159,7 +159,7 @@ static struct fixture {
         "-o", "read.http=127.0.0.1:0"
 
 static void
-put(const char *name, const char *content, mode_t mode)
+put_program(const char *name, const char *content, mode_t mode)
 {
     tmpdir_put(&fixture.dir, name, content, strlen(content), mode);
 }
@@ -181,13 +181,13 @@ write_settings(void)
              daemon_port(&fixture.serve, "read-http"),
              daemon_port(&fixture.serve, "counter"),
              daemon_port(&fixture.serve, "http"));
-    put("countd.conf", text_of, 0600);
+    put_program("countd.conf", text_of, 0600);
     snprintf(text_of, sizeof text_of,
              "Name: libcountd\nDescription: built\nVersion: 0\n"
              "Libs: -L%s -lcountd\n"
              "Cflags: -I%s/common/client/lib -I%s/common/board\n",
              fixture.build, fixture.tree, fixture.tree);
-    put("libcountd.pc", text_of, 0600);
+    put_program("libcountd.pc", text_of, 0600);
 }
 
 /* Runs a line of shell in the directory, with what was built. */
@@ -229,7 +229,7 @@ setup(void **state)
                  "log.rotate_after=50ms", NULL);
     assert_rc(countd_board_create(&fixture.board, board, &shape, NULL, 0), 0);
     write_settings();
-    put("report", "#!/bin/sh\n", 0700);
+    put_program("report", "#!/bin/sh\n", 0700);
     for (size_t i = 0; i < COUNT(texts); i++)
         words_read(&fixture.words, texts[i]);
     words_read_help(&fixture.words);
@@ -345,7 +345,7 @@ script_end(struct script *s, const char *where)
 }
 
 static void
-change(char *example, size_t size)
+change_example(char *example, size_t size)
 {
     static const struct {
         const char *word, *port;
@@ -368,7 +368,7 @@ change(char *example, size_t size)
 }
 
 static bool
-begins(const char *example, const char *with)
+begins_with(const char *example, const char *with)
 {
     return strncmp(example, with, strlen(with)) == 0;
 }
@@ -377,7 +377,7 @@ static bool
 is_not_run(const char *example, bool whole)
 {
     for (size_t i = 0; i < COUNT(not_run); i++)
-        if (not_run[i].whole == whole && begins(example, not_run[i].begin))
+        if (not_run[i].whole == whole && begins_with(example, not_run[i].begin))
             return true;
     return false;
 }
@@ -385,9 +385,9 @@ is_not_run(const char *example, bool whole)
 static bool
 is_daemon(const char *line)
 {
-    if (begins(line, "exec "))
+    if (begins_with(line, "exec "))
         line += 5;
-    return begins(line, "countd serve") || begins(line, "countd-");
+    return begins_with(line, "countd serve") || begins_with(line, "countd-");
 }
 
 /* Starts the daemon of a line, as there are others already on free ports and,
@@ -446,7 +446,7 @@ run_commands(const struct words_piece *p)
             continue;
         snprintf(where, sizeof where, "%s:%u:", p->file, begun);
         strcpy(changed_line, command);
-        change(changed_line, sizeof changed_line);
+        change_example(changed_line, sizeof changed_line);
         if (!is_daemon(changed_line))
             script_add_command(&s, changed_line, where);
         else if (run_daemon(changed_line) != 0)
@@ -456,7 +456,7 @@ run_commands(const struct words_piece *p)
     }
     snprintf(where, sizeof where, "%s:%u:", p->file, p->line);
     script_end(&s, where);
-    put("script", s.text, 0600);
+    put_program("script", s.text, 0600);
     return run_shell(". ./script", strstr(p->text, "/dev/tcp/") ||
                                            strstr(p->text, "/dev/udp/") ||
                                            strstr(p->text, "<(")
@@ -467,7 +467,7 @@ run_commands(const struct words_piece *p)
 /* ---- other languages ---------------------------------------------------- */
 
 static bool
-has(const char *program)
+has_program(const char *program)
 {
     char script[64];
 
@@ -481,13 +481,13 @@ run_file(const char *example, const char *name, const char *script)
 {
     static char content[SCRIPT_SIZE];
 
-    if (begins(example, fragment))
+    if (begins_with(example, fragment))
         (void)snprintf(content, sizeof content, around_fragment,
                        example); /* fits: an example is shorter */
     else
         strcpy(content, example);
-    change(content, sizeof content);
-    put(name, content, 0600);
+    change_example(content, sizeof content);
+    put_program(name, content, 0600);
     return run_shell(script, "sh -eu");
 }
 
@@ -515,20 +515,20 @@ run_settings(const struct words_piece *p)
 static bool
 is_c(const struct words_piece *p)
 {
-    return strcmp(p->kind, "c") == 0 || begins(p->text, fragment) ||
-           begins(p->text, "#include <");
+    return strcmp(p->kind, "c") == 0 || begins_with(p->text, fragment) ||
+           begins_with(p->text, "#include <");
 }
 
 static bool
 is_python(const struct words_piece *p)
 {
-    return strcmp(p->kind, "python") == 0 || begins(p->text, "import ");
+    return strcmp(p->kind, "python") == 0 || begins_with(p->text, "import ");
 }
 
 static bool
 is_settings(const struct words_piece *p)
 {
-    return begins(p->text, "data_dir = ");
+    return begins_with(p->text, "data_dir = ");
 }
 
 static bool
@@ -541,7 +541,7 @@ static bool
 is_commands(const struct words_piece *p)
 {
     return !is_help(p) && !is_c(p) && !is_python(p) && !is_settings(p) &&
-           !begins(p->text, COMPILE);
+           !begins_with(p->text, COMPILE);
 }
 
 /* Whether an example did what it says; says where and why if it did not. */
@@ -586,14 +586,14 @@ run_all(bool (*is_sort)(const struct words_piece *),
 
 CASE(commands_do_what_the_texts_say)
 {
-    if (!has("bash"))
+    if (!has_program("bash"))
         test_skip("there is no bash");
     run_all(is_commands, run_commands);
 }
 
 CASE(programs_in_c_do_what_the_texts_say)
 {
-    if (!has("cc") || !has("pkg-config"))
+    if (!has_program("cc") || !has_program("pkg-config"))
         test_skip("there is no compiler, or no pkg-config");
     if (SANITIZED)
         test_skip("the library needs the sanitizer's run-time");
@@ -602,7 +602,7 @@ CASE(programs_in_c_do_what_the_texts_say)
 
 CASE(programs_in_python_do_what_the_texts_say)
 {
-    if (!has("python3"))
+    if (!has_program("python3"))
         test_skip("there is no python3");
     if (SANITIZED)
         test_skip("a sanitizer wants to be loaded before python is");

@@ -69,7 +69,7 @@ await_empty(const struct service_site *x, uint64_t index)
 }
 
 static void
-drain(struct service_site *x)
+drain_logs(struct service_site *x)
 {
     fleet_await_drained(&x->fleet, WAIT_MS);
 }
@@ -91,13 +91,13 @@ CASE(it_merges_what_is_full_and_what_becomes_full, x)
     full_log(x, 0);
     full_log(x, 1);
     fleet_start(&x->fleet, FLEET_WORKER);
-    drain(x);
+    drain_logs(x);
     assert_int_equal(count_of(x, "words", "the"), 4);
     assert_int_equal(count_of(x, "lines", "all"), 3);
 
     full_log(x, 1);
     full_log(x, 2);
-    drain(x);
+    drain_logs(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
     assert_int_equal(count_of(x, "words", "the"), 8);
@@ -114,7 +114,7 @@ CASE(what_nohup_has_started_goes_on_after_a_hangup, x)
     assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
     daemon_signal(fleet_daemon(&x->fleet, FLEET_WORKER), SIGHUP);
     full_log(x, 0);
-    drain(x);
+    drain_logs(x);
     assert_int_equal(count_of(x, "words", "the"), 2);
 }
 
@@ -128,7 +128,7 @@ CASE(counters_saturate_and_say_so_and_the_smallest_increment_is_valid, x)
     filler_add(&f, "s", "max", 1);
     filler_seal(&f);
     fleet_start(&x->fleet, FLEET_WORKER);
-    drain(x);
+    drain_logs(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
     assert_true(count_of(x, "s", "min") == INT64_MIN);
@@ -222,7 +222,7 @@ CASE(records_for_a_broken_keyspace_file_are_held_until_it_is_mended, x)
 
     assert_int_equal(unlinkat(x->dir.keyspace_fd, "words.mdb", 0), 0);
     fleet_start(&x->fleet, FLEET_WORKER);
-    drain(x);
+    drain_logs(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
     assert_int_equal(count_of(x, "words", "the"), 6);
@@ -242,7 +242,7 @@ CASE(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from, x)
     fleet_start(&x->fleet, FLEET_WORKER);
     fleet_start(&x->fleet, FLEET_READ);
     full_log(x, 0);
-    drain(x);
+    drain_logs(x);
     fd = client_connect(fleet_read_port(&x->fleet));
     assert_true(client_get(fd, "words", "the", &count));
     assert_int_equal(count, 2);
@@ -250,12 +250,12 @@ CASE(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from, x)
     (void)snprintf(path, sizeof path, "%s/keyspace/words.mdb", x->fleet.path);
     size = file_read(path, bytes, sizeof bytes);
     full_log(x, 1);
-    drain(x);
+    drain_logs(x);
 
     assert_int_equal(unlink(path), 0);
     file_put(path, bytes, size);
     full_log(x, 2);
-    drain(x);
+    drain_logs(x);
 
     /* What the second log brought went with the old file. */
     fd = client_connect(fleet_read_port(&x->fleet));
@@ -298,7 +298,7 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
 
     fleet_option(&x->fleet, "keyspace.max=1000");
     fleet_start(&x->fleet, FLEET_WORKER);
-    drain(x);
+    drain_logs(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
     for (int i = 0; i < NAMES; i++) {
@@ -377,7 +377,7 @@ CASE(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop, x)
     assert_int_equal(mode_of(x, 1), LOG_MODE_FULL);
 
     daemon_signal(fleet_daemon(&x->fleet, FLEET_WORKER), SIGCONT);
-    drain(x);
+    drain_logs(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
     assert_int_equal(count_of(x, "words", "the"), 2);
     assert_int_equal(count_of(x, "lines", "all"), 2);
@@ -393,7 +393,7 @@ CASE(an_abort_names_the_keyspace_in_use, x)
 
     fleet_start(&x->fleet, FLEET_WORKER);
     full_log(x, 0);
-    drain(x);
+    drain_logs(x);
     daemon_signal(worker, SIGABRT);
 
     assert_int_equal(daemon_wait(worker), 128 + SIGABRT);
@@ -442,7 +442,7 @@ CASE(its_memory_stays_within_the_setting, x)
         memory = daemon_memory(fleet_daemon(&x->fleet, FLEET_WORKER));
         most = memory > most ? memory : most;
     }
-    drain(x);
+    drain_logs(x);
     memory = daemon_memory(fleet_daemon(&x->fleet, FLEET_WORKER));
     most = memory > most ? memory : most;
     print_message("anonymous memory: at most %llu MB\n",

@@ -20,8 +20,8 @@ ON_FIXTURE(a_half_close_gets_the_wins_owed_and_the_end, r)
     uint8_t bytes[3 * SIZE];
     int fd;
 
-    start(r, "64K", NULL, NULL);
-    fd = ack(r);
+    start_writer(r, "64K", NULL, NULL);
+    fd = connect_ack(r);
     for (int i = 0; i < 3; i++)
         client_message(bytes + i * SIZE, "half", "abc", 1);
     client_send(fd, bytes, 2 * SIZE + 260);
@@ -29,7 +29,7 @@ ON_FIXTURE(a_half_close_gets_the_wins_owed_and_the_end, r)
     client_wins(fd, 2);
     client_expect_end(fd);
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.count, 2);
     daemon_await_words(&r->writer, "partial_disconnects=1");
@@ -44,9 +44,9 @@ ON_FIXTURE(many_small_logs_keep_every_message_once, r)
     int fds[4], c;
 
     assert_non_null(bytes);
-    start(r, "16K", NULL, "log.max=2000");
+    start_writer(r, "16K", NULL, "log.max=2000");
     for (c = 0; c < 4; c++)
-        fds[c] = ack(r);
+        fds[c] = connect_ack(r);
     for (size_t i = 0; i < count; i++) {
         (void)snprintf(key, sizeof key, "%zu", i);
         client_message(bytes + i * SIZE, "small", key, (int64_t)i);
@@ -58,7 +58,7 @@ ON_FIXTURE(many_small_logs_keep_every_message_once, r)
     for (c = 0; c < 4; c++)
         client_close(fds[c]);
     free(bytes);
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.count, count);
     for (size_t i = 0; i < count; i += 97) {
@@ -76,15 +76,15 @@ ON_FIXTURE(senders_that_close_at_once_lose_nothing, r)
     uint8_t bytes[50 * SIZE];
     int fd;
 
-    start(r, "8M", NULL, "log.sync=never");
+    start_writer(r, "8M", NULL, "log.sync=never");
     for (int i = 0; i < 50; i++)
         client_message(bytes + i * SIZE, "dash", "k", 1);
     for (int i = 0; i < 200; i++) {
-        fd = silent(r);
+        fd = connect_silent(r);
         client_send(fd, bytes, sizeof bytes);
         client_close(fd);
     }
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(records_sum(&r->records, "dash", "k", NULL), 10000);
     daemon_await_words(&r->writer, "partial_disconnects=0");
@@ -101,18 +101,18 @@ ON_FIXTURE(no_reset_overtakes_fail, r)
     int fd;
 
     assert_non_null(bytes);
-    start(r, "1M", NULL, NULL);
+    start_writer(r, "1M", NULL, NULL);
     for (size_t i = 0; i < count; i++)
         client_message(bytes + i * SIZE, "ks", "k", 1);
     bytes[3 * SIZE + 8] = 0;
-    fd = ack(r);
+    fd = connect_ack(r);
     client_send(fd, bytes, count * SIZE);
     free(bytes);
     assert_int_equal(shutdown(fd, SHUT_WR), 0);
     assert_int_equal(client_read(fd, reply, sizeof reply), 13);
     assert_memory_equal(reply, "WINWINWINFAIL", 13);
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.count, 3);
 }
@@ -126,9 +126,9 @@ ON_FIXTURE(a_client_that_never_reads_costs_no_memory, r)
     int deaf, fd;
 
     assert_non_null(bytes);
-    start(r, "32M", NULL, "log.max=64");
-    deaf = ack(r);
-    fd = ack(r);
+    start_writer(r, "32M", NULL, "log.max=64");
+    deaf = connect_ack(r);
+    fd = connect_ack(r);
     for (i = 0; i < chunk; i++)
         client_message(bytes + i * SIZE, "deaf", "k", 1);
     client_send(deaf, bytes, chunk * SIZE);
@@ -158,7 +158,7 @@ ON_FIXTURE(a_stop_ends_live_connections_at_once, r)
 {
     struct live_client client;
 
-    start(r, "64K", "counter.port=0", "write.drain=0ms");
+    start_writer(r, "64K", "counter.port=0", "write.drain=0ms");
     live_client_open(&client, daemon_port(&r->writer, "counter"));
     assert_int_equal(live_client_acquire(&client, "a", 1, 1), LIVE_CLIENT_OK);
     daemon_signal(&r->writer, SIGTERM);
@@ -182,7 +182,7 @@ ON_FIXTURE(without_a_log_live_requests_go_on, r)
                  "write.drain=0ms", NULL);
     for (int i = 0; i < 40; i++)
         client_message(bytes + i * SIZE, "cap", "k", 1);
-    fd = ack(r);
+    fd = connect_ack(r);
     client_send(fd, bytes, sizeof bytes);
     client_wins(fd, 30);
     assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
@@ -246,7 +246,7 @@ ON_FIXTURE(a_web_page_can_forge_nothing_on_any_port, r)
     static uint8_t bytes[65536 + 3 * CLIENT_MESSAGE_SIZE];
     char said[128];
 
-    start(r, "64K", "semaphore.enable=on", NULL);
+    start_writer(r, "64K", "semaphore.enable=on", NULL);
     for (size_t i = 0; i < 4; i++) {
         for (size_t m = 0; m < 5; m++)
             for (size_t h = 0; h < 5; h++)
@@ -260,7 +260,7 @@ ON_FIXTURE(a_web_page_can_forge_nothing_on_any_port, r)
     }
     daemon_signal(&r->writer, SIGUSR1);
     daemon_await_words(&r->writer, "malformed=0 browsers=75");
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.count, 0);
 }
@@ -274,7 +274,7 @@ ON_FIXTURE(the_smallest_messages_cannot_be_forged, r)
                                "\x00\x19\x00\x04\x11\x00\x00\x00";
     static const char line[] = "COUNT /abc HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
-    start(r, "64K", "message.keyspace_size=1", "message.key_size=1");
+    start_writer(r, "64K", "message.keyspace_size=1", "message.key_size=1");
     for (size_t i = 0; i < 2; i++) {
         const uint16_t port =
             daemon_port(&r->writer, i == 0 ? "ack" : "silent");
@@ -296,8 +296,8 @@ ON_FIXTURE(who_sends_what_is_malformed_is_named, r)
     uint8_t bytes[CLIENT_MESSAGE_SIZE] = {1};
     int fd;
 
-    start(r, "64K", NULL, NULL);
-    fd = silent(r);
+    start_writer(r, "64K", NULL, NULL);
+    fd = connect_silent(r);
     client_send(fd, bytes, sizeof bytes);
     client_expect_end(fd);
     client_close(fd);
@@ -311,5 +311,5 @@ ON_FIXTURE(who_sends_what_is_malformed_is_named, r)
     daemon_await_words(&r->writer,
                        "port=silent open=0 connections=1 received=520 sent=0 "
                        "malformed=1 browsers=0");
-    stop(r);
+    stop_writer(r);
 }

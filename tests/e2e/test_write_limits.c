@@ -21,8 +21,8 @@ ON_FIXTURE(out_of_descriptors_accepting_pauses_and_nobody_is_harmed, r)
     uint8_t reply[3];
     int fds[16], i, open_fds;
 
-    start(r, "64K", NULL, NULL);
-    fds[0] = ack(r);
+    start_writer(r, "64K", NULL, NULL);
+    fds[0] = connect_ack(r);
     client_increment(fds[0], "few", "k", 1);
     client_wins(fds[0], 1);
     /* All it has, and four more. */
@@ -39,7 +39,7 @@ ON_FIXTURE(out_of_descriptors_accepting_pauses_and_nobody_is_harmed, r)
     limit.rlim_cur = (rlim_t)open_fds + 4;
     assert_int_equal(prlimit(r->writer.pid, RLIMIT_NOFILE, &limit, NULL), 0);
     for (i = 1; i < 16; i++) {
-        fds[i] = ack(r);
+        fds[i] = connect_ack(r);
         client_increment(fds[i], "few", "k", 1);
     }
     client_wins(fds[1], 1);
@@ -52,7 +52,7 @@ ON_FIXTURE(out_of_descriptors_accepting_pauses_and_nobody_is_harmed, r)
             client_wins(fds[i], 1);
         client_close(fds[i]);
     }
-    stop(r);
+    stop_writer(r);
     assert_int_equal(r->records.count, 17);
 }
 
@@ -63,11 +63,11 @@ ON_FIXTURE(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied, r)
     int fd, log_fd, i;
 
     assert_non_null(bytes);
-    start(r, "16K", "log.max=2", NULL);
+    start_writer(r, "16K", "log.max=2", NULL);
     log_fd = open_logs(r);
     for (i = 0; i < 60; i++)
         client_message(bytes + i * SIZE, "cap", "k", 1);
-    fd = ack(r);
+    fd = connect_ack(r);
     client_send(fd, bytes, 40 * SIZE);
     client_wins(fd, 30);
     assert_rc(client_try_read(fd, reply, 3, 50), -EAGAIN);
@@ -81,7 +81,7 @@ ON_FIXTURE(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied, r)
     client_close(fd);
     close(log_fd);
     free(bytes);
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.count, 15 + 10);
 }
@@ -98,10 +98,10 @@ ON_FIXTURE(a_full_disk_pushes_back_and_recovers_when_there_is_space, r)
         free(bytes);
         test_skip("needs root and the right to mount");
     }
-    start(r, "256K", NULL, NULL);
+    start_writer(r, "256K", NULL, NULL);
     for (i = 0; i < 2000; i++)
         client_message(bytes + i * SIZE, "disk", "k", 1);
-    fd = ack(r);
+    fd = connect_ack(r);
     client_send(fd, bytes, 2000 * SIZE);
     daemon_await_words(&r->writer, "cannot get an empty log");
     client_wins(fd, 1);
@@ -118,7 +118,7 @@ ON_FIXTURE(a_full_disk_pushes_back_and_recovers_when_there_is_space, r)
     daemon_await_words(&r->writer, "there is an empty log again");
     client_close(fd);
     free(bytes);
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.count, 2000);
     assert_int_equal(umount(path), 0);

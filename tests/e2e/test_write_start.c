@@ -32,9 +32,9 @@ ON_FIXTURE(signals_at_the_start_wait_until_it_serves, r)
 
 ON_FIXTURE(a_peer_of_another_network_is_closed_and_counted, r)
 {
-    start(r, "64K", "counter.port=0", "write.allow=10.0.0.0/8 fd00::/8");
+    start_writer(r, "64K", "counter.port=0", "write.allow=10.0.0.0/8 fd00::/8");
     for (int i = 0; i < 3; i++)
-        client_expect_end(i < 2 ? ack(r) : silent(r));
+        client_expect_end(i < 2 ? connect_ack(r) : connect_silent(r));
     daemon_await_words(&r->writer, "ack: a connection from 127.0.0.1:");
     daemon_await_words(&r->writer,
                        "is closed: write.allow does not have its network");
@@ -42,6 +42,6 @@ ON_FIXTURE(a_peer_of_another_network_is_closed_and_counted, r)
     daemon_await_words(&r->writer, "port=ack open=0 connections=0");
     daemon_await_words(&r->writer, " not_allowed=2 ");
     daemon_await_words(&r->writer, " not_allowed=1 ");
-    stop(r);
+    stop_writer(r);
     assert_int_equal(r->records.count, 0);
 }

@@ -20,8 +20,8 @@ ON_FIXTURE(a_log_is_handed_on_some_time_after_its_first_message, r)
     uint64_t begin_ms;
     int fd;
 
-    start(r, "64K", "log.rotate_after=50ms", NULL);
-    fd = silent(r);
+    start_writer(r, "64K", "log.rotate_after=50ms", NULL);
+    fd = connect_silent(r);
     begin_ms = clock_ms();
     client_increment(fd, "age", "k", 1);
     await_logs(r, LOG_MODE_FULL, 1);
@@ -29,7 +29,7 @@ ON_FIXTURE(a_log_is_handed_on_some_time_after_its_first_message, r)
     client_increment(fd, "age", "k", 1);
     await_logs(r, LOG_MODE_FULL, 2);
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
@@ -38,9 +38,9 @@ ON_FIXTURE(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
 {
     int fd;
 
-    start(r, "64K", NULL, NULL);
+    start_writer(r, "64K", NULL, NULL);
     daemon_signal(&r->writer, SIGUSR2);
-    fd = ack(r);
+    fd = connect_ack(r);
     client_increment(fd, "usr2", "k", 1);
     client_wins(fd, 1);
     assert_int_equal(logs_in_mode(r, LOG_MODE_FULL), 0);
@@ -50,7 +50,7 @@ ON_FIXTURE(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
     client_increment(fd, "usr2", "k", 1);
     client_wins(fd, 1);
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.states[LOG_SEALED], 2);
 }
@@ -63,16 +63,16 @@ ON_FIXTURE(a_stop_drains_what_has_arrived, r)
 
     assert_non_null(bytes);
     /* Each full log waits for the disk, which may be slow. */
-    start(r, "64K", "write.drain=1m", NULL);
-    a = ack(r);
-    s = silent(r);
+    start_writer(r, "64K", "write.drain=1m", NULL);
+    a = connect_ack(r);
+    s = connect_silent(r);
     for (size_t i = 0; i < count; i++)
         client_message(bytes + i * SIZE, "stop", "k", 1);
     /* It cannot take anything in until it also knows that it is to stop. */
     daemon_signal(&r->writer, SIGSTOP);
     client_send(a, bytes, count * SIZE);
     client_send(s, bytes, count * SIZE);
-    late = ack(r); /* not even accepted yet */
+    late = connect_ack(r); /* not even accepted yet */
     client_send(late, bytes, 10 * SIZE);
     daemon_signal(&r->writer, SIGTERM);
     daemon_signal(&r->writer, SIGCONT);
@@ -98,8 +98,8 @@ ON_FIXTURE(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on, r)
     uint64_t begin_ms;
     int fd;
 
-    start(r, "32M", "write.drain=100ms", NULL);
-    fd = silent(r);
+    start_writer(r, "32M", "write.drain=100ms", NULL);
+    fd = connect_silent(r);
     for (int i = 0; i < 20; i++)
         client_message(bytes + i * SIZE, "flood", "k", 1);
     begin_ms = clock_ms();
@@ -147,8 +147,8 @@ ON_FIXTURE(every_interval_syncs_without_anybody_waiting, r)
     int fd;
 
     for (size_t i = 0; i < 2; i++) {
-        start(r, "64K", NULL, ways[i].sync);
-        fd = silent(r);
+        start_writer(r, "64K", NULL, ways[i].sync);
+        fd = connect_silent(r);
         client_increment(fd, "sync", "k", 1);
         await_figure(r, ways[i].figure);
         client_close(fd);
@@ -163,8 +163,8 @@ ON_FIXTURE(a_hangup_stops_it_cleanly_to_be_started_again, r)
 {
     int fd;
 
-    start(r, "64K", NULL, NULL);
-    fd = ack(r);
+    start_writer(r, "64K", NULL, NULL);
+    fd = connect_ack(r);
     client_increment(fd, "space", "key", 1);
     daemon_signal(&r->writer, SIGHUP);
     client_wins(fd, 1);
@@ -180,17 +180,17 @@ ON_FIXTURE(what_nohup_has_started_goes_on_after_a_hangup, r)
     int fd;
 
     assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
-    start(r, "64K", NULL, NULL);
+    start_writer(r, "64K", NULL, NULL);
     assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
     daemon_signal(&r->writer, SIGHUP);
     /* Signals come in this order. */
     daemon_signal(&r->writer, SIGUSR1);
     daemon_await_words(&r->writer, "messages=0");
-    fd = ack(r);
+    fd = connect_ack(r);
     client_increment(fd, "space", "key", 1);
     client_wins(fd, 1);
     client_close(fd);
-    stop(r);
+    stop_writer(r);
 
     assert_int_equal(r->records.count, 1);
 }

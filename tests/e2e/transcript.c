@@ -98,7 +98,7 @@ struct step {
 /* ---- text --------------------------------------------------------------- */
 
 static void
-append(char *to, const char *bytes, size_t size)
+append_bytes(char *to, const char *bytes, size_t size)
 {
     const size_t at = strlen(to);
 
@@ -174,7 +174,7 @@ is_status(const char *line, int *status)
 }
 
 static void
-update(const char *line)
+update_line(const char *line)
 {
     if (file.update != NULL)
         (void)fprintf(file.update, "%.*s\n", (int)strcspn(line, "\n"), line);
@@ -192,23 +192,23 @@ next_step(struct transcript *t, struct step *s)
             return false;
         line = next_line(t);
         if (is_remark(line))
-            update(line);
+            update_line(line);
     } while (is_remark(line));
     s->line = t->line;
     if (strncmp(line, "$ ", 2) != 0)
         fail_msg("%s:%u: not a command", file.path, t->line);
-    append(s->command, line + 2, (size_t)(t->at - line - 2));
-    update(line);
+    append_bytes(s->command, line + 2, (size_t)(t->at - line - 2));
+    update_line(line);
     while (strncmp(t->at, "> ", 2) == 0) {
         line = next_line(t);
-        append(s->command, line + 2, (size_t)(t->at - line - 2));
-        update(line);
+        append_bytes(s->command, line + 2, (size_t)(t->at - line - 2));
+        update_line(line);
     }
     while (*t->at != '\0' && strncmp(t->at, "$ ", 2) != 0 &&
            !is_remark(t->at)) {
         line = next_line(t);
         if (!is_status(line, &s->status))
-            append(s->want, line, (size_t)(t->at - line));
+            append_bytes(s->want, line, (size_t)(t->at - line));
     }
     s->command[strlen(s->command) - 1] = '\0';
     return true;
@@ -245,7 +245,7 @@ each_role(struct fleet *f, char *names,
 }
 
 static void
-crash(struct fleet *f, enum fleet_role role)
+crash_role(struct fleet *f, enum fleet_role role)
 {
     daemon_kill(fleet_daemon(f, role));
 }
@@ -323,20 +323,20 @@ end_beside(struct transcript *t, const char *name)
 }
 
 static void
-need(struct transcript *t, const char *command)
+need_command(struct transcript *t, const char *command)
 {
     if (run_shell(t, command) == 0) {
         text[0] = '\0';
         return;
     }
     while (file.update != NULL && !is_at_end(t))
-        update(next_line(t));
+        update_line(next_line(t));
     test_say_skip(t->name, command);
     skip();
 }
 
 static int
-await(struct transcript *t, const char *command, const struct step *s)
+await_output(struct transcript *t, const char *command, const struct step *s)
 {
     const uint64_t end_ms = test_deadline(DEADLINE_MS);
     int status;
@@ -372,17 +372,17 @@ run_step(struct transcript *t, const struct step *s)
     else if (strcmp(word, "stop") == 0)
         each_role(&t->fleet, names, fleet_stop);
     else if (strcmp(word, "crash") == 0)
-        each_role(&t->fleet, names, crash);
+        each_role(&t->fleet, names, crash_role);
     else if (strcmp(word, "drained") == 0)
         fleet_await_drained(&t->fleet, DEADLINE_MS);
     else if (strcmp(word, "needs") == 0)
-        need(t, rest);
+        need_command(t, rest);
     else if (strcmp(word, "begin") == 0)
         begin_beside(t, rest);
     else if (strcmp(word, "end") == 0)
         return end_beside(t, rest);
     else if (strcmp(word, "await") == 0)
-        return await(t, rest, s);
+        return await_output(t, rest, s);
     else
         return run_shell(t, s->command);
     return 0;
@@ -419,7 +419,7 @@ play_steps(struct transcript *t)
 }
 
 static void
-play(void **state)
+play_case(void **state)
 {
     struct transcript *t = *state;
     FILE *update_file = file.update;
@@ -433,7 +433,7 @@ play(void **state)
     file.update = update_file;
     t->at = at;
     t->line = line;
-    update(next_line(t)); /* its name */
+    update_line(next_line(t)); /* its name */
     play_steps(t);
 }
 
@@ -495,7 +495,7 @@ find_cases(struct transcript_case cases[CASES_MAX])
                 if (!isalnum((unsigned char)*p))
                     *p = '_';
         } else if (count == 0) {
-            update(at);
+            update_line(at);
         }
         line++;
     }
@@ -526,7 +526,7 @@ main(int argc, char **argv)
         abort();
     count = find_cases(cases);
     for (size_t i = 0; i < count; i++)
-        test_add(INT_MAX, (struct CMUnitTest){cases[i].name, play, setup,
+        test_add(INT_MAX, (struct CMUnitTest){cases[i].name, play_case, setup,
                                               teardown, &cases[i]});
     rc = test_main(argc, argv);
     if (file.update != NULL && fclose(file.update) != 0)

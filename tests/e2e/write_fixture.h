@@ -58,7 +58,8 @@ tear_down(void **state)
 
 /* Starts the writer with up to three settings more (NULL: none). */
 static inline void
-start(struct fixture *r, const char *log_size, const char *one, const char *two)
+start_writer(struct fixture *r, const char *log_size, const char *one,
+             const char *two)
 {
     char size[64];
 
@@ -71,13 +72,13 @@ start(struct fixture *r, const char *log_size, const char *one, const char *two)
 }
 
 static inline int
-ack(const struct fixture *r)
+connect_ack(const struct fixture *r)
 {
     return client_connect(daemon_port(&r->writer, "ack"));
 }
 
 static inline int
-silent(const struct fixture *r)
+connect_silent(const struct fixture *r)
 {
     return client_connect(daemon_port(&r->writer, "silent"));
 }
@@ -107,7 +108,7 @@ read_logs(struct fixture *r)
 
 /* A clean stop, and then what the logs hold. */
 static inline void
-stop(struct fixture *r)
+stop_writer(struct fixture *r)
 {
     assert_int_equal(daemon_stop(&r->writer), 0);
     read_logs(r);

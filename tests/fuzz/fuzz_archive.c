@@ -36,7 +36,7 @@ clear_file(int fd)
 
 /* The checksums of a content that may be a header and names. */
 static void
-mend(uint8_t *bytes, size_t size)
+mend_sums(uint8_t *bytes, size_t size)
 {
     size_t names;
 
@@ -83,7 +83,7 @@ make_file(const uint8_t *bytes, size_t size, unsigned how)
     memcpy(copy, bytes, size);
     clear_file(given);
     if (how & 1) {
-        mend(copy, size);
+        mend_sums(copy, size);
         made = compress_member(copy, size, copy + size, size + 1024);
         memmove(copy, copy + size, made);
         if (how & 2)

@@ -172,7 +172,7 @@ struct book {
 };
 
 static int
-begin(void *ctx, int64_t limit, const uint8_t *checkpoint, size_t size)
+begin_journal(void *ctx, int64_t limit, const uint8_t *checkpoint, size_t size)
 {
     struct book *b = ctx;
 
@@ -182,7 +182,7 @@ begin(void *ctx, int64_t limit, const uint8_t *checkpoint, size_t size)
 }
 
 static int
-take(void *ctx, const struct journal_record *r, uint64_t ms)
+take_record(void *ctx, const struct journal_record *r, uint64_t ms)
 {
     struct book *b = ctx;
     const uint8_t *at;
@@ -201,7 +201,7 @@ take(void *ctx, const struct journal_record *r, uint64_t ms)
 static int
 open_book(struct book *b, const struct file *f)
 {
-    const struct journal_reader reader = {begin, take, b};
+    const struct journal_reader reader = {begin_journal, take_record, b};
     int rc;
 
     memset(b, 0, sizeof *b);

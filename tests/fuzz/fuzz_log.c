@@ -40,7 +40,7 @@ static int top_fd = -1; /* of `stream` */
 
 /* Removes what the daemons would keep: logs set aside, newer versions. */
 static void
-clean(void)
+clean_folder(void)
 {
     const struct dirent *e;
 
@@ -230,6 +230,6 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         assert(rc == 0);
         go_round(&before);
     }
-    clean();
+    clean_folder();
     return 0;
 }

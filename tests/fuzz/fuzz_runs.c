@@ -30,7 +30,7 @@ sum_up(uint8_t *block, size_t size)
 
 /* Reads two blocks, which must say the same. */
 static void
-compare(const struct kv_item *a, const struct kv_item *b)
+compare_blocks(const struct kv_item *a, const struct kv_item *b)
 {
     int128 x[HISTORY_CELLS], y[HISTORY_CELLS];
     struct rows_reader r, s;
@@ -79,7 +79,8 @@ try_block(uint8_t *block, size_t size)
     if (rc == 0 && good && w.rows > 0) {
         const size_t again = rows_end(&w, name, RUN_KEY_HEAD, NULL, 0);
 
-        compare(&item, &(struct kv_item){name, w.bytes, RUN_KEY_HEAD, again});
+        compare_blocks(&item,
+                       &(struct kv_item){name, w.bytes, RUN_KEY_HEAD, again});
     }
 }
 

@@ -46,7 +46,7 @@ choose_config(const uint8_t *choice)
 
 /* Flushes all names: each makes a record. */
 static void
-flush(struct statsd *s, const struct layout *l)
+flush_names(struct statsd *s, const struct layout *l)
 {
     uint8_t bytes[MESSAGE_SIZE_MAX];
     struct aggregate_name name;
@@ -66,7 +66,7 @@ flush(struct statsd *s, const struct layout *l)
 }
 
 static void
-take(struct statsd *s, bool graphite, const uint8_t *bytes, size_t size)
+take_bytes(struct statsd *s, bool graphite, const uint8_t *bytes, size_t size)
 {
     while (graphite && size > 0) {
         const uint8_t *lf = memchr(bytes, '\n', size);
@@ -93,7 +93,7 @@ take_round(struct statsd *s, const uint8_t *bytes, size_t size)
     assert(statsd_has_memory(s, size - CHOICES));
     s->counts[STATSD_LINE_PROTOCOL][STATSD_NO_MEMORY] = 0;
     s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_NO_MEMORY] = 0;
-    take(s, graphite, bytes + CHOICES, size - CHOICES);
+    take_bytes(s, graphite, bytes + CHOICES, size - CHOICES);
     return has_all ? s->counts[STATSD_LINE_PROTOCOL][STATSD_NO_MEMORY] +
                          s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_NO_MEMORY]
                    : 0;
@@ -125,7 +125,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
                                        << (bytes[0] >> 5)) == 0);
     for (int round = 0; round < 3; round++) {
         assert(take_round(&s, bytes, size) == 0);
-        flush(&s, &layout);
+        flush_names(&s, &layout);
         assert(aggregate_age(&s.sums) == 0);
     }
     for (int p = 0; p < STATSD_PROTOCOLS; p++)

@@ -24,8 +24,8 @@ struct seen {
 };
 
 static void
-see(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
-    int128 millionths, int64_t at)
+see_part(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
+         int128 millionths, int64_t at)
 {
     const int128 bound =
         ((int128)INT64_MAX + 1) * DECIMAL_MILLIONTHS + DECIMAL_MILLIONTHS;
@@ -44,10 +44,10 @@ see(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
 }
 
 static int
-take(const struct statsd_rules *rules, const uint8_t *line, size_t size,
-     struct seen *s)
+take_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
+          struct seen *s)
 {
-    const struct statsd_sink sink = {see, s};
+    const struct statsd_sink sink = {see_part, s};
     const char *why = NULL;
     int kinds;
 
@@ -75,8 +75,8 @@ check_line(const struct statsd_rules *rules, const uint8_t *bytes, size_t size)
         memcpy(line, bytes, size);
     line = realloc(line, size > 0 ? size : 1);
     assert(line != NULL);
-    kinds = take(rules, line, size, &one);
-    assert(take(rules, line, size, &again) == kinds);
+    kinds = take_line(rules, line, size, &one);
+    assert(take_line(rules, line, size, &again) == kinds);
     assert(one.total == again.total && one.counts == again.counts &&
            one.timers == again.timers);
     free(line);

@@ -62,7 +62,7 @@ remove_value(void *ctx, uint64_t key)
 }
 
 static void
-split(struct values *v, const uint8_t *bytes, size_t size)
+split_values(struct values *v, const uint8_t *bytes, size_t size)
 {
     while (size >= 2 && v->count < VALUES_MAX) {
         size_t n = get_le16(bytes);
@@ -208,7 +208,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         work = tree_work_new();
     assert(work != NULL);
     t.work = work;
-    split(&values, bytes, size);
+    split_values(&values, bytes, size);
     if (values.count > 0 && root_of(&values, &t)) {
         read_it(&t, &rows);
         tree_check(&t, &check);

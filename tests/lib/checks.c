@@ -109,7 +109,7 @@ struct sums {
 };
 
 static uint64_t
-weight(const struct live *l, uint32_t object)
+weigh_object(const struct live *l, uint32_t object)
 {
     return (object ^ l->key.k0) * UINT64_C(0x9e3779b97f4a7c15) | 1;
 }
@@ -132,8 +132,8 @@ check_object(const struct live *l, uint32_t number, struct sums *s)
     if (o->current == 0)
         return false;
     if (o->holder == HOLDER_MANY) {
-        s->amounts += o->current * weight(l, number);
-        s->holdings += o->next * weight(l, number);
+        s->amounts += o->current * weigh_object(l, number);
+        s->holdings += o->next * weigh_object(l, number);
         return o->next > 0;
     }
     s->single++;
@@ -148,8 +148,8 @@ check_holding(const struct live *l, uint32_t number, struct sums *s)
     if (h->holder >= l->options.holders || h->amount == 0 ||
         object_at(l, h->object)->holder != HOLDER_MANY)
         return false;
-    s->amounts -= h->amount * weight(l, h->object);
-    s->holdings -= weight(l, h->object);
+    s->amounts -= h->amount * weigh_object(l, h->object);
+    s->holdings -= weigh_object(l, h->object);
     return find_holding(l, h->object, h->holder) == number;
 }
 

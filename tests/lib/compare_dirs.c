@@ -117,8 +117,8 @@ compare_counts(struct compare_dirs *t, const char *name)
 /* ---- history ------------------------------------------------------------ */
 
 static int
-ask(struct store *s, const struct store_history_query *zero,
-    struct store_history_query *q, struct store_bucket *buckets)
+ask_side(struct store *s, const struct store_history_query *zero,
+         struct store_history_query *q, struct store_bucket *buckets)
 {
     int rc;
 
@@ -149,8 +149,8 @@ compare_buckets(struct compare_dirs *t, const char *name, const char *key,
     zero.from = zero.to - count * step;
     memset(x, 0, sizeof x);
     memset(y, 0xff, sizeof y);
-    assert_rc(ask(t->sides[0].store, &zero, &p, x), 0);
-    assert_rc(ask(t->sides[1].store, &zero, &q, y), 0);
+    assert_rc(ask_side(t->sides[0].store, &zero, &p, x), 0);
+    assert_rc(ask_side(t->sides[1].store, &zero, &q, y), 0);
     assert_int_equal(p.since, q.since);
     for (unsigned i = 0; i < count; i++) {
         if (x[i].any != y[i].any || x[i].sum_high != y[i].sum_high ||

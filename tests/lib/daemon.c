@@ -116,7 +116,7 @@ daemon_text(const struct daemon *d)
 
 /* Prints what the daemon said; called just before a failure. */
 static void
-show(const struct daemon *d)
+show_output(const struct daemon *d)
 {
     const char *text = daemon_text(d);
 
@@ -126,8 +126,9 @@ show(const struct daemon *d)
 
 /* In the child, between fork and exec: only async-signal-safe calls. */
 static void
-become(const char *path, char *const argv[], char *const envp[],
-       const struct daemon_how *how, int output, int ready, pid_t parent)
+become_program(const char *path, char *const argv[], char *const envp[],
+               const struct daemon_how *how, int output, int ready,
+               pid_t parent)
 {
     sigset_t none;
     int fd;
@@ -228,8 +229,8 @@ says_something_about(const char *const *argv, const char *start)
 }
 
 static void
-spawn(struct daemon *d, const char *program, const struct daemon_how *how,
-      int ready)
+spawn_child(struct daemon *d, const char *program, const struct daemon_how *how,
+            int ready)
 {
     static char option[] = "--ready-fd", number[] = "3";
     static char set[] = "-o", counter_port[] = "counter.port=0",
@@ -286,7 +287,7 @@ spawn(struct daemon *d, const char *program, const struct daemon_how *how,
     env = make_env(how);
     d->pid = fork();
     if (d->pid == 0)
-        become(path, argv, env, how, d->output, ready, parent);
+        become_program(path, argv, env, how, d->output, ready, parent);
     free(env);
     if (d->pid < 0)
         fail_msg("fork: %s", strerror(errno));
@@ -303,7 +304,7 @@ take_port(struct daemon *d, char *line)
         d->port_count == DAEMON_PORTS_MAX ||
         (size_t)(equals - line) >= sizeof p->name ||
         strlen(equals + 1) >= sizeof p->address) {
-        show(d);
+        show_output(d);
         fail_msg("%s: ready line '%s' is not name=address:port", d->program,
                  line);
     }
@@ -344,7 +345,7 @@ read_ready(struct daemon *d, int fd)
 }
 
 static void
-init(struct daemon *d, const char *program)
+init_daemon(struct daemon *d, const char *program)
 {
     const char *slash = strrchr(program, '/');
 
@@ -364,10 +365,10 @@ daemon_start_how(struct daemon *d, const char *program,
     int ready[2] = {-1, -1};
     int rc, status;
 
-    init(d, program);
+    init_daemon(d, program);
     if (!how->not_ready && pipe2(ready, O_CLOEXEC) < 0)
         fail_msg("pipe: %s", strerror(errno));
-    spawn(d, program, how, ready[1]);
+    spawn_child(d, program, how, ready[1]);
     if (how->not_ready)
         return 0;
     (void)close(ready[1]); /* the child's end */
@@ -377,13 +378,13 @@ daemon_start_how(struct daemon *d, const char *program,
         return 0;
     if (rc == -ETIMEDOUT) {
         daemon_kill(d);
-        show(d);
+        show_output(d);
         fail_msg("%s was not ready in time", d->program);
     }
     status = daemon_wait(d);
     if (how->may_fail && status != 0)
         return status;
-    show(d);
+    show_output(d);
     fail_msg("%s ended with %d before it was ready", d->program, status);
     return status;
 }
@@ -435,7 +436,7 @@ daemon_port(const struct daemon *d, const char *name)
 
     if (port != NULL)
         return port->port;
-    show(d);
+    show_output(d);
     fail_msg("%s has no port named %s", d->program, name);
     return 0;
 }
@@ -484,7 +485,7 @@ daemon_wait(struct daemon *d)
         (void)kill(pid, SIGKILL);
         (void)waitpid(pid, NULL, 0);
         d->pid = 0;
-        show(d);
+        show_output(d);
         fail_msg("%s (pid %ld) did not end: %s", d->program, (long)pid,
                  strerror(-rc));
     }
@@ -503,7 +504,7 @@ daemon_stop(struct daemon *d)
     daemon_signal(d, SIGTERM);
     status = daemon_wait(d);
     if (status != 0)
-        show(d);
+        show_output(d);
     return status;
 }
 

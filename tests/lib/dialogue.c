@@ -43,7 +43,7 @@ static const struct dialogue_row *doing; /* for the messages of a failure */
 
 /* The word after `verb`; true when the row says this verb. */
 static bool
-says(const char *say, const char *verb, const char **rest)
+says_verb(const char *say, const char *verb, const char **rest)
 {
     const size_t n = strlen(verb);
 
@@ -122,7 +122,7 @@ heard_value(const struct play *p, const char *hear)
 /* ---- say ---------------------------------------------------------------- */
 
 static struct asked *
-ask(struct play *p, struct actor *a, uint8_t opcode, uint32_t amount)
+note_asked(struct play *p, struct actor *a, uint8_t opcode, uint32_t amount)
 {
     struct asked *q = &a->asked[(a->first + a->count) % ASKED];
 
@@ -137,7 +137,7 @@ static void
 say_get(struct play *p, struct actor *a, const char *text)
 {
     uint8_t name[WORD_MAX], bytes[BYTES];
-    const struct asked *q = ask(p, a, LIVE_CLIENT_GET, 0);
+    const struct asked *q = note_asked(p, a, LIVE_CLIENT_GET, 0);
     size_t size;
 
     (void)take_name(text, name, &size);
@@ -155,7 +155,7 @@ say_acquire(struct play *p, struct actor *a, const char *text)
 
     text = take_name(text, name, &size);
     amount = take_number(&text);
-    q = ask(p, a, LIVE_CLIENT_ACQUIRE, amount);
+    q = note_asked(p, a, LIVE_CLIENT_ACQUIRE, amount);
     live_client_send(&a->client, bytes,
                      live_client_put_acquire(bytes, q->opaque, name, size,
                                              amount, take_number(&text)));
@@ -165,7 +165,7 @@ static void
 say_release(struct play *p, struct actor *a, const char *text)
 {
     uint8_t name[WORD_MAX], bytes[BYTES];
-    const struct asked *q = ask(p, a, LIVE_CLIENT_RELEASE, 0);
+    const struct asked *q = note_asked(p, a, LIVE_CLIENT_RELEASE, 0);
     size_t size;
 
     text = take_name(text, name, &size);
@@ -178,7 +178,7 @@ say_release(struct play *p, struct actor *a, const char *text)
 static void
 say_plain(struct play *p, struct actor *a, uint8_t opcode, const char *text)
 {
-    struct asked *q = ask(p, a, opcode, 0);
+    struct asked *q = note_asked(p, a, opcode, 0);
     uint8_t bytes[LIVE_CLIENT_HEADER];
 
     if ((size_t)snprintf(q->name, sizeof q->name, "%s", text) >= sizeof q->name)
@@ -192,7 +192,7 @@ say_body(struct play *p, struct actor *a, const char *text)
 {
     uint8_t body[BYTES], bytes[LIVE_CLIENT_HEADER + BYTES];
     const size_t size = live_client_from_hex(text, body, sizeof body);
-    const struct asked *q = ask(p, a, body[0], 0);
+    const struct asked *q = note_asked(p, a, body[0], 0);
 
     live_client_send(
         &a->client, bytes,
@@ -206,7 +206,7 @@ say_digits(struct play *p, struct actor *a, const char *text)
 {
     uint8_t bytes[BYTES];
     const size_t size = live_client_from_hex(text, bytes, sizeof bytes);
-    struct asked *q = ask(p, a, bytes[1], 0);
+    struct asked *q = note_asked(p, a, bytes[1], 0);
 
     if (size < LIVE_CLIENT_HEADER)
         fail_msg("'%s' is less than a header", text);
@@ -239,7 +239,7 @@ say_end(struct actor *a, const char *say)
 
     a->open = false;
     a->count = 0;
-    if (says(say, "RESET", &rest))
+    if (says_verb(say, "RESET", &rest))
         live_client_reset(&a->client);
     else
         live_client_close(&a->client);
@@ -277,35 +277,36 @@ say_it(struct play *p, struct actor *a, const struct dialogue_row *row)
     const char *say = row->say, *rest = say;
     bool done = false;
 
-    if (says(say, "GET", &rest))
+    if (says_verb(say, "GET", &rest))
         say_get(p, a, rest);
-    else if (says(say, "ACQUIRE", &rest))
+    else if (says_verb(say, "ACQUIRE", &rest))
         say_acquire(p, a, rest);
-    else if (says(say, "RELEASE", &rest))
+    else if (says_verb(say, "RELEASE", &rest))
         say_release(p, a, rest);
-    else if (says(say, "NOOP", &rest))
+    else if (says_verb(say, "NOOP", &rest))
         say_plain(p, a, LIVE_CLIENT_NOOP, "");
-    else if (says(say, "DUMP", &rest))
+    else if (says_verb(say, "DUMP", &rest))
         say_plain(p, a, LIVE_CLIENT_DUMP, rest);
-    else if (says(say, "STATS", &rest))
+    else if (says_verb(say, "STATS", &rest))
         say_plain(p, a, LIVE_CLIENT_STATS, rest);
-    else if (says(say, "BODY", &rest))
+    else if (says_verb(say, "BODY", &rest))
         say_body(p, a, rest);
-    else if (says(say, "HALF-CLOSE", &rest))
+    else if (says_verb(say, "HALF-CLOSE", &rest))
         live_client_half_close(&a->client);
-    else if (says(say, "TEXT", &rest)) {
+    else if (says_verb(say, "TEXT", &rest)) {
         live_client_send(&a->client, rest, strlen(rest));
         live_client_send(&a->client, "\r\n", 2);
-    } else if (says(say, "OPCODES", &rest)) {
+    } else if (says_verb(say, "OPCODES", &rest)) {
         say_opcodes(p, a, rest);
         done = true;
-    } else if (says(say, "CLOSE", &rest) || says(say, "RESET", &rest)) {
+    } else if (says_verb(say, "CLOSE", &rest) ||
+               says_verb(say, "RESET", &rest)) {
         say_end(a, say);
         done = true;
     } else if (strncmp(say, "AWAIT", 5) == 0) {
         say_until(p, a, say, row->hear);
         done = true;
-    } else if (!says(say, "JOIN", &rest)) {
+    } else if (!says_verb(say, "JOIN", &rest)) {
         say_digits(p, a, say);
     }
     return done || !row->hear;

@@ -34,7 +34,7 @@ echo_room(struct listener *d)
 
 /* `bytes` NULL: as many b. */
 static enum conn_next
-put(struct conn *c, const uint8_t *bytes, size_t size)
+put_bytes(struct conn *c, const uint8_t *bytes, size_t size)
 {
     uint8_t *at = conn_space(c, size);
 
@@ -55,7 +55,7 @@ echo_more(struct conn *c)
     const uint16_t part = s->whole ? s->left : 1;
 
     while (s->left > 0) {
-        if (put(c, NULL, (size_t)part * 1024) == CONN_FULL)
+        if (put_bytes(c, NULL, (size_t)part * 1024) == CONN_FULL)
             return CONN_FULL;
         s->left = (uint16_t)(s->left - part);
     }
@@ -73,20 +73,20 @@ begin_long(struct conn *c, uint16_t kib, bool whole)
 }
 
 static enum conn_next
-hold(struct conn *c, const uint8_t *body, size_t size)
+hold_conn(struct conn *c, const uint8_t *body, size_t size)
 {
     struct echo *f = echo_of(c);
 
     if (f->held == c) {
         f->held = NULL;
-        return put(c, body, size);
+        return put_bytes(c, body, size);
     }
     f->held = c;
     return CONN_PAUSE;
 }
 
 static enum conn_next
-work(struct conn *c)
+do_work(struct conn *c)
 {
     struct echo *f = echo_of(c);
 
@@ -99,7 +99,7 @@ work(struct conn *c)
 }
 
 static enum conn_next
-owe(struct conn *c, uint16_t count)
+owe_acks(struct conn *c, uint16_t count)
 {
     if (!conn_gate(c, echo_of(c)->gate))
         return CONN_FULL;
@@ -108,31 +108,31 @@ owe(struct conn *c, uint16_t count)
 }
 
 static enum conn_next
-one(struct conn *c, const uint8_t *at, size_t size)
+do_request(struct conn *c, const uint8_t *at, size_t size)
 {
     struct echo *f = echo_of(c);
     const uint8_t *body = at + ECHO_HEAD;
 
     switch (at[2]) {
     case 'e':
-        return put(c, body, size);
+        return put_bytes(c, body, size);
     case 'g':
-        return conn_gate(c, f->gate) ? put(c, body, size) : CONN_FULL;
+        return conn_gate(c, f->gate) ? put_bytes(c, body, size) : CONN_FULL;
     case 'G':
-        return conn_gate(c, &f->other) ? put(c, body, size) : CONN_FULL;
+        return conn_gate(c, &f->other) ? put_bytes(c, body, size) : CONN_FULL;
     case 'b':
-        return put(c, NULL, (size_t)get_be16(body) * 1024);
+        return put_bytes(c, NULL, (size_t)get_be16(body) * 1024);
     case 'l':
     case 'L':
         return begin_long(c, get_be16(body), at[2] == 'L');
     case 'h':
-        return hold(c, body, size);
+        return hold_conn(c, body, size);
     case 's':
-        return put(c, body, 1);
+        return put_bytes(c, body, 1);
     case 'w':
-        return work(c);
+        return do_work(c);
     case 'o':
-        return owe(c, get_be16(body));
+        return owe_acks(c, get_be16(body));
     case 'c':
         return CONN_CUT;
     default:
@@ -156,7 +156,7 @@ echo_take(struct conn *c, struct input *in)
             in->need = (uint32_t)used;
             return CONN_NEED_INPUT;
         }
-        next = one(c, in->at, size);
+        next = do_request(c, in->at, size);
         if (next == CONN_FULL || next == CONN_PAUSE)
             return next;
         in->at += used;
@@ -409,7 +409,7 @@ heard_enough(struct echo *f)
 
 /* Hears until `want` bytes or the end, at most `max`. */
 static void
-hear(struct echo *f, int fd, size_t want, size_t max)
+hear_bytes(struct echo *f, int fd, size_t want, size_t max)
 {
     f->fd = fd;
     f->heard_size = 0;
@@ -423,14 +423,14 @@ void
 echo_hear_size(struct echo *f, int fd, size_t size)
 {
     assert_true(size <= HEARD_SIZE);
-    hear(f, fd, size, size);
+    hear_bytes(f, fd, size, size);
     assert_int_equal(f->heard_size, size);
 }
 
 void
 echo_hear(struct echo *f, int fd, const char *text)
 {
-    hear(f, fd, strlen(text), HEARD_SIZE);
+    hear_bytes(f, fd, strlen(text), HEARD_SIZE);
     assert_int_equal(f->heard_size, strlen(text));
     assert_memory_equal(f->heard, text, strlen(text));
 }
@@ -438,7 +438,7 @@ echo_hear(struct echo *f, int fd, const char *text)
 void
 echo_hear_end(struct echo *f, int fd, const char *text)
 {
-    hear(f, fd, SIZE_MAX, HEARD_SIZE);
+    hear_bytes(f, fd, SIZE_MAX, HEARD_SIZE);
     assert_true(f->heard_end);
     assert_int_equal(f->heard_size, strlen(text));
     assert_memory_equal(f->heard, text, strlen(text));

@@ -23,7 +23,7 @@ expect_run(const char *program, const struct daemon_how *how)
 
 /* Becomes the program; does not return. */
 static void
-become(const char *path, const struct daemon_how *how, int terminal)
+become_program(const char *path, const struct daemon_how *how, int terminal)
 {
     const char *argv[64] = {path};
     char *const *args;
@@ -70,7 +70,7 @@ expect_terminal(const char *program, const struct daemon_how *how,
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0)
-        become(path, how, slave);
+        become_program(path, how, slave);
     assert_int_equal(close(slave), 0);
     /* Ends with an error, when the last user of the terminal has gone. */
     do {

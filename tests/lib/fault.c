@@ -96,7 +96,7 @@ static _Atomic uint64_t passed_ns;
 static _Atomic uint64_t stopped_ns; /* 0: clock_ns() goes */
 
 static bool
-belongs(enum call c, const char *name)
+belongs_to(enum call c, const char *name)
 {
     return strcmp(calls[c].name, name) == 0 ||
            (calls[c].group == GROUP_DISK && strcmp(name, "disk") == 0) ||
@@ -105,15 +105,15 @@ belongs(enum call c, const char *name)
 }
 
 static void
-arm(const char *name, unsigned nth, bool lasting, enum action action, int error,
-    size_t size)
+arm_plan(const char *name, unsigned nth, bool lasting, enum action action,
+         int error, size_t size)
 {
     bool known = name == NULL;
 
     atomic_store(&plan.action, ACT_NOTHING);
     for (int c = 0; c < CALL_COUNT; c++) {
         atomic_store(&seen[c], 0);
-        plan.armed[c] = name && belongs((enum call)c, name);
+        plan.armed[c] = name && belongs_to((enum call)c, name);
         known = known || plan.armed[c];
     }
     if (!known) {
@@ -132,25 +132,25 @@ arm(const char *name, unsigned nth, bool lasting, enum action action, int error,
 void
 fault_inject(const char *call, unsigned nth, int error)
 {
-    arm(call, nth, false, ACT_ERROR, error, 0);
+    arm_plan(call, nth, false, ACT_ERROR, error, 0);
 }
 
 void
 fault_inject_from(const char *call, unsigned nth, int error)
 {
-    arm(call, nth, true, ACT_ERROR, error, 0);
+    arm_plan(call, nth, true, ACT_ERROR, error, 0);
 }
 
 void
 fault_short(const char *call, unsigned nth, size_t size)
 {
-    arm(call, nth, false, ACT_SHORT, 0, size ? size : 1);
+    arm_plan(call, nth, false, ACT_SHORT, 0, size ? size : 1);
 }
 
 void
 fault_kill(const char *call, unsigned nth)
 {
-    arm(call, nth, false, ACT_KILL, 0, 0);
+    arm_plan(call, nth, false, ACT_KILL, 0, 0);
 }
 
 void
@@ -158,13 +158,13 @@ fault_hook(const char *call, unsigned nth, void (*hook)(void *ctx), void *ctx)
 {
     called = hook;
     called_ctx = ctx;
-    arm(call, nth, false, ACT_HOOK, 0, 0);
+    arm_plan(call, nth, false, ACT_HOOK, 0, 0);
 }
 
 void
 fault_clear(void)
 {
-    arm(NULL, 0, false, ACT_NOTHING, 0, 0);
+    arm_plan(NULL, 0, false, ACT_NOTHING, 0, 0);
     atomic_store(&clock_offset_ms, 0);
     atomic_store(&passed_ns, 0);
     atomic_store(&stopped_ns, 0);
@@ -182,7 +182,7 @@ fault_calls(const char *call)
     unsigned sum = 0;
 
     for (int c = 0; c < CALL_COUNT; c++)
-        if (belongs((enum call)c, call))
+        if (belongs_to((enum call)c, call))
             sum += atomic_load(&seen[c]);
     return sum;
 }
@@ -216,7 +216,7 @@ fault_open_fds(void)
 
 /* Counts one call and says what is to happen to it. */
 static enum action
-pass(enum call c)
+pass_call(enum call c)
 {
     enum action action = (enum action)atomic_load(&plan.action);
     unsigned n;
@@ -242,7 +242,7 @@ pass(enum call c)
 }
 
 static size_t
-shortened(enum action action, size_t size)
+shorten_size(enum action action, size_t size)
 {
     return action == ACT_SHORT && plan.size < size ? plan.size : size;
 }
@@ -256,7 +256,7 @@ shortened(enum action action, size_t size)
 #define WRAP(type, name, params, args)                                         \
     REAL_AND_WRAP(type, name, params)                                          \
     {                                                                          \
-        if (pass(CALL_##name) == ACT_ERROR) {                                  \
+        if (pass_call(CALL_##name) == ACT_ERROR) {                             \
             errno = plan.error;                                                \
             return -1;                                                         \
         }                                                                      \
@@ -267,13 +267,13 @@ shortened(enum action action, size_t size)
 #define WRAP_MOVE(name, params, args)                                          \
     REAL_AND_WRAP(ssize_t, name, params)                                       \
     {                                                                          \
-        enum action action = pass(CALL_##name);                                \
+        enum action action = pass_call(CALL_##name);                           \
                                                                                \
         if (action == ACT_ERROR) {                                             \
             errno = plan.error;                                                \
             return -1;                                                         \
         }                                                                      \
-        size = shortened(action, size);                                        \
+        size = shorten_size(action, size);                                     \
         return __real_##name args;                                             \
     }
 
@@ -281,7 +281,7 @@ shortened(enum action action, size_t size)
 #define WRAP_MEMORY(name, params, args)                                        \
     REAL_AND_WRAP(void *, name, params)                                        \
     {                                                                          \
-        if (pass(CALL_##name) == ACT_ERROR) {                                  \
+        if (pass_call(CALL_##name) == ACT_ERROR) {                             \
             errno = ENOMEM;                                                    \
             return NULL;                                                       \
         }                                                                      \
@@ -332,7 +332,7 @@ WRAP(int, epoll_wait, (int a, struct epoll_event *b, int c, int d),
 /* Returns the error instead of setting errno. */
 REAL_AND_WRAP(int, posix_fallocate, (int fd, off_t at, off_t size))
 {
-    if (pass(CALL_posix_fallocate) == ACT_ERROR)
+    if (pass_call(CALL_posix_fallocate) == ACT_ERROR)
         return plan.error;
     return __real_posix_fallocate(fd, at, size);
 }
@@ -341,7 +341,7 @@ REAL_AND_WRAP(int, posix_fallocate, (int fd, off_t at, off_t size))
 REAL_AND_WRAP(ssize_t, pwritev,
               (int fd, const struct iovec *from, int count, off_t at))
 {
-    enum action action = pass(CALL_pwritev);
+    enum action action = pass_call(CALL_pwritev);
 
     if (action == ACT_ERROR) {
         errno = plan.error;
@@ -349,7 +349,7 @@ REAL_AND_WRAP(ssize_t, pwritev,
     }
     if (action == ACT_SHORT && count > 0)
         return __real_pwrite(fd, from[0].iov_base,
-                             shortened(action, from[0].iov_len), at);
+                             shorten_size(action, from[0].iov_len), at);
     return __real_pwritev(fd, from, count, at);
 }
 
@@ -369,7 +369,7 @@ REAL_AND_WRAP(int, openat, (int dirfd, const char *path, int flags, ...))
     va_start(list, flags);
     mode = mode_argument(flags, list);
     va_end(list);
-    if (pass(CALL_openat) == ACT_ERROR) {
+    if (pass_call(CALL_openat) == ACT_ERROR) {
         errno = plan.error;
         return -1;
     }
@@ -384,7 +384,7 @@ REAL_AND_WRAP(int, open, (const char *path, int flags, ...))
     va_start(list, flags);
     mode = mode_argument(flags, list);
     va_end(list);
-    if (pass(CALL_open) == ACT_ERROR) {
+    if (pass_call(CALL_open) == ACT_ERROR) {
         errno = plan.error;
         return -1;
     }

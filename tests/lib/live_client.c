@@ -31,7 +31,7 @@ live_client_open(struct live_client *t, uint16_t port)
 }
 
 static void
-forget(struct live_client *t)
+forget_input(struct live_client *t)
 {
     free(t->in);
     *t = (struct live_client){.fd = -1};
@@ -48,14 +48,14 @@ void
 live_client_reset(struct live_client *t)
 {
     client_reset(t->fd);
-    forget(t);
+    forget_input(t);
 }
 
 void
 live_client_drop(struct live_client *t)
 {
     client_close(t->fd);
-    forget(t);
+    forget_input(t);
 }
 
 void
@@ -76,7 +76,7 @@ live_client_wait(struct live_client *t, int wait_ms)
 
 /* What has come by now, or within wait_ms: as client_try_read(). */
 static long
-look(struct live_client *t, void *bytes, size_t size, int wait_ms)
+look_for(struct live_client *t, void *bytes, size_t size, int wait_ms)
 {
     if (!t->turn)
         return client_try_read(t->fd, bytes, size, wait_ms);
@@ -86,7 +86,7 @@ look(struct live_client *t, void *bytes, size_t size, int wait_ms)
 
 /* Reads until `size` bytes are there, at in + at; false at the end. */
 static bool
-gather(struct live_client *t, size_t size)
+gather_bytes(struct live_client *t, size_t size)
 {
     const uint64_t deadline = test_deadline(WAIT_MS);
     long n;
@@ -97,7 +97,7 @@ gather(struct live_client *t, size_t size)
         t->at = 0;
     }
     while (t->have - t->at < size) {
-        n = look(t, t->in + t->have, IN_SIZE - t->have, 1000);
+        n = look_for(t, t->in + t->have, IN_SIZE - t->have, 1000);
         if (n == -EAGAIN && clock_ms() < deadline)
             continue;
         if (n == -EAGAIN && t->skips) {
@@ -117,7 +117,7 @@ gather(struct live_client *t, size_t size)
 void
 live_client_expect_end(struct live_client *t)
 {
-    if (gather(t, 1))
+    if (gather_bytes(t, 1))
         fail_msg("%zu bytes came where the end was expected", t->have - t->at);
 }
 
@@ -129,7 +129,7 @@ live_client_expect_nothing(struct live_client *t, int wait_ms)
 
     if (t->have > t->at)
         fail_msg("%zu bytes nobody asked for", t->have - t->at);
-    n = look(t, &byte, 1, wait_ms);
+    n = look_for(t, &byte, 1, wait_ms);
     if (n != -EAGAIN)
         fail_msg("%s where silence was expected", n > 0    ? "a byte came"
                                                   : n == 0 ? "the end came"
@@ -234,7 +234,7 @@ live_client_read(struct live_client *t, struct live_client_answer *out)
 {
     const uint8_t *h;
 
-    if (!gather(t, LIVE_CLIENT_HEADER))
+    if (!gather_bytes(t, LIVE_CLIENT_HEADER))
         fail_msg("the server closed where an answer was expected");
     h = t->in + t->at;
     if (h[0] != 0x91 || h[3] != 0)
@@ -246,7 +246,7 @@ live_client_read(struct live_client *t, struct live_client_answer *out)
                                        .opaque = get_be32(h + 8)};
     if (out->size > IN_SIZE - LIVE_CLIENT_HEADER)
         fail_msg("an answer of %u bytes", out->size);
-    if (!gather(t, LIVE_CLIENT_HEADER + out->size))
+    if (!gather_bytes(t, LIVE_CLIENT_HEADER + out->size))
         fail_msg("the server closed within an answer");
     out->body = t->in + t->at + LIVE_CLIENT_HEADER;
     t->at += LIVE_CLIENT_HEADER + out->size;
@@ -299,7 +299,7 @@ live_client_expect_u32(struct live_client *t, uint8_t opcode, uint32_t opaque,
 /* ---- hexadecimal digits ------------------------------------------------- */
 
 static int
-digit(char c)
+hex_digit(char c)
 {
     const char *digits = "0123456789abcdef", *at = strchr(digits, tolower(c));
 
@@ -320,13 +320,13 @@ live_client_from_hex(const char *text, uint8_t *bytes, size_t max)
             break;
         if (size == max)
             fail_msg("too many digits");
-        bytes[size++] = (uint8_t)(digit(text[0]) * 16 + digit(text[1]));
+        bytes[size++] = (uint8_t)(hex_digit(text[0]) * 16 + hex_digit(text[1]));
     }
     return size;
 }
 
 static void
-show(const char *what, const uint8_t *bytes, size_t size)
+show_bytes(const char *what, const uint8_t *bytes, size_t size)
 {
     print_error("%s", what);
     for (size_t i = 0; i < size; i++)
@@ -340,13 +340,13 @@ live_client_expect_digits(struct live_client *t, const char *answer)
     uint8_t bytes[EXCHANGE_SIZE];
     const size_t size = live_client_from_hex(answer, bytes, sizeof bytes);
 
-    if (gather(t, size) && memcmp(t->in + t->at, bytes, size) == 0) {
+    if (gather_bytes(t, size) && memcmp(t->in + t->at, bytes, size) == 0) {
         t->at += size;
         return;
     }
-    show("expected", bytes, size);
-    show("got     ", t->in + t->at,
-         t->have - t->at < size ? t->have - t->at : size);
+    show_bytes("expected", bytes, size);
+    show_bytes("got     ", t->in + t->at,
+               t->have - t->at < size ? t->have - t->at : size);
     fail_msg("another answer than expected");
 }
 

@@ -10,7 +10,7 @@
 #include "tests/lib/test.h"
 
 static void
-add(struct store_bucket *b, int64_t high, uint64_t low)
+add_sum(struct store_bucket *b, int64_t high, uint64_t low)
 {
     b->any = true;
     b->sum_high += high + __builtin_add_overflow(b->sum_low, low, &b->sum_low);
@@ -58,8 +58,9 @@ row_size(const struct memhistory *p, const struct store_history_query *q)
 /* Sums of each key or group of a span, by key; *n of them.  The caller's to
  * free. */
 static struct store_top *
-sums(const struct memhistory *table, size_t count,
-     const struct store_history_query *q, uint32_t from, uint32_t to, size_t *n)
+sum_rows(const struct memhistory *table, size_t count,
+         const struct store_history_query *q, uint32_t from, uint32_t to,
+         size_t *n)
 {
     struct store_top *all = calloc(count + 1, sizeof *all);
     size_t kept = 0, found = 0;
@@ -73,12 +74,13 @@ sums(const struct memhistory *table, size_t count,
             continue;
         all[found].key_size = row_size(p, q);
         memcpy(all[found].key, p->key.bytes, all[found].key_size);
-        add(&all[found++].sum, p->sum_high, p->sum_low);
+        add_sum(&all[found++].sum, p->sum_high, p->sum_low);
     }
     qsort(all, found, sizeof *all, by_key);
     for (size_t i = 0; i < found; i++) {
         if (kept > 0 && by_key(&all[kept - 1], &all[i]) == 0)
-            add(&all[kept - 1].sum, all[i].sum.sum_high, all[i].sum.sum_low);
+            add_sum(&all[kept - 1].sum, all[i].sum.sum_high,
+                    all[i].sum.sum_low);
         else
             all[kept++] = all[i];
     }
@@ -94,9 +96,9 @@ answer_top(const struct memhistory *table, size_t count,
     struct store_top *now, *before = NULL;
     size_t n, earlier = 0;
 
-    now = sums(table, count, q, q->from, q->to, &n);
+    now = sum_rows(table, count, q, q->from, q->to, &n);
     if (q->from >= span)
-        before = sums(table, count, q, q->from - span, q->from, &earlier);
+        before = sum_rows(table, count, q, q->from - span, q->from, &earlier);
     qsort(now, n, sizeof *now, by_sum);
     q->before_known = q->from >= span;
     for (q->rows = 0; q->rows < n && q->rows < q->length; q->rows++) {
@@ -120,10 +122,10 @@ answer_rank(const struct memhistory *table, size_t count,
     struct store_top *now, own = {.key_size = (uint16_t)q->key_size};
     const struct store_top *found;
 
-    now = sums(table, count, q, q->from, q->to, &q->keys);
+    now = sum_rows(table, count, q, q->from, q->to, &q->keys);
     if (q->key_size == 0) {
         for (size_t i = 0; i < q->keys; i++)
-            add(&q->sum, now[i].sum.sum_high, now[i].sum.sum_low);
+            add_sum(&q->sum, now[i].sum.sum_high, now[i].sum.sum_low);
         free(now);
         return;
     }
@@ -163,8 +165,8 @@ memhistory_answer(const struct memhistory *table, size_t count,
                 : p->minute >= q->from && p->minute < q->to &&
                       bytes_equal(p->key.bytes, p->key.size, q->key,
                                   q->key_size))
-            add(&q->buckets[(p->minute - q->from) / q->step], p->sum_high,
-                p->sum_low);
+            add_sum(&q->buckets[(p->minute - q->from) / q->step], p->sum_high,
+                    p->sum_low);
     }
     return 0;
 }

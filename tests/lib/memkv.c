@@ -8,7 +8,7 @@
 #include <string.h>
 
 static int
-compare(const struct memkv_entry *e, const uint8_t *key, size_t size)
+compare_key(const struct memkv_entry *e, const uint8_t *key, size_t size)
 {
     const int d = memcmp(e->key, key, e->key_size < size ? e->key_size : size);
 
@@ -17,14 +17,14 @@ compare(const struct memkv_entry *e, const uint8_t *key, size_t size)
 
 /* The first entry that is not below the key. */
 static size_t
-place(const struct memkv *m, const uint8_t *key, size_t size)
+find_place(const struct memkv *m, const uint8_t *key, size_t size)
 {
     size_t low = 0, high = m->count;
 
     while (low < high) {
         const size_t mid = low + (high - low) / 2;
 
-        if (compare(&m->entries[mid], key, size) < 0)
+        if (compare_key(&m->entries[mid], key, size) < 0)
             low = mid + 1;
         else
             high = mid;
@@ -33,7 +33,7 @@ place(const struct memkv *m, const uint8_t *key, size_t size)
 }
 
 static int
-give(const struct memkv *m, size_t at, struct kv_item *out)
+give_item(const struct memkv *m, size_t at, struct kv_item *out)
 {
     const struct memkv_entry *e = &m->entries[at];
 
@@ -45,24 +45,24 @@ static int
 after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     const struct memkv *m = ctx;
-    const size_t at = place(m, key, size);
+    const size_t at = find_place(m, key, size);
 
-    return at < m->count ? give(m, at, out) : 0;
+    return at < m->count ? give_item(m, at, out) : 0;
 }
 
 static int
 before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     const struct memkv *m = ctx;
-    const size_t at = place(m, key, size);
+    const size_t at = find_place(m, key, size);
 
-    if (at < m->count && compare(&m->entries[at], key, size) == 0)
-        return give(m, at, out);
-    return at > 0 ? give(m, at - 1, out) : 0;
+    if (at < m->count && compare_key(&m->entries[at], key, size) == 0)
+        return give_item(m, at, out);
+    return at > 0 ? give_item(m, at - 1, out) : 0;
 }
 
 static uint8_t *
-copy(const uint8_t *bytes, size_t size)
+copy_bytes(const uint8_t *bytes, size_t size)
 {
     uint8_t *to = malloc(size + 1);
 
@@ -76,11 +76,11 @@ put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
     size_t value_size)
 {
     struct memkv *m = ctx;
-    const size_t at = place(m, key, size);
+    const size_t at = find_place(m, key, size);
     struct memkv_entry *e;
 
     assert(size <= KV_KEY_MAX && value_size <= KV_VALUE_MAX);
-    if (at == m->count || compare(&m->entries[at], key, size) != 0) {
+    if (at == m->count || compare_key(&m->entries[at], key, size) != 0) {
         if (m->count == m->room) {
             m->room = 2 * m->room + 64;
             m->entries = realloc(m->entries, m->room * sizeof *m->entries);
@@ -88,14 +88,14 @@ put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
         }
         memmove(&m->entries[at + 1], &m->entries[at],
                 (m->count++ - at) * sizeof *m->entries);
-        m->entries[at] =
-            (struct memkv_entry){.key = copy(key, size), .key_size = size};
+        m->entries[at] = (struct memkv_entry){.key = copy_bytes(key, size),
+                                              .key_size = size};
         m->bytes += size;
     }
     e = &m->entries[at];
     m->bytes += value_size - e->size;
     free(e->value);
-    e->value = copy(value, value_size);
+    e->value = copy_bytes(value, value_size);
     e->size = value_size;
     return 0;
 }
@@ -104,10 +104,10 @@ static int
 del(void *ctx, const uint8_t *key, size_t size)
 {
     struct memkv *m = ctx;
-    const size_t at = place(m, key, size);
+    const size_t at = find_place(m, key, size);
     struct memkv_entry *e = &m->entries[at];
 
-    if (at == m->count || compare(e, key, size) != 0)
+    if (at == m->count || compare_key(e, key, size) != 0)
         return -EBADMSG;
     m->bytes -= e->key_size + e->size;
     free(e->key);

@@ -8,7 +8,7 @@
 #include <string.h>
 
 static void *
-need(void *p)
+need_memory(void *p)
 {
     assert_non_null(p);
     return p;
@@ -17,7 +17,7 @@ need(void *p)
 static uint8_t *
 copy_of(const uint8_t *bytes, size_t size)
 {
-    uint8_t *copy = need(malloc(size));
+    uint8_t *copy = need_memory(malloc(size));
 
     memcpy(copy, bytes, size);
     return copy;
@@ -26,8 +26,8 @@ copy_of(const uint8_t *bytes, size_t size)
 void
 mempager_init(struct mempager *m)
 {
-    *m = (struct mempager){
-        .slots = need(calloc(MEMPAGER_SLOTS, sizeof(struct mempager_value)))};
+    *m = (struct mempager){.slots = need_memory(calloc(
+                               MEMPAGER_SLOTS, sizeof(struct mempager_value)))};
 }
 
 void
@@ -92,13 +92,13 @@ move_lent(struct mempager *m)
 }
 
 static void
-lend(struct mempager *m, struct mempager_value *v)
+lend_value(struct mempager *m, struct mempager_value *v)
 {
     if (v->lent)
         return;
     if (m->lent_count == m->lent_room) {
         m->lent_room = 2 * m->lent_room + 16;
-        m->lent = need(realloc(m->lent, m->lent_room * sizeof *m->lent));
+        m->lent = need_memory(realloc(m->lent, m->lent_room * sizeof *m->lent));
     }
     m->lent[m->lent_count++] = (size_t)(v - m->slots);
     v->lent = true;
@@ -107,13 +107,13 @@ lend(struct mempager *m, struct mempager_value *v)
 /* Gives a value these bytes (NULL: none), which are its own from then on; what
  * was there is kept until the end of the transaction. */
 static void
-replace(struct mempager *m, struct mempager_value *v, uint64_t key,
-        uint8_t *bytes, size_t size)
+replace_value(struct mempager *m, struct mempager_value *v, uint64_t key,
+              uint8_t *bytes, size_t size)
 {
     move_lent(m);
     if (m->old_count == m->old_room) {
         m->old_room = 2 * m->old_room + 16;
-        m->old = need(realloc(m->old, m->old_room * sizeof *m->old));
+        m->old = need_memory(realloc(m->old, m->old_room * sizeof *m->old));
     }
     m->old[m->old_count++] =
         (struct mempager_value){.key = key, .bytes = v->bytes, .size = v->size};
@@ -156,7 +156,7 @@ mempager_end(struct mempager *m, bool commit)
 /* ---- the pager ---- */
 
 static int
-call(struct mempager *m)
+count_call(struct mempager *m)
 {
     return ++m->calls == m->fail_at ? m->error : 0;
 }
@@ -166,13 +166,13 @@ get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
 {
     struct mempager *m = ctx;
     struct mempager_value *v = mempager_find(m, key);
-    const int rc = call(m);
+    const int rc = count_call(m);
 
     if (rc < 0)
         return rc;
     if (v == NULL)
         return -EBADMSG;
-    lend(m, v);
+    lend_value(m, v);
     *bytes = v->bytes;
     *size = v->size;
     return 0;
@@ -182,10 +182,10 @@ static int
 put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
 {
     struct mempager *m = ctx;
-    const int rc = call(m);
+    const int rc = count_call(m);
 
     if (rc == 0)
-        replace(m, slot_of(m, key), key, copy_of(bytes, size), size);
+        replace_value(m, slot_of(m, key), key, copy_of(bytes, size), size);
     return rc;
 }
 
@@ -194,13 +194,13 @@ remove_value(void *ctx, uint64_t key)
 {
     struct mempager *m = ctx;
     struct mempager_value *v = mempager_find(m, key);
-    const int rc = call(m);
+    const int rc = count_call(m);
 
     if (rc < 0)
         return rc;
     if (v == NULL)
         return -EBADMSG;
-    replace(m, v, key, NULL, 0);
+    replace_value(m, v, key, NULL, 0);
     return 0;
 }
 

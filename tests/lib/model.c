@@ -13,7 +13,7 @@
 #define BITS         62  /* increments of a private key: their sum fits */
 
 static void *
-must(void *p)
+need_memory(void *p)
 {
     if (!p)
         fail_msg("no memory");
@@ -25,7 +25,8 @@ add_key(struct model *m, unsigned keyspace, bool private, uint32_t number)
 {
     if (m->key_count == m->key_capacity) {
         m->key_capacity = m->key_capacity ? 2 * m->key_capacity : 256;
-        m->keys = must(realloc(m->keys, m->key_capacity * sizeof *m->keys));
+        m->keys =
+            need_memory(realloc(m->keys, m->key_capacity * sizeof *m->keys));
     }
     m->keys[m->key_count] = (struct model_key){
         .keyspace = (uint16_t)keyspace, .private = private, .number = number};
@@ -38,8 +39,8 @@ model_init(struct model *m, uint64_t seed, unsigned keyspaces)
     memset(m, 0, sizeof *m);
     m->random.state = seed;
     m->keyspaces = keyspaces;
-    m->current = must(calloc(keyspaces, sizeof *m->current));
-    m->bit = must(calloc(keyspaces, sizeof *m->bit));
+    m->current = need_memory(calloc(keyspaces, sizeof *m->current));
+    m->bit = need_memory(calloc(keyspaces, sizeof *m->bit));
     for (unsigned k = 0; k < keyspaces; k++)
         for (unsigned i = 0; i < SHARED_KEYS; i++)
             (void)add_key(m, k, false, i); /* found by its place */
@@ -68,8 +69,8 @@ model_next(struct model *m)
     k = (unsigned)random_below(&m->random, known);
     if (m->count == m->capacity) {
         m->capacity = m->capacity ? 2 * m->capacity : 4096;
-        m->messages =
-            must(realloc(m->messages, m->capacity * sizeof *m->messages));
+        m->messages = need_memory(
+            realloc(m->messages, m->capacity * sizeof *m->messages));
     }
     if (random_chance(&m->random, 50)) {
         if (m->bit[k] == BITS) {
@@ -108,7 +109,7 @@ model_look(struct model *m)
 }
 
 static struct model_key *
-find(struct model *m, const char *keyspace, const char *key)
+find_key(struct model *m, const char *keyspace, const char *key)
 {
     unsigned ks, number;
     char kind, rest;
@@ -131,7 +132,7 @@ void
 model_found(struct model *m, const char *keyspace, const char *key,
             int64_t count)
 {
-    struct model_key *k = find(m, keyspace, key);
+    struct model_key *k = find_key(m, keyspace, key);
 
     if (!k)
         fail_msg("an invented key: %s %s = %lld", keyspace, key,

@@ -52,7 +52,7 @@ quota_oracle_break(struct quota_oracle *t)
 }
 
 static void
-say(struct quota_oracle *t, struct quota_oracle_peer *p, uint32_t index)
+send_ask(struct quota_oracle *t, struct quota_oracle_peer *p, uint32_t index)
 {
     const struct quota_oracle_ask *a = &t->asks[index];
     char text[256], key[64] = "";
@@ -111,10 +111,10 @@ ask_some(struct quota_oracle *t, struct quota_oracle_peer *p)
         }
     }
     while (p->fd >= 0 && p->again_count > 0 && p->count < TILL_WINDOW)
-        say(t, p, p->again[--p->again_count]);
+        send_ask(t, p, p->again[--p->again_count]);
     while (p->fd >= 0 && p->count + p->again_count < TILL_WINDOW &&
            t->count < TILL_ASKS)
-        say(t, p, new_ask(t));
+        send_ask(t, p, new_ask(t));
 }
 
 /* One answer to the oldest ask of a peer. */
@@ -149,7 +149,7 @@ take_answer(struct quota_oracle *t, struct quota_oracle_peer *p, int status,
 }
 
 static void
-hear(struct quota_oracle *t, struct quota_oracle_peer *p)
+hear_peer(struct quota_oracle *t, struct quota_oracle_peer *p)
 {
     char *at = p->heard, *end, *length;
     long n;
@@ -192,7 +192,7 @@ quota_oracle_turn(struct quota_oracle *t, bool asks)
     assert_true(poll(fds, TILL_PEERS, 5) >= 0);
     for (size_t i = 0; i < TILL_PEERS; i++)
         if (fds[i].revents != 0)
-            hear(t, &t->peers[i]);
+            hear_peer(t, &t->peers[i]);
 }
 
 void
@@ -274,8 +274,8 @@ read_lines(struct ledger *l)
 
 /* False, with why: an answer from before the moment `cut` is not kept. */
 static bool
-keeps(const struct quota_oracle *t, const struct ledger *l, uint64_t cut,
-      char *why, size_t size)
+keeps_answers(const struct quota_oracle *t, const struct ledger *l,
+              uint64_t cut, char *why, size_t size)
 {
     int64_t *seen = calloc(TILL_ASKS + 1, sizeof *seen);
     int64_t left = TILL_LIMIT;
@@ -341,7 +341,7 @@ quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
             read_lines(&l);
         (void)snprintf(why, size, "open: %s", strerror(-rc));
         if (good)
-            good = keeps(t, &l, cut, why, size);
+            good = keeps_answers(t, &l, cut, why, size);
         quotas_fini(&l.quotas);
         journal_close(&j);
     } else {

@@ -43,7 +43,7 @@ fixture_answer(const struct quota_peer *p, size_t nth, char body[64])
 }
 
 static void
-hear(struct quota_peer *p)
+hear_peer(struct quota_peer *p)
 {
     char body[64];
     ssize_t n;
@@ -68,7 +68,7 @@ after_turn(void *ctx)
     more = conn_turn(r->conns);
     quota_turn(&r->service);
     for (size_t i = 0; i < FIXTURE_PEERS; i++)
-        hear(&r->peers[i]);
+        hear_peer(&r->peers[i]);
     if (r->enough(r))
         loop_stop(r->loop);
     return more || conns_have_work(r->conns);

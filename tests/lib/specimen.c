@@ -71,7 +71,7 @@ now_ms(void)
 }
 
 static const struct tiers_rules *
-rules(void)
+history_rules(void)
 {
     static struct tiers_rules r;
     const char *why;
@@ -154,7 +154,7 @@ open_store(const struct specimen *s, bool writable, size_t memory)
     options.writable = writable;
     options.open_max = 16;
     options.txn_memory = memory;
-    options.history = rules();
+    options.history = history_rules();
     options.now_ms = now_ms;
     assert_rc(lmdb_store_open(&store, &options), 0);
     return store;
@@ -219,7 +219,7 @@ fill_keyspaces(struct specimen *s, struct store *store)
 
 /* Three fills wait for the keyspace that was sick. */
 static void
-hold(struct specimen *s)
+hold_fills(struct specimen *s)
 {
     static char keys[SPECIMEN_KEYS][257];
     const enum specimen_keyspace k = SPECIMEN_SICK;
@@ -373,7 +373,7 @@ specimen_make(struct specimen *s, unsigned parts)
     if ((parts & 1u << SPECIMEN_SMALL) != 0)
         add_partly(s, SPECIMEN_SMALL, 200);
     if ((parts & 1u << SPECIMEN_SICK) != 0)
-        hold(s);
+        hold_fills(s);
     each_file(s, keep_file);
 }
 
@@ -514,8 +514,8 @@ totals_are_right(struct store *store, enum specimen_keyspace k,
 /* Whether so much came for a key (NULL: for all) in the days of the specimen.
  */
 static bool
-came(struct store *store, enum specimen_keyspace k, const char *key,
-     int64_t sum)
+has_come(struct store *store, enum specimen_keyspace k, const char *key,
+         int64_t sum)
 {
     const uint32_t day = MINUTE / 1440 * 1440;
     struct store_bucket b;
@@ -547,10 +547,10 @@ history_is_right(struct store *store, enum specimen_keyspace k,
     for (size_t i = 0; i < keyspaces[k].keys; i++) {
         specimen_key(k, i, key);
         all += want[i];
-        if (!came(store, k, key, want[i]))
+        if (!has_come(store, k, key, want[i]))
             return false;
     }
-    return came(store, k, NULL, all);
+    return has_come(store, k, NULL, all);
 }
 
 bool

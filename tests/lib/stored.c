@@ -40,7 +40,7 @@ stored_add(struct store *s, const char *name, const struct log_fill *mark,
 
 /* Asks one question. */
 static int
-ask(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)
+ask_one(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)
 {
     const int rc = store_read(s, q, bytes, size);
 
@@ -64,7 +64,7 @@ stored_get(struct store *s, const char *name, const char *key,
 
     q.key = (const uint8_t *)key;
     q.key_size = strlen(key);
-    rc = ask(s, &q, NULL, 0);
+    rc = ask_one(s, &q, NULL, 0);
     if (rc == 0)
         *row = q.row;
     return rc;
@@ -74,7 +74,7 @@ int
 stored_totals(struct store *s, const char *name, struct store_totals *out)
 {
     struct store_query q = query_of(STORE_TOTAL, name);
-    const int rc = ask(s, &q, NULL, 0);
+    const int rc = ask_one(s, &q, NULL, 0);
 
     if (rc == 0)
         *out = q.totals;
@@ -90,7 +90,7 @@ stored_range(struct store *s, const char *name, int64_t offset, uint64_t length,
 
     q.offset = offset;
     q.length = length;
-    rc = ask(s, &q, bytes, size);
+    rc = ask_one(s, &q, bytes, size);
     return rc < 0 ? rc : (int)q.rows;
 }
 
@@ -108,16 +108,16 @@ stored_keys(struct store *s, const char *name, int64_t offset,
     q.after = (const uint8_t *)after;
     q.after_size = strlen(after);
     q.length = length;
-    rc = ask(s, &q, bytes, size);
+    rc = ask_one(s, &q, bytes, size);
     return rc < 0 ? rc : (int)q.rows;
 }
 
 /* Gives the rows of one piece. */
 static int
-give(struct store *s, const char *name, const uint8_t *at, int rows,
-     int (*row)(void *ctx, const uint8_t *key, size_t key_size,
-                const struct store_row *r),
-     void *ctx)
+give_rows(struct store *s, const char *name, const uint8_t *at, int rows,
+          int (*row)(void *ctx, const uint8_t *key, size_t key_size,
+                     const struct store_row *r),
+          void *ctx)
 {
     char key[STORE_NAME_MAX + 1];
     struct store_row found;
@@ -155,7 +155,7 @@ stored_each(struct store *s, const char *name,
     do {
         rows = stored_range(s, name, offset, QUERY_ROWS_MAX, bytes, room);
         if (rows > 0)
-            rc = give(s, name, bytes, rows, row, ctx);
+            rc = give_rows(s, name, bytes, rows, row, ctx);
         offset += rows;
     } while (rc == 0 && rows == QUERY_ROWS_MAX);
     free(bytes);

@@ -32,7 +32,7 @@ remove_kept(void)
 }
 
 static void
-keep(const char *path)
+keep_path(const char *path)
 {
     if (kept_by == 0 && atexit(remove_kept) != 0)
         fail_msg("atexit failed");
@@ -45,7 +45,7 @@ keep(const char *path)
 }
 
 static void
-forget(const char *path)
+forget_path(const char *path)
 {
     for (size_t i = 0; i < KEPT_MAX; i++)
         if (strcmp(kept[i], path) == 0)
@@ -62,7 +62,7 @@ make_in(struct tmpdir *dir, const char *base)
         fail_msg("TMPDIR is too long");
     if (!mkdtemp(dir->path))
         fail_msg("mkdtemp %s: %s", dir->path, strerror(errno));
-    keep(dir->path);
+    keep_path(dir->path);
     dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir->fd < 0)
         fail_msg("open %s: %s", dir->path, strerror(errno));
@@ -147,7 +147,7 @@ tmpdir_remove(struct tmpdir *dir)
         (void)close(dir->fd); /* read only */
     dir->fd = -1;
     remove_all(dir->path);
-    forget(dir->path);
+    forget_path(dir->path);
 }
 
 int

@@ -15,7 +15,7 @@
 #include "tests/lib/test.h"
 
 static uint64_t
-moment(struct traffic *t)
+draw_moment(struct traffic *t)
 {
     return atomic_fetch_add(t->moments, 1) + 1;
 }
@@ -86,7 +86,7 @@ traffic_silent(struct traffic *t, unsigned peers, uint16_t port)
 
 /* Makes up messages until the window is full. */
 static void
-fill(struct traffic *t, struct traffic_peer *p)
+fill_window(struct traffic *t, struct traffic_peer *p)
 {
     char keyspace[MODEL_NAME_SIZE], key[MODEL_NAME_SIZE];
     size_t n;
@@ -104,7 +104,7 @@ fill(struct traffic *t, struct traffic_peer *p)
         if (!p->silent)
             p->waiting[(p->first + p->count++) % TRAFFIC_WINDOW] = n;
         /* From here on it may arrive. */
-        t->model->messages[n].sent = moment(t);
+        t->model->messages[n].sent = draw_moment(t);
         /* Mixed sizes of groups. */
         if (random_chance(&t->model->random, p->silent ? 50 : 10))
             break;
@@ -112,7 +112,7 @@ fill(struct traffic *t, struct traffic_peer *p)
 }
 
 static bool
-push(struct traffic_peer *p)
+push_bytes(struct traffic_peer *p)
 {
     ssize_t n;
 
@@ -136,13 +136,13 @@ take_answer(struct traffic *t, struct traffic_peer *p, uint8_t byte)
     if (++p->phase < 3)
         return;
     p->phase = 0;
-    t->model->messages[p->waiting[p->first]].acked = moment(t);
+    t->model->messages[p->waiting[p->first]].acked = draw_moment(t);
     p->first = (p->first + 1) % TRAFFIC_WINDOW;
     p->count--;
 }
 
 static bool
-pull(struct traffic *t, struct traffic_peer *p)
+pull_answers(struct traffic *t, struct traffic_peer *p)
 {
     uint8_t bytes[3 * TRAFFIC_WINDOW];
     ssize_t n;
@@ -156,16 +156,16 @@ pull(struct traffic *t, struct traffic_peer *p)
 }
 
 static void
-serve(struct traffic *t, struct traffic_peer *p, short events)
+serve_peer(struct traffic *t, struct traffic_peer *p, short events)
 {
     bool good = true;
 
     if (events & (POLLIN | POLLERR | POLLHUP))
-        good = pull(t, p);
+        good = pull_answers(t, p);
     if (good && !t->quiet)
-        fill(t, p);
+        fill_window(t, p);
     if (good)
-        good = push(p);
+        good = push_bytes(p);
     if (!good) {
         t->breaks++;
         hang_up(p);
@@ -186,7 +186,7 @@ traffic_turn(struct traffic *t, int wait_ms)
             p->fd = client_try_connect(port);
         /* Also those that a drain left with nothing on its way. */
         if (p->fd >= 0 && !t->quiet && p->count <= t->window / 2)
-            serve(t, p, 0);
+            serve_peer(t, p, 0);
         polls[i].fd = p->fd;
         polls[i].events =
             (short)(POLLIN | (p->out_at < p->out_size ? POLLOUT : 0));
@@ -196,7 +196,7 @@ traffic_turn(struct traffic *t, int wait_ms)
         fail_msg("poll: %s", strerror(errno));
     for (unsigned i = 0; i < t->peer_count; i++)
         if (t->peers[i].fd >= 0 && polls[i].revents)
-            serve(t, &t->peers[i], polls[i].revents);
+            serve_peer(t, &t->peers[i], polls[i].revents);
 }
 
 static bool

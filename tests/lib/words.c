@@ -19,8 +19,8 @@ struct reading {
 };
 
 static void
-add(struct words *w, const char *file, unsigned line, const char *kind,
-    const char *example)
+add_piece(struct words *w, const char *file, unsigned line, const char *kind,
+          const char *example)
 {
     struct words_piece *p = &w->pieces[w->count];
 
@@ -60,7 +60,7 @@ words_replace(char *whole, size_t size, const char *from, const char *to)
 }
 
 static void
-begin(struct reading *r, const char *kind)
+begin_piece(struct reading *r, const char *kind)
 {
     assert_true(strlen(kind) < sizeof r->kind);
     strcpy(r->kind, kind);
@@ -94,18 +94,18 @@ add_spans(struct reading *r)
         *to = '\0';
         if (strncmp(from + 1, "countd ", 7) == 0 ||
             strncmp(from + 1, "cc ", 3) == 0)
-            add(r->words, r->path, r->begun, "span", from + 1);
+            add_piece(r->words, r->path, r->begun, "span", from + 1);
     }
 }
 
 static void
-end(struct reading *r)
+end_piece(struct reading *r)
 {
     if (strcmp(r->kind, "paragraph") == 0)
         add_spans(r);
     else if (r->text[0] != '\0')
-        add(r->words, r->path, r->begun, r->kind, r->text);
-    begin(r, "paragraph");
+        add_piece(r->words, r->path, r->begun, r->kind, r->text);
+    begin_piece(r, "paragraph");
 }
 
 static void
@@ -115,17 +115,17 @@ take_markdown(struct reading *r, const char *line)
     const bool is_indented = strncmp(line, "    ", 4) == 0;
 
     if (is_fence) {
-        end(r);
+        end_piece(r);
         r->fenced = !r->fenced;
         if (r->fenced)
-            begin(r, line + 3);
+            begin_piece(r, line + 3);
     } else if (r->fenced) {
         add_line(r, line);
     } else if (is_indented != (strcmp(r->kind, "indented") == 0) ||
                line[0] == '\0') {
-        end(r);
+        end_piece(r);
         if (is_indented)
-            begin(r, "indented");
+            begin_piece(r, "indented");
         if (line[0] != '\0')
             add_line(r, is_indented ? line + 4 : line);
     } else {
@@ -141,18 +141,18 @@ take_mdoc(struct reading *r, char *line)
     words_replace(line, size, "\\e", "\\");
     words_replace(line, size, "\\&", "");
     if (strncmp(line, ".Bd -literal", 12) == 0) {
-        end(r);
-        begin(r, "literal");
+        end_piece(r);
+        begin_piece(r, "literal");
     } else if (strcmp(line, ".Ed") == 0) {
-        end(r);
+        end_piece(r);
     } else if (strncmp(line, ".Ic countd ", 11) == 0) {
         char named[64];
 
         (void)snprintf(named, sizeof named, "countd help %.*s",
                        (int)strcspn(line + 11, " "), line + 11); /* cut */
-        add(r->words, r->path, r->line, "named", named);
+        add_piece(r->words, r->path, r->line, "named", named);
     } else if (strncmp(line, ".Dl ", 4) == 0) {
-        add(r->words, r->path, r->line, "line", line + 4);
+        add_piece(r->words, r->path, r->line, "line", line + 4);
     } else if (strcmp(r->kind, "literal") == 0) {
         add_line(r, line);
     }
@@ -171,7 +171,7 @@ words_read(struct words *w, const char *path)
         print_error("%s cannot be opened\n", path);
     assert_non_null(f);
     r = (struct reading){.words = w, .path = path};
-    begin(&r, "paragraph");
+    begin_piece(&r, "paragraph");
     while (fgets(line, sizeof line, f) != NULL) {
         r.line++;
         line[strcspn(line, "\n")] = '\0';
@@ -180,7 +180,7 @@ words_read(struct words *w, const char *path)
         else
             take_mdoc(&r, line);
     }
-    end(&r);
+    end_piece(&r);
     assert_false(r.fenced);
     assert_int_equal(fclose(f), 0);
 }
@@ -203,7 +203,7 @@ words_read_help(struct words *w)
         snprintf(where, sizeof where, "countd %s -h", name);
         expect(daemon_run(text, sizeof text, "countd", name, "-h", NULL), 0,
                mark);
-        add(w, where, 1, "help", strstr(text, mark) + strlen(mark));
+        add_piece(w, where, 1, "help", strstr(text, mark) + strlen(mark));
     }
     assert_true(w->count > first + 20);
 }

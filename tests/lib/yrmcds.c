@@ -17,7 +17,7 @@ static const char *const places[] = {"/usr/sbin/yrmcdsd",
                                      "/usr/local/sbin/yrmcdsd"};
 
 static const char *
-find(void)
+find_program(void)
 {
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         if (access(places[i], X_OK) == 0)
@@ -28,11 +28,11 @@ find(void)
 bool
 yrmcds_installed(void)
 {
-    return find() != NULL;
+    return find_program() != NULL;
 }
 
 static void
-configure(struct yrmcds *y, unsigned buckets)
+write_settings(struct yrmcds *y, unsigned buckets)
 {
     char text[1024];
     int size;
@@ -55,7 +55,7 @@ configure(struct yrmcds *y, unsigned buckets)
 
 /* It listens before it serves, and forgets what it is told in between. */
 static bool
-answers(uint16_t port)
+is_serving(uint16_t port)
 {
     static const uint8_t noop[12] = {0x90};
     uint8_t answer[sizeof noop];
@@ -82,10 +82,10 @@ yrmcds_start(struct yrmcds *y, unsigned buckets)
         .argv = argv, .not_ready = true, .uid = getuid() == 0 ? NOBODY : 0};
 
     tmpdir_make_in_memory(&y->dir);
-    configure(y, buckets);
+    write_settings(y, buckets);
     (void)snprintf(path, sizeof path, "%s/yrmcds.conf", y->dir.path);
-    (void)daemon_start_how(&y->daemon, find(), &how); /* fails itself */
-    while (!answers(y->port)) {
+    (void)daemon_start_how(&y->daemon, find_program(), &how); /* fails itself */
+    while (!is_serving(y->port)) {
         if (!daemon_alive(&y->daemon) || clock_ms() > deadline)
             fail_msg("yrmcds does not serve");
         (void)poll(NULL, 0, 5); /* cut short: an earlier look */

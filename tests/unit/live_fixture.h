@@ -2,11 +2,11 @@
  * this process, and peers of it over socket pairs and loopback connections.
  *
  *     start_counter(r);
- *     a = join(r);
- *     acquire(r, a, "lamps", 3, 10);
+ *     a = join_pair(r);
+ *     ask_acquire(r, a, "lamps", 3, 10);
  *     expect_get(r, a, "lamps", 3);
  *
- * The last two are of live_requests.h.  `say` and what is built on it turn the
+ * The last two are of live_requests.h.  `say_bytes` and what uses it turn the
  * loop until the server has answered; `send_later` leaves that to the next
  * turns.
  */
@@ -95,7 +95,7 @@ pump_in(struct peer *p)
 }
 
 static inline void
-pump(struct peer *p)
+pump_peer(struct peer *p)
 {
     ssize_t n = 1;
 
@@ -123,30 +123,30 @@ after_turn(void *ctx)
     (void)live_server_turn(&r->server);
     r->turns++;
     for (size_t i = 0; i < r->peer_count; i++)
-        pump(&r->peers[i]);
+        pump_peer(&r->peers[i]);
     if (r->until(r))
         loop_stop(r->loop);
     return true;
 }
 
 static inline void
-run(struct fixture *r, bool (*until)(struct fixture *r))
+run_until(struct fixture *r, bool (*until)(struct fixture *r))
 {
     r->until = until;
     turns_run(r->loop);
 }
 
 static inline bool
-turned(struct fixture *r)
+has_turned(struct fixture *r)
 {
     return r->turns >= r->want_turns;
 }
 
 static inline void
-turns(struct fixture *r, size_t count)
+run_turns(struct fixture *r, size_t count)
 {
     r->want_turns = r->turns + count;
-    run(r, turned);
+    run_until(r, has_turned);
 }
 
 static inline bool
@@ -175,7 +175,7 @@ is_swept(struct fixture *r)
 
 /* Bytes that wait, of all connections. */
 static inline size_t
-kept(const struct fixture *r)
+bytes_kept(const struct fixture *r)
 {
     size_t sum = 0;
 
@@ -190,7 +190,7 @@ kept(const struct fixture *r)
 
 /* `o.holders` are the most, where it is not 0; r->row may say more. */
 static inline void
-start(struct fixture *r, struct live_options o)
+start_server(struct fixture *r, struct live_options o)
 {
     const struct conns_options conns = {
         .rows = &r->row,
@@ -226,10 +226,10 @@ start(struct fixture *r, struct live_options o)
 static inline void
 start_counter(struct fixture *r)
 {
-    start(r, (struct live_options){.kind = LIVE_COUNTER});
+    start_server(r, (struct live_options){.kind = LIVE_COUNTER});
 }
 
-/* As start(), on a port. */
+/* As start_server(), on a port. */
 static inline void
 start_listening(struct fixture *r, struct live_options o)
 {
@@ -237,7 +237,7 @@ start_listening(struct fixture *r, struct live_options o)
     char text[NET_ADDRESS_SIZE];
     int fd;
 
-    start(r, o);
+    start_server(r, o);
     assert_rc(net_parse("127.0.0.1:0", &address), 0);
     fd = net_listen(&address, 0, &bound);
     assert_true(fd >= 0);
@@ -298,7 +298,7 @@ add_peer(struct fixture *r, int fd)
 }
 
 static inline struct peer *
-join(struct fixture *r)
+join_pair(struct fixture *r)
 {
     int ends[2];
 
@@ -327,7 +327,7 @@ go_deaf(struct peer *p)
 }
 
 static inline void
-leave(struct fixture *r, struct peer *p)
+leave_server(struct fixture *r, struct peer *p)
 {
     (void)r;
     close(p->fd);
@@ -335,7 +335,7 @@ leave(struct fixture *r, struct peer *p)
 }
 
 static inline void
-reset(struct peer *p)
+reset_peer(struct peer *p)
 {
     client_reset(p->fd);
     p->fd = -1;
@@ -358,28 +358,29 @@ send_later(struct peer *p, const uint8_t *bytes, size_t size)
 
 /* Sends, and waits until the server has read it all and answered. */
 static inline void
-say(struct fixture *r, struct peer *p, const uint8_t *bytes, size_t size)
+say_bytes(struct fixture *r, struct peer *p, const uint8_t *bytes, size_t size)
 {
     send_later(p, bytes, size);
     r->peer = p;
-    run(r, is_sent);
-    turns(r, 3);
+    run_until(r, is_sent);
+    run_turns(r, 3);
 }
 
 static inline void
-await(struct fixture *r, struct peer *p, size_t size)
+await_bytes(struct fixture *r, struct peer *p, size_t size)
 {
     r->peer = p;
     r->want = size;
-    run(r, is_answered);
+    run_until(r, is_answered);
     assert_false(p->ended && p->size < size);
 }
 
 /* The next bytes that came are these; they are taken. */
 static inline void
-expect(struct fixture *r, struct peer *p, const uint8_t *bytes, size_t size)
+expect_bytes(struct fixture *r, struct peer *p, const uint8_t *bytes,
+             size_t size)
 {
-    await(r, p, size);
+    await_bytes(r, p, size);
     assert_memory_equal(p->in, bytes, size);
     memmove(p->in, p->in + size, p->size - size);
     p->size -= size;
@@ -388,7 +389,7 @@ expect(struct fixture *r, struct peer *p, const uint8_t *bytes, size_t size)
 static inline void
 expect_nothing(struct fixture *r, struct peer *p)
 {
-    turns(r, QUIET);
+    run_turns(r, QUIET);
     assert_false(p->ended);
     assert_int_equal(p->size, 0);
 }
@@ -397,7 +398,7 @@ static inline void
 expect_end(struct fixture *r, struct peer *p)
 {
     r->peer = p;
-    run(r, has_ended);
+    run_until(r, has_ended);
     assert_int_equal(p->size, 0);
 }
 

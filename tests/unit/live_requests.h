@@ -13,8 +13,8 @@
 /* ---- answers ----------------------------------------------------------- */
 
 static inline size_t
-answer(uint8_t *at, uint8_t opcode, uint8_t status, uint32_t opaque,
-       const void *body, size_t size)
+put_answer(uint8_t *at, uint8_t opcode, uint8_t status, uint32_t opaque,
+           const void *body, size_t size)
 {
     at[0] = 0x91;
     at[1] = opcode;
@@ -28,7 +28,7 @@ answer(uint8_t *at, uint8_t opcode, uint8_t status, uint32_t opaque,
 }
 
 static inline size_t
-failure(uint8_t *at, uint8_t opcode, uint8_t status, uint32_t opaque)
+put_failure(uint8_t *at, uint8_t opcode, uint8_t status, uint32_t opaque)
 {
     const char *text = status == LIVE_CLIENT_NOT_FOUND ? "Not found"
                        : status == LIVE_CLIENT_INVALID ? "Invalid arguments"
@@ -37,16 +37,16 @@ failure(uint8_t *at, uint8_t opcode, uint8_t status, uint32_t opaque)
                        : status == LIVE_CLIENT_NO_MEMORY ? "OutOfMemory"
                                                          : "Unknown command";
 
-    return answer(at, opcode, status, opaque, text, strlen(text));
+    return put_answer(at, opcode, status, opaque, text, strlen(text));
 }
 
 static inline size_t
-value(uint8_t *at, uint8_t opcode, uint32_t opaque, uint32_t v)
+put_value(uint8_t *at, uint8_t opcode, uint32_t opaque, uint32_t v)
 {
     uint8_t body[4];
 
     put_be32(body, v);
-    return answer(at, opcode, LIVE_CLIENT_OK, opaque, body, sizeof body);
+    return put_answer(at, opcode, LIVE_CLIENT_OK, opaque, body, sizeof body);
 }
 
 static inline void
@@ -55,7 +55,7 @@ expect_failure(struct fixture *r, struct peer *p, uint8_t opcode,
 {
     uint8_t bytes[64];
 
-    expect(r, p, bytes, failure(bytes, opcode, status, opaque));
+    expect_bytes(r, p, bytes, put_failure(bytes, opcode, status, opaque));
 }
 
 static inline void
@@ -64,7 +64,7 @@ expect_number(struct fixture *r, struct peer *p, uint8_t opcode,
 {
     uint8_t bytes[64];
 
-    expect(r, p, bytes, value(bytes, opcode, opaque, v));
+    expect_bytes(r, p, bytes, put_value(bytes, opcode, opaque, v));
 }
 
 static inline void
@@ -72,30 +72,31 @@ expect_done(struct fixture *r, struct peer *p, uint8_t opcode, uint32_t opaque)
 {
     uint8_t bytes[64];
 
-    expect(r, p, bytes, answer(bytes, opcode, LIVE_CLIENT_OK, opaque, NULL, 0));
+    expect_bytes(r, p, bytes,
+                 put_answer(bytes, opcode, LIVE_CLIENT_OK, opaque, NULL, 0));
 }
 
 /* ---- round trips ------------------------------------------------------- */
 
 static inline void
-noop(struct fixture *r, struct peer *p)
+ask_noop(struct fixture *r, struct peer *p)
 {
     uint8_t bytes[LIVE_CLIENT_HEADER];
 
-    say(r, p, bytes,
-        live_client_put(bytes, LIVE_CLIENT_NOOP, 0x6e6f6f70, NULL, 0));
+    say_bytes(r, p, bytes,
+              live_client_put(bytes, LIVE_CLIENT_NOOP, 0x6e6f6f70, NULL, 0));
     expect_done(r, p, LIVE_CLIENT_NOOP, 0x6e6f6f70);
 }
 
 static inline void
-acquire(struct fixture *r, struct peer *p, const char *name, uint32_t resources,
-        uint32_t bound)
+ask_acquire(struct fixture *r, struct peer *p, const char *name,
+            uint32_t resources, uint32_t bound)
 {
     uint8_t bytes[256];
 
-    say(r, p, bytes,
-        live_client_put_acquire(bytes, 7, name, strlen(name), resources,
-                                bound));
+    say_bytes(r, p, bytes,
+              live_client_put_acquire(bytes, 7, name, strlen(name), resources,
+                                      bound));
     expect_number(r, p, LIVE_CLIENT_ACQUIRE, 7, resources);
 }
 
@@ -104,7 +105,7 @@ expect_get(struct fixture *r, struct peer *p, const char *name, uint32_t v)
 {
     uint8_t bytes[256];
 
-    say(r, p, bytes, live_client_put_get(bytes, 8, name, strlen(name)));
+    say_bytes(r, p, bytes, live_client_put_get(bytes, 8, name, strlen(name)));
     expect_number(r, p, LIVE_CLIENT_GET, 8, v);
 }
 
@@ -113,7 +114,7 @@ expect_absent(struct fixture *r, struct peer *p, const char *name)
 {
     uint8_t bytes[256];
 
-    say(r, p, bytes, live_client_put_get(bytes, 8, name, strlen(name)));
+    say_bytes(r, p, bytes, live_client_put_get(bytes, 8, name, strlen(name)));
     expect_failure(r, p, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, 8);
 }
 
@@ -131,7 +132,7 @@ acquire_many(struct fixture *r, struct peer *p, size_t count)
         at += live_client_put_acquire(at, (uint32_t)i, name, size, 1, 10);
     }
     send_later(p, bytes, (size_t)(at - bytes));
-    await(r, p, 16 * count);
+    await_bytes(r, p, 16 * count);
     assert_int_equal(p->size, 16 * count);
     for (i = 0; i < count; i++) {
         assert_int_equal(p->in[16 * i + 2], LIVE_CLIENT_OK);
@@ -151,30 +152,30 @@ mixed_requests(uint8_t *bytes, uint8_t *answers, size_t *answers_size)
     uint8_t *at = bytes, *to = answers;
 
     at += live_client_put(at, LIVE_CLIENT_NOOP, 1, NULL, 0);
-    to += answer(to, LIVE_CLIENT_NOOP, LIVE_CLIENT_OK, 1, NULL, 0);
+    to += put_answer(to, LIVE_CLIENT_NOOP, LIVE_CLIENT_OK, 1, NULL, 0);
     at += live_client_put_acquire(at, 2, "short", 5, 2, 3);
-    to += value(to, LIVE_CLIENT_ACQUIRE, 2, 2);
+    to += put_value(to, LIVE_CLIENT_ACQUIRE, 2, 2);
     at += live_client_put(at, LIVE_CLIENT_GET, 3, "\0\5short and surplus",
                           2 + 17);
-    to += value(to, LIVE_CLIENT_GET, 3, 2);
+    to += put_value(to, LIVE_CLIENT_GET, 3, 2);
     at += live_client_put_acquire(at, 4, name, size, 1, 3);
-    to += value(to, LIVE_CLIENT_ACQUIRE, 4, 1);
+    to += put_value(to, LIVE_CLIENT_ACQUIRE, 4, 1);
     at += live_client_put_release(at, 5, name, size, 1);
-    to += answer(to, LIVE_CLIENT_RELEASE, LIVE_CLIENT_OK, 5, NULL, 0);
+    to += put_answer(to, LIVE_CLIENT_RELEASE, LIVE_CLIENT_OK, 5, NULL, 0);
     at += live_client_put(at, LIVE_CLIENT_GET, 6, "\0\0", 2);
-    to += failure(to, LIVE_CLIENT_GET, LIVE_CLIENT_INVALID, 6);
+    to += put_failure(to, LIVE_CLIENT_GET, LIVE_CLIENT_INVALID, 6);
     at += live_client_put(at, LIVE_CLIENT_ACQUIRE, 6, "short", 5);
-    to += failure(to, LIVE_CLIENT_ACQUIRE, LIVE_CLIENT_INVALID, 6);
+    to += put_failure(to, LIVE_CLIENT_ACQUIRE, LIVE_CLIENT_INVALID, 6);
     at +=
         live_client_put(at, LIVE_CLIENT_RELEASE, 6, "\0\0\0\1\0\7runs on", 12);
-    to += failure(to, LIVE_CLIENT_RELEASE, LIVE_CLIENT_INVALID, 6);
+    to += put_failure(to, LIVE_CLIENT_RELEASE, LIVE_CLIENT_INVALID, 6);
     at += live_client_put(at, 0x33, 7, "body of nothing", 15);
-    to += failure(to, 0x33, LIVE_CLIENT_UNKNOWN, 7);
+    to += put_failure(to, 0x33, LIVE_CLIENT_UNKNOWN, 7);
     at += live_client_put(at, LIVE_CLIENT_NOOP, 8,
                           "0123456789012345678901234567890", 31);
-    to += answer(to, LIVE_CLIENT_NOOP, LIVE_CLIENT_OK, 8, NULL, 0);
+    to += put_answer(to, LIVE_CLIENT_NOOP, LIVE_CLIENT_OK, 8, NULL, 0);
     at += live_client_put_release(at, 9, "short", 5, 2);
-    to += answer(to, LIVE_CLIENT_RELEASE, LIVE_CLIENT_OK, 9, NULL, 0);
+    to += put_answer(to, LIVE_CLIENT_RELEASE, LIVE_CLIENT_OK, 9, NULL, 0);
     *answers_size = (size_t)(to - answers);
     return (size_t)(at - bytes);
 }

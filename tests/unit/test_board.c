@@ -27,7 +27,7 @@ struct fixture {
 static const char *const names[] = {"a", "b", "c", "d", "x", "y"};
 
 static struct countd_board_shape
-shape(uint32_t slots, uint32_t shared, uint32_t values, uint32_t cells)
+shape_of(uint32_t slots, uint32_t shared, uint32_t values, uint32_t cells)
 {
     return (struct countd_board_shape){.size =
                                            sizeof(struct countd_board_shape),
@@ -38,18 +38,18 @@ shape(uint32_t slots, uint32_t shared, uint32_t values, uint32_t cells)
 }
 
 static int
-create(struct fixture *r, struct countd_board **out)
+create_board(struct fixture *r, struct countd_board **out)
 {
-    struct countd_board_shape s = shape(2, 4, 2, 1);
+    struct countd_board_shape s = shape_of(2, 4, 2, 1);
 
     s.names = names;
     return countd_board_create(out, r->path, &s, r->error, sizeof r->error);
 }
 
 static int
-attach(struct fixture *r, unsigned flags, struct countd_board **out)
+attach_board(struct fixture *r, unsigned flags, struct countd_board **out)
 {
-    const struct countd_board_shape s = shape(2, 4, 2, 1);
+    const struct countd_board_shape s = shape_of(2, 4, 2, 1);
 
     return countd_board_attach(out, r->path, &s, flags, r->error,
                                sizeof r->error);
@@ -71,7 +71,7 @@ setup(void **state)
     memset(&r, 0, sizeof r);
     tmpdir_make(&r.dir);
     snprintf(r.path, sizeof r.path, "%s/board", r.dir.path);
-    assert_rc(create(&r, &r.master), 0);
+    assert_rc(create_board(&r, &r.master), 0);
     *state = &r;
     return 0;
 }
@@ -99,7 +99,7 @@ static void
 user_attach(struct fixture *r, struct user *u)
 {
     memset(u, 0, sizeof *u);
-    assert_rc(attach(r, 0, &u->last.board), 0);
+    assert_rc(attach_board(r, 0, &u->last.board), 0);
 }
 
 static void
@@ -305,7 +305,7 @@ in_child(struct fixture *r, int (*body)(struct countd_board *b))
 
     assert_true(pid >= 0);
     if (pid == 0) {
-        if (attach(r, 0, &b) < 0)
+        if (attach_board(r, 0, &b) < 0)
             _exit(99);
         _exit(body(b));
     }
@@ -380,7 +380,7 @@ CASE(closing_gives_up_what_was_claimed, r)
     uint32_t cell;
     pid_t owner;
 
-    assert_rc(attach(r, 0, &b), 0);
+    assert_rc(attach_board(r, 0, &b), 0);
     assert_rc(countd_board_claim(b, 1, &cell), 0);
     assert_rc(countd_board_add(b, 1, cell, 0, 8, NULL), 0);
     countd_board_close(b);
@@ -495,8 +495,9 @@ claim_0(struct fixture *r)
     static struct countd_board *b;
     uint32_t cell;
 
-    return attach(r, 0, &b) == 0 && countd_board_claim(b, 0, &cell) == 0 ? "1"
-                                                                         : "0";
+    return attach_board(r, 0, &b) == 0 && countd_board_claim(b, 0, &cell) == 0
+               ? "1"
+               : "0";
 }
 
 static int
@@ -531,7 +532,7 @@ CASE(an_owner_in_other_namespaces_is_alive_until_it_ends, r)
     pid = start_far(r, claim_in_namespaces, &f);
     if (f.said != '-') {
         assert_int_equal(f.said, '1');
-        assert_rc(attach(r, COUNTD_BOARD_READ_ONLY, &reader), 0);
+        assert_rc(attach_board(r, COUNTD_BOARD_READ_ONLY, &reader), 0);
         assert_int_equal(life_in(r->master), COUNTD_BOARD_ALIVE);
         assert_int_equal(life_in(reader), COUNTD_BOARD_ALIVE);
         assert_rc(countd_board_claim(r->master, 0, &cell), -ENOSPC);
@@ -604,22 +605,23 @@ CASE(a_board_has_one_master_and_is_made_anew_after_it, r)
     uint64_t g;
 
     user_attach(r, &u);
-    assert_rc(create(r, &again), -EBUSY);
+    assert_rc(create_board(r, &again), -EBUSY);
     assert_has(r->error, "is owned by some other process");
     user_reads(&u, 0, 0, 0, 0, 0, 0);
     assert_rc(user_updates(&u, 0, SHARED(1, 2, 3, 4), NO_PAIR), 1);
 
     close_master(r);
     assert_rc(countd_board_master_alive(u.last.board), 0);
-    assert_rc(attach(r, 0, &old), -ESRCH);
+    assert_rc(attach_board(r, 0, &old), -ESRCH);
     assert_has(r->error, "is abandoned, cannot attach to it");
-    assert_rc(attach(r, COUNTD_BOARD_ORPHAN | COUNTD_BOARD_READ_ONLY, &old), 0);
+    assert_rc(
+        attach_board(r, COUNTD_BOARD_ORPHAN | COUNTD_BOARD_READ_ONLY, &old), 0);
     assert_rc(countd_board_read(old, 0, shared, &g), 0);
     assert_int_equal(shared[3], 4);
     assert_rc(countd_board_update(old, 0, g, shared, 0, NULL, 0, NULL), -EROFS);
     countd_board_close(old);
 
-    assert_rc(create(r, &r->master), 0);
+    assert_rc(create_board(r, &r->master), 0);
     assert_rc(countd_board_read(r->master, 0, shared, &g), 0);
     assert_int_equal(shared[3], 0);
     /* Who has the old one is told, and reads no page that has gone. */
@@ -639,10 +641,10 @@ CASE(a_board_that_is_not_there_or_empty_is_abandoned, r)
 
     close_master(r);
     assert_int_equal(unlink(r->path), 0);
-    assert_rc(attach(r, 0, &b), -ENOENT);
+    assert_rc(attach_board(r, 0, &b), -ENOENT);
     assert_has(r->error, "(file not exists)");
     tmpdir_put(&r->dir, "board", "", 0, 0600);
-    assert_rc(attach(r, 0, &b), -ESRCH);
+    assert_rc(attach_board(r, 0, &b), -ESRCH);
 }
 
 CASE(a_killed_master_is_noticed, r)
@@ -657,13 +659,13 @@ CASE(a_killed_master_is_noticed, r)
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        if (create(r, &b) == 0 && write(pipes[1], "r", 1) == 1)
+        if (create_board(r, &b) == 0 && write(pipes[1], "r", 1) == 1)
             for (;;)
                 pause();
         _exit(1);
     }
     assert_int_equal(read(pipes[0], &ready, 1), 1);
-    assert_rc(attach(r, 0, &b), 0);
+    assert_rc(attach_board(r, 0, &b), 0);
     assert_rc(countd_board_master_alive(b), 1);
 
     assert_int_equal(kill(pid, SIGKILL), 0);
@@ -693,7 +695,7 @@ CASE(a_board_of_another_shape_is_refused_by_what_differs, r)
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const struct countd_board_shape s =
-            shape(all[i].slots, all[i].shared, all[i].values, all[i].cells);
+            shape_of(all[i].slots, all[i].shared, all[i].values, all[i].cells);
 
         assert_rc(
             countd_board_attach(&b, r->path, &s, 0, r->error, sizeof r->error),
@@ -715,7 +717,7 @@ CASE(impossible_shapes_make_no_file, r)
     assert_int_equal(unlink(r->path), 0);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         const struct countd_board_shape s =
-            shape(all[i][0], all[i][1], all[i][2], all[i][3]);
+            shape_of(all[i][0], all[i][1], all[i][2], all[i][3]);
 
         assert_rc(
             countd_board_create(&b, r->path, &s, r->error, sizeof r->error),
@@ -733,9 +735,9 @@ CASE(a_file_that_is_no_board_is_not_overwritten, r)
     close_master(r);
     tmpdir_put(&r->dir, "board", text, sizeof text, 0600);
 
-    assert_rc(create(r, &b), -EBADMSG);
+    assert_rc(create_board(r, &b), -EBADMSG);
     assert_has(r->error, "is not a board");
-    assert_rc(attach(r, 0, &b), -EBADMSG);
+    assert_rc(attach_board(r, 0, &b), -EBADMSG);
 
     assert_int_equal(file_read(r->path, got, sizeof got), sizeof text);
     assert_string_equal(got, text);
@@ -751,12 +753,12 @@ CASE(every_bit_of_the_header_and_the_names_counts, r)
             at = BOARD_NAMES_AT; /* between is what changes */
         for (unsigned bit = 0; bit < 8; bit++) {
             file_flip(r->path, at, (uint8_t)(1u << bit));
-            assert_rc(attach(r, 0, &b), -EBADMSG);
+            assert_rc(attach_board(r, 0, &b), -EBADMSG);
             assert_true(strlen(r->error) > strlen(r->path) + 10);
             file_flip(r->path, at, (uint8_t)(1u << bit));
         }
     }
-    assert_rc(attach(r, 0, &b), 0);
+    assert_rc(attach_board(r, 0, &b), 0);
     countd_board_close(b);
 }
 
@@ -780,7 +782,7 @@ CASE(sizes_that_do_not_fit_are_refused, r)
             *fields[i] ^= UINT32_C(1) << bit;
         }
     board_format_seal(h, names_at);
-    assert_rc(attach(r, 0, &b), 0);
+    assert_rc(attach_board(r, 0, &b), 0);
     countd_board_close(b);
 }
 
@@ -795,7 +797,7 @@ CASE(a_board_of_another_length_is_refused, r)
     for (int i = 0; i < 4; i++) {
         assert_int_equal(unlink(r->path), 0);
         tmpdir_put(&r->dir, "board", bytes, sizes[i], 0600);
-        assert_rc(attach(r, COUNTD_BOARD_ORPHAN, &b), -EBADMSG);
+        assert_rc(attach_board(r, COUNTD_BOARD_ORPHAN, &b), -EBADMSG);
     }
     assert_has(r->error, "wrong size");
 }

@@ -35,7 +35,7 @@ struct fixture {
 };
 
 static int
-create(struct fixture *r)
+create_board(struct fixture *r)
 {
     const struct countd_board_shape s = {.size = sizeof s,
                                          .slots = 3,
@@ -55,7 +55,7 @@ setup(void **state)
     memset(&r, 0, sizeof r);
     tmpdir_make_in_memory(&r.dir);
     snprintf(r.path, sizeof r.path, "%s/board", r.dir.path);
-    assert_rc(create(&r), 0);
+    assert_rc(create_board(&r), 0);
     r.between = mmap(NULL, sizeof *r.between, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(r.between != MAP_FAILED);
@@ -77,7 +77,7 @@ teardown(void **state)
 #define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
 
 static int64_t
-checksum(const int64_t *shared, uint64_t generation)
+row_checksum(const int64_t *shared, uint64_t generation)
 {
     uint64_t sum = generation * 0x9e3779b97f4a7c15u;
 
@@ -90,7 +90,7 @@ static bool
 is_whole(const int64_t *shared, uint64_t generation)
 {
     return generation == 0 ||
-           shared[SHARED - 1] == checksum(shared, generation);
+           shared[SHARED - 1] == row_checksum(shared, generation);
 }
 
 /* One reading and one try. */
@@ -110,7 +110,7 @@ try_once(struct countd_board *b, struct between *t, int64_t who)
     shared[1] = who;
     shared[2] = -shared[2] + who;
     shared[3] ^= shared[GENERATION];
-    shared[SHARED - 1] = checksum(shared, g + 1);
+    shared[SHARED - 1] = row_checksum(shared, g + 1);
     return countd_board_update(b, 1, g, shared, 0, NULL, 0, NULL);
 }
 
@@ -166,7 +166,7 @@ CASE(a_generation_has_one_winner_and_no_reading_is_torn, r)
 /* ---- threads: what the sanitizer sees ---------------------------------- */
 
 static void *
-work(void *arg)
+work_in_thread(void *arg)
 {
     struct fixture *r = arg;
     int64_t values[4];
@@ -189,7 +189,8 @@ CASE(threads_share_boards_and_handles, r)
     int64_t values[4];
 
     for (int i = 0; i < WRITERS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, work, r), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, work_in_thread, r),
+                         0);
     for (int i = 0; i < WRITERS; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
 
@@ -205,7 +206,7 @@ CASE(threads_share_boards_and_handles, r)
 /* Updates until it is told to stop, attaching anew when the board is retired.
  */
 static void
-serve(struct fixture *r, int64_t who)
+serve_updates(struct fixture *r, int64_t who)
 {
     struct between *t = r->between;
     char error[COUNTD_BOARD_ERROR_SIZE];
@@ -230,13 +231,13 @@ serve(struct fixture *r, int64_t who)
 }
 
 static pid_t
-start(struct fixture *r, int64_t who)
+start_process(struct fixture *r, int64_t who)
 {
     const pid_t pid = fork();
 
     assert_true(pid >= 0);
     if (pid == 0)
-        serve(r, who);
+        serve_updates(r, who);
     return pid;
 }
 
@@ -244,7 +245,7 @@ static void
 start_all(struct fixture *r, pid_t pids[WRITERS])
 {
     for (int i = 0; i < WRITERS; i++)
-        pids[i] = start(r, i + 1);
+        pids[i] = start_process(r, i + 1);
 }
 
 static void
@@ -277,7 +278,7 @@ CASE(killed_writers_stop_nobody, r)
         await_updates(r, 50);
         assert_int_equal(kill(pids[k], SIGKILL), 0);
         assert_int_equal(waitpid(pids[k], NULL, 0), pids[k]);
-        pids[k] = start(r, k + 1);
+        pids[k] = start_process(r, k + 1);
     }
     stop_all(r, pids);
 }
@@ -291,7 +292,7 @@ CASE(a_master_restarts_under_load, r)
         await_updates(r, 200);
         countd_board_close(r->b);
         /* A forked child has the descriptor of one before, and no lock. */
-        assert_rc(create(r), 0);
+        assert_rc(create_board(r), 0);
     }
     await_updates(r, 200);
     stop_all(r, pids);

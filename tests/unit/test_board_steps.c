@@ -5,9 +5,9 @@
  * The sources are built into this test with a step before each store, and a
  * look in each read. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-static void step(void);
+static void take_step(void);
 static void look_on(void);
-#define BOARD_STEP() step()
+#define BOARD_STEP() take_step()
 #define BOARD_LOOK() look_on()
 
 #include <time.h>
@@ -33,7 +33,7 @@ static int pause_once(const struct timespec *time, struct timespec *left);
 static long steps_left; /* 0: no end */
 
 static void
-step(void)
+take_step(void)
 {
     if (steps_left > 0 && --steps_left == 0)
         (void)kill(getpid(), SIGKILL);
@@ -76,7 +76,7 @@ struct fixture {
 };
 
 static int
-create(struct fixture *r, struct countd_board **out)
+create_board(struct fixture *r, struct countd_board **out)
 {
     const struct countd_board_shape s = {.size = sizeof s,
                                          .slots = 2,
@@ -97,7 +97,7 @@ setup(void **state)
     steps_left = 0;
     tmpdir_make_in_memory(&r.dir);
     snprintf(r.path, sizeof r.path, "%s/board", r.dir.path);
-    assert_rc(create(&r, &r.b), 0);
+    assert_rc(create_board(&r, &r.b), 0);
     *state = &r;
     return 0;
 }
@@ -152,7 +152,7 @@ kill_everywhere(struct fixture *r, int (*body)(struct fixture *r),
 
 /* All shared values are the same, and so are all of cell 0. */
 static int
-update(struct fixture *r)
+update_row(struct fixture *r)
 {
     int64_t shared[SHARED], values[PRIVATE];
     struct countd_board_value pairs[PRIVATE];
@@ -186,7 +186,7 @@ both_parts_are_whole_and_can_be_updated(struct fixture *r)
         for (int i = 1; i < PRIVATE; i++)
             assert_int_equal(values[i], values[0]);
         if (round == 0)
-            assert_int_equal(update(r), 0);
+            assert_int_equal(update_row(r), 0);
     }
 }
 
@@ -194,7 +194,7 @@ CASE(an_update_killed_at_any_store_is_taken_over, r)
 {
     struct countd_board_info info;
 
-    kill_everywhere(r, update, both_parts_are_whole_and_can_be_updated);
+    kill_everywhere(r, update_row, both_parts_are_whole_and_can_be_updated);
 
     countd_board_info(r->b, &info);
     assert_true(info.recovered > 0);
@@ -206,7 +206,7 @@ CASE(an_update_killed_at_any_store_is_taken_over, r)
 static int64_t at_least;
 
 static int
-add(struct fixture *r)
+add_to_cell(struct fixture *r)
 {
     return countd_board_add(r->b, 0, 0, 1, 1, NULL) == 0 ? 0 : 1;
 }
@@ -226,7 +226,7 @@ sum_is_exact(struct fixture *r)
 CASE(adding_killed_at_any_store_counts_once_or_not, r)
 {
     at_least = 0;
-    kill_everywhere(r, add, sum_is_exact);
+    kill_everywhere(r, add_to_cell, sum_is_exact);
 }
 
 static int
@@ -351,7 +351,8 @@ nothing_is_left_of_the_dead(struct fixture *r)
     assert_rc(countd_board_claim(r->b, 0, &cell), 0);
     assert_rc(countd_board_claim(r->b, 1, &cell), 0);
     countd_board_close(r->b);
-    assert_rc(create(r, &r->b), 0); /* afresh: the entries were overwritten */
+    assert_rc(create_board(r, &r->b),
+              0); /* afresh: the entries were overwritten */
 }
 
 CASE(sweeping_killed_at_any_store_is_done_by_the_next, r)
@@ -367,7 +368,7 @@ make_anew(struct fixture *r)
 {
     struct countd_board *b;
 
-    return create(r, &b) == 0 ? 0 : 1;
+    return create_board(r, &b) == 0 ? 0 : 1;
 }
 
 static void
@@ -378,7 +379,7 @@ a_new_master_gets_it(struct fixture *r)
     int64_t shared[SHARED];
     uint64_t g;
 
-    assert_rc(create(r, &b), 0);
+    assert_rc(create_board(r, &b), 0);
     assert_rc(countd_board_read(b, 0, shared, &g), 0);
     countd_board_close(b);
     assert_rc(countd_board_attach(&b, r->path, NULL, 0, error, sizeof error),
@@ -400,7 +401,7 @@ static struct fixture *overtaken;
 static void
 update_once(void)
 {
-    assert_int_equal(update(overtaken), 0);
+    assert_int_equal(update_row(overtaken), 0);
 }
 
 static void

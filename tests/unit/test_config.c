@@ -23,7 +23,7 @@ set_text(const char *bytes)
 }
 
 static int
-set(const char *key, const char *value)
+set_key(const char *key, const char *value)
 {
     return config_set(&c, key, value, why);
 }
@@ -35,7 +35,7 @@ set_file(const char *path)
 }
 
 static int
-check(void)
+check_config(void)
 {
     return config_check(&c, why);
 }
@@ -106,7 +106,7 @@ TEST(every_unit_counts)
                  {"18446744073709551615d", 0, -ERANGE}};
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        assert_rc(set("log.size", sizes[i].text), 0);
+        assert_rc(set_key("log.size", sizes[i].text), 0);
         assert_int_equal(c.log_size, sizes[i].value);
     }
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
@@ -152,14 +152,14 @@ TEST(the_live_address_has_no_port)
 
     config_defaults(&c);
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
-        assert_rc(set("live.address", good[i]), 0);
+        assert_rc(set_key("live.address", good[i]), 0);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_rc(set("live.address", bad[i]), -EINVAL);
+        assert_rc(set_key("live.address", bad[i]), -EINVAL);
     assert_bad("live.address = 127.0.0.1:1", -EINVAL,
                "t.conf:1: live.address: \"127.0.0.1:1\" is wrong; give an "
                "address or host name without a port, such as 127.0.0.1 or "
                "[::1]");
-    assert_rc(set("live.address", ""), -ERANGE);
+    assert_rc(set_key("live.address", ""), -ERANGE);
 }
 
 /* ---- errors ------------------------------------------------------------ */
@@ -273,9 +273,9 @@ TEST(a_failed_value_changes_nothing)
 
     config_defaults(&c);
     before = c;
-    assert_rc(set("log.size", "3G"), -ERANGE);
-    assert_rc(set("read.listen", "x"), -EINVAL);
-    assert_rc(set("log.sync", "x"), -EINVAL);
+    assert_rc(set_key("log.size", "3G"), -ERANGE);
+    assert_rc(set_key("read.listen", "x"), -EINVAL);
+    assert_rc(set_key("log.sync", "x"), -EINVAL);
     assert_memory_equal(&c, &before, sizeof c);
 }
 
@@ -286,23 +286,23 @@ TEST(settings_that_contradict_each_other_are_refused)
     config_defaults(&c);
     c.log_count = 5;
     c.log_max = 4;
-    assert_rc(check(), -EINVAL);
+    assert_rc(check_config(), -EINVAL);
     assert_why("log.count is 5 and log.max 4; give log.max at least log.count");
 
     assert_rc(set_text("read.listen = 127.0.0.1:48881"), 0);
-    assert_rc(check(), -EINVAL);
+    assert_rc(check_config(), -EINVAL);
     assert_why("write.ack_listen and read.listen are both "
                "127.0.0.1:48881; give each its own port");
 
     config_defaults(&c);
     c.log_count = c.log_max = 4;
-    assert_rc(check(), 0);
+    assert_rc(check_config(), 0);
 
     config_defaults(&c);
     c.log_size = 8192 + 543;
-    assert_rc(check(), -EINVAL);
+    assert_rc(check_config(), -EINVAL);
     c.log_size++;
-    assert_rc(check(), 0);
+    assert_rc(check_config(), 0);
 }
 
 /* The keyspaces and keys that lines and Redis clients need, at both sides of
@@ -314,34 +314,34 @@ TEST(keyspaces_of_other_protocols_fit_into_messages)
 
     for (size_t i = 0; i < sizeof ports / sizeof ports[0]; i++) {
         config_defaults(&c);
-        assert_rc(set("statsd.keyspace", "twenty_bytes_of_name"), 0);
+        assert_rc(set_key("statsd.keyspace", "twenty_bytes_of_name"), 0);
         c.keyspace_size = 20 + sizeof ".timer.count" - 2;
-        assert_rc(check(), 0); /* no such port */
-        assert_rc(set(ports[i], "127.0.0.1:0"), 0);
-        assert_rc(check(), -EINVAL);
+        assert_rc(check_config(), 0); /* no such port */
+        assert_rc(set_key(ports[i], "127.0.0.1:0"), 0);
+        assert_rc(check_config(), -EINVAL);
         assert_why("message.keyspace_size: 31 bytes do not hold "
                    "twenty_bytes_of_name.timer.count and countd.graphite; give "
                    "at least 32, or a shorter statsd.keyspace");
         c.keyspace_size++;
-        assert_rc(check(), 0);
-        assert_rc(set("statsd.keyspace", "s"), 0);
+        assert_rc(check_config(), 0);
+        assert_rc(set_key("statsd.keyspace", "s"), 0);
         c.keyspace_size = sizeof "countd.graphite" - 2;
-        assert_rc(check(), -EINVAL);
+        assert_rc(check_config(), -EINVAL);
         c.keyspace_size++;
-        assert_rc(check(), 0);
+        assert_rc(check_config(), 0);
         c.key_size = sizeof "ignored.gauge" - 2;
-        assert_rc(check(), -EINVAL);
+        assert_rc(check_config(), -EINVAL);
         c.key_size++;
-        assert_rc(check(), 0);
+        assert_rc(check_config(), 0);
     }
     config_defaults(&c);
-    assert_rc(set("resp.keyspace", "twenty_bytes_of_name"), 0);
+    assert_rc(set_key("resp.keyspace", "twenty_bytes_of_name"), 0);
     c.keyspace_size = 19;
-    assert_rc(check(), 0);
-    assert_rc(set("resp.listen", "127.0.0.1:0"), 0);
-    assert_rc(check(), -EINVAL);
+    assert_rc(check_config(), 0);
+    assert_rc(set_key("resp.listen", "127.0.0.1:0"), 0);
+    assert_rc(check_config(), -EINVAL);
     c.keyspace_size = 20;
-    assert_rc(check(), 0);
+    assert_rc(check_config(), 0);
 }
 
 TEST(a_site_that_no_browser_names_so_is_refused)
@@ -352,34 +352,34 @@ TEST(a_site_that_no_browser_names_so_is_refused)
     config_defaults(&c);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         snprintf(c.read_cors, sizeof c.read_cors, "https://a.b %s", bad[i]);
-        assert_rc(check(), -EINVAL);
+        assert_rc(check_config(), -EINVAL);
     }
     assert_why("read.cors: \"*\" is not an origin; give origins "
                "without a path, such as https://example.org, or "
                "* alone");
     snprintf(c.read_cors, sizeof c.read_cors, " https://a.b  http://[::1]:80 ");
-    assert_rc(check(), 0);
+    assert_rc(check_config(), 0);
     snprintf(c.read_cors, sizeof c.read_cors, "*");
-    assert_rc(check(), 0);
+    assert_rc(check_config(), 0);
 }
 
 TEST(live_ports_that_meet_another_are_refused)
 {
     assert_rc(set_text("semaphore.enable=on\nsemaphore.port=11215"), 0);
-    assert_rc(check(), -EINVAL);
+    assert_rc(check_config(), -EINVAL);
     assert_why("counter.port and semaphore.port are both "
                "127.0.0.1:11215; give each its own port");
-    assert_rc(set("counter.enable", "false"), 0);
-    assert_rc(check(), 0);
+    assert_rc(set_key("counter.enable", "false"), 0);
+    assert_rc(check_config(), 0);
 
     assert_rc(set_text("live.address=[::1]\nwrite.listen=[::1]:11215"), 0);
-    assert_rc(check(), -EINVAL);
+    assert_rc(check_config(), -EINVAL);
     assert_why("counter.port and write.listen are both "
                "[::1]:11215; give each its own port");
 
     assert_rc(set_text("semaphore.enable=on\nsemaphore.port=0\ncounter.port=0"),
               0);
-    assert_rc(check(), 0);
+    assert_rc(check_config(), 0);
 }
 
 TEST(a_socket_alone_stands_for_any_address_or_port)
@@ -392,8 +392,8 @@ TEST(a_socket_alone_stands_for_any_address_or_port)
     assert_string_equal(c.read_listen, "socket");
     assert_true(c.counter_port == CONFIG_PORT_SOCKET);
     assert_true(c.semaphore_port == CONFIG_PORT_SOCKET);
-    assert_rc(check(), 0);
-    assert_rc(set("counter.port", "sockets"), -EINVAL);
+    assert_rc(check_config(), 0);
+    assert_rc(set_key("counter.port", "sockets"), -EINVAL);
 }
 
 struct limits {
@@ -411,7 +411,7 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
 
     limits->seen++;
     config_defaults(&c);
-    assert_rc(set(key, def), 0);
+    assert_rc(set_key(key, def), 0);
     assert_true(strlen(help) > 8);
     if (strncmp(type, "an address", 10) == 0 ||
         strncmp(type, "a path", 6) == 0 || strncmp(type, "paths", 5) == 0 ||
@@ -428,11 +428,11 @@ check_limits(void *ctx, const char *key, const char *type, const char *def,
         return;
     assert_non_null(comma);
     assert_int_equal(sscanf(comma, ", %31s to %31s", min, max), 2);
-    assert_rc(set(key, min), 0);
-    assert_rc(set(key, max), 0);
+    assert_rc(set_key(key, min), 0);
+    assert_rc(set_key(key, max), 0);
     memmove(max + 1, max, strlen(max) + 1);
     max[0] = '9'; /* one digit more */
-    assert_rc(set(key, max), -ERANGE);
+    assert_rc(set_key(key, max), -ERANGE);
 }
 
 TEST(each_limit_in_the_table_holds)
@@ -486,7 +486,7 @@ CASE(a_file_of_more_than_a_mebibyte_is_refused, dir)
 
 /* getopt_long() may move the pointers of its copy; nobody writes the words. */
 static int
-run(const char *const *words)
+run_words(const char *const *words)
 {
     static char *argv[2 * CONFIG_SOURCES_MAX + 8];
     int argc = 0;
@@ -506,14 +506,14 @@ CASE(the_state_directory_is_the_default_of_a_daemon, dir)
     tmpdir_put(dir, "sets", "data_dir = /set\n", 16, 0600);
     assert_int_equal(setenv("STATE_DIRECTORY", "/var/lib/here", 1), 0);
     snprintf(file, sizeof file, "%s/empty", dir->path);
-    assert_int_equal(run((const char *[]){"x", "-f", file, NULL}), -1);
+    assert_int_equal(run_words((const char *[]){"x", "-f", file, NULL}), -1);
     assert_string_equal(c.data_dir, "/var/lib/here");
     snprintf(file, sizeof file, "%s/sets", dir->path);
-    assert_int_equal(run((const char *[]){"x", "-f", file, NULL}), -1);
+    assert_int_equal(run_words((const char *[]){"x", "-f", file, NULL}), -1);
     assert_string_equal(c.data_dir, "/set");
     assert_int_equal(unsetenv("STATE_DIRECTORY"), 0);
     snprintf(file, sizeof file, "%s/empty", dir->path);
-    assert_int_equal(run((const char *[]){"x", "-f", file, NULL}), -1);
+    assert_int_equal(run_words((const char *[]){"x", "-f", file, NULL}), -1);
     assert_string_equal(c.data_dir, "data");
 }
 
@@ -526,7 +526,7 @@ CASE(the_command_line_overrides_the_file_wherever_it_stands, dir)
 
     tmpdir_put(dir, "a.conf", file, sizeof file - 1, 0600);
     snprintf(path, sizeof path, "%s/a.conf", dir->path);
-    assert_int_equal(run(argv), -1);
+    assert_int_equal(run_words(argv), -1);
     assert_int_equal(c.log_count, 3);
     assert_int_equal(c.log_max, 9);
     assert_int_equal(c.keyspace_max, 5);
@@ -547,15 +547,15 @@ TEST(the_user_is_a_setting_and_a_flag)
     const char *const longest[] = {"x", "-u", name, NULL};
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
-        assert_int_equal(run(lines[i]), -1);
+        assert_int_equal(run_words(lines[i]), -1);
         assert_string_equal(c.user, "countd");
     }
-    assert_int_equal(run(none), -1);
+    assert_int_equal(run_words(none), -1);
     assert_string_equal(c.user, "");
     memset(name, 'n', CONFIG_USER_SIZE - 1);
-    assert_int_equal(run(longest), -1);
+    assert_int_equal(run_words(longest), -1);
     name[CONFIG_USER_SIZE - 1] = 'n';
-    assert_int_equal(run(longest), CONFIG_EXIT_USAGE);
+    assert_int_equal(run_words(longest), CONFIG_EXIT_USAGE);
 }
 
 TEST(bad_command_lines_exit_100)
@@ -577,7 +577,7 @@ TEST(bad_command_lines_exit_100)
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        assert_int_equal(run(lines[i]), CONFIG_EXIT_USAGE);
+        assert_int_equal(run_words(lines[i]), CONFIG_EXIT_USAGE);
 }
 
 TEST(too_many_overrides_are_refused)
@@ -589,9 +589,9 @@ TEST(too_many_overrides_are_refused)
         argv[1 + 2 * i] = "-d";
         argv[2 + 2 * i] = "/z";
     }
-    assert_int_equal(run(argv), CONFIG_EXIT_USAGE);
+    assert_int_equal(run_words(argv), CONFIG_EXIT_USAGE);
     argv[1 + 2 * CONFIG_SOURCES_MAX] = NULL;
-    assert_int_equal(run(argv), -1);
+    assert_int_equal(run_words(argv), -1);
 }
 
 TEST(the_ready_descriptor_gets_lines_and_an_empty_one)

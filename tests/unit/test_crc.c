@@ -7,7 +7,7 @@
 #include "tests/lib/test.h"
 
 static void
-fill(uint8_t *bytes, size_t size, uint32_t seed)
+fill_bytes(uint8_t *bytes, size_t size, uint32_t seed)
 {
     for (size_t i = 0; i < size; i++) {
         seed = seed * 1664525 + 1013904223;
@@ -19,7 +19,7 @@ TEST(any_size_at_any_address_gets_the_crc32_of_zlib)
 {
     static uint8_t bytes[4200];
 
-    fill(bytes, sizeof bytes, 1);
+    fill_bytes(bytes, sizeof bytes, 1);
 
     for (size_t size = 0; size <= 4080; size += size < 1100 ? 1 : 149)
         for (size_t at = 0; at < 17; at++)
@@ -33,7 +33,7 @@ TEST(many_pieces_get_what_each_gets_alone)
     size_t sizes[32], i;
     uint32_t crcs[32];
 
-    fill(bytes, sizeof bytes, 3);
+    fill_bytes(bytes, sizeof bytes, 3);
     for (i = 0; i < 32; i++)
         sizes[i] = i * 100 / 31;
 

@@ -12,20 +12,20 @@
 #include "tests/lib/random.h"
 
 static int
-parse(const char *text, struct decimal *out)
+parse_text(const char *text, struct decimal *out)
 {
     return decimal_parse((const uint8_t *)text, strlen(text), out);
 }
 
 /* value / rate in millionths, which must fit int64 here. */
 static int64_t
-quotient(const char *value, const char *rate)
+divide_text(const char *value, const char *rate)
 {
     struct decimal v, r;
     int128 result;
 
-    assert_rc(parse(value, &v), 0);
-    assert_rc(parse(rate, &r), 0);
+    assert_rc(parse_text(value, &v), 0);
+    assert_rc(parse_text(rate, &r), 0);
     assert_rc(decimal_millionths(&v, &r, &result), 0);
     return (int64_t)result;
 }
@@ -48,32 +48,32 @@ TEST(a_number_has_sign_digits_point_and_exponent)
     struct decimal d;
 
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
-        if (parse(good[i], &d) != 0)
+        if (parse_text(good[i], &d) != 0)
             fail_msg("%s is a number", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        if (parse(bad[i], &d) != -EINVAL)
+        if (parse_text(bad[i], &d) != -EINVAL)
             fail_msg("\"%s\" is not a number", bad[i]);
     assert_rc(decimal_parse((const uint8_t *)"1\0", 2, &d), -EINVAL);
 }
 
 TEST(quotients_are_rounded_half_away_from_zero_to_millionths)
 {
-    assert_int_equal(quotient("1", "1"), 1000000);
-    assert_int_equal(quotient("1", "0.3"), 3333333);
-    assert_int_equal(quotient("2", "0.3"), 6666667);
-    assert_int_equal(quotient("-2", "0.3"), -6666667);
-    assert_int_equal(quotient("1", "0.999"), 1001001);
-    assert_int_equal(quotient("5e-7", "1"), 1);
-    assert_int_equal(quotient("-5e-7", "1"), -1);
-    assert_int_equal(quotient("4.99999e-7", "1"), 0);
-    assert_int_equal(quotient("0.0000014999999999999", "1"), 1);
-    assert_int_equal(quotient("1e-400", "1"), 0);
-    assert_int_equal(quotient("0e999", "1e-999"), 0);
-    assert_int_equal(quotient("1e-999", "1e-999"), 1000000);
-    assert_int_equal(quotient("99999999999999999999999999999999",
-                              "99999999999999999999999999999999"),
+    assert_int_equal(divide_text("1", "1"), 1000000);
+    assert_int_equal(divide_text("1", "0.3"), 3333333);
+    assert_int_equal(divide_text("2", "0.3"), 6666667);
+    assert_int_equal(divide_text("-2", "0.3"), -6666667);
+    assert_int_equal(divide_text("1", "0.999"), 1001001);
+    assert_int_equal(divide_text("5e-7", "1"), 1);
+    assert_int_equal(divide_text("-5e-7", "1"), -1);
+    assert_int_equal(divide_text("4.99999e-7", "1"), 0);
+    assert_int_equal(divide_text("0.0000014999999999999", "1"), 1);
+    assert_int_equal(divide_text("1e-400", "1"), 0);
+    assert_int_equal(divide_text("0e999", "1e-999"), 0);
+    assert_int_equal(divide_text("1e-999", "1e-999"), 1000000);
+    assert_int_equal(divide_text("99999999999999999999999999999999",
+                                 "99999999999999999999999999999999"),
                      1000000);
-    assert_int_equal(quotient("1", "99999999999999999999999999999999"), 0);
+    assert_int_equal(divide_text("1", "99999999999999999999999999999999"), 0);
 }
 
 TEST(the_whole_part_stays_in_64_bits)
@@ -82,20 +82,20 @@ TEST(the_whole_part_stays_in_64_bits)
     int128 out;
     int32_t rest;
 
-    assert_rc(parse("1", &one), 0);
-    assert_rc(parse("9223372036854775807.999999", &v), 0);
+    assert_rc(parse_text("1", &one), 0);
+    assert_rc(parse_text("9223372036854775807.999999", &v), 0);
     assert_rc(decimal_millionths(&v, &one, &out), 0);
     assert_true(decimal_round(out, &rest) == INT64_MAX);
-    assert_rc(parse("9223372036854775808", &v), 0);
+    assert_rc(parse_text("9223372036854775808", &v), 0);
     assert_rc(decimal_millionths(&v, &one, &out), -ERANGE);
-    assert_rc(parse("-9223372036854775808", &v), 0);
+    assert_rc(parse_text("-9223372036854775808", &v), 0);
     assert_rc(decimal_millionths(&v, &one, &out), 0);
     assert_true(decimal_round(out, &rest) == INT64_MIN);
-    assert_rc(parse("-9223372036854775809", &v), 0);
+    assert_rc(parse_text("-9223372036854775809", &v), 0);
     assert_rc(decimal_millionths(&v, &one, &out), -ERANGE);
-    assert_rc(parse("1e999", &v), 0);
+    assert_rc(parse_text("1e999", &v), 0);
     assert_rc(decimal_millionths(&v, &one, &out), -ERANGE);
-    assert_rc(parse("0", &one), 0);
+    assert_rc(parse_text("0", &one), 0);
     assert_rc(decimal_millionths(&v, &one, &out), -EDOM);
 }
 
@@ -114,12 +114,12 @@ TEST(a_rate_is_above_0_and_at_most_1)
     struct decimal d;
 
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        assert_rc(parse(good[i], &d), 0);
+        assert_rc(parse_text(good[i], &d), 0);
         if (!decimal_is_share(&d))
             fail_msg("%s is a rate", good[i]);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_rc(parse(bad[i], &d), 0);
+        assert_rc(parse_text(bad[i], &d), 0);
         if (decimal_is_share(&d))
             fail_msg("%s is not a rate", bad[i]);
     }
@@ -148,7 +148,7 @@ TEST(whole_numbers_are_told_from_fractions)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t value = 0;
 
-        assert_rc(parse(cases[i].text, &d), 0);
+        assert_rc(parse_text(cases[i].text, &d), 0);
         assert_rc(decimal_whole(&d, &value), cases[i].rc);
         assert_true(value == cases[i].value);
     }
@@ -173,7 +173,7 @@ TEST(random_quotients_are_exact)
         (void)snprintf(rate, sizeof rate, "%llde-6", (long long)r);
         expected = (2 * (up < 0 ? -up : up) + down) / (2 * down);
         expected = up < 0 ? -expected : expected;
-        if (quotient(value, rate) != (int64_t)expected)
+        if (divide_text(value, rate) != (int64_t)expected)
             fail_msg("%s / %s", value, rate);
     }
 }

@@ -30,8 +30,8 @@ static const struct store_key key_k = {.key = (const uint8_t *)"k",
                                        .key_size = 1};
 
 static int
-add(struct store *s, const struct log_fill *mark, const char *key,
-    int64_t count)
+add_count(struct store *s, const struct log_fill *mark, const char *key,
+          int64_t count)
 {
     return stored_add(s, KS_NAME, mark, key, count);
 }
@@ -153,7 +153,7 @@ CASE(what_is_taken_away_is_room_for_the_very_next_merge, d)
 /* A file that is none; pages that LMDB cannot follow; a state that is not
  * whole. */
 static void
-damage(const struct tmpdir *d, unsigned how)
+damage_file(const struct tmpdir *d, unsigned how)
 {
     static uint8_t bytes[1 << 20];
     const int fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);
@@ -175,19 +175,19 @@ CASE(a_damaged_keyspace_is_dropped_for_a_fresh_one, d)
     for (unsigned i = 0; i < 4; i++) {
         struct store *s = open_store(d, 1 << 20, true);
 
-        assert_rc(add(s, &log_a, "k", 1), 0);
+        assert_rc(add_count(s, &log_a, "k", 1), 0);
         if (i < 3) /* 3: while this process has it open */
             store_close(s);
-        damage(d, i < 3 ? i : 2);
+        damage_file(d, i < 3 ? i : 2);
         if (i < 3)
             s = open_store(d, 1 << 20, true);
-        assert_rc(add(s, &log_b, "k", 1), -EBADMSG);
+        assert_rc(add_count(s, &log_b, "k", 1), -EBADMSG);
 
         assert_rc(store_drop(s, KS), 1); /* there is a new file */
 
         expect_totals(s, 0, 0);
         assert_int_equal(mark_state(s, &log_a), STORE_MARK_NONE);
-        assert_rc(add(s, NULL, "k", 3), 0);
+        assert_rc(add_count(s, NULL, "k", 3), 0);
         expect_totals(s, 1, 3);
         check_clean(s);
         store_close(s);
@@ -216,7 +216,7 @@ CASE(a_file_of_another_keyspace_is_not_dropped, d)
 
 /* As a process that writes has it. */
 static int
-hold(const struct tmpdir *d, const char *file)
+hold_file(const struct tmpdir *d, const char *file)
 {
     const int fd = openat(d->fd, file, O_RDONLY | O_CLOEXEC);
 
@@ -231,8 +231,8 @@ CASE(nothing_is_taken_away_while_another_process_writes, d)
     uint64_t deleted;
     int held;
 
-    assert_rc(add(s, &log_a, "k", 1), 0);
-    held = hold(d, "pages.mdb");
+    assert_rc(add_count(s, &log_a, "k", 1), 0);
+    held = hold_file(d, "pages.mdb");
     assert_rc(store_drop(s, KS), -EAGAIN);
     assert_rc(store_del(s, KS, &key_k, 1, &deleted), -EAGAIN);
     assert_int_equal(lmdb_of(s)->holder, getpid());
@@ -240,7 +240,7 @@ CASE(nothing_is_taken_away_while_another_process_writes, d)
     assert_int_equal(close(held), 0);
 
     tmpdir_put(d, "bad.mdb", "no database", 11, 0600);
-    held = hold(d, "bad.mdb");
+    held = hold_file(d, "bad.mdb");
     assert_rc(store_drop(s, (const uint8_t *)"bad", 3), -EAGAIN);
     assert_int_equal(close(held), 0);
     assert_rc(store_drop(s, (const uint8_t *)"bad", 3), 1);
@@ -258,9 +258,9 @@ CASE(a_vacated_keyspace_is_a_small_empty_file_that_knows_the_logs, d)
 
     for (unsigned i = 0; i < 2000; i++) {
         (void)snprintf(key, sizeof key, "key%u", i);
-        assert_rc(add(s, i == 0 ? &log_a : NULL, key, 1), 0);
+        assert_rc(add_count(s, i == 0 ? &log_a : NULL, key, 1), 0);
     }
-    assert_rc(add(s, &log_b, "k", 1), 0);
+    assert_rc(add_count(s, &log_b, "k", 1), 0);
     assert_int_equal(fstatat(d->fd, "pages.mdb", &before, 0), 0);
     assert_rc(store_vacate(s, KS, d->fd), -ENOSPC); /* no reserve */
     expect_totals(s, 2001, 2001);
@@ -274,9 +274,9 @@ CASE(a_vacated_keyspace_is_a_small_empty_file_that_knows_the_logs, d)
     assert_true(after.st_blocks * 512 <= after.st_size + 4096);
     assert_int_equal(mark_state(s, &log_a), STORE_MARK_DONE);
     assert_int_equal(mark_state(s, &log_b), STORE_MARK_DONE);
-    assert_rc(add(s, &log_a, "k", 5), 0); /* is in */
+    assert_rc(add_count(s, &log_a, "k", 5), 0); /* is in */
     expect_totals(s, 0, 0);
-    assert_rc(add(s, NULL, "k", 5), 0);
+    assert_rc(add_count(s, NULL, "k", 5), 0);
     expect_totals(s, 1, 5);
     check_clean(s);
     store_close(s);
@@ -287,9 +287,9 @@ CASE(a_keyspace_whose_marks_cannot_be_read_is_not_vacated, d)
     struct store *s = open_store(d, 1 << 20, true);
     struct stat before, after;
 
-    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(add_count(s, &log_a, "k", 1), 0);
     store_close(s);
-    damage(d, 2);
+    damage_file(d, 2);
     assert_int_equal(fstatat(d->fd, "pages.mdb", &before, 0), 0);
     assert_rc(reserve_make(d->fd), 0);
     s = open_store(d, 1 << 20, true);
@@ -394,7 +394,7 @@ CASE(marks_stay_when_keys_are_deleted, d)
     struct store *s = open_store(d, 1 << 20, true);
     uint64_t deleted;
 
-    assert_rc(add(s, &log_a, "k", 3), 0);
+    assert_rc(add_count(s, &log_a, "k", 3), 0);
     assert_rc(store_del(s, KS, &bad, 1, &deleted), -EINVAL);
     assert_rc(store_del(s, KS, &key_k, 1, &deleted), 0);
     assert_int_equal(deleted, 1);
@@ -402,9 +402,9 @@ CASE(marks_stay_when_keys_are_deleted, d)
     assert_int_equal(deleted, 0);
     assert_rc(store_del(s, KS, NULL, 0, &deleted), 0);
 
-    assert_rc(add(s, &log_a, "k", 3), 0);
+    assert_rc(add_count(s, &log_a, "k", 3), 0);
     expect_totals(s, 0, 0);
-    assert_rc(add(s, &log_b, "k", 4), 0);
+    assert_rc(add_count(s, &log_b, "k", 4), 0);
     expect_totals(s, 1, 4);
     check_clean(s);
     store_close(s);
@@ -422,7 +422,7 @@ is_dead_fill(void *ctx, const struct log_fill *mark)
 }
 
 static unsigned
-tend(struct store *s, const char *spent)
+tend_store(struct store *s, const char *spent)
 {
     char letters[8];
     const struct store_maintenance t = {.is_dead_fill = is_dead_fill,
@@ -440,21 +440,21 @@ CASE(an_empty_keyspace_goes_once_its_logs_are_spent, d)
 {
     struct store *s = open_store(d, 1 << 20, true);
 
-    assert_rc(add(s, &log_a, "k", 3), 0);
-    assert_rc(add(s, &log_b, "k", 3), 0);
-    (void)tend(s, "ab"); /* it is not empty */
+    assert_rc(add_count(s, &log_a, "k", 3), 0);
+    assert_rc(add_count(s, &log_b, "k", 3), 0);
+    (void)tend_store(s, "ab"); /* it is not empty */
     expect_totals(s, 1, 6);
     assert_rc(store_drop(s, KS), 0);
-    (void)tend(s, "a"); /* the other may bring something yet */
+    (void)tend_store(s, "a"); /* the other may bring something yet */
     assert_true(tmpdir_has(d, "pages.mdb"));
-    assert_rc(add(s, &log_b, "k", 3), 0);
+    assert_rc(add_count(s, &log_b, "k", 3), 0);
     expect_totals(s, 0, 0);
 
-    (void)tend(s, "ab");
+    (void)tend_store(s, "ab");
 
     assert_int_equal(tmpdir_count(d, "."), 0); /* no lock file either */
     assert_rc(get_one(s, KS_NAME, "k"), -ENOENT);
-    assert_rc(add(s, &log_b, "k", 2), 0);
+    assert_rc(add_count(s, &log_b, "k", 2), 0);
     expect_totals(s, 1, 2);
     check_clean(s);
     store_close(s);
@@ -467,11 +467,11 @@ CASE(a_removed_keyspace_makes_room_under_the_limit, d)
 
     options.keyspace_max = 2;
     assert_rc(lmdb_store_open(&s, &options), 0);
-    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(add_count(s, &log_a, "k", 1), 0);
     assert_rc(apply_one(s, "two", "k", 1), 0);
     assert_rc(apply_one(s, "three", "k", 1), -EDQUOT);
     assert_rc(store_drop(s, KS), 0);
-    (void)tend(s, "a");
+    (void)tend_store(s, "a");
 
     assert_rc(apply_one(s, "three", "k", 1), 0);
     store_close(s);
@@ -484,12 +484,12 @@ CASE(a_file_that_is_being_opened_or_written_is_not_removed, d)
     struct store *s = open_store(d, 1 << 20, true);
     int held;
 
-    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(add_count(s, &log_a, "k", 1), 0);
     assert_rc(store_drop(s, KS), 0);
     held = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_true(held >= 0);
     assert_int_equal(flock(held, LOCK_SH), 0);
-    (void)tend(s, "a");
+    (void)tend_store(s, "a");
     assert_true(tmpdir_has(d, "pages.mdb"));
 
     /* And the other way round: nobody opens what is being removed. */
@@ -497,11 +497,11 @@ CASE(a_file_that_is_being_opened_or_written_is_not_removed, d)
     assert_rc(apply_one(s, "pages2", "k", 1), -EAGAIN);
     assert_int_equal(close(held), 0);
 
-    held = hold(d, "pages.mdb");
-    (void)tend(s, "a");
+    held = hold_file(d, "pages.mdb");
+    (void)tend_store(s, "a");
     assert_true(tmpdir_has(d, "pages.mdb"));
     assert_int_equal(close(held), 0);
-    (void)tend(s, "a");
+    (void)tend_store(s, "a");
     assert_false(tmpdir_has(d, "pages.mdb"));
     store_close(s);
 }
@@ -509,7 +509,7 @@ CASE(a_file_that_is_being_opened_or_written_is_not_removed, d)
 static void
 tend_all(struct store *s)
 {
-    (void)tend(s, "ab"); /* its steps do not matter */
+    (void)tend_store(s, "ab"); /* its steps do not matter */
 }
 
 static void
@@ -524,7 +524,7 @@ CASE(who_has_a_removed_keyspace_open_makes_it_anew, d)
     struct keyspace *k;
     MDB_txn *txn;
 
-    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(add_count(s, &log_a, "k", 1), 0);
     in_another_process(d, drop_it);
     expect_totals(s, 0, 0); /* seen at once */
     assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
@@ -533,7 +533,7 @@ CASE(who_has_a_removed_keyspace_open_makes_it_anew, d)
 
     assert_int_equal(tmpdir_count(d, "."), 0);
     assert_rc(keyspace_write(lmdb_of(s), k, &txn), -ESTALE);
-    assert_rc(add(s, &log_b, "k", 7), 0);
+    assert_rc(add_count(s, &log_b, "k", 7), 0);
     expect_totals(s, 1, 7);
     in_another_process(d, check_clean);
     in_another_process(d, drop_it);
@@ -546,15 +546,15 @@ CASE(who_has_a_removed_keyspace_open_makes_it_anew, d)
 static void
 make_empty(struct store *s)
 {
-    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(add_count(s, &log_a, "k", 1), 0);
     assert_rc(store_drop(s, KS), 0);
 }
 
 static void
 make_rows(struct store *s)
 {
-    assert_rc(add(s, &log_a, "k", 1), 0);
-    assert_rc(add(s, &log_b, "l", 1), 0);
+    assert_rc(add_count(s, &log_a, "k", 1), 0);
+    assert_rc(add_count(s, &log_b, "l", 1), 0);
 }
 
 static void
@@ -624,7 +624,7 @@ expect_taken(struct store *s, const struct taking *t)
         assert_rc(stored_totals(s, KS_NAME, &totals), -ENOENT);
         return;
     }
-    assert_rc(add(s, &log_a, "k", 1), 0);
+    assert_rc(add_count(s, &log_a, "k", 1), 0);
     expect_totals(s, t->keys, t->keys);
     check_clean(s);
 }
@@ -687,7 +687,7 @@ CASE(a_process_that_dies_leaves_all_or_nothing_taken, d)
             if (rc == 0 && t->make == make_rows)
                 assert_true(totals.keys == 2 || totals.keys == t->keys);
             if (rc == 0 && t->keys != UINT64_MAX && t->make != make_damage)
-                assert_rc(add(s, &log_a, "k", 1), 0); /* is in */
+                assert_rc(add_count(s, &log_a, "k", 1), 0); /* is in */
             if (rc != -ENOENT)
                 assert_rc(t->take(s), 0);
             expect_taken(s, t);

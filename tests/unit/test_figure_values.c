@@ -39,7 +39,7 @@ find_row(enum status_kind kind, const char *name)
 }
 
 static void
-see(const struct tmpdir *dir)
+see_status(const struct tmpdir *dir)
 {
     assert_int_equal(overview_open(&seen, dir->path), 0);
     assert_rc(overview_read(&seen), 0);
@@ -168,7 +168,7 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
         .range = &range, .http = &http, .resp = &resp, .conns = &cs};
     reader_status_init(&s, dir->path);
     reader_status_put(&s);
-    see(dir);
+    see_status(dir);
 
     EXPECT_ROW(STATUS_READER, "", {STATUS_R_REQUESTS, 101},
                {STATUS_R_UNREADABLE, 543}, {STATUS_R_AS_OF_MS, 102},
@@ -225,7 +225,7 @@ CASE(the_worker_puts_every_figure_of_its_own, dir)
     s.merge_ns = 219999;
     s.is_waiting = true;
     worker_status_tick(&s);
-    see(dir);
+    see_status(dir);
 
     EXPECT_ROW(STATUS_WORKER, "", {STATUS_M_LOGS, 201}, {STATUS_M_RECORDS, 208},
                {STATUS_M_ZEROS, 209}, {STATUS_M_KEYSPACES, 202},
@@ -404,7 +404,7 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
 
     writer_status_open(&s, dir->path, &parts);
     put_writer(&s, loop);
-    see(dir);
+    see_status(dir);
     row = find_row(STATUS_WRITER, "");
 
     assert_in_range(row->values[STATUS_W_DISK_SIZE], 1, INT64_MAX);
@@ -474,7 +474,7 @@ CASE(the_lag_is_that_of_the_oldest_log_and_the_others_are_summed, dir)
     put_log(&board, 3, STATUS_LOG_FULL, 5, now_ms - 20);
     put_log(&board, 5, STATUS_LOG_OPEN, 0, 0);
     put_log(&board, 6, STATUS_LOG_OPEN, 2, now_ms);
-    see(dir);
+    see_status(dir);
 
     assert_int_equal(v[STATUS_D_LAG_MS], (int64_t)seen.now_ms - now_ms + 90000);
     assert_int_equal(v[STATUS_D_UNMERGED], 17);

@@ -45,7 +45,7 @@ struct outcome {
 
 /* One look of a worker and a writer; false when the log needs recovery. */
 static bool
-use(int dirfd, struct outcome *out)
+use_logs(int dirfd, struct outcome *out)
 {
     struct log log;
     int rc;
@@ -81,7 +81,7 @@ use(int dirfd, struct outcome *out)
 
 /* The daemons come by until nothing is left to be done. */
 static struct outcome
-look(int dirfd)
+look_until_idle(int dirfd)
 {
     struct outcome out = {.count = 0};
     int rc;
@@ -90,7 +90,7 @@ look(int dirfd)
         rc = log_recover(dirfd, 0, NULL);
         out.told += rc > 0 ? rc : 0;
         out.set_aside = rc == -EBADMSG;
-        if (out.set_aside || use(dirfd, &out))
+        if (out.set_aside || use_logs(dirfd, &out))
             return out;
     }
     fail_msg("no end of recovery");
@@ -119,7 +119,7 @@ is_right(enum kind kind, const struct outcome *out)
 }
 
 static void
-tidy(const struct tmpdir *d)
+tidy_folder(const struct tmpdir *d)
 {
     static const char *const names[] = {"0000000000", "bad-0000000000-0",
                                         "bad-0000000000-1", "bad-0000000000-2"};
@@ -130,7 +130,8 @@ tidy(const struct tmpdir *d)
 }
 
 static void
-flip(const struct tmpdir *d, enum kind kind, uint8_t *bytes, size_t at, int bit)
+flip_bits(const struct tmpdir *d, enum kind kind, uint8_t *bytes, size_t at,
+          int bit)
 {
     static const mode_t modes[] = {
         [SEALED] = LOG_MODE_FULL,
@@ -143,11 +144,11 @@ flip(const struct tmpdir *d, enum kind kind, uint8_t *bytes, size_t at, int bit)
     bytes[at] ^= (uint8_t)(1u << bit);
     tmpdir_put(d, "0000000000", bytes, FILE_SIZE, modes[kind]);
     bytes[at] ^= (uint8_t)(1u << bit);
-    out = look(d->fd);
+    out = look_until_idle(d->fd);
     if (!is_right(kind, &out))
         fail_msg("bit %d of byte %zu: %d increments of epoch %llu, %d told",
                  bit, at, out.count, (unsigned long long)out.epoch, out.told);
-    tidy(d);
+    tidy_folder(d);
 }
 
 static void
@@ -168,11 +169,11 @@ flip_each(const struct tmpdir *d, enum kind kind)
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         for (at = parts[i].at; at < parts[i].at + parts[i].size; at++)
             for (int bit = 0; bit < 8; bit++)
-                flip(d, kind, bytes, at, bit);
+                flip_bits(d, kind, bytes, at, bit);
     /* What is zero behind the headers: one bit of a byte in sixteen. */
     for (at = LOG_HEADER_SIZE; at < LOG_BLOCK_SIZE; at += 16) {
-        flip(d, kind, bytes, at, (int)(at / 16 % 8));
-        flip(d, kind, bytes, LOG_BLOCK_SIZE + at, (int)(at / 16 % 8));
+        flip_bits(d, kind, bytes, at, (int)(at / 16 % 8));
+        flip_bits(d, kind, bytes, LOG_BLOCK_SIZE + at, (int)(at / 16 % 8));
     }
 }
 

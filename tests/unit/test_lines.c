@@ -17,7 +17,7 @@
 static char path[700];
 
 static void
-put(struct tmpdir *dir, const void *bytes, size_t size)
+put_file(struct tmpdir *dir, const void *bytes, size_t size)
 {
     tmpdir_put(dir, "in", bytes, size, 0600);
     snprintf(path, sizeof path, "%s/in", dir->path);
@@ -25,7 +25,7 @@ put(struct tmpdir *dir, const void *bytes, size_t size)
 
 /* gzip of `size` bytes; returns its size. */
 static size_t
-pack(const void *bytes, size_t size, uint8_t *out, size_t out_size)
+pack_gzip(const void *bytes, size_t size, uint8_t *out, size_t out_size)
 {
     z_stream z = {.next_in = (Bytef *)(uintptr_t)bytes,
                   .avail_in = (uInt)size,
@@ -40,7 +40,7 @@ pack(const void *bytes, size_t size, uint8_t *out, size_t out_size)
 
 /* Reads all lines and joins them with '|'; returns what the last fill did. */
 static int
-join(struct lines *l, char *text, size_t size)
+join_lines(struct lines *l, char *text, size_t size)
 {
     size_t length = 0;
     int rc;
@@ -66,11 +66,11 @@ read_file(struct tmpdir *dir, const void *bytes, size_t size, uint64_t *number)
     struct lines l;
     int rc;
 
-    put(dir, bytes, size);
+    put_file(dir, bytes, size);
     rc = lines_open(&l, path);
     if (rc < 0)
         return rc;
-    rc = join(&l, joined, sizeof joined);
+    rc = join_lines(&l, joined, sizeof joined);
     *number = l.number;
     lines_close(&l);
     return rc;
@@ -103,12 +103,12 @@ WITH_DIR(lines_end_with_newline_carriage_return_or_the_file, dir)
 WITH_DIR(what_is_done_follows_the_lines_not_the_reads, dir)
 {
     uint8_t packed[512];
-    const size_t packed_size = pack("ab\nc\n", 5, packed, sizeof packed);
+    const size_t packed_size = pack_gzip("ab\nc\n", 5, packed, sizeof packed);
     const char *line;
     size_t size;
     struct lines l;
 
-    put(dir, "ab\nc\n", 5);
+    put_file(dir, "ab\nc\n", 5);
     assert_rc(lines_open(&l, path), 0);
     assert_rc(lines_fill(&l), 1);
     assert_int_equal(lines_done(&l), 0);
@@ -118,11 +118,11 @@ WITH_DIR(what_is_done_follows_the_lines_not_the_reads, dir)
     assert_int_equal(lines_done(&l), 5);
     lines_close(&l);
 
-    put(dir, packed, packed_size);
+    put_file(dir, packed, packed_size);
     assert_rc(lines_open(&l, path), 0);
     assert_rc(lines_fill(&l), 1);
     assert_int_equal(lines_done(&l), 0);
-    assert_rc(join(&l, joined, sizeof joined), 0);
+    assert_rc(join_lines(&l, joined, sizeof joined), 0);
     assert_int_equal(lines_done(&l), packed_size);
     lines_close(&l);
 }
@@ -141,7 +141,7 @@ WITH_DIR(a_line_that_is_too_long_is_cut_and_counted_once, dir)
 
         memset(bytes, 'x', sizes[i]);
         memcpy(bytes + sizes[i], "\nend", 4);
-        put(dir, bytes, sizes[i] + 4);
+        put_file(dir, bytes, sizes[i] + 4);
         assert_rc(lines_open(&l, path), 0);
         while (!lines_next(&l, &line, &size))
             assert_rc(lines_fill(&l), 1);
@@ -162,7 +162,7 @@ TEST(pieces_of_any_size_give_the_same_lines)
     struct random random = {random_seed(__func__)};
     uint8_t packed[512];
     const size_t packed_size =
-        pack(text, sizeof text - 1, packed, sizeof packed);
+        pack_gzip(text, sizeof text - 1, packed, sizeof packed);
 
     for (int round = 0; round < 400; round++) {
         const bool gzip = round % 2 != 0;
@@ -213,7 +213,7 @@ WITH_DIR(damaged_gzip_is_an_error_wherever_it_is_cut, dir)
 
     for (size_t i = 0; i < 300; i++)
         snprintf(joined + 8 * i, 9, "%07zu\n", i * 7919);
-    size = pack(joined, 2400, packed, sizeof packed);
+    size = pack_gzip(joined, 2400, packed, sizeof packed);
     for (size_t cut = 2; cut < size; cut += 1 + cut / 9)
         assert_rc(read_file(dir, packed, cut, &number), -ENODATA);
     packed[size / 2] ^= 0x55;

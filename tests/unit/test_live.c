@@ -63,8 +63,8 @@ ask_for(const void *name, size_t size, uint32_t resources, uint32_t bound)
 }
 
 static enum frame_status
-acquire(struct fixture *r, uint32_t holder, const char *name,
-        uint32_t resources, uint32_t bound)
+acquire_name(struct fixture *r, uint32_t holder, const char *name,
+             uint32_t resources, uint32_t bound)
 {
     const struct frame_ask a = ask_for(name, strlen(name), resources, bound);
 
@@ -73,8 +73,8 @@ acquire(struct fixture *r, uint32_t holder, const char *name,
 }
 
 static enum frame_status
-release(struct fixture *r, uint32_t holder, const char *name,
-        uint32_t resources)
+release_name(struct fixture *r, uint32_t holder, const char *name,
+             uint32_t resources)
 {
     const struct frame_ask a = ask_for(name, strlen(name), resources, 0);
 
@@ -84,7 +84,7 @@ release(struct fixture *r, uint32_t holder, const char *name,
 
 /* What live_get() says, or -1: not found. */
 static int64_t
-get(struct fixture *r, const char *name)
+get_name(struct fixture *r, const char *name)
 {
     const uint8_t *bytes = (const uint8_t *)name;
     const size_t size = strlen(name);
@@ -301,7 +301,7 @@ model_find(struct model *m, const uint8_t *name, size_t size)
 
 /* Everything that can be seen from outside. */
 static void
-compare(struct fixture *r, struct model *m)
+compare_model(struct fixture *r, struct model *m)
 {
     struct live_walk walk = {.steps = 3};
     struct live_record record;
@@ -377,11 +377,11 @@ run_model(enum live_kind kind)
             if (i % 8 == 0)
                 assert_true(live_check(&r->live));
             if (i % 32 == 0)
-                compare(r, &m);
+                compare_model(r, &m);
         }
         for (unsigned i = 0; i < HOLDERS; i++)
             do_drop(r, &m, i);
-        compare(r, &m);
+        compare_model(r, &m);
         for (unsigned i = 0; i < m.count; i++)
             assert_int_equal(model_current(&m.objects[i]), 0);
         fixture_close(r);
@@ -416,7 +416,7 @@ TEST(without_memory_an_acquire_is_refused_and_nothing_changes)
             if (i % 16 == 0)
                 assert_true(live_check(&r->live));
             if (i % 32 == 0)
-                compare(r, &m);
+                compare_model(r, &m);
         }
         assert_true(pages > 0 || m.no_memory > 0);
         fixture_close(r);
@@ -432,25 +432,25 @@ TEST(half_a_spill_is_undone)
 
     for (i = 0; i < 80; i++) {
         name[0] = (char)('A' + i);
-        assert_int_equal(acquire(r, 0, name, 1, 9), FRAME_OK);
+        assert_int_equal(acquire_name(r, 0, name, 1, 9), FRAME_OK);
     }
     /* Three holders of one, two of the others. */
-    assert_int_equal(acquire(r, 1, "A", 1, 9), FRAME_OK);
-    assert_int_equal(acquire(r, 2, "A", 1, 9), FRAME_OK);
+    assert_int_equal(acquire_name(r, 1, "A", 1, 9), FRAME_OK);
+    assert_int_equal(acquire_name(r, 2, "A", 1, 9), FRAME_OK);
     r->budget.max = r->budget.used;
     for (i = 1; i < 80; i++) {
         name[0] = (char)('A' + i);
-        if (acquire(r, 1, name, 1, 9) != FRAME_OK)
+        if (acquire_name(r, 1, name, 1, 9) != FRAME_OK)
             break;
     }
     assert_in_range(i, 1, 79);
     assert_int_equal(r->live.holdings.records % 2, 1);
-    assert_int_equal(acquire(r, 1, name, 1, 9), FRAME_NO_MEMORY);
-    assert_int_equal(get(r, name), 1);
+    assert_int_equal(acquire_name(r, 1, name, 1, 9), FRAME_NO_MEMORY);
+    assert_int_equal(get_name(r, name), 1);
     assert_true(live_check(&r->live));
     /* There was room for one. */
-    assert_int_equal(acquire(r, 3, "A", 1, 9), FRAME_OK);
-    assert_int_equal(acquire(r, 4, "A", 1, 9), FRAME_NO_MEMORY);
+    assert_int_equal(acquire_name(r, 3, "A", 1, 9), FRAME_OK);
+    assert_int_equal(acquire_name(r, 4, "A", 1, 9), FRAME_NO_MEMORY);
     fixture_close(r);
 }
 
@@ -466,11 +466,11 @@ long_name(uint32_t number)
 
 /* Takes 1 of name after name until there is no memory; how many it got. */
 static uint32_t
-fill(struct fixture *r, uint32_t holder, uint32_t from)
+fill_names(struct fixture *r, uint32_t holder, uint32_t from)
 {
     uint32_t n = from;
 
-    while (acquire(r, holder, long_name(n), 1, 9) == FRAME_OK)
+    while (acquire_name(r, holder, long_name(n), 1, 9) == FRAME_OK)
         n++;
     return n - from;
 }
@@ -479,11 +479,11 @@ TEST(names_leave_memory_for_more_holders)
 {
     struct fixture *r = fixture_open(LIVE_COUNTER, 4 << 20);
 
-    assert_in_range(fill(r, 0, 0), 10000, 20000);
+    assert_in_range(fill_names(r, 0, 0), 10000, 20000);
     assert_int_equal(r->live.stats.no_memory, 1);
     for (uint32_t i = 0; i < 500; i++)
-        assert_int_equal(acquire(r, 1, long_name(i), 1, 9), FRAME_OK);
-    assert_int_equal(acquire(r, 2, "another", 1, 9), FRAME_NO_MEMORY);
+        assert_int_equal(acquire_name(r, 1, long_name(i), 1, 9), FRAME_OK);
+    assert_int_equal(acquire_name(r, 2, "another", 1, 9), FRAME_NO_MEMORY);
     assert_int_equal(r->budget.max, 4 << 20);
     assert_int_equal(r->live.stats.no_memory, 2);
     fixture_close(r);
@@ -492,24 +492,24 @@ TEST(names_leave_memory_for_more_holders)
 TEST(idle_semaphores_make_room_when_it_is_short)
 {
     struct fixture *r = fixture_open(LIVE_SEMAPHORE, 1 << 20);
-    const uint32_t count = fill(r, 0, 0);
+    const uint32_t count = fill_names(r, 0, 0);
 
     while (!live_sweep(&r->live, 1000))
         ;
     assert_false(live_clock(&r->live, T0 + 1)); /* nothing is idle */
-    assert_int_equal(release(r, 0, long_name(7), 1), FRAME_OK);
+    assert_int_equal(release_name(r, 0, long_name(7), 1), FRAME_OK);
     assert_int_equal(r->live.idle, 1);
     assert_false(live_clock(&r->live, T0 + 2)); /* nothing is refused */
     assert_true(live_drop(&r->live, 0, UINT32_MAX));
     assert_int_equal(r->live.idle, count);
 
-    assert_true(fill(r, 1, count) < count);
+    assert_true(fill_names(r, 1, count) < count);
     assert_true(live_clock(&r->live, T0 + 3));
     while (!live_sweep(&r->live, 1000))
         ;
     assert_false(live_clock(&r->live, T0 + 4));
     assert_int_equal(r->live.idle, 0);
-    assert_true(fill(r, 1, 2 * count) > count / 2);
+    assert_true(fill_names(r, 1, 2 * count) > count / 2);
     fixture_close(r);
 }
 
@@ -517,24 +517,24 @@ TEST(idle_semaphores_make_room_when_it_is_short)
 TEST(idle_counters_stay_when_memory_is_short)
 {
     struct fixture *r = fixture_open(LIVE_COUNTER, 1 << 20);
-    const uint32_t count = fill(r, 0, 0);
+    const uint32_t count = fill_names(r, 0, 0);
 
     while (!live_sweep(&r->live, 1000))
         ;
     assert_true(live_drop(&r->live, 0, UINT32_MAX));
     assert_int_equal(r->live.idle, count);
-    assert_int_equal(fill(r, 0, count), 0);
+    assert_int_equal(fill_names(r, 0, count), 0);
     assert_false(live_clock(&r->live, T0 + 9999));
-    assert_int_equal(get(r, long_name(0)), 0);
+    assert_int_equal(get_name(r, long_name(0)), 0);
     /* Itself it can be taken again, by any. */
-    assert_int_equal(acquire(r, 1, long_name(0), 1, 1), FRAME_OK);
+    assert_int_equal(acquire_name(r, 1, long_name(0), 1, 1), FRAME_OK);
     assert_int_equal(r->live.idle, count - 1);
 
     assert_true(live_clock(&r->live, T0 + 10000));
     while (!live_sweep(&r->live, 1000))
         ;
     assert_int_equal(r->live.idle, 0);
-    assert_true(fill(r, 0, count) > count / 2);
+    assert_true(fill_names(r, 0, count) > count / 2);
     fixture_close(r);
 }
 
@@ -552,8 +552,8 @@ TEST(a_sweep_is_due_at_start_and_after_each_boundary)
     assert_false(live_clock(l, T0 + 9999));
     assert_true(live_clock(l, T0 + 10000));
     /* Until it is through. */
-    assert_int_equal(acquire(r, 0, "a", 1, 5), FRAME_OK);
-    assert_int_equal(acquire(r, 0, "b", 1, 5), FRAME_OK);
+    assert_int_equal(acquire_name(r, 0, "a", 1, 5), FRAME_OK);
+    assert_int_equal(acquire_name(r, 0, "b", 1, 5), FRAME_OK);
     assert_false(live_sweep(l, 1));
     assert_true(live_clock(l, T0 + 10001));
     assert_true(live_sweep(l, 1000));
@@ -589,21 +589,21 @@ TEST(a_name_acquired_during_a_sweep_is_not_lost)
 
     for (i = 0; i < 1000; i++) {
         (void)snprintf(name, sizeof name, "%d", i);
-        assert_int_equal(acquire(r, 0, name, 1, 1), FRAME_OK);
+        assert_int_equal(acquire_name(r, 0, name, 1, 1), FRAME_OK);
     }
     assert_true(live_drop(&r->live, 0, 1000));
     (void)live_clock(&r->live, T0 + 10000);
     for (i = 0; !live_sweep(&r->live, 3); i++) {
         (void)snprintf(name, sizeof name, "%d", i);
-        assert_int_equal(acquire(r, 1, name, 1, 1), FRAME_OK);
+        assert_int_equal(acquire_name(r, 1, name, 1, 1), FRAME_OK);
         (void)snprintf(name, sizeof name, "%d", 999 - i);
-        assert_int_equal(acquire(r, 2, name, 1, 1),
+        assert_int_equal(acquire_name(r, 2, name, 1, 1),
                          999 - i > i ? FRAME_OK : FRAME_NOT_AVAILABLE);
     }
     assert_true(i > 200);
     for (; i-- > 0;) {
         (void)snprintf(name, sizeof name, "%d", i);
-        assert_int_equal(get(r, name), 1);
+        assert_int_equal(get_name(r, name), 1);
     }
     fixture_close(r);
 }
@@ -612,7 +612,7 @@ TEST(a_name_acquired_during_a_sweep_is_not_lost)
 
 /* 20 bytes, as the names of the memory target. */
 static struct frame_ask
-numbered(char name[24], uint32_t number)
+ask_numbered(char name[24], uint32_t number)
 {
     (void)snprintf(name, 24, "name-%015u", number);
     return ask_for(name, 20, 1, 10);
@@ -622,7 +622,7 @@ static enum frame_status
 acquire_numbered(struct live *l, uint32_t holder, uint32_t number)
 {
     char name[24];
-    const struct frame_ask a = numbered(name, number);
+    const struct frame_ask a = ask_numbered(name, number);
 
     return live_acquire(l, holder, live_hash(l, a.name, 20), &a);
 }

@@ -14,8 +14,8 @@ CASE(a_reset_releases_in_the_same_turn, r)
     start_listening(r, (struct live_options){.kind = LIVE_COUNTER});
     p = join_tcp(r);
     q = join_tcp(r);
-    acquire(r, p, "n", 3, 5);
-    reset(p);
+    ask_acquire(r, p, "n", 3, 5);
+    reset_peer(p);
 
     expect_get(r, q, "n", 0);
     assert_int_equal(r->listener->open, 1);
@@ -27,24 +27,24 @@ CASE(many_holdings_are_released_in_steps, r)
     uint8_t bytes[64];
     struct peer *p, *q;
 
-    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = 2});
-    p = join(r);
-    q = join(r);
+    start_server(r, (struct live_options){.kind = LIVE_COUNTER, .holders = 2});
+    p = join_pair(r);
+    q = join_pair(r);
     acquire_many(r, p, count);
-    leave(r, p);
-    turns(r, 1);
+    leave_server(r, p);
+    run_turns(r, 1);
 
     /* The socket is closed, its number is not free. */
     assert_int_equal(r->listener->open, 1);
     assert_int_equal(r->listener->used, 2);
     send_later(q, bytes, live_client_put(bytes, LIVE_CLIENT_STATS, 1, NULL, 0));
-    pump(q);
-    await(r, q, LIVE_CLIENT_HEADER);
+    pump_peer(q);
+    await_bytes(r, q, LIVE_CLIENT_HEADER);
     assert_non_null(memmem(q->in, q->size, "curr_connections1", 17));
     q->size = 0;
-    noop(r, q);
+    ask_noop(r, q);
     while (r->listener->used == 2)
-        turns(r, 1);
+        run_turns(r, 1);
 
     expect_get(r, q, "many:0", 0);
     expect_get(r, q, "many:299999", 0);
@@ -57,13 +57,13 @@ CASE(ten_thousand_holdings_take_few_turns, r)
     size_t before;
 
     start_counter(r);
-    p = join(r);
-    q = join(r);
+    p = join_pair(r);
+    q = join_pair(r);
     acquire_many(r, p, 10000);
-    leave(r, p);
+    leave_server(r, p);
     before = r->turns;
     while (r->listener->used == 2)
-        turns(r, 1);
+        run_turns(r, 1);
 
     assert_true(r->turns - before <= 10);
     expect_get(r, q, "many:9999", 0);
@@ -92,10 +92,10 @@ CASE(a_stop_releases_everything, r)
     p = join_tcp(r);
     q = join_tcp(r);
     acquire_many(r, p, 5000);
-    acquire(r, q, "many:1", 1, 10);
+    ask_acquire(r, q, "many:1", 1, 10);
     conns_stop(r->conns, 1000, note_stopped, r);
-    run(r, has_stopped);
-    turns(r, 3);
+    run_until(r, has_stopped);
+    run_turns(r, 3);
 
     assert_true(p->ended && q->ended);
     assert_int_equal(r->listener->used, 0);
@@ -104,7 +104,7 @@ CASE(a_stop_releases_everything, r)
         seen++;
     }
     assert_int_equal(seen, 5000);
-    assert_int_equal(kept(r), 0);
+    assert_int_equal(bytes_kept(r), 0);
 }
 
 /* ---- windows and sweeps ------------------------------------------------ */
@@ -114,19 +114,20 @@ CASE(unused_counters_are_removed_after_their_window, r)
     uint8_t bytes[64];
     struct peer *p;
 
-    start(r, (struct live_options){.kind = LIVE_COUNTER, .window_s = 3600});
-    p = join(r);
+    start_server(r,
+                 (struct live_options){.kind = LIVE_COUNTER, .window_s = 3600});
+    p = join_pair(r);
     r->want = 1; /* one at the start */
-    run(r, is_swept);
-    acquire(r, p, "used", 1, 1);
-    acquire(r, p, "unused", 1, 1);
-    say(r, p, bytes, live_client_put_release(bytes, 1, "unused", 6, 1));
+    run_until(r, is_swept);
+    ask_acquire(r, p, "used", 1, 1);
+    ask_acquire(r, p, "unused", 1, 1);
+    say_bytes(r, p, bytes, live_client_put_release(bytes, 1, "unused", 6, 1));
     expect_done(r, p, LIVE_CLIENT_RELEASE, 1);
     expect_get(r, p, "unused", 0);
     fault_clock(3600 * 1000);
-    noop(r, p); /* a clock that is set is seen at the next event */
+    ask_noop(r, p); /* a clock that is set is seen at the next event */
     r->want = 2;
-    run(r, is_swept);
+    run_until(r, is_swept);
 
     expect_absent(r, p, "unused");
     expect_get(r, p, "used", 1);
@@ -137,12 +138,13 @@ CASE(the_clock_may_be_set_back, r)
 {
     struct peer *p;
 
-    start(r, (struct live_options){.kind = LIVE_COUNTER, .window_s = 10});
-    p = join(r);
-    acquire(r, p, "n", 1, 2);
+    start_server(r,
+                 (struct live_options){.kind = LIVE_COUNTER, .window_s = 10});
+    p = join_pair(r);
+    ask_acquire(r, p, "n", 1, 2);
     fault_clock(-3600 * 1000);
-    acquire(r, p, "n", 1, 2);
-    turns(r, QUIET);
+    ask_acquire(r, p, "n", 1, 2);
+    run_turns(r, QUIET);
 
     expect_get(r, p, "n", 2);
 }
@@ -152,16 +154,17 @@ CASE(unused_semaphores_are_removed_at_each_interval, r)
     uint8_t bytes[64];
     struct peer *p;
 
-    start(r, (struct live_options){.kind = LIVE_SEMAPHORE, .window_s = 1});
-    p = join(r);
+    start_server(r,
+                 (struct live_options){.kind = LIVE_SEMAPHORE, .window_s = 1});
+    p = join_pair(r);
     r->want = 1;
-    run(r, is_swept);
-    acquire(r, p, "unused", 1, 3);
-    acquire(r, p, "used", 1, 3);
-    say(r, p, bytes, live_client_put_release(bytes, 1, "unused", 6, 1));
+    run_until(r, is_swept);
+    ask_acquire(r, p, "unused", 1, 3);
+    ask_acquire(r, p, "used", 1, 3);
+    say_bytes(r, p, bytes, live_client_put_release(bytes, 1, "unused", 6, 1));
     expect_done(r, p, LIVE_CLIENT_RELEASE, 1);
     r->want = r->server.live.stats.swept + 1;
-    run(r, is_swept); /* the loop's timer */
+    run_until(r, is_swept); /* the loop's timer */
 
     expect_absent(r, p, "unused");
     expect_get(r, p, "used", 2);

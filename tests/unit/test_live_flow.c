@@ -20,29 +20,30 @@ CASE(who_does_not_read_is_not_read_from, r)
     assert_non_null(bytes);
     assert_non_null(answers);
     start_counter(r);
-    p = join(r);
-    q = join(r);
-    acquire(r, q, "n", 5, 5);
+    p = join_pair(r);
+    q = join_pair(r);
+    ask_acquire(r, q, "n", 5, 5);
     for (uint32_t i = 0; i < SLOW_REQUESTS; i++) {
         at += live_client_put_get(at, i, i % 5 ? "n" : "m", 1);
-        to += i % 5 ? value(to, LIVE_CLIENT_GET, i, 5)
-                    : failure(to, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, i);
+        to += i % 5
+                  ? put_value(to, LIVE_CLIENT_GET, i, 5)
+                  : put_failure(to, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, i);
     }
     go_deaf(p);
     send_later(p, bytes, (size_t)(at - bytes));
-    turns(r, 2000);
+    run_turns(r, 2000);
 
     /* It is stuck, in bounded memory, and harms nobody. */
     assert_true(p->out_size > 0);
-    assert_true(kept(r) <= LIVE_PROTOCOL_OUT_SIZE + 2 * CONN_SLICE);
-    noop(r, q);
+    assert_true(bytes_kept(r) <= LIVE_PROTOCOL_OUT_SIZE + 2 * CONN_SLICE);
+    ask_noop(r, q);
     p->deaf = false;
     fault_short("send", 1, 100); /* what was kept goes out in pieces */
-    expect(r, p, answers, (size_t)(to - answers));
+    expect_bytes(r, p, answers, (size_t)(to - answers));
     assert_true(fault_hit());
     assert_int_equal(p->size, 0);
-    assert_int_equal(kept(r), 0);
-    noop(r, p);
+    assert_int_equal(bytes_kept(r), 0);
+    ask_noop(r, p);
     free(bytes);
     free(answers);
 }
@@ -88,13 +89,13 @@ CASE(live_protocol_behind_a_dump_wait_for_its_end, r)
     struct peer *p;
 
     start_counter(r);
-    p = join(r);
+    p = join_pair(r);
     acquire_many(r, p, 10);
     at += live_client_put(at, LIVE_CLIENT_NOOP, 1, NULL, 0);
     at += live_client_put(at, LIVE_CLIENT_DUMP, 2, NULL, 0);
     at += live_client_put(at, LIVE_CLIENT_DUMP, 3, NULL, 0);
     at += live_client_put(at, LIVE_CLIENT_NOOP, 4, NULL, 0);
-    say(r, p, bytes, (size_t)(at - bytes));
+    say_bytes(r, p, bytes, (size_t)(at - bytes));
 
     expect_done(r, p, LIVE_CLIENT_NOOP, 1);
     assert_int_equal(take_dump(p, 2, seen, 10), 10);
@@ -113,32 +114,32 @@ CASE(a_dump_to_a_slow_reader_disturbs_nobody, r)
 
     assert_non_null(seen);
     start_counter(r);
-    p = join(r);
-    q = join(r);
+    p = join_pair(r);
+    q = join_pair(r);
     acquire_many(r, p, count);
     go_deaf(p);
     at += live_client_put(at, LIVE_CLIENT_DUMP, 2, NULL, 0);
     at += live_client_put(at, LIVE_CLIENT_NOOP, 3, NULL, 0);
-    say(r, p, bytes, (size_t)(at - bytes));
+    say_bytes(r, p, bytes, (size_t)(at - bytes));
 
     /* Others come and go while it waits. */
     for (i = 0; i < 50; i++) {
-        acquire(r, q, "other", 1, 100);
-        noop(r, q);
+        ask_acquire(r, q, "other", 1, 100);
+        ask_noop(r, q);
     }
-    assert_true(kept(r) <= LIVE_PROTOCOL_OUT_SIZE);
+    assert_true(bytes_kept(r) <= LIVE_PROTOCOL_OUT_SIZE);
     assert_int_equal(r->server.stats.noop, 50);
     p->deaf = false;
-    await(r, p, count * 30);
+    await_bytes(r, p, count * 30);
     r->want = 0;
-    turns(r, 1000);
+    run_turns(r, 1000);
 
     i = take_dump(p, 2, seen, count);
     assert_true(i == count || i == count + 1); /* "other" came meanwhile */
     expect_done(r, p, LIVE_CLIENT_NOOP, 3);
     for (i = 0; i < count; i++)
         assert_int_equal(seen[i], 1);
-    assert_int_equal(kept(r), 0);
+    assert_int_equal(bytes_kept(r), 0);
     free(seen);
 }
 
@@ -148,15 +149,16 @@ CASE(a_dump_of_long_names_goes_out, r)
     struct peer *p;
 
     start_counter(r);
-    p = join(r);
+    p = join_pair(r);
     for (uint32_t i = 0; i < 20; i++) {
         name[0] = (uint8_t)i;
-        say(r, p, bytes,
-            live_client_put_acquire(bytes, i, name, sizeof name, 1, 1));
+        say_bytes(r, p, bytes,
+                  live_client_put_acquire(bytes, i, name, sizeof name, 1, 1));
         expect_number(r, p, LIVE_CLIENT_ACQUIRE, i, 1);
     }
-    say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_DUMP, 5, NULL, 0));
-    await(r, p, 20 * (size_t)(22 + LONG_NAME) + 12);
+    say_bytes(r, p, bytes,
+              live_client_put(bytes, LIVE_CLIENT_DUMP, 5, NULL, 0));
+    await_bytes(r, p, 20 * (size_t)(22 + LONG_NAME) + 12);
 
     assert_int_equal(take_dump(p, 5, NULL, 0), 20);
     expect_nothing(r, p);
@@ -172,15 +174,16 @@ CASE(a_reset_in_the_middle_of_a_dump_is_survived, r)
     q = join_tcp(r);
     acquire_many(r, p, 300000); /* more than the sockets hold */
     go_deaf(p);
-    say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_DUMP, 2, NULL, 0));
-    turns(r, 300);
-    assert_true(kept(r) <= LIVE_PROTOCOL_OUT_SIZE);
-    reset(p);
-    turns(r, 3);
+    say_bytes(r, p, bytes,
+              live_client_put(bytes, LIVE_CLIENT_DUMP, 2, NULL, 0));
+    run_turns(r, 300);
+    assert_true(bytes_kept(r) <= LIVE_PROTOCOL_OUT_SIZE);
+    reset_peer(p);
+    run_turns(r, 3);
 
     assert_int_equal(r->listener->open, 1);
-    assert_int_equal(kept(r), 0);
+    assert_int_equal(bytes_kept(r), 0);
     while (r->listener->used > 1)
-        turns(r, 1);
+        run_turns(r, 1);
     expect_get(r, q, "many:0", 0);
 }

@@ -23,10 +23,10 @@ CASE(a_number_in_use_by_holdings_is_not_given_out, r)
                     (struct live_options){.kind = LIVE_COUNTER, .holders = 1});
     p = join_tcp(r);
     acquire_many(r, p, 200000);
-    leave(r, p);
+    leave_server(r, p);
     q = join_tcp(r);
 
-    noop(r, q); /* waits until then */
+    ask_noop(r, q); /* waits until then */
     expect_get(r, q, "many:7", 0);
 }
 
@@ -38,20 +38,20 @@ CASE(above_the_budget_nothing_changes, r)
 
     r->budget.max = 4 * MIB;
     start_counter(r);
-    p = join(r);
+    p = join_pair(r);
     for (i = 0; i < 1000; i++) {
         name[0] = (uint8_t)i;
         name[1] = (uint8_t)(i >> 8);
-        say(r, p, bytes,
-            live_client_put_acquire(bytes, i, name, sizeof name, 1, 1));
-        await(r, p, 12);
+        say_bytes(r, p, bytes,
+                  live_client_put_acquire(bytes, i, name, sizeof name, 1, 1));
+        await_bytes(r, p, 12);
         if (p->in[2] != LIVE_CLIENT_OK)
             break;
         expect_number(r, p, LIVE_CLIENT_ACQUIRE, i, 1);
     }
     assert_in_range(i, 10, 999);
     expect_failure(r, p, LIVE_CLIENT_ACQUIRE, LIVE_CLIENT_NO_MEMORY, i);
-    say(r, p, bytes, live_client_put_get(bytes, 1, name, sizeof name));
+    say_bytes(r, p, bytes, live_client_put_get(bytes, 1, name, sizeof name));
     expect_failure(r, p, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, 1);
 
     assert_int_equal(r->server.live.count, i);
@@ -66,7 +66,8 @@ static void
 start_short_of_memory(struct fixture *r)
 {
     r->pool_size = 160 << 10;
-    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = PEERS_MAX});
+    start_server(
+        r, (struct live_options){.kind = LIVE_COUNTER, .holders = PEERS_MAX});
 }
 
 /* The first `size` bytes of a request that announces a long name. */
@@ -74,15 +75,15 @@ static struct peer *
 join_half(struct fixture *r, size_t size)
 {
     static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
-    struct peer *p = join(r);
+    struct peer *p = join_pair(r);
 
     live_client_put_acquire(bytes, 1, name, sizeof name, 1, 100);
-    say(r, p, bytes, size);
+    say_bytes(r, p, bytes, size);
     return p;
 }
 
 static size_t
-ended(const struct fixture *r)
+count_ended(const struct fixture *r)
 {
     size_t count = 0;
 
@@ -110,11 +111,11 @@ join_stuck(struct fixture *r, uint32_t count, const char *lock)
     assert_rc(conns_take(r->conns, 0, ends[1]), 0);
     p = add_peer(r, ends[0]);
     if (lock)
-        acquire(r, p, lock, 1, 1);
+        ask_acquire(r, p, lock, 1, 1);
     p->deaf = true;
     for (uint32_t i = 0; i < count; i++)
         at += live_client_put(at, LIVE_CLIENT_STATS, i, NULL, 0);
-    say(r, p, bytes, (size_t)(at - bytes));
+    say_bytes(r, p, bytes, (size_t)(at - bytes));
     return p;
 }
 
@@ -126,12 +127,12 @@ expect_all(struct fixture *r, struct peer *p, uint32_t count)
 
     p->deaf = false;
     for (uint32_t i = 0; i < count; i++) {
-        await(r, p, at + LIVE_CLIENT_HEADER);
+        await_bytes(r, p, at + LIVE_CLIENT_HEADER);
         assert_int_equal(get_be32(p->in + at), 0x91100000);
         assert_int_equal(get_be32(p->in + at + 8), i);
         at += LIVE_CLIENT_HEADER + get_be32(p->in + at + 4);
     }
-    await(r, p, at);
+    await_bytes(r, p, at);
     assert_int_equal(p->size, at);
     p->size = 0;
 }
@@ -141,8 +142,8 @@ CASE(a_long_name_that_is_announced_takes_no_memory, r)
     start_short_of_memory(r);
     for (size_t i = 0; i < 100; i++)
         (void)join_half(r, 64); /* they stay */
-    assert_int_equal(kept(r), 6400);
-    assert_int_equal(ended(r), 0);
+    assert_int_equal(bytes_kept(r), 6400);
+    assert_int_equal(count_ended(r), 0);
 }
 
 CASE(where_memory_is_short_answers_still_come, r)
@@ -152,10 +153,10 @@ CASE(where_memory_is_short_answers_still_come, r)
     start_short_of_memory(r);
     (void)join_stuck(r, 200, NULL);
     p = join_stuck(r, 200, LOCK);
-    q = join(r);
+    q = join_pair(r);
     expect_get(r, q, LOCK, 1);
     expect_all(r, p, 200);
-    noop(r, p);
+    ask_noop(r, p);
 }
 
 /* ---- sockets ----------------------------------------------------------- */
@@ -180,7 +181,7 @@ other_end(const struct peer *p)
 }
 
 static int
-option(int fd, int level, int name)
+get_option(int fd, int level, int name)
 {
     socklen_t size = sizeof(int);
     int v = 0;
@@ -196,14 +197,14 @@ CASE(vanished_peers_are_found_by_keepalive, r)
 
     start_listening(r, (struct live_options){.kind = LIVE_COUNTER});
     p = join_tcp(r);
-    noop(r, p);
+    ask_noop(r, p);
     fd = other_end(p);
 
-    assert_int_equal(option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
-    assert_int_equal(option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 300);
-    assert_int_equal(option(fd, IPPROTO_TCP, TCP_KEEPINTVL), 5);
-    assert_int_equal(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 345000);
-    assert_int_equal(option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
+    assert_int_equal(get_option(fd, SOL_SOCKET, SO_KEEPALIVE), 1);
+    assert_int_equal(get_option(fd, IPPROTO_TCP, TCP_KEEPIDLE), 300);
+    assert_int_equal(get_option(fd, IPPROTO_TCP, TCP_KEEPINTVL), 5);
+    assert_int_equal(get_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 345000);
+    assert_int_equal(get_option(fd, IPPROTO_TCP, TCP_NODELAY), 1);
 }
 
 CASE(errors_of_a_socket_end_its_connection_only, r)
@@ -213,12 +214,13 @@ CASE(errors_of_a_socket_end_its_connection_only, r)
     struct peer *p, *q;
 
     start_counter(r);
-    q = join(r);
+    q = join_pair(r);
     for (size_t i = 0; i < 2; i++) {
-        p = join(r);
-        acquire(r, p, "n", 1, 1);
+        p = join_pair(r);
+        ask_acquire(r, p, "n", 1, 1);
         fault_inject(calls[i], 1, ECONNRESET);
-        say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_NOOP, 1, NULL, 0));
+        say_bytes(r, p, bytes,
+                  live_client_put(bytes, LIVE_CLIENT_NOOP, 1, NULL, 0));
         assert_true(fault_hit());
         fault_clear();
         expect_end(r, p);
@@ -231,17 +233,17 @@ CASE(a_send_may_fail_while_answers_wait, r)
     struct peer *p, *q;
 
     start_counter(r);
-    q = join(r);
+    q = join_pair(r);
     p = join_stuck(r, 200, "n");
-    assert_in_range(kept(r), 1, LIVE_PROTOCOL_OUT_SIZE);
+    assert_in_range(bytes_kept(r), 1, LIVE_PROTOCOL_OUT_SIZE);
     fault_inject("sendmsg", 1, ECONNRESET);
     p->deaf = false;
     r->peer = p;
-    run(r, has_ended);
+    run_until(r, has_ended);
     fault_clear();
 
     expect_get(r, q, "n", 0);
-    assert_int_equal(kept(r), 0);
+    assert_int_equal(bytes_kept(r), 0);
 }
 
 CASE(a_send_may_fail_in_each_piece_of_a_dump, r)
@@ -250,28 +252,29 @@ CASE(a_send_may_fail_in_each_piece_of_a_dump, r)
     uint8_t bytes[64];
 
     start_counter(r);
-    q = join(r);
+    q = join_pair(r);
     acquire_many(r, q, 10000); /* five pieces */
     for (unsigned n = 1; n <= 5; n++) {
-        p = join(r);
-        acquire(r, p, "n", 1, 1);
+        p = join_pair(r);
+        ask_acquire(r, p, "n", 1, 1);
         fault_inject("send", n, ECONNRESET);
-        say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_DUMP, 1, NULL, 0));
+        say_bytes(r, p, bytes,
+                  live_client_put(bytes, LIVE_CLIENT_DUMP, 1, NULL, 0));
         r->peer = p;
-        run(r, has_ended);
+        run_until(r, has_ended);
         assert_true(fault_hit());
         fault_clear();
         expect_get(r, q, "n", 0);
     }
 
-    assert_int_equal(kept(r), 0);
+    assert_int_equal(bytes_kept(r), 0);
 }
 
 CASE(what_is_not_taken_stays_the_callers, r)
 {
     int ends[2];
 
-    start(r, (struct live_options){.kind = LIVE_COUNTER, .holders = 1});
+    start_server(r, (struct live_options){.kind = LIVE_COUNTER, .holders = 1});
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
 
@@ -280,7 +283,7 @@ CASE(what_is_not_taken_stays_the_callers, r)
     fault_inject("epoll_ctl", 1, ENOSPC);
     assert_rc(conns_listen(r->conns, 0, ends[1]), -ENOSPC);
     fault_clear();
-    noop(r, join(r));
+    ask_noop(r, join_pair(r));
     assert_rc(conns_take(r->conns, 0, ends[1]), -EMFILE);
 
     close(ends[0]);
@@ -294,20 +297,20 @@ CASE(interrupted_and_short_calls_are_made_again, r)
     struct peer *p;
 
     start_counter(r);
-    p = join(r);
+    p = join_pair(r);
     size = mixed_requests(bytes, answers, &answers_size);
     for (size_t n = 1; n < answers_size; n++) {
         if (n % 2)
             fault_short("send", 1, n);
         else
             fault_inject(n % 4 ? "send" : "recv", 1, EINTR);
-        say(r, p, bytes, size);
-        expect(r, p, answers, answers_size);
+        say_bytes(r, p, bytes, size);
+        expect_bytes(r, p, answers, answers_size);
         assert_true(fault_hit());
         fault_clear();
     }
 
-    assert_int_equal(kept(r), 0);
+    assert_int_equal(bytes_kept(r), 0);
 }
 
 CASE(a_connection_that_cannot_be_watched_is_not_taken, r)
@@ -322,7 +325,7 @@ CASE(a_connection_that_cannot_be_watched_is_not_taken, r)
     fault_clear();
 
     assert_int_equal(r->listener->used, 0);
-    noop(r, join_tcp(r));
+    ask_noop(r, join_tcp(r));
 }
 
 CASE(a_budget_that_is_too_small_is_no_start, r)

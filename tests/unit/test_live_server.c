@@ -17,16 +17,16 @@ CASE(live_protocol_may_be_cut_anywhere, r)
     struct peer *p;
 
     start_counter(r);
-    p = join(r);
+    p = join_pair(r);
     size = mixed_requests(bytes, answers, &answers_size);
     for (size_t cut = 1; cut < size; cut++) {
-        say(r, p, bytes, cut);
-        say(r, p, bytes + cut, size - cut);
-        expect(r, p, answers, answers_size);
+        say_bytes(r, p, bytes, cut);
+        say_bytes(r, p, bytes + cut, size - cut);
+        expect_bytes(r, p, answers, answers_size);
         assert_int_equal(p->size, 0);
     }
 
-    assert_int_equal(kept(r), 0);
+    assert_int_equal(bytes_kept(r), 0);
 }
 
 CASE(live_protocol_may_come_byte_by_byte, r)
@@ -36,12 +36,12 @@ CASE(live_protocol_may_come_byte_by_byte, r)
     struct peer *p;
 
     start_counter(r);
-    p = join(r);
+    p = join_pair(r);
     size = mixed_requests(bytes, answers, &answers_size);
     for (size_t i = 0; i < size; i++)
-        say(r, p, bytes + i, 1);
+        say_bytes(r, p, bytes + i, 1);
 
-    expect(r, p, answers, answers_size);
+    expect_bytes(r, p, answers, answers_size);
     expect_nothing(r, p);
 }
 
@@ -53,23 +53,24 @@ CASE(names_have_up_to_65535_bytes, r)
     size_t size, i;
 
     start_counter(r);
-    p = join(r);
+    p = join_pair(r);
     for (i = 0; i < sizeof name; i++)
         name[i] = (uint8_t)(i * 7);
     for (i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         size = live_client_put_acquire(bytes, 1, name, sizeof name, 1, 100);
-        say(r, p, bytes, cuts[i]);
+        say_bytes(r, p, bytes, cuts[i]);
         assert_int_equal(p->size, 0);
-        say(r, p, bytes + cuts[i], size - cuts[i]);
+        say_bytes(r, p, bytes + cuts[i], size - cuts[i]);
         expect_number(r, p, LIVE_CLIENT_ACQUIRE, 1, 1);
     }
-    say(r, p, bytes, live_client_put_get(bytes, 2, name, sizeof name));
+    say_bytes(r, p, bytes, live_client_put_get(bytes, 2, name, sizeof name));
     expect_number(r, p, LIVE_CLIENT_GET, 2, (uint32_t)i);
 
     /* The last byte counts. */
-    say(r, p, bytes, live_client_put_get(bytes, 3, name, sizeof name - 1));
+    say_bytes(r, p, bytes,
+              live_client_put_get(bytes, 3, name, sizeof name - 1));
     expect_failure(r, p, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, 3);
-    assert_int_equal(kept(r), 0);
+    assert_int_equal(bytes_kept(r), 0);
 }
 
 /* At any cut an Acquire was not done. */
@@ -79,15 +80,15 @@ CASE(an_unfinished_request_is_dropped_at_the_end, r)
     struct peer *p, *q;
 
     start_counter(r);
-    q = join(r);
+    q = join_pair(r);
     live_client_put_acquire(bytes, 1, "n", 1, 1, 1);
     for (size_t size = 1; size < LIVE_CLIENT_FIXED + 1; size++) {
-        p = join(r);
-        say(r, p, bytes, size);
+        p = join_pair(r);
+        say_bytes(r, p, bytes, size);
         expect_absent(r, q, "n");
         half_close(p);
         expect_end(r, p);
-        leave(r, p);
+        leave_server(r, p);
         r->peer_count--;
         free(p->in);
         *p = (struct peer){0};
@@ -105,12 +106,12 @@ say_with_surplus(struct fixture *r, struct peer *p, const uint8_t *head,
     uint8_t *surplus = calloc(1, size);
 
     assert_non_null(surplus);
-    say(r, p, head, head_size);
-    say(r, p, surplus, size - 1);
-    turns(r, 3);
+    say_bytes(r, p, head, head_size);
+    say_bytes(r, p, surplus, size - 1);
+    run_turns(r, 3);
     /* Never more than the request itself. */
-    assert_true(kept(r) <= head_size);
-    say(r, p, surplus, 1);
+    assert_true(bytes_kept(r) <= head_size);
+    say_bytes(r, p, surplus, 1);
     free(surplus);
 }
 
@@ -122,7 +123,7 @@ CASE(surplus_is_thrown_away_as_it_comes, r)
     size_t size;
 
     start_counter(r);
-    p = join(r);
+    p = join_pair(r);
 
     live_client_put(head, LIVE_CLIENT_NOOP, 1, NULL, 0);
     put_be32(head + 4, (uint32_t)(29 * MIB));
@@ -157,12 +158,13 @@ CASE(surplus_is_thrown_away_as_it_comes, r)
     live_client_put(head, LIVE_CLIENT_DUMP, 6, NULL, 0);
     put_be32(head + 4, (uint32_t)MIB);
     say_with_surplus(r, p, head, 12, MIB);
-    await(r, p, 12 + 10 + sizeof name + 12);
+    await_bytes(r, p, 12 + 10 + sizeof name + 12);
     p->size = 0;
 
-    say(r, p, bytes, live_client_put(bytes, LIVE_CLIENT_NOOP, 7, NULL, 0));
+    say_bytes(r, p, bytes,
+              live_client_put(bytes, LIVE_CLIENT_NOOP, 7, NULL, 0));
     expect_done(r, p, LIVE_CLIENT_NOOP, 7);
-    assert_int_equal(kept(r), 0);
+    assert_int_equal(bytes_kept(r), 0);
 }
 
 CASE(a_body_above_30_mib_ends_the_connection_at_once, r)
@@ -172,19 +174,19 @@ CASE(a_body_above_30_mib_ends_the_connection_at_once, r)
     size_t size;
 
     start_counter(r);
-    p = join(r);
-    acquire(r, p, "held", 1, 1);
+    p = join_pair(r);
+    ask_acquire(r, p, "held", 1, 1);
     size = live_client_put(bytes, LIVE_CLIENT_NOOP, 1, NULL, 0);
     live_client_put(bytes + size, LIVE_CLIENT_GET, 2, NULL, 0);
     put_be32(bytes + size + 4, FRAME_BODY_MAX + 1);
-    say(r, p, bytes, size + 11);
+    say_bytes(r, p, bytes, size + 11);
     expect_done(r, p, LIVE_CLIENT_NOOP,
                 1); /* what came before it is answered */
     expect_nothing(r, p);
-    say(r, p, bytes + size + 11, 1);
+    say_bytes(r, p, bytes + size + 11, 1);
     expect_end(r, p);
 
-    expect_get(r, join(r), "held", 0);
+    expect_get(r, join_pair(r), "held", 0);
     assert_int_equal(r->listener->stats.malformed, 1);
 }
 
@@ -198,8 +200,8 @@ CASE(a_web_page_does_nothing, r)
     start_counter(r);
     memcpy(bytes, head, size);
     size += live_client_put_acquire(bytes + size, 1, "n", 1, 1, 1);
-    p = join(r);
-    say(r, p, bytes, size);
+    p = join_pair(r);
+    say_bytes(r, p, bytes, size);
     expect_end(r, p);
 
     assert_int_equal(r->listener->stats.browsers, 1);
@@ -214,13 +216,13 @@ CASE(a_request_must_be_whole_in_time, r)
 
     r->row.request_s = 60;
     start_counter(r);
-    idle = join(r);
-    p = join(r);
-    acquire(r, p, "held", 1, 1);
+    idle = join_pair(r);
+    p = join_pair(r);
+    ask_acquire(r, p, "held", 1, 1);
     size = live_client_put(bytes, LIVE_CLIENT_GET, 2, "held", 4);
     assert_true(size > 10);
     for (size_t i = 0; i < 6; i++) {
-        say(r, p, bytes + i, 1);
+        say_bytes(r, p, bytes + i, 1);
         expect_nothing(r, p);
         fault_pass_ns(UINT64_C(10500) * 1000000);
     }
@@ -235,7 +237,7 @@ CASE(a_request_must_be_whole_in_time, r)
 static void
 turn_for_client(void *ctx)
 {
-    turns(ctx, 3);
+    run_turns(ctx, 3);
 }
 
 static void
@@ -249,7 +251,7 @@ open_listener(void *ctx, struct live_client *t)
 }
 
 static void
-play(void **state)
+play_dialogue(void **state)
 {
     struct fixture *r = *state;
     const struct dialogue *d = r->dialogue->dialogue;
@@ -266,7 +268,8 @@ play(void **state)
 int
 main(int argc, char **argv)
 {
-    const struct CMUnitTest one = {NULL, play, set_up, tear_down, NULL};
+    const struct CMUnitTest one = {NULL, play_dialogue, set_up, tear_down,
+                                   NULL};
 
     return dialogue_main(&one, argc, argv);
 }

@@ -35,7 +35,7 @@ status_of(int (*body)(void))
 /* What this thread has, of the first word; everything when it cannot be known
  * or when there is more. */
 static uint32_t
-capabilities(void)
+read_capabilities(void)
 {
     struct __user_cap_header_struct header = {.version =
                                                   _LINUX_CAPABILITY_VERSION_3};
@@ -87,7 +87,7 @@ from_root(void)
         privilege_become(&c, DATADIR_READ) != 0 ||
         prctl(PR_GET_PDEATHSIG, &death_signal) < 0)
         return 1;
-    if (death_signal != SIGTERM || capabilities() != 0)
+    if (death_signal != SIGTERM || read_capabilities() != 0)
         return 2;
     return getuid() == NOBODY && getgid() == NOBODY && getgroups(0, NULL) == 0
                ? 0

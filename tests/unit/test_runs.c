@@ -173,7 +173,7 @@ keep_state(struct life *l)
 }
 
 static void
-care(struct life *l, size_t blocks, uint64_t max, bool all)
+compact_some(struct life *l, size_t blocks, uint64_t max, bool all)
 {
     const struct history_limits limits = {.now = l->now, .max = max};
     struct history_compacted cared;
@@ -205,7 +205,7 @@ random_minute(struct life *l)
 
 /* One merge: some keys, some minutes. */
 static void
-merge(struct life *l, unsigned keys_most)
+merge_some(struct life *l, unsigned keys_most)
 {
     struct store_delta deltas[2 * KEYS];
     uint8_t keys[KEYS][HISTORY_KEY_MAX];
@@ -269,7 +269,7 @@ check_erased(const struct life *l)
 }
 
 static void
-sweep(struct life *l)
+sweep_erased(struct life *l)
 {
     struct history_compacted swept;
 
@@ -308,7 +308,7 @@ remove_keys(struct life *l, unsigned most)
     assert_rc(history_erase(&l->h, &l->kv.kv, e, n, &blocks), 0);
     keep_state(l);
     if (random_chance(&l->random, 50))
-        sweep(l);
+        sweep_erased(l);
 }
 
 static void
@@ -321,7 +321,7 @@ note_fault(void *ctx, const char *text)
 }
 
 static void
-check(struct life *l)
+check_life(struct life *l)
 {
     struct history_check c = {.fault = note_fault, .ctx = l, .hash = {7}};
     uint128 proof = 0;
@@ -380,7 +380,7 @@ ask_piece(void *ctx, struct store_history_query *q)
 }
 
 static void
-ask(struct life *l, unsigned times)
+ask_random(struct life *l, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
         const struct span s = random_span(l);
@@ -419,31 +419,31 @@ TEST(a_random_life_is_as_the_table_says)
 
         life_begin(&l, many_tiers[round % MANY], seed + round);
         for (unsigned step = 0; step < 400; step++) {
-            merge(&l, random_chance(&l.random, 10)
-                          ? KEYS
-                          : 1 + (unsigned)random_below(&l.random, 10));
+            merge_some(&l, random_chance(&l.random, 10)
+                               ? KEYS
+                               : 1 + (unsigned)random_below(&l.random, 10));
             if (random_chance(&l.random, 5))
                 remove_keys(&l,
                             random_chance(&l.random, 20)
                                 ? KEYS
                                 : 1 + (unsigned)random_below(&l.random, 40));
-            care(&l, 1 + random_below(&l.random, 12), 0,
-                 random_chance(&l.random, 30));
-            ask(&l, 2);
+            compact_some(&l, 1 + random_below(&l.random, 12), 0,
+                         random_chance(&l.random, 30));
+            ask_random(&l, 2);
             if (step % 20 == 0)
-                check(&l);
+                check_life(&l);
             l.now += (uint32_t)(random_chance(&l.random, 3)
                                     ? random_below(&l.random, 5 * DAY)
                                     : random_below(&l.random, 90));
             if (random_chance(&l.random, 1)) /* the clock jumps, and back */
                 l.now -= (uint32_t)random_below(&l.random, DAY);
         }
-        care(&l, 100, 0, true);
-        check(&l);
-        ask(&l, 50);
+        compact_some(&l, 100, 0, true);
+        check_life(&l);
+        ask_random(&l, 50);
         remove_keys(&l, KEYS);
-        sweep(&l);
-        check(&l);
+        sweep_erased(&l);
+        check_life(&l);
         assert_int_equal(l.kv.count, 0);
         life_end(&l);
     }
@@ -455,7 +455,7 @@ TEST(a_random_life_is_as_the_table_says)
  * period that is filled, one that is not over to the day, and one that is
  * written while the other is read. */
 static size_t
-predicted(const struct life *l, const size_t *rows)
+predict_size(const struct life *l, const size_t *rows)
 {
     const size_t key = (HISTORY_KEY_MAX + 2 * 6) / 3 + 4;
     size_t bytes = 0;
@@ -480,8 +480,8 @@ TEST(a_year_is_bounded_and_exact)
     life_begin(&l, "1m:2d,1h:30d,1d:90d", random_seed("year"));
     for (unsigned hour = 0; hour < 365 * 24; hour++) {
         for (unsigned i = 0; i < 2; i++) {
-            merge(&l, 3);
-            care(&l, 400, 0, true);
+            merge_some(&l, 3);
+            compact_some(&l, 400, 0, true);
             l.now += 30;
         }
         if (l.kv.bytes > most)
@@ -489,15 +489,15 @@ TEST(a_year_is_bounded_and_exact)
         if (hour == 365 * 12)
             half = most;
         if (hour % 1000 == 999) {
-            check(&l);
-            ask(&l, 20);
+            check_life(&l);
+            ask_random(&l, 20);
         }
     }
-    check(&l);
-    ask(&l, 200);
+    check_life(&l);
+    ask_random(&l, 200);
     /* After half a year all tiers are full, and it grows no more. */
     assert_in_range(most, half, half + half / 5);
-    bound = predicted(&l, rows);
+    bound = predict_size(&l, rows);
     print_message("a year: at most %zu bytes, predicted %zu\n", most, bound);
     assert_in_range(most, bound / 2, bound);
     life_end(&l);
@@ -511,19 +511,19 @@ TEST(a_jump_of_the_clock_erases_little)
 
     life_begin(&l, "1m:2d,1h:90d,1d:10y", 3);
     for (unsigned i = 0; i < 40 * 24; i++) {
-        merge(&l, 3);
-        care(&l, 400, 0, true);
+        merge_some(&l, 3);
+        compact_some(&l, 400, 0, true);
         l.now += 60;
     }
     before = l.h;
     l.now += 20 * 365 * DAY;
-    care(&l, 400, 0, true);
+    compact_some(&l, 400, 0, true);
     for (unsigned i = 0; i < l.h.count; i++)
         assert_true(l.h.tier[i].floor <=
                     before.tier[i].first + 2 * before.tier[i].period);
     l.now -= 20 * 365 * DAY;
-    check(&l);
-    ask(&l, 50);
+    check_life(&l);
+    ask_random(&l, 50);
     life_end(&l);
 }
 
@@ -536,8 +536,8 @@ TEST(runs_of_an_hour_become_few)
     for (unsigned i = 0; i < 3000; i++) {
         struct period p;
 
-        merge(&l, 3);
-        care(&l, 50, 0, false);
+        merge_some(&l, 3);
+        compact_some(&l, 50, 0, false);
         if (i % 60 == 59)
             l.now++;
         if (i % 100 == 0 && l.h.tier[0].last != HISTORY_NEVER) {
@@ -546,8 +546,8 @@ TEST(runs_of_an_hour_become_few)
             assert_in_range(p.count, 0, 40);
         }
     }
-    check(&l);
-    ask(&l, 100);
+    check_life(&l);
+    ask_random(&l, 100);
     life_end(&l);
 }
 
@@ -593,7 +593,7 @@ TEST(a_period_that_is_full_of_runs_is_compacted_and_goes_on)
     l.h.tier[0].compact_from = HISTORY_NEVER; /* as it was left */
 
     assert_rc(history_append(&l.h, &l.kv.kv, &d, 1, l.now, &ahead), -EAGAIN);
-    care(&l, 400, 0, true);
+    compact_some(&l, 400, 0, true);
     assert_rc(history_append(&l.h, &l.kv.kv, &d, 1, l.now, &ahead), 0);
 
     assert_int_equal(period_after(&l.h, &l.kv.kv, 0, 0, &p), 1);
@@ -662,8 +662,8 @@ TEST(entries_that_are_hidden_are_missed)
     life_begin(&l, "1m:2d,1h:90d", random_seed("hidden"));
     l.now += 10;
     for (unsigned i = 0; i < 90; i++) {
-        merge(&l, i % 3 == 0 ? KEYS : 30);
-        care(&l, 6, 0, i < 60);
+        merge_some(&l, i % 3 == 0 ? KEYS : 30);
+        compact_some(&l, 6, 0, i < 60);
         l.now += 25;
     }
     assert_rc(read_all(&l, s, &want), 0);

@@ -35,7 +35,7 @@ start_of_day(void)
 }
 
 static void
-begin(struct fixture *f, uint64_t seed)
+begin_life(struct fixture *f, uint64_t seed)
 {
     struct tiers tiers;
     const char *why;
@@ -52,7 +52,7 @@ begin(struct fixture *f, uint64_t seed)
 }
 
 static void
-end(struct fixture *f)
+end_life(struct fixture *f)
 {
     history_compact_free(f->care);
     memkv_fini(&f->kv);
@@ -69,7 +69,7 @@ random_sum(struct fixture *f, unsigned key)
 
 /* Some of the keys, in one minute. */
 static void
-merge(struct fixture *f, unsigned hour, unsigned percent)
+merge_some(struct fixture *f, unsigned hour, unsigned percent)
 {
     static struct store_delta deltas[KEYS];
     static char keys[KEYS][16];
@@ -100,7 +100,7 @@ merge(struct fixture *f, unsigned hour, unsigned percent)
 
 /* About so many blocks; 0: all that there is to do. */
 static void
-care(struct fixture *f, unsigned hour, size_t blocks)
+compact_some(struct fixture *f, unsigned hour, size_t blocks)
 {
     const struct history_limits limits = {.now =
                                               start_of_day() + 60 * hour + 59};
@@ -183,18 +183,18 @@ TEST(the_largest_are_found_whatever_is_passed_over)
     static struct fixture f;
 
     for (unsigned round = 0; round < 30; round++) {
-        begin(&f, seed + round);
+        begin_life(&f, seed + round);
         for (unsigned hour = 0; hour < HOURS; hour++) {
             const unsigned from = (unsigned)random_below(&f.random, hour + 1);
 
-            merge(&f, hour, 1 + (unsigned)random_below(&f.random, 50));
+            merge_some(&f, hour, 1 + (unsigned)random_below(&f.random, 50));
             if (random_chance(&f.random, 50))
-                merge(&f, hour, 1 + (unsigned)random_below(&f.random, 10));
-            care(&f, hour, random_below(&f.random, 4));
+                merge_some(&f, hour, 1 + (unsigned)random_below(&f.random, 10));
+            compact_some(&f, hour, random_below(&f.random, 4));
             find_largest(&f, from, hour + 1);
             find_largest(&f, 0, HOURS);
         }
-        end(&f);
+        end_life(&f);
     }
 }
 
@@ -204,13 +204,13 @@ TEST(hours_of_a_day_that_is_not_over_are_one_run_and_an_eighth)
 {
     static struct fixture f;
 
-    begin(&f, random_seed("hours"));
+    begin_life(&f, random_seed("hours"));
     for (unsigned hour = 0; hour < HOURS; hour++) {
         uint64_t blocks = 0, most = 0;
         struct period p;
 
-        merge(&f, hour, 10 + (unsigned)random_below(&f.random, 50));
-        care(&f, hour, 0);
+        merge_some(&f, hour, 10 + (unsigned)random_below(&f.random, 50));
+        compact_some(&f, hour, 0);
         if (hour == 0)
             continue;
         assert_int_equal(period_after(&f.h, &f.kv.kv, 1, start_of_day(), &p),
@@ -222,7 +222,7 @@ TEST(hours_of_a_day_that_is_not_over_are_one_run_and_an_eighth)
         if (blocks > HISTORY_SMALL)
             assert_true(blocks - most < most / HISTORY_EIGHT || blocks == most);
     }
-    end(&f);
+    end_life(&f);
 }
 
 /* ---- more runs than are read at a time ---------------------------------- */

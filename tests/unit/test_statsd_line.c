@@ -21,8 +21,8 @@ struct shown {
 };
 
 static void
-show(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
-     int128 millionths, int64_t at)
+show_part(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
+          int128 millionths, int64_t at)
 {
     static const char marks[] = "=#+";
     struct shown *s = ctx;
@@ -42,9 +42,9 @@ static const struct statsd_rules append_tags = {
     .timers = true, .append_tags = true, .key_size = 24};
 
 static int
-take(const struct statsd_rules *rules, const char *line, struct shown *s)
+take_line(const struct statsd_rules *rules, const char *line, struct shown *s)
 {
-    const struct statsd_sink sink = {show, s};
+    const struct statsd_sink sink = {show_part, s};
     const char *why = NULL;
     int rc;
 
@@ -69,7 +69,7 @@ check_cases(const struct statsd_rules *rules, const struct line_case *cases,
 {
     for (size_t i = 0; i < count; i++) {
         struct shown s;
-        const int rc = take(rules, cases[i].line, &s);
+        const int rc = take_line(rules, cases[i].line, &s);
 
         if (rc != cases[i].rc || strcmp(s.text, cases[i].counts) != 0)
             fail_msg("%s: %d, %s", cases[i].line, rc, s.text);
@@ -163,7 +163,7 @@ TEST(a_malformed_line_counts_nothing)
     struct shown s;
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        if (take(&drop_tags, lines[i], &s) != -EBADMSG)
+        if (take_line(&drop_tags, lines[i], &s) != -EBADMSG)
             fail_msg("%s is malformed", lines[i]);
 }
 
@@ -175,10 +175,10 @@ TEST(names_have_bounds)
 
     memset(line, 'n', sizeof line);
     memcpy(line + 256, ":1|c", 5);
-    assert_int_equal(take(&drop_tags, line, &s), STATSD_COUNTER);
+    assert_int_equal(take_line(&drop_tags, line, &s), STATSD_COUNTER);
     memset(line, 'n', sizeof line);
     memcpy(line + 257, ":1|c", 5);
-    assert_rc(take(&drop_tags, line, &s), -EBADMSG);
+    assert_rc(take_line(&drop_tags, line, &s), -EBADMSG);
     assert_rc(
         statsd_line(&drop_tags, (const uint8_t *)"a\0b:1|c", 7, NULL, &why),
         -EBADMSG);

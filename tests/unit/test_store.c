@@ -179,8 +179,8 @@ CASE(rows_come_by_count_then_key, x)
 
 /* The keys of a read in key order, each with its count. */
 static const char *
-keys(struct fixture *x, int64_t offset, const char *prefix, const char *after,
-     uint64_t length)
+read_keys(struct fixture *x, int64_t offset, const char *prefix,
+          const char *after, uint64_t length)
 {
     static char text[256];
     uint8_t bytes[2048];
@@ -213,36 +213,37 @@ CASE(rows_come_in_key_order, x)
     assert_rc(stored_add(x->s, "words", NULL, "a.\xff", 7), 0);
     assert_rc(stored_add(x->s, "words", NULL, "a/", 8), 0);
 
-    assert_string_equal(keys(x, 0, "", "", 9),
+    assert_string_equal(read_keys(x, 0, "", "", 9),
                         "a=1 a.b=9223372036854775807 a.\xff=7 a/=8 b=-2 ");
-    assert_string_equal(keys(x, 0, "", "", 1), "a=1 ");
-    assert_string_equal(keys(x, 0, "", "a", 1), "a.b=9223372036854775807 ");
-    assert_string_equal(keys(x, 0, "", "a.c", 2), "a.\xff=7 a/=8 ");
-    assert_string_equal(keys(x, 0, "a.", "", 9),
+    assert_string_equal(read_keys(x, 0, "", "", 1), "a=1 ");
+    assert_string_equal(read_keys(x, 0, "", "a", 1),
+                        "a.b=9223372036854775807 ");
+    assert_string_equal(read_keys(x, 0, "", "a.c", 2), "a.\xff=7 a/=8 ");
+    assert_string_equal(read_keys(x, 0, "a.", "", 9),
                         "a.b=9223372036854775807 a.\xff=7 ");
-    assert_string_equal(keys(x, 0, "a.", "a.b", 9), "a.\xff=7 ");
-    assert_string_equal(keys(x, 0, "b", "a", 9), "b=-2 ");
-    assert_string_equal(keys(x, 0, "a", "b", 9), "");
-    assert_string_equal(keys(x, 0, "c", "", 9), "");
-    assert_string_equal(keys(x, 0, "", "", 0), "");
+    assert_string_equal(read_keys(x, 0, "a.", "a.b", 9), "a.\xff=7 ");
+    assert_string_equal(read_keys(x, 0, "b", "a", 9), "b=-2 ");
+    assert_string_equal(read_keys(x, 0, "a", "b", 9), "");
+    assert_string_equal(read_keys(x, 0, "c", "", 9), "");
+    assert_string_equal(read_keys(x, 0, "", "", 0), "");
 
-    assert_string_equal(keys(x, 3, "", "", 9), "a/=8 b=-2 ");
-    assert_string_equal(keys(x, 1, "a.", "a.b", 9), "a.\xff=7 ");
-    assert_string_equal(keys(x, 2, "a.", "", 9), "a.\xff=7 ");
-    assert_string_equal(keys(x, 5, "", "", 9), "");
+    assert_string_equal(read_keys(x, 3, "", "", 9), "a/=8 b=-2 ");
+    assert_string_equal(read_keys(x, 1, "a.", "a.b", 9), "a.\xff=7 ");
+    assert_string_equal(read_keys(x, 2, "a.", "", 9), "a.\xff=7 ");
+    assert_string_equal(read_keys(x, 5, "", "", 9), "");
 
     /* All that begins with "a." is jumped over. */
     memset(past, 0xff, STORE_NAME_MAX);
     memcpy(past, "a.", 2);
     past[STORE_NAME_MAX] = '\0';
-    assert_string_equal(keys(x, 0, "", past, 9), "a/=8 b=-2 ");
+    assert_string_equal(read_keys(x, 0, "", past, 9), "a/=8 b=-2 ");
 
     assert_rc(stored_keys(x->s, "none", 0, "", "", 9, bytes, sizeof bytes),
               -ENOENT);
 }
 
 static int
-note(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
+note_name(void *ctx, const uint8_t *name, size_t name_size, int64_t keys)
 {
     char *text = ctx;
 
@@ -259,10 +260,10 @@ CASE(keyspaces_are_listed_by_name, x)
     assert_rc(stored_add(x->s, "ab", NULL, "k", 1), 0);
     assert_rc(stored_add(x->s, "c", NULL, "k", 1), 0);
 
-    assert_rc(store_list(x->s, (const uint8_t *)"", 0, note, text), 0);
+    assert_rc(store_list(x->s, (const uint8_t *)"", 0, note_name, text), 0);
     assert_string_equal(text, "ab1b1c1");
     text[0] = '\0';
-    assert_rc(store_list(x->s, (const uint8_t *)"ab", 2, note, text), 0);
+    assert_rc(store_list(x->s, (const uint8_t *)"ab", 2, note_name, text), 0);
     assert_string_equal(text, "b1c1");
 }
 
