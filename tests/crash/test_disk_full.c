@@ -211,6 +211,7 @@ TEST(logs_that_cannot_be_made_push_back_and_go_on)
 
     assert_int_equal(unlink(f.ballast), 0);
     send_some(&f, 200);
+    assert_has(text_of(&f, FLEET_WRITE), "there is an empty log again");
     expect_alive(&f, FLEET_WRITE);
     fleet_start(&f.fleet, FLEET_WORKER);
     expect_exactly_once(&f);

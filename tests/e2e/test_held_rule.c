@@ -84,6 +84,8 @@ CASE(a_salvaged_log_goes_behind_what_waits_of_its_earlier_fills, x)
     for (int i = 0; i < 3; i++) {
         fill_log(x, 0);
         merge_logs(x);
+        assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_WORKER)),
+                   "keyspace=words cannot take its records");
     }
     (void)fill_log_with(x, 0, "lost");
     damage_log(x, "0000000000");

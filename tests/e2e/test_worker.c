@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -202,33 +201,6 @@ CASE(too_few_descriptors_are_refused_with_what_to_do, x)
 }
 
 /* ---- damage ------------------------------------------------------------ */
-
-CASE(records_for_a_broken_keyspace_file_are_held_until_it_is_mended, x)
-{
-    static const uint8_t junk[8192] = "junk";
-
-    full_log(x, 0);
-    file_put(file_path(x->fleet.path, "keyspace/words.mdb"), junk, sizeof junk);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    full_log(x, 1);
-    full_log(x, 2);
-    for (uint64_t i = 0; i < 3; i++)
-        await_empty(x, i);
-    assert_int_equal(count_of(x, "lines", "all"), 6);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_has(worker_text(x), "keyspace=words cannot take its records");
-    assert_has(worker_text(x), " held=");
-    assert_lacks(worker_text(x), " held=0 ");
-
-    assert_int_equal(unlinkat(x->dir.keyspace_fd, "words.mdb", 0), 0);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    drain_logs(x);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    assert_int_equal(count_of(x, "words", "the"), 6);
-    assert_int_equal(count_of(x, "words", "cat"), 3);
-    fleet_check(&x->fleet);
-}
 
 /* The reader has the old file open and is not asked meanwhile; the worker waits
  * until it has noticed. */

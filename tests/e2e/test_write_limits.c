@@ -3,14 +3,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/write_fixture.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
 #include <stdio.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 /* ---- limits ------------------------------------------------------------ */
@@ -84,42 +79,4 @@ ON_FIXTURE(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied, r)
     stop_writer(r);
 
     assert_int_equal(r->records.count, 15 + 10);
-}
-
-ON_FIXTURE(a_full_disk_pushes_back_and_recovers_when_there_is_space, r)
-{
-    uint8_t *bytes = malloc(2000 * SIZE), reply[3];
-    size_t i, before = 0;
-    char path[600];
-    int fd;
-
-    assert_non_null(bytes);
-    if (!mount_small(r)) {
-        free(bytes);
-        test_skip("needs root and the right to mount");
-    }
-    start_writer(r, "256K", NULL, NULL);
-    for (i = 0; i < 2000; i++)
-        client_message(bytes + i * SIZE, "disk", "k", 1);
-    fd = connect_ack(r);
-    client_send(fd, bytes, 2000 * SIZE);
-    daemon_await_words(&r->writer, "cannot get an empty log");
-    client_wins(fd, 1);
-    before = 1;
-    while (client_try_read(fd, reply, 1, 300) == 1) {
-        assert_int_equal(client_read(fd, reply + 1, 2), 2);
-        before++;
-    }
-    assert_in_range(before, 1, 1999);
-
-    (void)snprintf(path, sizeof path, "%s/disk", r->dir.path);
-    assert_int_equal(mount("countd", path, "tmpfs", MS_REMOUNT, "size=8m"), 0);
-    client_wins(fd, 2000 - before);
-    daemon_await_words(&r->writer, "there is an empty log again");
-    client_close(fd);
-    free(bytes);
-    stop_writer(r);
-
-    assert_int_equal(r->records.count, 2000);
-    assert_int_equal(umount(path), 0);
 }

@@ -3,11 +3,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/write_fixture.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -158,22 +155,6 @@ ON_FIXTURE(every_interval_syncs_without_anybody_waiting, r)
 }
 
 /* ---- hanging up ---------------------------------------------------------- */
-
-ON_FIXTURE(a_hangup_stops_it_cleanly_to_be_started_again, r)
-{
-    int fd;
-
-    start_writer(r, "64K", NULL, NULL);
-    fd = connect_ack(r);
-    client_increment(fd, "space", "key", 1);
-    daemon_signal(&r->writer, SIGHUP);
-    client_wins(fd, 1);
-    assert_int_equal(daemon_wait(&r->writer), 111);
-    client_close(fd);
-    read_logs(r);
-    assert_int_equal(r->records.states[LOG_OPEN], 0);
-    assert_int_equal(r->records.count, 1);
-}
 
 ON_FIXTURE(what_nohup_has_started_goes_on_after_a_hangup, r)
 {

@@ -9,10 +9,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -146,22 +144,6 @@ await_logs(const struct fixture *r, mode_t mode, size_t count)
                      (unsigned)mode, count);
         poll(NULL, 0, 2);
     }
-}
-
-/* Puts the directory on a file system of 1 MiB, in a mount namespace of its
- * own. False: this needs root and the right to mount. */
-static inline bool
-mount_small(struct fixture *r)
-{
-    char path[600];
-
-    (void)snprintf(path, sizeof path, "%s/disk", r->dir.path);
-    (void)snprintf(r->data, sizeof r->data, "%s/disk/data", r->dir.path);
-    return geteuid() == 0 && mkdir(path, 0700) == 0 &&
-           unshare(CLONE_NEWNS) == 0 &&
-           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("countd", path, "tmpfs", 0, "size=1m") == 0 &&
-           mkdir(r->data, 0700) == 0;
 }
 
 #define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)

@@ -134,21 +134,6 @@ CASE(unused_counters_are_removed_after_their_window, r)
     assert_int_equal(r->server.live.stats.swept, 2);
 }
 
-CASE(the_clock_may_be_set_back, r)
-{
-    struct peer *p;
-
-    start_server(r,
-                 (struct live_options){.kind = LIVE_COUNTER, .window_s = 10});
-    p = join_pair(r);
-    ask_acquire(r, p, "n", 1, 2);
-    fault_clock(-3600 * 1000);
-    ask_acquire(r, p, "n", 1, 2);
-    run_turns(r, QUIET);
-
-    expect_get(r, p, "n", 2);
-}
-
 CASE(unused_semaphores_are_removed_at_each_interval, r)
 {
     uint8_t bytes[64];

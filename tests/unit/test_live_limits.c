@@ -30,34 +30,6 @@ CASE(a_number_in_use_by_holdings_is_not_given_out, r)
     expect_get(r, q, "many:7", 0);
 }
 
-CASE(above_the_budget_nothing_changes, r)
-{
-    static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
-    struct peer *p;
-    uint32_t i;
-
-    r->budget.max = 4 * MIB;
-    start_counter(r);
-    p = join_pair(r);
-    for (i = 0; i < 1000; i++) {
-        name[0] = (uint8_t)i;
-        name[1] = (uint8_t)(i >> 8);
-        say_bytes(r, p, bytes,
-                  live_client_put_acquire(bytes, i, name, sizeof name, 1, 1));
-        await_bytes(r, p, 12);
-        if (p->in[2] != LIVE_CLIENT_OK)
-            break;
-        expect_number(r, p, LIVE_CLIENT_ACQUIRE, i, 1);
-    }
-    assert_in_range(i, 10, 999);
-    expect_failure(r, p, LIVE_CLIENT_ACQUIRE, LIVE_CLIENT_NO_MEMORY, i);
-    say_bytes(r, p, bytes, live_client_put_get(bytes, 1, name, sizeof name));
-    expect_failure(r, p, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, 1);
-
-    assert_int_equal(r->server.live.count, i);
-    assert_true(r->budget.used <= r->budget.max);
-}
-
 /* A name above what is kept in the struct of a connection. */
 #define LOCK "the name of a lock that has more than forty-eight bytes in it"
 

@@ -4,8 +4,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/live_requests.h"
 
-#include <string.h>
-
 /* ---- the stream -------------------------------------------------------- */
 
 #define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
@@ -27,22 +25,6 @@ CASE(live_protocol_may_be_cut_anywhere, r)
     }
 
     assert_int_equal(bytes_kept(r), 0);
-}
-
-CASE(live_protocol_may_come_byte_by_byte, r)
-{
-    uint8_t bytes[1024], answers[1024];
-    size_t size, answers_size;
-    struct peer *p;
-
-    start_counter(r);
-    p = join_pair(r);
-    size = mixed_requests(bytes, answers, &answers_size);
-    for (size_t i = 0; i < size; i++)
-        say_bytes(r, p, bytes + i, 1);
-
-    expect_bytes(r, p, answers, answers_size);
-    expect_nothing(r, p);
 }
 
 CASE(names_have_up_to_65535_bytes, r)
@@ -165,71 +147,6 @@ CASE(surplus_is_thrown_away_as_it_comes, r)
               live_client_put(bytes, LIVE_CLIENT_NOOP, 7, NULL, 0));
     expect_done(r, p, LIVE_CLIENT_NOOP, 7);
     assert_int_equal(bytes_kept(r), 0);
-}
-
-CASE(a_body_above_30_mib_ends_the_connection_at_once, r)
-{
-    uint8_t bytes[64];
-    struct peer *p;
-    size_t size;
-
-    start_counter(r);
-    p = join_pair(r);
-    ask_acquire(r, p, "held", 1, 1);
-    size = live_client_put(bytes, LIVE_CLIENT_NOOP, 1, NULL, 0);
-    live_client_put(bytes + size, LIVE_CLIENT_GET, 2, NULL, 0);
-    put_be32(bytes + size + 4, FRAME_BODY_MAX + 1);
-    say_bytes(r, p, bytes, size + 11);
-    expect_done(r, p, LIVE_CLIENT_NOOP,
-                1); /* what came before it is answered */
-    expect_nothing(r, p);
-    say_bytes(r, p, bytes + size + 11, 1);
-    expect_end(r, p);
-
-    expect_get(r, join_pair(r), "held", 0);
-    assert_int_equal(r->listener->stats.malformed, 1);
-}
-
-CASE(a_web_page_does_nothing, r)
-{
-    static const char head[] = "COUNT /x HTTP/1.1\r\nHost: a.example\r\n\r\n";
-    uint8_t bytes[128];
-    struct peer *p;
-    size_t size = sizeof head - 1;
-
-    start_counter(r);
-    memcpy(bytes, head, size);
-    size += live_client_put_acquire(bytes + size, 1, "n", 1, 1, 1);
-    p = join_pair(r);
-    say_bytes(r, p, bytes, size);
-    expect_end(r, p);
-
-    assert_int_equal(r->listener->stats.browsers, 1);
-    assert_int_equal(r->server.live.count, 0);
-}
-
-CASE(a_request_must_be_whole_in_time, r)
-{
-    uint8_t bytes[64];
-    struct peer *p, *idle;
-    size_t size;
-
-    r->row.request_s = 60;
-    start_counter(r);
-    idle = join_pair(r);
-    p = join_pair(r);
-    ask_acquire(r, p, "held", 1, 1);
-    size = live_client_put(bytes, LIVE_CLIENT_GET, 2, "held", 4);
-    assert_true(size > 10);
-    for (size_t i = 0; i < 6; i++) {
-        say_bytes(r, p, bytes + i, 1);
-        expect_nothing(r, p);
-        fault_pass_ns(UINT64_C(10500) * 1000000);
-    }
-    expect_end(r, p);
-
-    assert_int_equal(r->listener->stats.late, 1);
-    expect_get(r, idle, "held", 0); /* it has begun no request */
 }
 
 /* ---- dialogues --------------------------------------------------------- */
