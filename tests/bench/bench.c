@@ -55,10 +55,8 @@ must(long result, const char *what)
 void *
 need(size_t count, size_t size)
 {
-    void *p = calloc(count, size);
+    void *p = test_memory(calloc(count, size));
 
-    if (!p)
-        fail_msg("no memory");
     return p;
 }
 

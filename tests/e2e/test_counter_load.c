@@ -98,11 +98,10 @@ CASE(twenty_thousand_connections_hold_something_each, f)
     const uint64_t got = raise_descriptors(CLIENTS + SPARE);
     const uint32_t count =
         (uint32_t)(got >= CLIENTS + SPARE ? CLIENTS : got - SPARE);
-    int *fds = calloc(count, sizeof *fds);
+    int *fds = test_memory(calloc(count, sizeof *fds));
     struct live_client observer;
     uint64_t memory;
 
-    assert_non_null(fds);
     fleet_start_with(f, FLEET_WRITE, "counter.max_connections=20001",
                      "write.max_connections=64", "semaphore.max_connections=8",
                      NULL);

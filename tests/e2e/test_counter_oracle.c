@@ -349,8 +349,7 @@ TEST_IN(peer_countd_write_and_yrmcds_answer_the_same, struct fleet *f,
     if (!yrmcds_installed())
         test_skip("yrmcds is not installed, nothing to compare with");
     o.random.state = random_seed("oracle");
-    o.bytes = malloc(REQUESTS * 256);
-    assert_non_null(o.bytes);
+    o.bytes = test_memory(malloc(REQUESTS * 256));
     fleet_start(f, FLEET_WRITE);
     yrmcds_start(&o.yrmcds, 1009);
     o.ports[OURS] = fleet_writer_port(f, "counter");

@@ -143,9 +143,8 @@ metric_value(const char *metrics, const char *sample, double scale)
 static char *
 copy_text(void)
 {
-    char *copy = strdup(text);
+    char *copy = test_memory(strdup(text));
 
-    assert_non_null(copy);
     return copy;
 }
 

@@ -111,8 +111,7 @@ CASE(no_live_file_has_a_byte_of_a_purged_key, f)
     start_daemons(f);
     expect(FLEET_RUN(f, "del", "words", SECRET), 0, "keys=1 of 1\n");
     expect(FLEET_RUN(f, "export", "words"), 0, "key:00501");
-    before = strdup(text);
-    assert_non_null(before);
+    before = test_memory(strdup(text));
     stop_all(f);
     /* What del leaves, without which this would prove nothing. */
     assert_true(files_with(f, "log", "zebra") > 0);

@@ -36,9 +36,8 @@ struct fixture {
 static int
 setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct fixture *f = test_memory(calloc(1, sizeof *f));
 
-    assert_non_null(f);
     tmpdir_make(&f->dir);
     assert_int_equal(fchmod(f->dir.fd, 0711), 0);
     f->first.output = f->second.output = -1;

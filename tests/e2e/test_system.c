@@ -42,8 +42,8 @@ add_part(struct scenario *s, unsigned keyspace, unsigned key, int32_t increment)
 {
     if (s->count == s->capacity) {
         s->capacity = s->capacity ? 2 * s->capacity : 1024;
-        s->parts = realloc(s->parts, s->capacity * sizeof *s->parts);
-        assert_non_null(s->parts);
+        s->parts =
+            test_memory(realloc(s->parts, s->capacity * sizeof *s->parts));
     }
     s->parts[s->count++] =
         (struct part){(uint16_t)keyspace, (uint16_t)key, increment};
@@ -148,9 +148,8 @@ static void
 send_cut(struct scenario *s, int fd)
 {
     size_t size = s->count * CLIENT_MESSAGE_SIZE, n, owed, done = 0;
-    uint8_t *bytes = malloc(size);
+    uint8_t *bytes = test_memory(malloc(size));
 
-    assert_non_null(bytes);
     for (size_t i = 0; i < s->count; i++)
         part_message(&s->parts[i], bytes + i * CLIENT_MESSAGE_SIZE);
     for (size_t at = 0; at < size; at += n) {

@@ -38,12 +38,11 @@ ON_FIXTURE(a_half_close_gets_the_wins_owed_and_the_end, r)
 ON_FIXTURE(many_small_logs_keep_every_message_once, r)
 {
     const size_t count = 3000;
-    uint8_t *bytes = malloc(count * SIZE);
+    uint8_t *bytes = test_memory(malloc(count * SIZE));
     char key[16];
     size_t times;
     int fds[4], c;
 
-    assert_non_null(bytes);
     start_writer(r, "16K", NULL, "log.max=2000");
     for (c = 0; c < 4; c++)
         fds[c] = connect_ack(r);
@@ -97,10 +96,9 @@ ON_FIXTURE(senders_that_close_at_once_lose_nothing, r)
 ON_FIXTURE(no_reset_overtakes_fail, r)
 {
     const size_t count = 10000;
-    uint8_t *bytes = malloc(count * SIZE), reply[64];
+    uint8_t *bytes = test_memory(malloc(count * SIZE)), reply[64];
     int fd;
 
-    assert_non_null(bytes);
     start_writer(r, "1M", NULL, NULL);
     for (size_t i = 0; i < count; i++)
         client_message(bytes + i * SIZE, "ks", "k", 1);
@@ -120,12 +118,11 @@ ON_FIXTURE(no_reset_overtakes_fail, r)
 ON_FIXTURE(a_client_that_never_reads_costs_no_memory, r)
 {
     const size_t chunk = 4000, chunks = 250; /* a million messages */
-    uint8_t *bytes = malloc(chunk * SIZE);
+    uint8_t *bytes = test_memory(malloc(chunk * SIZE));
     uint64_t before, after;
     size_t i;
     int deaf, fd;
 
-    assert_non_null(bytes);
     start_writer(r, "32M", NULL, "log.max=64");
     deaf = connect_ack(r);
     fd = connect_ack(r);

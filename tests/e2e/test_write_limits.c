@@ -53,11 +53,10 @@ ON_FIXTURE(out_of_descriptors_accepting_pauses_and_nobody_is_harmed, r)
 
 ON_FIXTURE(at_log_max_it_pushes_back_and_goes_on_when_a_log_is_emptied, r)
 {
-    uint8_t *bytes = malloc(60 * SIZE), reply[3];
+    uint8_t *bytes = test_memory(malloc(60 * SIZE)), reply[3];
     struct log log;
     int fd, log_fd, i;
 
-    assert_non_null(bytes);
     start_writer(r, "16K", "log.max=2", NULL);
     log_fd = open_logs(r);
     for (i = 0; i < 60; i++)

@@ -55,10 +55,9 @@ ON_FIXTURE(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
 ON_FIXTURE(a_stop_drains_what_has_arrived, r)
 {
     const size_t count = 400; /* within the buffers of a socket */
-    uint8_t *bytes = malloc(count * SIZE);
+    uint8_t *bytes = test_memory(malloc(count * SIZE));
     int a, s, late;
 
-    assert_non_null(bytes);
     /* Each full log waits for the disk, which may be slow. */
     start_writer(r, "64K", "write.drain=1m", NULL);
     a = connect_ack(r);
@@ -115,10 +114,9 @@ await_figure(const struct fixture *r, const char *figure)
 {
     const uint64_t end_ms = test_deadline(LIMIT_MS);
     const size_t size = (size_t)1 << 20;
-    char *output = malloc(size);
+    char *output = test_memory(malloc(size));
     size_t before, after;
 
-    assert_non_null(output);
     before = daemon_output(&r->writer, output, size);
     for (;;) {
         daemon_signal(&r->writer, SIGUSR1);

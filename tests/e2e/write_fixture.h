@@ -33,9 +33,8 @@ struct fixture {
 static inline int
 set_up(void **state)
 {
-    struct fixture *r = calloc(1, sizeof *r);
+    struct fixture *r = test_memory(calloc(1, sizeof *r));
 
-    assert_non_null(r);
     tmpdir_make(&r->dir);
     (void)snprintf(r->data, sizeof r->data, "%s", r->dir.path);
     *state = r;

@@ -23,7 +23,7 @@ aside_put(int log_fd, bool placed, const struct log_fill *mark,
           const struct aside_record *records, size_t count,
           uint64_t received_ms)
 {
-    struct archive_fill_name *names = calloc(count, sizeof *names);
+    struct archive_fill_name *names = test_memory(calloc(count, sizeof *names));
     struct archive_header h = {.epoch = mark->epoch,
                                .first_ms = mark->first_ms,
                                .last_ms = received_ms,
@@ -34,7 +34,6 @@ aside_put(int log_fd, bool placed, const struct log_fill *mark,
     static struct waiting_new n;
     struct waiting w;
 
-    assert_non_null(names);
     memcpy(h.uuid, mark->uuid, sizeof h.uuid);
     for (size_t i = 0; i < count; i++) {
         const struct message m = message_of(&records[i]);

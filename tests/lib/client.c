@@ -275,9 +275,7 @@ take_rows(struct client_rows *out, const uint8_t *bytes)
 {
     size_t at = 0, size = (size_t)out->size;
 
-    out->row = calloc((size_t)out->rows + 1, sizeof *out->row);
-    if (!out->row)
-        fail_msg("no memory");
+    out->row = test_memory(calloc((size_t)out->rows + 1, sizeof *out->row));
     for (int64_t i = 0; i < out->rows; i++) {
         struct client_row *r = &out->row[i];
 
@@ -308,9 +306,7 @@ client_reply(int fd, struct client_rows *out)
     out->row = NULL;
     if (out->size < 0 || out->size > 64 << 20)
         fail_msg("a reply of %lld bytes", (long long)out->size);
-    bytes = malloc((size_t)out->size + 1);
-    if (!bytes)
-        fail_msg("no memory");
+    bytes = test_memory(malloc((size_t)out->size + 1));
     if (client_read(fd, bytes, (size_t)out->size) != (size_t)out->size)
         fail_msg("the reader closed within its answer");
     if (out->rows >= 0)

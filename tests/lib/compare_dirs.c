@@ -83,8 +83,7 @@ take_key(void *ctx, const uint8_t *key, size_t size,
     (void)row; /* asked for again */
     if (t->key_count == t->key_room) {
         t->key_room = 2 * t->key_room + 64;
-        t->keys = realloc(t->keys, t->key_room * sizeof *t->keys);
-        assert_non_null(t->keys);
+        t->keys = test_memory(realloc(t->keys, t->key_room * sizeof *t->keys));
     }
     memcpy(t->keys[t->key_count], key, size);
     t->keys[t->key_count++][size] = '\0';
@@ -178,9 +177,8 @@ compare_history(struct compare_dirs *t, const char *name, const char *key)
 void
 compare_dirs(const char *path, const char *other, bool deep)
 {
-    struct compare_dirs *t = calloc(1, sizeof *t);
+    struct compare_dirs *t = test_memory(calloc(1, sizeof *t));
 
-    assert_non_null(t);
     t->deep = deep;
     moment_ms = clock_unix_ms();
     side_open(&t->sides[0], path);
@@ -206,9 +204,8 @@ compare_dirs(const char *path, const char *other, bool deep)
 static void
 assert_empty(const char *path)
 {
-    struct side *s = calloc(1, sizeof *s);
+    struct side *s = test_memory(calloc(1, sizeof *s));
 
-    assert_non_null(s);
     side_open(s, path);
     assert_int_equal(s->count, 0);
     side_close(s);

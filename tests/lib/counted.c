@@ -61,8 +61,8 @@ model_add(struct model *m, size_t sorted, const uint8_t *key, uint16_t size,
     if (c == NULL) {
         if (m->count == m->room) {
             m->room = m->room * 2 + 1024;
-            m->counters = realloc(m->counters, m->room * sizeof *c);
-            assert_non_null(m->counters);
+            m->counters =
+                test_memory(realloc(m->counters, m->room * sizeof *c));
         }
         c = &m->counters[m->count++];
         memset(c, 0, sizeof *c);
@@ -208,8 +208,7 @@ apply_agreeing(struct store *s, const struct log_batch *logs, size_t n,
 
     for (size_t i = 0; i < n; i++)
         room += logs[i].keys.count;
-    deltas = malloc(room * sizeof *deltas);
-    assert_non_null(deltas);
+    deltas = test_memory(malloc(room * sizeof *deltas));
     for (size_t i = 0; i < n; i++) {
         if (infos[i].state == STORE_MARK_AHEAD ||
             (chosen > 0 && !store_marks_agree(&first, &infos[i])))
@@ -375,11 +374,11 @@ compare_rows(struct store *s, const struct counter *sorted, size_t count)
 void
 compare_all(struct store *s, struct model *m)
 {
-    struct counter *sorted = malloc((m->count + 1) * sizeof *sorted);
+    struct counter *sorted =
+        test_memory(malloc((m->count + 1) * sizeof *sorted));
     struct store_totals t;
     uint64_t flagged = 0;
 
-    assert_non_null(sorted);
     memcpy(sorted, m->counters, m->count * sizeof *sorted);
     qsort(sorted, m->count, sizeof *sorted, by_rank);
     assert_rc(stored_totals(s, KS_NAME, &t), 0);
@@ -438,9 +437,8 @@ tmpdir_empty(const struct tmpdir *d)
 int
 in_memory(void **state)
 {
-    struct tmpdir *d = calloc(1, sizeof *d);
+    struct tmpdir *d = test_memory(calloc(1, sizeof *d));
 
-    assert_non_null(d);
     tmpdir_make_in_memory(d);
     *state = d;
     return 0;

@@ -189,9 +189,7 @@ make_env(const struct daemon_how *how)
         have++;
     while (how->env && how->env[more])
         more++;
-    env = calloc(have + more + 1, sizeof *env);
-    if (!env)
-        fail_msg("no memory");
+    env = test_memory(calloc(have + more + 1, sizeof *env));
     for (count = 0; count < more; count++)
         memcpy(&env[count], &how->env[count], sizeof env[count]);
     for (size_t i = 0; i < have; i++)

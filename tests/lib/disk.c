@@ -77,14 +77,6 @@ struct plan {
     bool latest_attributes;
 };
 
-static void *
-need_memory(void *p)
-{
-    if (!p)
-        fail_msg("no memory");
-    return p;
-}
-
 /* ---- what was there before ---------------------------------------------- */
 
 static uint32_t
@@ -141,7 +133,7 @@ read_whole(const char *path, size_t *size)
     if (fd < 0 || fstat(fd, &st) < 0)
         fail_msg("open %s: %s", path, strerror(errno));
     *size = (size_t)st.st_size;
-    bytes = need_memory(malloc(*size + 1));
+    bytes = test_memory(malloc(*size + 1));
     if (read_at(fd, bytes, *size, 0) != (ssize_t)*size)
         fail_msg("read %s: %s", path, strerror(errno));
     (void)close(fd); /* read only */
@@ -174,13 +166,13 @@ snapshot_file(struct disk *d, const char *path, const struct stat *st)
 struct disk *
 disk_snapshot(const char *path)
 {
-    struct disk *d = need_memory(calloc(1, sizeof *d));
-    char *roots[] = {need_memory(strdup(path)), NULL};
-    FTS *walk = need_memory(fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL));
+    struct disk *d = test_memory(calloc(1, sizeof *d));
+    char *roots[] = {test_memory(strdup(path)), NULL};
+    FTS *walk = test_memory(fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL));
     FTSENT *e;
 
-    d->nodes = need_memory(calloc(NODES_MAX, sizeof *d->nodes));
-    d->names = need_memory(calloc(NAMES_MAX, sizeof *d->names));
+    d->nodes = test_memory(calloc(NODES_MAX, sizeof *d->nodes));
+    d->names = test_memory(calloc(NAMES_MAX, sizeof *d->names));
     while ((e = fts_read(walk)) != NULL) {
         if (e->fts_info == FTS_DP)
             continue;
@@ -205,7 +197,7 @@ add_call(struct disk *d, const struct call *c)
     if (d->count == d->capacity) {
         d->capacity = d->capacity ? 2 * d->capacity : 4096;
         d->calls =
-            need_memory(realloc(d->calls, d->capacity * sizeof *d->calls));
+            test_memory(realloc(d->calls, d->capacity * sizeof *d->calls));
     }
     d->calls[d->count++] = *c;
 }
@@ -218,7 +210,7 @@ load_log(struct disk *d, const char *path)
     struct call c;
 
     d->logs =
-        need_memory(realloc(d->logs, (d->log_count + 1) * sizeof *d->logs));
+        test_memory(realloc(d->logs, (d->log_count + 1) * sizeof *d->logs));
     d->logs[d->log_count++] = bytes;
     while (at < size) {
         memset(&c, 0, sizeof c);
@@ -474,7 +466,7 @@ set_size(struct node *n, size_t size)
 {
     if (size > n->capacity) {
         n->capacity = size < 4096 ? 4096 : 2 * size;
-        n->bytes = need_memory(realloc(n->bytes, n->capacity));
+        n->bytes = test_memory(realloc(n->bytes, n->capacity));
     }
     if (size > n->size)
         memset(n->bytes + n->size, 0, size - n->size);
@@ -630,7 +622,7 @@ path_of(const struct state *s, const char *base, const struct name *name,
 static void
 write_state(struct state *s, const char *base)
 {
-    uint32_t *seen = need_memory(calloc(s->disk->node_count, sizeof *seen));
+    uint32_t *seen = test_memory(calloc(s->disk->node_count, sizeof *seen));
     char path[1024], first[1024];
 
     /* Folders come before what is in them: they were made first. */
@@ -667,11 +659,11 @@ begin_state(struct state *s, uint64_t cut, uint64_t seed)
     make_plan(&s->plan, cut, seed, &s->random);
     while (s->count < d->count && d->calls[s->count].r.seq < cut)
         s->count++;
-    s->covered = need_memory(calloc(d->node_count, sizeof *s->covered));
-    s->fsynced = need_memory(calloc(d->node_count, sizeof *s->fsynced));
-    s->moment = need_memory(calloc(d->node_count, sizeof *s->moment));
-    s->nodes = need_memory(calloc(d->node_count, sizeof *s->nodes));
-    s->names = need_memory(calloc(NAMES_MAX, sizeof *s->names));
+    s->covered = test_memory(calloc(d->node_count, sizeof *s->covered));
+    s->fsynced = test_memory(calloc(d->node_count, sizeof *s->fsynced));
+    s->moment = test_memory(calloc(d->node_count, sizeof *s->moment));
+    s->nodes = test_memory(calloc(d->node_count, sizeof *s->nodes));
+    s->names = test_memory(calloc(NAMES_MAX, sizeof *s->names));
     memcpy(s->names, d->names, d->name_count * sizeof *s->names);
     s->name_count = d->name_count;
     for (uint32_t i = 0; i < d->node_count; i++) {

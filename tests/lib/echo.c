@@ -252,13 +252,11 @@ struct echo *
 echo_new(void)
 {
     static const char *const names[] = {"echo", "cut", "wins", "raw"};
-    struct echo *f = calloc(1, sizeof *f);
+    struct echo *f = test_memory(calloc(1, sizeof *f));
 
-    assert_non_null(f);
     f->room = SIZE_MAX;
     f->gate = &f->own;
-    f->heard = malloc(HEARD_SIZE);
-    assert_non_null(f->heard);
+    f->heard = test_memory(malloc(HEARD_SIZE));
     f->loop = loop_new();
     assert_non_null(f->loop);
     for (size_t i = 0; i < ECHO_LISTENERS; i++)
@@ -285,8 +283,7 @@ echo_start(struct echo *f)
     assert_rc(conns_init(&f->conns, f->loop, &f->options), 0);
     assert_rc(gate_init(&f->own, most, 0), 0);
     assert_rc(gate_init(&f->other, most, 1), 0);
-    f->peers = calloc(most + 16, sizeof *f->peers);
-    assert_non_null(f->peers);
+    f->peers = test_memory(calloc(most + 16, sizeof *f->peers));
 }
 
 void

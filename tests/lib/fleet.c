@@ -496,11 +496,9 @@ take_row(void *ctx, const uint8_t *key, size_t size,
 void
 fleet_look(const struct fleet *f, struct model *m)
 {
-    struct look *l = calloc(1, sizeof *l);
+    struct look *l = test_memory(calloc(1, sizeof *l));
     int rc;
 
-    if (!l)
-        fail_msg("no memory");
     model_look(m);
     l->model = m;
     open_store(f, &l->s);

@@ -543,17 +543,14 @@ take_record(struct live_client_dump *d, const struct live_client_answer *a)
         fail_msg("a record of %u bytes", a->size);
     if (d->count == d->capacity) {
         d->capacity = d->capacity * 2 + 64;
-        d->record = realloc(d->record, d->capacity * sizeof *d->record);
-        if (!d->record)
-            fail_msg("no memory");
+        d->record =
+            test_memory(realloc(d->record, d->capacity * sizeof *d->record));
     }
     r = &d->record[d->count++];
     *r = (struct live_client_record){.current = get_be32(a->body),
                                      .maximum = get_be32(a->body + 4),
                                      .size = get_be16(a->body + 8)};
-    r->name = malloc(r->size);
-    if (!r->name)
-        fail_msg("no memory");
+    r->name = test_memory(malloc(r->size));
     memcpy(r->name, a->body + 10, r->size);
 }
 

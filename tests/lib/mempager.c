@@ -7,17 +7,10 @@
 #include <errno.h>
 #include <string.h>
 
-static void *
-need_memory(void *p)
-{
-    assert_non_null(p);
-    return p;
-}
-
 static uint8_t *
 copy_of(const uint8_t *bytes, size_t size)
 {
-    uint8_t *copy = need_memory(malloc(size));
+    uint8_t *copy = test_memory(malloc(size));
 
     memcpy(copy, bytes, size);
     return copy;
@@ -26,7 +19,7 @@ copy_of(const uint8_t *bytes, size_t size)
 void
 mempager_init(struct mempager *m)
 {
-    *m = (struct mempager){.slots = need_memory(calloc(
+    *m = (struct mempager){.slots = test_memory(calloc(
                                MEMPAGER_SLOTS, sizeof(struct mempager_value)))};
 }
 
@@ -98,7 +91,7 @@ lend_value(struct mempager *m, struct mempager_value *v)
         return;
     if (m->lent_count == m->lent_room) {
         m->lent_room = 2 * m->lent_room + 16;
-        m->lent = need_memory(realloc(m->lent, m->lent_room * sizeof *m->lent));
+        m->lent = test_memory(realloc(m->lent, m->lent_room * sizeof *m->lent));
     }
     m->lent[m->lent_count++] = (size_t)(v - m->slots);
     v->lent = true;
@@ -113,7 +106,7 @@ replace_value(struct mempager *m, struct mempager_value *v, uint64_t key,
     move_lent(m);
     if (m->old_count == m->old_room) {
         m->old_room = 2 * m->old_room + 16;
-        m->old = need_memory(realloc(m->old, m->old_room * sizeof *m->old));
+        m->old = test_memory(realloc(m->old, m->old_room * sizeof *m->old));
     }
     m->old[m->old_count++] =
         (struct mempager_value){.key = key, .bytes = v->bytes, .size = v->size};

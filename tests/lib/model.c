@@ -12,21 +12,13 @@
 #define SHARED_KEYS  8   /* of each keyspace */
 #define BITS         62  /* increments of a private key: their sum fits */
 
-static void *
-need_memory(void *p)
-{
-    if (!p)
-        fail_msg("no memory");
-    return p;
-}
-
 static uint32_t
 add_key(struct model *m, unsigned keyspace, bool private, uint32_t number)
 {
     if (m->key_count == m->key_capacity) {
         m->key_capacity = m->key_capacity ? 2 * m->key_capacity : 256;
         m->keys =
-            need_memory(realloc(m->keys, m->key_capacity * sizeof *m->keys));
+            test_memory(realloc(m->keys, m->key_capacity * sizeof *m->keys));
     }
     m->keys[m->key_count] = (struct model_key){
         .keyspace = (uint16_t)keyspace, .private = private, .number = number};
@@ -39,8 +31,8 @@ model_init(struct model *m, uint64_t seed, unsigned keyspaces)
     memset(m, 0, sizeof *m);
     m->random.state = seed;
     m->keyspaces = keyspaces;
-    m->current = need_memory(calloc(keyspaces, sizeof *m->current));
-    m->bit = need_memory(calloc(keyspaces, sizeof *m->bit));
+    m->current = test_memory(calloc(keyspaces, sizeof *m->current));
+    m->bit = test_memory(calloc(keyspaces, sizeof *m->bit));
     for (unsigned k = 0; k < keyspaces; k++)
         for (unsigned i = 0; i < SHARED_KEYS; i++)
             (void)add_key(m, k, false, i); /* found by its place */
@@ -69,7 +61,7 @@ model_next(struct model *m)
     k = (unsigned)random_below(&m->random, known);
     if (m->count == m->capacity) {
         m->capacity = m->capacity ? 2 * m->capacity : 4096;
-        m->messages = need_memory(
+        m->messages = test_memory(
             realloc(m->messages, m->capacity * sizeof *m->messages));
     }
     if (random_chance(&m->random, 50)) {

@@ -23,8 +23,7 @@ quota_oracle_init(struct quota_oracle *t, uint64_t seed,
                   _Atomic uint64_t *moments)
 {
     *t = (struct quota_oracle){.random = {seed}, .moments = moments};
-    t->asks = calloc(TILL_ASKS, sizeof *t->asks);
-    assert_non_null(t->asks);
+    t->asks = test_memory(calloc(TILL_ASKS, sizeof *t->asks));
     for (size_t i = 0; i < TILL_PEERS; i++)
         t->peers[i].fd = -1;
 }
@@ -277,11 +276,10 @@ static bool
 keeps_answers(const struct quota_oracle *t, const struct ledger *l,
               uint64_t cut, char *why, size_t size)
 {
-    int64_t *seen = calloc(TILL_ASKS + 1, sizeof *seen);
+    int64_t *seen = test_memory(calloc(TILL_ASKS + 1, sizeof *seen));
     int64_t left = TILL_LIMIT;
     bool good = true;
 
-    assert_non_null(seen);
     (void)snprintf(why, size, "good");
     for (uint32_t i = 0; good && i < t->count; i++) {
         const struct quota_oracle_ask *a = &t->asks[i];
@@ -328,8 +326,7 @@ quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
     bool exists, good = true;
     int fd, rc;
 
-    l.lines = calloc(TILL_ASKS + 1, sizeof *l.lines);
-    assert_non_null(l.lines);
+    l.lines = test_memory(calloc(TILL_ASKS + 1, sizeof *l.lines));
     (void)snprintf(path, sizeof path, "%s/live", data);
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     rc = fd < 0 ? 0 : journal_file_exists(fd, JOURNAL_NAME, &exists);

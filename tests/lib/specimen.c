@@ -314,8 +314,7 @@ keep_file(struct specimen *s, const char *path)
     assert_true(fd >= 0);
     assert_int_equal(fchmod(fd, f->mode), 0);
     f->size = (size_t)st.st_size;
-    f->bytes = malloc(f->size + 1);
-    assert_non_null(f->bytes);
+    f->bytes = test_memory(malloc(f->size + 1));
     assert_int_equal(pread(fd, f->bytes, f->size, 0), f->size);
     assert_int_equal(close(fd), 0);
     for (int i = 0; i < s->file_count; i++)

@@ -31,6 +31,14 @@ test_assert_rc(long long got, long long expected, const char *text,
     _fail(file, line);
 }
 
+void *
+test_memory(void *p)
+{
+    if (p == NULL)
+        fail_msg("no memory");
+    return p;
+}
+
 const char *
 test_visible(const char *text)
 {

@@ -47,6 +47,9 @@ void test_assert_rc(long long got, long long expected, const char *text,
 void test_assert_has(const char *text, const char *words, bool wanted,
                      const char *what, const char *file, int line);
 
+/* What malloc() gave; the test fails where that is nothing. */
+void *test_memory(void *p);
+
 /* The text with its control bytes, except line ends, as \r, \t or \x1b: valid
  * until the next call, cut where it is longer than 64 KiB. */
 const char *test_visible(const char *text);

@@ -31,14 +31,11 @@ traffic_init(struct traffic *t, struct model *m, _Atomic uint64_t *moments,
     t->moments = moments;
     t->peer_count = peers;
     t->window = window;
-    t->peers = calloc(peers, sizeof *t->peers);
-    if (!t->peers)
-        fail_msg("no memory");
+    t->peers = test_memory(calloc(peers, sizeof *t->peers));
     for (unsigned i = 0; i < peers; i++) {
         t->peers[i].fd = -1;
-        t->peers[i].out = malloc((size_t)window * CLIENT_MESSAGE_SIZE);
-        if (!t->peers[i].out)
-            fail_msg("no memory");
+        t->peers[i].out =
+            test_memory(malloc((size_t)window * CLIENT_MESSAGE_SIZE));
     }
 }
 

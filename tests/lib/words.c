@@ -30,8 +30,7 @@ add_piece(struct words *w, const char *file, unsigned line, const char *kind,
     strcpy(p->file, file);
     strcpy(p->kind, kind);
     p->line = line;
-    p->text = strdup(example);
-    assert_non_null(p->text);
+    p->text = test_memory(strdup(example));
     w->count++;
 }
 

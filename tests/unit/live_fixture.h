@@ -82,8 +82,7 @@ pump_in(struct peer *p)
     while (!p->deaf && !p->ended) {
         if (p->room < p->size + 65536) {
             p->room = 2 * p->room + 65536;
-            p->in = realloc(p->in, p->room);
-            assert_non_null(p->in);
+            p->in = test_memory(realloc(p->in, p->room));
         }
         n = read(p->fd, p->in + p->size, 65536);
         if (n < 0 && errno == EAGAIN)
@@ -249,9 +248,8 @@ start_listening(struct fixture *r, struct live_options o)
 static inline int
 set_up(void **state)
 {
-    struct fixture *r = calloc(1, sizeof *r);
+    struct fixture *r = test_memory(calloc(1, sizeof *r));
 
-    assert_non_null(r);
     diag_init("test", DIAG_ERROR);
     (void)signal(SIGPIPE, SIG_IGN);
     r->fds = fault_open_fds();

@@ -122,11 +122,10 @@ expect_absent(struct fixture *r, struct peer *p, const char *name)
 static inline void
 acquire_many(struct fixture *r, struct peer *p, size_t count)
 {
-    uint8_t *bytes = malloc(count * 64), *at = bytes;
+    uint8_t *bytes = test_memory(malloc(count * 64)), *at = bytes;
     char name[32];
     size_t i, size;
 
-    assert_non_null(bytes);
     for (i = 0; i < count; i++) {
         size = (size_t)snprintf(name, sizeof name, "many:%zu", i);
         at += live_client_put_acquire(at, (uint32_t)i, name, size, 1, 10);

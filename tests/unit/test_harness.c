@@ -77,8 +77,7 @@ TEST(memory_runs_out_when_told)
     fault_inject("memory", 1, ENOMEM);
     bytes = malloc(16);
     assert_null(bytes);
-    bytes = malloc(16);
-    assert_non_null(bytes);
+    bytes = test_memory(malloc(16));
     fault_clear();
     free(bytes);
 }

@@ -13,12 +13,10 @@
 
 CASE(who_does_not_read_is_not_read_from, r)
 {
-    uint8_t *bytes = malloc(SLOW_REQUESTS * 32), *at = bytes;
-    uint8_t *answers = malloc(SLOW_REQUESTS * 64), *to = answers;
+    uint8_t *bytes = test_memory(malloc(SLOW_REQUESTS * 32)), *at = bytes;
+    uint8_t *answers = test_memory(malloc(SLOW_REQUESTS * 64)), *to = answers;
     struct peer *p, *q;
 
-    assert_non_null(bytes);
-    assert_non_null(answers);
     start_counter(r);
     p = join_pair(r);
     q = join_pair(r);
@@ -108,11 +106,10 @@ CASE(live_protocol_behind_a_dump_wait_for_its_end, r)
 CASE(a_dump_to_a_slow_reader_disturbs_nobody, r)
 {
     const size_t count = 100000;
-    uint8_t bytes[256], *at = bytes, *seen = calloc(count, 1);
+    uint8_t bytes[256], *at = bytes, *seen = test_memory(calloc(count, 1));
     struct peer *p, *q;
     size_t i;
 
-    assert_non_null(seen);
     start_counter(r);
     p = join_pair(r);
     q = join_pair(r);

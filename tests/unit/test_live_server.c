@@ -85,9 +85,8 @@ static void
 say_with_surplus(struct fixture *r, struct peer *p, const uint8_t *head,
                  size_t head_size, size_t size)
 {
-    uint8_t *surplus = calloc(1, size);
+    uint8_t *surplus = test_memory(calloc(1, size));
 
-    assert_non_null(surplus);
     say_bytes(r, p, head, head_size);
     say_bytes(r, p, surplus, size - 1);
     run_turns(r, 3);

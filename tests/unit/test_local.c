@@ -44,9 +44,8 @@ make_folder(struct fixture *f, int depth)
 static int
 setup(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
+    struct fixture *f = test_memory(calloc(1, sizeof *f));
 
-    assert_non_null(f);
     tmpdir_make(&f->dir);
     make_folder(f, 0);
     *state = f;
