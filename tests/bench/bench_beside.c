@@ -116,8 +116,7 @@ main(int argc, char **argv)
     keyspaces = bench_begin(argc, argv) ? 900 : 9000;
     assert_int_equal(service_setup(&state), 0);
     f.fleet = state;
-    fleet_option(f.fleet, "log.size=32M");
-    fleet_option(f.fleet, "log.rotate_after=1s");
+    fleet_options(f.fleet, "log.size=32M", "log.rotate_after=1s", NULL);
     service_start(f.fleet);
     f.count_fd = client_connect(fleet_ack_port(f.fleet));
     f.burst_fd = client_connect(fleet_ack_port(f.fleet));

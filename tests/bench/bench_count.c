@@ -98,12 +98,9 @@ main(int argc, char **argv)
     const bool is_quick = bench_begin(argc, argv);
 
     fleet_init(&fleet);
-    fleet_option(&fleet, "counter.enable=off");
-    fleet_option(&fleet, "http.listen=127.0.0.1:0");
-    fleet_option(&fleet, "log.size=32M");
-    fleet_option(&fleet, "log.rotate_after=1s");
-    fleet_option(&fleet, "count.wait=60s");
-    fleet_start(&fleet, FLEET_WRITE);
+    fleet_start_with(&fleet, FLEET_WRITE, "counter.enable=off",
+                     "http.listen=127.0.0.1:0", "log.size=32M",
+                     "log.rotate_after=1s", "count.wait=60s", NULL);
     fleet_start(&fleet, FLEET_WORKER);
     await_logs(fleet.path, 4);
     for (size_t round = 0; round < (is_quick ? 3 : 7); round++)

@@ -57,13 +57,10 @@ static void
 start_countd(struct fleet *f)
 {
     fleet_init(f);
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "http.listen=127.0.0.1:0");
-    fleet_option(f, "quota.enable=on");
-    fleet_option(f, "quota.limit=1000000000000");
-    fleet_option(f, "log.size=32M");
-    fleet_option(f, "count.wait=60s");
-    fleet_start(f, FLEET_WRITE);
+    fleet_start_with(f, FLEET_WRITE, "counter.enable=off",
+                     "http.listen=127.0.0.1:0", "quota.enable=on",
+                     "quota.limit=1000000000000", "log.size=32M",
+                     "count.wait=60s", NULL);
     fleet_start(f, FLEET_WORKER);
     await_logs(f->path, 4);
 }

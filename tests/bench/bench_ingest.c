@@ -265,9 +265,7 @@ main(int argc, char **argv)
     tmpdir_make(&folder);
     start_ceilings(folder.path);
     fleet_init(&fleet);
-    fleet_option(&fleet, "log.size=32M");
-    fleet_option(&fleet, "log.count=40");
-    fleet_start(&fleet, FLEET_WRITE);
+    fleet_start_with(&fleet, FLEET_WRITE, "log.size=32M", "log.count=40", NULL);
     sides[COUNTD].pid = writer->pid;
     await_logs(fleet.path, LOGS);
 

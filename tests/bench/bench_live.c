@@ -83,11 +83,8 @@ static void
 start_countd(struct server *s)
 {
     fleet_init(&s->fleet);
-    fleet_option(&s->fleet, "write.ack_listen=");
-    fleet_option(&s->fleet, "log.size=1M");
-    fleet_option(&s->fleet, "log.count=2");
-    fleet_option(&s->fleet, "counter.port=0");
-    fleet_start(&s->fleet, FLEET_WRITE);
+    fleet_start_with(&s->fleet, FLEET_WRITE, "write.ack_listen=", "log.size=1M",
+                     "log.count=2", "counter.port=0", NULL);
     s->pid = fleet_daemon(&s->fleet, FLEET_WRITE)->pid;
     s->port = fleet_writer_port(&s->fleet, "counter");
 }

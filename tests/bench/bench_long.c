@@ -135,9 +135,8 @@ start_reader(struct fleet *f, uint16_t ports[PORTS])
     const struct daemon *d = fleet_daemon(f, FLEET_READ);
 
     fleet_init(f);
-    fleet_option(f, "read.http=127.0.0.1:0");
-    fleet_option(f, "resp.listen=127.0.0.1:0");
-    fleet_option(f, "read.max_time=1m");
+    fleet_options(f, "read.http=127.0.0.1:0", "resp.listen=127.0.0.1:0",
+                  "read.max_time=1m", NULL);
     fill_keyspace(f);
     fleet_start(f, FLEET_READ);
     ports[RANGES] = fleet_read_port(f);

@@ -148,10 +148,8 @@ main(int argc, char **argv)
 
     round_ms = is_quick ? 500 : 1000;
     fleet_init(&f);
-    fleet_option(&f, "log.size=32M");
-    fleet_option(&f, "log.count=40");
-    fleet_option(&f, "counter.port=0");
-    fleet_start(&f, FLEET_WRITE);
+    fleet_start_with(&f, FLEET_WRITE, "log.size=32M", "log.count=40",
+                     "counter.port=0", NULL);
     await_logs(f.path, 40);
     emptying = bench_fork();
     if (emptying == 0)

@@ -77,13 +77,10 @@ measure_countd(const struct http_load *l, bool senders, struct figures *out)
     struct fleet f;
 
     fleet_init(&f);
-    fleet_option(&f, "counter.enable=off");
-    fleet_option(&f, "http.listen=127.0.0.1:0");
-    fleet_option(&f, "quota.enable=on");
-    fleet_option(&f, "quota.limit=1000000000000");
-    fleet_option(&f, "log.size=1M");
-    fleet_option(&f, "log.max=64");
-    fleet_start(&f, FLEET_WRITE);
+    fleet_start_with(&f, FLEET_WRITE, "counter.enable=off",
+                     "http.listen=127.0.0.1:0", "quota.enable=on",
+                     "quota.limit=1000000000000", "log.size=1M", "log.max=64",
+                     NULL);
     await_logs(f.path, 4);
     d = fleet_daemon(&f, FLEET_WRITE);
     run_load(l, daemon_port(d, "http"), senders ? daemon_port(d, "silent") : 0,

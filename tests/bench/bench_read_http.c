@@ -129,8 +129,7 @@ main(int argc, char **argv)
     struct fleet *f;
 
     assert_int_equal(service_setup((void **)&f), 0);
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "read.http=127.0.0.1:0");
+    fleet_options(f, "counter.enable=off", "read.http=127.0.0.1:0", NULL);
     service_start(f);
     put_counts(f);
     for (size_t c = 0; c < CASES; c++)

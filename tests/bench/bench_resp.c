@@ -130,9 +130,8 @@ main(int argc, char **argv)
     int fd;
 
     fleet_init(&fleet);
-    fleet_option(&fleet, "resp.listen=127.0.0.1:0");
-    fleet_option(&fleet, "log.size=32M");
-    fleet_start(&fleet, FLEET_WRITE);
+    fleet_start_with(&fleet, FLEET_WRITE, "resp.listen=127.0.0.1:0",
+                     "log.size=32M", NULL);
     fleet_start(&fleet, FLEET_WORKER);
     fleet_start(&fleet, FLEET_READ);
     await_logs(fleet.path, 4);

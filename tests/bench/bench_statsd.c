@@ -51,11 +51,10 @@ start_countd(struct server *s, bool lines)
 {
     *s = (struct server){0};
     fleet_init(&s->fleet);
-    fleet_option(&s->fleet, "log.size=32M");
-    fleet_option(&s->fleet, "counter.enable=off");
+    fleet_options(&s->fleet, "log.size=32M", "counter.enable=off", NULL);
     if (lines) {
-        fleet_option(&s->fleet, "statsd.listen=127.0.0.1:0");
-        fleet_option(&s->fleet, "graphite.listen=127.0.0.1:0");
+        fleet_options(&s->fleet, "statsd.listen=127.0.0.1:0",
+                      "graphite.listen=127.0.0.1:0", NULL);
     }
     fleet_start(&s->fleet, FLEET_WRITE);
     if (lines)

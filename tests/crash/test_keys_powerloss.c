@@ -47,12 +47,10 @@ struct run {
 static void
 set_options(struct fleet *f)
 {
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "http.listen=127.0.0.1:0");
+    fleet_options(f, "counter.enable=off", "http.listen=127.0.0.1:0", NULL);
     fleet_option(f, "log.size=32K"); /* 45 slots */
-    fleet_option(f, "log.count=3");
-    fleet_option(f, "log.merge_share=100");
-    fleet_option(f, "count.wait=30s");
+    fleet_options(f, "log.count=3", "log.merge_share=100", "count.wait=30s",
+                  NULL);
 }
 
 /* ---- requests ------------------------------------------------------------ */

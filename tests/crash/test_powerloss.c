@@ -130,9 +130,8 @@ try_states(struct run *run, unsigned count,
 static void
 small_logs(struct fleet *f)
 {
-    fleet_option(f, "log.size=24K");
-    fleet_option(f, "log.count=3");
-    fleet_option(f, "log.merge_share=100");
+    fleet_options(f, "log.size=24K", "log.count=3", "log.merge_share=100",
+                  NULL);
 }
 
 /* Every merged log is archived, or full and merged again: a replay of the

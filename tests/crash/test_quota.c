@@ -47,12 +47,9 @@ check_kept(const struct quota_oracle *t, const char *data)
 static void
 configure_fleet(struct fleet *f)
 {
-    fleet_option(f, "log.size=24K");
-    fleet_option(f, "log.count=1");
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "http.listen=127.0.0.1:0");
-    fleet_option(f, "quota.enable=on");
-    fleet_option(f, "quota.limit=1000000000000");
+    fleet_options(f, "log.size=24K", "log.count=1", "counter.enable=off",
+                  "http.listen=127.0.0.1:0", "quota.enable=on",
+                  "quota.limit=1000000000000", NULL);
 }
 
 static void

@@ -325,8 +325,7 @@ CASE(a_body_has_64_kib_and_4096_increments, f)
     static struct answer a;
     int fd;
 
-    fleet_option(f, "log.size=3M");
-    fleet_start(f, FLEET_WRITE);
+    fleet_start_with(f, FLEET_WRITE, "log.size=3M", NULL);
     memset(body, '\n', sizeof body);
     fd = connect_http(f);
     send_body(fd, TSV, body, 65536);
@@ -371,12 +370,9 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
     int fd, other;
     int64_t ms;
 
-    fleet_option(f, "log.count=2");
-    fleet_option(f, "log.max=2");
-    fleet_option(f, "log.rotate_after=1h");
-    fleet_option(f, "log.merge_share=0");
-    fleet_option(f, "count.wait=3s");
-    fleet_start(f, FLEET_WRITE);
+    fleet_start_with(f, FLEET_WRITE, "log.count=2", "log.max=2",
+                     "log.rotate_after=1h", "log.merge_share=0",
+                     "count.wait=3s", NULL);
     fd = connect_http(f);
     fill_logs(fd);
     for (int i = 0; i < 100; i++)
@@ -393,9 +389,8 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
     /* Two that wait get their turn when there is a log again. */
     fleet_stop(f, FLEET_WRITE);
     client_close(fd);
-    fleet_option(f, "count.wait=60s");
-    fleet_option(f, "log.rotate_after=100ms");
-    fleet_start(f, FLEET_WORKER);
+    fleet_start_with(f, FLEET_WORKER, "count.wait=60s",
+                     "log.rotate_after=100ms", NULL);
     fleet_start(f, FLEET_READ);
     fleet_start(f, FLEET_WRITE);
     fd = connect_http(f);
@@ -428,12 +423,9 @@ CASE(health_is_told_to_everyone, f)
     static struct answer a;
     int fd;
 
-    fleet_option(f, "log.count=2");
-    fleet_option(f, "log.max=2");
-    fleet_option(f, "log.rotate_after=1h");
-    fleet_option(f, "log.merge_share=0");
-    fleet_option(f, "count.wait=3s");
-    fleet_start(f, FLEET_WRITE);
+    fleet_start_with(f, FLEET_WRITE, "log.count=2", "log.max=2",
+                     "log.rotate_after=1h", "log.merge_share=0",
+                     "count.wait=3s", NULL);
     fd = connect_http(f);
     for (size_t i = 0; i < 2; i++) {
         client_send(fd, asks[i], strlen(asks[i]));

@@ -196,9 +196,8 @@ CASE(salvage_leaves_out_what_was_sent_again, f)
 {
     const char *body = "p\ta\np\tb\n";
 
-    fleet_option(f, "log.rotate_after=1h");
-    fleet_option(f, "log.merge_share=0");
-    fleet_start(f, FLEET_WRITE);
+    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h", "log.merge_share=0",
+                     NULL);
     expect_counted(f, "one", body, 2, false);
     expect_counted(f, "two", body, 2, false);
     expect_counted(f, "three", body, 2, false);
@@ -272,9 +271,8 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     char bad[64];
     int fd;
 
-    fleet_option(f, "log.rotate_after=1h");
-    fleet_option(f, "log.merge_share=0");
-    fleet_start(f, FLEET_WRITE);
+    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h", "log.merge_share=0",
+                     NULL);
     expect_counted(f, "one", "p\ta\n", 1, false);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     assert_int_equal(rename(live, away), 0);
@@ -405,8 +403,7 @@ CASE(while_another_recovers_a_log_keys_wait, f)
     struct reply r;
     int fd, lock;
 
-    fleet_option(f, "count.wait=50ms");
-    fleet_start(f, FLEET_WRITE);
+    fleet_start_with(f, FLEET_WRITE, "count.wait=50ms", NULL);
     expect_counted(f, "one", "p\ta\n", 1, false);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     lock = lock_file(f, "log/0000000000");
@@ -430,9 +427,8 @@ CASE(a_log_whose_marks_cannot_be_stored_is_not_handed_on, f)
 {
     int lock;
 
-    fleet_option(f, "log.rotate_after=1h");
-    fleet_option(f, "log.merge_share=0");
-    fleet_start(f, FLEET_WRITE);
+    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h", "log.merge_share=0",
+                     NULL);
     fleet_start(f, FLEET_WORKER);
     expect_counted(f, "one", "p\ta\n", 1, false);
     lock = lock_file(f, NEWEST);

@@ -56,8 +56,7 @@ setup(void **state)
 
     memset(&x, 0, sizeof x);
     fleet_init(&x.fleet);
-    fleet_option(&x.fleet, "log.rotate_after=20ms");
-    fleet_start(&x.fleet, FLEET_WRITE);
+    fleet_start_with(&x.fleet, FLEET_WRITE, "log.rotate_after=20ms", NULL);
     fleet_start(&x.fleet, FLEET_READ);
     fleet_start(&x.fleet, FLEET_WORKER);
     snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(&x.fleet));

@@ -85,8 +85,7 @@ count_keys(struct fleet *f)
 static void
 start_daemons(struct fleet *f)
 {
-    fleet_option(f, "archive.keep=36500d");
-    fleet_option(f, "log.size=512K");
+    fleet_options(f, "archive.keep=36500d", "log.size=512K", NULL);
     service_start(f);
     count_keys(f);
 }

@@ -269,8 +269,7 @@ CASE(a_replay_into_an_empty_directory_gives_the_same_history, s)
 {
     fill_logs_of_years(s, 40);
     /* A replay applies one log after the other, the oldest first. */
-    fleet_option(&s->fleet, "worker.batch=1");
-    fleet_start(&s->fleet, FLEET_WORKER);
+    fleet_start_with(&s->fleet, FLEET_WORKER, "worker.batch=1", NULL);
     fleet_await_drained(&s->fleet, 20000);
     fleet_stop_all(&s->fleet);
 

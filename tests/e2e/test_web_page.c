@@ -263,10 +263,8 @@ setup(void **state)
     site.measure = client_listen(&site.measure_port);
     tmpdir_make(&site.home);
     fleet_init(&site.fleet);
-    fleet_option(&site.fleet, "counter.port=0");
-    fleet_option(&site.fleet, "semaphore.enable=true");
-    fleet_option(&site.fleet, "semaphore.port=0");
-    fleet_start(&site.fleet, FLEET_WRITE);
+    fleet_start_with(&site.fleet, FLEET_WRITE, "counter.port=0",
+                     "semaphore.enable=true", "semaphore.port=0", NULL);
     fleet_start(&site.fleet, FLEET_WORKER);
     fleet_start(&site.fleet, FLEET_READ);
     for (size_t i = 0; i < LISTENERS; i++)

@@ -268,8 +268,7 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     }
     assert_int_equal(there, 20);
 
-    fleet_option(&x->fleet, "keyspace.max=1000");
-    fleet_start(&x->fleet, FLEET_WORKER);
+    fleet_start_with(&x->fleet, FLEET_WORKER, "keyspace.max=1000", NULL);
     drain_logs(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
@@ -396,8 +395,7 @@ CASE(its_memory_stays_within_the_setting, x)
     uint64_t memory, most = 0, end_ms;
     struct filler f;
 
-    fleet_option(&x->fleet, "worker.memory=16M");
-    fleet_option(&x->fleet, "log.size=4M");
+    fleet_options(&x->fleet, "worker.memory=16M", "log.size=4M", NULL);
     for (unsigned l = 0; l < LOGS; l++) {
         filler_open(&f, x->dir.log_fd, l, SLOTS);
         for (unsigned i = 0; i < SLOTS; i++) {

@@ -121,14 +121,30 @@ fleet_start(struct fleet *f, enum fleet_role role)
                            &how); /* fails the test itself */
 }
 
+static void
+add_options(struct fleet *f, const char *option, va_list more)
+{
+    for (; option != NULL; option = va_arg(more, const char *))
+        fleet_option(f, option);
+}
+
+void
+fleet_options(struct fleet *f, const char *option, ...)
+{
+    va_list more;
+
+    va_start(more, option);
+    add_options(f, option, more);
+    va_end(more);
+}
+
 void
 fleet_start_with(struct fleet *f, enum fleet_role role, const char *option, ...)
 {
     va_list more;
 
     va_start(more, option);
-    for (; option != NULL; option = va_arg(more, const char *))
-        fleet_option(f, option);
+    add_options(f, option, more);
     va_end(more);
     fleet_start(f, role);
 }

@@ -60,6 +60,8 @@ void fleet_fini(struct fleet *f);
 
 /* Adds KEY=VALUE; a later one rules. */
 void fleet_option(struct fleet *f, const char *option);
+void fleet_options(struct fleet *f, const char *option, ...)
+    __attribute__((sentinel));
 void fleet_put_option(struct fleet *f, const char *key, const char *value);
 
 void fleet_start(struct fleet *f, enum fleet_role role);
