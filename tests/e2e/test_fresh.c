@@ -18,33 +18,26 @@ struct fixture {
     int count, read;
 };
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *x)
 {
-    static struct fixture x;
-
-    fleet_init(&x.fleet);
-    fleet_start_with(&x.fleet, FLEET_WRITE, "log.rotate_after=1h", NULL);
-    fleet_start(&x.fleet, FLEET_WORKER);
-    fleet_start(&x.fleet, FLEET_READ);
-    x.count = client_connect(fleet_ack_port(&x.fleet));
-    x.read = client_connect(fleet_read_port(&x.fleet));
-    *state = &x;
-    return 0;
+    fleet_init(&x->fleet);
+    fleet_start_with(&x->fleet, FLEET_WRITE, "log.rotate_after=1h", NULL);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    fleet_start(&x->fleet, FLEET_READ);
+    x->count = client_connect(fleet_ack_port(&x->fleet));
+    x->read = client_connect(fleet_read_port(&x->fleet));
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *x)
 {
-    struct fixture *x = *state;
-
     client_close(x->count);
     client_close(x->read);
     fleet_fini(&x->fleet);
-    return 0;
 }
 
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+#define CASE(name, x) TEST_WITH(name, struct fixture, x, set_up, tear_down)
 
 static void
 count_one(struct fixture *x, const char *keyspace)

@@ -46,38 +46,31 @@ send_all(struct fixture *x)
     x->to = ((int64_t)time(NULL) / HOUR + 2) * HOUR;
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *x)
 {
-    static struct fixture x;
     char write[64], ask[64];
     const struct countd_options o = {
         .size = sizeof o, .write = write, .read = ask};
 
-    memset(&x, 0, sizeof x);
-    fleet_init(&x.fleet);
-    fleet_start_with(&x.fleet, FLEET_WRITE, "log.rotate_after=20ms", NULL);
-    fleet_start(&x.fleet, FLEET_READ);
-    fleet_start(&x.fleet, FLEET_WORKER);
-    snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(&x.fleet));
-    snprintf(ask, sizeof ask, "127.0.0.1:%u", fleet_ask_port(&x.fleet));
-    assert_rc(countd_open(&x.c, &o), 0);
-    send_all(&x);
-    *state = &x;
-    return 0;
+    fleet_init(&x->fleet);
+    fleet_start_with(&x->fleet, FLEET_WRITE, "log.rotate_after=20ms", NULL);
+    fleet_start(&x->fleet, FLEET_READ);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(&x->fleet));
+    snprintf(ask, sizeof ask, "127.0.0.1:%u", fleet_ask_port(&x->fleet));
+    assert_rc(countd_open(&x->c, &o), 0);
+    send_all(x);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *x)
 {
-    struct fixture *x = *state;
-
     assert_int_equal(countd_close(x->c), 0);
     fleet_fini(&x->fleet);
-    return 0;
 }
 
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+#define CASE(name, x) TEST_WITH(name, struct fixture, x, set_up, tear_down)
 
 /* ---- libcountd --------------------------------------------------------- */
 

@@ -34,35 +34,28 @@ struct fixture {
     int log_fd, archive_fd;
 };
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *s)
 {
-    static struct fixture s;
-
-    fleet_init_in_memory(&s.fleet);
-    fleet_option(&s.fleet, "archive.keep=36500d");
-    fleet_option(&s.fleet, "history=1m:2d,1h:90d,1d:100y"); /* since 2023 */
-    snprintf(s.archive, sizeof s.archive, "%s/archive", s.fleet.path);
-    snprintf(s.target, sizeof s.target, "%s/target", s.fleet.path);
-    s.log_fd = s.archive_fd = -1;
-    *state = &s;
-    return 0;
+    fleet_init_in_memory(&s->fleet);
+    fleet_option(&s->fleet, "archive.keep=36500d");
+    fleet_option(&s->fleet, "history=1m:2d,1h:90d,1d:100y"); /* since 2023 */
+    snprintf(s->archive, sizeof s->archive, "%s/archive", s->fleet.path);
+    snprintf(s->target, sizeof s->target, "%s/target", s->fleet.path);
+    s->log_fd = s->archive_fd = -1;
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *s)
 {
-    struct fixture *s = *state;
-
     if (s->log_fd >= 0)
         (void)close(s->log_fd); /* only for this test */
     if (s->archive_fd >= 0)
         (void)close(s->archive_fd);
     fleet_fini(&s->fleet);
-    return 0;
 }
 
-#define CASE(name, s) TEST_IN(name, struct fixture *s, setup, teardown)
+#define CASE(name, s) TEST_WITH(name, struct fixture, s, set_up, tear_down)
 
 /* The command on the target: the last -d rules. */
 #define REPLAY(s, ...)                                                         \

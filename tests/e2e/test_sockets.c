@@ -33,33 +33,25 @@ struct fixture {
     char a[1024], b[1024]; /* data directories */
 };
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *f)
 {
-    struct fixture *f = test_memory(calloc(1, sizeof *f));
-
     tmpdir_make(&f->dir);
     assert_int_equal(fchmod(f->dir.fd, 0711), 0);
     f->first.output = f->second.output = -1;
     snprintf(f->a, sizeof f->a, "%s/a", f->dir.path);
     snprintf(f->b, sizeof f->b, "%s/b", f->dir.path);
-    *state = f;
-    return 0;
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *f)
 {
-    struct fixture *f = *state;
-
     daemon_fini(&f->first);
     daemon_fini(&f->second);
     tmpdir_remove(&f->dir);
-    free(f);
-    return 0;
 }
 
-#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+#define CASE(name, f) TEST_WITH(name, struct fixture, f, set_up, tear_down)
 
 /* Puts the directory below folders of 120 letters each. */
 static void

@@ -252,32 +252,25 @@ daemon_of(struct site *s, size_t listener)
     return fleet_daemon(&s->fleet, listener == READ ? FLEET_READ : FLEET_WRITE);
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct site *site)
 {
-    static struct site site;
-
-    memset(&site, 0, sizeof site);
-    site.browser.output = -1;
-    site.page = client_listen(&site.page_port);
-    site.measure = client_listen(&site.measure_port);
-    tmpdir_make(&site.home);
-    fleet_init(&site.fleet);
-    fleet_start_with(&site.fleet, FLEET_WRITE, "counter.port=0",
+    site->browser.output = -1;
+    site->page = client_listen(&site->page_port);
+    site->measure = client_listen(&site->measure_port);
+    tmpdir_make(&site->home);
+    fleet_init(&site->fleet);
+    fleet_start_with(&site->fleet, FLEET_WRITE, "counter.port=0",
                      "semaphore.enable=true", "semaphore.port=0", NULL);
-    fleet_start(&site.fleet, FLEET_WORKER);
-    fleet_start(&site.fleet, FLEET_READ);
+    fleet_start(&site->fleet, FLEET_WORKER);
+    fleet_start(&site->fleet, FLEET_READ);
     for (size_t i = 0; i < LISTENERS; i++)
-        site.ports[i] = daemon_port(daemon_of(&site, i), listeners[i]);
-    *state = &site;
-    return 0;
+        site->ports[i] = daemon_port(daemon_of(site, i), listeners[i]);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct site *s)
 {
-    struct site *s = *state;
-
     if (s->browser.output >= 0)
         daemon_fini(&s->browser);
     while (s->peer_count > 0)
@@ -286,10 +279,9 @@ teardown(void **state)
     client_close(s->measure);
     fleet_fini(&s->fleet);
     tmpdir_remove(&s->home);
-    return 0;
 }
 
-#define CASE(name, s) TEST_IN(name, struct site *s, setup, teardown)
+#define CASE(name, s) TEST_WITH(name, struct site, s, set_up, tear_down)
 
 /* Opens the page in a browser of its own home, until the page is through. */
 static void

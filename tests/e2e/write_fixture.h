@@ -30,27 +30,19 @@ struct fixture {
     char data[600];
 };
 
-static inline int
-set_up(void **state)
+static inline void
+set_up(struct fixture *r)
 {
-    struct fixture *r = test_memory(calloc(1, sizeof *r));
-
     tmpdir_make(&r->dir);
     (void)snprintf(r->data, sizeof r->data, "%s", r->dir.path);
-    *state = r;
-    return 0;
 }
 
-static inline int
-tear_down(void **state)
+static inline void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
-
     daemon_fini(&r->writer);
     records_free(&r->records);
     tmpdir_remove(&r->dir);
-    free(r);
-    return 0;
 }
 
 /* Starts the writer with up to three settings more (NULL: none). */
@@ -145,6 +137,7 @@ await_logs(const struct fixture *r, mode_t mode, size_t count)
     }
 }
 
-#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
+#define ON_FIXTURE(name, r)                                                    \
+    TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 #endif

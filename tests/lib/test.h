@@ -6,7 +6,7 @@
  *         ...
  *     }
  *
- *     #define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+ *     #define CASE(name, f) TEST_WITH(name, struct fixture, f, open_log, end)
  *
  *     CASE(a_claim_fails_while_the_owner_lives, f)
  *     {
@@ -83,6 +83,24 @@ void test_say_skip(const char *test, const char *why);
     {                                                                          \
         name(*state);                                                          \
     }
+
+/* One that gets a fixture of its own, which begins as zeros. */
+#define TEST_WITH(name, type, fixture, open, close)                            \
+    static int name##_open(void **state)                                       \
+    {                                                                          \
+        type *made = test_memory(calloc(1, sizeof *made));                     \
+                                                                               \
+        open(made);                                                            \
+        *state = made;                                                         \
+        return 0;                                                              \
+    }                                                                          \
+    static int name##_close(void **state)                                      \
+    {                                                                          \
+        close(*state);                                                         \
+        free(*state);                                                          \
+        return 0;                                                              \
+    }                                                                          \
+    TEST_IN(name, type *fixture, name##_open, name##_close)
 
 #define TEST_ADDED(id, text, run, setup, teardown, initial)                    \
     __attribute__((constructor)) static void id##_add(void)                    \

@@ -46,24 +46,14 @@ flush(struct aggregate *s, const char *key)
     return sum;
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct aggregate *s)
 {
-    static struct aggregate s;
-
-    assert_rc(aggregate_init(&s, MEMORY), 0);
-    *state = &s;
-    return 0;
+    assert_rc(aggregate_init(s, MEMORY), 0);
 }
 
-static int
-teardown(void **state)
-{
-    aggregate_fini(*state);
-    return 0;
-}
-
-#define CASE(name, s) TEST_IN(name, struct aggregate *s, setup, teardown)
+#define CASE(name, s)                                                          \
+    TEST_WITH(name, struct aggregate, s, set_up, aggregate_fini)
 
 CASE(a_flush_takes_whole_units_and_leaves_the_rest, s)
 {

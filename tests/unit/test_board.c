@@ -63,30 +63,22 @@ close_master(struct fixture *r)
     r->master = NULL;
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *r)
 {
-    static struct fixture r;
-
-    memset(&r, 0, sizeof r);
-    tmpdir_make(&r.dir);
-    snprintf(r.path, sizeof r.path, "%s/board", r.dir.path);
-    assert_rc(create_board(&r, &r.master), 0);
-    *state = &r;
-    return 0;
+    tmpdir_make(&r->dir);
+    snprintf(r->path, sizeof r->path, "%s/board", r->dir.path);
+    assert_rc(create_board(r, &r->master), 0);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
-
     close_master(r);
     tmpdir_remove(&r->dir);
-    return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
+#define CASE(name, r) TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 /* ---- the contract ------------------------------------------------------ */
 

@@ -47,34 +47,26 @@ create_board(struct fixture *r)
     return countd_board_create(&r->b, r->path, &s, error, sizeof error);
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *r)
 {
-    static struct fixture r;
-
-    memset(&r, 0, sizeof r);
-    tmpdir_make_in_memory(&r.dir);
-    snprintf(r.path, sizeof r.path, "%s/board", r.dir.path);
-    assert_rc(create_board(&r), 0);
-    r.between = mmap(NULL, sizeof *r.between, PROT_READ | PROT_WRITE,
-                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(r.between != MAP_FAILED);
-    *state = &r;
-    return 0;
+    tmpdir_make_in_memory(&r->dir);
+    snprintf(r->path, sizeof r->path, "%s/board", r->dir.path);
+    assert_rc(create_board(r), 0);
+    r->between = mmap(NULL, sizeof *r->between, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(r->between != MAP_FAILED);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
-
     countd_board_close(r->b);
     assert_int_equal(munmap(r->between, sizeof *r->between), 0);
     tmpdir_remove(&r->dir);
-    return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
+#define CASE(name, r) TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 static int64_t
 row_checksum(const int64_t *shared, uint64_t generation)

@@ -88,32 +88,24 @@ create_board(struct fixture *r, struct countd_board **out)
     return countd_board_create(out, r->path, &s, error, sizeof error);
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *r)
 {
-    static struct fixture r;
-
-    memset(&r, 0, sizeof r);
     steps_left = 0;
-    tmpdir_make_in_memory(&r.dir);
-    snprintf(r.path, sizeof r.path, "%s/board", r.dir.path);
-    assert_rc(create_board(&r, &r.b), 0);
-    *state = &r;
-    return 0;
+    tmpdir_make_in_memory(&r->dir);
+    snprintf(r->path, sizeof r->path, "%s/board", r->dir.path);
+    assert_rc(create_board(r, &r->b), 0);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
-
     if (r->b)
         countd_board_close(r->b);
     tmpdir_remove(&r->dir);
-    return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
+#define CASE(name, r) TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 /* Runs `body` in children that die before their 1st, 2nd ... store, until one
  * gets through; `look` judges what each has left, before it is waited for and

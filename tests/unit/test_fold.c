@@ -114,24 +114,13 @@ delta_count(struct fold *f, const char *name)
     return count;
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct fold *f)
 {
-    static struct fold f;
-
-    assert_rc(fold_open(&f, MEMORY, 64), 0);
-    *state = &f;
-    return 0;
+    assert_rc(fold_open(f, MEMORY, 64), 0);
 }
 
-static int
-teardown(void **state)
-{
-    fold_close(*state);
-    return 0;
-}
-
-#define CASE(name, f) TEST_IN(name, struct fold *f, setup, teardown)
+#define CASE(name, f) TEST_WITH(name, struct fold, f, set_up, fold_close)
 
 /* ---- one log ----------------------------------------------------------- */
 

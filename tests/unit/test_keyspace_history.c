@@ -64,33 +64,26 @@ open_lmdb(struct fixture *x)
     assert_rc(lmdb_store_open(&x->lmdb, &options), 0);
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *x)
 {
-    static struct fixture x;
-
-    x = (struct fixture){.txn_memory = 4 << 20};
+    *x = (struct fixture){.txn_memory = 4 << 20};
     now = 50 * 365 * DAY;
     diag_init("test", DIAG_ERROR);
-    tmpdir_make_in_memory(&x.dir);
-    rule(&x, NULL, "1m:2d,1h:90d,1d:10y");
-    open_lmdb(&x);
-    *state = &x;
-    return 0;
+    tmpdir_make_in_memory(&x->dir);
+    rule(x, NULL, "1m:2d,1h:90d,1d:10y");
+    open_lmdb(x);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *x)
 {
-    struct fixture *x = *state;
-
     store_close(x->lmdb);
     free(x->table);
     tmpdir_remove(&x->dir);
-    return 0;
 }
 
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+#define CASE(name, x) TEST_WITH(name, struct fixture, x, set_up, tear_down)
 
 /* ---- doing ------------------------------------------------------------- */
 

@@ -41,29 +41,21 @@ make_folder(struct fixture *f, int depth)
     assert_true(f->folder.fd >= 0);
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *f)
 {
-    struct fixture *f = test_memory(calloc(1, sizeof *f));
-
     tmpdir_make(&f->dir);
     make_folder(f, 0);
-    *state = f;
-    return 0;
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *f)
 {
-    struct fixture *f = *state;
-
     close(f->folder.fd);
     tmpdir_remove(&f->dir);
-    free(f);
-    return 0;
 }
 
-#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+#define CASE(name, f) TEST_WITH(name, struct fixture, f, set_up, tear_down)
 
 static bool
 is_there(const struct fixture *f, const char *name)

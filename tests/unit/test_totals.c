@@ -10,24 +10,13 @@
 
 #define UNIT DECIMAL_MILLIONTHS
 
-static int
-setup(void **state)
+static void
+set_up(struct totals *t)
 {
-    static struct totals t;
-
-    assert_rc(totals_init(&t), 0);
-    *state = &t;
-    return 0;
+    assert_rc(totals_init(t), 0);
 }
 
-static int
-teardown(void **state)
-{
-    totals_fini(*state);
-    return 0;
-}
-
-#define CASE(name, t) TEST_IN(name, struct totals *t, setup, teardown)
+#define CASE(name, t) TEST_WITH(name, struct totals, t, set_up, totals_fini)
 
 static int64_t
 take_at(struct totals *t, const char *name, int64_t value, int64_t at)
