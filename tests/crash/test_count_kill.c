@@ -44,15 +44,6 @@ struct counting {
     struct random random;
 };
 
-static int
-set_up(void **state)
-{
-    /* 225 slots: they are sealed often */
-    return service_setup_with(state, "counter.enable=off",
-                              "http.listen=127.0.0.1:0", "log.size=128K",
-                              "count.wait=30s", NULL);
-}
-
 static void
 send_request(struct counting *c, struct sender *s)
 {
@@ -236,7 +227,10 @@ finish_counting(struct counting *c)
     fleet_check(c->f);
 }
 
-#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
+/* 225 slots: they are sealed often */
+#define CASE(name, f)                                                          \
+    TEST_SERVICE(name, f, "counter.enable=off", "http.listen=127.0.0.1:0",     \
+                 "log.size=128K", "count.wait=30s")
 
 CASE(what_was_answered_is_counted_exactly_through_kills, f)
 {

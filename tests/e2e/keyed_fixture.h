@@ -16,14 +16,8 @@
 
 #define MERGE_MS 20000
 
-static inline int
-set_up(void **state)
-{
-    return service_setup_with(state, "counter.enable=off",
-                              "http.listen=127.0.0.1:0", NULL);
-}
-
-#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
+#define CASE(name, f)                                                          \
+    TEST_SERVICE(name, f, "counter.enable=off", "http.listen=127.0.0.1:0")
 
 /* ---- requests ------------------------------------------------------------ */
 

@@ -26,25 +26,12 @@
 
 static struct answer got;
 
-static int
-set_up(void **state)
-{
-    return service_setup_with(
-        state, "counter.enable=off", "http.listen=127.0.0.1:0",
-        "count.cors=https://shop.example http://127.0.0.1:1",
-        "count.cors_keyspaces=views clicks.*", NULL);
-}
-
-static int
-set_up_off(void **state)
-{
-    return service_setup_with(state, "counter.enable=off",
-                              "http.listen=127.0.0.1:0", NULL);
-}
-
-#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
+#define CASE(name, f)                                                          \
+    TEST_SERVICE(name, f, "counter.enable=off", "http.listen=127.0.0.1:0",     \
+                 "count.cors=https://shop.example http://127.0.0.1:1",         \
+                 "count.cors_keyspaces=views clicks.*")
 #define OFF(name, f)                                                           \
-    TEST_IN(name, struct fleet *f, set_up_off, service_teardown)
+    TEST_SERVICE(name, f, "counter.enable=off", "http.listen=127.0.0.1:0")
 
 /* A request on a connection of its own; its status. */
 static int

@@ -32,16 +32,10 @@ struct neighbour {
     char conf[CONF_MAX];
 };
 
-static int
-set_up(void **state)
-{
-    return service_setup_with(
-        state, "counter.enable=off", "http.listen=127.0.0.1:0",
-        "graphite.listen=127.0.0.1:0", "statsd.listen=127.0.0.1:0",
-        "statsd.keyspace=stats_counts", "graphite.total=collectd.*", NULL);
-}
-
-#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
+#define CASE(name, f)                                                          \
+    TEST_SERVICE(name, f, "counter.enable=off", "http.listen=127.0.0.1:0",     \
+                 "graphite.listen=127.0.0.1:0", "statsd.listen=127.0.0.1:0",   \
+                 "statsd.keyspace=stats_counts", "graphite.total=collectd.*")
 
 /* ---- recipes ------------------------------------------------------------- */
 

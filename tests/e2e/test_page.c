@@ -307,14 +307,8 @@ take_picture(struct browser *b, const char *name, unsigned width,
 
 /* ---- the service --------------------------------------------------------- */
 
-static int
-set_up(void **state)
-{
-    return service_setup_with(state, "counter.enable=off",
-                              "read.http=127.0.0.1:0", NULL);
-}
-
-#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
+#define CASE(name, f)                                                          \
+    TEST_SERVICE(name, f, "counter.enable=off", "read.http=127.0.0.1:0")
 
 static void
 put_counts(struct fleet *f)

@@ -15,15 +15,9 @@
 #include "tests/lib/file.h"
 #include "tests/lib/service.h"
 
-static int
-set_up(void **state)
-{
-    return service_setup_with(state, "counter.enable=off",
-                              "http.listen=127.0.0.1:0", "quota.enable=on",
-                              "quota.limit=1000", NULL);
-}
-
-#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
+#define CASE(name, f)                                                          \
+    TEST_SERVICE(name, f, "counter.enable=off", "http.listen=127.0.0.1:0",     \
+                 "quota.enable=on", "quota.limit=1000")
 
 /* One request of a connection of its own; its body. */
 static const char *

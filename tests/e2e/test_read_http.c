@@ -26,11 +26,8 @@ set_up_as(void **state, const char *option)
 
     assert_int_equal(service_setup(state), 0);
     f = *state;
-    if (option)
-        fleet_option(f, option);
-    fleet_option(f, "log.merge_share=0");
-    fleet_option(f, "counter.enable=off");
-    fleet_option(f, "read.http=127.0.0.1:0");
+    fleet_options(f, "log.merge_share=0", "counter.enable=off",
+                  "read.http=127.0.0.1:0", option, NULL);
     service_start(f);
     service_add(f, "pages", "/index", 27);
     service_add(f, "pages", "/about", 9);
@@ -42,42 +39,23 @@ set_up_as(void **state, const char *option)
     return 0;
 }
 
-static int
-set_up(void **state)
-{
-    return set_up_as(state, NULL);
-}
+#define CASE_WITH(name, f, option)                                             \
+    static int name##_set_up(void **state)                                     \
+    {                                                                          \
+        return set_up_as(state, option);                                       \
+    }                                                                          \
+    TEST_IN(name, struct fleet *f, name##_set_up, service_teardown)
 
-#define CASE(name, f) TEST_IN(name, struct fleet *f, set_up, service_teardown)
+#define CASE(name, f) CASE_WITH(name, f, NULL)
 
 /* There is no place for a third keyspace. */
-static int
-set_up_with_two(void **state)
-{
-    return set_up_as(state, "keyspace.max=2");
-}
-
-#define CASE_WITH_TWO(name, f)                                                 \
-    TEST_IN(name, struct fleet *f, set_up_with_two, service_teardown)
+#define CASE_WITH_TWO(name, f) CASE_WITH(name, f, "keyspace.max=2")
 
 /* The log with the first increments is merged, the next one stays open. */
-static int
-set_up_with_one_log(void **state)
-{
-    return set_up_as(state, "log.rotate_after=1h");
-}
-
-static int
-set_up_with_few_places(void **state)
-{
-    return set_up_as(state, "read.max_connections=12");
-}
+#define CASE_WITH_ONE_LOG(name, f) CASE_WITH(name, f, "log.rotate_after=1h")
 
 #define CASE_WITH_FEW_PLACES(name, f)                                          \
-    TEST_IN(name, struct fleet *f, set_up_with_few_places, service_teardown)
-
-#define CASE_WITH_ONE_LOG(name, f)                                             \
-    TEST_IN(name, struct fleet *f, set_up_with_one_log, service_teardown)
+    CASE_WITH(name, f, "read.max_connections=12")
 
 /* ---- requests ----------------------------------------------------------- */
 

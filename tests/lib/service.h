@@ -19,6 +19,7 @@
 
 #include "common/setup/datadir.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/test.h"
 
 /* cmocka's setup and teardown: *state is a fleet in a fresh directory, on
  * disk or in memory.  No daemon runs yet, so options may be added. */
@@ -27,6 +28,14 @@ int service_setup_in_memory(void **state);
 int service_setup_with(void **state, const char *option, ...)
     __attribute__((sentinel));
 int service_teardown(void **state);
+
+/* A test in such a directory, with these options. */
+#define TEST_SERVICE(name, f, ...)                                             \
+    static int name##_set_up(void **state)                                     \
+    {                                                                          \
+        return service_setup_with(state, __VA_ARGS__, NULL);                   \
+    }                                                                          \
+    TEST_IN(name, struct fleet *f, name##_set_up, service_teardown)
 
 /* The same in memory, for counters and semaphores: windows and sweeps do not
  * end while a test runs, unless it asks for that. */
