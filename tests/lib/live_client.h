@@ -51,13 +51,16 @@ struct live_client {
     /* Test that is skipped when no answer comes, where the server is not ours
      * and is known to fall silent; NULL: then it fails. */
     const char *skips;
-    /* Where the server is a loop in this process: gives it some turns, instead
-     * of waiting.  NULL: the server runs by itself. */
+    /* Where the server is a loop in this process, and `fd` does not block: gives
+     * it some turns, instead of waiting.  NULL: the server runs by itself. */
     void (*turn)(void *ctx);
     void *turn_ctx;
 };
 
 void live_client_open(struct live_client *t, uint16_t port);
+
+/* On a connection that there is, which it closes. */
+void live_client_take(struct live_client *t, int fd);
 
 /* Three ways to go.  The first fails when an answer has not been looked at;
  * the second is a reset, the third closes whatever there may be to read. */

@@ -3,12 +3,8 @@
  *
  *     start_counter(r);
  *     a = join_pair(r);
- *     ask_acquire(r, a, "lamps", 3, 10);
- *     expect_get(r, a, "lamps", 3);
- *
- * The last two are of live_requests.h.  `say_bytes` and what uses it turn the
- * loop until the server has answered; `send_later` leaves that to the next
- * turns.
+ *     expect_taken(a, "lamps", 3, 10);
+ *     assert_int_equal(live_client_get(a, "lamps"), 3);
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_LIVE_FIXTURE_H
@@ -19,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -37,19 +34,6 @@
 #define PEERS_MAX 256
 #define MIB       ((size_t)1 << 20)
 #define LONG_NAME 65535
-#define QUIET     20 /* turns that change nothing */
-
-/* A client.  It sends `out` as the socket takes it and gathers what comes. */
-struct peer {
-    int fd;
-    bool deaf; /* does not read */
-    bool ended;
-    int error;
-    const uint8_t *out;
-    size_t out_size;
-    uint8_t *in;
-    size_t size, room;
-};
 
 struct fixture {
     struct loop *loop;
@@ -61,10 +45,9 @@ struct fixture {
     size_t pool_size; /* 0: enough */
     bool stopped;
     bool (*until)(struct fixture *r);
-    struct peer peers[PEERS_MAX];
+    struct live_client peers[PEERS_MAX];
     size_t peer_count;
     size_t turns, want_turns;
-    struct peer *peer; /* `until` looks at this one */
     size_t want;
     uint16_t port;
     unsigned fds;
@@ -73,44 +56,6 @@ struct fixture {
 
 /* ---- the fixture -----------------------------------------------------------
  */
-
-static inline void
-pump_in(struct peer *p)
-{
-    ssize_t n;
-
-    while (!p->deaf && !p->ended) {
-        if (p->room < p->size + 65536) {
-            p->room = 2 * p->room + 65536;
-            p->in = test_memory(realloc(p->in, p->room));
-        }
-        n = read(p->fd, p->in + p->size, 65536);
-        if (n < 0 && errno == EAGAIN)
-            return;
-        p->error = n < 0 ? errno : 0;
-        p->ended = n <= 0;
-        p->size += n > 0 ? (size_t)n : 0;
-    }
-}
-
-static inline void
-pump_peer(struct peer *p)
-{
-    ssize_t n = 1;
-
-    if (p->fd < 0)
-        return;
-    while (p->out_size > 0 && n > 0) {
-        n = write(p->fd, p->out, p->out_size);
-        if (n < 0 && errno != EAGAIN)
-            p->out_size = 0; /* the other side has gone */
-        if (n > 0) {
-            p->out += n;
-            p->out_size -= (size_t)n;
-        }
-    }
-    pump_in(p);
-}
 
 static inline bool
 after_turn(void *ctx)
@@ -121,8 +66,6 @@ after_turn(void *ctx)
     (void)conn_turn(r->conns);
     (void)live_server_turn(&r->server);
     r->turns++;
-    for (size_t i = 0; i < r->peer_count; i++)
-        pump_peer(&r->peers[i]);
     if (r->until(r))
         loop_stop(r->loop);
     return true;
@@ -146,24 +89,6 @@ run_turns(struct fixture *r, size_t count)
 {
     r->want_turns = r->turns + count;
     run_until(r, has_turned);
-}
-
-static inline bool
-is_answered(struct fixture *r)
-{
-    return r->peer->ended || r->peer->size >= r->want;
-}
-
-static inline bool
-has_ended(struct fixture *r)
-{
-    return r->peer->ended;
-}
-
-static inline bool
-is_sent(struct fixture *r)
-{
-    return r->peer->out_size == 0;
 }
 
 static inline bool
@@ -267,8 +192,7 @@ tear_down(void **state)
     fault_clear();
     for (size_t i = 0; i < r->peer_count; i++) {
         if (r->peers[i].fd >= 0)
-            close(r->peers[i].fd);
-        free(r->peers[i].in);
+            live_client_drop(&r->peers[i]);
     }
     if (r->loop) {
         assert_true(live_check(&r->server.live));
@@ -284,120 +208,155 @@ tear_down(void **state)
 
 /* ---- peers ------------------------------------------------------------- */
 
-static inline struct peer *
+static inline void
+give_turns(void *ctx)
+{
+    run_turns(ctx, 3);
+}
+
+static inline void
+join_on(struct fixture *r, struct live_client *p, int fd)
+{
+    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+    live_client_take(p, fd);
+    p->turn = give_turns;
+    p->turn_ctx = r;
+}
+
+static inline struct live_client *
 add_peer(struct fixture *r, int fd)
 {
-    struct peer *p = &r->peers[r->peer_count++];
+    struct live_client *p = &r->peers[r->peer_count++];
 
     assert_true(r->peer_count <= PEERS_MAX);
-    assert_int_equal(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-    p->fd = fd;
+    join_on(r, p, fd);
     return p;
 }
 
-static inline struct peer *
-join_pair(struct fixture *r)
+/* `room`: of what the server sends; 0: the usual. */
+static inline struct live_client *
+join_with_room(struct fixture *r, int room)
 {
     int ends[2];
 
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends),
                      0);
+    if (room > 0)
+        assert_int_equal(
+            setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room), 0);
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
     assert_rc(conns_take(r->conns, 0, ends[1]), 0);
     return add_peer(r, ends[0]);
 }
 
-static inline struct peer *
+static inline struct live_client *
+join_pair(struct fixture *r)
+{
+    return join_with_room(r, 0);
+}
+
+static inline struct live_client *
 join_tcp(struct fixture *r)
 {
     return add_peer(r, client_connect(r->port));
 }
 
-/* Does not read from now on, and has little room. */
+/* Sends, and lets the server read it. */
 static inline void
-go_deaf(struct peer *p)
+say_bytes(struct fixture *r, struct live_client *p, const uint8_t *bytes,
+          size_t size)
 {
-    const int size = 16384;
-
-    assert_int_equal(
-        setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size), 0);
-    p->deaf = true;
-}
-
-static inline void
-leave_server(struct fixture *r, struct peer *p)
-{
-    (void)r;
-    close(p->fd);
-    p->fd = -1;
-}
-
-static inline void
-reset_peer(struct peer *p)
-{
-    client_reset(p->fd);
-    p->fd = -1;
-}
-
-static inline void
-half_close(struct peer *p)
-{
-    assert_int_equal(shutdown(p->fd, SHUT_WR), 0);
-}
-
-/* The bytes must stay until they are sent. */
-static inline void
-send_later(struct peer *p, const uint8_t *bytes, size_t size)
-{
-    assert_int_equal(p->out_size, 0);
-    p->out = bytes;
-    p->out_size = size;
-}
-
-/* Sends, and waits until the server has read it all and answered. */
-static inline void
-say_bytes(struct fixture *r, struct peer *p, const uint8_t *bytes, size_t size)
-{
-    send_later(p, bytes, size);
-    r->peer = p;
-    run_until(r, is_sent);
+    live_client_send(p, bytes, size);
     run_turns(r, 3);
 }
 
+/* Reads whatever comes until the server closes. */
 static inline void
-await_bytes(struct fixture *r, struct peer *p, size_t size)
+read_to_end(struct fixture *r, const struct live_client *p)
 {
-    r->peer = p;
-    r->want = size;
-    run_until(r, is_answered);
-    assert_false(p->ended && p->size < size);
-}
+    uint8_t bytes[4096];
+    ssize_t n;
 
-/* The next bytes that came are these; they are taken. */
-static inline void
-expect_bytes(struct fixture *r, struct peer *p, const uint8_t *bytes,
-             size_t size)
-{
-    await_bytes(r, p, size);
-    assert_memory_equal(p->in, bytes, size);
-    memmove(p->in, p->in + size, p->size - size);
-    p->size -= size;
+    do {
+        run_turns(r, 1);
+        n = read(p->fd, bytes, sizeof bytes);
+    } while (n > 0 || (n < 0 && errno == EAGAIN));
 }
 
 static inline void
-expect_nothing(struct fixture *r, struct peer *p)
+expect_taken(struct live_client *p, const char *name, uint32_t resources,
+             uint32_t bound)
 {
-    run_turns(r, QUIET);
-    assert_false(p->ended);
-    assert_int_equal(p->size, 0);
+    assert_int_equal(live_client_acquire(p, name, resources, bound),
+                     LIVE_CLIENT_OK);
+}
+
+/* Acquires 1 of each of `count` names, many of them at a time. */
+static inline void
+acquire_many(struct live_client *p, uint32_t count)
+{
+    enum { AHEAD = 1000 };
+    static uint8_t bytes[AHEAD * 64];
+    char name[32];
+
+    for (uint32_t from = 0; from < count; from += AHEAD) {
+        const uint32_t end = from + AHEAD < count ? from + AHEAD : count;
+        uint8_t *at = bytes;
+
+        for (uint32_t i = from; i < end; i++)
+            at += live_client_put_acquire(
+                at, i, name, (size_t)snprintf(name, sizeof name, "many:%u", i),
+                1, 10);
+        live_client_send(p, bytes, (size_t)(at - bytes));
+        for (uint32_t i = from; i < end; i++)
+            live_client_expect_u32(p, LIVE_CLIENT_ACQUIRE, i, 1);
+    }
+}
+
+#define MIXED_MAX     1024
+#define MIXED_ANSWERS 210 /* bytes of them */
+
+/* Requests of each kind, which leave nothing behind that the next time would
+ * see. */
+static inline size_t
+put_mixed(uint8_t bytes[MIXED_MAX])
+{
+    static const char name[] = "a name above what is kept in the struct: "
+                               "sixty four bytes and some more";
+    const size_t size = sizeof name - 1;
+    uint8_t *at = bytes;
+
+    at += live_client_put(at, LIVE_CLIENT_NOOP, 1, NULL, 0);
+    at += live_client_put_acquire(at, 2, "short", 5, 2, 3);
+    at += live_client_put(at, LIVE_CLIENT_GET, 3, "\0\5short and surplus",
+                          2 + 17);
+    at += live_client_put_acquire(at, 4, name, size, 1, 3);
+    at += live_client_put_release(at, 5, name, size, 1);
+    at += live_client_put(at, LIVE_CLIENT_GET, 6, "\0\0", 2);
+    at += live_client_put(at, LIVE_CLIENT_ACQUIRE, 6, "short", 5);
+    at +=
+        live_client_put(at, LIVE_CLIENT_RELEASE, 6, "\0\0\0\1\0\7runs on", 12);
+    at += live_client_put(at, 0x33, 7, "body of nothing", 15);
+    at += live_client_put(at, LIVE_CLIENT_NOOP, 8,
+                          "0123456789012345678901234567890", 31);
+    at += live_client_put_release(at, 9, "short", 5, 2);
+    return (size_t)(at - bytes);
 }
 
 static inline void
-expect_end(struct fixture *r, struct peer *p)
+expect_mixed(struct live_client *p)
 {
-    r->peer = p;
-    run_until(r, has_ended);
-    assert_int_equal(p->size, 0);
+    live_client_expect(p, LIVE_CLIENT_NOOP, 1, LIVE_CLIENT_OK, NULL, 0);
+    live_client_expect_u32(p, LIVE_CLIENT_ACQUIRE, 2, 2);
+    live_client_expect_u32(p, LIVE_CLIENT_GET, 3, 2);
+    live_client_expect_u32(p, LIVE_CLIENT_ACQUIRE, 4, 1);
+    live_client_expect(p, LIVE_CLIENT_RELEASE, 5, LIVE_CLIENT_OK, NULL, 0);
+    live_client_expect(p, LIVE_CLIENT_GET, 6, LIVE_CLIENT_INVALID, NULL, 0);
+    live_client_expect(p, LIVE_CLIENT_ACQUIRE, 6, LIVE_CLIENT_INVALID, NULL, 0);
+    live_client_expect(p, LIVE_CLIENT_RELEASE, 6, LIVE_CLIENT_INVALID, NULL, 0);
+    live_client_expect(p, 0x33, 7, LIVE_CLIENT_UNKNOWN, NULL, 0);
+    live_client_expect(p, LIVE_CLIENT_NOOP, 8, LIVE_CLIENT_OK, NULL, 0);
+    live_client_expect(p, LIVE_CLIENT_RELEASE, 9, LIVE_CLIENT_OK, NULL, 0);
 }
 
 #endif

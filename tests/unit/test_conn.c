@@ -591,22 +591,34 @@ CASE(a_port_that_cannot_accept_for_now_does_so_later, f)
     }
 }
 
-CASE(an_accepted_connection_does_not_block_and_does_not_delay, f)
+UNSTARTED(an_accepted_connection_has_its_options, f)
 {
+    static const struct {
+        int level, name, value;
+    } options[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+                   {SOL_SOCKET, SO_KEEPALIVE, 1},
+                   {IPPROTO_TCP, TCP_KEEPIDLE, 300},
+                   {IPPROTO_TCP, TCP_KEEPINTVL, 5},
+                   {IPPROTO_TCP, TCP_USER_TIMEOUT, 345000}};
     struct net_address at;
     const struct conn *c;
-    socklen_t size = sizeof(int);
-    int no_delay = 0;
 
+    f->rows[ECHO].keep_alive_s = 345;
+    echo_start(f);
     at = open_listener(f, ECHO);
     (void)knock(f, &at);
     c = listener_open_conn(conns_listener(f->conns, ECHO), 0);
     assert_non_null(c);
     assert_true((fcntl(c->source.fd, F_GETFL) & O_NONBLOCK) != 0);
-    assert_int_equal(
-        getsockopt(c->source.fd, IPPROTO_TCP, TCP_NODELAY, &no_delay, &size),
-        0);
-    assert_int_not_equal(no_delay, 0);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        socklen_t size = sizeof(int);
+        int value = 0;
+
+        assert_int_equal(getsockopt(c->source.fd, options[i].level,
+                                    options[i].name, &value, &size),
+                         0);
+        assert_int_equal(value, options[i].value);
+    }
 }
 
 CASE(a_stopped_port_refuses, f)

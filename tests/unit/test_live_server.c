@@ -2,7 +2,7 @@
  * socket pairs and loopback connections, with a real loop and real objects: the
  * stream of requests, and the dialogues. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "tests/unit/live_requests.h"
+#include "tests/unit/live_fixture.h"
 
 /* ---- the stream -------------------------------------------------------- */
 
@@ -10,18 +10,17 @@
 
 CASE(live_protocol_may_be_cut_anywhere, r)
 {
-    uint8_t bytes[1024], answers[1024];
-    size_t size, answers_size;
-    struct peer *p;
+    uint8_t bytes[MIXED_MAX];
+    const size_t size = put_mixed(bytes);
+    struct live_client *p;
 
     start_counter(r);
     p = join_pair(r);
-    size = mixed_requests(bytes, answers, &answers_size);
     for (size_t cut = 1; cut < size; cut++) {
         say_bytes(r, p, bytes, cut);
         say_bytes(r, p, bytes + cut, size - cut);
-        expect_bytes(r, p, answers, answers_size);
-        assert_int_equal(p->size, 0);
+        expect_mixed(p);
+        live_client_expect_nothing(p, 0);
     }
 
     assert_int_equal(bytes_kept(r), 0);
@@ -31,7 +30,7 @@ CASE(names_have_up_to_65535_bytes, r)
 {
     static const size_t cuts[] = {11, 12, 21, 22, 23, 47, 48, 49, 60000, 65556};
     static uint8_t name[LONG_NAME], bytes[LONG_NAME + 64];
-    struct peer *p;
+    struct live_client *p;
     size_t size, i;
 
     start_counter(r);
@@ -41,17 +40,14 @@ CASE(names_have_up_to_65535_bytes, r)
     for (i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         size = live_client_put_acquire(bytes, 1, name, sizeof name, 1, 100);
         say_bytes(r, p, bytes, cuts[i]);
-        assert_int_equal(p->size, 0);
+        live_client_expect_nothing(p, 0);
         say_bytes(r, p, bytes + cuts[i], size - cuts[i]);
-        expect_number(r, p, LIVE_CLIENT_ACQUIRE, 1, 1);
+        live_client_expect_u32(p, LIVE_CLIENT_ACQUIRE, 1, 1);
     }
-    say_bytes(r, p, bytes, live_client_put_get(bytes, 2, name, sizeof name));
-    expect_number(r, p, LIVE_CLIENT_GET, 2, (uint32_t)i);
-
+    assert_int_equal(live_client_get_bytes(p, name, sizeof name), i);
     /* The last byte counts. */
-    say_bytes(r, p, bytes,
-              live_client_put_get(bytes, 3, name, sizeof name - 1));
-    expect_failure(r, p, LIVE_CLIENT_GET, LIVE_CLIENT_NOT_FOUND, 3);
+    assert_int_equal(live_client_get_bytes(p, name, sizeof name - 1),
+                     -LIVE_CLIENT_NOT_FOUND);
     assert_int_equal(bytes_kept(r), 0);
 }
 
@@ -59,7 +55,7 @@ CASE(names_have_up_to_65535_bytes, r)
 CASE(an_unfinished_request_is_dropped_at_the_end, r)
 {
     uint8_t bytes[128];
-    struct peer *p, *q;
+    struct live_client *p, *q;
 
     start_counter(r);
     q = join_pair(r);
@@ -67,14 +63,12 @@ CASE(an_unfinished_request_is_dropped_at_the_end, r)
     for (size_t size = 1; size < LIVE_CLIENT_FIXED + 1; size++) {
         p = join_pair(r);
         say_bytes(r, p, bytes, size);
-        expect_absent(r, q, "n");
-        half_close(p);
-        expect_end(r, p);
-        leave_server(r, p);
+        assert_int_equal(live_client_get(q, "n"), -LIVE_CLIENT_NOT_FOUND);
+        live_client_half_close(p);
+        live_client_expect_end(p);
+        live_client_drop(p);
         r->peer_count--;
-        free(p->in);
-        *p = (struct peer){0};
-        expect_absent(r, q, "n");
+        assert_int_equal(live_client_get(q, "n"), -LIVE_CLIENT_NOT_FOUND);
     }
 }
 
@@ -82,7 +76,7 @@ CASE(an_unfinished_request_is_dropped_at_the_end, r)
 
 /* Sends `head`, then `size` bytes of nothing in particular. */
 static void
-say_with_surplus(struct fixture *r, struct peer *p, const uint8_t *head,
+say_with_surplus(struct fixture *r, struct live_client *p, const uint8_t *head,
                  size_t head_size, size_t size)
 {
     uint8_t *surplus = test_memory(calloc(1, size));
@@ -99,8 +93,8 @@ say_with_surplus(struct fixture *r, struct peer *p, const uint8_t *head,
 CASE(surplus_is_thrown_away_as_it_comes, r)
 {
     static uint8_t name[LONG_NAME], head[LONG_NAME + 64];
-    uint8_t bytes[64];
-    struct peer *p;
+    struct live_client_dump dump;
+    struct live_client *p;
     size_t size;
 
     start_counter(r);
@@ -109,61 +103,51 @@ CASE(surplus_is_thrown_away_as_it_comes, r)
     live_client_put(head, LIVE_CLIENT_NOOP, 1, NULL, 0);
     put_be32(head + 4, (uint32_t)(29 * MIB));
     say_with_surplus(r, p, head, 12, 29 * MIB);
-    expect_done(r, p, LIVE_CLIENT_NOOP, 1);
+    live_client_expect(p, LIVE_CLIENT_NOOP, 1, LIVE_CLIENT_OK, NULL, 0);
 
     size = live_client_put_acquire(head, 2, name, sizeof name, 1, 2);
     put_be32(head + 4, (uint32_t)(29 * MIB));
     say_with_surplus(r, p, head, size, 29 * MIB - (size - 12));
-    expect_number(r, p, LIVE_CLIENT_ACQUIRE, 2, 1);
+    live_client_expect_u32(p, LIVE_CLIENT_ACQUIRE, 2, 1);
 
     size = live_client_put_get(head, 3, name, sizeof name);
     put_be32(head + 4, FRAME_BODY_MAX);
     say_with_surplus(r, p, head, size, FRAME_BODY_MAX - (size - 12));
-    expect_number(r, p, LIVE_CLIENT_GET, 3, 1);
+    live_client_expect_u32(p, LIVE_CLIENT_GET, 3, 1);
 
     live_client_put(head, 0x42, 4, NULL, 0);
     put_be32(head + 4, (uint32_t)MIB);
     say_with_surplus(r, p, head, 12, MIB);
-    expect_failure(r, p, 0x42, LIVE_CLIENT_UNKNOWN, 4);
+    live_client_expect(p, 0x42, 4, LIVE_CLIENT_UNKNOWN, NULL, 0);
 
     head[0] = 0x12;
     say_with_surplus(r, p, head, 12, MIB);
-    expect_failure(r, p, 0x42, LIVE_CLIENT_INVALID, 4);
+    live_client_expect(p, 0x42, 4, LIVE_CLIENT_INVALID, NULL, 0);
 
     /* A body that is long, with a name of no bytes. */
     live_client_put_acquire(head, 5, "", 0, 1, 2);
     put_be32(head + 4, (uint32_t)MIB);
     say_with_surplus(r, p, head, 22, MIB - 10);
-    expect_failure(r, p, LIVE_CLIENT_ACQUIRE, LIVE_CLIENT_INVALID, 5);
+    live_client_expect(p, LIVE_CLIENT_ACQUIRE, 5, LIVE_CLIENT_INVALID, NULL, 0);
 
     live_client_put(head, LIVE_CLIENT_DUMP, 6, NULL, 0);
     put_be32(head + 4, (uint32_t)MIB);
     say_with_surplus(r, p, head, 12, MIB);
-    await_bytes(r, p, 12 + 10 + sizeof name + 12);
-    p->size = 0;
-
-    say_bytes(r, p, bytes,
-              live_client_put(bytes, LIVE_CLIENT_NOOP, 7, NULL, 0));
-    expect_done(r, p, LIVE_CLIENT_NOOP, 7);
+    live_client_read_dump(p, 6, &dump);
+    assert_int_equal(dump.count, 1);
+    live_client_dump_free(&dump);
+    live_client_noop(p);
     assert_int_equal(bytes_kept(r), 0);
 }
 
 /* ---- dialogues --------------------------------------------------------- */
 
 static void
-turn_for_client(void *ctx)
-{
-    run_turns(ctx, 3);
-}
-
-static void
 open_listener(void *ctx, struct live_client *t)
 {
     struct fixture *r = ctx;
 
-    live_client_open(t, r->port);
-    t->turn = turn_for_client;
-    t->turn_ctx = r;
+    join_on(r, t, client_connect(r->port));
 }
 
 static void
