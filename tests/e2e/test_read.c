@@ -48,12 +48,9 @@ put(struct service_site *x, const char *keyspace, struct pair *pairs,
 
     assert_non_null(deltas);
     qsort(pairs, count, sizeof *pairs, by_key);
-    for (size_t i = 0; i < count; i++) {
-        deltas[i].key = (const uint8_t *)pairs[i].key;
-        deltas[i].key_size = (uint16_t)strlen(pairs[i].key);
-        deltas[i].sum_high = pairs[i].count < 0 ? -1 : 0;
-        deltas[i].sum_low = (uint64_t)pairs[i].count;
-    }
+    for (size_t i = 0; i < count; i++)
+        deltas[i] =
+            stored_delta(pairs[i].key, strlen(pairs[i].key), 0, pairs[i].count);
     s = engine_open(x->dir.keyspace_fd);
     assert_rc(stored_apply(s, keyspace, NULL, deltas, count), 0);
     store_close(s);

@@ -269,12 +269,7 @@ open_store(const struct tmpdir *d, size_t txn_memory, bool writable)
 struct store_delta
 delta(const char *key, int64_t sum)
 {
-    return (struct store_delta){
-        .key = (const uint8_t *)key,
-        .key_size = (uint16_t)strlen(key),
-        .sum_high = sum < 0 ? -1 : 0,
-        .sum_low = (uint64_t)sum,
-    };
+    return stored_delta(key, strlen(key), 0, sum);
 }
 
 int

@@ -139,6 +139,19 @@ answer_rank(const struct memhistory *table, size_t count,
     free(now);
 }
 
+struct memhistory
+memhistory_of(const struct store_delta *d, uint32_t now)
+{
+    const uint32_t day = 1440;
+    struct memhistory at = {.key.size = d->key_size,
+                            .minute = d->minute > now + day ? now : d->minute,
+                            .sum_high = d->sum_high,
+                            .sum_low = d->sum_low};
+
+    memcpy(at.key.bytes, d->key, d->key_size);
+    return at;
+}
+
 int
 memhistory_answer(const struct memhistory *table, size_t count,
                   struct store_history_query *q)

@@ -20,6 +20,9 @@ struct memhistory {
     uint64_t sum_low;
 };
 
+/* What an engine makes of it: what came in more than a day came now. */
+struct memhistory memhistory_of(const struct store_delta *d, uint32_t now);
+
 /* As store_history(), of a table for which nothing is missing, ever. */
 int memhistory_answer(const struct memhistory *table, size_t count,
                       struct store_history_query *q);

@@ -95,12 +95,8 @@ make_batch(struct deltas *d, enum specimen_keyspace k, size_t first,
         char *key = d->keys[i - first];
 
         specimen_key(k, i, key);
-        d->at[i - first] =
-            (struct store_delta){.key = (const uint8_t *)key,
-                                 .key_size = (uint16_t)keyspaces[k].key_size,
-                                 .minute = MINUTE - (uint32_t)(sum % 4) * 70,
-                                 .sum_high = sum < 0 ? -1 : 0,
-                                 .sum_low = (uint64_t)sum};
+        d->at[i - first] = stored_delta(key, keyspaces[k].key_size,
+                                        MINUTE - (uint32_t)(sum % 4) * 70, sum);
     }
     return (struct store_batch){.name = (const uint8_t *)keyspaces[k].name,
                                 .name_size = strlen(keyspaces[k].name),

@@ -30,10 +30,7 @@ int
 stored_add(struct store *s, const char *name, const struct log_fill *mark,
            const char *key, int64_t sum)
 {
-    const struct store_delta d = {.key = (const uint8_t *)key,
-                                  .key_size = (uint16_t)strlen(key),
-                                  .sum_high = sum < 0 ? -1 : 0,
-                                  .sum_low = (uint64_t)sum};
+    const struct store_delta d = stored_delta(key, strlen(key), 0, sum);
 
     return stored_apply(s, name, mark, &d, 1);
 }

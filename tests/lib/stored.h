@@ -7,6 +7,17 @@
 #include "common/setup/datadir.h"
 #include "common/store/store.h"
 
+/* The change of a key that came in a minute. */
+static inline struct store_delta
+stored_delta(const void *key, size_t size, uint32_t minute, int64_t sum)
+{
+    return (struct store_delta){.key = key,
+                                .key_size = (uint16_t)size,
+                                .minute = minute,
+                                .sum_high = sum < 0 ? -1 : 0,
+                                .sum_low = (uint64_t)sum};
+}
+
 /* Applies deltas under one mark, or (NULL) under none. */
 int stored_apply(struct store *s, const char *name, const struct log_fill *mark,
                  const struct store_delta *deltas, size_t count);

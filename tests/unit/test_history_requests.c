@@ -21,11 +21,7 @@ now_ms(void)
 static void
 put(struct fixture *f, const char *key, uint32_t minute, int64_t sum)
 {
-    const struct store_delta d = {.key = (const uint8_t *)key,
-                                  .key_size = (uint16_t)strlen(key),
-                                  .minute = minute,
-                                  .sum_high = sum < 0 ? -1 : 0,
-                                  .sum_low = (uint64_t)sum};
+    const struct store_delta d = stored_delta(key, strlen(key), minute, sum);
 
     assert_rc(stored_apply(f->store, "pages", NULL, &d, 1), 0);
 }
@@ -38,10 +34,7 @@ put_many(struct fixture *f)
 
     for (unsigned i = 0; i < KEYS; i++) {
         snprintf(keys[i], sizeof keys[i], "k%05u", i);
-        d[i] = (struct store_delta){.key = (const uint8_t *)keys[i],
-                                    .key_size = 6,
-                                    .minute = NOW - 5,
-                                    .sum_low = i + 1};
+        d[i] = stored_delta(keys[i], 6, NOW - 5, (int64_t)i + 1);
     }
     assert_rc(stored_apply(f->store, "many", NULL, d, KEYS), 0);
 }

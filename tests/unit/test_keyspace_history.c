@@ -103,23 +103,15 @@ key_text(unsigned i)
     return text[i];
 }
 
-/* Increments of more than a day ahead count now. */
 static void
 note_delta(struct fixture *x, const struct store_delta *d)
 {
-    struct memhistory *at;
-
     if (x->count == x->capacity) {
         x->capacity = 2 * x->capacity + 64;
         x->table = realloc(x->table, x->capacity * sizeof *x->table);
         assert_non_null(x->table);
     }
-    at = &x->table[x->count++];
-    *at = (struct memhistory){.key.size = d->key_size,
-                              .minute = d->minute > now + DAY ? now : d->minute,
-                              .sum_high = d->sum_high,
-                              .sum_low = d->sum_low};
-    memcpy(at->key.bytes, d->key, d->key_size);
+    x->table[x->count++] = memhistory_of(d, now);
 }
 
 /* The same batch for both, as one fill of a log. */
@@ -139,11 +131,7 @@ static void
 add(struct fixture *x, const char *name, const char *key, uint32_t minute,
     int64_t sum)
 {
-    const struct store_delta d = {.key = (const uint8_t *)key,
-                                  .key_size = (uint16_t)strlen(key),
-                                  .minute = minute,
-                                  .sum_high = sum < 0 ? -1 : 0,
-                                  .sum_low = (uint64_t)sum};
+    const struct store_delta d = stored_delta(key, strlen(key), minute, sum);
 
     apply(x, name, &d, 1);
 }
@@ -174,11 +162,8 @@ random_batch(struct fixture *x)
 
         if (!random_chance(r, share))
             continue;
-        d[n++] = (struct store_delta){.key = (const uint8_t *)key_text(i),
-                                      .key_size = (uint16_t)strlen(key_text(i)),
-                                      .minute = random_minute(r),
-                                      .sum_high = sum < 0 ? -1 : 0,
-                                      .sum_low = (uint64_t)sum};
+        d[n++] = stored_delta(key_text(i), strlen(key_text(i)),
+                              random_minute(r), sum);
     }
     apply(x, "pages", d, n);
 }
@@ -616,11 +601,8 @@ CASE(any_number_of_merges_may_touch_many_old_periods, x)
             d[n++] = (struct store_delta){.minute = now - (day + 2) * DAY + i};
         for (unsigned hour = HOURS; hour > 0; hour--)
             d[n++] = (struct store_delta){.minute = now - hour * 60 + i % 60};
-        for (size_t j = 0; j < n; j++) {
-            d[j].key = (const uint8_t *)key;
-            d[j].key_size = (uint16_t)strlen(key);
-            d[j].sum_low = j + 1;
-        }
+        for (size_t j = 0; j < n; j++)
+            d[j] = stored_delta(key, strlen(key), d[j].minute, (int64_t)j + 1);
         apply(x, "pages", d, n);
     }
     assert_int_equal(check(x, "pages"), 0);

@@ -9,6 +9,7 @@
 #include "tests/lib/memhistory.h"
 #include "tests/lib/memkv.h"
 #include "tests/lib/random.h"
+#include "tests/lib/stored.h"
 #include "tests/lib/test.h"
 
 #define DAY 1440u
@@ -219,22 +220,10 @@ merge_some(struct life *l, unsigned keys_most)
             continue;
         for (unsigned j = random_chance(&l->random, 20) ? 2 : 1; j > 0; j--) {
             const int64_t sum = (int64_t)random_below(&l->random, 1000) - 300;
-            struct memhistory *e = &l->table[l->count++];
 
             assert_true(l->count < TABLE_MAX);
-            deltas[n++] = (struct store_delta){
-                .key = keys[i],
-                .key_size = (uint16_t)key_of(i, keys[i]),
-                .minute = minute,
-                .sum_high = sum < 0 ? -1 : 0,
-                .sum_low = (uint64_t)sum,
-            };
-            *e = (struct memhistory){.key.size = key_of(i, e->key.bytes),
-                                     .minute = minute > l->now + DAY ? l->now
-                                                                     : minute,
-                                     .sum_high = sum < 0 ? -1 : 0,
-                                     .sum_low = (uint64_t)sum};
-            memcpy(e->key.bytes, keys[i], e->key.size);
+            deltas[n] = stored_delta(keys[i], key_of(i, keys[i]), minute, sum);
+            l->table[l->count++] = memhistory_of(&deltas[n++], l->now);
             l->erased[i] = false;
             l->totals[i] += sum;
             minute++;

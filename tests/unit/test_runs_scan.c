@@ -10,6 +10,7 @@
 #include "common/store/history/runs.h"
 #include "tests/lib/memkv.h"
 #include "tests/lib/random.h"
+#include "tests/lib/stored.h"
 #include "tests/lib/test.h"
 
 #define KEYS  4000
@@ -85,11 +86,7 @@ merge_some(struct fixture *f, unsigned hour, unsigned percent)
             continue;
         sum = random_sum(f, i);
         (void)snprintf(keys[i], sizeof keys[i], "key%06u", i);
-        deltas[n++] = (struct store_delta){.key = (const uint8_t *)keys[i],
-                                           .key_size = 9,
-                                           .minute = minute,
-                                           .sum_high = sum < 0 ? -1 : 0,
-                                           .sum_low = (uint64_t)sum};
+        deltas[n++] = stored_delta(keys[i], 9, minute, sum);
         f->sums[hour][i] += sum;
         f->any[hour][i] = true;
     }
@@ -259,12 +256,9 @@ live_long(struct fixture *f, struct long_life *l)
             const int64_t sum = (int64_t)random_below(&f->random, 99) - 20;
 
             (void)snprintf(keys[i], sizeof keys[i], "key%06u", i);
-            deltas[n++] = (struct store_delta){
-                .key = (const uint8_t *)keys[i],
-                .key_size = 9,
-                .minute = start_of_day() + DAY * day + 60 * (day % HOURS),
-                .sum_high = sum < 0 ? -1 : 0,
-                .sum_low = (uint64_t)sum};
+            deltas[n++] = stored_delta(
+                keys[i], 9, start_of_day() + DAY * day + 60 * (day % HOURS),
+                sum);
             l->sums[i] += sum;
             l->any[i] = true;
         }
