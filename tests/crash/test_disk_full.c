@@ -10,18 +10,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/setup/reserve.h"
+#include "tests/crash/small_disk.h"
 #include "tests/lib/client.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
@@ -35,52 +34,22 @@
 #define LIMIT_MS  60000
 
 struct full {
-    struct tmpdir dir;
+    struct small_disk disk;
     struct fleet fleet;
     struct model model;
     struct traffic traffic;
     _Atomic uint64_t moments;
-    char data[600];
-    char ballast[600];
 };
-
-static bool
-mount_small(struct full *f, const char *options)
-{
-    char path[600];
-
-    tmpdir_make(&f->dir);
-    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path);
-    (void)snprintf(f->data, sizeof f->data, "%s/disk/data", f->dir.path);
-    (void)snprintf(f->ballast, sizeof f->ballast, "%s/disk/ballast",
-                   f->dir.path);
-    /* The mount is gone with this process, however it ends. */
-    return getuid() == 0 && mkdir(path, 0700) == 0 &&
-           unshare(CLONE_NEWNS) == 0 &&
-           mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
-           mount("countd", path, "tmpfs", 0, options) == 0 &&
-           mkdir(f->data, 0700) == 0;
-}
 
 static void
 begin_full(struct full *f)
 {
     uint64_t seed = random_seed("disk full");
 
-    fleet_init_at(&f->fleet, f->data);
+    fleet_init_at(&f->fleet, f->disk.data);
     fleet_option(&f->fleet, "log.size=256K");
     model_init(&f->model, seed, KEYSPACES);
     traffic_init(&f->traffic, &f->model, &f->moments, 4, 64);
-}
-
-static void
-unmount_small(struct full *f)
-{
-    char path[600];
-
-    (void)snprintf(path, sizeof path, "%s/disk", f->dir.path);
-    assert_int_equal(umount2(path, MNT_DETACH), 0);
-    tmpdir_remove(&f->dir);
 }
 
 static void
@@ -89,24 +58,7 @@ finish_full(struct full *f)
     traffic_fini(&f->traffic);
     model_fini(&f->model);
     fleet_fini(&f->fleet);
-    unmount_small(f);
-}
-
-/* Writes the disk full to the last byte. */
-static void
-put_ballast(const struct full *f, size_t size)
-{
-    static char bytes[4096];
-    int fd = open(f->ballast, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    ssize_t n = 0;
-
-    assert_true(fd >= 0);
-    for (size_t done = 0; done < size; done += (size_t)n) {
-        n = write(fd, bytes, sizeof bytes);
-        if (n < 0)
-            break;
-    }
-    assert_int_equal(close(fd), 0);
+    small_disk_unmount(&f->disk);
 }
 
 static void
@@ -185,7 +137,7 @@ expect_load_is_refused(struct full *f)
     char lines[600];
     int fd;
 
-    (void)snprintf(lines, sizeof lines, "%s/lines", f->dir.path);
+    (void)snprintf(lines, sizeof lines, "%s/lines", f->disk.dir.path);
     fd = open(lines, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "w\tk\t0\n", 6), 6);
@@ -198,10 +150,10 @@ TEST(logs_that_cannot_be_made_push_back_and_go_on)
 {
     struct full f = {0};
 
-    if (!mount_small(&f, "size=8m,mode=700"))
+    if (!small_disk_mount(&f.disk, "size=8m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
     begin_full(&f);
-    put_ballast(&f, 5 << 20);
+    small_disk_fill(&f.disk, 5 << 20);
     start_writer(&f);
 
     send_until_pushed_back(&f);
@@ -209,7 +161,7 @@ TEST(logs_that_cannot_be_made_push_back_and_go_on)
     assert_true(model_acked(&f.model, UINT64_MAX) > 500);
     expect_load_is_refused(&f);
 
-    assert_int_equal(unlink(f.ballast), 0);
+    assert_int_equal(unlink(f.disk.ballast), 0);
     send_some(&f, 200);
     assert_has(text_of(&f, FLEET_WRITE), "there is an empty log again");
     expect_alive(&f, FLEET_WRITE);
@@ -296,7 +248,7 @@ TEST(merges_that_cannot_be_written_are_made_later)
 {
     struct full f = {0};
 
-    if (!mount_small(&f, "size=16m,mode=700"))
+    if (!small_disk_mount(&f.disk, "size=16m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
     begin_full(&f);
     fleet_option(&f.fleet, "log.max=6");
@@ -305,7 +257,7 @@ TEST(merges_that_cannot_be_written_are_made_later)
     send_some(&f, 2000);
 
     fleet_start(&f.fleet, FLEET_READ);
-    put_ballast(&f, SIZE_MAX);
+    small_disk_fill(&f.disk, SIZE_MAX);
     do
         send_until_pushed_back(&f);
     while (!is_worker_waiting(&f) ||
@@ -314,7 +266,7 @@ TEST(merges_that_cannot_be_written_are_made_later)
     expect_alive(&f, FLEET_WORKER);
     expect_full_disk_is_named(&f);
 
-    assert_int_equal(unlink(f.ballast), 0);
+    assert_int_equal(unlink(f.disk.ballast), 0);
     send_some(&f, 2000);
     expect_alive(&f, FLEET_WRITE);
     expect_alive(&f, FLEET_WORKER);
@@ -331,7 +283,7 @@ take_inodes(const struct full *f)
     int fd;
 
     for (;; count++) {
-        (void)snprintf(path, sizeof path, "%s.%u", f->ballast, count);
+        (void)snprintf(path, sizeof path, "%s.%u", f->disk.ballast, count);
         fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
         if (fd < 0)
             break;
@@ -347,7 +299,7 @@ give_inodes(const struct full *f, unsigned count)
     char path[640];
 
     while (count-- > 0) {
-        (void)snprintf(path, sizeof path, "%s.%u", f->ballast, count);
+        (void)snprintf(path, sizeof path, "%s.%u", f->disk.ballast, count);
         assert_int_equal(unlink(path), 0);
     }
 }
@@ -358,7 +310,7 @@ TEST(daemons_start_without_a_free_inode_and_go_on_when_there_is_one)
     struct full f = {0};
     unsigned taken;
 
-    if (!mount_small(&f, "size=64m,nr_inodes=100,mode=700"))
+    if (!small_disk_mount(&f.disk, "size=64m,nr_inodes=100,mode=700"))
         test_skip("needs root and a tmpfs of its own");
     begin_full(&f);
     start_writer(&f);
@@ -427,21 +379,22 @@ TEST(a_keyspace_that_fits_by_half_is_refused_not_died_of)
     struct stat st;
     int status = 1;
 
-    if (!mount_small(&f, "size=1m,mode=700"))
+    if (!small_disk_mount(&f.disk, "size=1m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
-    put_ballast(&f, SIZE_MAX);
+    small_disk_fill(&f.disk, SIZE_MAX);
 
     for (int tries = 0; tries < 64 && status != 0; tries++) {
-        status = apply_new_in_child(f.data);
+        status = apply_new_in_child(f.disk.data);
         if (!WIFEXITED(status) || WEXITSTATUS(status) > 1)
             fail_msg("status %#x with %d pages free", (unsigned)status, tries);
         refused += status != 0;
-        assert_int_equal(stat(f.ballast, &st), 0);
-        assert_int_equal(truncate(f.ballast, (st.st_size - 1) & ~4095L), 0);
+        assert_int_equal(stat(f.disk.ballast, &st), 0);
+        assert_int_equal(truncate(f.disk.ballast, (st.st_size - 1) & ~4095L),
+                         0);
     }
     assert_int_equal(status, 0);
     assert_true(refused > 0);
-    unmount_small(&f);
+    small_disk_unmount(&f.disk);
 }
 
 /* As after a restore from a backup, which has none. */
@@ -450,7 +403,8 @@ remove_lock_files(const struct full *f)
 {
     char path[640];
 
-    (void)snprintf(path, sizeof path, "%s/keyspace/words.mdb-lock", f->data);
+    (void)snprintf(path, sizeof path, "%s/keyspace/words.mdb-lock",
+                   f->disk.data);
     assert_int_equal(unlink(path), 0);
 }
 
@@ -474,9 +428,9 @@ TEST(a_restored_directory_on_a_full_disk_is_waited_for)
     int64_t count = 0;
     int send, ask;
 
-    if (!mount_small(&f, "size=16m,mode=700"))
+    if (!small_disk_mount(&f.disk, "size=16m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
-    fleet_init_at(&f.fleet, f.data);
+    fleet_init_at(&f.fleet, f.disk.data);
     fleet_start_with(&f.fleet, FLEET_WRITE, "log.size=256K", NULL);
     fleet_start(&f.fleet, FLEET_WORKER);
     send = client_connect(fleet_ack_port(&f.fleet));
@@ -485,7 +439,7 @@ TEST(a_restored_directory_on_a_full_disk_is_waited_for)
     fleet_await_drained(&f.fleet, LIMIT_MS);
     fleet_stop(&f.fleet, FLEET_WORKER);
     remove_lock_files(&f);
-    put_ballast(&f, SIZE_MAX);
+    small_disk_fill(&f.disk, SIZE_MAX);
 
     fleet_start(&f.fleet, FLEET_READ);
     ask = client_connect(fleet_read_port(&f.fleet));
@@ -500,7 +454,7 @@ TEST(a_restored_directory_on_a_full_disk_is_waited_for)
     await_complaint(&f, FLEET_WORKER, "make its lock file");
     expect_alive(&f, FLEET_WORKER);
 
-    assert_int_equal(unlink(f.ballast), 0);
+    assert_int_equal(unlink(f.disk.ballast), 0);
     fleet_await_drained(&f.fleet, LIMIT_MS);
     ask = client_connect(fleet_read_port(&f.fleet));
     assert_true(client_get(ask, "words", "key", &count));
@@ -509,7 +463,7 @@ TEST(a_restored_directory_on_a_full_disk_is_waited_for)
     client_close(send);
     fleet_stop_all(&f.fleet);
     fleet_fini(&f.fleet);
-    unmount_small(&f);
+    small_disk_unmount(&f.disk);
 }
 
 /* Until the worker has made the space that drop needs. */
@@ -520,7 +474,7 @@ await_reserve(const struct full *f)
     char path[640];
     struct stat st;
 
-    (void)snprintf(path, sizeof path, "%s/" RESERVE_FILE, f->data);
+    (void)snprintf(path, sizeof path, "%s/" RESERVE_FILE, f->disk.data);
     while (stat(path, &st) < 0 || st.st_size != RESERVE_BYTES) {
         if (clock_ms() > end_ms)
             fail_msg("there is no %s", path);
@@ -562,15 +516,15 @@ TEST(drop_frees_a_full_disk_and_ends_when_the_logs_are_merged)
     char lines[600], key[64];
     unsigned acked = 0;
 
-    if (!mount_small(&f, "size=20m,mode=700"))
+    if (!small_disk_mount(&f.disk, "size=20m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
-    fleet_init_at(&f.fleet, f.data);
+    fleet_init_at(&f.fleet, f.disk.data);
     fleet_options(&f.fleet, "log.size=256K", "log.max=8", NULL);
     service_start(&f.fleet);
     service_add(&f.fleet, "kept", "key", 5);
     expect(FLEET_RUN(&f.fleet, "flush"), 0, "");
     await_reserve(&f);
-    (void)snprintf(lines, sizeof lines, "%s/lines", f.dir.path);
+    (void)snprintf(lines, sizeof lines, "%s/lines", f.disk.dir.path);
     do {
         put_lines(lines, acked, 400000);
         acked += load_until_full(&f, lines);
@@ -593,5 +547,5 @@ TEST(drop_frees_a_full_disk_and_ends_when_the_logs_are_merged)
     fleet_stop_all(&f.fleet);
     fleet_check(&f.fleet);
     fleet_fini(&f.fleet);
-    unmount_small(&f);
+    small_disk_unmount(&f.disk);
 }

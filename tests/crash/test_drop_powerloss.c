@@ -22,13 +22,10 @@
 
 #include "common/log/inspect.h"
 #include "common/log/logdir.h"
-#include "tests/crash/powerloss.h"
-#include "tests/lib/daemon.h"
-#include "tests/lib/disk.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
-#include "tests/lib/random.h"
+#include "tests/lib/powercut.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 #include "worker/dead_fills.h"
@@ -106,52 +103,23 @@ run_child(const char *path)
     return 0;
 }
 
-static const char *
-path_in(const struct tmpdir *dir, const char *name)
-{
-    static char path[700];
-
-    (void)snprintf(path, sizeof path, "%s/%s", dir->path, name);
-    return path;
-}
-
+/* Has this program do run_child() on the directory, under the recorder. */
 static void
-put_env(const char *name, const char *path, const char *file)
+record_child(struct powercut *c, const char *path, const char *how)
 {
-    char text[1300];
-
-    (void)snprintf(text, sizeof text, "%s%s", path, file);
-    assert_int_equal(setenv(name, text, 1), 0);
-}
-
-static void
-record_child(const struct tmpdir *data, const struct tmpdir *side,
-             const char *how)
-{
-    const char *preloaded = getenv("LD_PRELOAD");
-    char library[600], others[600] = "";
     int status;
     pid_t pid;
 
-    tmpdir_put(side, "shared", NULL, 0, 0600);
-    assert_int_equal(
-        truncate(path_in(side, "shared"), sizeof(struct powerloss_shared)), 0);
-    daemon_path("tests/crash/powerloss.so", library, sizeof library);
-    if (preloaded) /* the tests may be in faketime */
-        (void)snprintf(others, sizeof others, ":%s", preloaded);
+    assert_int_equal(setenv("DROP_CHILD", how, 1), 0);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        put_env("LD_PRELOAD", library, others);
-        put_env("POWERLOSS_DIR", data->path, "");
-        put_env("POWERLOSS_LOG", side->path, "/calls");
-        put_env("POWERLOSS_SHARED", side->path, "/shared");
-        put_env("DROP_CHILD", how, "");
-        /* A preloaded library comes before the sanitizer's; that is meant. */
-        put_env("ASAN_OPTIONS", "verify_asan_link_order=0", "");
-        (void)execl("/proc/self/exe", "test_drop_powerloss", data->path, NULL);
+        for (size_t i = 0; c->env[i]; i++)
+            (void)putenv(c->env_text[i]);
+        (void)execl("/proc/self/exe", "test_drop_powerloss", path, NULL);
         _exit(127);
     }
+    assert_int_equal(unsetenv("DROP_CHILD"), 0);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_int_equal(status, 0);
 }
@@ -194,14 +162,14 @@ judge_state(const char *path, struct judged *j)
 }
 
 static void
-try_states(const struct disk *disk, struct random *random, struct judged *j)
+try_states(struct powercut *c, struct judged *j)
 {
-    for (uint64_t cut = 1; cut <= disk_last(disk) + 1; cut++)
+    for (uint64_t cut = 1; cut <= disk_last(c->disk) + 1; cut++)
         for (unsigned i = 0; i < 10; i++) {
             struct tmpdir state;
 
             tmpdir_make_in_memory(&state);
-            disk_build(disk, cut, random_next(random), state.path);
+            disk_build(c->disk, cut, random_next(&c->random), state.path);
             judge_state(state.path, j);
             tmpdir_remove(&state);
         }
@@ -210,29 +178,30 @@ try_states(const struct disk *disk, struct random *random, struct judged *j)
 static void
 check_power_loss(const char *how)
 {
-    struct random random = {.state = random_seed(how)};
-    struct tmpdir data, side;
     struct judged j = {0};
-    struct disk *disk;
+    struct powercut cut;
+    struct tmpdir data;
+    struct fleet f;
 
     tmpdir_make_in_memory(&data);
-    tmpdir_make_in_memory(&side);
+    fleet_init_at(&f, data.path);
     assert_int_equal(mkdirat(data.fd, "log", 0700), 0);
     assert_int_equal(mkdirat(data.fd, "keyspace", 0700), 0);
     make_dropped(data.path);
-    disk = disk_snapshot(data.path);
+    powercut_begin(&cut, data.path, random_seed(how));
+    powercut_record(&cut, &f, "calls");
 
-    record_child(&data, &side, how);
+    record_child(&cut, data.path, how);
 
     assert_false(tmpdir_has(&data, "keyspace/" NAME ".mdb"));
-    disk_load(disk, path_in(&side, "calls"));
-    try_states(disk, &random, &j);
+    powercut_load(&cut);
+    try_states(&cut, &j);
     print_message("%s: gone=%u full=%u lost=%u\n", how, j.gone, j.full, j.lost);
     assert_true(j.gone > 0); /* else nothing was tried */
     assert_true(j.full > 0);
     assert_int_equal(j.lost, 0);
-    disk_free(disk);
-    tmpdir_remove(&side);
+    powercut_end(&cut);
+    fleet_fini(&f);
     tmpdir_remove(&data);
 }
 

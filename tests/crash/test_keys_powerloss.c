@@ -187,18 +187,14 @@ record_run(struct run *r)
 
 /* ---- states -------------------------------------------------------------- */
 
+/* When some request was answered. */
 static uint64_t
-pick_cut(struct run *r)
+pick_promise(void *ctx)
 {
-    uint64_t answered;
+    struct run *r = ctx;
 
-    if (random_chance(&r->cut.random, 60))
-        return disk_cut_in_sync(r->cut.disk, random_next(&r->cut.random));
-    answered =
-        r->requests[random_below(&r->cut.random, (uint64_t)r->count)].answered;
-    if (answered != 0)
-        return answered + 1; /* most is promised, and least is safe */
-    return 1 + random_below(&r->cut.random, disk_last(r->cut.disk) + 1);
+    return r->requests[random_below(&r->cut.random, (uint64_t)r->count)]
+        .answered;
 }
 
 /* Sends all again that was sent before the cut. */
@@ -257,16 +253,14 @@ compare_counts(struct run *r, struct fleet *f, uint64_t cut, char *why,
     return true;
 }
 
-static void
-judge_state(struct run *r, uint64_t cut, uint64_t seed)
+static bool
+judge_state(void *ctx, const char *path, uint64_t cut, char *why, size_t size)
 {
-    struct tmpdir state;
+    struct run *r = ctx;
     struct fleet f;
-    char why[256];
+    bool is_right;
 
-    tmpdir_make_in_memory(&state);
-    disk_build(r->cut.disk, cut, seed, state.path);
-    fleet_init_at(&f, state.path);
+    fleet_init_at(&f, path);
     set_options(&f);
     if (random_chance(&r->cut.random, 50)) {
         fleet_start(&f, FLEET_WORKER);
@@ -278,18 +272,15 @@ judge_state(struct run *r, uint64_t cut, uint64_t seed)
     send_again(r, &f, cut);
     fleet_stop(&f, FLEET_WRITE);
     fleet_await_drained(&f, 30000);
-    if (!compare_counts(r, &f, cut, why, sizeof why))
-        powercut_fail(&r->cut, cut, seed, why);
+    is_right = compare_counts(r, &f, cut, why, size);
     fleet_stop_all(&f);
     fleet_fini(&f);
-    tmpdir_remove(&state);
+    return is_right;
 }
 
 TEST(what_is_sent_again_after_a_power_loss_counts_exactly_once)
 {
     static struct run r;
-    const char *wanted = getenv("TEST_STATES");
-    const int states = wanted ? atoi(wanted) : STATES;
 
     memset(&r, 0, sizeof r);
     for (size_t i = 0; i < CLIENTS; i++)
@@ -300,11 +291,8 @@ TEST(what_is_sent_again_after_a_power_loss_counts_exactly_once)
     record_run(&r);
     printf("%zu calls, %d requests\n", disk_count(r.cut.disk), r.count);
     (void)fflush(stdout); /* to be seen before a failure */
-    for (int i = 0; i < states; i++) {
-        const uint64_t cut = pick_cut(&r);
-
-        judge_state(&r, cut, random_next(&r.cut.random));
-    }
+    powercut_try(&r.cut, random_times("TEST_STATES", STATES),
+                 &(struct powercut_judge){pick_promise, judge_state, &r});
     fleet_fini(&r.fleet);
     powercut_end(&r.cut);
     tmpdir_remove(&r.data);

@@ -145,15 +145,6 @@ expect_exactly_once(struct storm *s)
         fail_msg("%u keys wrong: %s", wrong, why);
 }
 
-static unsigned
-kills_wanted(void)
-{
-    const char *text = getenv("TEST_KILLS");
-    int count = text ? atoi(text) : KILLS;
-
-    return count > 0 ? (unsigned)count : KILLS;
-}
-
 /* What the workers archived, replayed, is what they counted. */
 static void
 expect_archived(struct storm *s)
@@ -208,10 +199,11 @@ run_storm(uint64_t seed, unsigned kills, bool archive)
 
 TEST(kills_lose_and_double_nothing_acknowledged)
 {
-    run_storm(random_seed(__func__), kills_wanted(), false);
+    run_storm(random_seed(__func__), random_times("TEST_KILLS", KILLS), false);
 }
 
 TEST(nor_is_a_merged_log_missing_in_the_archive)
 {
-    run_storm(random_seed(__func__), (kills_wanted() + 2) / 3, true);
+    run_storm(random_seed(__func__),
+              (random_times("TEST_KILLS", KILLS) + 2) / 3, true);
 }

@@ -81,46 +81,14 @@ send_for(struct run *run, uint64_t ms)
 
 /* ---- states ------------------------------------------------------------- */
 
+/* When some message was answered. */
 static uint64_t
-pick_cut(struct run *run)
+pick_promise(void *ctx)
 {
+    struct run *run = ctx;
     const struct model *m = &run->model;
 
-    if (random_chance(&run->cut.random, 50))
-        return disk_cut_in_sync(run->cut.disk, random_next(&run->cut.random));
-    /* Right behind an answer most is promised and least is safe. */
-    if (random_chance(&run->cut.random, 60))
-        for (size_t i = 0; i < 100; i++) {
-            uint64_t acked =
-                m->messages[random_below(&run->cut.random, m->count)].acked;
-
-            if (acked != 0)
-                return acked + 1;
-        }
-    return 1 + random_below(&run->cut.random, disk_last(run->cut.disk) + 1);
-}
-
-/* Builds `count` states and has each judged. */
-static void
-try_states(struct run *run, unsigned count,
-           unsigned (*judge)(struct run *run, const char *path, uint64_t cut,
-                             char *why, size_t size))
-{
-    struct tmpdir state;
-    char why[512];
-
-    for (unsigned i = 0; i < count; i++) {
-        const uint64_t cut = pick_cut(run);
-        const uint64_t seed = random_next(&run->cut.random);
-        unsigned violations;
-
-        tmpdir_make_in_memory(&state);
-        disk_build(run->cut.disk, cut, seed, state.path);
-        violations = judge(run, state.path, cut, why, sizeof why);
-        tmpdir_remove(&state);
-        if (violations > 0)
-            powercut_fail(&run->cut, cut, seed, why);
-    }
+    return m->messages[random_below(&run->cut.random, m->count)].acked;
 }
 
 /* ---- the daemons --------------------------------------------------------- */
@@ -151,12 +119,12 @@ judge_archive(struct fleet *f)
 
 /* Starts a worker on the state, sometimes after a writer has had it, lets it
  * finish, looks. */
-static unsigned
-judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
-              size_t size)
+static bool
+judge_daemons(void *ctx, const char *path, uint64_t cut, char *why, size_t size)
 {
+    struct run *run = ctx;
     struct fleet f;
-    unsigned violations;
+    bool is_right;
 
     fleet_init_at(&f, path);
     small_logs(&f);
@@ -171,26 +139,26 @@ judge_daemons(struct run *run, const char *path, uint64_t cut, char *why,
     fleet_stop(&f, FLEET_WORKER);
     fleet_check(&f);
     fleet_look(&f, &run->model);
-    violations = model_verdict(&run->model, cut, why, size);
-    if (run->archive && violations == 0)
+    is_right = model_verdict(&run->model, cut, why, size) == 0;
+    if (run->archive && is_right)
         judge_archive(&f);
     fleet_fini(&f);
-    return violations;
+    return is_right;
 }
 
 /* Recovers the state under the recorder, cuts the power again somewhere in
  * that, and has what is left then judged. */
-static unsigned
-judge_twice(struct run *run, const char *path, uint64_t cut, char *why,
-            size_t size)
+static bool
+judge_twice(void *ctx, const char *path, uint64_t cut, char *why, size_t size)
 {
     static unsigned nested;
+    struct run *run = ctx;
     struct disk *disk = disk_snapshot(path);
     char log[32], name[700];
     struct tmpdir again;
     uint64_t first = atomic_load(&run->cut.shared->seq) + 1, second;
-    unsigned violations;
     struct fleet f;
+    bool is_right;
 
     (void)snprintf(log, sizeof log, "nested%u", nested++);
     fleet_init_at(&f, path);
@@ -207,10 +175,10 @@ judge_twice(struct run *run, const char *path, uint64_t cut, char *why,
         first + random_below(&run->cut.random, disk_last(disk) - first + 2);
     tmpdir_make_in_memory(&again);
     disk_build(disk, second, random_next(&run->cut.random), again.path);
-    violations = judge_daemons(run, again.path, cut, why, size);
+    is_right = judge_daemons(run, again.path, cut, why, size);
     tmpdir_remove(&again);
     disk_free(disk);
-    return violations;
+    return is_right;
 }
 
 static void
@@ -300,84 +268,66 @@ record_run(struct run *run, unsigned events, bool clean)
     assert_true(model_acked(&run->model, UINT64_MAX) > 200);
 }
 
-static unsigned
-states_wanted(void)
-{
-    const char *text = getenv("TEST_STATES");
-    int count = text ? atoi(text) : STATES;
+struct plan {
+    unsigned peers, window; /* of the traffic */
+    unsigned events;        /* restarts */
+    bool clean;             /* they are no kills */
+    bool archive, twice;
+    unsigned refuses;
+    unsigned percent; /* of the states */
+};
 
-    return count > 0 ? (unsigned)count : STATES;
+static void
+lose_power(const char *test, const struct plan *p)
+{
+    struct run run;
+
+    begin_run(&run, random_seed(test), p->peers, p->window);
+    run.archive = p->archive;
+    run.refuses = p->refuses;
+    record_run(&run, p->events, p->clean);
+    powercut_try(
+        &run.cut, random_times("TEST_STATES", STATES) * p->percent / 100,
+        &(struct powercut_judge){pick_promise,
+                                 p->twice ? judge_twice : judge_daemons, &run});
+    finish_run(&run);
 }
 
 TEST(a_power_loss_loses_and_doubles_nothing_acknowledged)
 {
-    struct run run;
-
-    begin_run(&run, random_seed(__func__), 4, 16);
-    record_run(&run, 0, true);
-    try_states(&run, states_wanted() * 2 / 5, judge_daemons);
-    finish_run(&run);
+    lose_power(__func__, &(struct plan){4, 16, .clean = true, .percent = 40});
 }
 
 TEST(nor_does_one_after_kills)
 {
-    struct run run;
-
-    begin_run(&run, random_seed(__func__), 4, 8);
-    record_run(&run, 16, false);
-    try_states(&run, states_wanted() * 2 / 5, judge_daemons);
-    finish_run(&run);
+    lose_power(__func__, &(struct plan){4, 8, .events = 16, .percent = 40});
 }
 
 TEST(nor_does_one_after_clean_restarts)
 {
-    struct run run;
-
-    begin_run(&run, random_seed(__func__), 3, 1);
-    record_run(&run, 6, true);
-    try_states(&run, states_wanted() / 5, judge_daemons);
-    finish_run(&run);
+    lose_power(__func__, &(struct plan){3, 1, 6, .clean = true, .percent = 20});
 }
 
 TEST(nor_does_one_while_keyspaces_refuse)
 {
-    struct run run;
-
-    begin_run(&run, random_seed(__func__), 4, 8);
-    run.refuses = 5;
-    record_run(&run, 10, false);
-    try_states(&run, states_wanted() * 2 / 5, judge_daemons);
-    finish_run(&run);
+    lose_power(__func__,
+               &(struct plan){4, 8, .events = 10, .refuses = 5, .percent = 40});
 }
 
 TEST(nor_does_a_second_one_during_recovery)
 {
-    struct run run;
-
-    begin_run(&run, random_seed(__func__), 4, 8);
-    record_run(&run, 4, false);
-    try_states(&run, states_wanted() / 5, judge_twice);
-    finish_run(&run);
+    lose_power(__func__,
+               &(struct plan){4, 8, .events = 4, .twice = true, .percent = 20});
 }
 
 TEST(nor_is_a_merged_log_missing_in_the_archive)
 {
-    struct run run;
-
-    begin_run(&run, random_seed(__func__), 4, 8);
-    run.archive = true;
-    record_run(&run, 8, false);
-    try_states(&run, states_wanted() / 5, judge_daemons);
-    finish_run(&run);
+    lose_power(__func__, &(struct plan){4, 8, .events = 8, .archive = true,
+                                        .percent = 20});
 }
 
 TEST(nor_after_a_second_one_during_recovery)
 {
-    struct run run;
-
-    begin_run(&run, random_seed(__func__), 4, 8);
-    run.archive = true;
-    record_run(&run, 4, false);
-    try_states(&run, states_wanted() / 10, judge_twice);
-    finish_run(&run);
+    lose_power(__func__, &(struct plan){4, 8, .events = 4, .archive = true,
+                                        .twice = true, .percent = 10});
 }

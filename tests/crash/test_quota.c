@@ -13,16 +13,13 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "tests/crash/powerloss.h"
+#include "tests/crash/small_disk.h"
 #include "tests/lib/client.h"
 #include "tests/lib/file.h"
 #include "tests/lib/fleet.h"
@@ -141,17 +138,9 @@ fill_journal(const struct quota_oracle *t)
 
 /* ---- kills ------------------------------------------------------- */
 
-static unsigned
-number_of(const char *name, unsigned def)
-{
-    const char *text = getenv(name);
-
-    return text ? (unsigned)strtoul(text, NULL, 10) : def;
-}
-
 TEST(every_answer_holds_under_kills)
 {
-    const unsigned kills = number_of("TEST_KILLS", KILLS);
+    const unsigned kills = random_times("TEST_KILLS", KILLS);
     _Atomic uint64_t moments = 0;
     struct fleet f;
     struct quota_oracle t;
@@ -250,44 +239,24 @@ TEST(a_bit_of_the_last_group_after_a_kill_forgets_no_answer)
 
 /* ---- power loss -------------------------------------------------- */
 
+/* When some request was answered. */
 static uint64_t
-pick_cut(struct quota_oracle *t, const struct disk *disk)
+pick_promise(void *ctx)
 {
-    if (random_chance(&t->random, 50))
-        return disk_cut_in_sync(disk, random_next(&t->random));
-    for (int i = 0; i < 100; i++) {
-        const struct quota_oracle_ask *a =
-            &t->asks[random_below(&t->random, t->count)];
+    struct quota_oracle *t = ctx;
 
-        if (a->answered)
-            return a->acked + 1;
-    }
-    return 1 + random_below(&t->random, disk_last(disk) + 1);
+    return t->asks[random_below(&t->random, t->count)].acked;
 }
 
-static void
-try_states(struct quota_oracle *t, const struct powercut *c, unsigned states)
+static bool
+judge_state(void *ctx, const char *path, uint64_t cut, char *why, size_t size)
 {
-    char why[256];
-    struct tmpdir state;
-
-    for (unsigned i = 0; i < states; i++) {
-        const uint64_t cut = pick_cut(t, c->disk);
-        const uint64_t seed = random_next(&t->random);
-        bool good;
-
-        tmpdir_make_in_memory(&state);
-        disk_build(c->disk, cut, seed, state.path);
-        good = quota_oracle_is_kept(t, state.path, cut, why, sizeof why);
-        tmpdir_remove(&state);
-        if (!good)
-            powercut_fail(c, cut, seed, why);
-    }
+    return quota_oracle_is_kept(ctx, path, cut, why, size);
 }
 
 TEST(every_answer_holds_when_the_power_goes)
 {
-    const unsigned states = number_of("TEST_STATES", STATES);
+    const unsigned states = random_times("TEST_STATES", STATES);
     struct quota_oracle t;
     struct powercut cut;
     struct tmpdir data;
@@ -296,9 +265,9 @@ TEST(every_answer_holds_when_the_power_goes)
     tmpdir_make_in_memory(&data);
     fleet_init_at(&f, data.path);
     configure_fleet(&f);
-    powercut_begin(&cut, data.path, 0);
+    powercut_begin(&cut, data.path, random_seed("quota power"));
     powercut_record(&cut, &f, "calls");
-    quota_oracle_init(&t, random_seed("quota power"), &cut.shared->seq);
+    quota_oracle_init(&t, cut.random.state, &cut.shared->seq);
     for (int i = 0; i < 4; i++) {
         start_writer(&t, &f);
         while (t.answered < 40 * ((uint64_t)i + 1))
@@ -313,7 +282,8 @@ TEST(every_answer_holds_when_the_power_goes)
     quota_oracle_settle(&t);
     fleet_stop(&f, FLEET_WRITE);
     powercut_load(&cut);
-    try_states(&t, &cut, states);
+    powercut_try(&cut, states,
+                 &(struct powercut_judge){pick_promise, judge_state, &t});
     printf("%zu calls, %" PRIu64 " answered, %u states\n", disk_count(cut.disk),
            t.answered, states);
     fleet_fini(&f);
@@ -324,36 +294,22 @@ TEST(every_answer_holds_when_the_power_goes)
 
 /* ---- a full disk ------------------------------------------------- */
 
-static void
-put_ballast(const char *path)
-{
-    static uint8_t bytes[4096];
-    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-
-    assert_true(fd >= 0);
-    while (write(fd, bytes, sizeof bytes) == sizeof bytes)
-        continue;
-    client_close(fd);
-}
-
-static void
-run_full(const char *disk)
+TEST(a_full_disk_refuses_and_is_recovered_from)
 {
     _Atomic uint64_t moments = 0;
-    char data[600], ballast[600];
+    struct small_disk disk;
     struct fleet f;
     struct quota_oracle t;
     uint64_t answered;
 
-    (void)snprintf(data, sizeof data, "%s/data", disk);
-    (void)snprintf(ballast, sizeof ballast, "%s/ballast", disk);
-    assert_int_equal(mkdir(data, 0700), 0);
+    if (!small_disk_mount(&disk, "size=32m"))
+        test_skip("needs root and a tmpfs of its own");
     quota_oracle_init(&t, random_seed("quota full disk"), &moments);
-    fleet_init_at(&f, data);
+    fleet_init_at(&f, disk.data);
     configure_fleet(&f);
     start_writer(&t, &f);
     quota_oracle_ask_for(&t, 50);
-    put_ballast(ballast);
+    small_disk_fill(&disk, SIZE_MAX);
     fill_journal(&t); /* the next checkpoint is near */
     while (t.refused == 0 && t.count < TILL_ASKS - 2000)
         quota_oracle_ask_for(&t, 20);
@@ -361,7 +317,7 @@ run_full(const char *disk)
     assert_true(daemon_alive(fleet_daemon(&f, FLEET_WRITE)));
     quota_oracle_settle(&t);
     assert_true(query_remaining(&t) > 0); /* is answered all the same */
-    assert_int_equal(unlink(ballast), 0);
+    assert_int_equal(unlink(disk.ballast), 0);
     while (ask_once(&t, "/increase?amt=0") == -503)
         continue; /* it is tried again each second */
     answered = t.answered;
@@ -373,38 +329,5 @@ run_full(const char *disk)
     check_kept(&t, f.path);
     free(t.asks);
     fleet_fini(&f);
-}
-
-/* Runs on a file system of that size, in a process of its own. */
-static void
-run_on_disk(const char *size, void (*run)(const char *disk))
-{
-    struct tmpdir dir;
-    int status;
-    pid_t pid;
-
-    if (getuid() != 0)
-        test_skip("mounting needs root");
-    tmpdir_make(&dir);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        /* The mount is gone with this process, however it ends. */
-        if (unshare(CLONE_NEWNS) < 0 ||
-            mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
-            mount("countd", dir.path, "tmpfs", 0, size) < 0)
-            _exit(77);
-        run(dir.path);
-        _exit(0);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    tmpdir_remove(&dir);
-    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
-        test_skip("no mount namespace");
-    assert_int_equal(status, 0);
-}
-
-TEST(a_full_disk_refuses_and_is_recovered_from)
-{
-    run_on_disk("size=32m", run_full);
+    small_disk_unmount(&disk);
 }

@@ -59,14 +59,6 @@ check_number(struct storm *s, int client, const struct sequence_parts *n,
     s->numbers++;
 }
 
-static uint64_t
-kills_wanted(void)
-{
-    const char *text = getenv("TEST_KILLS");
-
-    return text ? strtoull(text, NULL, 0) : KILLS;
-}
-
 /* One run: fetches until a moment, then a kill. */
 static void
 fetch_until_killed(struct storm *s)
@@ -159,7 +151,7 @@ fini_storms(struct storm *storms)
 TEST(kills_repeat_no_number_and_never_step_back)
 {
     static struct storm storms[SERVERS];
-    const uint64_t kills = kills_wanted();
+    const uint64_t kills = random_times("TEST_KILLS", KILLS);
     uint64_t numbers;
 
     init_storms(storms, random_seed(__func__));

@@ -101,9 +101,26 @@ powercut_load(struct powercut *c)
     disk_load(c->disk, c->env_text[2] + strlen("POWERLOSS_LOG="));
 }
 
-void
-powercut_fail(const struct powercut *c, uint64_t cut, uint64_t seed,
-              const char *why)
+static uint64_t
+pick_cut(struct powercut *c, const struct powercut_judge *judge)
+{
+    if (random_chance(&c->random, 50))
+        return disk_cut_in_sync(c->disk, random_next(&c->random));
+    /* Right behind an answer most is promised and least is safe. */
+    if (random_chance(&c->random, 60))
+        for (size_t i = 0; i < 100; i++) {
+            const uint64_t promised = judge->promise(judge->ctx);
+
+            if (promised != 0)
+                return promised + 1;
+        }
+    return 1 + random_below(&c->random, disk_last(c->disk) + 1);
+}
+
+/* Keeps a wrong disk in $TEST_KEEP. */
+static void
+fail_disk(const struct powercut *c, uint64_t cut, uint64_t seed,
+          const char *why)
 {
     const char *path = getenv("TEST_KEEP");
     char how[128];
@@ -116,4 +133,26 @@ powercut_fail(const struct powercut *c, uint64_t cut, uint64_t seed,
     fail_msg("cut %llu of %llu, seed %llu: %s: %s", (unsigned long long)cut,
              (unsigned long long)disk_last(c->disk), (unsigned long long)seed,
              how, why);
+}
+
+void
+powercut_try(struct powercut *c, unsigned disks,
+             const struct powercut_judge *judge)
+{
+    struct tmpdir state;
+    char why[512];
+
+    for (unsigned i = 0; i < disks; i++) {
+        const uint64_t cut = pick_cut(c, judge);
+        const uint64_t seed = random_next(&c->random);
+        bool is_right;
+
+        tmpdir_make_in_memory(&state);
+        disk_build(c->disk, cut, seed, state.path);
+        is_right =
+            judge->is_right(judge->ctx, state.path, cut, why, sizeof why);
+        tmpdir_remove(&state);
+        if (!is_right)
+            fail_disk(c, cut, seed, why);
+    }
 }

@@ -4,7 +4,7 @@
  *     powercut_begin(&cut, data_dir, seed);
  *     powercut_record(&cut, &fleet, "calls");    then start daemons
  *     powercut_load(&cut);                       when all have ended
- *     disk_build(cut.disk, ...)                  again and again
+ *     powercut_try(&cut, 100, &judge);
  *     powercut_end(&cut);
  *
  * Ownership: struct powercut is the caller's.  A failure fails the test.
@@ -13,6 +13,8 @@
 #ifndef COUNTD_TESTS_LIB_POWERCUT_H
 #define COUNTD_TESTS_LIB_POWERCUT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "tests/lib/daemon.h"
@@ -51,8 +53,19 @@ void powercut_kill(struct powercut *c, struct daemon *d);
 /* Reads what was recorded. */
 void powercut_load(struct powercut *c);
 
-/* After a wrong state: keeps it in $TEST_KEEP and fails the test with `why`. */
-void powercut_fail(const struct powercut *c, uint64_t cut, uint64_t seed,
-                   const char *why);
+/* What a test knows of what was recorded. */
+struct powercut_judge {
+    /* A moment at which something was promised, any of them; 0: ask again. */
+    uint64_t (*promise)(void *ctx);
+    /* Whether the disk in `path`, for which the power went at `cut`, has what
+     * it should; if not, why. */
+    bool (*is_right)(void *ctx, const char *path, uint64_t cut, char *why,
+                     size_t size);
+    void *ctx;
+};
+
+/* Has so many disks judged. */
+void powercut_try(struct powercut *c, unsigned disks,
+                  const struct powercut_judge *judge);
 
 #endif

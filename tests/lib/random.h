@@ -50,4 +50,13 @@ random_seed(const char *test)
     return seed;
 }
 
+/* $NAME of the environment, or as many as are usual. */
+static inline unsigned
+random_times(const char *name, unsigned usual)
+{
+    const char *given = getenv(name);
+
+    return given ? (unsigned)strtoul(given, NULL, 0) : usual;
+}
+
 #endif
