@@ -115,7 +115,7 @@ start_writer(struct counting *c)
     for (size_t i = 0; i < CLIENTS; i++) {
         struct sender *s = &c->senders[i];
 
-        s->fd = client_connect(fleet_writer_port(c->f, "http"));
+        s->fd = fleet_http(c->f);
         if (c->keyed && s->request >= 0)
             send_request(c, s);
         else

@@ -73,12 +73,6 @@ send_request(struct run *r, int fd, int number)
     (void)client_try_send(fd, request, (size_t)n); /* its answer shows it */
 }
 
-static int
-connect_client(struct fleet *f)
-{
-    return client_connect(fleet_writer_port(f, "http"));
-}
-
 /* False: the connection broke.  True with a whole answer in s->heard. */
 static bool
 read_some(struct sender *s, bool *whole)
@@ -123,7 +117,7 @@ count_for(struct run *r, uint64_t ms)
     struct pollfd p[CLIENTS];
 
     for (size_t i = 0; i < CLIENTS; i++) {
-        r->senders[i].fd = connect_client(&r->fleet);
+        r->senders[i].fd = fleet_http(&r->fleet);
         send_next(r, &r->senders[i]);
     }
     while (clock_ms() < until && r->count < most) {
@@ -201,7 +195,7 @@ pick_promise(void *ctx)
 static void
 send_again(struct run *r, struct fleet *f, uint64_t cut)
 {
-    struct sender s = {.fd = connect_client(f)};
+    struct sender s = {.fd = fleet_http(f)};
     bool whole = false;
 
     for (int i = 0; i < r->count; i++) {

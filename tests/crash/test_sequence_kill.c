@@ -71,7 +71,7 @@ fetch_until_killed(struct storm *s)
 
     memset(serials, 0, sizeof serials);
     for (i = 0; i < CLIENTS; i++) {
-        s->fds[i] = client_connect(fleet_writer_port(s->f, "http"));
+        s->fds[i] = fleet_http(s->f);
         for (int k = 0; k < AHEAD; k++)
             numbers_ask(s->fds[i]);
     }

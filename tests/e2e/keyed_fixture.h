@@ -27,12 +27,6 @@ struct reply {
     char text[8192]; /* head and body */
 };
 
-static inline int
-connect_client(struct fleet *f)
-{
-    return client_connect(fleet_writer_port(f, "http"));
-}
-
 static inline size_t
 format_request(char *to, size_t size, const char *key, const char *body)
 {
@@ -73,7 +67,7 @@ static inline void
 expect_counted(struct fleet *f, const char *key, const char *body, int counted,
                bool replayed)
 {
-    const int fd = connect_client(f);
+    const int fd = fleet_http(f);
     const struct reply r = send_keyed(fd, key, body);
 
     if (r.status != 200 || r.counted != counted || r.replayed != replayed)

@@ -199,12 +199,6 @@ CASE(pages_of_listed_sites_may_ask, f)
 #define UNKNOWN                                                                \
     "-WRONGPASS this token is not known; http.tokens has those that are\r\n"
 
-static int
-connect_resp(struct fleet *f)
-{
-    return client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
-}
-
 /* Sends bytes and reads as many as the answer has. */
 static void
 expect_exchange(int fd, const char *send, const char *answer)
@@ -220,7 +214,7 @@ expect_exchange(int fd, const char *send, const char *answer)
 
 CASE(without_a_token_nothing_is_counted_or_read, f)
 {
-    const int fd = connect_resp(f);
+    const int fd = fleet_resp(f);
 
     expect_exchange(fd,
                     "PING\r\nINCR k\r\nGET k\r\nSELECT 0\r\nINFO\r\nNOSUCH\r\n",
@@ -237,7 +231,7 @@ CASE(without_a_token_nothing_is_counted_or_read, f)
 
 CASE(a_token_has_its_rights, f)
 {
-    const int fd = connect_resp(f);
+    const int fd = fleet_resp(f);
 
     expect_exchange(
         fd, "AUTH " SHOP "\r\nINCR k\r\nGET k\r\nMULTI\r\nINCR k\r\nEXEC\r\n",
@@ -264,7 +258,7 @@ CASE(a_token_has_its_rights, f)
 
 CASE(a_token_that_is_taken_back_ends_its_rights, f)
 {
-    const int fd = connect_resp(f);
+    const int fd = fleet_resp(f);
     const uint64_t until_ms = clock_ms() + 20000;
     char got[64] = "";
 

@@ -155,7 +155,7 @@ begin_slow(struct slow *s, struct fleet *f)
 static void
 count_one(struct slow *s)
 {
-    const int fd = connect_client(s->f);
+    const int fd = fleet_http(s->f);
     struct reply r;
     char key[24];
 
@@ -201,7 +201,7 @@ send_to_copy(struct slow *s, bool knows)
     open_copy(&s->copy, s->path);
     expect_counted(&s->copy, "before", REQUEST "y\tk\ny\told\n", 4, knows);
     for (int i = 0; i < s->requests; i++) {
-        const int fd = connect_client(&s->copy);
+        const int fd = fleet_http(&s->copy);
         struct reply r;
         char key[24];
 

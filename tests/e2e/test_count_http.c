@@ -25,12 +25,6 @@
 
 /* ---- requests ----------------------------------------------------------- */
 
-static int
-connect_http(struct fleet *f)
-{
-    return client_connect(fleet_writer_port(f, "http"));
-}
-
 static void
 send_body(int fd, const char *type, const void *body, size_t size)
 {
@@ -97,7 +91,7 @@ CASE(each_format_counts_and_is_readable_when_it_says, f)
     int fd;
 
     start_all(f);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     ms = count_body(fd, JSON, "{\"keyspace\":\"p\",\"key\":\"/a\",\"n\":5}", 1);
     expect_count(f, ms, "p", "/a", 5);
     ms = count_body(fd, JSON "; charset=utf-8",
@@ -138,13 +132,13 @@ CASE(what_is_answered_is_on_disk_all_of_it_and_once, f)
     for (size_t i = 0; i < 4096; i++)
         memcpy(body + 4 * i, i % 2 == 0 ? "k\ta\n" : "k\tb\n", 4);
     body[4 * 4096] = '\0';
-    fd = connect_http(f);
+    fd = fleet_http(f);
     for (int i = 0; i < 3; i++) {
         (void)count_body(fd, TSV, body, 4096);
         daemon_kill(fleet_daemon(f, FLEET_WRITE));
         client_close(fd);
         fleet_start(f, FLEET_WRITE);
-        fd = connect_http(f);
+        fd = fleet_http(f);
     }
     fleet_start(f, FLEET_WORKER);
     fleet_start(f, FLEET_READ);
@@ -277,7 +271,7 @@ CASE(a_request_that_is_refused_counts_nothing, f)
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         const bool is_head = strncmp(rules[i].line, "HEAD", 4) == 0;
 
-        fd = connect_http(f);
+        fd = fleet_http(f);
         n = snprintf(head, sizeof head, "%s HTTP/1.1\r\n%s\r\n", rules[i].line,
                      rules[i].head);
         if (rules[i].body)
@@ -305,7 +299,7 @@ CASE(a_request_that_is_refused_counts_nothing, f)
             (void)count_body(fd, TSV, "good\tafter\n", 1);
         client_close(fd);
     }
-    fd = connect_http(f);
+    fd = fleet_http(f);
     ms = count_body(fd, TSV, "p\tthe only one\n", 1);
     expect_count(f, ms, "p", "a", 0);
     expect_count(f, ms, "p", "the only one", 1);
@@ -321,7 +315,7 @@ CASE(a_body_has_64_kib_and_4096_increments, f)
 
     fleet_start_with(f, FLEET_WRITE, "log.size=3M", NULL);
     memset(body, '\n', sizeof body);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     send_body(fd, TSV, body, 65536);
     answer_read(fd, &a);
     assert_int_equal(a.status, 200);
@@ -367,7 +361,7 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
     fleet_start_with(f, FLEET_WRITE, "log.count=2", "log.max=2",
                      "log.rotate_after=1h", "log.merge_share=0",
                      "count.wait=3s", NULL);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     fill_logs(fd);
     for (int i = 0; i < 100; i++)
         size += (size_t)sprintf(body + size, "late\ta\n");
@@ -387,8 +381,8 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
                      "log.rotate_after=100ms", NULL);
     fleet_start(f, FLEET_READ);
     fleet_start(f, FLEET_WRITE);
-    fd = connect_http(f);
-    other = connect_http(f);
+    fd = fleet_http(f);
+    other = fleet_http(f);
     for (int i = 0; i < 3; i++) {
         send_body(fd, TSV, body, size);
         send_body(other, TSV, body, size);
@@ -420,7 +414,7 @@ CASE(health_is_told_to_everyone, f)
     fleet_start_with(f, FLEET_WRITE, "log.count=2", "log.max=2",
                      "log.rotate_after=1h", "log.merge_share=0",
                      "count.wait=3s", NULL);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     for (size_t i = 0; i < 2; i++) {
         client_send(fd, asks[i], strlen(asks[i]));
         answer_read(fd, &a);
@@ -478,7 +472,7 @@ CASE(curl_counts_each_kind_of_body, f)
     expect(daemon_run(output, sizeof output, "/bin/sh", "-c", script, NULL), 0,
            "");
     assert_has(output, "415");
-    fd = connect_http(f);
+    fd = fleet_http(f);
     ms = count_body(fd, TSV, "c\tb\n", 1);
     expect_count(f, ms, "c", "a", 111111);
     expect_count(f, ms, "c", "\xc3\x28", 1);

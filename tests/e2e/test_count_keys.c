@@ -40,7 +40,7 @@ expect_no_keys(struct fleet *f)
     int fd;
 
     fleet_start(f, FLEET_WRITE);
-    fd = connect_client(f);
+    fd = fleet_http(f);
     r = send_keyed(fd, "one", "p\ta\n");
     assert_int_equal(r.status, 400);
     assert_has(r.text, "\"code\": \"no-keys\"");
@@ -62,7 +62,7 @@ CASE(a_key_is_of_one_reading_of_names, f)
     int fd;
 
     fleet_start(f, FLEET_WRITE);
-    fd = connect_client(f);
+    fd = fleet_http(f);
     size = format_request(request, sizeof request, "one", "p\ta\\tb\n");
     (void)snprintf(raw_request, sizeof raw_request, "%s%s", raw_line,
                    request + sizeof line - 1);
@@ -89,7 +89,7 @@ CASE(a_request_counts_once_through_stops_and_kills, f)
     expect_counted(f, "two", body, 2, false);
     expect_counted(f, "none", "", 0, false);
     expect_counted(f, "none", "", 0, true);
-    fd = connect_client(f);
+    fd = fleet_http(f);
     size = format_request(request, sizeof request, "one", "p\ta\t6\np\tb\n");
     expect_reused(fd, request, size);
     client_close(fd);
@@ -119,8 +119,8 @@ CASE(the_second_waits_with_the_first_and_both_are_answered, f)
     int fd, other;
 
     fleet_start(f, FLEET_WRITE);
-    fd = connect_client(f);
-    other = connect_client(f);
+    fd = fleet_http(f);
+    other = fleet_http(f);
     for (int i = 0; i < 50; i++) {
         char key[16];
         struct reply r[3];
@@ -158,7 +158,7 @@ CASE(a_key_is_refused_where_it_cannot_be_kept, f)
 
     fleet_option(f, "log.size=1M"); /* 1912 slots */
     fleet_start(f, FLEET_WRITE);
-    fd = connect_client(f);
+    fd = fleet_http(f);
     memset(key, 'k', 256);
     r = send_keyed(fd, key, "p\ta\n");
     assert_int_equal(r.status, 400);
@@ -278,7 +278,7 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     assert_int_equal(rename(live, away), 0);
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
-    fd = connect_client(f);
+    fd = fleet_http(f);
     r = send_keyed(fd, "one", "p\ta\n");
     assert_int_equal(r.status, 503);
     /* When the worker has come to it. */
@@ -308,7 +308,7 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     fleet_start(f, FLEET_WORKER);
     expect(FLEET_RUN(f, "log", "accept"), 0, "keys forgotten=2:");
     fleet_await_drained(f, MERGE_MS);
-    fd = connect_client(f);
+    fd = fleet_http(f);
     do
         r = send_keyed(fd, "three", "p\ta\n");
     while (r.status == 503);
@@ -408,7 +408,7 @@ CASE(while_another_recovers_a_log_keys_wait, f)
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     lock = lock_file(f, "log/0000000000");
     fleet_start(f, FLEET_WRITE);
-    fd = connect_client(f);
+    fd = fleet_http(f);
     r = send_keyed(fd, "one", "p\ta\n");
     assert_int_equal(r.status, 503);
     assert_has(r.text, "\"code\": \"not-ready\"");

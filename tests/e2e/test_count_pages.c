@@ -38,7 +38,7 @@ static int
 ask_writer(struct fleet *f, const char *method, const char *target,
            const char *more, const char *body)
 {
-    const int fd = client_connect(fleet_writer_port(f, "http"));
+    const int fd = fleet_http(f);
     char request[2048];
     const int size = snprintf(request, sizeof request,
                               "%s %s HTTP/1.1\r\nHost: localhost\r\n%s"

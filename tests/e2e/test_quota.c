@@ -24,7 +24,7 @@ static const char *
 ask_writer(struct fleet *f, const char *method, const char *target, int status)
 {
     static struct answer a;
-    const int fd = client_connect(fleet_writer_port(f, "http"));
+    const int fd = fleet_http(f);
 
     answer_request(fd, method, target, "");
     answer_read(fd, &a);

@@ -85,12 +85,6 @@ static const struct {
 #define CASE(name, f)                                                          \
     TEST_IN(name, struct fleet *f, numbers_setup, service_teardown)
 
-static int
-connect_http(struct fleet *f)
-{
-    return client_connect(fleet_writer_port(f, "http"));
-}
-
 CASE(answers_are_those_that_were_recorded, f)
 {
     char text[256];
@@ -98,7 +92,7 @@ CASE(answers_are_those_that_were_recorded, f)
 
     f->env = env;
     fleet_start(f, FLEET_WRITE);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     for (size_t i = 0; i < sizeof exchanges / sizeof exchanges[0]; i++) {
         (void)snprintf(text, sizeof text, "%s HTTP/1.1\r\nHost: x\r\n\r\n",
                        exchanges[i].line);
@@ -118,7 +112,7 @@ CASE(the_first_number_has_serial_1_and_the_next_goes_on, f)
 
     fleet_start_with(f, FLEET_WRITE, "sequence.reserve=63",
                      "sequence.server_no=4095", "write.ack_listen=", NULL);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     for (uint64_t serial = 1; serial <= 3; serial++) {
         numbers_ask(fd);
         assert_true(numbers_take(fd, line, &n));
@@ -136,7 +130,7 @@ CASE(a_web_page_takes_no_number, f)
     int fd;
 
     fleet_start_with(f, FLEET_WRITE, "http.hosts=seq.example.org", NULL);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     client_say(fd, "GET /fetch HTTP/1.1\r\nHost: example.com:9527\r\n\r\n");
     client_hear(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 95\r\n\r\n"
                     "Forbidden: the Host example.com is not known here; if it "
@@ -146,14 +140,14 @@ CASE(a_web_page_takes_no_number, f)
     assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)),
                "the Host example.com is not known here; if it "
                "is this server's, add it to http.hosts");
-    fd = connect_http(f);
+    fd = fleet_http(f);
     client_say(fd, "POST /fetch HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                    "Origin: http://example.com\r\n\r\n");
     client_hear(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\n"
                     "Forbidden");
     client_expect_end(fd);
     client_close(fd);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     client_say(fd, "POST /fetch HTTP/1.1\r\nHost: seq.example.org\r\n\r\n");
     assert_true(numbers_take(fd, line, &n));
     assert_int_equal(n.serial, 1);
@@ -222,7 +216,7 @@ CASE(at_other_addresses_than_loopback_only_a_post_takes_a_number, f)
     assert_true(numbers_take(fd, line, &n));
     assert_int_equal(n.serial, 1);
     client_close(fd);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     numbers_ask(fd);
     assert_true(numbers_take(fd, line, &n));
     client_close(fd);
@@ -268,7 +262,7 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, f)
     fleet_start_with(f, FLEET_WRITE,
                      "http.hosts=seq.example.org 127.evil localhost.evil",
                      NULL);
-    fd = connect_http(f);
+    fd = fleet_http(f);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         (void)snprintf(request, sizeof request,
                        "GET /fetch HTTP/1.1\r\nHost: %s\r\n\r\n",
@@ -359,7 +353,7 @@ CASE(a_damaged_mark_stops_numbers_and_nothing_else, f)
     fleet_start(f, FLEET_WRITE);
     assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)),
                "live/sequence-2-1 is damaged");
-    fd = connect_http(f);
+    fd = fleet_http(f);
     client_say(fd, "GET /fetch HTTP/1.1\r\n\r\n");
     client_hear(fd, "HTTP/1.1 503 Service Unavailable\r\n" KEPT
                     "Content-length: 19\r\n\r\nService Unavailable");

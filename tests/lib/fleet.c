@@ -15,6 +15,7 @@
 #include "common/log/inspect.h"
 #include "common/log/log.h"
 #include "common/log/waiting.h"
+#include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
@@ -173,6 +174,18 @@ uint16_t
 fleet_writer_port(struct fleet *f, const char *name)
 {
     return daemon_port(&f->daemons[FLEET_WRITE], name);
+}
+
+int
+fleet_http(struct fleet *f)
+{
+    return client_connect(fleet_writer_port(f, "http"));
+}
+
+int
+fleet_resp(struct fleet *f)
+{
+    return client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
 }
 
 uint16_t

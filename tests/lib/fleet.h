@@ -81,6 +81,10 @@ uint16_t fleet_ask_port(struct fleet *f); /* read.http */
 uint16_t fleet_writer_port(struct fleet *f, const char *name);
 uint16_t fleet_read_port(struct fleet *f);
 
+/* A connection to the writer's port for HTTP, or the reader's for Redis. */
+int fleet_http(struct fleet *f);
+int fleet_resp(struct fleet *f);
+
 /* Runs the countd command on it to its end; what it printed is in `text`
  * (tests/lib/expect.h).  `words` is NULL-terminated.  Returns its status. */
 int fleet_run(struct fleet *f, const char *const *words);
