@@ -6,7 +6,6 @@
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -28,21 +27,6 @@ name_of(char name[48], const char *prefix, uint32_t number)
 }
 
 /* ---- connections -------------------------------------------------------- */
-
-/* Lets this process, and the daemons it starts from now on, have `count`
- * descriptors; what it got: only root may have more than the hard limit. */
-static uint64_t
-raise_descriptors(uint64_t count)
-{
-    struct rlimit limit;
-
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    if (geteuid() == 0 && limit.rlim_max < count)
-        limit.rlim_max = count;
-    limit.rlim_cur = limit.rlim_max < count ? limit.rlim_max : count;
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    return limit.rlim_cur;
-}
 
 /* Connects from one of several addresses, by `number`: the search for a free
  * port gets slow when thousands of one address are taken. */
@@ -95,7 +79,7 @@ expect_two(int fd, uint32_t number)
 
 CASE(twenty_thousand_connections_hold_something_each, f)
 {
-    const uint64_t got = raise_descriptors(CLIENTS + SPARE);
+    const uint64_t got = client_descriptors(CLIENTS + SPARE);
     const uint32_t count =
         (uint32_t)(got >= CLIENTS + SPARE ? CLIENTS : got - SPARE);
     int *fds = test_memory(calloc(count, sizeof *fds));

@@ -7,7 +7,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -100,22 +99,46 @@ stop(struct service_site *x, int fd)
 
 /* ---- ranges ------------------------------------------------------------ */
 
-/* `rows` rows of a keyspace of put_many(), from `first` on. */
+/* The next answer: `rows` rows of a keyspace of put_many(), from `first` on. */
 static void
-expect_many(const struct client_rows *r, int64_t keys, int64_t first,
-            int64_t rows)
+expect_many(int fd, int64_t keys, int64_t first, int64_t rows)
 {
+    struct client_rows r;
     char name[8];
 
-    assert_int_equal(r->rows, rows);
-    assert_int_equal(r->size, rows * (10 + 6));
+    client_reply(fd, &r);
+    assert_int_equal(r.rows, rows);
+    assert_int_equal(r.size, rows * (10 + 6));
     for (int64_t i = 0; i < rows; i++) {
         (void)snprintf(name, sizeof name, "%06u",
                        (unsigned)(first + i) % 1000000);
-        assert_int_equal(r->row[i].count, keys - first - i);
-        assert_int_equal(r->row[i].key_size, 6);
-        assert_string_equal(r->row[i].key, name);
+        assert_int_equal(r.row[i].count, keys - first - i);
+        assert_int_equal(r.row[i].key_size, 6);
+        assert_string_equal(r.row[i].key, name);
     }
+    client_rows_free(&r);
+}
+
+static void
+ask_range(int fd, const char *keyspace, int64_t offset, int64_t length)
+{
+    uint8_t bytes[272];
+
+    client_send(fd, bytes,
+                client_range_request(bytes, keyspace, offset, length));
+}
+
+/* The next answer is an error, behind which the connection ends. */
+static void
+expect_error(int fd, int error)
+{
+    struct client_rows r;
+
+    client_reply(fd, &r);
+    assert_int_equal(r.rows, error);
+    assert_int_equal(r.size, 0);
+    client_rows_free(&r);
+    client_expect_end(fd);
 }
 
 #define CASE(name, x)                                                          \
@@ -149,16 +172,14 @@ CASE(ranges_begin_and_end_where_they_should, x)
         {-KEYS + 1, 3, 1, 3},
         {-INT64_MAX, 3, 0, 3},
     };
-    struct client_rows r;
     int fd;
 
     put_many(x, "many", KEYS);
     fd = start_and_connect(x);
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        client_range(fd, "many", cases[i].offset, cases[i].length, &r);
-        expect_many(&r, KEYS, cases[i].first, cases[i].rows);
-        client_rows_free(&r);
+        ask_range(fd, "many", cases[i].offset, cases[i].length);
+        expect_many(fd, KEYS, cases[i].first, cases[i].rows);
     }
     stop(x, fd);
 }
@@ -337,7 +358,6 @@ CASE(pipelined_requests_are_answered_in_order_wherever_they_are_split, x)
     enum { COUNT = 5000 };
     static uint8_t bytes[COUNT * 272];
     static const size_t cuts[] = {1, 8, 271, 272, 273, 544, sizeof bytes};
-    struct client_rows r;
     size_t size = 0, at = 0;
     int fd;
 
@@ -350,11 +370,8 @@ CASE(pipelined_requests_are_answered_in_order_wherever_they_are_split, x)
         client_send(fd, bytes + at, cuts[i] - at);
     client_send(fd, "fragment", 8);
     assert_rc(shutdown(fd, SHUT_WR), 0);
-    for (int i = 0; i < COUNT; i++) {
-        client_reply(fd, &r);
-        expect_many(&r, 10, i % 10, i % 3 ? 1 : 0);
-        client_rows_free(&r);
-    }
+    for (int i = 0; i < COUNT; i++)
+        expect_many(fd, 10, i % 10, i % 3 ? 1 : 0);
     client_expect_end(fd);
     stop(x, fd);
 }
@@ -366,7 +383,6 @@ CASE(a_malformed_request_is_answered_as_one_and_is_the_last, x)
 {
     static uint8_t rest[1 << 18];
     uint8_t bytes[3 * 272];
-    struct client_rows r;
     int fd;
 
     put_many(x, "many", 10);
@@ -383,14 +399,8 @@ CASE(a_malformed_request_is_answered_as_one_and_is_the_last, x)
         client_send(fd, bytes, sizeof bytes);
         client_send(fd, rest, sizeof rest);
 
-        client_reply(fd, &r);
-        expect_many(&r, 10, 0, 3);
-        client_rows_free(&r);
-        client_reply(fd, &r);
-        assert_int_equal(r.rows, -EINVAL);
-        assert_int_equal(r.size, 0);
-        client_rows_free(&r);
-        client_expect_end(fd);
+        expect_many(fd, 10, 0, 3);
+        expect_error(fd, -EINVAL);
         client_close(fd);
         fd = client_connect(fleet_read_port(&x->fleet));
     }
@@ -402,28 +412,20 @@ CASE(a_malformed_request_is_answered_as_one_and_is_the_last, x)
 /* Its answers wait for it alone. */
 CASE(a_client_that_takes_nothing_harms_nobody, x)
 {
-    struct client_rows r;
     int fd, slow;
 
     put_many(x, "many", 4096);
     fd = start_and_connect(x);
     slow = client_connect(fleet_read_port(&x->fleet));
-    for (int i = 0; i < 200; i++) {
-        uint8_t bytes[272];
-
-        client_send(slow, bytes, client_range_request(bytes, "many", 0, 4096));
-    }
+    for (int i = 0; i < 200; i++)
+        ask_range(slow, "many", 0, 4096);
     for (int i = 0; i < 100; i++) {
-        client_range(fd, "many", 0, 10, &r);
-        expect_many(&r, 4096, 0, 10);
-        client_rows_free(&r);
+        ask_range(fd, "many", 0, 10);
+        expect_many(fd, 4096, 0, 10);
     }
     assert_true(daemon_memory(fleet_daemon(&x->fleet, FLEET_READ)) < MEMORY);
-    for (int i = 0; i < 200; i++) {
-        client_reply(slow, &r);
-        expect_many(&r, 4096, 0, 4096);
-        client_rows_free(&r);
-    }
+    for (int i = 0; i < 200; i++)
+        expect_many(slow, 4096, 0, 4096);
     client_close(slow);
     stop(x, fd);
 }
@@ -431,7 +433,6 @@ CASE(a_client_that_takes_nothing_harms_nobody, x)
 CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
 {
     static const char damage[8192] = "this is no keyspace";
-    struct client_rows r;
     uint16_t port;
     int fd, file;
 
@@ -445,13 +446,10 @@ CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
     port = fleet_read_port(&x->fleet);
 
     for (int i = 0; i < 3; i++) {
-        client_range(fd, "whole", 0, 10, &r);
-        expect_many(&r, 10, 0, 10);
-        client_rows_free(&r);
-        client_range(fd, "broken", 0, 10, &r);
-        assert_int_equal(r.rows, -EIO);
-        client_rows_free(&r);
-        client_expect_end(fd);
+        ask_range(fd, "whole", 0, 10);
+        expect_many(fd, 10, 0, 10);
+        ask_range(fd, "broken", 0, 10);
+        expect_error(fd, -EIO);
         client_close(fd);
         fd = client_connect(port);
     }
@@ -470,7 +468,6 @@ CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
 /* Only the file can be told: the page that was needed is gone. */
 CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end, x)
 {
-    uint8_t bytes[272];
     struct client_rows r;
     int fd, file;
 
@@ -483,7 +480,7 @@ CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end, x)
     assert_int_equal(ftruncate(file, 8192), 0);
     assert_int_equal(close(file), 0);
 
-    client_send(fd, bytes, client_range_request(bytes, "words", 0, 1000));
+    ask_range(fd, "words", 0, 1000);
     assert_int_equal(daemon_wait(fleet_daemon(&x->fleet, FLEET_READ)),
                      128 + SIGBUS);
     assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_READ)),
@@ -591,18 +588,10 @@ CASE(two_thousand_connections_are_served, x)
 {
     enum { COUNT = 2000 };
     static int fds[COUNT];
-    struct rlimit limit;
-    uint8_t bytes[272];
-    struct client_rows r;
     uint16_t port;
 
-    assert_rc(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    if (limit.rlim_max < COUNT + 100)
+    if (client_descriptors(COUNT + 100) < COUNT + 100)
         test_skip("fewer than 2100 descriptors allowed");
-    if (limit.rlim_cur < COUNT + 100) {
-        limit.rlim_cur = COUNT + 100;
-        assert_rc(setrlimit(RLIMIT_NOFILE, &limit), 0);
-    }
     put_many(x, "many", 100);
     fleet_start(&x->fleet, FLEET_READ);
     port = fleet_read_port(&x->fleet);
@@ -611,13 +600,9 @@ CASE(two_thousand_connections_are_served, x)
 
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < COUNT; i++)
-            client_send(fds[i], bytes,
-                        client_range_request(bytes, "many", i % 90, 10));
-        for (int i = 0; i < COUNT; i++) {
-            client_reply(fds[i], &r);
-            expect_many(&r, 100, i % 90, 10);
-            client_rows_free(&r);
-        }
+            ask_range(fds[i], "many", i % 90, 10);
+        for (int i = 0; i < COUNT; i++)
+            expect_many(fds[i], 100, i % 90, 10);
     }
     assert_true(daemon_memory(fleet_daemon(&x->fleet, FLEET_READ)) < MEMORY);
     for (int i = 0; i < COUNT; i++)

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -76,6 +77,20 @@ client_connect_from(const char *host, const struct net_address *a)
     /* Only a matter of speed. */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     return fd;
+}
+
+uint64_t
+client_descriptors(uint64_t count)
+{
+    struct rlimit limit;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    if (geteuid() == 0 && limit.rlim_max < count)
+        limit.rlim_max = count;
+    if (limit.rlim_cur < count)
+        limit.rlim_cur = limit.rlim_max < count ? limit.rlim_max : count;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    return limit.rlim_cur;
 }
 
 int

@@ -31,6 +31,10 @@ int client_connect_to(const struct net_address *a);
 /* The same from an IPv4 address of this machine; NULL: from any. */
 int client_connect_from(const char *host, const struct net_address *a);
 
+/* Lets this process, and the daemons it starts from now on, have `count`
+ * descriptors; how many it has: only root may have more than the hard limit. */
+uint64_t client_descriptors(uint64_t count);
+
 /* Listens on a free port of 127.0.0.1. */
 int client_listen(uint16_t *port);
 
