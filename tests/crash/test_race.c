@@ -59,7 +59,7 @@ static int self; /* racer, from 0 */
 static struct random chance;
 
 static void
-blame(const char *what, uint64_t index, int rc)
+blame_racer(const char *what, uint64_t index, int rc)
 {
     if (atomic_fetch_add(&table->wrong, 1) == 0)
         (void)snprintf(table->why, sizeof table->why,
@@ -73,12 +73,12 @@ static void
 expect_rc(int rc, const char *what, uint64_t index)
 {
     if (rc < 0)
-        blame(what, index, rc);
+        blame_racer(what, index, rc);
 }
 
 /* I1, I2 of the protocol: flock, link and mode 0600 belong to one owner. */
 static void
-enter(const struct log *log, uint64_t index)
+enter_log(const struct log *log, uint64_t index)
 {
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
     struct stat a, b;
@@ -88,19 +88,19 @@ enter(const struct log *log, uint64_t index)
     log_lock_name(index, lock);
     before = atomic_exchange(&table->owner[index], (int)getpid());
     if (before != 0)
-        blame("owned twice", index, 0);
+        blame_racer("owned twice", index, 0);
     if (fstatat(log_dir, name, &a, AT_SYMLINK_NOFOLLOW) < 0 ||
         fstatat(log_dir, lock, &b, AT_SYMLINK_NOFOLLOW) < 0)
-        blame("owned without name or lock", index, -errno);
+        blame_racer("owned without name or lock", index, -errno);
     else if (a.st_ino != b.st_ino || (a.st_mode & 07777) != LOG_MODE_OWNED)
-        blame("owned, but lock or mode say otherwise", index, 0);
+        blame_racer("owned, but lock or mode say otherwise", index, 0);
     if (log->header.index != index)
-        blame("another log's header", index, 0);
+        blame_racer("another log's header", index, 0);
     atomic_fetch_add(&table->claims, 1);
 }
 
 static void
-leave(uint64_t index)
+leave_log(uint64_t index)
 {
     atomic_store(&table->owner[index], 0);
 }
@@ -112,12 +112,12 @@ maybe_die(uint64_t index)
     if (!random_chance(&chance, 3))
         return;
     atomic_fetch_add(&table->deaths, 1);
-    leave(index);                  /* just before: the flock goes with us */
+    leave_log(index);              /* just before: the flock goes with us */
     (void)kill(getpid(), SIGKILL); /* does not return */
 }
 
 static void
-fill(struct log *log, uint64_t index)
+fill_log(struct log *log, uint64_t index)
 {
     uint8_t slots[SLOTS * (MESSAGE_SIZE_MAX + 64)];
     uint64_t numbers[SLOTS];
@@ -161,7 +161,7 @@ fill(struct log *log, uint64_t index)
 /* Counts all slots, then marks the log empty.  Nothing dies between the two:
  * that this is one step is the store's part, not the log's. */
 static void
-drain(struct log *log, uint64_t index)
+drain_log(struct log *log, uint64_t index)
 {
     uint8_t slots[SLOTS * (MESSAGE_SIZE_MAX + 64)];
     uint32_t count = (uint32_t)log->header.count, i;
@@ -170,7 +170,7 @@ drain(struct log *log, uint64_t index)
     int rc;
 
     if (log->header.state != LOG_SEALED || count == 0 || count > SLOTS) {
-        blame("a full log that is not", index, 0);
+        blame_racer("a full log that is not", index, 0);
         return;
     }
     maybe_die(index);
@@ -190,7 +190,7 @@ drain(struct log *log, uint64_t index)
 }
 
 static void
-race(void)
+race_others(void)
 {
     uint64_t index = random_below(&chance, LOGS);
     bool writer = self % 2 == 0;
@@ -200,7 +200,7 @@ race(void)
     if (random_chance(&chance, 30)) {
         rc = log_recover(log_dir, index, NULL);
         if (rc < 0 && rc != -EBUSY)
-            blame("recover", index, rc);
+            blame_racer("recover", index, rc);
         atomic_fetch_add(&table->recovered, rc == 0);
         return;
     }
@@ -209,15 +209,15 @@ race(void)
     if (rc == -EBUSY || rc == -ESTALE)
         return;
     if (rc < 0) {
-        blame("claim", index, rc);
+        blame_racer("claim", index, rc);
         return;
     }
-    enter(&log, index);
+    enter_log(&log, index);
     if (writer)
-        fill(&log, index);
+        fill_log(&log, index);
     else
-        drain(&log, index);
-    leave(index);
+        drain_log(&log, index);
+    leave_log(index);
     expect_rc(log_release(&log), "release", index);
 }
 
@@ -251,7 +251,7 @@ run_racer(int number, uint64_t seed)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         _exit(125);
     while (is_on())
-        race();
+        race_others();
     _exit(fault_open_fds() > 64); /* a leak */
 }
 
@@ -273,9 +273,9 @@ run_race(struct random *random)
             fail_msg("wait: %s", strerror(errno));
         running--;
         if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
-            blame("a racer ended badly", 0, WEXITSTATUS(status));
+            blame_racer("a racer ended badly", 0, WEXITSTATUS(status));
         if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
-            blame("a racer crashed", 0, WTERMSIG(status));
+            blame_racer("a racer crashed", 0, WTERMSIG(status));
         if (WIFSIGNALED(status) && is_on()) {
             /* One of the same kind, or in the end all would be workers. */
             for (i = 0; racers[i] != info.si_pid; i++)
@@ -300,7 +300,7 @@ take_the_rest(void)
             continue;
         assert_rc(rc, 0);
         chance.state = 1; /* unused: nobody dies here */
-        drain(&log, i);
+        drain_log(&log, i);
         assert_rc(log_release(&log), 0);
     }
 }

@@ -62,7 +62,7 @@ set_up(void **state)
 
 /* METHOD TARGET, or FORM behind a blank: "POST /render target=a". */
 static void
-say(int fd, const char *request)
+say_text(int fd, const char *request)
 {
     const char *const target = strchr(request, ' ') + 1;
     const char *form = strchr(target, ' ');
@@ -81,11 +81,11 @@ say(int fd, const char *request)
 }
 
 static void
-ask(struct fleet *f, const char *request)
+ask_reader(struct fleet *f, const char *request)
 {
     const int fd = answer_join(f);
 
-    say(fd, request);
+    say_text(fd, request);
     answer_read(fd, &got);
     client_close(fd);
 }
@@ -235,7 +235,7 @@ CASE(requests_are_answered_as_recorded, f)
     for (size_t i = 0; i < sizeof recorded / sizeof recorded[0]; i++) {
         const char *body = recorded[i].body;
 
-        ask(f, recorded[i].request);
+        ask_reader(f, recorded[i].request);
         sum_points(got.body);
         if (got.status != recorded[i].status ||
             (body && strcmp(got.body, body) != 0) ||
@@ -251,14 +251,16 @@ CASE(requests_are_answered_as_recorded, f)
 /* A line never has more than it says, whatever a name has. */
 CASE(names_in_lines_are_in_text_form, f)
 {
-    ask(f, "POST /render target=alias%28constantLine%281%29,%27=1,%22%0A%27%29"
+    ask_reader(
+        f, "POST /render target=alias%28constantLine%281%29,%27=1,%22%0A%27%29"
            "&from=1795301460&until=1795301760&format=csv");
     assert_string_equal(got.body,
                         "\"\\x3d1,\"\"\\n\",2026-11-21 22:51:00,1\r\n"
                         "\"\\x3d1,\"\"\\n\",2026-11-21 22:53:30,1\r\n"
                         "\"\\x3d1,\"\"\\n\",2026-11-21 22:56:00,1\r\n");
     assert_has(got.head, "Content-Type: text/csv; charset=utf-8");
-    ask(f, "POST /render target=alias%28divideSeries%28web.err,no.x%29,%27a%0A"
+    ask_reader(
+        f, "POST /render target=alias%28divideSeries%28web.err,no.x%29,%27a%0A"
            "%27%29&from=1795301460&until=1795301580&format=raw");
     assert_string_equal(got.body, "a\\n,1795301520,1795301640,60|None,None\n");
     assert_has(got.head, "Content-Type: text/plain");
@@ -266,7 +268,7 @@ CASE(names_in_lines_are_in_text_form, f)
 
 CASE(the_functions_are_listed_for_the_editor, f)
 {
-    ask(f, "GET /functions");
+    ask_reader(f, "GET /functions");
     assert_int_equal(got.status, 200);
     assert_has(got.body, "\"sumSeries\":{");
 }
@@ -279,7 +281,7 @@ CASE(an_answer_says_of_which_moment_it_is, f)
     service_add(f, "web", "err", 1);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     do { /* logs are looked at again and again */
-        ask(f, "GET /render?target=web.err" AGO);
+        ask_reader(f, "GET /render?target=web.err" AGO);
         as_of = strstr(got.head, "X-Countd-As-Of: ");
         assert_non_null(as_of);
         assert_true((int64_t)clock_unix_ms() < before_ms + 60000);
@@ -294,13 +296,13 @@ CASE(a_counter_with_others_below_it_is_listed_as_both, f)
     service_add(f, "both", "x.y", 2);
     service_add(f, "both.x", "y", 4);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    ask(f, "GET /metrics/find?query=both.*&format=completer");
+    ask_reader(f, "GET /metrics/find?query=both.*&format=completer");
     assert_string_equal(
         got.body,
         "{\"metrics\":[{\"path\":\"both.x\",\"name\":\"x\",\"is_leaf\":\"1\"},"
         "{\"path\":\"both.x.\",\"name\":\"x\",\"is_leaf\":\"0\"}]}");
     /* Two keyspaces and keys of one path are one series. */
-    ask(f, "GET /render?target=both.x.*" AGO);
+    ask_reader(f, "GET /render?target=both.x.*" AGO);
     sum_points(got.body);
     assert_string_equal(got.body, "[" SERIES("both.x.y", "both.x.y", "6") "]");
 }
@@ -332,7 +334,7 @@ CASE(at_most_so_many_points_as_asked_for, f)
                        "GET /render?target=web.err&from=1795298400&"
                        "until=1795302000&maxDataPoints=%s",
                        rows[i].limit);
-        ask(f, request);
+        ask_reader(f, request);
         if (count_points(got.body) != rows[i].points)
             fail_msg("%s: %zu points: %s", rows[i].limit,
                      count_points(got.body), got.body);
@@ -363,7 +365,7 @@ CASE(more_than_the_settings_allow_is_refused, f)
     }
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ask(f, rows[i].request);
+        ask_reader(f, rows[i].request);
         if (got.status != rows[i].status || !strstr(got.body, rows[i].words))
             fail_msg("%s: %d %s", rows[i].request, got.status, got.body);
     }
@@ -423,7 +425,7 @@ CASE(a_form_has_at_most_1_mib, f)
     assert_int_equal(got.status, 200);
     sum_points(got.body);
     assert_string_equal(got.body, "[" SERIES("web.err", "web.err", "1") "]");
-    say(fd, "GET /version"); /* the connection stays */
+    say_text(fd, "GET /version"); /* the connection stays */
     answer_read(fd, &got);
     assert_string_equal(got.body, "1.1.8");
     client_close(fd);
@@ -440,7 +442,7 @@ CASE(a_form_has_at_most_1_mib, f)
     answer_read(fd, &got);
     assert_int_equal(got.status, 413);
     client_close(fd);
-    ask(f, "POST /render target=web.err" AGO);
+    ask_reader(f, "POST /render target=web.err" AGO);
     assert_int_equal(got.status, 200);
 }
 
@@ -459,8 +461,8 @@ CASE(many_clients_get_each_their_own_answer, f)
 
     for (int i = 0; i < 40; i++) {
         fds[i] = answer_join(f);
-        say(fds[i], requests[i % 4]);
-        say(fds[i], requests[(i + 1) % 4]); /* in a pipeline */
+        say_text(fds[i], requests[i % 4]);
+        say_text(fds[i], requests[(i + 1) % 4]); /* in a pipeline */
     }
     for (int i = 0; i < 40; i += 5) /* some go away */
         client_reset(fds[i]);
@@ -496,7 +498,7 @@ CASE_WITHOUT_LIMITS(an_expansion_lists_a_leaf_with_nodes_below_it_once, f)
     service_add(f, "twice", "a", 1);
     service_add(f, "twice", "a.b", 1);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    ask(f, "GET /metrics/expand?query=twice.*");
+    ask_reader(f, "GET /metrics/expand?query=twice.*");
     assert_string_equal(got.body, "{\"results\":[\"twice.a\"]}");
 }
 
@@ -509,12 +511,12 @@ CASE_WITHOUT_LIMITS(a_long_answer_goes_in_pieces, f)
 
     for (int i = 0; i < 12; i++) {
         fds[i] = answer_join(f);
-        say(fds[i], request);
+        say_text(fds[i], request);
         if (i < 3)
-            say(fds[i], request);
-        say(fds[i], "GET /version");
+            say_text(fds[i], request);
+        say_text(fds[i], "GET /version");
     }
-    ask(f, "GET /render?target=web.err" AGO);
+    ask_reader(f, "GET /render?target=web.err" AGO);
     assert_int_equal(got.status, 200);
     for (int i = 0; i < 12; i++) {
         if (i % 3 == 1) {
@@ -578,7 +580,7 @@ CASE_WITHOUT_LIMITS(answers_are_packed_for_clients_that_take_gzip, f)
                 83);
     answer_read(fd, &got); /* short: as it is */
     assert_lacks(got.head, "Content-Encoding");
-    say(fd, "GET /render?target=web.err&from=-1d"); /* does not take it */
+    say_text(fd, "GET /render?target=web.err&from=-1d"); /* does not take it */
     answer_read(fd, &got);
     assert_lacks(got.head, "Content-Encoding");
     client_close(fd);

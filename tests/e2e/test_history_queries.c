@@ -22,7 +22,7 @@ struct fixture {
 };
 
 static void
-incr(struct fixture *x, const char *key, int64_t n)
+add_increment(struct fixture *x, const char *key, int64_t n)
 {
     assert_rc(countd_incr(x->c, "pages", 5, key, strlen(key), n), 0);
 }
@@ -33,13 +33,13 @@ send_all(struct fixture *x)
 {
     char key[8];
 
-    incr(x, "/a", 2);
-    incr(x, "/a", 3);
-    incr(x, "/b", 7);
-    incr(x, "/b", -7);
+    add_increment(x, "/a", 2);
+    add_increment(x, "/a", 3);
+    add_increment(x, "/b", 7);
+    add_increment(x, "/b", -7);
     for (int i = 0; i < 10; i++) {
         snprintf(key, sizeof key, "/n%d", i);
-        incr(x, key, 100 + i);
+        add_increment(x, key, 100 + i);
     }
     x->from = (int64_t)time(NULL) / HOUR * HOUR;
     assert_rc(countd_wait_readable(x->c, "pages", 5, WAIT_MS), 0);
@@ -88,7 +88,7 @@ query_of(const struct fixture *x, const char *key)
 
 /* The sum of buckets, each of which is in its place. */
 static int64_t
-history(struct fixture *x, const char *key, int64_t step, bool *any)
+ask_history(struct fixture *x, const char *key, int64_t step, bool *any)
 {
     struct countd_query q = query_of(x, key);
     struct countd_rows *b;
@@ -116,17 +116,17 @@ CASE(history_is_what_was_sent, x)
     bool any;
 
     for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(history(x, "/a", steps[i], &any), 5);
-        assert_int_equal(history(x, "/b", steps[i], &any), 0);
+        assert_int_equal(ask_history(x, "/a", steps[i], &any), 5);
+        assert_int_equal(ask_history(x, "/b", steps[i], &any), 0);
         assert_true(any);
-        assert_int_equal(history(x, "/none", steps[i], &any), 0);
+        assert_int_equal(ask_history(x, "/none", steps[i], &any), 0);
         assert_false(any);
-        assert_int_equal(history(x, "", steps[i], &any), 5 + 1045);
+        assert_int_equal(ask_history(x, "", steps[i], &any), 5 + 1045);
     }
-    incr(x, "/a", INT64_MAX);
-    incr(x, "/c", INT64_MAX);
+    add_increment(x, "/a", INT64_MAX);
+    add_increment(x, "/c", INT64_MAX);
     assert_rc(countd_wait_readable(x->c, "pages", 5, WAIT_MS), 0);
-    assert_int_equal(history(x, "", HOUR, &any), INT64_MAX); /* cut */
+    assert_int_equal(ask_history(x, "", HOUR, &any), INT64_MAX); /* cut */
 }
 
 CASE(a_period_has_its_top_and_a_rank_for_each_key, x)
@@ -284,7 +284,7 @@ CASE(bad_questions_are_refused_and_the_handle_goes_on, x)
 #define HISTORY(x, ...) FLEET_RUN(&(x)->fleet, "history", "pages", __VA_ARGS__)
 
 static const char *
-seconds(int64_t at, char *to)
+as_seconds(int64_t at, char *to)
 {
     snprintf(to, 32, "%lld", (long long)at);
     return to;
@@ -297,8 +297,8 @@ CASE(history_prints_a_line_for_each_step, x)
     int lines = 0;
     const char *p;
 
-    seconds(x->from, from);
-    seconds(x->to, to);
+    as_seconds(x->from, from);
+    as_seconds(x->to, to);
     expect(
         HISTORY(x, "/a", "--from", from, "--to", to, "--step", "1m", "--tsv"),
         0, "\t5\n");
@@ -312,8 +312,8 @@ CASE(history_prints_a_line_for_each_step, x)
     assert_int_equal(sum, 5);
 
     /* Widened to the hours that they are in; the keyspace's. */
-    seconds(x->from + 1, from);
-    seconds(x->to - HOUR - 1, to);
+    as_seconds(x->from + 1, from);
+    as_seconds(x->to - HOUR - 1, to);
     expect(HISTORY(x, "--from", from, "--to", to, "--tsv"), 0, "\t1050\n");
     snprintf(line, sizeof line, "%lld\t", (long long)x->from);
     assert_int_equal(strncmp(text, line, strlen(line)), 0);

@@ -119,7 +119,7 @@ hear_messages(struct browser *b)
 
 /* Calls a method; its answer is in b->reply. */
 static void
-call(struct browser *b, const char *method, const char *parameters)
+call_driver(struct browser *b, const char *method, const char *parameters)
 {
     static char message[4 * SCRIPT_MAX];
     char id[32];
@@ -141,7 +141,7 @@ call(struct browser *b, const char *method, const char *parameters)
 
 /* The text of a member of the answer. */
 static const char *
-member(struct browser *b, const char *name)
+find_member(struct browser *b, const char *name)
 {
     static char value[4096];
     char quoted[64];
@@ -176,7 +176,7 @@ quote_json(const char *from, char *to)
 
 /* Evaluates what returns a text, or a promise of one. */
 static const char *
-evaluate(struct browser *b, const char *expression)
+run_script(struct browser *b, const char *expression)
 {
     static char parameters[3 * SCRIPT_MAX];
     const char *after = "\", \"awaitPromise\": true, \"returnByValue\": true";
@@ -184,8 +184,8 @@ evaluate(struct browser *b, const char *expression)
 
     size += quote_json(expression, parameters + size);
     strcpy(parameters + size, after);
-    call(b, "Runtime.evaluate", parameters);
-    return member(b, "value");
+    call_driver(b, "Runtime.evaluate", parameters);
+    return find_member(b, "value");
 }
 
 /* Opens an address in a new tab of its own. */
@@ -205,21 +205,22 @@ open_tab(struct browser *b, const char *url)
     strcpy(script + size, "'loaded'");
 
     b->session[0] = '\0';
-    call(b, "Target.createTarget", "\"url\": \"about:blank\"");
+    call_driver(b, "Target.createTarget", "\"url\": \"about:blank\"");
     (void)snprintf(parameters, sizeof parameters,
                    "\"targetId\": \"%s\", \"flatten\": true",
-                   member(b, "targetId"));
-    call(b, "Target.attachToTarget", parameters);
-    (void)snprintf(b->session, sizeof b->session, "%s", member(b, "sessionId"));
-    call(b, "Page.enable", "");
-    call(b, "Page.addScriptToEvaluateOnNewDocument",
-         "\"source\": \"" WATCH "\"");
+                   find_member(b, "targetId"));
+    call_driver(b, "Target.attachToTarget", parameters);
+    (void)snprintf(b->session, sizeof b->session, "%s",
+                   find_member(b, "sessionId"));
+    call_driver(b, "Page.enable", "");
+    call_driver(b, "Page.addScriptToEvaluateOnNewDocument",
+                "\"source\": \"" WATCH "\"");
     (void)snprintf(parameters, sizeof parameters, "\"url\": \"%s\"", url);
-    call(b, "Page.navigate", parameters);
-    while (strcmp(evaluate(b, "location.origin + document.readyState"),
+    call_driver(b, "Page.navigate", parameters);
+    while (strcmp(run_script(b, "location.origin + document.readyState"),
                   "nullcomplete") == 0)
         ;
-    assert_string_equal(evaluate(b, script), "loaded");
+    assert_string_equal(run_script(b, script), "loaded");
 }
 
 static void
@@ -229,7 +230,7 @@ expect_checked(struct browser *b, const char *check)
     const char *wrong;
 
     (void)snprintf(expression, sizeof expression, "report(%s)", check);
-    wrong = evaluate(b, expression);
+    wrong = run_script(b, expression);
     if (wrong[0] != '\0')
         fail_msg("%s: %s", check, wrong);
 }
@@ -245,7 +246,7 @@ set_width(struct browser *b, unsigned width, unsigned height)
                    "\"width\": %u, \"height\": %u, \"deviceScaleFactor\": 1, "
                    "\"mobile\": false",
                    width, height);
-    call(b, "Emulation.setDeviceMetricsOverride", parameters);
+    call_driver(b, "Emulation.setDeviceMetricsOverride", parameters);
 }
 
 /* Writes what the browser sent in base64. */
@@ -284,18 +285,18 @@ take_picture(struct browser *b, const char *name, unsigned width,
                    "\"features\": [{\"name\": \"prefers-color-scheme\", "
                    "\"value\": \"%s\"}]",
                    theme);
-    call(b, "Emulation.setEmulatedMedia", words);
-    call(b, "Emulation.setScrollbarsHidden", "\"hidden\": true");
+    call_driver(b, "Emulation.setEmulatedMedia", words);
+    call_driver(b, "Emulation.setScrollbarsHidden", "\"hidden\": true");
     set_width(b, width, 400);
-    height = (unsigned)atoi(evaluate(
+    height = (unsigned)atoi(run_script(
         b, "draw('again').then(() => String(document.body.scrollHeight))"));
     assert_true(height > 200);
     set_width(b, width, height);
     assert_string_equal(
-        evaluate(b, "draw('again').then(() => String("
-                    "document.documentElement.scrollWidth <= innerWidth))"),
+        run_script(b, "draw('again').then(() => String("
+                      "document.documentElement.scrollWidth <= innerWidth))"),
         "true");
-    call(b, "Page.captureScreenshot", "\"format\": \"png\"");
+    call_driver(b, "Page.captureScreenshot", "\"format\": \"png\"");
     at = memmem(b->reply, b->size, data, sizeof data - 1);
     assert_non_null(at);
     (void)snprintf(words, sizeof words, "%s/page", getenv("BUILD"));

@@ -39,8 +39,8 @@ by_key(const void *a, const void *b)
 }
 
 static void
-put(struct service_site *x, const char *keyspace, struct pair *pairs,
-    size_t count)
+put_pairs(struct service_site *x, const char *keyspace, struct pair *pairs,
+          size_t count)
 {
     struct store_delta *deltas = calloc(count, sizeof *deltas);
     struct store *s;
@@ -70,7 +70,7 @@ put_many(struct service_site *x, const char *keyspace, size_t keys)
                        (unsigned)i % 1000000);
         pairs[i] = (struct pair){names[i], (int64_t)(keys - i)};
     }
-    put(x, keyspace, pairs, keys);
+    put_pairs(x, keyspace, pairs, keys);
     free(names);
     free(pairs);
 }
@@ -80,7 +80,7 @@ put_one(struct service_site *x, const char *keyspace, int64_t count)
 {
     struct pair pair = {"key", count};
 
-    put(x, keyspace, &pair, 1);
+    put_pairs(x, keyspace, &pair, 1);
 }
 
 static int
@@ -91,7 +91,7 @@ start_and_connect(struct service_site *x)
 }
 
 static void
-stop(struct service_site *x, int fd)
+stop_reader(struct service_site *x, int fd)
 {
     client_close(fd);
     fleet_stop(&x->fleet, FLEET_READ);
@@ -181,7 +181,7 @@ CASE(ranges_begin_and_end_where_they_should, x)
         ask_range(fd, "many", cases[i].offset, cases[i].length);
         expect_many(fd, KEYS, cases[i].first, cases[i].rows);
     }
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 /* The largest row of a keyspace. */
@@ -208,7 +208,7 @@ CASE(names_of_256_bytes_and_of_any_bytes_are_found, x)
     int fd;
 
     memset(longest, '/', 256);
-    put(x, longest, &pair, 1);
+    put_pairs(x, longest, &pair, 1);
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
         put_one(x, odd[i], (int64_t)i + 1);
     fd = start_and_connect(x);
@@ -217,7 +217,7 @@ CASE(names_of_256_bytes_and_of_any_bytes_are_found, x)
     assert_string_equal(key, longest);
     for (size_t i = 0; i < sizeof odd / sizeof odd[0]; i++)
         assert_int_equal(read_first(fd, odd[i], key), i + 1);
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows, x)
@@ -234,7 +234,7 @@ CASE(an_unknown_keyspace_and_an_empty_directory_have_no_rows, x)
     expect_text(FLEET_RUN(&x->fleet, "keyspaces", "--tsv"), 0, "");
     expect(FLEET_RUN(&x->fleet, "get", "nothing", "key"), 1,
            "no such keyspace: nothing");
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 CASE(more_keyspaces_than_are_kept_open_are_served, x)
@@ -257,7 +257,7 @@ CASE(more_keyspaces_than_are_kept_open_are_served, x)
     for (const char *at = text; *at != '\0'; at++)
         lines += *at == '\n';
     assert_int_equal(lines, 300);
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 CASE(get_rank_and_total_answer_for_one_key_and_for_all, x)
@@ -267,7 +267,7 @@ CASE(get_rank_and_total_answer_for_one_key_and_for_all, x)
     int fd;
 
     put_many(x, "many", KEYS);
-    put(x, "large", large, 2);
+    put_pairs(x, "large", large, 2);
     fd = start_and_connect(x);
 
     snprintf(total, sizeof total, "%d\n", KEYS - 123);
@@ -279,7 +279,7 @@ CASE(get_rank_and_total_answer_for_one_key_and_for_all, x)
     expect_text(FLEET_RUN(&x->fleet, "total", "many"), 0, total);
     snprintf(total, sizeof total, "%lld\n", (long long)INT64_MAX);
     expect_text(FLEET_RUN(&x->fleet, "total", "large"), 0, total);
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 /* The rows of "many" from `first` on, in JSON or as columns. */
@@ -324,7 +324,7 @@ CASE(more_rows_than_a_document_has_are_one_answer_all_the_same, x)
     expect(FLEET_RUN(&x->fleet, "keys", "many", "-n", "4500", "--tsv"), 0,
            "\n501\t004499\n");
     assert_lacks(text, "004500");
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 CASE(several_keys_are_of_one_moment_or_too_long_for_it, x)
@@ -333,7 +333,7 @@ CASE(several_keys_are_of_one_moment_or_too_long_for_it, x)
     const char *words[260] = {"get", "many"};
 
     put_many(x, "many", 3);
-    stop(x, start_and_connect(x));
+    stop_reader(x, start_and_connect(x));
     fleet_start(&x->fleet, FLEET_READ);
     expect(FLEET_RUN(&x->fleet, "get", "many", "000002", "none", "000000"), 0,
            "count  key\n    1  000002\n    -  none\n    3  000000\nas of ");
@@ -373,7 +373,7 @@ CASE(pipelined_requests_are_answered_in_order_wherever_they_are_split, x)
     for (int i = 0; i < COUNT; i++)
         expect_many(fd, 10, i % 10, i % 3 ? 1 : 0);
     client_expect_end(fd);
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 /* ---- what cannot be answered ------------------------------------------- */
@@ -406,7 +406,7 @@ CASE(a_malformed_request_is_answered_as_one_and_is_the_last, x)
     }
     assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_READ)),
                "malformed input from 127.0.0.1");
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 /* Its answers wait for it alone. */
@@ -427,7 +427,7 @@ CASE(a_client_that_takes_nothing_harms_nobody, x)
     for (int i = 0; i < 200; i++)
         expect_many(slow, 4096, 0, 4096);
     client_close(slow);
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
@@ -462,7 +462,7 @@ CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
     assert_has(text, "10\t55\t");
     assert_has(daemon_text(fleet_daemon(&x->fleet, FLEET_READ)),
                "keyspace=broken");
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 /* Only the file can be told: the page that was needed is gone. */
@@ -494,7 +494,7 @@ CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end, x)
     client_range(fd, "words", 0, 1, &r);
     assert_int_equal(r.rows, -EIO);
     client_rows_free(&r);
-    stop(x, fd);
+    stop_reader(x, fd);
 }
 
 CASE(other_message_sizes_are_refused, x)
@@ -575,7 +575,7 @@ CASE(it_writes_nothing_but_lmdbs_locks_and_its_socket, x)
     client_rows_free(&r);
     client_range(fd, "none", 0, 10, &r);
     client_rows_free(&r);
-    stop(x, fd);
+    stop_reader(x, fd);
 
     assert_int_equal(tmpdir_count(&x->fleet.dir, "log"), logs);
     assert_true(tmpdir_has(&x->fleet.dir, "socket"));

@@ -60,7 +60,7 @@ set_up_as(void **state, const char *option)
 
 /* Asks on a connection of its own. */
 static void
-ask(struct fleet *f, const char *target, const char *more)
+ask_reader(struct fleet *f, const char *target, const char *more)
 {
     const int fd = answer_join(f);
 
@@ -88,7 +88,7 @@ static void
 expect_problem(struct fleet *f, const char *target, int status,
                const char *words)
 {
-    ask(f, target, "");
+    ask_reader(f, target, "");
     if (got.status != status || !strstr(got.body, words) ||
         !strstr(got.head, "application/problem+json"))
         fail_msg("%s: %d %s", target, got.status, got.body);
@@ -108,7 +108,7 @@ expect_next(int fd, int status, const char *words)
 
 /* The numbers behind each `member` become 0: those of two moments differ. */
 static void
-forget(char *bytes, const char *member)
+forget_member(char *bytes, const char *member)
 {
     char *at = bytes;
 
@@ -126,13 +126,13 @@ forget(char *bytes, const char *member)
 static void
 expect_same(struct fleet *f, const char *target, const char *const *words)
 {
-    ask(f, target, "");
+    ask_reader(f, target, "");
     if (got.status != 200)
         fail_msg("%s: %d %s", target, got.status, got.body);
     assert_has(got.head, "Content-Type: application/json\r\n");
     assert_int_equal(fleet_run(f, words), 0);
-    forget(got.body, MOMENT);
-    forget(text, MOMENT);
+    forget_member(got.body, MOMENT);
+    forget_member(text, MOMENT);
     assert_string_equal(got.body, text);
 }
 
@@ -180,13 +180,13 @@ CASE(prefixes_and_groups_are_sums_of_keys, f)
     service_add(f, "usage", "globex/storage", 8);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 
-    ask(f, "/v1/total?keyspace=usage&prefix=acme/", "");
-    forget(got.body, MOMENT);
+    ask_reader(f, "/v1/total?keyspace=usage&prefix=acme/", "");
+    forget_member(got.body, MOMENT);
     assert_string_equal(got.body, "{\"keyspace\": \"usage\", "
                                   "\"prefix\": \"acme/\", \"total\": 42, "
                                   "\"keys\": 2, \"as_of_ms\": 0}\n");
-    ask(f, "/v1/top?keyspace=usage&group=/", "");
-    forget(got.body, MOMENT);
+    ask_reader(f, "/v1/top?keyspace=usage&group=/", "");
+    forget_member(got.body, MOMENT);
     assert_string_equal(
         got.body,
         "{\"keyspace\": \"usage\", \"group\": \"/\", \"rows\": [\n"
@@ -194,17 +194,18 @@ CASE(prefixes_and_groups_are_sums_of_keys, f)
         "\n {\"rank\": 1, \"count\": 42, \"key\": \"acme/\"},\n"
         " {\"rank\": 2, \"count\": 5, \"key\": \"acmeology\"}], "
         "\"as_of_ms\": 0}\n");
-    ask(f, "/v1/top?keyspace=usage&group=/&from=-1h&n=2&format=tsv", "");
+    ask_reader(f, "/v1/top?keyspace=usage&group=/&from=-1h&n=2&format=tsv", "");
     assert_string_equal(got.body,
                         "0\t9223372036854775815\t0\t9223372036854775815\t"
                         "globex/\n1\t42\t0\t42\tacme/\n");
-    ask(f, "/v1/top?keyspace=usage&prefix=acme&n=1&format=tsv", "");
+    ask_reader(f, "/v1/top?keyspace=usage&prefix=acme&n=1&format=tsv", "");
     assert_string_equal(got.body, "0\t30\tacme/api_calls\n");
-    ask(f, "/v1/distinct?keyspace=usage&group=/&format=tsv", "");
+    ask_reader(f, "/v1/distinct?keyspace=usage&group=/&format=tsv", "");
     assert_string_equal(got.body, "3\t9223372036854775862\n");
-    ask(f, "/v1/total?keyspace=usage&prefix=acme/&group=/", "");
+    ask_reader(f, "/v1/total?keyspace=usage&prefix=acme/&group=/", "");
     assert_non_null(strstr(got.body, "\"total\": 42, \"groups\": 2, "));
-    ask(f,
+    ask_reader(
+        f,
         "/v1/history?keyspace=usage&prefix=acme/&step=1d&from=-1d&format=tsv",
         "");
     assert_non_null(strstr(got.body, "\t42\n"));
@@ -220,35 +221,36 @@ CASE(prefixes_and_groups_are_sums_of_keys, f)
 
 CASE(rows_are_columns_where_they_are_asked_for, f)
 {
-    ask(f, "/v1/top?keyspace=pages&n=3&format=csv", "");
+    ask_reader(f, "/v1/top?keyspace=pages&n=3&format=csv", "");
     assert_string_equal(got.body, "rank,count,key\r\n"
                                   "0,9223372036854775807,x\r\n"
                                   "1,27,/index\r\n"
                                   "2,12,\"\\xffraw \"\"q\"\"\\t\\\\\"\r\n");
     assert_has(got.head, "text/csv; charset=utf-8; header=");
-    ask(f, "/v1/top?keyspace=pages&n=2",
-        "Accept: text/tab-separated-values\r\n");
+    ask_reader(f, "/v1/top?keyspace=pages&n=2",
+               "Accept: text/tab-separated-values\r\n");
     assert_string_equal(got.body, "0\t9223372036854775807\tx\n1\t27\t/index\n");
-    ask(f, "/v1/get?keyspace=pages&key=x&format=tsv", "");
+    ask_reader(f, "/v1/get?keyspace=pages&key=x&format=tsv", "");
     assert_string_equal(got.body, "9223372036854775807\n");
-    ask(f, "/v1/get?keyspace=pages&key=x&numbers=string", "");
+    ask_reader(f, "/v1/get?keyspace=pages&key=x&numbers=string", "");
     assert_has(got.body, "\"count\": \"9223372036854775807\"");
-    ask(f, "/v1/total?keyspace=z", "Accept: image/png\r\n");
+    ask_reader(f, "/v1/total?keyspace=z", "Accept: image/png\r\n");
     assert_int_equal(got.status, 406);
-    ask(f, "/v1/total?keyspace=z", "Accept: application/*;q=0\r\n");
+    ask_reader(f, "/v1/total?keyspace=z", "Accept: application/*;q=0\r\n");
     assert_int_equal(got.status, 406);
-    ask(f, "/v1/get?keyspace=pages&key=x",
-        "Accept: application/json;q=0.5, TEXT/CSV;q=0.7, */*;q=0.1\r\n");
+    ask_reader(f, "/v1/get?keyspace=pages&key=x",
+               "Accept: application/json;q=0.5, TEXT/CSV;q=0.7, */*;q=0.1\r\n");
     assert_has(got.head, "text/csv; charset=utf-8; header=");
-    ask(f, "/v1/get?keyspace=pages&key=x", "Accept: text/html, */*;q=0.8\r\n");
+    ask_reader(f, "/v1/get?keyspace=pages&key=x",
+               "Accept: text/html, */*;q=0.8\r\n");
     assert_has(got.head, "Content-Type: application/json\r\n");
 }
 
 CASE(several_keys_are_rows_in_the_order_asked, f)
 {
-    ask(f, "/v1/get?keyspace=pages&key=/index&key=/no&key=/about", "");
+    ask_reader(f, "/v1/get?keyspace=pages&key=/index&key=/no&key=/about", "");
     assert_int_equal(got.status, 200);
-    forget(got.body, MOMENT);
+    forget_member(got.body, MOMENT);
     assert_string_equal(got.body, "{\"keyspace\": \"pages\", \"rows\": [\n"
                                   " {\"count\": 27, \"key\": \"/index\"},\n"
                                   " {\"count\": null, \"key\": \"/no\"},\n"
@@ -272,7 +274,7 @@ CASE(an_answer_that_the_client_has_is_not_sent_again, f)
     char tag[128], more[256];
     int fd;
 
-    ask(f, "/v1/top?keyspace=pages", "");
+    ask_reader(f, "/v1/top?keyspace=pages", "");
     put_tag(tag, sizeof tag);
     /* Weak and strong tags are compared alike. */
     (void)snprintf(more, sizeof more, "If-None-Match: \"x\", \"%s\"\r\n", tag);
@@ -286,7 +288,7 @@ CASE(an_answer_that_the_client_has_is_not_sent_again, f)
     client_close(fd);
     service_add(f, "pages", "/index", 1);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    ask(f, "/v1/total?keyspace=pages", more);
+    ask_reader(f, "/v1/total?keyspace=pages", more);
     assert_int_equal(got.status, 200);
 }
 
@@ -299,7 +301,8 @@ CASE(long_answers_are_packed_for_who_takes_that, f)
         service_add(f, "many", key, 1000 - i);
     }
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    ask(f, "/v1/top?keyspace=many&n=300", "Accept-Encoding: gzip; q=0.0\r\n");
+    ask_reader(f, "/v1/top?keyspace=many&n=300",
+               "Accept-Encoding: gzip; q=0.0\r\n");
     assert_lacks(got.head, "Content-Encoding");
     assert_true(strlen(got.body) > 8192);
     answer_shell(
@@ -332,13 +335,13 @@ expect_pages(struct fleet *f, const char *first, const char *whole, int pages)
 
     (void)snprintf(target, sizeof target, "%s", first);
     do {
-        ask(f, target, "");
+        ask_reader(f, target, "");
         if (got.status != 200)
             fail_msg("%s: %d %s", target, got.status, got.body);
         strcat(joined, got.body);
         count++;
     } while (find_next(target, sizeof target));
-    ask(f, whole, "");
+    ask_reader(f, whole, "");
     assert_string_equal(joined, got.body);
     assert_false(find_next(target, sizeof target));
     assert_int_equal(count, pages);
@@ -367,7 +370,7 @@ expect_names(struct fleet *f, const char *target, const char *want)
     char names[256] = "";
     const char *at;
 
-    ask(f, target, "");
+    ask_reader(f, target, "");
     assert_int_equal(got.status, 200);
     for (at = got.body; (at = strstr(at, "\"keyspace\": \"")) != NULL;) {
         at += strlen("\"keyspace\": \"");
@@ -388,7 +391,7 @@ CASE(keyspaces_are_sorted_by_what_is_asked_for, f)
     expect_names(f, "/v1/keyspaces?sort=keys", "pages a z ");
     expect_names(f, "/v1/keyspaces?sort=total", "pages z a ");
     expect_names(f, "/v1/keyspaces?sort=total&n=2", "pages z ");
-    ask(f, "/v1/keyspaces?sort=size", "");
+    ask_reader(f, "/v1/keyspaces?sort=size", "");
     assert_int_equal(got.status, 200);
     expect_problem(f, "/v1/keyspaces?sort=keys&after=a", 400, "\"bad-sort\"");
 }
@@ -405,11 +408,11 @@ CASE(pages_of_one_version_end_when_the_keyspace_changes, f)
     char version[64], target[256];
 
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
-        ask(f, pages[i].first, "");
+        ask_reader(f, pages[i].first, "");
         put_tag(version, sizeof version);
         (void)snprintf(target, sizeof target, "%s&version=%s", pages[i].next,
                        version);
-        ask(f, target, "");
+        ask_reader(f, target, "");
         if (got.status != 200)
             fail_msg("%s: %d %s", target, got.status, got.body);
     }
@@ -423,8 +426,8 @@ CASE(pages_of_one_version_end_when_the_keyspace_changes, f)
 
 CASE(names_are_bytes_both_ways, f)
 {
-    ask(f, "/v1/keys?keyspace=pages", "");
-    forget(got.body, MOMENT);
+    ask_reader(f, "/v1/keys?keyspace=pages", "");
+    forget_member(got.body, MOMENT);
     assert_string_equal(
         got.body, "{\"keyspace\": \"pages\", \"prefix\": \"\", \"rows\": [\n"
                   " {\"count\": 9, \"key\": \"/about\"},\n"
@@ -433,18 +436,19 @@ CASE(names_are_bytes_both_ways, f)
                   " {\"count\": 9223372036854775807, \"key\": \"x\"},\n"
                   " {\"count\": 12, \"key\": null, \"key_hex\": "
                   "\"ff72617720227122095c\"}], \"as_of_ms\": 0}\n");
-    ask(f, "/v1/get?keyspace=pages&key_hex=ff72617720227122095c&format=tsv",
-        "");
+    ask_reader(f,
+               "/v1/get?keyspace=pages&key_hex=ff72617720227122095c&format=tsv",
+               "");
     assert_string_equal(got.body, "12\n");
-    ask(f,
-        "/v1/get?names=raw&keyspace=pages&key=%ffraw+%22q%22%09%5c&"
-        "format=tsv",
-        "");
+    ask_reader(f,
+               "/v1/get?names=raw&keyspace=pages&key=%ffraw+%22q%22%09%5c&"
+               "format=tsv",
+               "");
     assert_string_equal(got.body, "12\n");
-    ask(f,
-        "/v1/around?names=text&keyspace=pages&n=1&"
-        "key=%5cxffraw+%22q%22%5ct%5c%5c",
-        "");
+    ask_reader(f,
+               "/v1/around?names=text&keyspace=pages&n=1&"
+               "key=%5cxffraw+%22q%22%5ct%5c%5c",
+               "");
     assert_has(got.body, "\"key\": \"\\\\xffraw \\\"q\\\"\\\\t\\\\\\\\\"");
 }
 
@@ -454,19 +458,19 @@ CASE(status_has_the_members_of_the_command, f)
 {
     char answered[BODY_MAX];
 
-    ask(f, "/v1/status", "");
+    ask_reader(f, "/v1/status", "");
     assert_int_equal(got.status, 200);
     assert_has(got.head, "Cache-Control: no-store\r\n");
     memcpy(answered, got.body, strlen(got.body) + 1);
     assert_int_equal(FLEET_RUN(f, "status", "--json"), 0);
-    forget(answered, "\"value\": ");
-    forget(text, "\"value\": ");
+    forget_member(answered, "\"value\": ");
+    forget_member(text, "\"value\": ");
     /* The facts before the rows, such as the number of open logs, may differ.
      */
     assert_has(answered, "\"rows\": [");
     assert_string_equal(strstr(answered, "\"rows\": ["),
                         strstr(text, "\"rows\": ["));
-    ask(f, "/v1/status", "Accept-Encoding: gzip\r\n");
+    ask_reader(f, "/v1/status", "Accept-Encoding: gzip\r\n");
     assert_has(got.head, "Content-Encoding: gzip\r\n");
     assert_memory_equal(got.body, "\x1f\x8b", 2);
 }
@@ -478,12 +482,12 @@ has_same_logs(struct fleet *f)
 {
     char answered[BODY_MAX];
 
-    ask(f, "/v1/logs", "");
+    ask_reader(f, "/v1/logs", "");
     assert_int_equal(got.status, 200);
     memcpy(answered, got.body, strlen(got.body) + 1);
     assert_int_equal(FLEET_RUN(f, "log", "list", "--json"), 0);
-    forget(answered, "\"age_ms\": ");
-    forget(text, "\"age_ms\": ");
+    forget_member(answered, "\"age_ms\": ");
+    forget_member(text, "\"age_ms\": ");
     return strcmp(answered, text) == 0;
 }
 
@@ -507,13 +511,13 @@ CASE_WITH_TWO(held_records_are_those_of_the_command, f)
 {
     const uint64_t deadline_ms = clock_ms() + 20000;
 
-    ask(f, "/v1/held", "");
+    ask_reader(f, "/v1/held", "");
     assert_string_equal(got.body, "{\"rows\": []}\n");
     service_add(f, "one", "key", 1);
     service_add(f, "two", "key", 1);
     (void)FLEET_RUN(f, "flush", "--timeout", "1s");
     do
-        ask(f, "/v1/held", "");
+        ask_reader(f, "/v1/held", "");
     while (!strstr(got.body, "\"two\"") && clock_ms() < deadline_ms);
     assert_int_equal(FLEET_RUN(f, "held", "--json"), 1);
     assert_has(got.body, "\"why\": \"over keyspace.max=2\"");
@@ -541,7 +545,7 @@ CASE(metrics_are_of_all_processes, f)
     char *eof;
 
     do /* the writer tells the board some times a second */
-        ask(f, "/metrics", "");
+        ask_reader(f, "/metrics", "");
     while (!strstr(got.body, lines[2]) && clock_ms() < deadline_ms);
     assert_int_equal(got.status, 200);
     assert_has(got.head, "text/plain; version=0.0.4");
@@ -549,8 +553,8 @@ CASE(metrics_are_of_all_processes, f)
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (!strstr(got.body, lines[i]))
             fail_msg("no %s in:\n%s", lines[i], got.body);
-    ask(f, "/metrics",
-        "Accept: application/openmetrics-text;version=1.0.0\r\n");
+    ask_reader(f, "/metrics",
+               "Accept: application/openmetrics-text;version=1.0.0\r\n");
     assert_has(got.head, "application/openmetrics-text");
     assert_has(got.body, "# TYPE countd_log_sync_seconds counter\n"
                          "# UNIT countd_log_sync_seconds seconds\n"
@@ -581,7 +585,7 @@ CASE(a_target_may_be_in_absolute_form, f)
                 {"http://evil.example/v1/total?keyspace=z", 403}};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        ask(f, rows[i].target, "");
+        ask_reader(f, rows[i].target, "");
         if (got.status != rows[i].status)
             fail_msg("%s: %d", rows[i].target, got.status);
     }
@@ -605,7 +609,7 @@ CASE(any_version_will_do_where_there_is_an_answer, f)
         client_close(fd);
     }
     for (size_t i = 0; i < sizeof missing / sizeof missing[0]; i++) {
-        ask(f, missing[i], any);
+        ask_reader(f, missing[i], any);
         assert_int_equal(got.status, 404);
     }
 }
@@ -673,11 +677,11 @@ CASE(only_its_own_pages_may_ask, f)
         {"Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n", 403}};
 
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
-        ask(f, "/v1/total?keyspace=z", asked[i].more);
+        ask_reader(f, "/v1/total?keyspace=z", asked[i].more);
         if (got.status != asked[i].status)
             fail_msg("%s: %d", asked[i].more, got.status);
     }
-    ask(f, "/", asked[6].more); /* a link to the page */
+    ask_reader(f, "/", asked[6].more); /* a link to the page */
     assert_int_equal(got.status, 200);
 }
 
@@ -706,9 +710,9 @@ CASE_WITH_FEW_PLACES(idle_connections_of_one_port_leave_places_to_the_others, f)
 
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         assert_true((fds[i] = local_connect(f->path, "read")) >= 0);
-    ask(f, "/healthz", "");
+    ask_reader(f, "/healthz", "");
     assert_int_equal(got.status, 200);
-    ask(f, "/metrics", "");
+    ask_reader(f, "/metrics", "");
     assert_int_equal(got.status, 200);
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         client_close(fds[i]);
@@ -822,9 +826,9 @@ CASE(each_answer_has_a_date_and_is_for_its_own_site, f)
             assert_has(got.head, "\r\nCache-Control: no-cache\r\n");
         client_close(fd);
     }
-    ask(f, "/v1/now", "Origin: http://evil\r\n");
+    ask_reader(f, "/v1/now", "Origin: http://evil\r\n");
     assert_has(got.body, "read.cors");
-    ask(f, "/render", "Origin: http://evil\r\n");
+    ask_reader(f, "/render", "Origin: http://evil\r\n");
     assert_has(got.body, "{\"message\":\"a web page of another");
 }
 

@@ -91,20 +91,20 @@ one_turn(void *ctx)
 }
 
 static void
-tick(struct loop_source *source, uint32_t events)
+tick_source(struct loop_source *source, uint32_t events)
 {
     (void)source;
     (void)events; /* it is ready for ever, so that no turn waits */
 }
 
 static void
-turn(void)
+turn_loop(void)
 {
     assert(loop_run(loop) == 0);
 }
 
 static void
-start(uint8_t flags)
+start_server(uint8_t flags)
 {
     const struct conns_options places = {.rows = &row,
                                          .count = 1,
@@ -122,7 +122,7 @@ start(uint8_t flags)
     ahead_ms = 0;
     budget = (struct budget){.max = little ? 3 << 20 : 64 << 20};
     loop = loop_new();
-    ticking = (struct loop_source){.fd = -1, .ready = tick};
+    ticking = (struct loop_source){.fd = -1, .ready = tick_source};
     tick_fd = eventfd(1, EFD_CLOEXEC);
     assert(loop && tick_fd >= 0);
     assert(loop_add(loop, &ticking, tick_fd, EPOLLIN) == 0);
@@ -163,7 +163,7 @@ open_peer(struct peer *p)
 }
 
 static void
-finish(void)
+finish_server(void)
 {
     struct live_record record;
     struct live_walk walk = {.steps = UINT32_MAX};
@@ -329,7 +329,7 @@ listen_to(struct peer *p)
 
 /* Until nothing moves any more. */
 static void
-pump(void)
+pump_peers(void)
 {
     int quiet = 0;
 
@@ -337,7 +337,7 @@ pump(void)
         bool moved = false;
 
         assert(turns < TURNS_MAX);
-        turn();
+        turn_loop();
         for (int i = 0; i < PEERS; i++)
             moved = listen_to(&peers[i]) || moved;
         quiet = moved ? 0 : quiet + 1;
@@ -354,7 +354,7 @@ pump(void)
 /* ---- actions ------------------------------------------------------------ */
 
 static void
-say(struct peer *p, const uint8_t *bytes, size_t size)
+say_bytes(struct peer *p, const uint8_t *bytes, size_t size)
 {
     ssize_t n = 1;
 
@@ -366,7 +366,7 @@ say(struct peer *p, const uint8_t *bytes, size_t size)
             bytes += n;
             size -= (size_t)n;
         }
-        pump();
+        pump_peers();
     }
 }
 
@@ -376,12 +376,12 @@ hang_up(struct peer *p, bool all)
     if (!all && !p->half && !p->ended) {
         assert(shutdown(p->fd, SHUT_WR) == 0);
         p->half = true;
-        pump();
+        pump_peers();
         return;
     }
     (void)close(p->fd); /* a socket */
     p->fd = -1;
-    pump();
+    pump_peers();
 }
 
 static void
@@ -391,12 +391,12 @@ pass_time(uint8_t days)
     ahead_ms += (uint64_t)days * DAY_MS / 2;
     (void)live_clock(&server.live, server.clock_ms + ahead_ms); /* or not */
     (void)live_sweep(&server.live, days);                       /* a piece */
-    pump();
+    pump_peers();
 }
 
 /* Bytes of the action that starts here, which is done. */
 static size_t
-act(const uint8_t *bytes, size_t size)
+do_action(const uint8_t *bytes, size_t size)
 {
     static uint8_t many[65536];
     struct peer *p = &peers[bytes[0] % PEERS];
@@ -410,7 +410,7 @@ act(const uint8_t *bytes, size_t size)
             return size;
         n = bytes[1] < size - 2 ? bytes[1] : size - 2;
         if (p->fd >= 0)
-            say(p, bytes + 2, n);
+            say_bytes(p, bytes + 2, n);
         return 2 + n;
     }
     if (what == 4) {
@@ -419,7 +419,7 @@ act(const uint8_t *bytes, size_t size)
         n = get_be16(bytes + 2);
         memset(many, bytes[1], n);
         if (p->fd >= 0)
-            say(p, many, n);
+            say_bytes(p, many, n);
         return 4;
     }
     if (what == 5)
@@ -428,7 +428,7 @@ act(const uint8_t *bytes, size_t size)
         hang_up(p, (bytes[0] & 0x80) != 0);
     else if (what == 7)
         pass_time(bytes[0] / 32);
-    pump();
+    pump_peers();
     return 1;
 }
 
@@ -437,15 +437,15 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     if (size < 1)
         return 0;
-    start(bytes[0]);
-    for (size_t at = 1; at < size; at += act(bytes + at, size - at))
+    start_server(bytes[0]);
+    for (size_t at = 1; at < size; at += do_action(bytes + at, size - at))
         continue;
     for (int i = 0; i < PEERS; i++)
         peers[i].deaf = false;
-    pump();
+    pump_peers();
     for (int i = 0; i < PEERS; i++)
         if (peers[i].fd >= 0)
             hang_up(&peers[i], true);
-    finish();
+    finish_server();
     return 0;
 }

@@ -36,7 +36,7 @@ static struct loop_source ticking;
 /* ---- the server --------------------------------------------------------- */
 
 static enum conn_next
-echo(struct http_call *x)
+echo_target(struct http_call *x)
 {
     const struct http_text t = x->request->target;
     uint8_t *body = http_body(x, t.size + x->rest.size + x->value.size);
@@ -54,7 +54,7 @@ echo(struct http_call *x)
 }
 
 static enum conn_next
-fail(struct http_call *x)
+fail_call(struct http_call *x)
 {
     return http_fail(x, HTTP_UNPROCESSABLE);
 }
@@ -87,11 +87,11 @@ check_type(struct http_call *x, enum conn_next *next)
 
 static const struct http_route routes[] = {
     {"/v1/e", "*", HTTP_POST, echo_body, HTTP_READS_BODY, check_type},
-    {"/open", NULL, HTTP_GET, echo, HTTP_IS_OPEN, NULL},
-    {"/a", NULL, HTTP_GET, echo, 0, NULL},
-    {"/a", "n", HTTP_GET | HTTP_POST, echo, 0, NULL},
-    {"/b/", "*", HTTP_POST | HTTP_DELETE, echo, 0, NULL},
-    {"/c", "*", HTTP_GET, fail, 0, NULL},
+    {"/open", NULL, HTTP_GET, echo_target, HTTP_IS_OPEN, NULL},
+    {"/a", NULL, HTTP_GET, echo_target, 0, NULL},
+    {"/a", "n", HTTP_GET | HTTP_POST, echo_target, 0, NULL},
+    {"/b/", "*", HTTP_POST | HTTP_DELETE, echo_target, 0, NULL},
+    {"/c", "*", HTTP_GET, fail_call, 0, NULL},
 };
 
 static bool
@@ -104,14 +104,14 @@ one_turn(void *ctx)
 }
 
 static void
-tick(struct loop_source *source, uint32_t events)
+tick_source(struct loop_source *source, uint32_t events)
 {
     (void)source;
     (void)events; /* it is ready for ever, so that no turn waits */
 }
 
 static void
-start(void)
+start_server(void)
 {
     static const struct listener_config row = {.name = "http",
                                                .max_key = "max",
@@ -127,7 +127,7 @@ start(void)
 
     diag_init("fuzz", DIAG_ERROR);
     loop = loop_new();
-    ticking = (struct loop_source){.fd = -1, .ready = tick};
+    ticking = (struct loop_source){.fd = -1, .ready = tick_source};
     assert(loop && fd >= 0);
     assert(loop_add(loop, &ticking, fd, EPOLLIN) == 0);
     loop_after_turn(loop, one_turn, NULL);
@@ -146,7 +146,7 @@ struct heard {
 };
 
 static void
-hear(int fd, struct heard *h)
+hear_answers(int fd, struct heard *h)
 {
     ssize_t n;
 
@@ -160,7 +160,7 @@ hear(int fd, struct heard *h)
 
 /* Sends the bytes in pieces of so many, and hears all that is answered. */
 static void
-talk(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
+talk_once(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
 {
     size_t at = 0;
     int fds[2];
@@ -180,7 +180,7 @@ talk(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
         if (at == size)
             (void)shutdown(fds[1], SHUT_WR); /* it may have gone */
         assert(loop_run(loop) == 0);
-        hear(fds[1], h);
+        hear_answers(fds[1], h);
     }
     (void)close(fds[1]); /* nothing more is told */
     while (conns_listener(conns, 0)->open > 0)
@@ -330,8 +330,8 @@ talk_in_pieces(const uint8_t *bytes, size_t size, size_t piece)
     bool is_same_talk = false;
 
     for (int i = 0; i < 3 && !is_same_talk; i++) {
-        talk(bytes, size, size + 1, &one);
-        talk(bytes, size, piece, &other);
+        talk_once(bytes, size, size + 1, &one);
+        talk_once(bytes, size, piece, &other);
         is_same_talk = one.size == other.size &&
                        memcmp(one.bytes, other.bytes, one.size) == 0;
     }
@@ -342,7 +342,7 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     if (!conns) {
-        start();
+        start_server();
         one.bytes = malloc(HEARD_MAX);
         other.bytes = malloc(HEARD_MAX);
         assert(one.bytes && other.bytes);

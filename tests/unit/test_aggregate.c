@@ -27,14 +27,14 @@ add_at(struct aggregate *s, const char *key, int128 millionths, uint32_t minute)
 }
 
 static int
-add(struct aggregate *s, const char *key, int128 millionths)
+add_value(struct aggregate *s, const char *key, int128 millionths)
 {
     return add_at(s, key, millionths, 0);
 }
 
 /* Flushes all; returns what `key` got. */
 static int64_t
-flush(struct aggregate *s, const char *key)
+flush_key(struct aggregate *s, const char *key)
 {
     struct aggregate_name name;
     int64_t increment, sum = 0;
@@ -61,8 +61,8 @@ CASE(a_flush_takes_whole_units_and_leaves_the_rest, s)
     int64_t increment, sum = 0;
 
     for (int i = 0; i < 3; i++) {
-        assert_rc(add(s, "a", UNIT / 3 * 10), 0);
-        increment = flush(s, "a");
+        assert_rc(add_value(s, "a", UNIT / 3 * 10), 0);
+        increment = flush_key(s, "a");
         assert_in_range(increment, 3, 4);
         sum += increment;
     }
@@ -76,11 +76,11 @@ CASE(a_sum_that_is_whole_is_counted_exactly, s)
 
     for (int i = 0; i < 1000; i++) {
         (void)snprintf(key, sizeof key, "%d", i);
-        assert_rc(add(s, key, UNIT / 4), 0);
-        assert_rc(add(s, key, UNIT / 4 * 3), 0);
-        assert_int_equal(flush(s, key), 1);
-        assert_rc(add(s, key, 7 * UNIT), 0);
-        assert_int_equal(flush(s, key), 7);
+        assert_rc(add_value(s, key, UNIT / 4), 0);
+        assert_rc(add_value(s, key, UNIT / 4 * 3), 0);
+        assert_int_equal(flush_key(s, key), 1);
+        assert_rc(add_value(s, key, 7 * UNIT), 0);
+        assert_int_equal(flush_key(s, key), 7);
     }
 }
 
@@ -89,9 +89,9 @@ CASE(a_rest_survives_any_number_of_ages, s)
     int64_t sum = 0;
 
     for (int i = 0; i < 100; i++) {
-        assert_rc(add(s, "before", UNIT), 0); /* makes it move */
-        assert_rc(add(s, "a", UNIT * 2 / 5), 0);
-        sum += flush(s, "a");
+        assert_rc(add_value(s, "before", UNIT), 0); /* makes it move */
+        assert_rc(add_value(s, "a", UNIT * 2 / 5), 0);
+        sum += flush_key(s, "a");
         assert_rc(aggregate_age(s), 0);
         assert_rc(aggregate_age(s), 0);
         assert_rc(aggregate_age(s), 0);
@@ -124,7 +124,7 @@ CASE(rests_that_leave_memory_are_no_loss_on_average, s)
                 sum += increment;
             assert_rc(aggregate_age(s), 0);
         }
-        assert_rc(add(s, key, UNIT * 2 / 5), 0);
+        assert_rc(add_value(s, key, UNIT * 2 / 5), 0);
     }
     while (aggregate_take(s, &name, &increment))
         sum += increment;
@@ -144,8 +144,8 @@ CASE(a_name_that_is_forgotten_again_and_again_does_not_drift, s)
 
     s->is_lossy = true;
     for (int i = 0; i < 1000; i++) {
-        assert_rc(add(s, "a", UNIT * 2 / 5), 0);
-        sum += flush(s, "a");
+        assert_rc(add_value(s, "a", UNIT * 2 / 5), 0);
+        sum += flush_key(s, "a");
         h = &s->halves[s->young];
         h->fractions = 0; /* it leaves, as in a flood */
         assert_rc(aggregate_age(s), 0);
@@ -159,8 +159,8 @@ CASE(a_name_does_not_drift_though_all_names_are_forgotten_again_and_again, s)
     int64_t sum = 0;
 
     for (int i = 0; i < 1000; i++) {
-        assert_rc(add(s, "a", UNIT * 2 / 5), 0);
-        sum += flush(s, "a");
+        assert_rc(add_value(s, "a", UNIT * 2 / 5), 0);
+        sum += flush_key(s, "a");
         aggregate_forget(s);
         assert_int_equal(aggregate_fractions(s), 0);
     }
@@ -169,11 +169,11 @@ CASE(a_name_does_not_drift_though_all_names_are_forgotten_again_and_again, s)
 
 CASE(names_that_wait_for_a_flush_are_never_dropped, s)
 {
-    assert_rc(add(s, "a", UNIT), 0);
+    assert_rc(add_value(s, "a", UNIT), 0);
     assert_rc(aggregate_age(s), 0);
     assert_rc(aggregate_age(s), -EBUSY);
-    assert_rc(add(s, "a", UNIT), 0);
-    assert_int_equal(flush(s, "a"), 2);
+    assert_rc(add_value(s, "a", UNIT), 0);
+    assert_int_equal(flush_key(s, "a"), 2);
     assert_rc(aggregate_age(s), 0);
 }
 
@@ -186,16 +186,16 @@ CASE(a_full_table_refuses_and_an_age_empties_it, s)
         const size_t before = aggregate_free(s);
 
         (void)snprintf(key, sizeof key, "%d", count);
-        rc = add(s, key, UNIT);
+        rc = add_value(s, key, UNIT);
         /* What is said to be free can be used. */
         assert_true(rc == 0 || before < aggregate_name_size(1, sizeof key));
     }
     assert_true(count > 1000);
     (void)snprintf(key, sizeof key, "%d", count - 1);
-    assert_int_equal(flush(s, key), 1);
+    assert_int_equal(flush_key(s, key), 1);
     assert_rc(aggregate_age(s), 0);
-    assert_rc(add(s, "new", UNIT), 0);
-    assert_int_equal(flush(s, "new"), 1);
+    assert_rc(add_value(s, "new", UNIT), 0);
+    assert_int_equal(flush_key(s, "new"), 1);
 }
 
 /* Names as short as can be use up the places of the index before the bytes. */
@@ -206,11 +206,11 @@ CASE(an_age_frees_half_whatever_names_it_keeps, s)
     for (int round = 0, count = 0; round < 3; round++) {
         for (int rc = 0; rc == 0; count++) {
             (void)snprintf(key, sizeof key, "%d", count);
-            rc = add(s, key, UNIT * 2 / 5);
+            rc = add_value(s, key, UNIT * 2 / 5);
         }
-        (void)flush(s, key);
+        (void)flush_key(s, key);
         assert_rc(aggregate_age(s), 0);
-        (void)flush(s, key);
+        (void)flush_key(s, key);
         assert_true(aggregate_free(s) > MEMORY / 8);
         assert_int_equal(aggregate_free(s), s->free_aged);
     }
@@ -219,11 +219,11 @@ CASE(an_age_frees_half_whatever_names_it_keeps, s)
 CASE(sums_beyond_64_bits_are_cut_to_the_bound, s)
 {
     for (int i = 0; i < 100; i++)
-        assert_rc(add(s, "a", UNIT * INT64_MAX), 0);
-    assert_true(flush(s, "a") == INT64_MAX);
+        assert_rc(add_value(s, "a", UNIT * INT64_MAX), 0);
+    assert_true(flush_key(s, "a") == INT64_MAX);
     for (int i = 0; i < 100; i++)
-        assert_rc(add(s, "a", UNIT * INT64_MIN), 0);
-    assert_true(flush(s, "a") == INT64_MIN);
+        assert_rc(add_value(s, "a", UNIT * INT64_MIN), 0);
+    assert_true(flush_key(s, "a") == INT64_MIN);
 }
 
 static void
@@ -267,14 +267,14 @@ CASE(the_rest_of_a_minute_that_leaves_memory_is_of_now, s)
     for (uint32_t m = 0; m < 10; m++)
         assert_rc(add_at(s, "a", UNIT * 2 / 5, m), 0);
     assert_rc(add_at(s, "b", UNIT * 2 / 5, 7), 0);
-    assert_int_equal(flush(s, "a"), 0);
+    assert_int_equal(flush_key(s, "a"), 0);
     assert_int_equal(aggregate_fractions(s), 11);
     assert_rc(aggregate_age(s), 0);
     assert_rc(aggregate_age(s), 0);
     assert_int_equal(aggregate_fractions(s), 2);
     assert_int_equal(flush_minute(s, 0), 4);
-    assert_rc(add(s, "b", UNIT / 5), 0);
-    assert_int_equal(flush(s, "b"), 1);
+    assert_rc(add_value(s, "b", UNIT / 5), 0);
+    assert_int_equal(flush_key(s, "b"), 1);
     assert_int_equal(s->forgotten, 0);
 }
 
@@ -324,7 +324,7 @@ CASE(random_sums_are_right_to_less_than_a_unit, s)
         char key[8];
 
         (void)snprintf(key, sizeof key, "%u", k);
-        assert_rc(add(s, key, n), 0);
+        assert_rc(add_value(s, key, n), 0);
         exact[k] += n;
         if (random_chance(&random, 1))
             count_flush(s, counted);

@@ -92,7 +92,7 @@ pass_now(void)
 
 /* A worker: merges what is full, and what waits. */
 static void
-work(void)
+work_all(void)
 {
     struct store *store = specimen_store(&specimen, true);
     static struct merge merge;
@@ -147,7 +147,7 @@ read_all(unsigned parts)
 
 /* `countd check`: whether it finds a fault. */
 static bool
-check(const char *keyspace)
+check_keyspace(const char *keyspace)
 {
     static const struct cmd cmd = {.name = "check"};
     char name[257], *args[1] = {name};
@@ -188,7 +188,7 @@ said_something(void)
 }
 
 static enum outcome
-judge(bool right, bool said, bool found)
+judge_outcome(bool right, bool said, bool found)
 {
     if (right)
         return RIGHT;
@@ -209,7 +209,8 @@ try_light(const struct site *site, enum specimen_keyspace k)
     work_light(k);
     right = read_all(1u << k);
     said = said_something();
-    return judge(right, said, right || check(specimen_name(k)));
+    return judge_outcome(right, said,
+                         right || check_keyspace(specimen_name(k)));
 }
 
 static enum outcome
@@ -220,10 +221,10 @@ try_whole(const struct site *site)
     specimen_restore(&specimen);
     specimen_flip(&specimen, site->file, site->at, site->size, site->mask);
     said_clear();
-    work();
+    work_all();
     right = read_all(specimen.parts);
     said = said_something();
-    return judge(right, said, right || check(NULL));
+    return judge_outcome(right, said, right || check_keyspace(NULL));
 }
 
 static void
@@ -281,7 +282,7 @@ site_text(const struct site *site)
 }
 
 static void
-complain(const struct site *site, const char *what)
+complain_of(const struct site *site, const char *what)
 {
     if (shared->fails++ < FAILS_TOLD)
         print_error("%s: %s\n%.600s", site_text(site), what, shared->text);
@@ -360,11 +361,11 @@ try_all(const char *what, int light)
         (void)said_something(); /* shows what it did */
         (void)snprintf(died, sizeof died, "died with status %x",
                        (unsigned)status);
-        complain(&sites[shared->next],
-                 WIFEXITED(status) && WEXITSTATUS(status) > 100 &&
-                         WEXITSTATUS(status) < 100 + OUTCOMES
-                     ? words[WEXITSTATUS(status) - 100]
-                     : died);
+        complain_of(&sites[shared->next],
+                    WIFEXITED(status) && WEXITSTATUS(status) > 100 &&
+                            WEXITSTATUS(status) < 100 + OUTCOMES
+                        ? words[WEXITSTATUS(status) - 100]
+                        : died);
         shared->next++;
     }
     print_message("%s: %zu bits: %zu right, %zu told, %zu summed; %llu ms\n",
@@ -426,7 +427,7 @@ page_lives(int file, size_t at, const char *keyspace)
         f->bytes[at + i] ^= 0x55;
     specimen_restore(&specimen);
     memcpy(f->bytes + at, was, sizeof was);
-    found = check(keyspace);
+    found = check_keyspace(keyspace);
     specimen_restore(&specimen);
     return found;
 }
@@ -548,7 +549,7 @@ expect_counts(int light)
 }
 
 static void
-make(unsigned parts, int light)
+make_specimen(unsigned parts, int light)
 {
     specimen_make(&specimen, parts);
     config_defaults(&config);
@@ -599,7 +600,7 @@ teardown(void **state)
 }
 
 static int
-fini(void **state)
+tear_down(void **state)
 {
     (void)state; /* none */
     specimen_fini(&specimen);
@@ -607,7 +608,7 @@ fini(void **state)
     return 0;
 }
 
-#define FLIPS(name) TEST_IN(name, void *unused, NULL, fini)
+#define FLIPS(name) TEST_IN(name, void *unused, NULL, tear_down)
 
 /* ---- keyspaces --------------------------------------------------------- */
 
@@ -628,7 +629,7 @@ FLIPS(no_bit_of_a_keyspace_is_wrong_and_silent)
         {"run", "\1", RUN_KEY_HEAD, -1}, {"group", "", 0, BLOCK_GROUP}};
     int file;
 
-    make(1u << SPECIMEN_SMALL, SPECIMEN_SMALL);
+    make_specimen(1u << SPECIMEN_SMALL, SPECIMEN_SMALL);
     file = specimen_find(&specimen, "keyspace/small.mdb");
     assert_sound(SPECIMEN_SMALL, file);
     add_metas(file);
@@ -647,7 +648,7 @@ FLIPS(no_bit_of_a_node_is_wrong_and_silent)
 {
     int file;
 
-    make(1u << SPECIMEN_NODES, SPECIMEN_NODES);
+    make_specimen(1u << SPECIMEN_NODES, SPECIMEN_NODES);
     file = specimen_find(&specimen, "keyspace/nodes.mdb");
     assert_sound(SPECIMEN_NODES, file);
     add_node(file, "nodes", &(struct node_kind){"node", "", 8, BLOCK_NODE});
@@ -660,7 +661,7 @@ FLIPS(no_bit_of_a_hashed_name_is_wrong_and_silent)
                                              {"its state", "state", 5, -1}};
     int file = 0;
 
-    make(1u << SPECIMEN_LONG, WHOLE);
+    make_specimen(1u << SPECIMEN_LONG, WHOLE);
     assert_sound(WHOLE, 0);
     while (strncmp(specimen.files[file].path, "keyspace/%h", 11) != 0)
         file++;
@@ -674,7 +675,7 @@ FLIPS(a_keyspace_with_a_flipped_bit_can_be_dropped)
 {
     int file;
 
-    make(1u << SPECIMEN_SMALL, WHOLE);
+    make_specimen(1u << SPECIMEN_SMALL, WHOLE);
     file = specimen_find(&specimen, "keyspace/small.mdb");
     specimen_restore(&specimen);
     add_bits(file, find_page(file, KIND_BASE, "small"), PAGE_HEAD);
@@ -688,7 +689,7 @@ FLIPS(no_bit_of_what_waits_is_wrong_and_silent)
 {
     int waits = -1;
 
-    make(1u << SPECIMEN_SICK, WHOLE);
+    make_specimen(1u << SPECIMEN_SICK, WHOLE);
     for (int i = 0; i < (int)specimen.file_count && waits < 0; i++)
         if (strstr(specimen.files[i].path, "log/waiting/held-") != NULL)
             waits = i;
@@ -706,7 +707,7 @@ FLIPS(no_bit_of_a_log_is_wrong_and_silent)
     static const char *const logs[] = {"log/0000000000", "log/0000000001",
                                        "log/0000000002"};
 
-    make(1u << SPECIMEN_LONG | SPECIMEN_LOGS, WHOLE);
+    make_specimen(1u << SPECIMEN_LONG | SPECIMEN_LOGS, WHOLE);
     assert_sound(WHOLE, 0);
     for (size_t i = 0; i < sizeof logs / sizeof logs[0]; i++) {
         const int file = specimen_find(&specimen, logs[i]);
@@ -726,7 +727,7 @@ FLIPS(random_bits_are_not_wrong_and_silent)
     struct random r = {.state = random_seed("test_flips")};
     size_t total = 0;
 
-    make(SPECIMEN_ALL, WHOLE);
+    make_specimen(SPECIMEN_ALL, WHOLE);
     assert_sound(WHOLE, 0);
     for (int i = 0; i < specimen.file_count; i++)
         if (specimen.files[i].link_of < 0)

@@ -67,8 +67,8 @@ append_bytes(struct fake *f, const uint8_t *keyspace, size_t keyspace_size,
 }
 
 static void
-append(struct fake *f, const char *keyspace, const char *key, int64_t increment,
-       uint64_t ms)
+append_slot(struct fake *f, const char *keyspace, const char *key,
+            int64_t increment, uint64_t ms)
 {
     append_bytes(f, (const uint8_t *)keyspace, strlen(keyspace),
                  (const uint8_t *)key, strlen(key), increment, ms);
@@ -129,13 +129,13 @@ CASE(an_increment_with_a_minute_is_of_that_one, f)
     struct fake a;
 
     fake_init(&a, 0, 10, 256);
-    append(&a, "k", "key", 1, 60000 * UINT64_C(29000000));
+    append_slot(&a, "k", "key", 1, 60000 * UINT64_C(29000000));
     minute_put = 25000000;
-    append(&a, "k", "key", 2, 60000 * UINT64_C(29000000));
+    append_slot(&a, "k", "key", 2, 60000 * UINT64_C(29000000));
     minute_put = 29000000;
-    append(&a, "k", "key", 4, 60000 * UINT64_C(29000001));
+    append_slot(&a, "k", "key", 4, 60000 * UINT64_C(29000001));
     minute_put = UINT32_MAX;
-    append(&a, "k", "key", 8, 60000 * UINT64_C(29000001));
+    append_slot(&a, "k", "key", 8, 60000 * UINT64_C(29000001));
     minute_put = 0;
 
     assert_rc(fold_add(f, &a.log, 0), 0);
@@ -155,8 +155,8 @@ CASE(sums_beyond_int64_are_exact, f)
 
     fake_init(&a, 0, 10, 256);
     for (i = 0; i < 4; i++) {
-        append(&a, "k", "high", INT64_MAX, 0);
-        append(&a, "k", "low", INT64_MIN, 0);
+        append_slot(&a, "k", "high", INT64_MAX, 0);
+        append_slot(&a, "k", "low", INT64_MIN, 0);
     }
 
     assert_rc(fold_add(f, &a.log, 0), 0);
@@ -181,8 +181,8 @@ CASE(deltas_come_sorted_by_key_then_minute, f)
 
     fake_init(&a, 0, 20, 256);
     for (i = 0; i < 6; i++) {
-        append(&a, "k", sorted[5 - i], 1, 180000);
-        append(&a, "k", sorted[5 - i], 1, 60000);
+        append_slot(&a, "k", sorted[5 - i], 1, 180000);
+        append_slot(&a, "k", sorted[5 - i], 1, 60000);
     }
 
     assert_rc(fold_add(f, &a.log, 0), 0);
@@ -223,7 +223,7 @@ CASE(names_of_256_bytes_keep_all_of_them, f)
 
 /* Fills a log with keys that other logs have too, and new ones. */
 static void
-fill(struct fake *f, unsigned index, uint32_t count)
+fill_log(struct fake *f, unsigned index, uint32_t count)
 {
     char name[32], key[32];
     uint32_t i;
@@ -232,7 +232,7 @@ fill(struct fake *f, unsigned index, uint32_t count)
     for (i = 0; i < count; i++) {
         (void)snprintf(name, sizeof name, "k%u", i % 7);
         (void)snprintf(key, sizeof key, "%u", i * (index % 3 + 1));
-        append(f, name, key, (int64_t)i - 100, 60000 * (i % 3));
+        append_slot(f, name, key, (int64_t)i - 100, 60000 * (i % 3));
     }
 }
 
@@ -242,9 +242,9 @@ CASE(damage_anywhere_is_found_and_clearing_forgets_the_log, f)
     struct fake good, bad;
     size_t i;
 
-    fill(&good, 0, 2000);
+    fill_log(&good, 0, 2000);
     for (i = 0; i < sizeof places / sizeof places[0]; i++) {
-        fill(&bad, 1, 2000);
+        fill_log(&bad, 1, 2000);
         slot_at(&bad, places[i])[0] ^= 1;
         assert_rc(fold_add(f, &good.log, 0), 0);
 
@@ -264,7 +264,7 @@ CASE(a_slot_of_another_epoch_below_the_count_is_damage, f)
 {
     struct fake a;
 
-    fill(&a, 0, 100);
+    fill_log(&a, 0, 100);
     a.log.header.slots = 200;
     a.log.header.count = 101;
     assert_int_equal(ftruncate(a.log.fd, (off_t)memory_log_size(&a.log)), 0);
@@ -276,7 +276,7 @@ CASE(a_count_above_the_slots_is_damage, f)
 {
     struct fake a;
 
-    fill(&a, 0, 100);
+    fill_log(&a, 0, 100);
     a.log.header.count = 101;
 
     assert_rc(fold_add(f, &a.log, 0), -EBADMSG);
@@ -286,7 +286,7 @@ CASE(a_read_that_fails_once_is_tried_again, f)
 {
     struct fake a;
 
-    fill(&a, 0, 2000);
+    fill_log(&a, 0, 2000);
     fault_inject("pread", 2, EIO);
 
     assert_rc(fold_add(f, &a.log, 0), 0);
@@ -300,7 +300,7 @@ CASE(a_read_that_fails_twice_fails_the_log, f)
 {
     struct fake a;
 
-    fill(&a, 0, 2000);
+    fill_log(&a, 0, 2000);
     fault_inject_from("pread", 2, EIO);
 
     assert_rc(fold_add(f, &a.log, 0), -EIO);
@@ -317,10 +317,10 @@ CASE(each_keyspace_knows_the_logs_with_records_for_it, f)
 
     fake_init(&a, 0, 10, 256);
     fake_init(&b, 1, 10, 256);
-    append(&a, "x", "k", 1, 0);
-    append(&a, "y", "k", 1, 0);
-    append(&b, "y", "k", 2, 0);
-    append(&b, "z", "k", 0, 0);
+    append_slot(&a, "x", "k", 1, 0);
+    append_slot(&a, "y", "k", 1, 0);
+    append_slot(&b, "y", "k", 2, 0);
+    append_slot(&b, "z", "k", 0, 0);
     assert_rc(fold_add(f, &a.log, 0), 0);
     assert_rc(fold_add(f, &b.log, 63), 0);
 
@@ -472,7 +472,7 @@ model_names(const struct item *i, char name[300], char key[300])
 
 /* Compares one keyspace with the sums of its items. */
 static void
-compare(struct fold *f, const struct model *m, unsigned number)
+compare_deltas(struct fold *f, const struct model *m, unsigned number)
 {
     static int64_t sums[KEYS][4];
     static unsigned counts[KEYS][4];
@@ -527,8 +527,8 @@ model_fill(struct model *m, struct random *r, struct fake *logs,
                               .minute = (uint32_t)random_below(r, 4),
                               .increment = (int64_t)random_below(r, 11) - 5};
             model_names(it, name, key);
-            append(&logs[l], name, key, it->increment,
-                   (uint64_t)it->minute * 60000 + random_below(r, 60000));
+            append_slot(&logs[l], name, key, it->increment,
+                        (uint64_t)it->minute * 60000 + random_below(r, 60000));
         }
     }
 }
@@ -547,7 +547,7 @@ CASE(random_logs_fold_as_a_plain_model_says, f)
         for (l = 0; l < count; l++)
             assert_rc(fold_add(f, &logs[l].log, l), 0);
         for (k = 0; k < KEYSPACES; k++)
-            compare(f, &m, k);
+            compare_deltas(f, &m, k);
         assert_rc(fold_clear(f), 0);
     }
 }

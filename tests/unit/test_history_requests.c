@@ -19,7 +19,7 @@ now_ms(void)
 }
 
 static void
-put(struct fixture *f, const char *key, uint32_t minute, int64_t sum)
+put_sum(struct fixture *f, const char *key, uint32_t minute, int64_t sum)
 {
     const struct store_delta d = stored_delta(key, strlen(key), minute, sum);
 
@@ -42,7 +42,7 @@ put_many(struct fixture *f)
 static void
 put_pages(struct fixture *f)
 {
-    put(f, "c", NOW - 10, 3);
+    put_sum(f, "c", NOW - 10, 3);
 }
 
 static int
@@ -58,7 +58,7 @@ setup(void **state)
 
 /* From and to in minutes before now. */
 static struct history_question
-query(enum store_history_op op, const char *key, uint32_t from, uint32_t to)
+ask_query(enum store_history_op op, const char *key, uint32_t from, uint32_t to)
 {
     return (struct history_question){.op = op,
                                      .keyspace = (const uint8_t *)"pages",
@@ -80,7 +80,7 @@ put_behind(struct fixture *f)
     const struct store_maintenance tending = {.until_ns = UINT64_MAX};
 
     store_read_end(f->store);
-    put(f, "h", NOW - 40 * HOUR, 1000);
+    put_sum(f, "h", NOW - 40 * HOUR, 1000);
     while (store_maintain(f->store, &tending))
         continue;
 }
@@ -89,13 +89,13 @@ put_behind(struct fixture *f)
  * what has been passed: no sum is half of it, or twice. */
 CASE(a_long_history_is_answered_in_steps, f)
 {
-    struct history_question q = query(STORE_HISTORY_KEY, "h", 40 * HOUR, 0);
+    struct history_question q = ask_query(STORE_HISTORY_KEY, "h", 40 * HOUR, 0);
     struct history_query h;
     unsigned steps = 0;
 
     q.step = 60;
     for (uint32_t i = 0; i < 40; i++)
-        put(f, "h", NOW - 40 * HOUR + i * HOUR + i, i + 1);
+        put_sum(f, "h", NOW - 40 * HOUR + i * HOUR + i, i + 1);
     assert_rc(history_query_init(&h, f->store), 0);
     history_query_start(&h, &q);
     for (; !history_query_step(&h, clock_ns()); steps++)
@@ -125,7 +125,8 @@ ask_another(struct fixture *f)
 /* Others ask between the steps. */
 CASE(what_looks_at_all_keys_is_answered_in_steps, f)
 {
-    struct history_question q = query(STORE_HISTORY_RANK, "k05989", HOUR, 0);
+    struct history_question q =
+        ask_query(STORE_HISTORY_RANK, "k05989", HOUR, 0);
     struct history_query h;
     unsigned steps = 0;
 
@@ -275,7 +276,8 @@ TEST(a_period_is_widened_to_the_finest_steps_that_have_most_of_it)
     };
     static const struct store_engine engine = {.history = scripted_history};
     struct store store = {.engine = &engine};
-    struct history_question q = query(STORE_HISTORY_RANK, "a", 2 * HOUR + 1, 7);
+    struct history_question q =
+        ask_query(STORE_HISTORY_RANK, "a", 2 * HOUR + 1, 7);
     struct history_query p;
 
     q.from += 1;

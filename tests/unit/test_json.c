@@ -13,7 +13,7 @@
 
 /* What a text's tokens are, one letter each; "!": it is refused there. */
 static void
-spell(const void *text, size_t size, char *to, size_t max)
+spell_bytes(const void *text, size_t size, char *to, size_t max)
 {
     static const char letters[] = "e{}[]mstTFN!"; /* as enum json_token */
     struct json_reader r;
@@ -142,13 +142,14 @@ TEST(it_takes_json_and_nothing_else)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const char *want = texts[i].tokens;
 
-        spell(texts[i].text, strlen(texts[i].text), tokens, sizeof tokens);
+        spell_bytes(texts[i].text, strlen(texts[i].text), tokens,
+                    sizeof tokens);
         if (strcmp(tokens, want) != 0)
             fail_msg("%s: %s, not %s", texts[i].text, tokens, want);
     }
-    spell("\"\0\"", 3, tokens, sizeof tokens);
+    spell_bytes("\"\0\"", 3, tokens, sizeof tokens);
     assert_string_equal(tokens, "!");
-    spell("[]\0", 3, tokens, sizeof tokens);
+    spell_bytes("[]\0", 3, tokens, sizeof tokens);
     assert_string_equal(tokens, "[]!");
 }
 
@@ -163,7 +164,7 @@ TEST(each_beginning_is_refused_or_whole)
 
             assert_non_null(copy);
             memcpy(copy, texts[i].text, size);
-            spell(copy, size, tokens, sizeof tokens);
+            spell_bytes(copy, size, tokens, sizeof tokens);
             free(copy);
         }
 }
@@ -251,7 +252,7 @@ TEST(what_is_written_is_json_or_nothing)
     write_all(&w, buffer, sizeof buffer);
     assert_int_equal(json_write_size(&w), sizeof want - 1);
     assert_memory_equal(buffer, want, sizeof want - 1);
-    spell(buffer, sizeof want - 1, tokens, sizeof tokens);
+    spell_bytes(buffer, sizeof want - 1, tokens, sizeof tokens);
     assert_string_equal(tokens, "{mtmsm[TN]m[{ms}{mt}]mF}e");
     write_all(&w, buffer, sizeof want - 1);
     assert_int_equal(json_write_size(&w), sizeof want - 1);

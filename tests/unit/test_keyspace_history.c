@@ -44,7 +44,7 @@ struct fixture {
 };
 
 static void
-rule(struct fixture *x, const char *name, const char *tiers)
+set_rule(struct fixture *x, const char *name, const char *tiers)
 {
     const char *why;
 
@@ -71,7 +71,7 @@ set_up(struct fixture *x)
     now = 50 * 365 * DAY;
     diag_init("test", DIAG_ERROR);
     tmpdir_make_in_memory(&x->dir);
-    rule(x, NULL, "1m:2d,1h:90d,1d:10y");
+    set_rule(x, NULL, "1m:2d,1h:90d,1d:10y");
     open_lmdb(x);
 }
 
@@ -116,8 +116,8 @@ note_delta(struct fixture *x, const struct store_delta *d)
 
 /* The same batch for both, as one fill of a log. */
 static void
-apply(struct fixture *x, const char *name, const struct store_delta *d,
-      size_t n)
+apply_deltas(struct fixture *x, const char *name, const struct store_delta *d,
+             size_t n)
 {
     const struct log_fill mark = {
         .uuid = {9}, .epoch = ++x->epoch, .first_ms = 1};
@@ -128,12 +128,12 @@ apply(struct fixture *x, const char *name, const struct store_delta *d,
 }
 
 static void
-add(struct fixture *x, const char *name, const char *key, uint32_t minute,
-    int64_t sum)
+add_sum(struct fixture *x, const char *name, const char *key, uint32_t minute,
+        int64_t sum)
 {
     const struct store_delta d = stored_delta(key, strlen(key), minute, sum);
 
-    apply(x, name, &d, 1);
+    apply_deltas(x, name, &d, 1);
 }
 
 static uint32_t
@@ -165,11 +165,11 @@ random_batch(struct fixture *x)
         d[n++] = stored_delta(key_text(i), strlen(key_text(i)),
                               random_minute(r), sum);
     }
-    apply(x, "pages", d, n);
+    apply_deltas(x, "pages", d, n);
 }
 
 static void
-note(void *ctx, const char *text)
+note_fault(void *ctx, const char *text)
 {
     struct fixture *x = ctx;
 
@@ -178,20 +178,20 @@ note(void *ctx, const char *text)
 }
 
 static unsigned
-check(struct fixture *x, const char *name)
+check_keyspace(struct fixture *x, const char *name)
 {
     struct store_check_result r;
 
     x->faults = 0;
-    assert_rc(
-        store_check(x->lmdb, (const uint8_t *)name, strlen(name), note, x, &r),
-        0);
+    assert_rc(store_check(x->lmdb, (const uint8_t *)name, strlen(name),
+                          note_fault, x, &r),
+              0);
     assert_int_equal(r.faults, x->faults);
     return x->faults;
 }
 
 static struct store_history_query
-question(enum store_history_op op, const char *name, const char *key,
+query_of(enum store_history_op op, const char *name, const char *key,
          uint32_t from, uint32_t to)
 {
     return (struct store_history_query){.op = op,
@@ -209,7 +209,7 @@ static int64_t
 sum_of(struct fixture *x, const char *name, const char *key, uint32_t from,
        uint32_t to)
 {
-    struct store_history_query q = question(
+    struct store_history_query q = query_of(
         key ? STORE_HISTORY_KEY : STORE_HISTORY_KEYSPACE, name, key, from, to);
     struct store_bucket b;
 
@@ -223,7 +223,7 @@ sum_of(struct fixture *x, const char *name, const char *key, uint32_t from,
 
 /* Asks in pieces as small as may be. */
 static void
-ask(struct store *s, struct store_history_query *q)
+ask_pieces(struct store *s, struct store_history_query *q)
 {
     int rc;
 
@@ -245,7 +245,7 @@ ask_piece(void *ctx, struct store_history_query *q)
 }
 
 static void
-compare(struct fixture *x, struct store_history_query q)
+compare_answer(struct fixture *x, struct store_history_query q)
 {
     memhistory_compare(x->table, x->count, x->deleted, q, ask_piece, x);
 }
@@ -281,7 +281,7 @@ compare_random(struct fixture *x)
     const uint32_t back = (uint32_t)random_below(r, 60);
     const uint32_t from = (now / unit - back) * unit;
     struct store_history_query q =
-        question((enum store_history_op)random_below(r, 4), "pages",
+        query_of((enum store_history_op)random_below(r, 4), "pages",
                  key_text((unsigned)random_below(r, KEYS)), from,
                  from + unit * steps * (1 + (uint32_t)random_below(r, 7)));
 
@@ -289,7 +289,7 @@ compare_random(struct fixture *x)
     q.length = random_below(r, KEYS + 1);
     if (q.op != STORE_HISTORY_KEY && random_chance(r, 70))
         limit_keys(r, &q);
-    compare(x, q);
+    compare_answer(x, q);
 }
 
 static bool
@@ -332,12 +332,12 @@ ask_step(struct fixture *x, uint32_t from, uint32_t to,
 {
     static struct store_top top[3];
 
-    *q = question(STORE_HISTORY_STEP, "pages", NULL, from, to);
+    *q = query_of(STORE_HISTORY_STEP, "pages", NULL, from, to);
     q->key = after->bytes;
     q->key_size = after->size;
     q->top = top;
     q->length = 3;
-    ask(x->lmdb, q);
+    ask_pieces(x->lmdb, q);
 }
 
 /* Adds up a page; false: it is the last of its step. */
@@ -422,7 +422,7 @@ CASE(random_lives_are_as_the_table_says, x)
         for (unsigned i = 0; i < 3; i++)
             compare_random(x);
         if (step % 100 == 99) {
-            assert_int_equal(check(x, "pages"), 0);
+            assert_int_equal(check_keyspace(x, "pages"), 0);
             compare_steps(x);
         }
         if (step % 200 == 199) { /* a kill, as it were */
@@ -444,64 +444,64 @@ CASE(removed_and_saturated_counts_are_explained, x)
     struct store_key saturated;
     uint64_t deleted;
 
-    add(x, "pages", "key000", now, INT64_MAX);
-    add(x, "pages", "key000", now, INT64_MAX);
-    add(x, "pages", "key000", now + 60, -5);
-    add(x, "pages", "key001", now, 7);
+    add_sum(x, "pages", "key000", now, INT64_MAX);
+    add_sum(x, "pages", "key000", now, INT64_MAX);
+    add_sum(x, "pages", "key000", now + 60, -5);
+    add_sum(x, "pages", "key001", now, 7);
     assert_rc(
         store_del(x->lmdb, (const uint8_t *)"pages", 5, &key, 1, &deleted), 0);
     assert_int_equal(deleted, 1);
-    add(x, "pages", "key001", now, 2);
+    add_sum(x, "pages", "key001", now, 2);
 
-    assert_int_equal(check(x, "pages"), 0);
+    assert_int_equal(check_keyspace(x, "pages"), 0);
     assert_int_equal(sum_of(x, "pages", "key001", now, now + 1), 2);
     assert_true(sum_of(x, "pages", "key000", now, now + 1) == -2);
     saturated = (struct store_key){(const uint8_t *)"key000", 6};
     assert_rc(store_del(x->lmdb, (const uint8_t *)"pages", 5, &saturated, 1,
                         &deleted),
               0);
-    assert_int_equal(check(x, "pages"), 0);
+    assert_int_equal(check_keyspace(x, "pages"), 0);
     assert_int_equal(sum_of(x, "pages", NULL, now, now + 1), 2);
     assert_rc(store_drop(x->lmdb, (const uint8_t *)"pages", 5), 0);
-    assert_int_equal(check(x, "pages"), 0);
-    add(x, "pages", "key001", now, 3);
+    assert_int_equal(check_keyspace(x, "pages"), 0);
+    add_sum(x, "pages", "key001", now, 3);
     assert_int_equal(sum_of(x, "pages", NULL, now, now + 1), 3);
-    assert_int_equal(check(x, "pages"), 0);
+    assert_int_equal(check_keyspace(x, "pages"), 0);
 }
 
 CASE(history_can_be_off_and_on, x)
 {
     struct store_history_query q =
-        question(STORE_HISTORY_KEYSPACE, "pages.a", NULL, now, now + 1);
+        query_of(STORE_HISTORY_KEYSPACE, "pages.a", NULL, now, now + 1);
     struct store_bucket b;
 
     q.buckets = &b;
-    rule(x, "pages.*", "off");
-    rule(x, "pages.b", "1m:1d");
-    add(x, "pages.a", "k", now, 1);
-    add(x, "pages.b", "k", now, 2);
+    set_rule(x, "pages.*", "off");
+    set_rule(x, "pages.b", "1m:1d");
+    add_sum(x, "pages.a", "k", now, 1);
+    add_sum(x, "pages.b", "k", now, 2);
     assert_rc(store_history(x->lmdb, &q, 0), -ENODATA);
     store_read_end(x->lmdb);
     assert_int_equal(sum_of(x, "pages.b", "k", now, now + 1), 2);
 
-    rule(x, "pages.*", "1m:1d");
-    rule(x, "pages.b", "off");
-    add(x, "pages.a", "k", now, 3);
-    add(x, "pages.b", "k", now, 4);
+    set_rule(x, "pages.*", "1m:1d");
+    set_rule(x, "pages.b", "off");
+    add_sum(x, "pages.a", "k", now, 3);
+    add_sum(x, "pages.b", "k", now, 4);
     assert_rc(store_history(x->lmdb, &q, 0), 0);
     assert_int_equal(b.sum_low, 3);
     assert_int_equal(q.since, now); /* what came before is not known */
     q.name = (const uint8_t *)"pages.b";
     assert_rc(store_history(x->lmdb, &q, 0), -ENODATA);
     store_read_end(x->lmdb);
-    assert_int_equal(check(x, "pages.a"), 0);
-    assert_int_equal(check(x, "pages.b"), 0);
+    assert_int_equal(check_keyspace(x, "pages.a"), 0);
+    assert_int_equal(check_keyspace(x, "pages.b"), 0);
 }
 
 /* Changes what the file says of itself, checksums and all: history has `more`
  * than it should; is there, or not. */
 static void
-plant(struct fixture *x, int more, bool there)
+plant_history(struct fixture *x, int more, bool there)
 {
     struct lmdb *s = lmdb_of(x->lmdb);
     struct keyspace_state state;
@@ -525,12 +525,12 @@ plant(struct fixture *x, int more, bool there)
 
 CASE(check_finds_what_does_not_agree, x)
 {
-    add(x, "pages", "key000", now, 5);
-    plant(x, 1, true);
-    assert_int_equal(check(x, "pages"), 3);
+    add_sum(x, "pages", "key000", now, 5);
+    plant_history(x, 1, true);
+    assert_int_equal(check_keyspace(x, "pages"), 3);
     assert_rc(stored_add(x->lmdb, "pages", NULL, "key000", 1), -EBADMSG);
-    plant(x, -1, true);
-    assert_int_equal(check(x, "pages"), 0);
+    plant_history(x, -1, true);
+    assert_int_equal(check_keyspace(x, "pages"), 0);
     assert_rc(stored_add(x->lmdb, "pages", NULL, "key000", 1), 0);
 }
 
@@ -545,15 +545,15 @@ CASE(check_finds_counts_that_history_cannot_explain, x)
          .sum_high = -1,
          .sum_low = (uint64_t)-3}};
 
-    add(x, "pages", "key000", now, 5);
-    add(x, "pages", "key001", now, 8);
-    assert_int_equal(check(x, "pages"), 0);
+    add_sum(x, "pages", "key000", now, 5);
+    add_sum(x, "pages", "key001", now, 8);
+    assert_int_equal(check_keyspace(x, "pages"), 0);
 
-    plant(x, 0, false);
+    plant_history(x, 0, false);
     lmdb_of(x->lmdb)->options.history = NULL; /* as it is: none */
     assert_rc(stored_apply(x->lmdb, "pages", NULL, d, 2), 0);
-    plant(x, 0, true);
-    assert_int_equal(check(x, "pages"), 1);
+    plant_history(x, 0, true);
+    assert_int_equal(check_keyspace(x, "pages"), 1);
 }
 
 /* An idle keyspace is seen to by store_maintain(), if it is worth a commit. */
@@ -564,7 +564,7 @@ CASE(idle_keyspaces_are_tended, x)
     struct keyspace_state before, after;
     struct keyspace *k;
 
-    add(x, "pages", "key000", now, 5);
+    add_sum(x, "pages", "key000", now, 5);
     assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
               0);
     assert_rc(keyspace_read(k), 0);
@@ -582,9 +582,9 @@ CASE(idle_keyspaces_are_tended, x)
     assert_rc(keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &after), 0);
     keyspace_read_end(k);
     assert_in_range(after.change - before.change, 1, 4);
-    assert_int_equal(check(x, "pages"), 0);
-    compare(x, question(STORE_HISTORY_TOP, "pages", NULL,
-                        now / DAY * DAY - 4 * DAY, now / DAY * DAY));
+    assert_int_equal(check_keyspace(x, "pages"), 0);
+    compare_answer(x, query_of(STORE_HISTORY_TOP, "pages", NULL,
+                               now / DAY * DAY - 4 * DAY, now / DAY * DAY));
 }
 
 /* As an import in the order of keys does, or a clock that was wrong. */
@@ -603,9 +603,9 @@ CASE(any_number_of_merges_may_touch_many_old_periods, x)
             d[n++] = (struct store_delta){.minute = now - hour * 60 + i % 60};
         for (size_t j = 0; j < n; j++)
             d[j] = stored_delta(key, strlen(key), d[j].minute, (int64_t)j + 1);
-        apply(x, "pages", d, n);
+        apply_deltas(x, "pages", d, n);
     }
-    assert_int_equal(check(x, "pages"), 0);
+    assert_int_equal(check_keyspace(x, "pages"), 0);
     x->random.state = random_seed("periods");
     for (unsigned i = 0; i < 50; i++)
         compare_random(x);
@@ -623,8 +623,9 @@ CASE(the_limit_bounds_the_file, x)
         random_batch(x);
         now += 2;
     }
-    assert_rc(store_check(x->lmdb, (const uint8_t *)"pages", 5, note, x, &r),
-              0);
+    assert_rc(
+        store_check(x->lmdb, (const uint8_t *)"pages", 5, note_fault, x, &r),
+        0);
     assert_int_equal(r.faults, 0);
     assert_in_range(r.used_size, 0, 400000);
 }

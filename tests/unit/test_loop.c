@@ -113,19 +113,19 @@ put_byte(struct end *e)
 }
 
 static void
-watch(struct end *e)
+watch_source(struct end *e)
 {
     assert_rc(loop_add(e->fixture->loop, &e->source, e->read_fd, EPOLLIN), 0);
 }
 
 static void
-run(struct fixture *r)
+run_turn(struct fixture *r)
 {
     assert_rc(loop_run(r->loop), 0);
 }
 
 static void
-arm(struct fixture *r, int timer, uint64_t deadline_ms)
+arm_timer(struct fixture *r, int timer, uint64_t deadline_ms)
 {
     assert_rc(loop_arm(r->loop, &r->timers[timer].timer, deadline_ms), 0);
 }
@@ -135,24 +135,24 @@ ON_FIXTURE(a_removed_source_gets_no_event_that_was_already_fetched, r)
     int i;
 
     for (i = 0; i < PIPES; i++) {
-        watch(&r->ends[i]);
+        watch_source(&r->ends[i]);
         put_byte(&r->ends[i]);
     }
     /* Whichever is delivered first removes another. */
     for (i = 0; i < PIPES; i++)
         r->ends[i].removes = &r->ends[(i + 1) % PIPES];
 
-    run(r);
+    run_turn(r);
     assert_int_equal(r->ends[0].calls + r->ends[1].calls + r->ends[2].calls, 2);
 }
 
 ON_FIXTURE(a_disarmed_timer_is_silent_even_when_it_is_due, r)
 {
-    arm(r, 0, 1);
-    arm(r, 1, 1);
+    arm_timer(r, 0, 1);
+    arm_timer(r, 1, 1);
     r->timers[0].disarms = &r->timers[1];
 
-    run(r);
+    run_turn(r);
     assert_int_equal(r->timers[0].calls, 1);
     assert_int_equal(r->timers[1].calls, 0);
 }
@@ -162,12 +162,12 @@ ON_FIXTURE(more_timers_than_the_limit_are_refused, r)
     int i;
 
     for (i = 0; i < LOOP_TIMERS_MAX; i++)
-        arm(r, i, 1);
+        arm_timer(r, i, 1);
     assert_rc(loop_arm(r->loop, &r->timers[i].timer, 1), -ENOSPC);
 
     loop_disarm(r->loop, &r->timers[7].timer);
-    arm(r, i, 1);
-    run(r);
+    arm_timer(r, i, 1);
+    run_turn(r);
     assert_int_equal(r->due, LOOP_TIMERS_MAX);
     assert_int_equal(r->timers[7].calls, 0);
 }

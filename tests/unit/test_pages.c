@@ -85,7 +85,7 @@ teardown(void **state)
 
 /* A key, or all of a value, told by `id`. */
 static void
-fill(uint8_t *bytes, size_t size, uint64_t id)
+fill_bytes(uint8_t *bytes, size_t size, uint64_t id)
 {
     struct random r = {.state = id + 1};
 
@@ -95,14 +95,14 @@ fill(uint8_t *bytes, size_t size, uint64_t id)
 }
 
 static void
-put(MDB_txn *txn, MDB_dbi dbi, uint64_t id, size_t key_size, size_t size)
+put_entry(MDB_txn *txn, MDB_dbi dbi, uint64_t id, size_t key_size, size_t size)
 {
     static uint8_t key[511], value[1 << 20];
     MDB_val k = {.mv_size = key_size, .mv_data = key};
     MDB_val v = {.mv_size = size, .mv_data = value};
 
-    fill(key, key_size, id);
-    fill(value, size, id ^ size);
+    fill_bytes(key, key_size, id);
+    fill_bytes(value, size, id ^ size);
     assert_int_equal(mdb_put(txn, dbi, &k, &v, 0), 0);
 }
 
@@ -112,7 +112,7 @@ put_one(struct fixture *f, uint64_t id, size_t key_size, size_t size)
     MDB_txn *txn;
 
     assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
-    put(txn, f->dbi[0], id, key_size, size);
+    put_entry(txn, f->dbi[0], id, key_size, size);
     assert_int_equal(mdb_txn_commit(txn), 0);
 }
 
@@ -175,10 +175,10 @@ change_some(struct fixture *f, MDB_txn *txn, unsigned count)
         int rc;
 
         if (random_chance(&f->random, 55)) {
-            put(txn, dbi, id, k.mv_size, size);
+            put_entry(txn, dbi, id, k.mv_size, size);
             continue;
         }
-        fill(key, k.mv_size, id);
+        fill_bytes(key, k.mv_size, id);
         rc = mdb_del(txn, dbi, &k, NULL);
         assert_true(rc == 0 || rc == MDB_NOTFOUND);
     }
@@ -224,10 +224,11 @@ large_file(struct fixture *f)
     for (unsigned round = 0; round < 4; round++) {
         assert_int_equal(mdb_txn_begin(f->env, NULL, 0, &txn), 0);
         for (uint64_t id = 0; id < 300; id++)
-            put(txn, f->dbi[0], id, 8, 5000 + 10000 * (size_t)(round % 2));
+            put_entry(txn, f->dbi[0], id, 8,
+                      5000 + 10000 * (size_t)(round % 2));
         if (round == 3)
             assert_int_equal(mdb_drop(txn, f->dbi[0], 0), 0);
-        put(txn, f->dbi[0], 1, 8, 20000);
+        put_entry(txn, f->dbi[0], 1, 8, 20000);
         assert_int_equal(mdb_txn_commit(txn), 0);
     }
     return file_open(f);
@@ -336,7 +337,7 @@ value_of(struct fixture *f, MDB_txn *txn, uint64_t id, size_t *size)
     uint8_t key[8];
     MDB_val k = {.mv_size = sizeof key, .mv_data = key}, v;
 
-    fill(key, sizeof key, id);
+    fill_bytes(key, sizeof key, id);
     assert_int_equal(mdb_get(txn, f->dbi[0], &k, &v), 0);
     *size = v.mv_size;
     return v.mv_data;
@@ -377,7 +378,7 @@ CASE(what_lmdb_would_give_free_with_a_value_is_checked, f)
     }
 
     /* One that this transaction has written is in its own memory. */
-    put(txn, f->dbi[0], 2, 8, 9999);
+    put_entry(txn, f->dbi[0], 2, 8, 9999);
     value = value_of(f, txn, 2, &size);
     assert_true(pages_value_ok(&map, value, size));
     mdb_txn_abort(txn);
@@ -387,7 +388,7 @@ CASE(what_lmdb_would_give_free_with_a_value_is_checked, f)
 /* ---- keyspaces: the newest commit, or nothing --------------------------- */
 
 static struct store *
-store(struct fixture *f, bool writable)
+reopen_store(struct fixture *f, bool writable)
 {
     return open_store(&f->dir, 1 << 22, writable);
 }
@@ -397,9 +398,9 @@ store(struct fixture *f, bool writable)
 
 /* A keyspace of so many commits; its count is their number. */
 static int
-keyspace(struct fixture *f, int commits)
+make_keyspace(struct fixture *f, int commits)
 {
-    struct store *s = store(f, true);
+    struct store *s = reopen_store(f, true);
 
     for (int i = 0; i < commits; i++)
         assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
@@ -409,7 +410,7 @@ keyspace(struct fixture *f, int commits)
 
 /* What is counted, or an error. */
 static int64_t
-count(struct store *s)
+count_rows(struct store *s)
 {
     struct store_totals totals;
     struct store_row row;
@@ -428,7 +429,7 @@ count(struct store *s)
 
 KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes, f)
 {
-    const int fd = keyspace(f, 4);
+    const int fd = make_keyspace(f, 4);
     const uint8_t bad = 0x77;
     struct store *s;
     uint8_t *bytes;
@@ -437,7 +438,7 @@ KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes, f)
     size = file_read(fd, &bytes);
     assert_int_equal(pwrite(fd, &bad, 1, 44), 1);
     assert_int_equal(pwrite(fd, &bad, 1, PAGE + 44), 1);
-    s = store(f, true);
+    s = reopen_store(f, true);
     assert_rc(stored_add(s, "pages", NULL, "k", 1), -EBADMSG);
 
     fault_clear();
@@ -447,7 +448,7 @@ KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes, f)
 
     file_write(fd, bytes, size);
     assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
-    assert_int_equal(count(s), 5);
+    assert_int_equal(count_rows(s), 5);
     store_close(s);
     free(bytes);
     close(fd);
@@ -468,7 +469,7 @@ listen_to_stderr(int pipes[2])
 
 KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
 {
-    const int fd = keyspace(f, 2);
+    const int fd = make_keyspace(f, 2);
     static const uint8_t zeros[8];
     char text[1000] = "", go;
     int ready[2], pipes[2], lock, was;
@@ -479,8 +480,8 @@ KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
     child = fork();
     assert_true(child >= 0);
     if (child == 0) { /* has it open until the pipe closes */
-        s = store(f, true);
-        assert_int_equal(count(s), 2);
+        s = reopen_store(f, true);
+        assert_int_equal(count_rows(s), 2);
         close(ready[0]);
         assert_int_equal(write(ready[1], "!", 1), 1);
         (void)pause();
@@ -493,8 +494,8 @@ KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
     close(lock);
 
     was = listen_to_stderr(pipes);
-    s = store(f, false);
-    assert_true(count(s) == -EBADMSG);
+    s = reopen_store(f, false);
+    assert_true(count_rows(s) == -EBADMSG);
     store_close(s);
     assert_true(dup2(was, 2) == 2);
     assert_true(read(pipes[0], text, sizeof text - 1) > 0);
@@ -504,9 +505,9 @@ KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
     /* Which is enough. */
     assert_int_equal(kill(child, SIGKILL), 0);
     assert_int_equal(waitpid(child, NULL, 0), child);
-    s = store(f, true);
+    s = reopen_store(f, true);
     assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
-    assert_int_equal(count(s), 3);
+    assert_int_equal(count_rows(s), 3);
     store_close(s);
     for (int i = 0; i < 2; i++) {
         close(ready[i]);

@@ -41,7 +41,7 @@ open_file(const struct tmpdir *d, struct tokens **t)
 }
 
 static unsigned
-check(struct tokens *t, const char *token)
+check_token(struct tokens *t, const char *token)
 {
     return tokens_check(t, token, strlen(token));
 }
@@ -157,18 +157,18 @@ CASE(a_changed_file_that_is_wrong_leaves_the_tokens, d)
 
     put_file(d, "boss read " BOSS "\nshop count\n", 0600);
     pass_time();
-    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    assert_int_equal(check_token(t, SHOP), TOKENS_COUNT);
     put_file(d, "boss read " BOSS "\n", 0644);
     assert_int_equal(fchmodat(d->fd, "tokens", 0644, 0), 0);
     pass_time();
-    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    assert_int_equal(check_token(t, SHOP), TOKENS_COUNT);
     assert_int_equal(unlinkat(d->fd, "tokens", 0), 0);
     pass_time();
-    assert_int_equal(check(t, SHOP), TOKENS_COUNT);
+    assert_int_equal(check_token(t, SHOP), TOKENS_COUNT);
 
     put_file(d, "boss read " BOSS "\n", 0600);
     pass_time();
-    assert_int_equal(check(t, SHOP), 0);
+    assert_int_equal(check_token(t, SHOP), 0);
     tokens_close(t);
 }
 

@@ -28,28 +28,28 @@ take_at(struct totals *t, const char *name, int64_t value, int64_t at)
 }
 
 static int64_t
-take(struct totals *t, const char *name, int64_t value)
+take_total(struct totals *t, const char *name, int64_t value)
 {
     return take_at(t, name, value, 0);
 }
 
 CASE(the_first_sample_says_where_a_total_begins, t)
 {
-    assert_int_equal(take(t, "a", 1000), 0);
-    assert_int_equal(take(t, "a", 1000), 0);
-    assert_int_equal(take(t, "a", 1007), 7);
-    assert_int_equal(take(t, "b", 5), 0);
-    assert_int_equal(take(t, "a", 1008), 1);
-    assert_int_equal(take(t, "b", 6), 1);
+    assert_int_equal(take_total(t, "a", 1000), 0);
+    assert_int_equal(take_total(t, "a", 1000), 0);
+    assert_int_equal(take_total(t, "a", 1007), 7);
+    assert_int_equal(take_total(t, "b", 5), 0);
+    assert_int_equal(take_total(t, "a", 1008), 1);
+    assert_int_equal(take_total(t, "b", 6), 1);
 }
 
 CASE(a_fall_is_a_restart, t)
 {
-    assert_int_equal(take(t, "a", 1000), 0);
-    assert_int_equal(take(t, "a", 3), 3);
-    assert_int_equal(take(t, "a", 4), 1);
-    assert_int_equal(take(t, "a", 0), 0);
-    assert_int_equal(take(t, "a", 2), 2);
+    assert_int_equal(take_total(t, "a", 1000), 0);
+    assert_int_equal(take_total(t, "a", 3), 3);
+    assert_int_equal(take_total(t, "a", 4), 1);
+    assert_int_equal(take_total(t, "a", 0), 0);
+    assert_int_equal(take_total(t, "a", 2), 2);
 }
 
 CASE(a_sample_that_is_older_than_the_last_one_is_passed_over, t)
@@ -59,7 +59,7 @@ CASE(a_sample_that_is_older_than_the_last_one_is_passed_over, t)
     assert_int_equal(take_at(t, "a", 20, 110), 0);
     assert_int_equal(take_at(t, "a", 30, 120), 0);
     assert_int_equal(take_at(t, "a", 31, 120), 1);
-    assert_int_equal(take(t, "a", 33), 2);
+    assert_int_equal(take_total(t, "a", 33), 2);
 }
 
 CASE(names_of_several_protocols_are_several, t)
@@ -81,11 +81,11 @@ CASE(names_with_samples_are_not_forgotten, t)
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < 1000; i++) {
             (void)snprintf(name, sizeof name, "stays.%d", i);
-            assert_int_equal(take(t, name, 10 + round), round > 0);
+            assert_int_equal(take_total(t, name, 10 + round), round > 0);
         }
         for (int i = 0; i < OTHERS; i++) {
             (void)snprintf(name, sizeof name, "goes.%d.%d", round, i);
-            assert_int_equal(take(t, name, 7), 0);
+            assert_int_equal(take_total(t, name, 7), 0);
         }
     }
     assert_true(t->tables[0].names.count + t->tables[1].names.count <
@@ -139,7 +139,7 @@ CASE(the_last_samples_survive_a_stop, t)
         assert_int_equal(take_at(&next, "plain", 300 * (int64_t)UNIT, 50), 0);
         assert_int_equal(take_at(&next, "plain", 300 * (int64_t)UNIT, 52),
                          known * 100 * UNIT);
-        assert_int_equal(take(&next, "below", -6), known);
+        assert_int_equal(take_total(&next, "below", -6), known);
         assert_int_equal(take_at(&next, "a\tb", 2 * (int64_t)UNIT, 53),
                          known * UNIT / 2);
         totals_fini(&next);
