@@ -1,5 +1,5 @@
 /* tests/bench/bench_merge.c - merging uniform batches into a large keyspace,
- * against plain LMDB entries, and ranges of the result.
+ * against plain LMDB entries.
  *
  *     bench_merge [--quick] [--keys N] [--batch N] [--rounds N]
  *
@@ -32,9 +32,6 @@
 #define RANK_SIZE  28
 #define LOAD_BATCH 500000
 #define TXN_MEMORY ((size_t)256 << 20)
-#define RANGE_ROWS 100
-
-static const uint8_t *const keyspace = (const uint8_t *)"bench";
 
 struct bench {
     struct tmpdir dir;
@@ -315,48 +312,6 @@ measure_memory(struct bench *b)
            (w.peak - before) / (1 << 20), before / (1 << 20));
 }
 
-/* ---- ranges ---- */
-
-static void
-time_ranges(struct bench *b, const char *name, uint64_t offset, bool random,
-            unsigned per_view)
-{
-    static uint8_t bytes[RANGE_ROWS * 300];
-    struct store_query q = {.op = STORE_RANGE,
-                            .name = keyspace,
-                            .name_size = 5,
-                            .length = RANGE_ROWS};
-    const unsigned views = 20000 / per_view;
-    struct random state = {1};
-    uint64_t start, total = 0;
-
-    start = clock_ns();
-    for (unsigned i = 0; i < views; i++) {
-        for (unsigned n = 0; n < per_view; n++) {
-            if (random)
-                offset = random_below(&state, b->keys - RANGE_ROWS);
-            q.offset = (int64_t)offset;
-            assert_rc(store_read(b->store, &q, bytes, sizeof bytes), 0);
-            total += q.rows;
-        }
-        store_read_end(b->store);
-    }
-    printf("range of %d, %-8s %2u per snapshot: %7.0f ns  (%llu rows each)\n",
-           RANGE_ROWS, name, per_view,
-           (double)(clock_ns() - start) / (views * per_view),
-           (unsigned long long)(total / (views * per_view)));
-}
-
-static void
-time_all_ranges(struct bench *b)
-{
-    for (unsigned per_view = 1; per_view <= 16; per_view *= 16) {
-        time_ranges(b, "first,", 0, false, per_view);
-        time_ranges(b, "middle,", b->keys / 2, false, per_view);
-        time_ranges(b, "random,", 0, true, per_view);
-    }
-}
-
 /* ---- all of it ---- */
 
 static void
@@ -431,7 +386,6 @@ main(int argc, char **argv)
     run_rounds(&b);
     print_sizes(&b);
     measure_memory(&b);
-    time_all_ranges(&b);
     store_close(b.store);
     mdb_env_close(b.env);
     tmpdir_remove(&b.dir);

@@ -23,21 +23,6 @@ now_ms(void)
 
 /* ---- stores ------------------------------------------------------------ */
 
-static void
-open_store(struct side *s, bool writable)
-{
-    const struct lmdb_options options = {.keyspace_fd = s->tmp.fd,
-                                         .keyspace_size = 256,
-                                         .key_size = 256,
-                                         .writable = writable,
-                                         .open_max = 128,
-                                         .txn_memory = (size_t)128 << 20,
-                                         .history = &s->rules,
-                                         .now_ms = now_ms};
-
-    assert_rc(lmdb_store_open(&s->store, &options), 0);
-}
-
 void
 side_make(struct side *s)
 {
@@ -48,20 +33,18 @@ side_make(struct side *s)
 void
 side_open(struct side *s, const char *tiers)
 {
+    const struct lmdb_options options = {.keyspace_fd = s->tmp.fd,
+                                         .keyspace_size = 256,
+                                         .key_size = 256,
+                                         .writable = true,
+                                         .open_max = 128,
+                                         .txn_memory = (size_t)128 << 20,
+                                         .history = &s->rules,
+                                         .now_ms = now_ms};
     const char *why;
 
     assert_rc(tiers_rules_set(&s->rules, NULL, tiers, &why), 0);
-    open_store(s, true);
-}
-
-void
-side_pin(struct side *s)
-{
-    struct store_query q = {
-        .op = STORE_TOTAL, .name = (const uint8_t *)"k", .name_size = 1};
-
-    open_store(s, false);
-    assert_rc(store_read(s->store, &q, NULL, 0), 0);
+    assert_rc(lmdb_store_open(&s->store, &options), 0);
 }
 
 void

@@ -37,10 +37,6 @@ void side_make(struct side *s);
 void side_open(struct side *s, const char *tiers);
 void side_close(struct side *s); /* and remove it */
 
-/* In a process that was forked before the store was opened: opens the store,
- * reads a commit, and stays there until store_read_end(). */
-void side_pin(struct side *s);
-
 /* Applies the batch to a keyspace; milliseconds. */
 double side_apply(struct side *s, const char *name);
 
