@@ -8,8 +8,7 @@
  * the same full logs for the healthy keyspace, then the same ranges of it.
  * Prints the rates as ratios; how far as_of_ms is behind; then makes the sick
  * keyspace well and prints how long it takes until nothing waits, with logs
- * waiting all the time and without; then the same with ten thousand names that
- * there is no room for (keyspace.max).  Judges nothing. */
+ * waiting all the time and without.  Judges nothing. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -29,10 +28,8 @@
 #include "tests/lib/stored.h"
 
 #define HELD       100000
-#define NAMES      10000
 #define RECORDS    20000 /* increments of a log */
 #define KEYS       200000
-#define KEYSPACES  2 /* there is no room for more */
 #define ROUNDS     24
 #define IDLE_NS    15000000000u /* the drain without logs, at most */
 #define RANGES     3000         /* of a round */
@@ -50,7 +47,7 @@ struct side {
 };
 
 static struct side sides[2];
-static uint64_t held_fills, names, rounds;
+static uint64_t held_fills, rounds;
 
 static double
 seconds_since(uint64_t since_ns)
@@ -77,29 +74,7 @@ fill_log(struct side *s)
     filler_seal(&f);
 }
 
-/* An increment of each of some keyspaces that there is no room for. */
-static void
-fill_log_of_names(struct side *s)
-{
-    struct filler f;
-    char name[32];
-
-    filler_open(&f, s->worker.dir.log_fd, 0, RECORDS);
-    for (uint64_t i = 0; i < names; i++) {
-        (void)snprintf(name, sizeof name, "no-room-%06llu",
-                       (unsigned long long)i);
-        filler_add(&f, name, "key", 1);
-    }
-    filler_seal(&f);
-}
-
 /* ---- a side ------------------------------------------------------------ */
-
-static void
-open_worker(struct side *s)
-{
-    worker_open(&s->worker, 1);
-}
 
 static void
 open_side(struct side *s)
@@ -107,10 +82,9 @@ open_side(struct side *s)
     struct layout layout;
 
     worker_make(&s->worker);
-    s->worker.config.keyspace_max = KEYSPACES;
     assert_rc(layout_init(&layout, 256, 256), 0);
     s->random.state = 1;
-    open_worker(s);
+    worker_open(&s->worker, 1);
     s->read = worker_store(&s->worker, false, 1);
     assert_rc(as_of_init(&s->as_of, s->read, &s->worker.dir, &layout, 32 << 20),
               0);
@@ -325,7 +299,7 @@ drain_held(struct side *s)
 
     worker_close(&s->worker);
     spoil_file(s, false);
-    open_worker(s);
+    worker_open(&s->worker, 1);
     s->drain_ms = 0;
     s->merge_ns = s->drain_ns = 0;
     for (uint64_t n = 0; n < rounds; n++) {
@@ -356,7 +330,6 @@ main(int argc, char **argv)
 
     diag_init("bench_held", DIAG_ERROR);
     held_fills = quick ? HELD / 50 : HELD;
-    names = quick ? NAMES / 10 : NAMES;
     rounds = quick ? 4 : ROUNDS;
     for (int i = 0; i < 2; i++) {
         open_side(&sides[i]);
@@ -369,15 +342,9 @@ main(int argc, char **argv)
                  (unsigned long long)held_fills, seconds_since(since));
     worker_close(&sides[1].worker); /* LMDB trusts what it has open */
     spoil_file(&sides[1], true);
-    open_worker(&sides[1]);
+    worker_open(&sides[1].worker, 1);
     measure_case("sick keyspace");
     drain_held(&sides[1]);
-    since = clock_ns();
-    fill_log_of_names(&sides[1]);
-    work_side(&sides[1]);
-    (void)printf("setting %llu names aside: %.2f s\n",
-                 (unsigned long long)names, seconds_since(since));
-    measure_case("names over keyspace.max");
     for (int i = 0; i < 2; i++)
         close_side(&sides[i]);
     return 0;

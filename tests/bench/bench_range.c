@@ -9,9 +9,6 @@
  * connections, 1 or 16 requests in flight on each.  All servers get the same
  * client: it learns the size of the answer once and then counts bytes.
  *
- * Then: anonymous memory of countd-read, and the time from its start to its
- * first answer with 100 full logs waiting.
- *
  * For both sides on one processor run it under `taskset -c 0`. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
@@ -29,16 +26,12 @@
 #include "tests/bench/load.h"
 #include "tests/bench/redis.h"
 #include "tests/lib/client.h"
-#include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/stored.h"
 
 #define ROWS       100
 #define LOAD_BATCH 500000
 #define MEMBERS    1000 /* of one ZADD */
-#define LOGS       100
-#define LOG_SLOTS  1900u /* about 1 MiB */
-#define STARTS     11
 
 enum { COUNTD, CEILING, REDIS, SERVERS };
 
@@ -275,38 +268,6 @@ run_ranges(bool is_quick)
     }
 }
 
-/* The first answer of a reader that finds full logs. */
-static void
-run_starts(void)
-{
-    struct series ms = {.count = 0};
-    struct datadir dir;
-    struct filler f;
-    char key[BATCH_KEY + 1];
-
-    assert_rc(datadir_open(&dir, fleet.path, DATADIR_WRITE), 0);
-    for (uint64_t log = 0; log < LOGS; log++) {
-        filler_open(&f, dir.log_fd, log, LOG_SLOTS);
-        for (uint64_t i = 0; i < LOG_SLOTS; i++) {
-            batch_put_key(&batch, key, log * LOG_SLOTS + i);
-            filler_add(&f, "bench", key, 1);
-        }
-        filler_seal(&f);
-    }
-    datadir_close(&dir);
-    for (int i = 0; i < STARTS; i++) {
-        uint64_t start_ns;
-
-        fleet_stop(&fleet, FLEET_READ);
-        start_ns = clock_ns();
-        start_countd();
-        series_add(&ms, (double)(clock_ns() - start_ns) / 1e6);
-    }
-    printf("first answer after a start, %d full logs of 1 MiB unmerged: %.1f "
-           "ms (%.1f..%.1f, n=%d)\n",
-           LOGS, series_median(&ms), series_min(&ms), series_max(&ms), STARTS);
-}
-
 int
 main(int argc, char **argv)
 {
@@ -331,9 +292,6 @@ main(int argc, char **argv)
     start_countd();
     start_ceiling();
     run_ranges(is_quick);
-    printf("anonymous memory of countd-read: %.1f MiB\n",
-           (double)daemon_memory(fleet_daemon(&fleet, FLEET_READ)) / (1 << 20));
-    run_starts();
     bench_kill(servers[CEILING].pid);
     redis_close(&redis);
     fleet_fini(&fleet);
