@@ -4,13 +4,11 @@
  *   bench_live [--quick]
  *
  *   pairs    Acquire of 1 and Release of 1, of one of a thousand names
- *   Get      of one of a thousand counters that are held
  *   names    one connection takes one each of 1.1 million names of 20 bytes
  *     create   the first million of them
  *     memory   of a name: what the process has grown by, divided; the worst
  *              between half and all of them, looked at every 10,000
  *     Dump     of the million, to a client that reads as fast as it can
- *     others   Get after Get of another client, without and with a Dump
  *
  * The servers take turns, so that what else the machine does meets all of
  * them, and everything is done twice: where the scheduler places the
@@ -24,8 +22,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "tests/bench/bench.h"
@@ -35,7 +31,6 @@
 #include "tests/lib/yrmcds.h"
 
 #define BUCKETS 1000000
-#define ALONE   100 /* ms that a probe runs without a Dump */
 
 enum which { COUNTD, YRMCDS, CEILING, SERVERS };
 
@@ -140,33 +135,23 @@ report_place(const struct bench *b, const char *what,
 /* ---- loads -------------------------------------------------------------- */
 
 static void
-run_load(struct bench *b, enum live_work work, unsigned conns, unsigned depth)
+run_load(struct bench *b, unsigned conns, unsigned depth)
 {
     static struct figures f[SERVERS];
     static struct times times;
-    int holders[SERVERS];
     char what[80];
 
     memset(f, 0, sizeof f);
-    for (int i = 0; i < SERVERS; i++)
-        if (b->servers[i].there && work == LIVE_GETS) {
-            holders[i] = client_connect(b->servers[i].port);
-            (void)live_load_fill(holders[i], 0, LIVE_KNOWN); /* not measured */
-        }
     for (size_t round = 0; round < b->rounds; round++)
         for (int i = 0; i < SERVERS; i++)
             if (b->servers[i].there)
                 figures_add(&f[i],
-                            live_load_run(work, conns, depth, b->round_ms,
+                            live_load_run(conns, depth, b->round_ms,
                                           b->servers[i].port, &times),
                             &times);
-    for (int i = 0; i < SERVERS; i++)
-        if (b->servers[i].there && work == LIVE_GETS)
-            client_close(holders[i]);
-    (void)snprintf(what, sizeof what, "%s, %u connection%s, depth %u",
-                   work == LIVE_PAIRS ? "pairs" : "Get", conns,
+    (void)snprintf(what, sizeof what, "pairs, %u connection%s, depth %u", conns,
                    conns == 1 ? "" : "s", depth);
-    report_place(b, what, f, work == LIVE_PAIRS ? "M pairs/s" : "M/s", 1e-6);
+    report_place(b, what, f, "M pairs/s", 1e-6);
 }
 
 static void
@@ -174,10 +159,9 @@ run_loads(struct bench *b)
 {
     for (int i = 0; i < SERVERS; i++)
         start_server(b, (enum which)i);
-    run_load(b, LIVE_PAIRS, 50, 16);
-    run_load(b, LIVE_PAIRS, 1, 64);
-    run_load(b, LIVE_PAIRS, 1, 1);
-    run_load(b, LIVE_GETS, 50, 16);
+    run_load(b, 50, 16);
+    run_load(b, 1, 64);
+    run_load(b, 1, 1);
     for (int i = 0; i < SERVERS; i++)
         end_server(b, (enum which)i);
 }
@@ -185,69 +169,9 @@ run_loads(struct bench *b)
 /* ---- names -------------------------------------------------------------- */
 
 struct names {
-    struct figures create[SERVERS], dump[SERVERS], loaded[SERVERS];
-    struct figures alone[SERVERS], others[SERVERS];
+    struct figures create[SERVERS], dump[SERVERS];
     struct figures base[SERVERS], worst[SERVERS], million[SERVERS];
 };
-
-struct probe {
-    pid_t pid;
-    int stop[2];   /* closing it ends the probe */
-    int answer[2]; /* and its figures come here */
-};
-
-/* A client in a process of its own. */
-static void
-start_probe(struct probe *p, uint16_t port)
-{
-    static struct times times;
-    struct figures f = {.value = {.count = 0}};
-
-    must(pipe(p->stop), "pipe");
-    must(pipe(p->answer), "pipe");
-    p->pid = bench_fork();
-    if (p->pid == 0) {
-        (void)close(p->stop[1]); /* the parent's */
-        figures_add(&f, live_load_probe(port, p->stop[0], &times), &times);
-        _exit(write(p->answer[1], &f, sizeof f) == sizeof f ? 0 : 111);
-    }
-    (void)close(p->stop[0]); /* the child's */
-    (void)close(p->answer[1]);
-}
-
-static void
-end_probe(struct probe *p, struct figures *out)
-{
-    struct figures f;
-
-    (void)close(p->stop[1]); /* that is the sign */
-    assert_int_equal(read(p->answer[0], &f, sizeof f), sizeof f);
-    (void)close(p->answer[0]);
-    must(waitpid(p->pid, NULL, 0), "wait");
-    series_add(&out->value, f.value.at[0]);
-    series_add(&out->p50, f.p50.at[0]);
-    series_add(&out->p99, f.p99.at[0]);
-    series_add(&out->max, f.max.at[0]);
-}
-
-static void
-run_dumps(struct bench *b, enum which w, struct names *n)
-{
-    const uint16_t port = b->servers[w].port;
-    const int fd = client_connect(port);
-    struct probe probe;
-    uint64_t records;
-
-    figures_add(&n->dump[w], live_load_dump(fd, &records), NULL);
-    assert_int_equal(records, b->names);
-    start_probe(&probe, port);
-    (void)usleep(ALONE * 1000); /* cut short: a shorter look */
-    end_probe(&probe, &n->alone[w]);
-    start_probe(&probe, port);
-    figures_add(&n->loaded[w], live_load_dump(fd, &records), NULL);
-    end_probe(&probe, &n->others[w]);
-    client_close(fd);
-}
 
 /* A fresh server: one holder of more and more names. */
 static void
@@ -255,7 +179,7 @@ run_server(struct bench *b, enum which w, struct names *n)
 {
     const uint64_t step = b->names / 100;
     double base, grown, worst = 0, seconds = 0;
-    uint64_t taken = 0;
+    uint64_t taken = 0, records;
     int fd;
 
     start_server(b, w);
@@ -272,7 +196,8 @@ run_server(struct bench *b, enum which w, struct names *n)
             continue;
         figures_add(&n->create[w], (double)b->names / seconds, NULL);
         figures_add(&n->million[w], grown, NULL);
-        run_dumps(b, w, n);
+        figures_add(&n->dump[w], live_load_dump(fd, &records), NULL);
+        assert_int_equal(records, b->names);
     }
     figures_add(&n->base[w], base, NULL);
     figures_add(&n->worst[w], worst, NULL);
@@ -290,8 +215,7 @@ run_names(struct bench *b)
         for (int i = 0; i < SERVERS; i++)
             if (b->servers[i].there)
                 run_server(b, (enum which)i, &n);
-    /* It keeps nothing, and during a Dump it does nothing else. */
-    memset(&n.others[CEILING], 0, sizeof n.others[CEILING]);
+    /* It keeps nothing. */
     memset(&n.worst[CEILING], 0, sizeof n.worst[CEILING]);
     memset(&n.million[CEILING], 0, sizeof n.million[CEILING]);
     report_place(b, "create names", n.create, "M/s", 1e-6);
@@ -302,12 +226,6 @@ run_names(struct bench *b)
     report_place(b, "the same, the worst of half as many to a tenth more",
                  n.worst, "bytes", 1);
     report_place(b, "Dump of all", n.dump, "ms", 1e3);
-    report_place(b, "Dump of all, while another client asks", n.loaded, "ms",
-                 1e3);
-    report_place(b, "that other client without a Dump: Gets", n.alone, "k/s",
-                 1e-3);
-    report_place(b, "that other client during the Dump: Gets", n.others, "k/s",
-                 1e-3);
 }
 
 /* ---- start -------------------------------------------------------------- */

@@ -58,8 +58,7 @@ start_load(struct maker *m, enum kind kind, uint16_t port, unsigned conns)
     if (m->pid == 0) {
         (void)close(m->until[1]);
         if (kind == LIVE)
-            o.per_second =
-                live_load_run(LIVE_PAIRS, CONNS, DEPTH, round_ms, port, &times);
+            o.per_second = live_load_run(CONNS, DEPTH, round_ms, port, &times);
         else if (kind == ACKED)
             o.per_second = messages_acked(port, CONNS, DEPTH, round_ms, &times);
         else

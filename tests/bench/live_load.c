@@ -66,13 +66,6 @@ put_pair(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
                        name_of(conn, sent / 2));
 }
 
-static size_t
-put_get(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
-{
-    (void)l; /* all are alike */
-    return put_request(to, FRAME_GET, name_of(conn, sent));
-}
-
 /* Answers, which must be successes. */
 static size_t
 take_answers(const struct load *l, const uint8_t *in, size_t have,
@@ -95,30 +88,17 @@ take_answers(const struct load *l, const uint8_t *in, size_t have,
 }
 
 double
-live_load_run(enum live_work work, unsigned conns, unsigned depth, uint64_t ms,
-              uint16_t port, struct times *t)
+live_load_run(unsigned conns, unsigned depth, uint64_t ms, uint16_t port,
+              struct times *t)
 {
     const struct load l = {.conns = conns,
                            .depth = depth,
                            .ms = ms,
-                           .put = work == LIVE_PAIRS ? put_pair : put_get,
+                           .put = put_pair,
                            .take = take_answers,
                            .request_max = REQUEST_MAX};
 
-    return load_run(&l, port, t) / (work == LIVE_PAIRS ? 2 : 1);
-}
-
-double
-live_load_probe(uint16_t port, int stop_fd, struct times *t)
-{
-    const struct load l = {.conns = 1,
-                           .depth = 1,
-                           .until = stop_fd,
-                           .put = put_get,
-                           .take = take_answers,
-                           .request_max = REQUEST_MAX};
-
-    return load_run(&l, port, t);
+    return load_run(&l, port, t) / 2;
 }
 
 /* ---- one connection ----------------------------------------------------- */

@@ -10,25 +10,17 @@
 #include "tests/bench/load.h"
 
 #define LIVE_NAME_SIZE 20
-#define LIVE_KNOWN     1000 /* names of pairs and Get */
+#define LIVE_KNOWN     1000 /* names of pairs */
 
-enum live_work {
-    LIVE_PAIRS, /* Acquire of 1, Release of 1 */
-    LIVE_GETS
-};
-
-/* Pairs or Gets a second; times of requests. */
-double live_load_run(enum live_work work, unsigned conns, unsigned depth,
-                     uint64_t ms, uint16_t port, struct times *t);
+/* Pairs of an Acquire of 1 and a Release of 1 a second; times of requests. */
+double live_load_run(unsigned conns, unsigned depth, uint64_t ms, uint16_t port,
+                     struct times *t);
 
 /* Takes one of each name from `from` to `to` - 1: seconds. */
 double live_load_fill(int fd, uint64_t from, uint64_t to);
 
 /* A Dump: seconds until its end has come.  *records is what came. */
 double live_load_dump(int fd, uint64_t *records);
-
-/* Get after Get until `stop_fd` can be read; Gets a second. */
-double live_load_probe(uint16_t port, int stop_fd, struct times *t);
 
 /* A process that answers every request with a success, and knows no names.  A
  * Dump has `records` records. */
