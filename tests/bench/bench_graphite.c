@@ -12,12 +12,11 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/setup/datadir.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/figures.h"
 #include "tests/lib/client.h"
 #include "tests/lib/fleet.h"
+#include "tests/lib/stored.h"
 
 #define SERIES   10
 #define OTHERS   100000
@@ -60,9 +59,7 @@ fill_store(struct store *store)
     static struct store_delta deltas[SERIES * MINUTES + OTHERS];
     const uint32_t now = (uint32_t)(clock_unix_ms() / 60000);
     const struct store_maintenance forever = {.until_ns = UINT64_MAX};
-    struct store_batch batch = {
-        .name = (const uint8_t *)"web", .name_size = 3, .deltas = deltas};
-    struct store_applied applied;
+    size_t count = 0;
 
     for (uint32_t i = 0; i < SERIES + OTHERS; i++) {
         const bool is_series = i < SERIES;
@@ -73,14 +70,11 @@ fill_store(struct store *store)
             (void)snprintf(keys[i], sizeof keys[i], "page.%06u.aaaaaaaaaaaa",
                            i - SERIES);
         for (uint32_t m = 0; m < (is_series ? MINUTES : 1); m++)
-            deltas[batch.delta_count++] =
-                (struct store_delta){.key = (const uint8_t *)keys[i],
-                                     .key_size = KEY_SIZE,
-                                     .minute = now - m,
-                                     .sum_low = 1000 + m % 97};
+            deltas[count++] =
+                stored_delta(keys[i], KEY_SIZE, now - m, 1000 + m % 97);
     }
-    qsort(deltas, batch.delta_count, sizeof deltas[0], compare_deltas);
-    assert_rc(store_apply(store, &batch, &applied), 0);
+    qsort(deltas, count, sizeof deltas[0], compare_deltas);
+    assert_rc(stored_apply(store, "web", NULL, deltas, count), 0);
     while (store_maintain(store, &forever))
         continue;
 }
@@ -88,24 +82,11 @@ fill_store(struct store *store)
 static void
 make_keyspace(const struct fleet *f)
 {
-    struct tiers_rules history = {0};
-    struct lmdb_options options = {.keyspace_size = 256,
-                                   .key_size = 256,
-                                   .writable = true,
-                                   .open_max = 8,
-                                   .txn_memory = (size_t)256 << 20,
-                                   .history = &history};
-    struct datadir dir;
-    struct store *store;
-    const char *why;
+    struct stored_dir s;
 
-    assert_rc(datadir_open(&dir, f->path, DATADIR_WRITE), 0);
-    options.keyspace_fd = dir.keyspace_fd;
-    assert_rc(tiers_rules_set(&history, NULL, "1m:2d,1h:90d,1d:10y", &why), 0);
-    assert_rc(lmdb_store_open(&store, &options), 0);
-    fill_store(store);
-    store_close(store);
-    datadir_close(&dir);
+    stored_write(&s, f->path, "1m:2d,1h:90d,1d:10y");
+    fill_store(s.store);
+    stored_close(&s);
 }
 
 /* ---- requests ------------------------------------------------------------ */

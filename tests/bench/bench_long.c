@@ -25,8 +25,6 @@
 #include <sys/wait.h>
 
 #include "common/base/clock.h"
-#include "common/setup/datadir.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
 #include "tests/bench/batch.h"
 #include "tests/bench/bench.h"
@@ -38,6 +36,7 @@
 #define CONNS    4
 #define ROWS     10
 #define DAYS     30
+#define TIERS    "1m:2d,1h:90d,1d:10y"
 #define MERGES_S 5 /* a second */
 #define GOAL_MS  5.0
 #define TARGETS  1000 /* of the question that does not end, at most */
@@ -78,26 +77,6 @@ static uint64_t keys;
 
 /* ---- the keyspace -------------------------------------------------------- */
 
-static struct store *
-open_store(const struct fleet *f, struct datadir *dir)
-{
-    static struct tiers_rules history;
-    struct lmdb_options o = {.keyspace_size = 256,
-                             .key_size = 256,
-                             .writable = true,
-                             .open_max = 4,
-                             .txn_memory = (size_t)256 << 20,
-                             .history = &history};
-    struct store *s;
-    const char *why;
-
-    assert_rc(datadir_open(dir, f->path, DATADIR_WRITE), 0);
-    o.keyspace_fd = dir->keyspace_fd;
-    assert_rc(tiers_rules_set(&history, NULL, "1m:2d,1h:90d,1d:10y", &why), 0);
-    assert_rc(lmdb_store_open(&s, &o), 0);
-    return s;
-}
-
 static void
 apply_batch(struct store *s)
 {
@@ -110,9 +89,9 @@ fill_keyspace(const struct fleet *f)
 {
     const struct store_maintenance forever = {.until_ns = UINT64_MAX};
     const uint32_t now = (uint32_t)(clock_unix_ms() / 60000);
-    struct datadir dir;
-    struct store *s = open_store(f, &dir);
+    struct stored_dir s;
 
+    stored_write(&s, f->path, TIERS);
     batch.random = (struct random){1};
     for (uint32_t day = DAYS; day-- > 0;) {
         batch.minute = now - day * 1440;
@@ -120,12 +99,11 @@ fill_keyspace(const struct fleet *f)
             batch_put_sequence(&batch, 0, keys);
         else
             batch_put_random(&batch, keys / 10, keys, 1000);
-        apply_batch(s);
+        apply_batch(s.store);
     }
-    while (store_maintain(s, &forever))
+    while (store_maintain(s.store, &forever))
         continue;
-    store_close(s);
-    datadir_close(&dir);
+    stored_close(&s);
 }
 
 /* A directory with the keyspace, and countd-read on it. */
@@ -425,8 +403,7 @@ static double
 merge_beside(bool is_long, unsigned seconds)
 {
     uint16_t ports[PORTS];
-    struct datadir dir;
-    struct store *s;
+    struct stored_dir s;
     struct fleet f;
     uint64_t begin_ms;
     double before_mb, mb;
@@ -442,8 +419,8 @@ merge_beside(bool is_long, unsigned seconds)
     else
         pid = start_asking(HTTP, ports[HTTP], 1);
     (void)poll(NULL, 0, 200); /* it reads */
-    s = open_store(&f, &dir);
-    before_mb = file_mb(&dir);
+    stored_write(&s, f.path, TIERS);
+    before_mb = file_mb(&s.dir);
     begin_ms = clock_ms();
     for (unsigned i = 0; i < seconds * MERGES_S; i++) {
         const uint64_t due_ms = begin_ms + i * 1000 / MERGES_S;
@@ -452,9 +429,9 @@ merge_beside(bool is_long, unsigned seconds)
         if (now_ms < due_ms)
             (void)poll(NULL, 0, (int)(due_ms - now_ms)); /* paces the merges */
         batch_put_random(&batch, keys / 10, keys, 1000);
-        apply_batch(s);
+        apply_batch(s.store);
     }
-    mb = file_mb(&dir);
+    mb = file_mb(&s.dir);
     if (is_long) {
         got = client_try_read(fd, answer, sizeof answer, 0);
         if (got != -EAGAIN)
@@ -469,8 +446,7 @@ merge_beside(bool is_long, unsigned seconds)
                  (double)(clock_ms() - begin_ms) / 1e3,
                  is_long ? "a long question" : "short questions", before_mb,
                  mb);
-    store_close(s);
-    datadir_close(&dir);
+    stored_close(&s);
     fleet_fini(&f);
     return mb;
 }

@@ -17,8 +17,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/setup/datadir.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "common/wire/query.h"
 #include "tests/bench/batch.h"
 #include "tests/bench/bench.h"
@@ -62,27 +60,19 @@ count_of(uint64_t id)
 static void
 fill_store(void)
 {
-    struct lmdb_options o = {.keyspace_size = 256,
-                             .key_size = 256,
-                             .writable = true,
-                             .open_max = 4,
-                             .txn_memory = (size_t)256 << 20};
-    struct datadir dir;
-    struct store *s;
+    struct stored_dir s;
 
     batch_init(&batch, LOAD_BATCH);
-    assert_rc(datadir_open(&dir, fleet.path, DATADIR_WRITE), 0);
-    o.keyspace_fd = dir.keyspace_fd;
-    assert_rc(lmdb_store_open(&s, &o), 0);
+    stored_write(&s, fleet.path, NULL);
     for (uint64_t id = 0; id < keys; id += batch.count) {
         batch_put_sequence(&batch, id,
                            keys - id < LOAD_BATCH ? keys - id : LOAD_BATCH);
         for (uint64_t i = 0; i < batch.count; i++)
             batch.deltas[i].sum_low = count_of(id + i);
-        assert_rc(stored_apply(s, "bench", NULL, batch.deltas, batch.count), 0);
+        assert_rc(
+            stored_apply(s.store, "bench", NULL, batch.deltas, batch.count), 0);
     }
-    store_close(s);
-    datadir_close(&dir);
+    stored_close(&s);
 }
 
 /* Many members at a time. */

@@ -7,8 +7,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/setup/datadir.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
@@ -26,8 +24,7 @@ now_ms(void)
 }
 
 struct side {
-    struct datadir dir;
-    struct store *store;
+    struct stored_dir stored;
     char names[NAMES_MAX][STORE_NAME_MAX + 1];
     unsigned count;
 };
@@ -54,22 +51,8 @@ take_name(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 static void
 side_open(struct side *s, const char *path)
 {
-    struct lmdb_options options = {.keyspace_size = 256,
-                                   .key_size = 256,
-                                   .open_max = 64,
-                                   .now_ms = now_ms};
-
-    assert_rc(datadir_open(&s->dir, path, DATADIR_READ), 0);
-    options.keyspace_fd = s->dir.keyspace_fd;
-    assert_rc(lmdb_store_open(&s->store, &options), 0);
-    assert_rc(store_list(s->store, NULL, 0, take_name, s), 0);
-}
-
-static void
-side_close(struct side *s)
-{
-    store_close(s->store);
-    datadir_close(&s->dir);
+    stored_open(&s->stored, path, now_ms);
+    assert_rc(store_list(s->stored.store, NULL, 0, take_name, s), 0);
 }
 
 /* ---- counts ------------------------------------------------------------- */
@@ -93,7 +76,7 @@ take_key(void *ctx, const uint8_t *key, size_t size,
 static void
 compare_counts(struct compare_dirs *t, const char *name)
 {
-    struct store *a = t->sides[0].store, *b = t->sides[1].store;
+    struct store *a = t->sides[0].stored.store, *b = t->sides[1].stored.store;
     struct store_totals x, y;
     struct store_row p, q;
 
@@ -148,8 +131,8 @@ compare_buckets(struct compare_dirs *t, const char *name, const char *key,
     zero.from = zero.to - count * step;
     memset(x, 0, sizeof x);
     memset(y, 0xff, sizeof y);
-    assert_rc(ask_side(t->sides[0].store, &zero, &p, x), 0);
-    assert_rc(ask_side(t->sides[1].store, &zero, &q, y), 0);
+    assert_rc(ask_side(t->sides[0].stored.store, &zero, &p, x), 0);
+    assert_rc(ask_side(t->sides[1].stored.store, &zero, &q, y), 0);
     assert_int_equal(p.since, q.since);
     for (unsigned i = 0; i < count; i++) {
         if (x[i].any != y[i].any || x[i].sum_high != y[i].sum_high ||
@@ -195,8 +178,8 @@ compare_dirs(const char *path, const char *other, bool deep)
     }
     /* Else nothing was compared. */
     assert_true(t->sides[0].count == 0 || t->any > 0);
-    side_close(&t->sides[0]);
-    side_close(&t->sides[1]);
+    stored_close(&t->sides[0].stored);
+    stored_close(&t->sides[1].stored);
     free(t->keys);
     free(t);
 }
@@ -208,7 +191,7 @@ assert_empty(const char *path)
 
     side_open(s, path);
     assert_int_equal(s->count, 0);
-    side_close(s);
+    stored_close(&s->stored);
     free(s);
 }
 

@@ -160,12 +160,34 @@ stored_each(struct store *s, const char *name,
 }
 
 void
-stored_open(struct stored_dir *s, const char *path)
+stored_open(struct stored_dir *s, const char *path, uint64_t (*now_ms)(void))
 {
-    struct lmdb_options options = {
-        .keyspace_size = 256, .key_size = 256, .open_max = 16};
+    struct lmdb_options options = {.keyspace_size = 256,
+                                   .key_size = 256,
+                                   .open_max = 64,
+                                   .now_ms = now_ms};
 
     assert_rc(datadir_open(&s->dir, path, DATADIR_READ), 0);
+    options.keyspace_fd = s->dir.keyspace_fd;
+    assert_rc(lmdb_store_open(&s->store, &options), 0);
+}
+
+void
+stored_write(struct stored_dir *s, const char *path, const char *tiers)
+{
+    struct lmdb_options options = {.keyspace_size = 256,
+                                   .key_size = 256,
+                                   .writable = true,
+                                   .open_max = 8,
+                                   .txn_memory = (size_t)256 << 20};
+    const char *why;
+
+    s->history = (struct tiers_rules){.all = {.count = 0}};
+    if (tiers) {
+        assert_rc(tiers_rules_set(&s->history, NULL, tiers, &why), 0);
+        options.history = &s->history;
+    }
+    assert_rc(datadir_open(&s->dir, path, DATADIR_WRITE), 0);
     options.keyspace_fd = s->dir.keyspace_fd;
     assert_rc(lmdb_store_open(&s->store, &options), 0);
 }
@@ -184,7 +206,7 @@ stored_count(const char *path, const char *name, const char *key)
     struct stored_dir s;
     int rc;
 
-    stored_open(&s, path);
+    stored_open(&s, path, NULL);
     rc = stored_get(s.store, name, key, &row);
     if (rc != -ENOENT)
         assert_rc(rc, 0);

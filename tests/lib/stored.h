@@ -5,6 +5,7 @@
 #define COUNTD_TESTS_LIB_STORED_H
 
 #include "common/setup/datadir.h"
+#include "common/setup/tiers.h"
 #include "common/store/store.h"
 
 /* The change of a key that came in a minute. */
@@ -48,14 +49,18 @@ int stored_each(struct store *s, const char *name,
                            const struct store_row *r),
                 void *ctx);
 
-/* A data directory with its keyspaces in files, for reading.  A failure fails
- * the test. */
+/* A data directory with its keyspaces in files, for reading, at the time of
+ * `now_ms` (NULL: of the clock); or for writing, much at once, with history or
+ * (NULL) without.  A failure fails the test. */
 struct stored_dir {
     struct datadir dir;
     struct store *store;
+    struct tiers_rules history;
 };
 
-void stored_open(struct stored_dir *s, const char *path);
+void stored_open(struct stored_dir *s, const char *path,
+                 uint64_t (*now_ms)(void));
+void stored_write(struct stored_dir *s, const char *path, const char *tiers);
 void stored_close(struct stored_dir *s);
 
 /* What a data directory counts of a key; INT64_MIN: it has none. */
