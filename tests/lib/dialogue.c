@@ -7,15 +7,12 @@
 #include <string.h>
 
 #include "common/base/bytes.h"
-#include "common/base/clock.h"
-#include "tests/lib/daemon.h"
 #include "tests/lib/test.h"
 
 #define ACTORS   4
 #define ASKED    32
 #define WORD_MAX 600
 #define BYTES    1024
-#define WAIT_MS  20000
 
 /* A request whose answer has not been heard. */
 struct asked {
@@ -249,25 +246,14 @@ say_end(struct actor *a, const char *say)
 static void
 say_until(struct play *p, struct actor *a, const char *say, const char *hear)
 {
-    const uint64_t deadline = test_deadline(WAIT_MS);
-    const bool figure = strncmp(say, "AWAIT-STAT", 10) == 0;
     const char *name = strchr(say, ' ') + 1;
-    struct live_client_stats stats;
     const int status = status_of(hear);
-    int64_t want, got;
 
-    want = status > 0 ? -status : (int64_t)heard_value(p, hear);
-    for (;;) {
-        if (figure)
-            live_client_stats(&a->client, &stats);
-        got = figure ? (int64_t)live_client_stat(&stats, name)
-                     : live_client_get(&a->client, name);
-        if (got == want)
-            return;
-        if (clock_ms() > deadline)
-            fail_msg("%s stays at %lld", name, (long long)got);
-        live_client_wait(&a->client, 1);
-    }
+    if (strncmp(say, "AWAIT-STAT", 10) == 0)
+        live_client_await_stat(&a->client, name, heard_value(p, hear));
+    else
+        live_client_await(&a->client, name,
+                          status > 0 ? -status : (int64_t)heard_value(p, hear));
 }
 
 /* True: the row is done, nothing is to be heard. */

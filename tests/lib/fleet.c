@@ -440,7 +440,7 @@ open_store(const struct fleet *f, struct stored_dir *s)
 {
     /* That a test's directory may be in memory need not be said each time. */
     diag_init("test", DIAG_ERROR);
-    stored_open(s, f->path);
+    stored_open(s, f->path, NULL);
 }
 
 static void

@@ -69,15 +69,6 @@ live_client_half_close(struct live_client *t)
         fail_msg("shutdown: %s", strerror(errno));
 }
 
-void
-live_client_wait(struct live_client *t, int wait_ms)
-{
-    if (t->turn)
-        t->turn(t->turn_ctx);
-    else
-        (void)poll(NULL, 0, wait_ms); /* cut short: an earlier look */
-}
-
 /* What has come by now, or within wait_ms: as client_try_read().  The calls of
  * a server in this process, of which some may fail, are recv() and send(). */
 static long
@@ -454,18 +445,45 @@ live_client_get(struct live_client *t, const char *name)
     return live_client_get_bytes(t, name, strlen(name));
 }
 
-void
-live_client_await(struct live_client *t, const char *name, int64_t value)
+/* What Get or, `figure`, Stats says of a name. */
+static int64_t
+ask_value(struct live_client *t, const char *name, bool figure)
+{
+    struct live_client_stats s;
+
+    if (!figure)
+        return live_client_get(t, name);
+    live_client_stats(t, &s);
+    return (int64_t)live_client_stat(&s, name);
+}
+
+static void
+await_value(struct live_client *t, const char *name, bool figure, int64_t value)
 {
     const uint64_t deadline = test_deadline(WAIT_MS);
     int64_t got;
 
-    while ((got = live_client_get(t, name)) != value) {
+    while ((got = ask_value(t, name, figure)) != value) {
         if (clock_ms() > deadline)
             fail_msg("%s stays at %lld and does not become %lld", name,
                      (long long)got, (long long)value);
-        live_client_wait(t, 1);
+        if (t->turn)
+            t->turn(t->turn_ctx);
+        else
+            (void)poll(NULL, 0, 1); /* cut short: an earlier look */
     }
+}
+
+void
+live_client_await(struct live_client *t, const char *name, int64_t value)
+{
+    await_value(t, name, false, value);
+}
+
+void
+live_client_await_stat(struct live_client *t, const char *name, uint64_t value)
+{
+    await_value(t, name, true, (int64_t)value);
 }
 
 /* ---- Stats -------------------------------------------------------------- */
@@ -537,22 +555,6 @@ live_client_stat(const struct live_client_stats *s, const char *name)
             return s->value[i];
     fail_msg("Stats has no %s", name);
     return 0;
-}
-
-void
-live_client_await_stat(struct live_client *t, const char *name, uint64_t value)
-{
-    const uint64_t deadline = test_deadline(WAIT_MS);
-    struct live_client_stats s;
-
-    for (live_client_stats(t, &s); live_client_stat(&s, name) != value;
-         live_client_stats(t, &s)) {
-        if (clock_ms() > deadline)
-            fail_msg("%s stays at %llu and does not become %llu", name,
-                     (unsigned long long)live_client_stat(&s, name),
-                     (unsigned long long)value);
-        live_client_wait(t, 1);
-    }
 }
 
 /* ---- Dump --------------------------------------------------------------- */

@@ -77,9 +77,6 @@ void live_client_expect_end(struct live_client *t);
 /* Nothing is there to be read, now or within wait_ms. */
 void live_client_expect_nothing(struct live_client *t, int wait_ms);
 
-/* Gives the server time: some turns of its loop, or up to wait_ms. */
-void live_client_wait(struct live_client *t, int wait_ms);
-
 /* ---- requests ----------------------------------------------------------- */
 
 /* Each writes one request and returns its size. */
