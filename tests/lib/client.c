@@ -82,13 +82,15 @@ client_connect_from(const char *host, const struct net_address *a)
 uint64_t
 client_descriptors(uint64_t count)
 {
+    const struct rlimit more = {count, count};
     struct rlimit limit;
 
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
-    if (geteuid() == 0 && limit.rlim_max < count)
-        limit.rlim_max = count;
-    if (limit.rlim_cur < count)
-        limit.rlim_cur = limit.rlim_max < count ? limit.rlim_max : count;
+    if (limit.rlim_cur >= count)
+        return limit.rlim_cur;
+    if (limit.rlim_max < count && setrlimit(RLIMIT_NOFILE, &more) == 0)
+        return count;
+    limit.rlim_cur = limit.rlim_max < count ? limit.rlim_max : count;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
     return limit.rlim_cur;
 }

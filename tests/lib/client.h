@@ -32,7 +32,7 @@ int client_connect_to(const struct net_address *a);
 int client_connect_from(const char *host, const struct net_address *a);
 
 /* Lets this process, and the daemons it starts from now on, have `count`
- * descriptors; how many it has: only root may have more than the hard limit. */
+ * descriptors; how many it has: not all may have more than the hard limit. */
 uint64_t client_descriptors(uint64_t count);
 
 /* Listens on a free port of 127.0.0.1. */
