@@ -88,10 +88,10 @@ void test_say_skip(const char *test, const char *why);
 #define TEST_WITH(name, type, fixture, open, close)                            \
     static int name##_open(void **state)                                       \
     {                                                                          \
-        type *made = test_memory(calloc(1, sizeof *made));                     \
+        type *made_ = test_memory(calloc(1, sizeof *made_));                   \
                                                                                \
-        open(made);                                                            \
-        *state = made;                                                         \
+        open(made_);                                                           \
+        *state = made_;                                                        \
         return 0;                                                              \
     }                                                                          \
     static int name##_close(void **state)                                      \
