@@ -343,10 +343,14 @@ add_group(struct fold_group *g)
     struct fold *f = g->fold;
     unsigned i;
 
-    for (i = 0; i < g->count; i++)
-        fold_prefetch(f,
-                      cells_of(&f->entries)[g->records[i].tag & f->entries.mask]
-                          .reference);
+    for (i = 0; i < g->count; i++) {
+        const uint32_t cell = g->records[i].tag & f->entries.mask;
+        const uint8_t *e =
+            at_reference(f, cells_of(&f->entries)[cell].reference);
+
+        __builtin_prefetch(e, 1);
+        __builtin_prefetch(e + 56, 1); /* where its key goes on */
+    }
     for (i = 0; i < g->count; i++) {
         const struct record *r = &g->records[i];
         const uint32_t keyspace = reference_to(f, r->keyspace);

@@ -142,16 +142,6 @@ fold_entry_at(const struct fold *f, uint32_t reference)
     return (struct fold_entry *)(void *)(f->arena.at + (size_t)reference * 8);
 }
 
-/* Asks for an entry and, where its key goes on in the next line, for that. */
-static inline void
-fold_prefetch(const struct fold *f, uint32_t reference)
-{
-    const uint8_t *at = f->arena.at + (size_t)reference * 8;
-
-    __builtin_prefetch(at, 1);
-    __builtin_prefetch(at + 56, 1);
-}
-
 static inline bool
 fold_bit(const uint64_t *bits, unsigned number)
 {

@@ -13,10 +13,7 @@
 #include "common/setup/reserve.h"
 #include "worker/apply_batch.h"
 
-#define RESERVE_EVERY_MS 10000 /* tries to make it, while there is none */
-#define JOIN_EVERY_MS    1000
-#define EXPIRE_EVERY_MS  300000
-#define OLDER_AGAIN_MS   1000
+#define OLDER_AGAIN_MS 1000
 
 /* ---- opening, memory --------------------------------------------------- */
 
@@ -504,62 +501,60 @@ is_named(void *ctx, const uint8_t *name, size_t name_size)
            waiting_find(&m->folder, name, name_size) != WAITING_NONE;
 }
 
-/* Whether what is done every so often is to be done now. */
-static bool
-is_time(uint64_t *due_ms, uint64_t every_ms)
-{
-    const uint64_t now = clock_ms();
-
-    if (now < *due_ms)
-        return false;
-    *due_ms = now + every_ms;
-    return true;
-}
-
-static void
+static int
 remove_expired(struct merge *m)
 {
-    static struct diag_repeat repeat;
-    int rc;
+    const int rc = archive_remove_expired(&m->archive, clock_unix_ms());
 
-    if (!is_time(&m->expire_ms, EXPIRE_EVERY_MS))
-        return;
-    rc = archive_remove_expired(&m->archive, clock_unix_ms());
     if (rc == ARCHIVE_STEP)
-        m->expire_ms = 0; /* there may be more */
-    if (rc < 0)
-        diag_repeating(&repeat, DIAG_WARNING, "remove archived logs: %s",
-                       diag_text(rc));
+        m->due_ms[MERGE_EXPIRE] = 0; /* there may be more */
+    return rc;
 }
 
 /* Without a reserve `countd drop` cannot free space once the disk is full. */
-static void
+static int
 maintain_reserve(struct merge *m)
 {
-    static struct diag_repeat repeat;
-    int rc;
+    const int rc = reserve_make(m->dir->fd);
 
-    if (!is_time(&m->reserve_ms, RESERVE_EVERY_MS))
-        return;
-    rc = reserve_make(m->dir->fd);
-    if (rc < 0 && rc != -EBUSY && rc != -ENOSPC)
-        diag_repeating(&repeat, DIAG_WARNING, "make %s: %s", RESERVE_FILE,
-                       diag_text(rc));
+    return rc == -EBUSY || rc == -ENOSPC ? 0 : rc;
 }
 
-static void
+static int
 join_waiting(struct merge *m)
 {
-    static struct diag_repeat repeat;
-    int rc;
+    const int rc = waiting_join(&m->folder);
 
-    if (!is_time(&m->join_ms, JOIN_EVERY_MS))
-        return;
-    rc = waiting_join(&m->folder);
-    if (rc < 0 && rc != -ENOSPC)
-        diag_repeating(&repeat, DIAG_WARNING,
-                       "join files of log/" WAITING_FOLDER ": %s",
-                       diag_text(rc));
+    return rc == -ENOSPC ? 0 : rc;
+}
+
+/* Does what is done every so often. */
+static void
+run_chores(struct merge *m)
+{
+    static const struct {
+        uint64_t every_ms;
+        int (*run)(struct merge *m);
+        const char *what;
+    } chores[MERGE_CHORES] = {
+        [MERGE_JOIN] = {1000, join_waiting, "join files of log/waiting/"},
+        [MERGE_EXPIRE] = {300000, remove_expired, "remove archived logs"},
+        [MERGE_RESERVE] = {10000, maintain_reserve, "make " RESERVE_FILE},
+    };
+    static struct diag_repeat repeats[MERGE_CHORES];
+
+    for (unsigned i = 0; i < MERGE_CHORES; i++) {
+        const uint64_t now = clock_ms();
+        int rc;
+
+        if (now < m->due_ms[i])
+            continue;
+        m->due_ms[i] = now + chores[i].every_ms;
+        rc = chores[i].run(m);
+        if (rc < 0)
+            diag_repeating(&repeats[i], DIAG_WARNING, "%s: %s", chores[i].what,
+                           diag_text(rc));
+    }
 }
 
 static uint64_t
@@ -599,8 +594,6 @@ merge_maintain(struct merge *m, uint64_t until_ns)
     more = store_maintain(m->store, &t);
     if (!more)
         dead_fills_forget(&m->dead_fills);
-    join_waiting(m);
-    remove_expired(m);
-    maintain_reserve(m);
+    run_chores(m);
     return more;
 }

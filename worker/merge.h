@@ -71,6 +71,10 @@ struct merge_stats {
 #define MERGE_SLICE_NS    UINT64_C(500000000)
 #define MERGE_QUICK_NAMES 64 /* keyspaces of a quick batch, at most */
 
+/* What merge_maintain() does every so often: joins files that wait, removes
+ * archived logs, makes the reserve. */
+enum { MERGE_JOIN, MERGE_EXPIRE, MERGE_RESERVE, MERGE_CHORES };
+
 struct merge {
     struct as_of as_of; /* of a store that others count into; else unused */
     struct log_batch batch;
@@ -83,13 +87,11 @@ struct merge {
     struct store *store;      /* borrowed */
     struct waiting folder;    /* log/waiting/ */
     struct waiting_pass pass; /* over it */
-    uint64_t join_ms;         /* when its files are joined next */
     struct dead_fills dead_fills;
-    uint64_t reserve_ms; /* when the reserve is checked next */
-    uint64_t expire_ms;  /* when archived logs are removed next */
-    bool is_older;       /* keyspace/ is older than log/, or was replaced:
+    uint64_t due_ms[MERGE_CHORES]; /* clock_ms() */
+    bool is_older;    /* keyspace/ is older than log/, or was replaced:
                             nothing is merged */
-    uint64_t note_ms;    /* when the merge note is written next (clock_ms) */
+    uint64_t note_ms; /* when the merge note is written next (clock_ms) */
     const struct datadir *dir;
     uint64_t keyspace_max; /* for reports: of the settings */
     uint64_t keys_max;
