@@ -246,17 +246,24 @@ read_line(struct ask *a)
 
 /* ---- asking -------------------------------------------------------------- */
 
-/* `path` about the names and the time of the line. */
+/* The names in the arguments. */
 static void
-put_question(const struct ask *a, struct document *d, const char *path)
+put_names(const struct ask *a, struct document *d)
 {
-    document_begin(&a->c->asking, d, path);
     for (int i = 0; i < a->line->arg_count; i++)
         if (ask_is_name(parameter_of(a, i))) {
             const struct cmd_name name = name_of(a, i);
 
             document_put_name(d, parameter_of(a, i), name.bytes, name.size);
         }
+}
+
+/* About the names and the time of the line. */
+static void
+put_question(const struct ask *a, struct document *d)
+{
+    document_begin(&a->c->asking, d, a->form->path);
+    put_names(a, d);
     if (a->prefix.size > 0)
         document_put_name(d, "prefix", a->prefix.bytes, a->prefix.size);
     if (a->group.size > 0)
@@ -343,6 +350,49 @@ print_document(struct ask *a, struct document *d)
     (void)fwrite(from, 1, (size_t)(to - from), stdout);
 }
 
+/* Reports whether the keyspace or the key is not there (-ENOENT), or that
+ * nothing came to it (-ENOMSG); the document says so, too. */
+static void
+report_absence(const struct ask *a, const struct document *d, int rc)
+{
+    const char *body = d->answer.body;
+    const int i = strstr(body, "\"code\": \"no-such-keyspace\"") == NULL;
+    const struct cmd_name name = name_of(a, i);
+
+    if (a->out.format == OUTPUT_JSON)
+        (void)fwrite(body, 1, d->answer.size, stdout);
+    if (rc == -ENOMSG)
+        diag(DIAG_INFO, "nothing came to the key in that time");
+    else
+        diag(DIAG_INFO, "no such %s: %s", i == 0 ? "keyspace" : "key",
+             cmd_text(name.bytes, name.size));
+}
+
+/* Asks; reports what is not there, unless it went between two pages. */
+static int
+ask_question(const struct ask *a, struct document *d)
+{
+    const int rc = document_ask(d);
+
+    if (a->pages == 0 && (rc == -ENOENT || rc == -ENOMSG))
+        report_absence(a, d, rc);
+    return rc;
+}
+
+/* A key without history may be one that is not there. */
+static int
+check_key(struct ask *a)
+{
+    struct document d;
+
+    if (a->step == 0 || a->line->arg_count < 2)
+        return 0;
+    document_begin(&a->c->asking, &d, "get");
+    put_names(a, &d);
+    (void)ask_question(a, &d); /* document_end() returns it */
+    return document_end(&d);
+}
+
 /* Asks for one document after the other until all rows are there, and prints
  * them. */
 static int
@@ -352,10 +402,9 @@ print_pages(struct ask *a)
     int rc;
 
     do {
-        put_question(a, &d, a->form->path);
+        put_question(a, &d);
         put_page(a, &d);
-        rc = document_ask(&d);
-        if (rc == 0) {
+        if (ask_question(a, &d) == 0) {
             take_headers(a, &d);
             if (a->out.format == OUTPUT_PEOPLE)
                 ask_print_people(a, &d);
@@ -394,107 +443,22 @@ end_pages(struct ask *a)
                : cmd_fail(CONFIG_EXIT_SYSTEM, "stdout cannot be written");
 }
 
-/* ---- what is not there --------------------------------------------------- */
-
-/* The names of the first two arguments, as the library is asked. */
-static struct countd_query
-query_of(const struct ask *a, const struct cmd_name *keyspace,
-         const struct cmd_name *key)
-{
-    return (struct countd_query){.keyspace = keyspace->bytes,
-                                 .keyspace_size = keyspace->size,
-                                 .key = key->bytes,
-                                 .key_size = key->size,
-                                 .from = a->span.from,
-                                 .to = a->span.to};
-}
-
-/* The JSON of a key that nothing came to in that time. */
-static int64_t
-put_nothing(struct ask *a, const struct countd_query *q)
-{
-    struct countd_facts f = {.rank = -1};
-
-    (void)countd_period_rank(a->c, q, &f); /* else it has no numbers */
-    output_fact(&a->out, "from", cell_number(f.from));
-    output_fact(&a->out, "to", cell_number(f.to));
-    output_fact(&a->out, "since", cell_number(f.since));
-    output_fact(&a->out, "rank", cell_none());
-    output_fact(&a->out, "sum", cell_none());
-    output_fact(&a->out, "keys", cell_number(f.keys));
-    return f.as_of_ms;
-}
-
-/* Reports whether the keyspace or the key is not there (-ENOENT), or that
- * nothing came to it (-ENOMSG); only JSON shows that there are no rows. */
-static int
-report_absence(struct ask *a, int rc)
-{
-    const bool has_key =
-        a->line->arg_count == 2 && strcmp(parameter_of(a, 1), "key") == 0;
-    const struct cmd_name keyspace = name_of(a, 0);
-    const struct cmd_name key = has_key ? name_of(a, 1) : keyspace;
-    struct countd_query q = query_of(a, &keyspace, &(struct cmd_name){0});
-    struct countd_facts facts = {0};
-    const bool is_there = countd_about(a->c, &q, &facts) == 0;
-    struct output *out = &a->out;
-    int status;
-
-    output_fact(out, "keyspace", cell_name(keyspace.bytes, keyspace.size));
-    if (has_key)
-        output_fact(out, "key", cell_name(key.bytes, key.size));
-    if (rc == -ENOMSG) {
-        q = query_of(a, &keyspace, &key);
-        facts.as_of_ms = put_nothing(a, &q);
-    } else if (a->form->count == 1) {
-        output_fact(out, a->form->columns->key, cell_none());
-    } else if (out->format == OUTPUT_JSON) {
-        output_rows_end(out);
-    }
-    output_fact(out, "as_of_ms", cell_number(facts.as_of_ms));
-    status = output_fini(out);
-    if (rc == -ENOMSG)
-        diag(DIAG_INFO, "nothing came to the key in that time");
-    else if (is_there && has_key)
-        diag(DIAG_INFO, "no such key: %s", cmd_text(key.bytes, key.size));
-    else
-        diag(DIAG_INFO, "no such keyspace: %s",
-             cmd_text(keyspace.bytes, keyspace.size));
-    return status == 0 ? CONFIG_EXIT_NEGATIVE : status;
-}
-
-/* A key without history may be one that is not there. */
-static int
-check_key(struct ask *a)
-{
-    struct cmd_name keyspace, key;
-    struct countd_facts facts;
-    struct countd_query q;
-
-    if (a->step == 0 || a->line->arg_count < 2)
-        return 0;
-    keyspace = name_of(a, 0);
-    key = name_of(a, 1);
-    q = query_of(a, &keyspace, &key);
-    return countd_about(a->c, &q, &facts);
-}
-
 /* ---- the commands -------------------------------------------------------- */
 
 static int
 run_question(struct ask *a)
 {
-    int rc = check_key(a), status = 0;
+    int rc = check_key(a), status;
 
     if (rc == 0)
         rc = print_pages(a);
-    if (a->pages > 0)
-        status = end_pages(a);
-    else if (rc == -ENOENT || rc == -ENOMSG)
-        return report_absence(a, rc);
-    if (rc == -ENOENT || rc == 0) /* it went meanwhile */
-        return status == 0 && rc < 0 ? CONFIG_EXIT_NEGATIVE : status;
-    return cmd_peer_failed(a->line, a->has_time ? CMD_HISTORY : CMD_READER, rc);
+    status = end_pages(a);
+    if (rc == -ENOENT || rc == -ENOMSG)
+        return status == 0 ? CONFIG_EXIT_NEGATIVE : status;
+    if (rc < 0)
+        return cmd_peer_failed(a->line, a->has_time ? CMD_HISTORY : CMD_READER,
+                               rc);
+    return status;
 }
 
 int
