@@ -64,6 +64,7 @@ int load_once(struct load *l);
 
 #define CSV_COLUMNS_MAX 16
 #define CSV_TEXT_MAX    4096 /* bytes of a row */
+#define CSV_SHOWN       64   /* bytes of a column's name in a message */
 
 enum csv_column { CSV_NOTHING, CSV_KEYSPACE, CSV_KEY, CSV_N, CSV_AT };
 
@@ -75,6 +76,7 @@ struct csv {
     enum csv_column columns[CSV_COLUMNS_MAX];
     size_t size; /* of a row whose quote is open */
     char text[CSV_TEXT_MAX];
+    char why[4 * CSV_SHOWN + 160];
 };
 
 enum csv_result {

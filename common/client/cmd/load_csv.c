@@ -3,6 +3,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/load.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -13,6 +14,15 @@ static const struct {
              {"-", CSV_NOTHING}};
 
 /* ---- columns ------------------------------------------------------------- */
+
+/* A text that begins with the name of a column. */
+static const char *
+refuse_column(struct csv *c, const char *name, size_t size, const char *what)
+{
+    (void)snprintf(c->why, sizeof c->why, "column %s %s",
+                   cmd_text(name, size < CSV_SHOWN ? size : CSV_SHOWN), what);
+    return c->why;
+}
 
 /* Adds what a column is by its name.  NULL, or what is wrong. */
 static const char *
@@ -25,13 +35,14 @@ add_column(struct csv *c, const char *name, size_t size)
                          memcmp(names[i].name, name, size) != 0))
         i++;
     if (i == count)
-        return "a column is none of keyspace, key, n, count, at and time; give "
-               "--columns, with - for one to pass over";
+        return refuse_column(c, name, size,
+                             "is none of keyspace, key, n, count, at and time; "
+                             "give --columns, with - for one to pass over");
     if (c->count == CSV_COLUMNS_MAX)
         return "too many columns";
     for (unsigned j = 0; j < c->count; j++)
         if (names[i].column != CSV_NOTHING && c->columns[j] == names[i].column)
-            return "a column is there twice";
+            return refuse_column(c, name, size, "is there twice");
     c->columns[c->count++] = names[i].column;
     return NULL;
 }
