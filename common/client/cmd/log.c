@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -283,56 +282,38 @@ dump_log(struct cmd_line *line)
 
 /* ---- a lost secret ------------------------------------------------------- */
 
-/* The hashes of keys that are forgotten. */
 struct forgotten {
-    uint8_t (*hashes)[MARK_HASH_SIZE];
-    size_t count, capacity;
-    bool has_logs; /* some take marks */
-    int rc;
+    uint64_t count; /* requests; one whose log was just being sealed twice */
+    bool is_recorded; /* some are in live/requests */
+    bool has_logs;    /* some logs take marks */
 };
 
 static void
-add_hash(struct forgotten *f, const uint8_t hash[MARK_HASH_SIZE])
+count_request(void *ctx, const struct counted_request *q)
 {
-    void *more;
+    struct forgotten *f = ctx;
 
-    if (f->count == f->capacity) {
-        f->capacity = 2 * f->capacity + 1024;
-        more = realloc(f->hashes, f->capacity * sizeof *f->hashes);
-        if (!more) {
-            f->rc = -ENOMEM;
-            f->capacity = f->count;
-            return;
-        }
-        f->hashes = more;
-    }
-    memcpy(f->hashes[f->count++], hash, MARK_HASH_SIZE);
-}
-
-static void
-add_request(void *ctx, const struct counted_request *q)
-{
-    add_hash(ctx, q->mark.hash);
+    (void)q;
+    f->count++;
+    f->is_recorded = true;
 }
 
 static int
-add_mark(void *ctx, uint32_t number, const struct message *m,
-         const struct slot_stamp *stamp)
+count_mark(void *ctx, uint32_t number, const struct message *m,
+           const struct slot_stamp *stamp)
 {
-    struct request_mark mark;
+    struct forgotten *f = ctx;
 
     (void)number;
     (void)stamp;
-    if (!mark_is(m))
-        return 0;
-    mark_get(m, &mark);
-    add_hash(ctx, mark.hash);
+    f->count += mark_is(m);
     return 0;
 }
 
-/* A log that cannot be read now is a live process's, or none with marks. */
+/* The marks of a log that is sealed are in live/requests, if that is there.  A log
+ * that cannot be read now is a live process's, or none with marks. */
 static void
-add_log(struct forgotten *f, int log_fd, const char *name)
+count_log(struct forgotten *f, int log_fd, const char *name)
 {
     const int fd = logfile_open(log_fd, name);
     struct inspect report;
@@ -344,49 +325,37 @@ add_log(struct forgotten *f, int log_fd, const char *name)
         report.header.state != LOG_EMPTY &&
         (report.header.features & LOG_HAS_MARKS) != 0) {
         f->has_logs = true;
-        (void)logfile_each(fd, &report.header, report.end, add_mark, f,
-                           &skipped);
+        if (report.header.state == LOG_OPEN || !f->is_recorded)
+            (void)logfile_each(fd, &report.header, report.end, count_mark, f,
+                               &skipped);
     }
     (void)close(fd);
 }
 
 static int
-compare_hashes(const void *a, const void *b)
-{
-    return memcmp(a, b, MARK_HASH_SIZE);
-}
-
-/* Finds the requests of live/requests and of the logs, each once. */
-static int
-find_forgotten(const struct datadir *d, struct requests *r, struct forgotten *f)
+count_forgotten(const struct datadir *d, struct requests *r,
+                struct forgotten *f)
 {
     struct logfile_list list;
-    size_t count = 0;
     int rc;
 
-    rc = requests_each(r, add_request, f);
+    rc = requests_each(r, count_request, f);
     if (rc == 0)
         rc = logfile_list_read(&list, d->log_fd);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < list.count; i++)
         if (list.files[i].kind == LOGFILE_LOG && list.files[i].ours)
-            add_log(f, d->log_fd, list.files[i].name);
+            count_log(f, d->log_fd, list.files[i].name);
     logfile_list_free(&list);
-    if (f->count > 0)
-        qsort(f->hashes, f->count, sizeof *f->hashes, compare_hashes);
-    for (size_t i = 0; i < f->count; i++)
-        if (i == 0 || compare_hashes(f->hashes[i], f->hashes[i - 1]) != 0)
-            memmove(f->hashes[count++], f->hashes[i], MARK_HASH_SIZE);
-    f->count = count;
-    return f->rc;
+    return 0;
 }
 
 /* Makes a secret where one is lost; *accepted: it did. */
 static int
 accept_lost_secret(const struct datadir *d, bool *accepted)
 {
-    struct forgotten f = {.hashes = NULL};
+    struct forgotten f = {.count = 0};
     uint8_t secret[REQUESTS_KEY_SIZE];
     struct requests r;
     int rc;
@@ -398,18 +367,18 @@ accept_lost_secret(const struct datadir *d, bool *accepted)
         return rc == -EPROTONOSUPPORT ? CONFIG_EXIT_SYSTEM /* reported */
                : rc < 0               ? cmd_failed(rc, "read " REQUESTS_FOLDER)
                                       : CONFIG_EXIT_OK;
-    rc = find_forgotten(d, &r, &f);
+    rc = count_forgotten(d, &r, &f);
     *accepted = f.has_logs || requests_exist(&r) > 0;
     if (rc == 0 && *accepted)
         rc = requests_make(&r);
-    free(f.hashes);
     if (rc < 0)
         return cmd_failed(rc, "make " REQUESTS_FOLDER "/" REQUESTS_SECRET);
     if (*accepted)
         diag(DIAG_INFO,
              "accepted: " REQUESTS_FOLDER "/" REQUESTS_SECRET
-             " was lost; keys forgotten=%zu: a request with one of them that "
-             "is sent again counts again; logs are merged again",
+             " was lost; keys forgotten=%" PRIu64
+             ": a request with one of them that is sent again counts again; "
+             "logs are merged again",
              f.count);
     return CONFIG_EXIT_OK;
 }
