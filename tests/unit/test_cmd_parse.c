@@ -15,7 +15,7 @@
 static const char *const asking[] = {
     "incr",      "load",   "export",  "top",   "range",   "around", "history",
     "get",       "rank",   "total",   "flush", "live",    "seq",    "quota",
-    "keyspaces", "statsd", "acquire", "keys",  "distinct"};
+    "keyspaces", "acquire", "keys",   "distinct"};
 /* Commands that read no settings. */
 static const char *const without_settings[] = {"board", "completion"};
 

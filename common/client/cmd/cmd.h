@@ -333,7 +333,6 @@ int cmd_incr(struct cmd_line *line);
 int cmd_load(struct cmd_line *line);
 int cmd_export(struct cmd_line *line);
 int cmd_ask(struct cmd_line *line); /* all that only ask countd-read */
-int cmd_statsd(struct cmd_line *line);
 int cmd_flush(struct cmd_line *line);
 int cmd_held(struct cmd_line *line);
 int cmd_drop(struct cmd_line *line);
