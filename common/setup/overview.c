@@ -119,15 +119,13 @@ read_rows(struct overview *o)
 }
 
 static void
-count_log(struct overview *o, size_t index)
+count_log(struct overview *o, const int64_t *v)
 {
-    const int64_t *v = o->logs[index];
     const int64_t state = v[STATUS_LOG_STATE];
     int64_t *facts = o->rows[0].values, lag;
 
     if (state <= STATUS_LOG_NONE || state >= STATUS_LOG_STATES)
         return;
-    o->log_end = index + 1;
     facts[STATUS_D_LOGS_EMPTY + state - STATUS_LOG_EMPTY]++;
     if (state == STATUS_LOG_EMPTY)
         return;
@@ -164,7 +162,7 @@ static int
 read_all(struct overview *o)
 {
     struct countd_board_info info;
-    int64_t *facts = o->rows[0].values;
+    int64_t *facts = o->rows[0].values, log[STATUS_LOG_VALUES];
     uint64_t generation;
     int rc;
 
@@ -176,12 +174,12 @@ read_all(struct overview *o)
     o->count = 1;
     o->created_ms = info.created_ms;
     o->now_ms = clock_unix_ms();
-    o->log_end = 0;
     rc = read_rows(o);
     for (size_t i = 0; i < STATUS_LOGS && rc == 0; i++) {
-        rc = countd_board_read(o->board, STATUS_SLOTS + (uint32_t)i, o->logs[i],
+        rc = countd_board_read(o->board, STATUS_SLOTS + (uint32_t)i, log,
                                &generation);
-        count_log(o, i);
+        if (rc == 0)
+            count_log(o, log);
     }
     facts[STATUS_D_WORKERS] = count_living(o, STATUS_WORKER);
     facts[STATUS_D_READERS] = count_living(o, STATUS_READER);

@@ -43,8 +43,6 @@ struct overview {
     uint64_t now_ms;
     struct overview_row rows[1 + STATUS_SLOTS];
     size_t count;
-    int64_t logs[STATUS_LOGS][STATUS_LOG_VALUES];
-    size_t log_end; /* one past the last log there is */
 };
 
 /* Says why there is nothing to see and returns an exit status. */

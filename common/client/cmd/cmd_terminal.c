@@ -1,5 +1,5 @@
 /* common/client/cmd/cmd_terminal.c - see cmd_terminal.h: progress_show(),
- * interrupt_asked(), chart_bar() and chart_spark(), screen_open(). */
+ * interrupt_asked(), chart_bar() and chart_spark(), screen_draw(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_terminal.h"
 
@@ -219,8 +219,9 @@ interrupt_fini(struct interrupt *s)
 
 /* ---- chart --------------------------------------------------------------- */
 
-#define USUAL_WIDTH 80 /* of a terminal that does not say */
-#define LEVELS      8
+#define USUAL_WIDTH  80 /* of a terminal that does not say */
+#define USUAL_HEIGHT 24
+#define LEVELS       8
 
 unsigned
 chart_width(const struct output *o)
@@ -323,8 +324,7 @@ chart_spark(const double *sums, size_t count, unsigned width, bool utf8,
 
 /* ---- screen -------------------------------------------------------------- */
 
-/* A page, with what is around its lines. */
-#define PAGE_SIZE ((size_t)SCREEN_LINES_MAX * (SCREEN_WIDTH_MAX + 32))
+#define PAGE_SIZE ((size_t)1 << 16) /* of a page that is written at once */
 
 #define OPEN_PAGE  "\033[?1049h\033[?25l"
 #define CLOSE_PAGE "\033[?25h\033[?1049l"
@@ -384,62 +384,22 @@ screen_close(struct screen *s)
 }
 
 void
-screen_begin(struct screen *s)
+screen_draw(const char *text)
 {
     struct winsize w;
+    bool is_first = true;
 
-    s->width = 80;
-    s->height = 24;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 &&
-        w.ws_row > 0) {
-        s->width = w.ws_col < SCREEN_WIDTH_MAX ? w.ws_col : SCREEN_WIDTH_MAX;
-        s->height = w.ws_row < SCREEN_LINES_MAX ? w.ws_row : SCREEN_LINES_MAX;
-    }
-    s->lines = 0;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0 || w.ws_col == 0)
+        w = (struct winsize){.ws_row = USUAL_HEIGHT, .ws_col = USUAL_WIDTH};
     (void)fputs("\033[H", stdout);
-}
+    for (; w.ws_row > 0 && *text != '\0'; w.ws_row--, is_first = false) {
+        const size_t size = strcspn(text, "\n");
 
-static void add_line(struct screen *s, const char *before, const char *format,
-                     va_list args) __attribute__((format(printf, 3, 0)));
-
-/* Adds a line. Text is ASCII, so one byte is one column. */
-static void
-add_line(struct screen *s, const char *before, const char *format, va_list args)
-{
-    char text[SCREEN_WIDTH_MAX + 1];
-
-    if (s->lines == s->height)
-        return;
-    (void)vsnprintf(text, sizeof text, format, args); /* cut: meant */
-    text[s->width] = '\0';
-    (void)printf("%s%s%s%s\033[K", s->lines++ > 0 ? "\r\n" : "", before, text,
-                 before[0] != '\0' ? "\033[0m" : "");
-}
-
-void
-screen_line(struct screen *s, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    add_line(s, "", format, args);
-    va_end(args);
-}
-
-void
-screen_title(struct screen *s, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    add_line(s, "\033[1m", format, args);
-    va_end(args);
-}
-
-void
-screen_end(void)
-{
-    (void)fputs("\033[J", stdout);
+        (void)printf("%s\033[K%.*s", is_first ? "" : "\r\n",
+                     (int)(size < w.ws_col ? size : w.ws_col), text);
+        text += size + (text[size] == '\n');
+    }
+    (void)fputs(w.ws_row > 0 ? "\033[J" : "", stdout);
     (void)fflush(stdout);
 }
 

@@ -168,18 +168,12 @@ void chart_spark(const double *sums, size_t count, unsigned width, bool utf8,
 
 /* A terminal that shows one page, drawn anew now and then.
  *
- * A page is made whole in the buffer of stdout and written at once, line over
- * line, so that nothing flickers; what does not fit is cut.  The terminal's own
- * page is there again afterwards.
+ * A page is written at once, line over line, so that nothing flickers.  The
+ * terminal's own page is there again afterwards.
  *
  * Ownership: the caller's, between open and close.  One at a time. */
 
-#define SCREEN_LINES_MAX 400
-#define SCREEN_WIDTH_MAX 400
-
 struct screen {
-    unsigned width, height; /* of the terminal, as of screen_begin() */
-    unsigned lines;         /* lines of the page so far */
     struct termios before;
     sigset_t mask;
     int signals;
@@ -191,13 +185,8 @@ struct screen {
 int screen_open(struct screen *s);
 void screen_close(struct screen *s);
 
-/* A page: begin, lines, end. */
-void screen_begin(struct screen *s);
-void screen_line(struct screen *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-void screen_title(struct screen *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3))); /* inverse */
-void screen_end(void);
+/* Draws lines of ASCII; what does not fit is cut. */
+void screen_draw(const char *text);
 
 /* Waits that long, or until the terminal has another size: true.  False: a
  * signal or the key q ends it. */
