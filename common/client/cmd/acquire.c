@@ -299,8 +299,7 @@ cmd_acquire(struct cmd_line *line)
     h.line = line;
     line->args[line->arg_count] = NULL; /* for execvp(); argv has room */
     status = parse_numbers(&h);
-    if (status == 0)
-        status = live_name(line->args[0], &h.name);
+    h.name = live_name(line, line->args[0]);
     if (status == 0)
         status = live_connect(line, &h.l);
     if (status == 0)

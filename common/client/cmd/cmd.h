@@ -138,6 +138,10 @@ struct cmd_name {
  * "key". */
 struct cmd_name cmd_name(const struct cmd_line *line, const char *text,
                          const char *what);
+
+/* Says why a name cannot be: its size, or an error of name_unescape(). */
+int cmd_refuse_name(const char *what, int size, size_t max);
+
 int64_t cmd_number(const struct cmd_line *line, const char *text,
                    const char *what, int64_t min, int64_t max);
 
@@ -303,9 +307,7 @@ void cmd_time_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE]);
 /* ---- live peer --------------------------------------------------------- */
 
 /* What the subcommands for live resources share: their names, and the port
- * that the settings and --semaphore name.
- *
- * Everything here says on stderr what went wrong and returns an exit status. */
+ * that the settings and --semaphore name. */
 
 #define LIVE_NAME_MAX FRAME_NAME_MAX
 /* Size of a name in text form, with NUL. */
@@ -320,10 +322,10 @@ bool live_is_semaphore(const struct cmd_line *line);
 enum cmd_peer live_peer(const struct cmd_line *line);
 const char *live_word(const struct cmd_line *line); /* "counter" */
 
-/* A name in its text form.  CONFIG_EXIT_USAGE when it is none. */
-int live_name(const char *text, struct live_name *out);
+/* A name in its text form, as cmd_name(); bytes NULL: it is none. */
+struct live_name live_name(const struct cmd_line *line, const char *text);
 
-/* Connects now. */
+/* Connects now.  Says what went wrong and returns an exit status. */
 int live_connect(const struct cmd_line *line, struct countd_live **out);
 
 /* ---- subcommands ------------------------------------------------------- */

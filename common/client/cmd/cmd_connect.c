@@ -194,6 +194,25 @@ cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
 
 /* ---- handles ------------------------------------------------------------ */
 
+/* Finds the place, and returns an exit status: there is a port, or a socket. */
+static int
+find_port(const struct cmd_line *line, enum cmd_peer peer,
+          struct cmd_place *place)
+{
+    const char *colon;
+
+    if (*line->status != 0)
+        return *line->status;
+    cmd_find_place(line, peer, place);
+    colon = strrchr(place->address, ':');
+    if (place->directory ||
+        (colon && strspn(colon + 1, "0") != strlen(colon + 1)))
+        return 0;
+    return cmd_fail(CONFIG_EXIT_USAGE,
+                    "%s is \"%s\": no port to connect to; -o %s=... gives one",
+                    place->setting, place->address, place->setting);
+}
+
 int
 cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
             struct countd **out)
@@ -208,24 +227,15 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
         .token = getenv("COUNTD_TOKEN"),
         .nonblocking = 1, /* for all; load retries and shows its progress */
     };
-    const char *colon;
-    int rc;
+    int rc = find_port(line, peer, &place);
 
-    if (*line->status != 0)
-        return *line->status;
-    cmd_find_place(line, peer, &place);
+    if (rc != 0)
+        return rc;
     options.directory = place.directory;
     if (!place.directory && peer == CMD_READER)
         options.read = place.address;
     else if (!place.directory)
         options.write = place.address;
-    colon = strrchr(place.address, ':');
-    if (!place.directory &&
-        (colon == NULL || strspn(colon + 1, "0") == strlen(colon + 1)))
-        return cmd_fail(CONFIG_EXIT_USAGE,
-                        "%s is \"%s\": no port to connect to; give -o "
-                        "%s=ADDRESS:PORT",
-                        place.setting, place.address, place.setting);
     rc = countd_open(out, &options);
     return rc < 0 ? cmd_peer_failed(line, peer, rc) : 0;
 }
@@ -236,11 +246,10 @@ cmd_http_open(const struct cmd_line *line, enum cmd_peer peer,
 {
     struct countd_http_options options = {.size = sizeof options};
     struct cmd_place place;
-    int rc;
+    int rc = find_port(line, peer, &place);
 
-    if (*line->status != 0)
-        return *line->status;
-    cmd_find_place(line, peer, &place);
+    if (rc != 0)
+        return rc;
     options.directory = place.directory;
     options.address = place.directory ? NULL : place.address;
     options.token = getenv("COUNTD_TOKEN");
@@ -262,31 +271,23 @@ live_word(const struct cmd_line *line)
     return live_is_semaphore(line) ? "semaphore" : "counter";
 }
 
-int
-live_name(const char *text, struct live_name *out)
+struct live_name
+live_name(const struct cmd_line *line, const char *text)
 {
     const size_t length = strlen(text);
-    uint8_t *bytes = malloc(length + 1);
-    int size;
+    struct live_name name = {.bytes = malloc(length + 1)};
+    int size = name.bytes
+                   ? name_unescape_any(text, length, name.bytes, LIVE_NAME_MAX)
+                   : -ENOMEM;
 
-    if (bytes == NULL)
-        return cmd_failed(ENOMEM, "a name of %zu characters", length);
-    size = name_unescape_any(text, length, bytes, LIVE_NAME_MAX);
     if (size > 0) {
-        *out = (struct live_name){.bytes = bytes, .size = (size_t)size};
-        return 0;
+        name.size = (size_t)size;
+    } else {
+        *line->status = cmd_refuse_name("name", size, LIVE_NAME_MAX);
+        free(name.bytes);
+        name.bytes = NULL;
     }
-    free(bytes);
-    if (size == -EINVAL)
-        return cmd_fail(CONFIG_EXIT_USAGE,
-                        "the name has a bad escape; write a backslash as "
-                        "\\\\, a byte as \\xHH");
-    if (size == 0)
-        return cmd_fail(CONFIG_EXIT_USAGE,
-                        "the name is empty; names have 1 to %d bytes here",
-                        LIVE_NAME_MAX);
-    return cmd_fail(CONFIG_EXIT_USAGE, "the name is longer than %d bytes",
-                    LIVE_NAME_MAX);
+    return name;
 }
 
 enum cmd_peer
@@ -301,19 +302,12 @@ live_connect(const struct cmd_line *line, struct countd_live **out)
     struct countd_live_options options = {.size = sizeof options,
                                           .semaphore = live_is_semaphore(line)};
     struct cmd_place place;
-    int rc;
+    int rc = find_port(line, live_peer(line), &place);
 
-    if (*line->status != 0)
-        return *line->status;
-    cmd_find_place(line, live_peer(line), &place);
+    if (rc != 0)
+        return rc;
     options.directory = place.directory;
-    if (!place.directory)
-        options.address = place.address;
-    if (!place.directory && strcmp(strrchr(place.address, ':'), ":0") == 0)
-        return cmd_fail(
-            CONFIG_EXIT_USAGE,
-            "%s.port is 0: no port to connect to; give -o %s.port=PORT",
-            live_word(line), live_word(line));
+    options.address = place.directory ? NULL : place.address;
     rc = countd_live_open(out, &options);
     return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc) : 0;
 }

@@ -371,6 +371,24 @@ cmd_value(const struct cmd_line *line, const char *option)
 
 /* ---- values ------------------------------------------------------------ */
 
+int
+cmd_refuse_name(const char *what, int size, size_t max)
+{
+    if (size == 0)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "the %s is empty; names have 1 to %zu bytes", what,
+                        max);
+    if (size == -ENAMETOOLONG)
+        return cmd_fail(CONFIG_EXIT_USAGE, "the %s is longer than %zu bytes",
+                        what, max);
+    if (size != -EINVAL)
+        return cmd_failed(size, "read the %s", what);
+    return cmd_fail(
+        CONFIG_EXIT_USAGE,
+        "the %s has a bad escape; write a backslash as \\\\, a byte as \\xHH%s",
+        what, max == NAME_MAX_SIZE ? " (not 00)" : "");
+}
+
 struct cmd_name
 cmd_name(const struct cmd_line *line, const char *text, const char *what)
 {
@@ -388,23 +406,10 @@ cmd_name(const struct cmd_line *line, const char *text, const char *what)
         memcpy(name.bytes, text, length);
         size = (int)length;
     }
-
     if (size > 0)
         name.size = (size_t)size;
-    else if (size == 0)
-        *line->status = cmd_fail(CONFIG_EXIT_USAGE,
-                                 "the %s is empty; names have 1 to %d bytes",
-                                 what, NAME_MAX_SIZE);
-    else if (size == -ENAMETOOLONG)
-        *line->status =
-            cmd_fail(CONFIG_EXIT_USAGE, "the %s is longer than %d bytes", what,
-                     NAME_MAX_SIZE);
     else
-        *line->status = cmd_fail(
-            CONFIG_EXIT_USAGE,
-            "the %s has a bad escape; write a backslash as \\\\, a byte as "
-            "\\xHH (not 00)",
-            what);
+        *line->status = cmd_refuse_name(what, size, NAME_MAX_SIZE);
     return name;
 }
 

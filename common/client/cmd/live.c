@@ -16,12 +16,6 @@
 
 static char text[LIVE_TEXT_SIZE]; /* of the name that is printed */
 
-static const struct table_column dump_columns[] = {
-    {"taken", "taken", true},
-    {"maximum", "maximum", true},
-    {"name", "name", false},
-};
-
 /* A name that is too long for cell_name(): in lines in its text form. */
 static struct cell
 cell_live_name(const struct output *o, const void *name, size_t size)
@@ -32,69 +26,85 @@ cell_live_name(const struct output *o, const void *name, size_t size)
                : cell_text(text);
 }
 
+/* What a verb shows; ask() prints it, and returns an error of libcountd. */
+struct look {
+    struct table_column columns[3];
+    size_t count;
+    int (*ask)(const struct cmd_line *line, struct countd_live *l,
+               struct output *out);
+};
+
+/* Returns an exit status. */
+static int
+run_look(struct cmd_line *line, const struct look *k)
+{
+    struct countd_live *l;
+    struct output out;
+    int rc, status = live_connect(line, &l);
+
+    if (status != 0)
+        return status;
+    output_init(&out, line, k->columns, k->count);
+    rc = k->ask(line, l, &out);
+    countd_live_close(l);
+    status = output_fini(&out);
+    if (rc < 0 && rc != -ENOENT)
+        return cmd_peer_failed(line, live_peer(line), rc);
+    return rc < 0 && status == 0 ? CONFIG_EXIT_NEGATIVE : status;
+}
+
+static void
+report_missing(const struct cmd_line *line, const char *arg)
+{
+    diag(DIAG_INFO, "no such %s: %.*s", live_word(line), WORD_MAX, arg);
+}
+
 /* ---- get --------------------------------------------------------------- */
 
-/* Prints what there is of a name.  1 when there is nothing, or an error. */
 static int
-get_value(const struct cmd_line *line, struct countd_live *l, const char *arg,
-          struct output *out)
+ask_values(const struct cmd_line *line, struct countd_live *l,
+           struct output *out)
 {
     const bool stands_alone =
         line->arg_count == 2 && out->format == OUTPUT_PEOPLE;
-    struct live_name name;
-    struct cell cells[2];
-    uint32_t value = 0;
-    int rc, status;
+    bool lacks = false;
+    int rc = 0;
 
-    status = live_name(arg, &name);
-    if (status != 0)
-        return status;
-    rc = countd_live_get(l, name.bytes, name.size, &value);
-    cells[0] = rc == 0 ? cell_number(value) : cell_none();
-    cells[1] = cell_live_name(out, name.bytes, name.size);
-    if (rc == -ENOENT)
-        diag(DIAG_INFO, "no such %s: %.*s", live_word(line), WORD_MAX, text);
-    else if (rc < 0)
-        status = cmd_peer_failed(line, live_peer(line), rc);
-    if (status == 0 && !stands_alone)
-        output_row(out, cells);
-    else if (rc == 0)
-        (void)printf("%" PRIu32 "\n", value);
-    free(name.bytes);
-    return rc == -ENOENT ? CONFIG_EXIT_NEGATIVE : status;
+    for (int i = 1; i < line->arg_count && rc == 0; i++) {
+        const struct live_name name = live_name(line, line->args[i]);
+        struct cell cells[2] = {cell_none()};
+        uint32_t value;
+
+        rc = name.bytes ? countd_live_get(l, name.bytes, name.size, &value)
+                        : -ENOMEM;
+        if (rc == 0)
+            cells[0] = cell_number(value);
+        cells[1] = cell_live_name(out, name.bytes, name.size);
+        if (rc == -ENOENT) {
+            report_missing(line, text);
+            lacks = true;
+            rc = 0;
+        }
+        if (rc == 0 && !stands_alone)
+            output_row(out, cells);
+        else if (rc == 0 && !lacks)
+            (void)printf("%" PRId64 "\n", cells[0].number);
+        free(name.bytes);
+    }
+    output_rows_end(out);
+    return rc == 0 && lacks ? -ENOENT : rc;
 }
 
 static int
 live_get(struct cmd_line *line)
 {
     const char *word = live_is_semaphore(line) ? "available" : "taken";
-    const struct table_column columns[] = {{word, word, true},
-                                           {"name", "name", false}};
-    struct countd_live *l;
-    struct output out;
-    int status = 0, written;
+    const struct look k = {
+        {{word, word, true}, {"name", "name", false}}, 2, ask_values};
 
-    for (int i = 1; i < line->arg_count && status == 0; i++) {
-        struct live_name name = {.bytes = NULL};
-
-        status = live_name(line->args[i], &name); /* refused at once */
-        free(name.bytes);
-    }
-    if (status == 0)
-        status = live_connect(line, &l);
-    if (status != 0)
-        return status;
-    output_init(&out, line, columns, 2);
-    for (int i = 1; i < line->arg_count && status <= CONFIG_EXIT_NEGATIVE;
-         i++) {
-        const int one = get_value(line, l, line->args[i], &out);
-
-        status = one > status ? one : status;
-    }
-    countd_live_close(l);
-    output_rows_end(&out);
-    written = output_fini(&out);
-    return written != 0 ? written : status;
+    for (int i = 1; i < line->arg_count && *line->status == 0; i++)
+        free(live_name(line, line->args[i]).bytes); /* refused at once */
+    return run_look(line, &k);
 }
 
 /* ---- stats ------------------------------------------------------------- */
@@ -124,22 +134,20 @@ print_stat(void *ctx, const char *name, const char *value)
 }
 
 static int
+ask_stats(const struct cmd_line *line, struct countd_live *l,
+          struct output *out)
+{
+    (void)line; /* it says all */
+    return countd_live_stats(l, print_stat, out);
+}
+
+static int
 live_stats(struct cmd_line *line)
 {
-    static const struct table_column columns[] = {{"name", "name", false},
-                                                  {"value", "value", true}};
-    struct countd_live *l;
-    struct output out;
-    int rc, status;
+    static const struct look k = {
+        {{"name", "name", false}, {"value", "value", true}}, 2, ask_stats};
 
-    status = live_connect(line, &l);
-    if (status != 0)
-        return status;
-    output_init(&out, line, columns, 2);
-    rc = countd_live_stats(l, print_stat, &out);
-    countd_live_close(l);
-    status = output_fini(&out);
-    return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc) : status;
+    return run_look(line, &k);
 }
 
 /* ---- dump --------------------------------------------------------------- */
@@ -156,25 +164,29 @@ print_record(void *ctx, const void *name, size_t size, uint32_t current,
 }
 
 static int
+ask_dump(const struct cmd_line *line, struct countd_live *l, struct output *out)
+{
+    const int rc = countd_live_dump(l, print_record, out);
+
+    (void)line; /* it says all */
+    output_rows_end(out);
+    return rc;
+}
+
+static int
 live_dump(struct cmd_line *line)
 {
-    struct countd_live *l;
-    struct output out;
-    int rc, status;
+    static const struct look k = {{{"taken", "taken", true},
+                                   {"maximum", "maximum", true},
+                                   {"name", "name", false}},
+                                  3,
+                                  ask_dump};
 
     if (live_is_semaphore(line))
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "the semaphore protocol has no Dump; countd live get "
                         "--semaphore NAME shows one");
-    status = live_connect(line, &l);
-    if (status != 0)
-        return status;
-    output_init(&out, line, dump_columns, 3);
-    rc = countd_live_dump(l, print_record, &out);
-    countd_live_close(l);
-    output_rows_end(&out);
-    status = output_fini(&out);
-    return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc) : status;
+    return run_look(line, &k);
 }
 
 /* ---- who ---------------------------------------------------------------- */
@@ -182,10 +194,9 @@ live_dump(struct cmd_line *line)
 static int
 print_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
 {
-    struct output *out = ctx;
     (void)name_escape((const uint8_t *)address, strnlen(address, WORD_MAX),
                       text);
-    output_row(out, (const struct cell[]){
+    output_row(ctx, (const struct cell[]){
                         cell_number(amount),
                         age_s != UINT32_MAX ? cell_number(age_s) : cell_none(),
                         cell_text(text),
@@ -194,38 +205,32 @@ print_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
 }
 
 static int
+ask_holders(const struct cmd_line *line, struct countd_live *l,
+            struct output *out)
+{
+    const struct live_name name = live_name(line, line->args[1]);
+    const int rc = name.bytes ? countd_live_who(l, name.bytes, name.size,
+                                                print_holder, out)
+                              : -ENOMEM;
+
+    output_rows_end(out);
+    if (rc == -ENOENT)
+        report_missing(line, line->args[1]);
+    free(name.bytes);
+    return rc;
+}
+
+static int
 live_who(struct cmd_line *line)
 {
-    static const struct table_column columns[] = {
-        {"held", "held", true},
-        {"age_s", "age_s", true},
-        {"address", "address", false},
-    };
-    struct live_name name;
-    struct countd_live *l;
-    struct output out;
-    int rc, status;
+    static const struct look k = {{{"held", "held", true},
+                                   {"age_s", "age_s", true},
+                                   {"address", "address", false}},
+                                  3,
+                                  ask_holders};
 
-    status = live_name(line->args[1], &name);
-    if (status != 0)
-        return status;
-    status = live_connect(line, &l);
-    if (status == 0) {
-        output_init(&out, line, columns, 3);
-        rc = countd_live_who(l, name.bytes, name.size, print_holder, &out);
-        countd_live_close(l);
-        output_rows_end(&out);
-        status = output_fini(&out);
-        if (rc == -ENOENT)
-            diag(DIAG_INFO, "no such %s: %.*s", live_word(line), WORD_MAX,
-                 line->args[1]);
-        if (rc == -ENOENT)
-            status = CONFIG_EXIT_NEGATIVE;
-        else if (rc < 0)
-            status = cmd_peer_failed(line, live_peer(line), rc);
-    }
-    free(name.bytes);
-    return status;
+    free(live_name(line, line->args[1]).bytes); /* refused at once */
+    return run_look(line, &k);
 }
 
 /* ---- which ------------------------------------------------------------- */
