@@ -24,8 +24,6 @@
 
 /* ---- progress ------------------------------------------------------------ */
 
-#define BAR_SIZE      28
-#define BAR_TEXT      (BAR_SIZE + 16)
 #define LEFT_TEXT     24
 #define LINE_TEXT     256
 #define INTERVAL_MS   100
@@ -54,24 +52,6 @@ uint64_t
 progress_ms(const struct progress *p)
 {
     return clock_ms() - p->start_ms;
-}
-
-/* "[####....]  50% ", or nothing when the total is not known. */
-static void
-put_bar(const struct progress *p, uint64_t done, char bar[BAR_TEXT])
-{
-    /* A file that grows meanwhile is full, not fuller. */
-    const uint64_t at = done < p->total ? done : p->total;
-
-    bar[0] = '\0';
-    if (p->total == 0)
-        return;
-    bar[0] = '[';
-    memset(bar + 1, '.', BAR_SIZE);
-    memset(bar + 1, '#', scale_share(at, p->total, BAR_SIZE));
-    (void)snprintf(bar + 1 + BAR_SIZE, BAR_TEXT - 1 - BAR_SIZE,
-                   "] %3" PRIu64 "%% ",
-                   scale_share(at, p->total, 100)); /* fits: three digits */
 }
 
 /* ", 1m05s left" at the speed up to now, once that says something. */
@@ -110,31 +90,29 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
 {
     const uint64_t now = clock_ms();
     const uint64_t elapsed_ms = now - p->start_ms;
-    char bar[BAR_TEXT], left[LEFT_TEXT], line[LINE_TEXT];
-    const char *shown = bar;
+    /* A file that grows meanwhile is whole, not more. */
+    const uint64_t at = done < p->total ? done : p->total;
+    char part[16] = "", left[LEFT_TEXT], line[LINE_TEXT];
     size_t width;
-    int size;
 
     if (!p->on || now - p->drawn_ms < INTERVAL_MS)
         return;
     p->drawn_ms = now;
     width = terminal_columns();
-    put_bar(p, done, bar);
+    if (p->total > 0)
+        (void)snprintf(part, sizeof part, "%" PRIu64 "%% ",
+                       scale_share(at, p->total, 100));
     put_left(p, done, elapsed_ms, left);
-    /* A line that wraps cannot be cleared: in a narrow terminal without the
-     * bar, and then cut.  The last column stays free, for some wrap there. */
-    for (;;) {
-        size = snprintf(
-            line, sizeof line, "%s %s%" PRIu64 " %s%s, %" PRIu64 "/s%s",
-            p->what, shown, count, thing, count == 1 ? "" : "s",
-            elapsed_ms > 0 ? scale_share(count, elapsed_ms, 1000) : 0, left);
-        if (shown[0] != '[' || width == 0 || (size_t)size < width)
-            break;
-        shown += 1 + BAR_SIZE + 2 + strspn(shown + 1 + BAR_SIZE + 2, " ");
-    }
+    (void)snprintf(line, sizeof line,
+                   "%s %s%" PRIu64 " %s%s, %" PRIu64 "/s%s", p->what, part,
+                   count, thing, output_plural(count),
+                   elapsed_ms > 0 ? scale_share(count, elapsed_ms, 1000) : 0,
+                   left);
+    /* A line that wraps cannot be cleared.  The last column stays free, for some
+     * wrap there. */
     if (width == 0 || width > sizeof line)
         width = sizeof line;
-    /* Errors of stderr are ignored: the work goes on without a progress bar. */
+    /* Errors of stderr are ignored: the work goes on without progress. */
     (void)fprintf(stderr, "\r\033[K%.*s", (int)width - 1, line);
     (void)fflush(stderr);
 }

@@ -21,19 +21,17 @@
 
 /* ---- progress ---------------------------------------------------------- */
 
-/* A progress bar on a terminal, nothing elsewhere.
+/* How far a command is, on a terminal; nothing elsewhere.
  *
- * Drawn on stderr, at most ten times a second, and removed at the end so that
- * the result stands alone:
+ * Drawn on stderr, at most ten times a second, cut to the terminal's width, and
+ * removed at the end so that the result stands alone:
  *
- *     loading [#######.....................]  25% 250 lines, 50/s, 15s left
- *
- * A terminal too narrow for that gets no bar, then a part of the line. */
+ *     loading 25% 250 lines, 50/s, 15s left */
 
 struct progress {
     bool on;           /* stderr is a terminal */
     const char *what;  /* "loading" */
-    uint64_t total;    /* in the unit of `done`; 0: unknown, no bar */
+    uint64_t total;    /* in the unit of `done`; 0: unknown */
     uint64_t start_ms; /* monotonic, as is drawn_ms */
     uint64_t drawn_ms;
 };
@@ -44,7 +42,7 @@ void progress_init(struct progress *p, const char *what, uint64_t total);
 void progress_show(struct progress *p, uint64_t done, uint64_t count,
                    const char *thing);
 
-/* Clears the line; also before a message that interrupts the bar. */
+/* Clears the line; also before a message. */
 void progress_clear(struct progress *p);
 
 uint64_t progress_ms(const struct progress *p); /* since init */
@@ -84,8 +82,7 @@ void interrupt_fini(struct interrupt *s);
  *     while ((rc = lines_fill(&l)) > 0)
  *         while (lines_next(&l, &text, &size)) ...
  *
- * A byte order mark before the first line is dropped; what begins as another
- * compressed file does, or like no text, is refused.
+ * A byte order mark before the first line is dropped; what is no text is refused.
  *
  * Gzip is recognised by its first two bytes; members may follow one another.
  * Lines end with \n or \r\n; the last one may lack it.  A line longer than
@@ -106,7 +103,6 @@ struct lines {
     bool in_member;     /* gzip: inside of a member */
     bool skipping;      /* the rest of a line that was too long */
     bool cut;           /* the line given last was cut */
-    const char *magic;  /* after -EILSEQ: what it is, such as "zstd" */
     uint64_t number;    /* number of the line given last, from 1 */
     uint64_t read_size; /* bytes read from fd */
     z_stream z;

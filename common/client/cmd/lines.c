@@ -77,32 +77,6 @@ read_some(struct lines *l, void *to, size_t size)
     return n;
 }
 
-/* What some files that are no text begin with; NULL: it may be text. */
-static const char *
-find_magic(const uint8_t *bytes, size_t size)
-{
-    static const struct {
-        const char *bytes;
-        size_t size;
-        const char *what;
-    } magics[] = {
-        {"\xfd\x37\x7a\x58\x5a", 5, "xz"},
-        {"\x28\xb5\x2f\xfd", 4, "zstd"},
-        {"BZh", 3, "bzip2"},
-        {"\x04\x22\x4d\x18", 4, "lz4"},
-        {"PK\x03\x04", 4, "zip"},
-        {"\xff\xfe", 2, "UTF-16"},
-        {"\xfe\xff", 2, "UTF-16"},
-    };
-
-    for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
-        if (size >= magics[i].size &&
-            memcmp(bytes, magics[i].bytes, magics[i].size) == 0)
-            return magics[i].what;
-    /* Text has no NUL, and what is binary has one soon. */
-    return memchr(bytes, '\0', size) != NULL ? "binary" : NULL;
-}
-
 /* Determines from the first bytes: gzip, text, or neither. */
 static int
 detect_format(struct lines *l)
@@ -131,8 +105,8 @@ detect_format(struct lines *l)
         l->z.avail_in = (uInt)got;
         return 1;
     }
-    l->magic = find_magic(l->raw, got);
-    if (l->magic != NULL)
+    /* Text has no NUL, and what is packed or UTF-16 has one soon. */
+    if (memchr(l->raw, '\0', got) != NULL)
         return -EILSEQ;
     memcpy(l->text, l->raw, got);
     l->end = got;

@@ -228,9 +228,7 @@ file_failed(struct load *l, const struct lines *lines, int rc)
     progress_clear(&l->progress);
     if (rc == -EILSEQ)
         diag(DIAG_ERROR,
-             "%s: not text but %s; lines are text, plain or gzip: unpack it "
-             "first",
-             path, lines->magic);
+             "%s: not text, plain or gzip: unpack or convert it first", path);
     else if (rc == -EBADMSG || rc == -ENODATA)
         diag(DIAG_ERROR,
              "%s: the gzip file %s; the lines up to %" PRIu64 " are taken",
