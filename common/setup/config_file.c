@@ -6,10 +6,9 @@
 #include "common/wire/increment_line.h"
 
 #include <errno.h>
-#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FILE_SIZE_MAX ((size_t)1 << 20)
 
@@ -138,63 +137,33 @@ config_text(struct config *c, const char *text, size_t size, const char *path,
     return 0;
 }
 
-/* Reads a whole small file; *size bytes are the caller's to free. */
-static int
-read_whole(int fd, char **out, size_t *size)
-{
-    char *bytes = malloc(FILE_SIZE_MAX + 1);
-    size_t got = 0;
-    int rc;
-
-    if (bytes == NULL)
-        return -ENOMEM;
-    while (got <= FILE_SIZE_MAX) {
-        const ssize_t n = read(fd, bytes + got, FILE_SIZE_MAX + 1 - got);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0) {
-            rc = -errno;
-            goto free_bytes;
-        }
-        if (n == 0) {
-            *out = bytes;
-            *size = got;
-            return 0;
-        }
-        got += (size_t)n;
-    }
-    rc = -EFBIG;
-
-free_bytes:
-    free(bytes);
-    return rc;
-}
-
 int
 config_file(struct config *c, const char *path, char why[CONFIG_WHY_SIZE])
 {
-    char shown[NAME_SHOWN_SIZE];
-    char *text = NULL;
-    size_t size = 0;
-    int fd, rc;
+    char shown[NAME_SHOWN_SIZE], *text = malloc(FILE_SIZE_MAX + 1);
+    FILE *f = text ? fopen(path, "re") : NULL;
+    size_t size;
+    int rc = f ? 0 : -errno;
 
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        rc = -errno;
+    (void)name_show(path, strlen(path), shown);
+    if (rc < 0) {
+        free(text);
         return config_fail(why, rc,
-                           "%s: %s; give a settings file that "
-                           "can be read",
-                           name_show(path, strlen(path), shown), strerror(-rc));
+                           "%s: %s; give a settings file that can be "
+                           "read",
+                           shown, strerror(-rc));
     }
-    rc = read_whole(fd, &text, &size);
-    (void)close(fd); /* only read: nothing can be lost */
+    size = fread(text, 1, FILE_SIZE_MAX + 1, f);
+    if (ferror(f))
+        rc = -errno;
+    else if (size > FILE_SIZE_MAX)
+        rc = -EFBIG;
+    (void)fclose(f); /* only read: nothing can be lost */
     if (rc < 0)
-        return config_fail(why, rc,
-                           "%s: %s; give a text file of at most "
-                           "1 MiB",
-                           name_show(path, strlen(path), shown), strerror(-rc));
-    rc = config_text(c, text, size, path, why);
+        (void)config_fail(why, rc, "%s: %s; give a text file of at most 1 MiB",
+                          shown, strerror(-rc));
+    else
+        rc = config_text(c, text, size, path, why);
     free(text);
     return rc;
 }

@@ -443,8 +443,6 @@ CASE(a_file_that_cannot_be_read_is_named, dir)
 
     tmpdir_put(dir, "a.conf", "log.count = 7\n", 14, 0600);
     snprintf(path, sizeof path, "%s/a.conf", dir->path);
-    fault_inject("read", 1, EIO);
-    assert_rc(set_file(path), -EIO);
     fault_inject("malloc", 1, ENOMEM);
     assert_rc(set_file(path), -ENOMEM);
     fault_clear();
