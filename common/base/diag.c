@@ -28,12 +28,6 @@ static const char *const level_names[] = {
     [DIAG_INFO] = "info",
 };
 
-/* A line being made; one byte is always kept for the newline. */
-struct line {
-    char text[DIAG_LINE_SIZE];
-    size_t size;
-};
-
 void
 diag_init(const char *program, enum diag_level max)
 {
@@ -44,55 +38,35 @@ diag_init(const char *program, enum diag_level max)
     diag_max = max;
 }
 
-static void line_addv(struct line *l, const char *format, va_list args)
-    __attribute__((format(printf, 2, 0)));
-static void line_add(struct line *l, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+static void write_message(enum diag_level level, const char *end,
+                          const char *format, va_list args)
+    __attribute__((format(printf, 3, 0)));
 
+/* Writes a line; what is too long is cut. */
 static void
-line_addv(struct line *l, const char *format, va_list args)
+write_message(enum diag_level level, const char *end, const char *format,
+              va_list args)
 {
-    const size_t left = sizeof l->text - 1 - l->size;
-    const int size = vsnprintf(l->text + l->size, left, format, args);
+    const int saved = errno;
+    char body[DIAG_LINE_SIZE], line[DIAG_LINE_SIZE];
+    int size;
 
-    if (size < 0)
-        return; /* only a bad multibyte conversion, which we do not use */
-    l->size += (size_t)size < left ? (size_t)size : left - 1;
-}
-
-static void
-line_add(struct line *l, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    line_addv(l, format, args);
-    va_end(args);
-}
-
-static void
-line_start(struct line *l, enum diag_level level)
-{
-    l->size = 0;
-    line_add(l, "%s: %s: ", diag_program, level_names[level]);
-}
-
-static void
-line_write(struct line *l)
-{
+    if (level > diag_max)
+        return;
+    (void)vsnprintf(body, sizeof body, format, args);
+    size = snprintf(line, sizeof line, "%s: %s: %s%s", diag_program,
+                    level_names[level], body, end);
+    if (size >= DIAG_LINE_SIZE)
+        size = DIAG_LINE_SIZE - 1;
     /* A file name may hold anything: one message stays one line, and no
      * terminal obeys it. */
-    for (size_t i = 0; i < l->size; i++) {
-        const unsigned char c = (unsigned char)l->text[i];
-
-        if (c < 0x20 || c == 0x7f)
-            l->text[i] = '?';
-    }
-    l->text[l->size++] = '\n';
-
+    for (int i = 0; i < size; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+            line[i] = '?';
+    line[size++] = '\n'; /* in place of the NUL */
     /* There is nowhere left to report that stderr cannot be written. */
-    if (write(STDERR_FILENO, l->text, l->size) < 0)
-        return;
+    (void)!write(STDERR_FILENO, line, (size_t)size);
+    errno = saved;
 }
 
 const char *
@@ -119,47 +93,29 @@ diag_last_error(void)
     return atomic_load_explicit(&last_error, memory_order_relaxed);
 }
 
-static void write_message(enum diag_level level, int error, const char *format,
-                          va_list args) __attribute__((format(printf, 3, 0)));
-
-/* Writes a line, which ends with the text of `error` unless that is 0. */
-static void
-write_message(enum diag_level level, int error, const char *format,
-              va_list args)
-{
-    const int saved = errno;
-    struct line l;
-
-    if (level > diag_max)
-        return;
-    line_start(&l, level);
-    line_addv(&l, format, args);
-    if (error != 0)
-        line_add(&l, ": %s", diag_text(error));
-    line_write(&l);
-    errno = saved;
-}
-
 void
 diag(enum diag_level level, const char *format, ...)
 {
     va_list args;
 
     va_start(args, format);
-    write_message(level, 0, format, args);
+    write_message(level, "", format, args);
     va_end(args);
 }
 
 void
 diag_errno(enum diag_level level, int error, const char *format, ...)
 {
+    char end[128] = "";
     va_list args;
 
+    if (error != 0)
+        (void)snprintf(end, sizeof end, ": %s", diag_text(error));
     if (level == DIAG_ERROR)
         atomic_store_explicit(&last_error, error < 0 ? -error : error,
                               memory_order_relaxed);
     va_start(args, format);
-    write_message(level, error, format, args);
+    write_message(level, end, format, args);
     va_end(args);
 }
 
@@ -189,19 +145,16 @@ void
 diag_repeating(struct diag_repeat *repeat, enum diag_level level,
                const char *format, ...)
 {
-    const int saved = errno;
+    char end[32] = "";
     uint64_t count;
-    struct line l;
     va_list args;
 
     if (level > diag_max || !repeat_due(repeat, &count))
         return;
-    line_start(&l, level);
-    va_start(args, format);
-    line_addv(&l, format, args);
-    va_end(args);
     if (count > 0)
-        line_add(&l, " unlogged=%llu", (unsigned long long)count);
-    line_write(&l);
-    errno = saved;
+        (void)snprintf(end, sizeof end, " unlogged=%llu",
+                       (unsigned long long)count);
+    va_start(args, format);
+    write_message(level, end, format, args);
+    va_end(args);
 }
