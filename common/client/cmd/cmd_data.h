@@ -248,8 +248,8 @@ int place_take(struct place *p, const struct message *m, uint64_t received_ms);
 int place_archived(struct place *p, const struct archived *log,
                    void (*seen)(void *ctx, int records), void *ctx);
 
-/* Runs a worker until nothing can be merged, and counts what waits.
- *   -ECHILD  reported */
+/* Runs a worker until nothing can be merged, and counts what waits.  Returns an
+ * exit status: 1 if something does. */
 int place_merge(struct place *p, const struct cmd_line *line);
 void place_fini(struct place *p);
 

@@ -182,20 +182,16 @@ static int
 merge_placed(struct once *o)
 {
     uint64_t until_ms = 0, before = UINT64_MAX;
-    int rc, pause_ms = 10;
+    int status, pause_ms = 10;
 
     for (;;) {
-        o->place.waiting = 0;
-        rc = place_merge(&o->place, o->load->line);
-        if (rc < 0)
-            return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
-                                 : cmd_failed(rc, "merge what was placed");
-        if (o->place.waiting == 0)
-            return 0;
+        status = place_merge(&o->place, o->load->line);
+        if (status != CONFIG_EXIT_NEGATIVE)
+            return status;
         if (o->place.waiting < before)
             until_ms = clock_ms() + o->load->timeout_ms;
         if (clock_ms() >= until_ms)
-            return CONFIG_EXIT_NEGATIVE;
+            return status;
         before = o->place.waiting;
         (void)poll(NULL, 0, pause_ms);
         pause_ms = pause_ms < 1000 ? pause_ms * 2 : pause_ms;

@@ -316,6 +316,7 @@ count_waiting(struct place *p)
     int rc;
 
     qsort(p->fills, p->fill_count, sizeof *p->fills, log_fill_compare);
+    p->waiting = 0;
     rc = unmerged_list(w);
     for (uint32_t i = 0; rc == 0 && i < w->names.count; i++) {
         size_t size;
@@ -341,5 +342,10 @@ place_merge(struct place *p, const struct cmd_line *line)
     if (p->dry_run || p->wanted == 0)
         return 0;
     rc = run_worker(line, p->in);
-    return rc < 0 ? rc : count_waiting(p);
+    if (rc == 0)
+        rc = count_waiting(p);
+    if (rc < 0)
+        return rc == -ECHILD ? CONFIG_EXIT_SYSTEM /* reported */
+                             : cmd_failed(rc, "merge what was placed");
+    return p->waiting > 0 ? CONFIG_EXIT_NEGATIVE : 0;
 }

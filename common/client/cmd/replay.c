@@ -133,20 +133,6 @@ take_all(struct replay *r)
     return status;
 }
 
-/* ---- merging ------------------------------------------------------------ */
-
-/* Has a worker merge what was placed.  Returns an exit status. */
-static int
-merge_placed(struct replay *r)
-{
-    const int rc = place_merge(&r->place, r->line);
-
-    if (rc < 0)
-        return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
-                             : cmd_failed(rc, "merge what was placed");
-    return r->place.waiting > 0 ? CONFIG_EXIT_NEGATIVE : 0;
-}
-
 /* ---- the subcommand ---------------------------------------------------- */
 
 /* A repeated command finds all of it merged.  Whether a fill before the last
@@ -285,7 +271,7 @@ cmd_replay(struct cmd_line *line)
         progress_init(&r.progress, "replaying", r.list.size);
         status = take_all(&r);
         if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
-            const int merged = merge_placed(&r);
+            const int merged = place_merge(&r.place, line);
 
             status = merged != 0 ? merged : status;
         }

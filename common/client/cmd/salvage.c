@@ -446,7 +446,7 @@ begin_merge(const struct salvage *s)
 static int
 run_salvage(struct salvage *s)
 {
-    int rc, status;
+    int rc, merged, status;
 
     rc = read_log(s);
     if (rc == -ENOENT)
@@ -469,15 +469,15 @@ run_salvage(struct salvage *s)
         rc = place_log(s);
     if (rc == 0)
         rc = remove_salvaged(s);
-    if (rc == 0)
-        rc = place_merge(&s->place, s->line);
     if (rc < 0)
-        return rc == -ECHILD ? CONFIG_EXIT_SYSTEM
-                             : cmd_failed(rc, "salvage %s", s->name);
+        return cmd_failed(rc, "salvage %s", s->name);
+    merged = place_merge(&s->place, s->line);
+    if (merged > CONFIG_EXIT_NEGATIVE)
+        return merged;
     status = print_result(s);
     if (status == 0 && s->place.names_ahead > 0)
         return CONFIG_EXIT_SYSTEM;
-    return status == 0 && s->place.waiting > 0 ? CONFIG_EXIT_NEGATIVE : status;
+    return status == 0 ? merged : status;
 }
 
 int
