@@ -94,7 +94,7 @@ int
 cmd_misuse_like(const struct cmd_line *line, const char *text, const char *what,
                 const struct likeness *meant)
 {
-    char hint[LIKENESS_HINT_SIZE], why[128];
+    char hint[LIKENESS_HINT_SIZE], why[192];
 
     (void)snprintf(why, sizeof why, "%s%s", what, likeness_hint(meant, hint));
     return cmd_misuse(line, text, why);
@@ -418,7 +418,7 @@ cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs, size_t count)
 {
     const char *word = line->arg_count > 0 ? line->args[0] : "";
     struct likeness meant = likeness_of(word);
-    char words[80] = "give";
+    char words[96] = "give";
 
     for (const struct cmd_verb *v = verbs; v < verbs + count; v++) {
         const size_t at = strlen(words);

@@ -5,21 +5,6 @@
 
 #include "common/client/cmd/cmd.h"
 
-static const struct verb {
-    const char *word;
-    enum countd_quota_op op;
-    bool needs_value, needs_name;
-} verbs[] = {
-    {"query", COUNTD_QUOTA_QUERY, false, false},
-    {"apply", COUNTD_QUOTA_APPLY, true, false},
-    {"cancel", COUNTD_QUOTA_CANCEL, true, false},
-    {"increase", COUNTD_QUOTA_INCREASE, true, false},
-    {"decrease", COUNTD_QUOTA_DECREASE, true, false},
-    {"empty", COUNTD_QUOTA_EMPTY, false, false},
-    {"create", COUNTD_QUOTA_CREATE, true, true},
-    {"remove", COUNTD_QUOTA_REMOVE, false, true},
-};
-
 /* ---- answers ------------------------------------------------------------ */
 
 static int
@@ -49,69 +34,68 @@ print_quota(void *ctx, const char *name, int64_t limit, int64_t remaining)
 }
 
 static int
-list_quotas(const struct cmd_line *line, struct countd_http *h)
+list_quotas(struct cmd_line *line)
 {
     static const struct table_column columns[] = {
         {"name", "name", false},
         {"limit", "limit", true},
         {"remaining", "remaining", true}};
+    struct countd_http *h;
     struct output out;
-    int rc, status;
+    int rc, status = cmd_http_open(line, CMD_QUOTA, &h);
 
+    if (status != 0)
+        return status;
     output_init(&out, line, columns, 3);
     rc = countd_quota_list(h, print_quota, &out);
+    countd_http_close(h);
     output_rows_end(&out);
     status = output_fini(&out);
     return rc < 0 ? cmd_peer_failed(line, CMD_QUOTA, rc) : status;
 }
 
+static int request_change(struct cmd_line *line);
+
+/* Those of the library by its numbers for them. */
+static const struct cmd_verb verbs[] = {
+    [COUNTD_QUOTA_QUERY] = {"query", 1, 1, request_change},
+    [COUNTD_QUOTA_APPLY] = {"apply", 2, 2, request_change},
+    [COUNTD_QUOTA_CANCEL] = {"cancel", 2, 2, request_change},
+    [COUNTD_QUOTA_INCREASE] = {"increase", 2, 2, request_change},
+    [COUNTD_QUOTA_DECREASE] = {"decrease", 2, 2, request_change},
+    [COUNTD_QUOTA_EMPTY] = {"empty", 1, 1, request_change},
+    [COUNTD_QUOTA_CREATE] = {"create", 2, 2, request_change},
+    [COUNTD_QUOTA_REMOVE] = {"remove", 1, 1, request_change},
+    {"list", 1, 1, list_quotas},
+};
+
 static int
-request_change(const struct cmd_line *line, const struct verb *verb,
-               int64_t value)
+request_change(struct cmd_line *line)
 {
+    const char *name = cmd_value(line, "name");
+    enum countd_quota_op op = COUNTD_QUOTA_QUERY;
+    const int64_t value =
+        line->arg_count > 1 ? cmd_number(line, line->args[1], "N", 0, INT64_MAX)
+                            : 0;
     struct countd_quota_answer a;
     struct countd_http *h;
     int rc, status;
 
+    while (strcmp(verbs[op].word, line->args[0]) != 0)
+        op++; /* it is there */
+    if (op >= COUNTD_QUOTA_CREATE && !name)
+        return cmd_misuse(line, line->args[0], "needs --name");
     status = cmd_http_open(line, CMD_QUOTA, &h);
     if (status != 0)
         return status;
-    if (!verb) {
-        status = list_quotas(line, h);
-    } else {
-        rc = countd_quota(h, cmd_value(line, "name"), verb->op, value,
-                          cmd_value(line, "key"), &a);
-        status = rc < 0 ? cmd_peer_failed(line, CMD_QUOTA, rc)
-                        : print_answer(line, &a);
-    }
+    rc = countd_quota(h, name, op, value, cmd_value(line, "key"), &a);
     countd_http_close(h);
-    return status;
+    return rc < 0 ? cmd_peer_failed(line, CMD_QUOTA, rc)
+                  : print_answer(line, &a);
 }
 
 int
 cmd_quota(struct cmd_line *line)
 {
-    const char *word = line->args[0];
-    struct likeness meant = likeness_of(word);
-    const struct verb *verb = NULL;
-    int64_t value = 0;
-
-    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++) {
-        if (strcmp(word, verbs[i].word) == 0)
-            verb = &verbs[i];
-        likeness_try(&meant, verbs[i].word);
-    }
-    likeness_try(&meant, "list");
-    if (!verb && strcmp(word, "list") != 0)
-        return cmd_misuse_like(line, word, "no such thing to do with a quota",
-                               &meant);
-    if (line->arg_count != (verb && verb->needs_value ? 2 : 1))
-        return cmd_misuse(line, word,
-                          verb && verb->needs_value ? "needs a number"
-                                                    : "takes no number");
-    if (verb && verb->needs_name && !cmd_value(line, "name"))
-        return cmd_misuse(line, word, "needs --name");
-    if (verb && verb->needs_value)
-        value = cmd_number(line, line->args[1], "N", 0, INT64_MAX);
-    return request_change(line, verb, value);
+    return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
 }
