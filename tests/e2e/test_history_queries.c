@@ -322,8 +322,7 @@ CASE(history_prints_a_line_for_each_step, x)
     expect(HISTORY(x, "/a", "--from", "-3d", "--to", "-2d", "--json"), 0,
            "\"sum\": null}");
     expect(HISTORY(x, "/none"), 1, "no such key: /none");
-    expect(HISTORY(x, "/none", "--json"), 1,
-           "\"code\": \"no-such-key\"");
+    expect(HISTORY(x, "/none", "--json"), 1, "\"code\": \"no-such-key\"");
     expect(HISTORY(x, "/a", "--step", "1d", "--utc"), 0, "T00:00:00Z");
     expect(HISTORY(x, "/a"), 0, "as of ");
 }

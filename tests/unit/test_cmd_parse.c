@@ -13,9 +13,9 @@
 
 /* Commands that ask the daemons, and so can follow -H. */
 static const char *const asking[] = {
-    "incr",      "load",   "export",  "top",   "range",   "around", "history",
-    "get",       "rank",   "total",   "flush", "live",    "seq",    "quota",
-    "keyspaces", "acquire", "keys",   "distinct"};
+    "incr",    "load",  "export",    "top",     "range", "around",
+    "history", "get",   "rank",      "total",   "flush", "live",
+    "seq",     "quota", "keyspaces", "acquire", "keys",  "distinct"};
 /* Commands that read no settings. */
 static const char *const without_settings[] = {"board", "completion"};
 

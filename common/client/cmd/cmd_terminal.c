@@ -103,9 +103,8 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
         (void)snprintf(part, sizeof part, "%" PRIu64 "%% ",
                        scale_share(at, p->total, 100));
     put_left(p, done, elapsed_ms, left);
-    (void)snprintf(line, sizeof line,
-                   "%s %s%" PRIu64 " %s%s, %" PRIu64 "/s%s", p->what, part,
-                   count, thing, output_plural(count),
+    (void)snprintf(line, sizeof line, "%s %s%" PRIu64 " %s%s, %" PRIu64 "/s%s",
+                   p->what, part, count, thing, output_plural(count),
                    elapsed_ms > 0 ? scale_share(count, elapsed_ms, 1000) : 0,
                    left);
     /* A line that wraps cannot be cleared.  The last column stays free, for some

@@ -283,7 +283,7 @@ dump_log(struct cmd_line *line)
 /* ---- a lost secret ------------------------------------------------------- */
 
 struct forgotten {
-    uint64_t count; /* requests; one whose log was just being sealed twice */
+    uint64_t count;   /* requests; one whose log was just being sealed twice */
     bool is_recorded; /* some are in live/requests */
     bool has_logs;    /* some logs take marks */
 };
