@@ -306,22 +306,6 @@ chart_spark(const double *sums, size_t count, unsigned width, bool utf8,
 #define OPEN_PAGE  "\033[?1049h\033[?25l"
 #define CLOSE_PAGE "\033[?25h\033[?1049l"
 
-static int
-take_signals(struct screen *s)
-{
-    sigset_t mask;
-
-    /* These cannot fail: the set and the numbers are valid. */
-    (void)sigemptyset(&mask);
-    (void)sigaddset(&mask, SIGINT);
-    (void)sigaddset(&mask, SIGTERM);
-    (void)sigaddset(&mask, SIGHUP);
-    (void)sigaddset(&mask, SIGWINCH);
-    (void)sigprocmask(SIG_BLOCK, &mask, &s->mask);
-    s->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
-    return s->signals < 0 ? -errno : 0;
-}
-
 int
 screen_open(struct screen *s)
 {
@@ -329,11 +313,11 @@ screen_open(struct screen *s)
     struct termios raw;
     int rc;
 
-    *s = (struct screen){.signals = -1};
+    *s = (struct screen){.keys = false};
     if (isatty(STDOUT_FILENO) == 0)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "stdout is not a terminal; this command needs one");
-    rc = take_signals(s);
+    rc = interrupt_init(&s->stop);
     if (rc < 0)
         return cmd_failed(rc, "open the screen");
     (void)setvbuf(stdout, page, _IOFBF, sizeof page);
@@ -356,8 +340,7 @@ screen_close(struct screen *s)
     (void)fflush(stdout);
     if (s->keys)
         (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before);
-    (void)close(s->signals);
-    (void)sigprocmask(SIG_SETMASK, &s->mask, NULL);
+    interrupt_fini(&s->stop);
 }
 
 void
@@ -376,23 +359,8 @@ screen_draw(const char *text)
                      (int)(size < w.ws_col ? size : w.ws_col), text);
         text += size + (text[size] == '\n');
     }
-    (void)fputs(w.ws_row > 0 ? "\033[J" : "", stdout);
+    (void)fputs(w.ws_row > 0 ? "\r\n\033[J" : "", stdout);
     (void)fflush(stdout);
-}
-
-/* A signal that is there: 0 none, 1 another size, -1 the end. */
-static int
-read_signal(const struct screen *s)
-{
-    struct signalfd_siginfo info;
-    int found = 0;
-
-    while (read(s->signals, &info, sizeof info) == sizeof info) {
-        if (info.ssi_signo != SIGWINCH)
-            return -1;
-        found = 1;
-    }
-    return found;
 }
 
 static bool
@@ -408,12 +376,13 @@ bool
 screen_wait(struct screen *s, int ms)
 {
     struct pollfd fds[2] = {
-        {.fd = s->signals, .events = POLLIN},
+        {.fd = s->stop.fd, .events = POLLIN},
         {.fd = s->keys ? STDIN_FILENO : -1, .events = POLLIN}};
 
     if (poll(fds, 2, ms) <= 0)
         return true;
-    if (read_signal(s) < 0 || (fds[1].revents & (POLLHUP | POLLERR)) != 0)
+    if (interrupt_asked(&s->stop) ||
+        (fds[1].revents & (POLLHUP | POLLERR)) != 0)
         return false;
     return (fds[1].revents & POLLIN) == 0 || !is_quit();
 }

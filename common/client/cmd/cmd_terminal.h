@@ -171,8 +171,7 @@ void chart_spark(const double *sums, size_t count, unsigned width, bool utf8,
 
 struct screen {
     struct termios before;
-    sigset_t mask;
-    int signals;
+    struct interrupt stop;
     bool keys; /* stdin is a terminal, too */
 };
 
@@ -184,8 +183,8 @@ void screen_close(struct screen *s);
 /* Draws lines of ASCII; what does not fit is cut. */
 void screen_draw(const char *text);
 
-/* Waits that long, or until the terminal has another size: true.  False: a
- * signal or the key q ends it. */
+/* Waits that long: true.  False: a signal or the key q ends it; the signal ends
+ * the process when the screen is closed. */
 bool screen_wait(struct screen *s, int ms);
 
 #endif
