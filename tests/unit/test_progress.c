@@ -127,17 +127,16 @@ TTY_TEST(the_rate_is_of_all_the_time_and_the_time_left_follows_from_it)
     progress_show(&p, 1000, 50000, "line");
     assert_int_equal(sscanf(drawn(),
                             "%*[^%]%% 50000 lines, %" SCNu64 "/s, %" SCNu64
-                            "m%" SCNu64 "s left",
-                            &rate, &minutes, &seconds),
-                     3);
+                            " min left",
+                            &rate, &minutes),
+                     2);
     /* A little more time has passed since. */
     assert_in_range(rate, 250, 500);
-    assert_in_range(60 * minutes + seconds, 200, 400);
+    assert_in_range(minutes, 3, 7);
 
     p = begun(10 * SECOND, 1000);
     progress_show(&p, 900, 9, "line");
-    assert_int_equal(
-        sscanf(drawn(), "%*[^,], 0/s, %" SCNu64 "s left", &seconds), 1);
+    assert_int_equal(sscanf(drawn(), "%*[^,], 0/s, %" SCNu64 ".", &seconds), 1);
     assert_in_range(seconds, 1, 59);
 }
 
@@ -158,7 +157,7 @@ in_columns(unsigned short columns)
 
 TTY_TEST(a_narrow_terminal_gets_a_part_of_the_line)
 {
-    static const char whole[] = "loading 50% 5 lines, 0/s, 1m41s left";
+    static const char whole[] = "loading 50% 5 lines, 0/s, 2 min left";
 
     assert_has(in_columns(sizeof whole), "left");
     assert_null(strstr(in_columns(sizeof whole - 1), "left"));

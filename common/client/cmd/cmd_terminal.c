@@ -24,11 +24,11 @@
 
 /* ---- progress ------------------------------------------------------------ */
 
-#define LEFT_TEXT     24
+#define LEFT_TEXT     48
 #define LINE_TEXT     256
 #define INTERVAL_MS   100
 #define LEFT_AFTER_MS 1000
-#define LEFT_MAX_S    360000 /* 6000m00s; longer estimates are not shown */
+#define LEFT_MAX_MS   UINT64_C(360000000) /* longer ones are not shown */
 
 /* Returns a / b of `whole`, in 128 bits because the product exceeds 64. */
 static uint64_t
@@ -54,25 +54,22 @@ progress_ms(const struct progress *p)
     return clock_ms() - p->start_ms;
 }
 
-/* ", 1m05s left" at the speed up to now, once that says something. */
+/* ", 15.0 s left" at the speed up to now, once that says something. */
 static void
-put_left(const struct progress *p, uint64_t done, uint64_t dead_fills_ms,
+put_left(const struct progress *p, uint64_t done, uint64_t elapsed_ms,
          char left[LEFT_TEXT])
 {
-    uint64_t seconds;
+    char age[32];
+    uint64_t ms;
 
     left[0] = '\0';
-    if (done == 0 || done >= p->total || dead_fills_ms < LEFT_AFTER_MS)
+    if (done == 0 || done >= p->total || elapsed_ms < LEFT_AFTER_MS)
         return;
-    seconds = scale_share(p->total - done, done, dead_fills_ms) / 1000 + 1;
-    if (seconds >= LEFT_MAX_S)
+    ms = scale_share(p->total - done, done, elapsed_ms);
+    if (ms >= LEFT_MAX_MS)
         return;
-    /* Both fit: see LEFT_MAX_S. */
-    if (seconds < 60)
-        (void)snprintf(left, LEFT_TEXT, ", %" PRIu64 "s left", seconds);
-    else
-        (void)snprintf(left, LEFT_TEXT, ", %" PRIu64 "m%02" PRIu64 "s left",
-                       seconds / 60, seconds % 60);
+    output_age((int64_t)ms, age);
+    (void)snprintf(left, LEFT_TEXT, ", %s left", age);
 }
 
 /* Returns the columns of the terminal; 0: unknown. */

@@ -26,7 +26,7 @@
  * Drawn on stderr, at most ten times a second, cut to the terminal's width, and
  * removed at the end so that the result stands alone:
  *
- *     loading 25% 250 lines, 50/s, 15s left */
+ *     loading 25% 250 lines, 50/s, 15.0 s left */
 
 struct progress {
     bool on;           /* stderr is a terminal */
