@@ -82,7 +82,7 @@ void interrupt_fini(struct interrupt *s);
  *     while ((rc = lines_fill(&l)) > 0)
  *         while (lines_next(&l, &text, &size)) ...
  *
- * A byte order mark before the first line is dropped; what is no text is refused.
+ * A byte order mark before the first line is dropped; what is not text is refused.
  *
  * Gzip is recognised by its first two bytes; members may follow one another.
  * Lines end with \n or \r\n; the last one may lack it.  A line longer than
