@@ -361,6 +361,7 @@ report_absence(const struct ask *a, const struct document *d, int rc)
 
     if (a->out.format == OUTPUT_JSON)
         (void)fwrite(body, 1, d->answer.size, stdout);
+    (void)fflush(stdout); /* end_pages() says what it did not take */
     if (rc == -ENOMSG)
         diag(DIAG_INFO, "nothing came to the key in that time");
     else
