@@ -14,13 +14,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/array.h"
 #include "common/base/bytes.h"
-#include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/client/cmd/cmd_data.h"
 
@@ -176,28 +174,6 @@ load_one(struct once *o, const char *path)
 
 /* ---- the whole ----------------------------------------------------------- */
 
-/* Merges what was placed.  Workers beside may have some of it: what waits is
- * looked at again, until --timeout after it last became less. */
-static int
-merge_placed(struct once *o)
-{
-    uint64_t until_ms = 0, before = UINT64_MAX;
-    int status, pause_ms = 10;
-
-    for (;;) {
-        status = place_merge(&o->place, o->load->line);
-        if (status != CONFIG_EXIT_NEGATIVE)
-            return status;
-        if (o->place.waiting < before)
-            until_ms = clock_ms() + o->load->timeout_ms;
-        if (clock_ms() >= until_ms)
-            return status;
-        before = o->place.waiting;
-        (void)poll(NULL, 0, pause_ms);
-        pause_ms = pause_ms < 1000 ? pause_ms * 2 : pause_ms;
-    }
-}
-
 static int
 print_result(const struct once *o)
 {
@@ -233,7 +209,7 @@ load_all(struct once *o)
     for (int i = 0; status == 0 && i < line->arg_count; i++)
         status = load_one(o, line->args[i]);
     if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
-        const int merged = merge_placed(o);
+        const int merged = place_merge(&o->place, line);
         const int printed = print_result(o);
 
         status = merged != 0 ? merged : printed != 0 ? printed : status;
