@@ -172,6 +172,10 @@ PG_MACHINES(keyspaces_of_files_are_imported_once, x)
     expect(FLEET_RUN(f, "store", "import"), CONFIG_EXIT_NEGATIVE,
            "imported keyspace=words keys=3000\n");
     assert_has(text, "keyspace other is not imported: it has counts");
+    assert_string_equal(
+        pg_machines_run(x, "SELECT reltuples FROM pg_class WHERE oid = "
+                           "'@.counter'::regclass"),
+        "3001"); /* the server knows how many there are */
     expect(FLEET_RUN(f, "store", "import", "words"), CONFIG_EXIT_NEGATIVE,
            "there is no file of it");
 

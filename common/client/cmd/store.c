@@ -163,7 +163,8 @@ init_store(struct cmd_line *line)
 
 struct import {
     struct store *from, *to;
-    int status; /* the worst */
+    uint64_t count; /* keyspaces that were imported */
+    int status;     /* the worst */
 };
 
 /* One that merges into files would go on with a new one; one that merges into the
@@ -226,6 +227,7 @@ import_one(void *ctx, const uint8_t *name, size_t size, int64_t keys)
         i->status = fail_import(i, text, rc);
     else
         (void)printf("imported keyspace=%s keys=%" PRIu64 "\n", text, count);
+    i->count += rc == 0;
     return 0;
 }
 
@@ -243,6 +245,9 @@ import_all(struct import *i, const struct cmd_line *line)
     }
     if (rc < 0)
         return cmd_failed(rc, "list the keyspaces");
+    if (i->count > 0 && postgresql_store_analyze(i->to) < 0)
+        diag(DIAG_WARNING, "ANALYZE: %s: queries may be slow for some minutes",
+             store_trouble(i->to));
     return fflush(stdout) == 0 ? i->status : CONFIG_EXIT_SYSTEM;
 }
 

@@ -3,8 +3,8 @@
  *
  * A connection is always in libpq's pipeline mode: what is sent together costs
  * one round trip, and after an error the server skips the rest of it.  libpq
- * waits for a connection and for the statements of countd store init: each other
- * wait is a poll() of at most `timeout_ms`. */
+ * waits for a connection, and in pg_run_script(): each other wait is a poll() of
+ * at most `timeout_ms`. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 

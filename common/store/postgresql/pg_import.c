@@ -188,3 +188,10 @@ postgresql_store_import(struct store *store, struct store *from,
     *keys = (uint64_t)i.to.keys;
     return rc;
 }
+
+int
+postgresql_store_analyze(struct store *store)
+{
+    return pg_run_script(pg_of(store),
+                         "SET statement_timeout = 0; ANALYZE counter");
+}

@@ -91,6 +91,10 @@ int postgresql_store_import(struct store *s, struct store *from,
                             const uint8_t *name, size_t name_size,
                             uint64_t *keys);
 
+/* Has the server count what imports have added: until then it may take the table
+ * for an empty one, and read all of a keyspace for a few rows. */
+int postgresql_store_analyze(struct store *s);
+
 /* With `sender` and `repairs`: goes on with a database that is behind.  Says how
  * many transactions of this directory it has, of how many; 0 of 0: it is not. */
 int postgresql_store_accept(struct store *s, uint64_t *has, uint64_t *acked);
