@@ -183,7 +183,7 @@ quarantine_log(struct log_batch *b, struct batch_log *l, const char *why)
         diag_errno(DIAG_ERROR, rc, "quarantine log=%" PRIu64, index);
         return;
     }
-    b->stats.quarantined++;
+    b->stats->quarantined++;
     diag(DIAG_ERROR,
          "log=%" PRIu64 " epoch=%" PRIu64
          " is quarantined and kept as bad-%010" PRIu64 "-%" PRIu64 ": %s",
@@ -324,7 +324,7 @@ report_claim(struct log_batch *b, const struct logfile *entry, int rc)
     if (rc == -EBUSY || rc == -ESTALE || rc == -ENOENT)
         return; /* another process has it, or had it until now */
     if (rc == -EBADMSG) {
-        b->stats.quarantined++;
+        b->stats->quarantined++;
         diag(DIAG_ERROR, "log=%" PRIu64 " is quarantined: no valid header",
              entry->index);
         return;
@@ -445,7 +445,7 @@ batch_take(struct log_batch *b)
     if (b->dir.recovered > 0 && !b->has_recovered)
         diag(DIAG_INFO, "recovered logs=%" PRIu64, b->dir.recovered);
     b->has_recovered = true;
-    b->stats.recovered += b->dir.recovered - recovered;
+    b->stats->recovered += b->dir.recovered - recovered;
     note_busy(b);
     ready = find_ready(b);
     if (ready < 0)
@@ -505,8 +505,8 @@ batch_end(struct log_batch *b, bool stopped)
         if (!l->claimed || !l->whole || !empty_log(b, l))
             continue;
         emptied++;
-        b->stats.records += l->records;
-        b->stats.zeros += l->zeros;
+        b->stats->records += l->records;
+        b->stats->zeros += l->zeros;
     }
     batch_release_unmerged(b, !stopped);
     return emptied;

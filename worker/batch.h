@@ -49,11 +49,19 @@ struct batch_log {
     uint64_t zeros;
 };
 
-struct batch_stats {
+/* What a worker has done since its start. */
+struct merge_stats {
     uint64_t recovered;   /* logs of dead writers and workers, made usable */
     uint64_t quarantined; /* logs */
     uint64_t records;     /* increments in emptied logs, but those of 0 */
     uint64_t zeros;       /* increments of 0 in them */
+    uint64_t logs;        /* emptied */
+    uint64_t keyspaces;   /* applied to, once per batch */
+    uint64_t keys;        /* whose counts were changed, once per batch */
+    uint64_t created;     /* keys that are new */
+    uint64_t saturated;   /* keys newly flagged */
+    uint64_t held;        /* fills of which something was set aside */
+    uint64_t archived;    /* logs */
 };
 
 struct log_batch {
@@ -74,12 +82,12 @@ struct log_batch {
     uint64_t recover_ms;    /* when dead owners are searched for (clock_ms) */
     bool has_recovered;     /* once, at the start */
     bool other_sizes;       /* a log was written with other message sizes */
-    struct batch_stats stats;
-    struct logfile *ready; /* full logs of the last scan, sorted */
+    struct merge_stats *stats; /* the worker's */
+    struct logfile *ready;     /* full logs of the last scan, sorted */
     size_t ready_max;
 };
 
-/* `log_fd` is data/log; it is duplicated. */
+/* `log_fd` is data/log; it is duplicated.  The caller sets `stats`. */
 int batch_open(struct log_batch *b, int log_fd, const struct layout *l,
                uint64_t log_size, unsigned max, size_t memory);
 void batch_close(struct log_batch *b);

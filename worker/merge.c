@@ -65,6 +65,7 @@ merge_open(struct merge *m, const struct config *config,
         goto close_batch;
     m->quick.keyspaces_max = MERGE_QUICK_NAMES;
     requests_init(&m->requests, dir->fd);
+    m->batch.stats = m->quick.stats = &m->stats;
     m->batch.dir.marks = &m->requests.store;
     m->quick.dir.marks = &m->requests.store;
     /* Where something else serves malloc(), as AddressSanitizer does, the first
@@ -301,19 +302,6 @@ end_batch(struct merge *m, bool *halted)
     return emptied;
 }
 
-/* Adds what quick batches have counted, which are not reported apart. */
-static void
-add_quick_stats(struct merge *m)
-{
-    struct batch_stats *all = &m->batch.stats, *quick = &m->quick.stats;
-
-    all->recovered += quick->recovered;
-    all->quarantined += quick->quarantined;
-    all->records += quick->records;
-    all->zeros += quick->zeros;
-    *quick = (struct batch_stats){0};
-}
-
 /* Takes logs and chooses those that may be merged together, as log_select_sort();
  * after an error none are taken.
  *   -ENODATA  there are none   -ESTALE  keyspace/ is older */
@@ -362,7 +350,6 @@ merge_quick(struct merge *m)
     m->current = &m->quick;
     again = merge_quick_batch(m);
     m->current = &m->batch;
-    add_quick_stats(m);
     if (fold_clear(&m->quick.fold) == 0)
         fold_trim(&m->quick.fold);
     return again;

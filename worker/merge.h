@@ -57,17 +57,6 @@ enum merge_outcome {
     MERGE_OLDER,   /* keyspace/ is older than log/: an operator decides */
 };
 
-/* Since the start. */
-struct merge_stats {
-    uint64_t logs;      /* emptied */
-    uint64_t keyspaces; /* applied to, once per batch */
-    uint64_t keys;      /* whose counts were changed, once per batch */
-    uint64_t created;   /* keys that are new */
-    uint64_t saturated; /* keys newly flagged */
-    uint64_t held;      /* fills of which something was set aside */
-    uint64_t archived;  /* logs */
-};
-
 #define MERGE_SLICE_NS    UINT64_C(500000000)
 #define MERGE_QUICK_NAMES 64 /* keyspaces of a quick batch, at most */
 

@@ -16,16 +16,16 @@ fill_row(struct worker_status *s)
     int64_t *v = s->row.values;
 
     v[STATUS_M_LOGS] = (int64_t)m->logs;
-    v[STATUS_M_RECORDS] = (int64_t)s->merge->batch.stats.records;
-    v[STATUS_M_ZEROS] = (int64_t)s->merge->batch.stats.zeros;
+    v[STATUS_M_RECORDS] = (int64_t)s->merge->stats.records;
+    v[STATUS_M_ZEROS] = (int64_t)s->merge->stats.zeros;
     v[STATUS_M_KEYSPACES] = (int64_t)m->keyspaces;
     v[STATUS_M_KEYS] = (int64_t)m->keys;
     v[STATUS_M_CREATED] = (int64_t)m->created;
     v[STATUS_M_SATURATED] = (int64_t)m->saturated;
     v[STATUS_M_HELD] = (int64_t)m->held;
     v[STATUS_M_UNHELD] = (int64_t)s->merge->pass.fills;
-    v[STATUS_M_QUARANTINED] = (int64_t)s->merge->batch.stats.quarantined;
-    v[STATUS_M_RECOVERED] = (int64_t)s->merge->batch.stats.recovered;
+    v[STATUS_M_QUARANTINED] = (int64_t)s->merge->stats.quarantined;
+    v[STATUS_M_RECOVERED] = (int64_t)s->merge->stats.recovered;
     v[STATUS_M_UNRECOVERED] = (int64_t)s->merge->batch.dir.unrecovered;
     v[STATUS_M_ARCHIVED] = (int64_t)m->archived;
     v[STATUS_M_MERGE_US] = (int64_t)(s->merge_ns / 1000);

@@ -202,10 +202,10 @@ CASE(the_worker_puts_every_figure_of_its_own, dir)
     m.stats.saturated = 205;
     m.stats.held = 206;
     m.stats.archived = 207;
-    m.batch.stats.records = 208;
-    m.batch.stats.zeros = 209;
-    m.batch.stats.quarantined = 210;
-    m.batch.stats.recovered = 211;
+    m.stats.records = 208;
+    m.stats.zeros = 209;
+    m.stats.quarantined = 210;
+    m.stats.recovered = 211;
     m.batch.dir.unrecovered = 212;
     m.pass.fills = 213;
     m.folder.held_fills = 214;
@@ -416,8 +416,7 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
         STATUS_WRITER, "", {STATUS_W_MESSAGES, 301}, {STATUS_W_BYTES, 2 * 602},
         {STATUS_W_CONNECTIONS, 2 * 601}, {STATUS_W_REPLIES, 603},
         {STATUS_W_MALFORMED, 2 * 604}, {STATUS_W_PARTIAL, 2 * 611},
-        {STATUS_W_APPENDS, 302}, {STATUS_W_SYNCS, 305},
-        {STATUS_W_LOGS, 303},
+        {STATUS_W_APPENDS, 302}, {STATUS_W_SYNCS, 305}, {STATUS_W_LOGS, 303},
         {STATUS_W_PUSHED_BACK, 304}, {STATUS_W_SYNC_US, 307},
         {STATUS_W_OBJECTS, 3002}, {STATUS_W_NO_MEMORY, 3012},
         {STATUS_W_QUARANTINED, 2}, {STATUS_W_SECRET_LOST, 1},

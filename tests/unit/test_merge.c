@@ -50,7 +50,7 @@ CASE(a_log_with_nothing_but_zeros_is_emptied_and_makes_no_keyspace, x)
 
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
     assert_int_equal(count_of(x, "z", "one"), INT64_MIN);
-    assert_int_equal(x->merge.batch.stats.zeros, 1);
+    assert_int_equal(x->merge.stats.zeros, 1);
 }
 
 CASE(the_log_of_a_writer_that_died_is_recovered_and_merged, x)
@@ -388,14 +388,14 @@ CASE(on_a_full_disk_the_log_stays_full_and_is_counted_once_later, x)
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
     assert_int_equal(count_of(x, "a", "one"), 1);
     assert_int_equal(waiting_count(x), 0);
-    assert_int_equal(x->merge.batch.stats.records, 0);
+    assert_int_equal(x->merge.stats.records, 0);
 
     refuse("b", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
     assert_counts(x, 1);
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
-    assert_int_equal(x->merge.batch.stats.records, 4);
+    assert_int_equal(x->merge.stats.records, 4);
 }
 
 CASE(when_no_more_may_be_held_the_logs_stay_full, x)

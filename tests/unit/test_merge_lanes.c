@@ -225,7 +225,7 @@ CASE(a_log_of_few_keyspaces_does_not_wait_for_a_batch_of_many, x)
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
     assert_int_equal(x->merge.stats.logs, 2);
     assert_int_equal(x->merge.stats.keyspaces, KEYSPACES + MERGE_QUICK_NAMES);
-    assert_int_equal(x->merge.batch.stats.records,
+    assert_int_equal(x->merge.stats.records,
                      KEYSPACES + BIG_KEYS + MERGE_QUICK_NAMES);
 
     begin_reading(x);
@@ -240,10 +240,10 @@ CASE(a_log_that_a_quick_batch_recovers_is_counted_once, x)
 
     assert_int_equal(merge_with(x, &a), MERGE_DONE);
     assert_true(a.seen);
-    assert_int_equal(x->merge.batch.stats.recovered, 1);
+    assert_int_equal(x->merge.stats.recovered, 1);
 
     assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
-    assert_int_equal(x->merge.batch.stats.recovered, 1);
+    assert_int_equal(x->merge.stats.recovered, 1);
 }
 
 CASE(a_log_of_many_keyspaces_waits_for_the_batch_before, x)
