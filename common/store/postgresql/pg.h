@@ -322,9 +322,9 @@ void pg_sender_close(struct pg_sender *p); /* NULL is fine */
 /* After a connection is made.  -EHOSTDOWN: the database is behind. */
 int pg_sender_check(struct pg *s);
 
-/* The statement before COMMIT; its result, -EHOSTDOWN as above; COMMIT was
- * acknowledged. */
-void pg_sender_call(struct pg *s, struct pg_call *c);
+/* The statement before COMMIT, false: there is none; its result, -EHOSTDOWN as
+ * above; COMMIT was acknowledged. */
+bool pg_sender_call(struct pg *s, struct pg_call *c);
 int pg_sender_sent(struct pg *s, const PGresult *r);
 void pg_sender_acked(struct pg *s);
 
@@ -358,15 +358,17 @@ int pg_bands_put(struct pg *s, const struct pg_keyspace *k);
 
 /* What a transaction changes in the history of a keyspace. */
 struct pg_history_change {
-    const uint8_t *name;
-    size_t name_size;
-    struct pg_keyspace before;
+    struct history_of of; /* before */
     const struct store_delta *deltas;
     size_t delta_count;
     int128 clipped; /* what the counts could not hold */
     struct history_erasure *erased;
     size_t erased_count;
 };
+
+/* The history of a keyspace as it is. */
+struct history_of pg_history_of(const struct pg *s, const uint8_t *name,
+                                size_t size, const struct pg_keyspace *k);
 
 int pg_history_change(struct pg *s, struct pg_keyspace *k,
                       const struct pg_history_change *change);

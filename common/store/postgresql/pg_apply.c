@@ -156,11 +156,10 @@ static int
 change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
             struct row_change *list, struct store_applied *applied)
 {
-    struct pg_history_change history = {.name = b->name,
-                                        .name_size = b->name_size,
-                                        .before = *k,
-                                        .deltas = b->deltas,
-                                        .delta_count = b->delta_count};
+    struct pg_history_change history = {
+        .of = pg_history_of(s, b->name, b->name_size, k),
+        .deltas = b->deltas,
+        .delta_count = b->delta_count};
     const size_t count = collect_changes(b, list);
     int rc;
 
@@ -207,15 +206,17 @@ pg_put_rest(struct pg *s, const struct pg_keyspace *k,
     struct pg_call c[3];
     size_t n = 0;
     char sum[CELL_SUM_SIZE];
+    bool sends;
     int rc;
 
     if (count > 0)
         pg_marks_call(s, &c[n++], k->id, marks, count);
     if (changed)
         pg_keyspace_call(&c[n++], k, true, sum);
-    pg_sender_call(s, &c[n++]);
+    sends = pg_sender_call(s, &c[n]);
+    n += sends;
     rc = pg_run(s, c, n);
-    return rc < 0 ? rc : pg_sender_sent(s, c[n - 1].result);
+    return rc < 0 || !sends ? rc : pg_sender_sent(s, c[n - 1].result);
 }
 
 /* Within the transaction, `found` says what pg_begin() did.  `list` and `infos`
@@ -342,7 +343,6 @@ delete_keys(struct pg *s, struct pg_keyspace *k, struct row_change *list,
 {
     int rc = pg_bands_load(s, k);
 
-    history->before = *k;
     if (rc == 0)
         rc = each_chunk(s, k->id, PG_DEL, list, count, ask_old);
     if (rc < 0)
@@ -362,8 +362,6 @@ pg_del(struct store *store, const uint8_t *name, size_t size,
 {
     struct pg *s = pg_of(store);
     struct pg_history_change history = {
-        .name = name,
-        .name_size = size,
         .erased = calloc(count + 1, sizeof *history.erased)};
     struct row_change *list = calloc(count + 1, sizeof *list);
     struct pg_keyspace k;
@@ -375,8 +373,10 @@ pg_del(struct store *store, const uint8_t *name, size_t size,
             (struct row_change){.key = keys[i].key, .size = keys[i].key_size};
     if (rc == 0)
         rc = begin_edit(s, name, size, &k);
-    if (rc == 0)
+    if (rc == 0) {
+        history.of = pg_history_of(s, name, size, &k);
         rc = pg_end(s, delete_keys(s, &k, list, count, &history));
+    }
     if (rc == 0)
         *deleted = history.erased_count;
     free(history.erased);

@@ -196,10 +196,9 @@ close_kv(struct block_kv *k, int rc)
 
 /* ---- what a transaction adds ------------------------------------------- */
 
-/* The history of a keyspace as it is. */
-static struct history_of
-history_of_keyspace(const struct pg *s, const uint8_t *name, size_t size,
-                    const struct pg_keyspace *k)
+struct history_of
+pg_history_of(const struct pg *s, const uint8_t *name, size_t size,
+              const struct pg_keyspace *k)
 {
     const struct postgresql_options *o = &s->options;
 
@@ -233,8 +232,7 @@ int
 pg_history_change(struct pg *s, struct pg_keyspace *k,
                   const struct pg_history_change *c)
 {
-    const struct history_of of =
-        history_of_keyspace(s, c->name, c->name_size, &c->before);
+    const struct history_of *of = &c->of;
     struct history_compacted done;
     size_t blocks = SIZE_MAX;
     struct block_kv kv;
@@ -242,16 +240,16 @@ pg_history_change(struct pg *s, struct pg_keyspace *k,
     uint64_t added;
     int rc;
 
-    rc = open_history(s, k, &of, &h);
+    rc = open_history(s, k, of, &h);
     if (rc <= 0)
         return rc;
     open_kv(&kv, s, k->id);
-    rc = history_add(&h, &kv.kv, &of, c->deltas, c->delta_count, &added);
+    rc = history_add(&h, &kv.kv, of, c->deltas, c->delta_count, &added);
     h.clipped += c->clipped;
     if (rc == 0 && c->erased_count > 0)
         rc = history_erase(&h, &kv.kv, c->erased, c->erased_count, &blocks);
     if (rc == 0)
-        rc = history_compact_some(&h, &kv.kv, &of, HISTORY_SLICE, &done);
+        rc = history_compact_some(&h, &kv.kv, of, HISTORY_SLICE, &done);
     rc = close_kv(&kv, rc);
     if (rc == 0 && !history_explains(&h, k->sum))
         rc = -EBADMSG;
@@ -284,7 +282,7 @@ compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
         rc = history_get(&h, k.history, k.history_size);
     if (rc < 0)
         return pg_end(s, rc);
-    of = history_of_keyspace(s, name, size, &k);
+    of = pg_history_of(s, name, size, &k);
     open_kv(&kv, s, k.id);
     rc = history_compact_some(&h, &kv.kv, &of, HISTORY_SLICE, &done);
     rc = close_kv(&kv, rc);

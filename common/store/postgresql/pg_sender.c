@@ -218,22 +218,19 @@ pg_sender_check(struct pg *s)
     return rc;
 }
 
-void
+bool
 pg_sender_call(struct pg *s, struct pg_call *c)
 {
-    if (s->sender && !s->is_repairing)
-        pg_call(c, PG_SEND, "bi", s->sender->id, sizeof s->sender->id,
-                (int32_t)s->lane);
-    else
-        pg_call(c, PG_CLOCK, ""); /* of no use, and harmless */
+    if (!s->sender || s->is_repairing)
+        return false;
+    pg_call(c, PG_SEND, "bi", s->sender->id, sizeof s->sender->id,
+            (int32_t)s->lane);
+    return true;
 }
 
 int
 pg_sender_sent(struct pg *s, const PGresult *r)
 {
-    s->sent = 0;
-    if (!s->sender || s->is_repairing)
-        return 0;
     s->sent = (uint64_t)pg_bigint(r, 0, 0);
     return s->sent > s->sender->acked[s->lane]
                ? 0
