@@ -384,7 +384,7 @@ pass_number(const uint8_t *at, int64_t *out)
     is_negative = *at == '-';
     at += is_negative;
     *out = 0;
-    for (unsigned digit; (digit = at[n] - 48u) < 10 && n < DIGITS_MAX; n++)
+    for (unsigned digit; n < DIGITS_MAX && (digit = at[n] - 48u) < 10; n++)
         *out = *out * 10 + digit;
     if (is_negative)
         *out = -*out;
