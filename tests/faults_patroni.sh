@@ -6,8 +6,10 @@
 #   tests/faults_patroni.sh [BUILD [ROUNDS]]      (make faults)
 #
 # In odd rounds its machine dies, that is Patroni, too, and comes back when the
-# other one has taken over; in even rounds its server alone.  Nothing is let off:
-# at the end each count is what was acknowledged.  Everything lives in a temporary
+# other one has taken over: a moment before it sent the standby no more, so what
+# was committed since is lost.  In even rounds its server alone: a moment before its
+# sessions stood still, so that what the standby got was not answered.  At the end
+# each count is what was acknowledged.  Everything lives in a temporary
 # directory, on sockets in it and free ports of loopback, and is gone at the end.
 set -u
 build=${1:-build/release}
@@ -63,17 +65,14 @@ boot() { # MACHINE
     eval "patroni_$1=$!"
     pids="$pids $!"
 }
-die() { # MACHINE: Patroni first, who would say something
-    kill -9 "$(of patroni "$1")"
-    wait "$(of patroni "$1")" 2>>"$dir/messages"
-    pids=$(echo "$pids" | sed "s/ $(of patroni "$1")\>//")
-    crash "$1"
+end() { # PID
+    kill -9 "$1"
+    wait "$1" 2>>"$dir/messages"
+    pids=$(echo "$pids" | sed "s/ $1\>//")
 }
-crash() { kill -9 "$(head -n 1 "$dir/$1/data/postmaster.pid")"; }
 is() { curl -fs -o "$dir/out" "http://127.0.0.1:$(of rest "$1")/$2"; } # is one primary
-takes_changes() { # MACHINE: asks the server, since Patroni answers from memory
-    [ "$("$pg/psql" -h "$dir/$1" -p "$(of sql "$1")" -U postgres -Atc 'SELECT pg_is_in_recovery()' 2>"$dir/out")" = f ]
-}
+sql() { "$pg/psql" -h "$dir/$1" -p "$(of sql "$1")" -U postgres -Atc "$2" 2>"$dir/out"; }
+takes_changes() { [ "$(sql "$1" 'SELECT pg_is_in_recovery()')" = f ]; } # Patroni would answer from memory
 has_primary() { { takes_changes one && primary=one other=two; } || { takes_changes two && primary=two other=one; }; }
 # One machine is the primary, and commits wait for the other.
 is_whole() { has_primary && is "$primary" primary && is "$other" sync; }
@@ -127,12 +126,17 @@ while [ "$round" -le "$rounds" ]; do
     sleep "0.$((round * 37 % 90 + 10))" # so that it dies at any point
     dead=$primary
     if [ $((round % 2)) = 1 ]; then
-        what="machine $dead"
-        die "$dead"
+        what="machine $dead" stop="pg_stat_replication"
     else
-        what="the server of machine $dead"
-        crash "$dead"
+        what="the server of machine $dead" stop="pg_stat_activity WHERE application_name = 'countd'"
     fi
+    stopped=$(sql "$dead" "SELECT pid FROM $stop")
+    # shellcheck disable=SC2086 # a list of pids
+    kill -STOP $stopped
+    sleep 0.3
+    [ $((round % 2)) = 0 ] || end "$(of patroni "$dead")" # first: it would say something
+    # shellcheck disable=SC2086 # what is stopped would not see that its server is gone
+    kill -9 "$(head -n 1 "$dir/$dead/data/postmaster.pid")" $stopped
     began=$(date +%s.%N)
     await "a primary again" has_primary
     echo "    $round: $what died; the primary is on machine $primary after $(echo "$began $(date +%s.%N)" | awk '{ printf "%.1f", $2 - $1 }') s"
