@@ -85,6 +85,7 @@ parse_date(struct reader r, int64_t *at)
     bool behind = false;
     struct tm day;
     int64_t midnight;
+    int minutes;
 
     if (!take_form(&r, "0000-00-00", date))
         return -EINVAL;
@@ -105,8 +106,9 @@ parse_date(struct reader r, int64_t *at)
         clock[0] > 23 || clock[1] > 59 || clock[2] > 60 || zone[0] > 23 ||
         zone[1] > 59)
         return -EINVAL;
-    *at = midnight + clock[0] * 3600 + clock[1] * 60 + clock[2] -
-          (zone[0] * 3600 + zone[1] * 60) * (behind ? -1 : 1);
+    minutes =
+        clock[0] * 60 + clock[1] - (zone[0] * 60 + zone[1]) * (behind ? -1 : 1);
+    *at = midnight + INT64_C(60) * minutes + clock[2];
     return 0;
 }
 

@@ -3,7 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/moment.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,7 +23,7 @@ take_digits(const char **at, int64_t *out)
 {
     size_t n = 0;
 
-    for (*out = 0; isdigit((unsigned char)(*at)[n]); n++) {
+    for (*out = 0; (*at)[n] >= '0' && (*at)[n] <= '9'; n++) {
         if (*out > MOMENT_MAX)
             return 0;
         *out = 10 * *out + ((*at)[n] - '0');

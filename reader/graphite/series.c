@@ -23,9 +23,11 @@ series_new(struct scratch *scratch, size_t count)
 const char *
 series_text(long double value, char text[SERIES_TEXT_SIZE])
 {
+    const long double beyond = 9223372036854775808.0L; /* 64 bits */
+
     if (!isfinite((double)value))
         return NULL;
-    if (value >= -0x1p63L && value < 0x1p63L &&
+    if (value >= -beyond && value < beyond &&
         value == (long double)(int64_t)value)
         *decimal_put_signed((uint8_t *)text, (int64_t)value) = '\0';
     else
