@@ -10,7 +10,8 @@
  *
  * readable_ms of an answer is read from the clock after the increments are in
  * the log's file: an answer of a reader whose as_of_ms is at least that has
- * them (common/store/as_of.h).
+ * them (common/store/as_of.h).  The file is written at the end of the turn, for all
+ * its requests at once: count_turn().
  *
  * A request with an Idempotency-Key is appended behind its mark (keys.h).  The next one with this key and this body is answered with
  * the same count, and appends nothing; while the first is in flight its answer
@@ -39,6 +40,19 @@
 
 static_assert(COUNT_BODY_MAX == HTTP_BODY_MAX, "as countd(5) has it");
 
+#define COUNT_TIMES_MAX 4096
+#define COUNT_TIME_SIZE 13 /* digits of a time from 2001 to 2286 */
+
+/* The answers of a turn whose readable_ms is to be overwritten: after the write
+ * of the log's file, and before the group of the gate is closed. */
+struct count_times {
+    size_t count;
+    struct count_place {
+        const struct conn *conn;
+        uint32_t at; /* conn_gated_at() of the time's first digit */
+    } places[COUNT_TIMES_MAX];
+};
+
 struct count_stats {
     uint64_t requests;   /* answered with 200 */
     uint64_t increments; /* of these */
@@ -55,6 +69,7 @@ struct count {
     struct count_pages pages;
     struct loop_timer timer;
     uint64_t no_log_ms; /* monotonic: there is no log since; 0: there is one */
+    struct count_times times;
     struct gunzip *gunzip;
     uint8_t inflated[COUNT_INFLATED_MAX];
     struct count_stats stats;
@@ -67,6 +82,10 @@ extern const size_t count_route_count;
 int count_open(struct count *s, struct loop *loop, struct ingest *ingest,
                const struct config *config);
 void count_close(struct count *s);
+
+/* The end of a turn, before its commit: writes what was put into the logs, and
+ * fills in readable_ms of the answers. */
+void count_turn(struct count *s);
 
 /* The logs have free slots again. */
 void count_ready(struct count *s);

@@ -109,3 +109,10 @@ http_service_logs_are_ready(struct http_service *h)
     if (h->count_on)
         count_ready(&h->count);
 }
+
+void
+http_service_turn(struct http_service *h)
+{
+    if (h->count_on)
+        count_turn(&h->count);
+}

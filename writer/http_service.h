@@ -37,4 +37,7 @@ void http_service_close(struct http_service *h);
 /* The logs have free slots again. */
 void http_service_logs_are_ready(struct http_service *h);
 
+/* The end of a turn, before the logs' commit. */
+void http_service_turn(struct http_service *h);
+
 #endif

@@ -140,6 +140,7 @@ after_turn(void *ctx)
     more |= live_service_turn(&w->lives);
     more |= statsd_turn(&w->statsd);
     quota_turn(&w->quota);
+    http_service_turn(&w->http);
     /* The last: it syncs what all others have put. */
     commit_turn(&w->commit);
     return more || conns_have_work(w->conns);

@@ -1,5 +1,5 @@
 /* common/net/gate.c - see gate.h: conn_gate(), gate_close_group(),
- * gate_release(), gate_replace(). */
+ * gate_release(), gate_replace(), gate_overwrite(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
@@ -174,4 +174,33 @@ gate_replace(struct gate *g, bool (*next)(struct conn *c, uint32_t gated,
         }
         g->count[group] = 0;
     }
+}
+
+/* ---- answers that are completed later ------------------------------------ */
+
+uint32_t
+conn_gated_at(const struct conn *c)
+{
+    const struct conns *cs = c->listener->conns;
+
+    assert(cs->served == c);
+    if (conn_gated(c) > 0)
+        return conn_gated(c) + (uint32_t)cs->out_used;
+    assert(cs->gated_at <= cs->out_used);
+    return (uint32_t)(cs->out_used - cs->gated_at);
+}
+
+void
+gate_overwrite(struct gate_cursor *cursor, const struct conn *c, uint32_t at,
+               const void *bytes, size_t size)
+{
+    const struct conns *cs = c->listener->conns;
+
+    assert(!cs->served);
+    if (c->state == CONN_CLOSED)
+        return;
+    if (cursor->conn != c)
+        *cursor = (struct gate_cursor){.conn = c};
+    chain_write_at(&cs->pool, &c->out, &cursor->chain,
+                   c->out.size - conn_gated(c) + at, bytes, size);
 }

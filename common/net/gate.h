@@ -63,4 +63,24 @@ struct gate_answer {
 void gate_replace(struct gate *g, bool (*next)(struct conn *c, uint32_t gated,
                                                struct gate_answer *out));
 
+/* ---- answers that are completed later ------------------------------------ */
+
+/* Where the next byte goes that the served connection puts, which has called
+ * conn_gate() in this service or has bytes behind a gate: bytes behind the
+ * first one that is gated.  True until a group of its gate is released. */
+uint32_t conn_gated_at(const struct conn *c);
+
+/* Where gate_overwrite() was last.  All zero: nowhere. */
+struct gate_cursor {
+    const struct conn *conn;
+    struct chain_cursor chain;
+};
+
+/* Overwrites `size` bytes that wait behind a gate, from conn_gated_at() on; of
+ * a connection that has closed meanwhile nothing.  Between services, while the
+ * group collects.  Calls for one connection that follow each other have a
+ * rising `at`. */
+void gate_overwrite(struct gate_cursor *cursor, const struct conn *c,
+                    uint32_t at, const void *bytes, size_t size);
+
 #endif

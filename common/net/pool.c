@@ -1,5 +1,5 @@
 /* common/net/pool.c - see pool.h: pool_init(), chain_push(), chain_pieces(),
- * chain_drop(). */
+ * chain_write_at(), chain_drop(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/pool.h"
 
@@ -129,6 +129,32 @@ chain_copy(const struct pool *p, const struct chain *c, uint8_t *to)
             chunk = p->next[chunk];
     }
     return done;
+}
+
+void
+chain_write_at(const struct pool *p, const struct chain *c,
+               struct chain_cursor *cursor, size_t at, const void *bytes,
+               size_t size)
+{
+    const uint8_t *from = bytes;
+
+    assert(at + size <= c->size);
+    if (!cursor->is_set)
+        *cursor =
+            (struct chain_cursor){true, c->first, POOL_CHUNK_SIZE - c->at};
+    assert(at + POOL_CHUNK_SIZE >= cursor->end);
+    while (size > 0) {
+        size_t left, part;
+
+        for (; at >= cursor->end; cursor->end += POOL_CHUNK_SIZE)
+            cursor->chunk = p->next[cursor->chunk];
+        left = cursor->end - at;
+        part = size < left ? size : left;
+        memcpy(chunk_at(p, cursor->chunk) + POOL_CHUNK_SIZE - left, from, part);
+        from += part;
+        at += part;
+        size -= part;
+    }
 }
 
 void
