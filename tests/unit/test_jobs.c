@@ -342,7 +342,10 @@ open_endless(void *ctx, unsigned thread, struct store **store)
 static bool
 ask_step(struct job *job, uint64_t until_ns)
 {
-    struct store_history_query q = {.op = STORE_HISTORY_RANK, .to = 1};
+    struct store_history_query q = {.op = STORE_HISTORY_RANK,
+                                    .name = (const uint8_t *)"k",
+                                    .name_size = 1,
+                                    .to = 1};
 
     office.order[office.steps++] = 'a';
     return store_history(remote_store(job->jobs->remote), &q, until_ns) !=
