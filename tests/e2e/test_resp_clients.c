@@ -20,30 +20,25 @@ struct fixture {
     char port[8];
 };
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *x)
 {
-    static struct fixture x;
-
-    fleet_init(&x.fleet);
-    fleet_option(&x.fleet, "resp.listen=127.0.0.1:0");
-    fleet_start(&x.fleet, FLEET_WRITE);
-    fleet_start(&x.fleet, FLEET_WORKER);
-    fleet_start(&x.fleet, FLEET_READ);
-    (void)snprintf(x.port, sizeof x.port, "%u",
-                   daemon_port(fleet_daemon(&x.fleet, FLEET_READ), "resp"));
-    *state = &x;
-    return 0;
+    fleet_init(&x->fleet);
+    fleet_option(&x->fleet, "resp.listen=127.0.0.1:0");
+    fleet_start(&x->fleet, FLEET_WRITE);
+    fleet_start(&x->fleet, FLEET_WORKER);
+    fleet_start(&x->fleet, FLEET_READ);
+    (void)snprintf(x->port, sizeof x->port, "%u",
+                   daemon_port(fleet_daemon(&x->fleet, FLEET_READ), "resp"));
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *x)
 {
-    fleet_fini(&((struct fixture *)*state)->fleet);
-    return 0;
+    fleet_fini(&x->fleet);
 }
 
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+#define CASE(name, x) TEST_WITH(name, struct fixture, x, set_up, tear_down)
 
 /* Whether `program`, an absolute path, ends with 0 for `probe`. */
 static bool

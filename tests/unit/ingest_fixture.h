@@ -234,20 +234,15 @@ start(struct fixture *r, unsigned slots, unsigned log_max)
     run(r, has_spare, 0);
 }
 
-static inline int
-set_up(void **state)
+static inline void
+set_up(struct fixture *r)
 {
-    struct fixture *r = calloc(1, sizeof *r);
-
-    assert_non_null(r);
     diag_init("test_ingest", DIAG_ERROR);
     r->fds = fault_open_fds();
     tmpdir_make(&r->dir);
     config_defaults(&r->config);
     r->config.log_rotate_after_ms = 60000;
     r->config.log_merge_share = 0;
-    *state = r;
-    return 0;
 }
 
 static inline void
@@ -260,17 +255,13 @@ close_all(struct fixture *r)
     datadir_close(&r->data);
 }
 
-static inline int
-tear_down(void **state)
+static inline void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
-
     fault_clear();
     tmpdir_remove(&r->dir);
     assert_int_equal(fault_open_fds(), r->fds);
     records_free(&r->records);
-    free(r);
-    return 0;
 }
 
 /* A clean stop; then what the logs hold is in r->records. */
@@ -343,6 +334,7 @@ expect_messages(struct fixture *r, size_t count)
     }
 }
 
-#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
+#define ON_FIXTURE(name, r)                                                    \
+    TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 #endif

@@ -24,37 +24,31 @@ struct place {
     struct archive archive;
 };
 
-static int
-setup(void **state)
+static void
+set_up(struct place *p)
 {
-    static struct place p;
     int fd;
 
-    tmpdir_make(&p.tmp);
-    assert_int_equal(mkdirat(p.tmp.fd, "log", 0700), 0);
-    assert_int_equal(mkdirat(p.tmp.fd, "archive", 0700), 0);
-    p.log_fd = openat(p.tmp.fd, "log", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    fd = openat(p.tmp.fd, "archive", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(p.log_fd >= 0 && fd >= 0);
-    assert_rc(archive_open(&p.archive, fd, 10 * MINUTE), 0);
-    *state = &p;
-    return 0;
+    tmpdir_make(&p->tmp);
+    assert_int_equal(mkdirat(p->tmp.fd, "log", 0700), 0);
+    assert_int_equal(mkdirat(p->tmp.fd, "archive", 0700), 0);
+    p->log_fd = openat(p->tmp.fd, "log", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd = openat(p->tmp.fd, "archive", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_true(p->log_fd >= 0 && fd >= 0);
+    assert_rc(archive_open(&p->archive, fd, 10 * MINUTE), 0);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct place *p)
 {
-    struct place *p = *state;
-
     fault_clear();
     assert_int_equal(close(p->archive.fd), 0);
     archive_close(&p->archive);
     assert_int_equal(close(p->log_fd), 0);
     tmpdir_remove(&p->tmp);
-    return 0;
 }
 
-#define CASE(name, p) TEST_IN(name, struct place *p, setup, teardown)
+#define CASE(name, p) TEST_WITH(name, struct place, p, set_up, tear_down)
 
 /* A full log whose increment was received so many minutes after FIRST, claimed
  * as by a worker. */

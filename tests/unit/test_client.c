@@ -134,29 +134,22 @@ finish_client(struct server *s, int wanted)
     hand_join(&s->hand);
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct server *s)
 {
-    static struct server s;
-
-    s = (struct server){.c = NULL};
-    hand_init(&s.hand);
-    *state = &s;
-    return 0;
+    *s = (struct server){.c = NULL};
+    hand_init(&s->hand);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct server *s)
 {
-    struct server *s = *state;
-
     fault_clear();
     countd_close(s->c);
     hand_fini(&s->hand);
-    return 0;
 }
 
-#define CASE(name, s) TEST_IN(name, struct server *s, setup, teardown)
+#define CASE(name, s) TEST_WITH(name, struct server, s, set_up, tear_down)
 
 static int
 incr(struct server *s, const char *key, int64_t increment)

@@ -142,29 +142,22 @@ finish(struct server *s)
     hand_join(&s->hand);
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct server *s)
 {
-    static struct server s;
-
-    s = (struct server){.l = NULL};
-    hand_init(&s.hand);
-    *state = &s;
-    return 0;
+    *s = (struct server){.l = NULL};
+    hand_init(&s->hand);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct server *s)
 {
-    struct server *s = *state;
-
     fault_clear();
     countd_live_close(s->l);
     hand_fini(&s->hand);
-    return 0;
 }
 
-#define LIVE_TEST(name, s) TEST_IN(name, struct server *s, setup, teardown)
+#define LIVE_TEST(name, s) TEST_WITH(name, struct server, s, set_up, tear_down)
 
 /* ---- one at a time ----------------------------------------------------- */
 

@@ -53,16 +53,17 @@ start_count(struct fixture *r)
     loop_after_turn(r->loop, after_turn_of_count, r);
 }
 
-static int
-set_up_count(void **state)
+static void
+set_up_count(struct fixture *r)
 {
     memset(&count, 0, sizeof count);
     memset(&site, 0, sizeof site);
     write_ms = most = 0;
-    return set_up(state);
+    set_up(r);
 }
 
-#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up_count, tear_down)
+#define CASE(name, r)                                                          \
+    TEST_WITH(name, struct fixture, r, set_up_count, tear_down)
 
 static void
 send_requests(int fd, size_t n)

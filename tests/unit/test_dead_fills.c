@@ -18,36 +18,30 @@ struct fixture {
     struct log_fill mark; /* of log 0, which is full */
 };
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *x)
 {
-    static struct fixture x;
     struct filler f;
 
-    tmpdir_make_in_memory(&x.tmp);
-    dead_fills_init(&x.spent, x.tmp.fd);
-    filler_open(&f, x.tmp.fd, 0, 10);
-    memcpy(x.mark.uuid, f.log.header.uuid, 16);
-    x.mark.epoch = f.log.header.epoch;
+    tmpdir_make_in_memory(&x->tmp);
+    dead_fills_init(&x->spent, x->tmp.fd);
+    filler_open(&f, x->tmp.fd, 0, 10);
+    memcpy(x->mark.uuid, f.log.header.uuid, 16);
+    x->mark.epoch = f.log.header.epoch;
     filler_add(&f, "a", "one", 1);
-    x.mark.first_ms = f.log.first_ms;
+    x->mark.first_ms = f.log.first_ms;
     filler_seal(&f);
-    *state = &x;
-    return 0;
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *x)
 {
-    struct fixture *x = *state;
-
     fault_clear();
     dead_fills_fini(&x->spent);
     tmpdir_remove(&x->tmp);
-    return 0;
 }
 
-#define CASE(name, x) TEST_IN(name, struct fixture *x, setup, teardown)
+#define CASE(name, x) TEST_WITH(name, struct fixture, x, set_up, tear_down)
 
 static bool
 ask(struct fixture *x)

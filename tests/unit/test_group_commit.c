@@ -88,12 +88,9 @@ after(void *ctx)
     commit_turn(&r->commit);
 }
 
-static int
-set_up(void **state)
+static void
+set_up(struct fixture *r)
 {
-    struct fixture *r = calloc(1, sizeof *r);
-
-    assert_non_null(r);
     assert_int_equal(sem_init(&r->file.may, 0, 0), 0);
     r->echo = echo_new();
     r->echo->ctx = r;
@@ -103,26 +100,20 @@ set_up(void **state)
     assert_rc(
         commit_init(&r->commit, &counting, &r->file, &r->io, ECHO_PEERS, 0), 0);
     echo_start(r->echo);
-    *state = r;
-    return 0;
 }
 
-static int
-tear_down(void **state)
+static void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
-
     for (int i = 0; i < 16; i++)
         assert_int_equal(sem_post(&r->file.may), 0);
     io_stop(&r->io);
     echo_free(r->echo);
     commit_fini(&r->commit);
     assert_int_equal(sem_destroy(&r->file.may), 0);
-    free(r);
-    return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
+#define CASE(name, r) TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 /* Lets one sync of the I/O thread go on. */
 static void

@@ -189,12 +189,9 @@ static const struct http_route routes[] = {
     {"/one", "*", HTTP_POST, answer_ok, 0, NULL},
 };
 
-static int
-setup(void **state)
+static void
+set_up(struct web *w)
 {
-    struct web *w = calloc(1, sizeof *w);
-
-    assert_non_null(w);
     diag_init("test", DIAG_ERROR); /* what is refused is told as a warning */
     w->f = echo_new();
     http_line_init(&w->line);
@@ -206,22 +203,16 @@ setup(void **state)
     w->f->rows[ECHO].idle_s = HTTP_IDLE_S;
     w->f->rows[ECHO].request_s = HTTP_IDLE_S;
     echo_start(w->f);
-    *state = w;
-    return 0;
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct web *w)
 {
-    struct web *w = *state;
-
     fault_clear();
     echo_free(w->f);
-    free(w);
-    return 0;
 }
 
-#define CASE(name, w) TEST_IN(name, struct web *w, setup, teardown)
+#define CASE(name, w) TEST_WITH(name, struct web, w, set_up, tear_down)
 
 /* ---- dialogues ---------------------------------------------------------- */
 

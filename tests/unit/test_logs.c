@@ -164,12 +164,9 @@ open_logs(struct fixture *r)
     return logs_open(&r->logs, r->loop, &r->data, &r->config, &events);
 }
 
-static int
-set_up(void **state)
+static void
+set_up(struct fixture *r)
 {
-    struct fixture *r = calloc(1, sizeof *r);
-
-    assert_non_null(r);
     diag_init("test_logs", DIAG_ERROR);
     r->fds = fault_open_fds();
     tmpdir_make(&r->dir);
@@ -183,15 +180,11 @@ set_up(void **state)
     r->loop = loop_new();
     assert_non_null(r->loop);
     loop_after_turn(r->loop, after_turn, r);
-    *state = r;
-    return 0;
 }
 
-static int
-tear_down(void **state)
+static void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
-
     fault_clear();
     commit_fini(&r->commit);
     loop_free(r->loop);
@@ -199,11 +192,10 @@ tear_down(void **state)
     tmpdir_remove(&r->dir);
     assert_int_equal(fault_open_fds(), r->fds);
     records_free(&r->records);
-    free(r);
-    return 0;
 }
 
-#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
+#define ON_FIXTURE(name, r)                                                    \
+    TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 static void
 start(struct fixture *r)

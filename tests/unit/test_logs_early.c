@@ -81,13 +81,11 @@ has_waited(struct fixture *r)
     return loop_now_ms(r->loop) >= r->want;
 }
 
-static int
-set_up(void **state)
+static void
+set_up(struct fixture *r)
 {
-    struct fixture *r = calloc(1, sizeof *r);
     const struct logs_events events = {r, on_event, on_event, on_failed};
 
-    assert_non_null(r);
     diag_init("test_logs_early", DIAG_ERROR);
     tmpdir_make(&r->dir);
     config_defaults(&r->config);
@@ -103,25 +101,19 @@ set_up(void **state)
         0);
     assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
     run(r, has_spare, 0);
-    *state = r;
-    return 0;
 }
 
-static int
-tear_down(void **state)
+static void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
-
     logs_close(&r->logs);
     commit_fini(&r->commit);
     loop_free(r->loop);
     datadir_close(&r->data);
     tmpdir_remove(&r->dir);
-    free(r);
-    return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
+#define CASE(name, r) TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 /* The log that was retired last is OTHER, `age_ms` ago, and has this mode. */
 static void

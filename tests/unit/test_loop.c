@@ -65,13 +65,11 @@ after_turn(void *ctx)
     return false;
 }
 
-static int
-set_up(void **state)
+static void
+set_up(struct fixture *r)
 {
-    struct fixture *r = calloc(1, sizeof *r);
     int i, fds[2];
 
-    assert_non_null(r);
     r->loop = loop_new();
     assert_non_null(r->loop);
     for (i = 0; i < PIPES; i++) {
@@ -85,14 +83,11 @@ set_up(void **state)
         r->timers[i] = (struct timer){.fixture = r,
                                       .timer = {.slot = -1, .due = timer_due}};
     loop_after_turn(r->loop, after_turn, r);
-    *state = r;
-    return 0;
 }
 
-static int
-tear_down(void **state)
+static void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
     int i;
 
     loop_free(r->loop);
@@ -100,11 +95,10 @@ tear_down(void **state)
         close(r->ends[i].read_fd);
         close(r->ends[i].write_fd);
     }
-    free(r);
-    return 0;
 }
 
-#define ON_FIXTURE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
+#define ON_FIXTURE(name, r)                                                    \
+    TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 static void
 put_byte(struct end *e)

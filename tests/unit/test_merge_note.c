@@ -19,29 +19,22 @@ struct fixture {
     struct datadir dir;
 };
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *s)
 {
-    static struct fixture s;
-
-    tmpdir_make(&s.tmp);
-    assert_rc(datadir_open(&s.dir, s.tmp.path, DATADIR_WRITE), 0);
-    *state = &s;
-    return 0;
+    tmpdir_make(&s->tmp);
+    assert_rc(datadir_open(&s->dir, s->tmp.path, DATADIR_WRITE), 0);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *s)
 {
-    struct fixture *s = *state;
-
     fault_clear();
     datadir_close(&s->dir);
     tmpdir_remove(&s->tmp);
-    return 0;
 }
 
-#define CASE(name, s) TEST_IN(name, struct fixture *s, setup, teardown)
+#define CASE(name, s) TEST_WITH(name, struct fixture, s, set_up, tear_down)
 
 static bool
 is_older(const struct fixture *s)

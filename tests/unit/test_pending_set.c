@@ -26,35 +26,29 @@ struct fixture {
     struct pending_set fills;
 };
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *f)
 {
-    static struct fixture f;
     struct layout layout;
 
-    f = (struct fixture){.fills = {.count = 0}};
-    tmpdir_make(&f.dir);
-    assert_rc(datadir_open(&f.datadir, f.dir.path, DATADIR_WRITE), 0);
+    *f = (struct fixture){.fills = {.count = 0}};
+    tmpdir_make(&f->dir);
+    assert_rc(datadir_open(&f->datadir, f->dir.path, DATADIR_WRITE), 0);
     assert_rc(layout_init(&layout, 256, 256), 0);
-    assert_rc(logdir_open(&f.logs, f.datadir.log_fd, &layout, 1 << 20), 0);
-    *state = &f;
-    return 0;
+    assert_rc(logdir_open(&f->logs, f->datadir.log_fd, &layout, 1 << 20), 0);
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *f)
 {
-    struct fixture *f = *state;
-
     fault_clear();
     pending_set_fini(&f->fills);
     logdir_close(&f->logs);
     datadir_close(&f->datadir);
     tmpdir_remove(&f->dir);
-    return 0;
 }
 
-#define CASE(name, f) TEST_IN(name, struct fixture *f, setup, teardown)
+#define CASE(name, f) TEST_WITH(name, struct fixture, f, set_up, tear_down)
 
 static void
 begin_log(struct fixture *f, struct filler *log, uint64_t index,

@@ -104,31 +104,22 @@ stop(struct fixture *r)
     r->f = NULL;
 }
 
-static int
-setup(void **state)
+static void
+set_up(struct fixture *r)
 {
-    struct fixture *r = calloc(1, sizeof *r);
-
-    assert_non_null(r);
     diag_init("test", DIAG_ERROR);
     tmpdir_make(&r->dir);
-    *state = r;
-    return 0;
 }
 
-static int
-teardown(void **state)
+static void
+tear_down(struct fixture *r)
 {
-    struct fixture *r = *state;
-
     fault_clear();
     stop(r);
     tmpdir_remove(&r->dir);
-    free(r);
-    return 0;
 }
 
-#define CASE(name, r) TEST_IN(name, struct fixture *r, setup, teardown)
+#define CASE(name, r) TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 /* ---- numbers ------------------------------------------------------------ */
 
