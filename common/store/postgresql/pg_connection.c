@@ -222,7 +222,7 @@ send_call(struct pg *s, const struct pg_call *c)
 static int
 receive_results(struct pg *s, size_t count, uint64_t until_ns)
 {
-    PGresult *r, *end;
+    PGresult *r = NULL, *end = NULL;
     int rc, first = 0;
 
     for (size_t i = 0; i <= count; i++) {
