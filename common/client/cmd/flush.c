@@ -141,32 +141,23 @@ run_flush(struct flush *f)
 static int
 flush_dir(struct flush *f)
 {
-    int rc, status;
+    int rc, status = wait_datadir(f->line, &f->dir);
 
-    status = wait_datadir(f->line, &f->dir);
     if (status != 0)
         return status;
     rc = waiting_open(&f->waiting, f->dir.log_fd, false, false, 0);
-    if (rc < 0) {
-        status = cmd_failed(rc, "open %s/log/" WAITING_FOLDER,
-                            f->line->config.data_dir);
-        goto close_dir;
+    if (rc == 0) {
+        rc = wait_logs_open(f->line, f->dir.log_fd, &f->logs);
+        if (rc == 0) {
+            status = run_flush(f);
+            pending_set_fini(&f->fills);
+            logdir_close(&f->logs);
+        }
+        waiting_close(&f->waiting);
     }
-    rc = wait_logs_open(f->line, f->dir.log_fd, &f->logs);
-    if (rc < 0) {
-        status = cmd_failed(rc, "read the logs");
-        goto close_waiting;
-    }
-    status = run_flush(f);
-    pending_set_fini(&f->fills);
-    logdir_close(&f->logs);
-
-close_waiting:
-    waiting_close(&f->waiting);
-
-close_dir:
     datadir_close(&f->dir);
-    return status;
+    return rc < 0 ? cmd_failed(rc, "open %s/log", f->line->config.data_dir)
+                  : status;
 }
 
 /* For another machine or another user: the writer seals the log when it is old
