@@ -28,7 +28,8 @@ struct loop {
     int event_count; /* fetched in this turn */
     int event_at;    /* being delivered */
 
-    struct loop_timer *timers[LOOP_TIMERS_MAX]; /* NULL: free */
+    struct loop_timer *timers[LOOP_TIMERS_MAX]; /* in no order */
+    int timer_count;
 
     struct loop_source signals;
     void (*signal)(void *ctx, int signo, int value);
@@ -115,22 +116,15 @@ loop_remove(struct loop *loop, struct loop_source *source)
 int
 loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
 {
-    int i;
-
     assert(timer->due);
     assert(deadline_ms > 0);
-    if (timer->deadline_ms) {
-        assert(loop->timers[timer->slot] == timer);
-        timer->deadline_ms = deadline_ms;
-        return 0;
+    if (timer->deadline_ms == 0) {
+        if (loop->timer_count == LOOP_TIMERS_MAX)
+            return -ENOSPC;
+        timer->slot = loop->timer_count++;
+        loop->timers[timer->slot] = timer;
     }
-    for (i = 0; i < LOOP_TIMERS_MAX; i++)
-        if (!loop->timers[i])
-            break;
-    if (i == LOOP_TIMERS_MAX)
-        return -ENOSPC;
-    loop->timers[i] = timer;
-    timer->slot = i;
+    assert(loop->timers[timer->slot] == timer);
     timer->deadline_ms = deadline_ms;
     return 0;
 }
@@ -138,10 +132,14 @@ loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
 void
 loop_disarm(struct loop *loop, struct loop_timer *timer)
 {
+    struct loop_timer *last;
+
     if (!timer->deadline_ms)
         return;
     assert(loop->timers[timer->slot] == timer);
-    loop->timers[timer->slot] = NULL;
+    last = loop->timers[--loop->timer_count];
+    loop->timers[timer->slot] = last;
+    last->slot = timer->slot;
     timer->slot = -1;
     timer->deadline_ms = 0;
 }
@@ -213,8 +211,8 @@ wait_ms(const struct loop *loop)
     uint64_t first = UINT64_MAX, now;
     int i;
 
-    for (i = 0; i < LOOP_TIMERS_MAX; i++)
-        if (loop->timers[i] && loop->timers[i]->deadline_ms < first)
+    for (i = 0; i < loop->timer_count; i++)
+        if (loop->timers[i]->deadline_ms < first)
             first = loop->timers[i]->deadline_ms;
     if (first == UINT64_MAX)
         return -1;
@@ -238,15 +236,18 @@ run_sources(struct loop *loop)
     loop->event_count = 0;
 }
 
+/* From the end, since a timer that is disarmed leaves its place to the last. */
 static void
 run_timers(struct loop *loop)
 {
     struct loop_timer *timer;
     int i;
 
-    for (i = 0; i < LOOP_TIMERS_MAX; i++) {
+    for (i = loop->timer_count - 1; i >= 0; i--) {
+        if (i >= loop->timer_count)
+            continue; /* the one before has disarmed several */
         timer = loop->timers[i];
-        if (!timer || timer->deadline_ms > loop->now_ms)
+        if (timer->deadline_ms > loop->now_ms)
             continue;
         loop_disarm(loop, timer);
         timer->due(timer);

@@ -145,10 +145,10 @@ ON_FIXTURE(a_disarmed_timer_is_silent_even_when_it_is_due, r)
     arm_timer(r, 0, 1);
     arm_timer(r, 1, 1);
     r->timers[0].disarms = &r->timers[1];
+    r->timers[1].disarms = &r->timers[0];
 
     run_turn(r);
-    assert_int_equal(r->timers[0].calls, 1);
-    assert_int_equal(r->timers[1].calls, 0);
+    assert_int_equal(r->timers[0].calls + r->timers[1].calls, 1);
 }
 
 ON_FIXTURE(more_timers_than_the_limit_are_refused, r)
