@@ -380,21 +380,24 @@ make_pooler(bool from_server, char *bytes, size_t size)
     return true;
 }
 
+static struct pg_proxy proxy; /* outlives a test that fails */
+
 static struct store *
-open_through(struct pg_proxy *p, struct fixture *x)
+open_through(bool (*look)(bool from_server, char *bytes, size_t size),
+             struct fixture *x)
 {
     struct store *s;
 
-    pg_proxy_start(p);
-    x->options.conninfo = p->conninfo;
+    proxy.look = look;
+    pg_proxy_start(&proxy);
+    x->options.conninfo = proxy.conninfo;
     assert_rc(postgresql_store_open(&s, &x->options), 0);
     return s;
 }
 
 CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
 {
-    struct pg_proxy p = {.look = cut_at_commit};
-    struct store *s = open_through(&p, x);
+    struct store *s = open_through(cut_at_commit, x);
 
     for (uint64_t i = 0; i < 6; i++) {
         const struct log_fill fill = fill_of(i + 1);
@@ -408,7 +411,7 @@ CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
         assert_int_equal(get_one(x->s, KS_NAME, "the"), 7 * ((int)i + 1));
     }
     store_close(s);
-    pg_proxy_stop(&p);
+    pg_proxy_stop(&proxy);
     check_clean(x->s);
 }
 
@@ -418,15 +421,14 @@ refuse_server(struct fixture *x,
               const char *words)
 {
     int64_t values[STATUS_FIGURES];
-    struct pg_proxy p = {.look = look};
-    struct store *s = open_through(&p, x);
+    struct store *s = open_through(look, x);
 
     assert_rc(postgresql_store_connect(s), -EPERM);
     assert_has(store_trouble(s), words);
     postgresql_store_figures(s, values);
     assert_int_equal(values[STATUS_M_DB_REFUSED], 1);
     store_close(s);
-    pg_proxy_stop(&p);
+    pg_proxy_stop(&proxy);
 }
 
 CASE(a_server_older_than_13_and_a_pooler_are_refused, x)
