@@ -52,8 +52,8 @@ check_merged(struct flush *f)
     return f->stuck_ms != 0 && now - f->stuck_ms >= HELD_WAIT_MS ? -EBUSY : 0;
 }
 
-/* 1: all that was in a log is merged, and thus in every later answer of the
- * reader.  Time stamps of increments cannot show that: the clock may have been
+/* 1: all that was in a log is merged, and thus in every later answer of a reader
+ * that asks no standby.  Time stamps of increments cannot show that: the clock may have been
  * set back.
  *   -EBUSY  only fills that wait are missing, and they stay */
 static int
@@ -108,6 +108,23 @@ report_unreadable(struct flush *f, const struct unmerged *before)
                : CONFIG_EXIT_OK;
 }
 
+/* For another machine or another user, where the writer seals the log when it is
+ * old enough, and for a standby, which may lack what is merged: as_of_ms of the
+ * reader shows how far its answers reach. */
+static int
+wait_afar(struct flush *f)
+{
+    const int rc = countd_wait_readable(f->c, NULL, 0, (int)f->timeout_ms);
+
+    if (rc == 0)
+        return CONFIG_EXIT_OK;
+    if (rc != -ETIMEDOUT)
+        return cmd_peer_failed(f->line, CMD_READER, rc);
+    return cmd_fail(CONFIG_EXIT_NEGATIVE,
+                    "not readable in time; is countd-worker running there, "
+                    "and does nothing wait (countd held)?");
+}
+
 /* Flushes with the reader's handle and the data directory open. */
 static int
 run_flush(struct flush *f)
@@ -121,6 +138,11 @@ run_flush(struct flush *f)
     rc = pending_set_note(&f->fills, &f->logs);
     if (rc == 0)
         rc = wait_until(&f->dir, 0, f->timeout_ms, is_readable, f);
+    if (rc == 0 && f->line->config.store_postgresql &&
+        f->line->config.store_read_conninfo[0] != '\0')
+        status = wait_afar(f);
+    if (status != 0)
+        return status;
     switch (rc) {
     case 0:
     case -EBUSY:
@@ -158,22 +180,6 @@ flush_dir(struct flush *f)
     datadir_close(&f->dir);
     return rc < 0 ? cmd_failed(rc, "open %s/log", f->line->config.data_dir)
                   : status;
-}
-
-/* For another machine or another user: the writer seals the log when it is old
- * enough, and as_of_ms of the reader shows how far its answers reach. */
-static int
-wait_afar(struct flush *f)
-{
-    const int rc = countd_wait_readable(f->c, NULL, 0, (int)f->timeout_ms);
-
-    if (rc == 0)
-        return CONFIG_EXIT_OK;
-    if (rc != -ETIMEDOUT)
-        return cmd_peer_failed(f->line, CMD_READER, rc);
-    return cmd_fail(CONFIG_EXIT_NEGATIVE,
-                    "not readable in time; is countd-worker running there, "
-                    "and does nothing wait (countd held)?");
 }
 
 int
