@@ -24,7 +24,7 @@
  *
  * While the server does not answer, one call at a time finds out whether it does
  * again, and the others fail at once (-EHOSTDOWN), as do further ones of an asker
- * that has waited for it: nobody waits twice.
+ * that has waited for it: an asker waits once.
  *
  * Ownership: the store, which store_close() ends, owns the handles that it was
  * given.  An asker is its owner's, and is forgotten before its memory goes.

@@ -3,7 +3,7 @@
  * is answered or refused in time, what needs no database does not wait for it, the
  * worker says what is wrong, and then all counts are exact.
  *
- * As short as shows that by default; COUNTD_OUTAGE=SECONDS goes on for so long. */
+ * As short as shows that by default; COUNTD_OUTAGE=SECONDS makes it last. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -36,7 +36,7 @@ struct times {
 static struct times acks, others, questions;
 
 static void
-took(struct times *t, uint64_t since_ns)
+note_time(struct times *t, uint64_t since_ns)
 {
     assert_true(t->count < TIMES_MAX);
     t->us[t->count++] = (uint32_t)((clock_ns() - since_ns) / 1000);
@@ -52,7 +52,7 @@ compare_us(const void *a, const void *b)
 
 /* Prints them, and fails the test if one took as long as this. */
 static void
-judge(struct times *t, const char *name, uint64_t limit_ms)
+judge_times(struct times *t, const char *name, uint64_t limit_ms)
 {
     const size_t n = t->count;
 
@@ -86,7 +86,7 @@ struct machine {
 };
 
 static int
-join(struct fleet *f, enum port port)
+join_port(struct fleet *f, enum port port)
 {
     return port == RANGE  ? client_connect(fleet_read_port(f))
            : port == HTTP ? answer_join(f)
@@ -95,13 +95,13 @@ join(struct fleet *f, enum port port)
 }
 
 static void
-ask(struct machine *m, enum port port)
+ask_port(struct machine *m, enum port port)
 {
     struct asker *a = &m->askers[port];
     uint8_t request[272];
 
     if (a->fd < 0)
-        a->fd = join(m->f, port);
+        a->fd = join_port(m->f, port);
     a->is_asking = true;
     a->since_ns = clock_ns();
     if (port == RANGE)
@@ -155,7 +155,7 @@ hear_counts(int fd, enum port port)
 }
 
 static void
-hear(struct machine *m, enum port port)
+hear_port(struct machine *m, enum port port)
 {
     struct asker *a = &m->askers[port];
     struct pollfd p = {.fd = a->fd, .events = POLLIN};
@@ -171,7 +171,7 @@ hear(struct machine *m, enum port port)
             a->fd = -1;
         }
     }
-    took(&questions, a->since_ns);
+    note_time(&questions, a->since_ns);
     a->is_asking = false;
 }
 
@@ -184,7 +184,7 @@ count_one(struct machine *m)
 
     client_increment(m->ack, "words", "the", 1);
     client_wins(m->ack, 1);
-    took(&acks, since_ns);
+    note_time(&acks, since_ns);
     m->counted++;
 }
 
@@ -197,19 +197,19 @@ ask_others(struct machine *m)
 
     answer_request(m->http, "GET", "/healthz", "");
     answer_read(m->http, &answer);
-    took(&others, since_ns);
+    note_time(&others, since_ns);
     assert_int_equal(answer.status, 200);
     since_ns = clock_ns();
     client_send(m->resp, "PING\r\n", 6);
     read_line(m->resp, line, sizeof line);
-    took(&others, since_ns);
+    note_time(&others, since_ns);
     assert_string_equal(line, "+PONG\r\n");
 }
 
 /* ---- an outage ---------------------------------------------------------------- */
 
 static void
-start(struct machine *m, struct fleet *f)
+start_machine(struct machine *m, struct fleet *f)
 {
     char seconds[16];
 
@@ -223,8 +223,8 @@ start(struct machine *m, struct fleet *f)
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     *m = (struct machine){.f = f,
                           .ack = client_connect(fleet_ack_port(f)),
-                          .http = join(f, HTTP),
-                          .resp = join(f, RESP),
+                          .http = join_port(f, HTTP),
+                          .resp = join_port(f, RESP),
                           .counted = 1};
     for (int i = 0; i < PORTS; i++)
         m->askers[i].fd = -1;
@@ -239,8 +239,8 @@ go_round(struct machine machines[2])
         ask_others(m);
         for (int i = 0; i < PORTS; i++) {
             if (!m->askers[i].is_asking)
-                ask(m, (enum port)i);
-            hear(m, (enum port)i);
+                ask_port(m, (enum port)i);
+            hear_port(m, (enum port)i);
         }
     }
     (void)poll(NULL, 0, PAUSE_MS); /* leaves the daemons some of the machine */
@@ -292,7 +292,7 @@ go_on(struct machine machines[2], bool refusals,
 }
 
 static void
-end(struct machine machines[2])
+end_machines(struct machine machines[2])
 {
     for (struct machine *m = machines; m < machines + 2; m++) {
         client_close(m->ack);
@@ -325,19 +325,20 @@ count_through(struct pg_machines *x, const struct outage *o)
     char expected[32];
 
     for (int i = 0; i < 2; i++)
-        start(&machines[i], &x->fleets[i]);
+        start_machine(&machines[i], &x->fleets[i]);
     o->begin();
     since_ms = clock_ms();
     go_on(machines, o->refuses, o->is_said, at_least_ms);
     since_ms = clock_ms() - since_ms;
     o->end();
     printf("%s for %.1f s:\n", o->name, (double)since_ms / 1e3);
-    judge(&acks, "acks", timeout_ms);
-    judge(&others, "others", timeout_ms);
-    judge(&questions, "questions", 2 * timeout_ms); /* it, and a busy machine */
+    judge_times(&acks, "acks", timeout_ms);
+    judge_times(&others, "others", timeout_ms);
+    judge_times(&questions, "questions",
+                2 * timeout_ms); /* it, and a busy machine */
     since_ms = clock_ms();
     go_on(machines, false, NULL, 0);
-    end(machines);
+    end_machines(machines);
     printf("    all was merged %.1f s after it\n",
            (double)(clock_ms() - since_ms) / 1e3);
     acks.count = others.count = questions.count = 0;
@@ -376,7 +377,7 @@ be_silent(void)
 }
 
 static void
-speak(void)
+be_heard(void)
 {
     pg_server_hold(false);
 }
@@ -384,7 +385,7 @@ speak(void)
 PG_MACHINES(counting_goes_on_while_the_database_is_silent, x)
 {
     count_through(
-        x, &(struct outage){"silent", be_silent, speak, true, is_down_said});
+        x, &(struct outage){"silent", be_silent, be_heard, true, is_down_said});
 }
 
 static struct pg_proxy proxy;
