@@ -153,11 +153,10 @@ struct config {
 
 /* What a daemon's command line says beside the settings. */
 struct config_command {
-    bool test;     /* -t: settings were good, exit 0 */
-    bool once;     /* --once, of countd-worker alone */
-    bool placed;   /* --once=placed */
-    int ready_fd;  /* --ready-fd N; -1 */
-    int arg_first; /* index of the first argument that is not an option */
+    bool test;    /* -t: settings were good, exit 0 */
+    bool once;    /* --once, of countd-worker alone */
+    bool placed;  /* --once=placed */
+    int ready_fd; /* --ready-fd N; -1 */
 };
 
 void config_defaults(struct config *c);

@@ -270,7 +270,6 @@ config_daemon(struct config *c, struct config_command *command, int argc,
         if (status >= 0)
             return status;
     }
-    command->arg_first = optind;
     if (optind < argc) {
         diag(DIAG_ERROR, "%s: no argument was expected; see -h", argv[optind]);
         return CONFIG_EXIT_USAGE;
