@@ -1,7 +1,7 @@
 /* common/store/lmdb/copy.c - lmdb_copy(): copying one snapshot of a file, safe
  * while other processes write. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_file.h"
 
 #include <errno.h>
 #include <unistd.h>

@@ -7,6 +7,7 @@
  * an empty one without marks (store_drop()).
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/store/lmdb/keyspace_file.h"
 #include "common/store/lmdb/keyspace_history.h"
 #include "common/store/lmdb/keyspace_peek.h"
 

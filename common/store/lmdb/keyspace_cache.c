@@ -4,7 +4,7 @@
  * LMDB must not have a file open twice in a process: closing one drops the
  * locks of both.  So every keyspace is opened here. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_file.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>

@@ -8,7 +8,7 @@
  * flock of an old %t file can be taken, its creator is dead.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

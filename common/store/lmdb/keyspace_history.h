@@ -20,7 +20,7 @@ struct keyspace_history {
     struct keyspace_state before; /* the state before the transaction */
     const struct store_delta *deltas;
     size_t delta_count;
-    uint64_t pages;   /* written by this transaction so far; rises */
+    uint64_t pages; /* written by this transaction so far; rises */
     struct history_of of;
     struct history h; /* the record that is being changed */
 };

@@ -1,7 +1,7 @@
 /* common/store/lmdb/lmdb_store.c - lmdb_store_open(): the handle, and the
  * engine's table of functions. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_file.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -9,6 +9,7 @@
  * creates a new one when increments arrive.  After a power loss the old file
  * may be back, unchanged. */
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "common/store/lmdb/keyspace_file.h"
 #include "common/store/lmdb/keyspace_history.h"
 #include "common/store/lmdb/keyspace_peek.h"
 

@@ -6,7 +6,7 @@
  * is killed leaves both, and the next move goes on: the other store knows by the
  * nonce whether it has all of it. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -13,7 +13,7 @@
  * then creates the lock file anew.  (Removing it instead would let two
  * processes write at once.) */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_file.h"
 #include "common/store/lmdb/keyspace_peek.h"
 
 #include <assert.h>

@@ -8,7 +8,7 @@
  * replaces the old one under the old one's flock, when it is durable: a crash
  * leaves one of the two complete. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/lmdb/keyspace.h"
+#include "common/store/lmdb/keyspace_file.h"
 
 #include <errno.h>
 #include <stdio.h>
