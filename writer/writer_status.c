@@ -240,6 +240,8 @@ writer_status_handed(struct writer_status *s, const struct log *log)
         [STATUS_LOG_SINCE_MS] = (int64_t)log->first_ms};
 
     status_put_log(&s->status, log->header.index, values);
+    if (log->header.index < STATUS_LOGS)
+        s->scan.handed[log->header.index] = true;
 }
 
 static bool
@@ -324,7 +326,7 @@ scan_done(struct io_job *job)
     v[STATUS_W_DISK_FREE] = s->scan.disk_free;
     v[STATUS_W_DISK_SIZE] = s->scan.disk_size;
     for (uint64_t i = 0; i < STATUS_LOGS; i++)
-        if (!is_own(s->parts.logs, i))
+        if (!s->scan.handed[i] && !is_own(s->parts.logs, i))
             put_found(s, i, s->scan.logs[i]);
 }
 
@@ -340,6 +342,7 @@ on_tick(struct loop_timer *timer)
     put_own_logs(s);
     if (!s->scanning && now >= s->next_scan_ms) {
         s->scanning = true;
+        memset(s->scan.handed, 0, sizeof s->scan.handed);
         s->next_scan_ms = now + WRITER_STATUS_SCAN_MS;
         io_push(&s->parts.logs->file_io, &s->scan.job);
     }

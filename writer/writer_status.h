@@ -43,6 +43,7 @@ struct status_scan {
     int log_fd;
     int64_t logs[STATUS_LOGS][STATUS_LOG_VALUES];
     int64_t quarantined, disk_free, disk_size;
+    bool handed[STATUS_LOGS]; /* on, since it began: what it found is older */
 };
 
 struct writer_status {

@@ -446,6 +446,28 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
     loop_free(loop);
 }
 
+/* The scan found it empty; the writer has filled it and handed it on since. */
+CASE(a_scan_that_is_late_does_not_hide_a_log_that_was_handed_on, dir)
+{
+    static struct writer_status s;
+    static struct logs none;
+    struct loop *loop = loop_new();
+    const struct writer_parts parts = {
+        .loop = loop, .logs = &none, .log_fd = dir->fd};
+    const struct log log = {
+        .header.index = 3, .count = 10, .first_ms = clock_unix_ms()};
+
+    writer_status_open(&s, dir->path, &parts);
+    s.scan.job.run(&s.scan.job);
+    writer_status_handed(&s, &log);
+    s.scan.job.done(&s.scan.job);
+    see_status(dir);
+    assert_int_equal(seen.rows[0].values[STATUS_D_UNMERGED], 10);
+    writer_status_end(&s);
+    writer_status_close(&s);
+    loop_free(loop);
+}
+
 /* ---- the directory ------------------------------------------------------- */
 
 static void
