@@ -11,7 +11,9 @@
 /* Memory of a job. */
 struct history_compact {
     struct source sources[HISTORY_RUNS_MAX];
-    uint32_t numbers[HISTORY_RUNS_MAX];
+    uint64_t words[SOURCES_CAPACITY(HISTORY_RUNS_MAX)];
+    uint64_t least[SOURCES_CAPACITY(HISTORY_RUNS_MAX) / 8];
+    uint16_t lowest[SOURCES_CAPACITY(HISTORY_RUNS_MAX)];
     struct run_writer writer;
     struct history_row row;
     int128 sums[HISTORY_CELLS];

@@ -93,12 +93,15 @@ open_sources(struct compact_work *w, struct job *job)
             continue;
         c->sources[n].copy = c->copies[n];
         c->sources[n].loaded = &w->out->blocks;
-        rc = source_open(&c->sources[n], w->kv, &job->from, r, j->at,
+        rc = source_open(&c->sources[n], w->kv, j->tier, j->period, r, j->at,
                          j->at_size);
         n++;
     }
-    job->sources =
-        (struct sources){.count = n, .all = c->sources, .numbers = c->numbers};
+    job->sources = (struct sources){.count = n,
+                                    .all = c->sources,
+                                    .words = c->words,
+                                    .least = c->least,
+                                    .lowest = c->lowest};
     if (rc == 0)
         sources_begin(&job->sources);
     return rc;
@@ -121,12 +124,13 @@ write_rows(struct compact_work *w, struct job *job)
     struct sources *s = &job->sources;
     int rc = 0;
 
-    run_begin(out, w->kv, job->to, job->new, j->at, j->at_size);
-    while (rc == 0 && s->lowest_count > 0 &&
+    run_begin(out, w->kv, j->to_tier, j->to_period, job->new, j->at,
+              j->at_size);
+    while (rc == 0 && s->left > 0 &&
            (job->new->blocks == before ||
             w->out->blocks + (job->new->blocks - before) < w->blocks))
         rc = write_lowest(c, s, roll_cell);
-    if (rc == 0 && s->lowest_count > 0)
+    if (rc == 0 && s->left > 0)
         rc = run_end(out, sources_lowest(s, 0)->block.key,
                      sources_lowest(s, 0)->block.key_size);
     else if (rc == 0)
@@ -138,7 +142,7 @@ write_rows(struct compact_work *w, struct job *job)
     h->tier[j->to_tier].bytes += job->new->bytes - bytes;
     j->at_size = (uint16_t)(out->key.size - RUN_KEY_HEAD);
     memcpy(j->at, out->key.bytes + RUN_KEY_HEAD, j->at_size);
-    return s->lowest_count > 0;
+    return s->left > 0;
 }
 
 /* ---- the end of a job -------------------------------------------------- */
@@ -249,7 +253,7 @@ sweep_run(struct compact_work *w, const struct period *p, struct run_info *r)
     size_t n = 0;
     int rc;
 
-    run_key(&first, p, r, (const uint8_t *)"", 0);
+    run_key(&first, p->tier, p->start, r, (const uint8_t *)"", 0);
     while ((rc = w->kv->after(w->kv->ctx, first.bytes, first.size, &item)) >
                0 &&
            run_key_same(&first, &item)) {

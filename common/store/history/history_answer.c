@@ -230,12 +230,11 @@ find_step(const struct history *h, const struct kv *kv,
         const uint32_t end = i > 0 ? begins[i - 1] : UINT32_MAX / step * step;
         const uint32_t from = q->from > begins[i] ? q->from : begins[i];
         struct first_cell f = {h, from - from % step, end};
-        const struct runs_span span = {h, kv, i, f.from, end};
         int rc;
 
         if (f.from >= end)
             continue;
-        rc = moves ? runs_each(&span, see_run, &f) : 0;
+        rc = moves ? runs_each(h, kv, i, f.from, end, see_run, &f) : 0;
         if (rc < 0)
             return rc;
         if (moves && f.at == end)

@@ -45,7 +45,8 @@ is_wanted(const struct run_info *r, bool finer)
 }
 
 int
-runs_each(const struct runs_span *s,
+runs_each(const struct history *h, const struct kv *kv, unsigned tier,
+          uint32_t from, uint32_t to,
           int (*run)(void *ctx, const struct period *p,
                      const struct run_info *r),
           void *ctx)
@@ -53,23 +54,21 @@ runs_each(const struct runs_span *s,
     struct period p;
     int rc = 0;
 
-    for (unsigned i = 0; rc == 0 && i <= s->tier; i++) {
-        const struct history_tier *t = &s->h->tier[i];
-        const bool finer = i < s->tier;
-        uint32_t at = history_period(t, s->from);
+    for (unsigned i = 0; rc == 0 && i <= tier; i++) {
+        const struct history_tier *t = &h->tier[i];
+        uint32_t at = history_period(t, from);
 
-        if (finer && (t->open == HISTORY_NEVER || t->open >= s->to))
+        if (i < tier && (t->open == HISTORY_NEVER || t->open >= to))
             continue;
-        if (finer && at < t->open)
+        if (i < tier && at < t->open)
             at = t->open;
         if (at < t->floor)
             at = t->floor;
-        while (rc == 0 && at < s->to &&
-               (rc = period_after(s->h, s->kv, i, at, &p)) > 0 &&
-               p.start < s->to) {
+        while (rc == 0 && at < to &&
+               (rc = period_after(h, kv, i, at, &p)) > 0 && p.start < to) {
             rc = 0;
             for (unsigned j = 0; rc == 0 && j < p.count; j++)
-                if (is_wanted(&p.runs[j], finer))
+                if (is_wanted(&p.runs[j], i < tier))
                     rc = run(ctx, &p, &p.runs[j]);
             at = p.start + t->period;
         }
@@ -94,8 +93,10 @@ runs_cells_between(const struct history_tier *t, uint32_t start, uint32_t from,
 /* ---- sums by steps ------------------------------------------------------ */
 
 struct reading {
+    const struct history *h;
+    const struct kv *kv;
     const struct history_range *asked;
-    struct runs_span part; /* a part of its span */
+    uint32_t at, end; /* of its span */
 };
 
 static void
@@ -128,15 +129,14 @@ read_run(void *ctx, const struct period *p, const struct run_info *run)
 {
     const struct reading *r = ctx;
     const struct history_range *a = r->asked;
-    const struct history_tier *t = &r->part.h->tier[p->tier];
+    const struct history_tier *t = &r->h->tier[p->tier];
     struct source s = {.start = p->start, .step = t->step};
     int rc;
 
-    s.mask =
-        run->cells & runs_cells_between(t, p->start, r->part.from, r->part.to);
+    s.mask = run->cells & runs_cells_between(t, p->start, r->at, r->end);
     if (s.mask == 0)
         return 0;
-    rc = source_open(&s, r->part.kv, p, run, a->key, a->key_size);
+    rc = source_open(&s, r->kv, p->tier, p->start, run, a->key, a->key_size);
     if (rc < 0 || s.over || s.block.key_size != a->key_size ||
         memcmp(s.block.key, a->key, a->key_size) != 0)
         return rc;
@@ -154,9 +154,9 @@ read_keys(const struct reading *r)
     keys->range = r->asked;
     keys->prefix = r->asked->key;
     keys->prefix_size = r->asked->key_size;
-    keys->from = r->part.from;
-    keys->to = r->part.to;
-    rc = history_scan(r->part.h, r->part.kv, keys);
+    keys->from = r->at;
+    keys->to = r->end;
+    rc = history_scan(r->h, r->kv, keys);
     if (rc == 0)
         keys->at_size = 0;
     return rc;
@@ -168,24 +168,24 @@ int
 history_read(const struct history *h, const struct kv *kv,
              const struct history_range *a, uint64_t until_ns, uint32_t *done)
 {
-    struct reading r = {.asked = a, .part = {.h = h, .kv = kv}};
-    struct runs_span *part = &r.part;
+    struct reading r = {.h = h, .kv = kv, .asked = a};
+    unsigned tier;
     int rc;
 
-    rc = history_tier_of(h, a->from, a->to, a->step, &part->tier);
+    rc = history_tier_of(h, a->from, a->to, a->step, &tier);
     while (rc == 0 && a->from + *done < a->to) {
-        const struct history_tier *t = &h->tier[part->tier];
+        const struct history_tier *t = &h->tier[tier];
         uint64_t end;
 
-        part->from = a->from + *done;
-        end = (uint64_t)history_period(t, part->from) +
-              (uint64_t)t->period * PART;
-        part->to = end < a->to ? (uint32_t)end : a->to;
-        rc = a->keys ? read_keys(&r) : runs_each(part, read_run, &r);
+        r.at = a->from + *done;
+        end = (uint64_t)history_period(t, r.at) + (uint64_t)t->period * PART;
+        r.end = end < a->to ? (uint32_t)end : a->to;
+        rc = a->keys ? read_keys(&r)
+                     : runs_each(h, kv, tier, r.at, r.end, read_run, &r);
         if (rc < 0)
             break;
-        *done = part->to - a->from;
-        if (until_ns != 0 && part->to < a->to && clock_ns() >= until_ns)
+        *done = r.end - a->from;
+        if (until_ns != 0 && r.end < a->to && clock_ns() >= until_ns)
             rc = -EAGAIN;
     }
     return rc;

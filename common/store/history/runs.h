@@ -64,17 +64,10 @@ void period_add(struct history *h, struct period *p,
  * commit.  So at most nine rows are written for each that comes. */
 bool period_is_split(const struct period *p);
 
-/* The runs that count for a span in a tier: its own, and those of finer ones that
- * are not rolled up yet. */
-struct runs_span {
-    const struct history *h;
-    const struct kv *kv;
-    unsigned tier;
-    uint32_t from, to;
-};
-
-/* Calls `run` for each (read.c). */
-int runs_each(const struct runs_span *s,
+/* Calls `run` for each run that counts for the span in a tier: its own, and
+ * those of finer ones that are not rolled up yet (read.c). */
+int runs_each(const struct history *h, const struct kv *kv, unsigned tier,
+              uint32_t from, uint32_t to,
               int (*run)(void *ctx, const struct period *p,
                          const struct run_info *r),
               void *ctx);
@@ -93,7 +86,7 @@ struct run_key {
 #define RUN_KEY_HEAD 10
 
 /* The key of the block of a run that begins at `at`. */
-void run_key(struct run_key *k, const struct period *p,
+void run_key(struct run_key *k, unsigned tier, uint32_t period,
              const struct run_info *run, const uint8_t *at, size_t size);
 
 static inline bool
@@ -113,9 +106,9 @@ struct run_writer {
     struct rows_writer block;
 };
 
-/* Goes on with a run of a period at `at` (size 0: its beginning). */
-void run_begin(struct run_writer *w, const struct kv *kv,
-               const struct period *p, struct run_info *run, const uint8_t *at,
+/* Goes on with a run at `at` (size 0: its beginning). */
+void run_begin(struct run_writer *w, const struct kv *kv, unsigned tier,
+               uint32_t period, struct run_info *run, const uint8_t *at,
                size_t at_size);
 int run_add(struct run_writer *w, const struct history_row *row);
 
@@ -130,6 +123,7 @@ struct source {
     const struct kv *kv;
     bool over;
     bool head_only; /* only the head of its block was read */
+    bool inside;    /* for struct sources: its key begins as `base` */
     struct run_key key;
     struct rows_reader block;
     uint8_t *copy;  /* copy of the block if the kv may change; or NULL */
@@ -140,9 +134,9 @@ struct source {
     uint32_t start, step; /* minutes of its first cell, and of each */
 };
 
-/* Stands on the first row of a period's run with this key or a later one. */
-int source_open(struct source *s, const struct kv *kv, const struct period *p,
-                const struct run_info *run, const uint8_t *key,
+/* Stands on the first row with this key or a later one. */
+int source_open(struct source *s, const struct kv *kv, unsigned tier,
+                uint32_t period, const struct run_info *run, const uint8_t *key,
                 size_t key_size);
 
 /* Goes on to the next row; s->over at the end. */
@@ -162,15 +156,27 @@ void source_add_cells(const struct source *s, const struct history_range *to);
 
 /* Several runs, as one: which of them stand on the lowest key.
  *
- * `numbers` has those that are not over: first a heap, by key, of those whose key
- * is higher, then those that stand on the lowest one.  Both arrays are the
- * caller's, of `count` elements. */
+ * Each has a word: the eight bytes of its key behind `base`, with which the
+ * keys of those that come next begin; of what is beyond, and comes later, the
+ * greatest there is.  The lowest word is found without a branch for each run,
+ * and keys are compared where words are the same.  When none is left inside,
+ * or other keys have the same word, another base is chosen.
+ *
+ * Arrays are the caller's.  `all` and `least` have SOURCES_CAPACITY(count) / 8
+ * elements, the others SOURCES_CAPACITY(count). */
+#define SOURCES_CAPACITY(count) (((count) + 7) / 8 * 8)
+
 struct sources {
-    size_t count;
+    size_t count; /* sources */
+    size_t left;  /* sources that are not over */
     struct source *all;
-    uint32_t *numbers;
-    size_t heap_count;
-    size_t lowest_count; /* 0: all are over */
+    uint64_t *words;
+    uint64_t *least;  /* the least of each eight words */
+    uint16_t *lowest; /* numbers of those with the lowest key */
+    size_t lowest_count;
+    bool unclear; /* other keys have the lowest one's word */
+    uint16_t base_size;
+    uint8_t base[HISTORY_KEY_MAX];
 };
 
 /* Begins, or begins again when sources were moved. */
@@ -179,11 +185,12 @@ void sources_begin(struct sources *l);
 /* Goes on behind the lowest key. */
 int sources_next(struct sources *l);
 
-/* The row of the i-th of those with the lowest key. */
+/* The row of the i-th of those with the lowest key; there is one while any is
+ * left. */
 static inline const struct source *
 sources_lowest(const struct sources *l, size_t i)
 {
-    return &l->all[l->numbers[l->heap_count + i]];
+    return &l->all[l->lowest[i]];
 }
 
 #endif

@@ -6,6 +6,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/runs.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -94,13 +95,14 @@ seek_in_run(struct source *s, const uint8_t *key, size_t key_size)
 }
 
 int
-source_open(struct source *s, const struct kv *kv, const struct period *p,
-            const struct run_info *run, const uint8_t *key, size_t key_size)
+source_open(struct source *s, const struct kv *kv, unsigned tier,
+            uint32_t period, const struct run_info *run, const uint8_t *key,
+            size_t key_size)
 {
     s->kv = kv;
     s->over = false;
     s->head_only = false;
-    run_key(&s->key, p, run, key, 0);
+    run_key(&s->key, tier, period, run, key, 0);
     return seek_in_run(s, key, key_size);
 }
 
@@ -139,87 +141,199 @@ source_land(struct source *s, const uint8_t *key, size_t size)
 
 /* ---- several ----------------------------------------------------------- */
 
-/* How the keys of two sources, by number, compare. */
+#define BEYOND UINT64_MAX /* the word of what is not inside */
+#define WIDER  2          /* bytes of a base less than it could have */
+
+/* The eight bytes of a key from `at` on, zeros behind its end. */
+static uint64_t
+word_of(const struct rows_reader *r, size_t at)
+{
+    const size_t size = r->key_size;
+    unsigned missing;
+
+    if (at + 8 <= size)
+        return get_be64(r->key + at);
+    if (at >= size)
+        return 0;
+    missing = 8 * (unsigned)(at + 8 - size);
+    return get_be64(r->key + at) >> missing << missing;
+}
+
+static void
+set_word(struct sources *l, size_t i)
+{
+    const struct source *s = &l->all[i];
+
+    l->words[i] =
+        s->inside && !s->over ? word_of(&s->block, l->base_size) : BEYOND;
+}
+
+static inline uint64_t
+lower_of(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Pair by pair: without branches to mispredict, and with short dependencies. */
+static void
+set_least(struct sources *l, size_t eight)
+{
+    const uint64_t *w = &l->words[8 * eight];
+
+    l->least[eight] =
+        lower_of(lower_of(lower_of(w[0], w[1]), lower_of(w[2], w[3])),
+                 lower_of(lower_of(w[4], w[5]), lower_of(w[6], w[7])));
+}
+
+static bool
+is_inside(const struct sources *l, const struct source *s)
+{
+    return s->block.key_size >= l->base_size &&
+           memcmp(s->block.key, l->base, l->base_size) == 0;
+}
+
 static int
-compare_keys(const struct sources *l, uint32_t a, uint32_t b)
+compare_sources(const struct source *a, const struct source *b)
 {
-    const struct rows_reader *x = &l->all[a].block, *y = &l->all[b].block;
-
-    return bytes_compare(x->key, x->key_size, y->key, y->key_size);
+    return bytes_compare(a->block.key, a->block.key_size, b->block.key,
+                         b->block.key_size);
 }
 
+/* As much of the lowest key as its neighbour begins with, and a little less, so
+ * that it lasts. */
 static void
-push_source(struct sources *l, uint32_t number)
+choose_base(struct sources *l)
 {
-    uint32_t *heap = l->numbers;
-    size_t at = l->heap_count++;
+    const struct source *low = NULL;
+    size_t most = 0;
 
-    for (; at > 0 && compare_keys(l, number, heap[(at - 1) / 2]) < 0;
-         at = (at - 1) / 2)
-        heap[at] = heap[(at - 1) / 2];
-    heap[at] = number;
-}
+    for (size_t i = 0; i < l->count; i++) {
+        const struct source *s = &l->all[i];
 
-/* Puts the last of the heap where it belongs, in place of the first, which is
- * then behind the heap. */
-static void
-pop_source(struct sources *l)
-{
-    uint32_t *heap = l->numbers;
-    const size_t count = --l->heap_count;
-    const uint32_t first = heap[0], last = heap[count];
-    size_t at = 0, child;
-
-    while ((child = 2 * at + 1) < count) {
-        if (child + 1 < count &&
-            compare_keys(l, heap[child + 1], heap[child]) < 0)
-            child++;
-        if (compare_keys(l, last, heap[child]) <= 0)
-            break;
-        heap[at] = heap[child];
-        at = child;
+        if (!s->over && (low == NULL || compare_sources(s, low) < 0))
+            low = s;
     }
-    heap[at] = last;
-    heap[count] = first;
+    for (size_t i = 0; low != NULL && i < l->count; i++) {
+        const struct rows_reader *r = &l->all[i].block;
+        size_t same;
+
+        if (l->all[i].over)
+            continue;
+        same = bytes_common_size(r->key, r->key_size, low->block.key,
+                                 low->block.key_size);
+        if (same > most && (same < r->key_size || same < low->block.key_size))
+            most = same;
+    }
+    l->base_size = (uint16_t)(most > WIDER ? most - WIDER : 0);
+    if (low != NULL)
+        memcpy(l->base, low->block.key, l->base_size);
+    for (size_t i = 0; i < l->count; i++) {
+        l->all[i].inside = is_inside(l, &l->all[i]);
+        set_word(l, i);
+    }
+    for (size_t i = l->count; i < SOURCES_CAPACITY(l->count); i++)
+        l->words[i] = BEYOND;
+    for (size_t i = 0; i < SOURCES_CAPACITY(l->count) / 8; i++)
+        set_least(l, i);
+    l->unclear = false;
 }
 
-/* Takes those with the lowest key from the heap. */
+static uint64_t
+least_word(const struct sources *l)
+{
+    uint64_t least = l->least[0];
+
+    for (size_t i = 1; i < SOURCES_CAPACITY(l->count) / 8; i++)
+        least = l->least[i] < least ? l->least[i] : least;
+    return least;
+}
+
+/* The bits of those of eight words that are the lowest. */
+static unsigned
+lowest_bits(const uint64_t w[8], uint64_t least)
+{
+    const unsigned low =
+        (unsigned)(w[0] == least) | (unsigned)(w[1] == least) << 1 |
+        (unsigned)(w[2] == least) << 2 | (unsigned)(w[3] == least) << 3;
+
+    return low | (unsigned)(w[4] == least) << 4 |
+           (unsigned)(w[5] == least) << 5 | (unsigned)(w[6] == least) << 6 |
+           (unsigned)(w[7] == least) << 7;
+}
+
+/* Adds source i, which has the lowest word, if its key is the one of those
+ * found; replaces them if it is lower. */
+static void
+add_lowest(struct sources *l, size_t i)
+{
+    const struct source *s = &l->all[i];
+    int d;
+
+    if (i >= l->count || s->over) /* nothing has a lower word */
+        return;
+    if (l->lowest_count > 0) {
+        d = compare_sources(s, sources_lowest(l, 0));
+        if (d != 0)
+            l->unclear = true;
+        if (d > 0)
+            return;
+        if (d < 0)
+            l->lowest_count = 0;
+    }
+    l->lowest[l->lowest_count++] = (uint16_t)i;
+}
+
 static void
 find_lowest(struct sources *l)
 {
+    uint64_t least;
+
     l->lowest_count = 0;
-    while (l->heap_count > 0 &&
-           (l->lowest_count == 0 ||
-            compare_keys(l, l->numbers[0], l->numbers[l->heap_count]) == 0)) {
-        pop_source(l);
-        l->lowest_count++;
+    if (l->left == 0)
+        return;
+    least = least_word(l);
+    if (least == BEYOND || l->unclear) {
+        choose_base(l);
+        least = least_word(l);
     }
+    for (size_t e = 0; e < SOURCES_CAPACITY(l->count) / 8; e++) {
+        if (l->least[e] != least)
+            continue;
+        for (unsigned with = lowest_bits(&l->words[8 * e], least); with != 0;
+             with &= with - 1)
+            add_lowest(l, 8 * e + (unsigned)__builtin_ctz(with));
+    }
+    assert(l->lowest_count > 0);
 }
 
 void
 sources_begin(struct sources *l)
 {
-    l->heap_count = 0;
+    l->left = 0;
     for (size_t i = 0; i < l->count; i++)
-        if (!l->all[i].over)
-            push_source(l, (uint32_t)i);
+        l->left += !l->all[i].over;
+    if (l->left > 0)
+        choose_base(l);
     find_lowest(l);
 }
 
-/* A source goes into the heap before the place where its number was read. */
 int
 sources_next(struct sources *l)
 {
-    const size_t end = l->heap_count + l->lowest_count;
-
-    for (size_t i = l->heap_count; i < end; i++) {
-        const uint32_t number = l->numbers[i];
-        const int rc = source_next(&l->all[number]);
+    for (size_t i = 0; i < l->lowest_count; i++) {
+        const size_t number = l->lowest[i];
+        struct source *s = &l->all[number];
+        const int rc = source_next(s);
 
         if (rc < 0)
             return rc;
-        if (!l->all[number].over)
-            push_source(l, number);
+        l->left -= s->over;
+        if (s->block.same < l->base_size)
+            s->inside = is_inside(l, s);
+        set_word(l, number);
+        /* They are in order of their numbers. */
+        if (i + 1 == l->lowest_count || l->lowest[i + 1] / 8 != number / 8)
+            set_least(l, number / 8);
     }
     find_lowest(l);
     return 0;
