@@ -128,7 +128,7 @@ start_server(struct fixture *r, struct live_options o)
     if (o.holders == 0)
         o.holders = 64;
     if (o.places == 0)
-        o.places = 1000;
+        o.places = 100000;
     if (o.window_s == 0)
         o.window_s = 86400;
     o.budget = &r->budget;
