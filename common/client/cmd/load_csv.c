@@ -215,15 +215,18 @@ enum csv_result
 csv_take(struct csv *c, const struct increment_form *form, const char *text,
          size_t size, struct increment *out, const char **why)
 {
-    if (c->size > 0)
-        c->text[c->size++] = '\n';
-    if (size > CSV_TEXT_MAX - 1 - c->size) {
+    const size_t begin = c->size > 0 ? c->size + 1 : 0; /* behind a line */
+
+    *why = NULL;
+    if (begin + size > CSV_TEXT_MAX) {
         c->size = 0;
         *why = "the line is too long";
         return CSV_BAD;
     }
-    memcpy(c->text + c->size, text, size);
-    c->size += size;
+    if (begin > 0)
+        c->text[begin - 1] = '\n';
+    memcpy(c->text + begin, text, size);
+    c->size = begin + size;
     if (is_open(c))
         return CSV_MORE;
     if (c->count == 0) {
