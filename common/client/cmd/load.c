@@ -29,7 +29,7 @@
 static void
 bad_line(struct load *l, const struct lines *lines, const char *why)
 {
-    l->stopped = l->strict;
+    l->stopped |= l->strict;
     if (++l->bad > BAD_SHOWN_MAX)
         return;
     progress_clear(&l->progress);
@@ -97,72 +97,34 @@ send_record(struct load *l, const struct lines *lines,
     return rc;
 }
 
-/* Reads a line of CSV.  A file that does not say what its columns are is not
- * read any further, nor is any other. */
-static int
-read_csv_line(struct load *l, const struct lines *lines, const char *text,
-              size_t size, struct increment *out)
-{
-    const char *why;
-
-    switch (csv_take(l->csv, &l->form, text, size, out, &why)) {
-    case CSV_ROW:
-        return 1;
-    case CSV_MORE:
-        return 0;
-    case CSV_NO_COLUMNS:
-        l->file_status = CONFIG_EXIT_USAGE;
-        bad_line(l, lines, why);
-        l->stopped = true;
-        return 0;
-    case CSV_BAD:
-        break;
-    }
-    bad_line(l, lines, why);
-    return 0;
-}
-
-/* Whether a time that --once needs is missing. */
-static bool
-lacks_time(struct load *l, const struct lines *lines, const struct increment *i)
-{
-    if (!l->once || i->at != 0)
-        return false;
-    bad_line(l, lines, "no time, which --once needs; or give --at");
-    return true;
-}
-
-int
+bool
 load_read_line(struct load *l, const struct lines *lines, const char *text,
                size_t size, struct increment *out)
 {
-    const struct increment_fault *fault = NULL;
-    int rc = 1;
+    const struct increment_fault *fault;
+    enum csv_result result = CSV_ROW;
+    const char *wrong = NULL;
 
     if (size == 0 && !(l->csv && l->csv->size > 0))
-        return 0;
+        return false;
     if (lines->cut) {
-        bad_line(l, lines, "the line is too long");
-        return 0;
-    }
-    if (l->csv)
-        rc = read_csv_line(l, lines, text, size, out);
-    else
+        wrong = "the line is too long";
+    } else if (l->csv) {
+        result = csv_take(l->csv, &l->form, text, size, out, &wrong);
+    } else {
         fault = increment_line_read(&l->form, text, size, out);
-    if (fault)
-        bad_line(l, lines, fault->text);
-    return rc > 0 && !fault && !lacks_time(l, lines, out);
-}
-
-static int
-take_line(struct load *l, const struct lines *lines, const char *text,
-          size_t size)
-{
-    struct increment record;
-
-    return load_read_line(l, lines, text, size, &record) > 0
-               ? send_record(l, lines, &record)
-               : 0;
+        wrong = fault ? fault->text : NULL;
+    }
+    if (result == CSV_ROW && !wrong && l->once && out->at == 0)
+        wrong = "no time, which --once needs; or give --at";
+    if (wrong)
+        bad_line(l, lines, wrong);
+    /* Without columns the file is not read any further, nor is any other. */
+    if (result == CSV_NO_COLUMNS) {
+        l->file_status = CONFIG_EXIT_USAGE;
+        l->stopped = true;
+    }
+    return result == CSV_ROW && !wrong;
 }
 
 /* Waits until all is acknowledged (on a silent port: sent). */
@@ -190,7 +152,10 @@ take_lines(struct load *l, struct lines *lines)
     int rc = 0;
 
     while (rc == 0 && !l->stopped && lines_next(lines, &text, &size)) {
-        rc = take_line(l, lines, text, size);
+        struct increment record;
+
+        if (load_read_line(l, lines, text, size, &record))
+            rc = send_record(l, lines, &record);
         if (rc == -EINTR)
             return 0; /* `stopped` says so */
         if (rc == 0)
@@ -273,12 +238,11 @@ static int
 load_file(struct load *l, const char *path)
 {
     struct lines lines;
-    int filled, rc;
+    int filled, rc = 0;
 
     filled = load_begin_file(l, path, &lines);
     if (filled < 0)
         return 0;
-    rc = 0;
     while (rc == 0 && !l->stopped) {
         /* Before waiting for a pipe, what came so far is made durable. */
         if (!lines_ready(&lines)) {
@@ -351,15 +315,16 @@ print_place(const struct load *l, uint64_t number, const char *what)
     if (number == 0 || l->sent - number >= PLACES)
         return;
     diag(DIAG_WARNING,
-         "stopped by an error: %s:%" PRIu64 " is the last line %s", p->path,
-         p->line, what);
+         "stopped by an error: %s:%" PRIu64 " is the last line %s",
+         cmd_text(p->path, strlen(p->path)), p->line, what);
 }
 
 /* After an error: reports which lines are counted and which are not, so that
- * the user loads no line twice and forgets none.*/
+ * the user loads no line twice and forgets none. */
 static void
 print_loss(struct load *l)
 {
+    const char *known = l->peer == CMD_WRITER ? "acknowledged" : "sent";
     uint64_t unsent, unknown;
 
     countd_pending(l->c, &unsent, &unknown);
@@ -368,10 +333,8 @@ print_loss(struct load *l)
          "increments=%" PRIu64 ": the first %" PRIu64 " are %s, the next "
          "%" PRIu64 " may or may not be counted, the last %" PRIu64
          " were not sent",
-         l->sent, l->sent - unknown - unsent,
-         l->peer == CMD_WRITER ? "acknowledged" : "sent", unknown, unsent);
-    print_place(l, l->sent - unknown - unsent,
-                l->peer == CMD_WRITER ? "acknowledged" : "sent");
+         l->sent, l->sent - unknown - unsent, known, unknown, unsent);
+    print_place(l, l->sent - unknown - unsent, known);
     if (unknown > 0)
         print_place(l, l->sent - unsent, "that may be counted");
 }
@@ -392,7 +355,7 @@ load_files(struct load *l)
     if (l->stop.signo != 0)
         diag(DIAG_WARNING,
              "stopped by a signal: %s:%" PRIu64 " is the last line taken",
-             l->path, l->last_line);
+             cmd_text(l->path, strlen(l->path)), l->last_line);
     if (rc < 0) {
         print_loss(l);
         return cmd_peer_failed(line, l->peer, rc);
@@ -423,17 +386,15 @@ load_with_places(struct load *l)
 static void
 read_csv(struct load *l, struct csv *csv)
 {
-    static const char *const with[] = {"columns", "keyspace"};
     const struct cmd_line *line = l->line;
     const char *columns = cmd_value(line, "columns");
     const char *keyspace = cmd_value(line, "keyspace"), *wrong;
 
     if (cmd_value(line, "csv") != NULL)
         l->csv = csv;
-    for (size_t i = 0; i < 2 && l->csv == NULL && *line->status == 0; i++)
-        if (cmd_value(line, with[i]) != NULL)
-            *line->status = cmd_misuse(
-                line, i == 0 ? "--columns" : "--keyspace", "only with --csv");
+    else if (columns || keyspace)
+        *line->status = cmd_misuse(line, columns ? "--columns" : "--keyspace",
+                                   "only with --csv");
     if (keyspace) {
         const struct cmd_name name = cmd_name(line, keyspace, "keyspace");
 
@@ -453,14 +414,13 @@ cmd_load(struct cmd_line *line)
         .line = line,
         .peer = silent ? CMD_WRITER_SILENT : CMD_WRITER,
         .strict = cmd_value(line, "strict") != NULL,
+        .once = cmd_value(line, "once") != NULL,
         .form = {.raw = line->raw,
                  .keyspace_max = (size_t)line->config.keyspace_size,
                  .key_max = (size_t)line->config.key_size},
     };
     struct csv csv = {.raw = line->raw};
     int status;
-
-    l.once = cmd_value(line, "once") != NULL;
 
     read_csv(&l, &csv);
     l.form.at = cmd_event_time(line, "at");

@@ -39,10 +39,10 @@ struct load {
 /* Opens a file; an error is reported, and l->file_status says so. */
 int load_begin_file(struct load *l, const char *path, struct lines *lines);
 
-/* Reads a line: 1; 0: there is no increment in it, and what is wrong was
+/* Reads a line.  False: there is no increment in it, and what is wrong was
  * reported. */
-int load_read_line(struct load *l, const struct lines *lines, const char *text,
-                   size_t size, struct increment *out);
+bool load_read_line(struct load *l, const struct lines *lines, const char *text,
+                    size_t size, struct increment *out);
 
 /* Closes a file; `filled` is what lines_fill() said last. */
 void load_end_file(struct load *l, struct lines *lines, int filled);
@@ -92,7 +92,7 @@ const char *csv_columns(struct csv *c, const char *text);
 /* A file begins. */
 void csv_begin(struct csv *c);
 
-/* Takes a line; *out is set by CSV_ROW, *why by a fault. */
+/* Takes a line; *out is set by CSV_ROW, *why by what is wrong: NULL else. */
 enum csv_result csv_take(struct csv *c, const struct increment_form *form,
                          const char *text, size_t size, struct increment *out,
                          const char **why);

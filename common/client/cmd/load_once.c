@@ -59,7 +59,7 @@ read_file(struct once *o, const char *path,
         while (rc == 0 && !l->stopped && lines_next(&lines, &text, &size)) {
             struct increment i;
 
-            if (load_read_line(l, &lines, text, size, &i) > 0)
+            if (load_read_line(l, &lines, text, size, &i))
                 rc = take(o, &i);
         }
     load_end_file(l, &lines, filled);
