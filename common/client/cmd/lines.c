@@ -15,8 +15,6 @@
 int
 lines_open(struct lines *l, const char *path)
 {
-    int rc;
-
     *l = (struct lines){.fd = STDIN_FILENO};
     if (strcmp(path, "-") != 0) {
         l->fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -25,15 +23,10 @@ lines_open(struct lines *l, const char *path)
     }
     l->text = malloc(LINES_BUFFER);
     l->raw = malloc(LINES_BUFFER);
-    if (l->text == NULL || l->raw == NULL) {
-        rc = -ENOMEM;
-        goto close;
-    }
-    return 0;
-
-close:
+    if (l->text != NULL && l->raw != NULL)
+        return 0;
     lines_close(l);
-    return rc;
+    return -ENOMEM;
 }
 
 void
@@ -179,34 +172,6 @@ lines_fill(struct lines *l)
     return !l->ended || l->at < l->end;
 }
 
-/* Returns `size` bytes in *text and consumes `taken`. False: they are the rest
- * of a line whose beginning was returned already. */
-static bool
-give_piece(struct lines *l, size_t size, size_t taken, bool cut,
-           const char **text, size_t *text_size)
-{
-    const bool rest = l->skipping;
-    const char *from = l->text + l->at;
-    size_t begin;
-
-    l->at += taken;
-    l->skipping = cut && taken == size;
-    if (rest)
-        return false;
-    if (size > LINES_SIZE_MAX) {
-        size = LINES_SIZE_MAX;
-        cut = true;
-    }
-    if (!cut && size > 0 && from[size - 1] == '\r')
-        size--;
-    l->cut = cut;
-    l->number++;
-    begin = l->number == 1 ? increment_text_begin(from, size) : 0;
-    *text = from + begin;
-    *text_size = size - begin;
-    return true;
-}
-
 bool
 lines_next(struct lines *l, const char **text, size_t *size)
 {
@@ -214,19 +179,26 @@ lines_next(struct lines *l, const char **text, size_t *size)
         const char *from = l->text + l->at;
         const size_t left = l->end - l->at;
         const char *newline = memchr(from, '\n', left);
+        const bool is_rest = l->skipping;
+        size_t length = newline ? (size_t)(newline - from) : left, begin;
 
-        if (newline != NULL) {
-            const size_t length = (size_t)(newline - from);
-
-            if (give_piece(l, length, length + 1, false, text, size))
-                return true;
-        } else if (l->ended || left > LINES_SIZE_MAX) {
-            /* The last line, or one too long whose end has not come. */
-            if (give_piece(l, left, left, !l->ended, text, size))
-                return true;
-        } else {
+        if (!newline && !l->ended && left <= LINES_SIZE_MAX)
             return false;
-        }
+        /* A whole line, the last one, or one too long whose end has not come. */
+        l->at += length + (newline != NULL);
+        l->skipping = !newline && !l->ended;
+        if (is_rest)
+            continue;
+        l->cut = length > LINES_SIZE_MAX;
+        if (l->cut)
+            length = LINES_SIZE_MAX;
+        else if (length > 0 && from[length - 1] == '\r')
+            length--;
+        l->number++;
+        begin = l->number == 1 ? increment_text_begin(from, length) : 0;
+        *text = from + begin;
+        *size = length - begin;
+        return true;
     }
     return false;
 }
