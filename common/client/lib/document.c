@@ -506,63 +506,29 @@ take_rows(struct document *d)
     return r;
 }
 
-/* The parameters of a question beside names. */
-enum {
-    PUT_OFFSET = 1,
-    PUT_N = 2,
-    PUT_LENGTH = 4,
-    PUT_PERIOD = 8,
-    PUT_STEP = 16,
-    PUT_FROM = 32,
-    NONE_IS_EMPTY = 64, /* a keyspace that is not there has no rows */
-};
-
-static const struct {
-    const char *command;
-    unsigned puts;
-} row_commands[] = {
-    {"range", PUT_OFFSET | PUT_LENGTH | NONE_IS_EMPTY},
-    {"around", PUT_N},
-    {"keys", PUT_N | NONE_IS_EMPTY},
-    {"keyspaces", 0},
-    {"history", PUT_PERIOD | PUT_STEP},
-    {"top", PUT_PERIOD | PUT_N},
-    {"sums", PUT_FROM | PUT_N},
-};
-
-static void
-put_numbers(struct document *d, const struct countd_query *q, unsigned puts)
+int
+document_rows(struct countd *c, const char *command, unsigned puts,
+              const struct countd_query *q, struct countd_rows **out)
 {
     const int64_t length =
         q->length > COUNTD_ROWS_MAX ? COUNTD_ROWS_MAX : q->length;
-
-    if (puts & PUT_OFFSET)
-        document_put_number(d, "offset", q->offset, "");
-    if (puts & (PUT_LENGTH | PUT_N))
-        document_put_number(d, puts & PUT_N ? "n" : "length", length, "");
-    if (puts & PUT_PERIOD)
-        document_put_period(d, q);
-    if (puts & PUT_STEP)
-        document_put_number(d, "step", q->step / 60, "m");
-    if (puts & PUT_FROM && q->from >= 0)
-        document_put_number(d, "from", q->from, "");
-}
-
-int
-document_rows(struct countd *c, const char *command,
-              const struct countd_query *q, struct countd_rows **out)
-{
     struct countd_rows *rows = NULL;
     struct document d;
-    size_t i = 0;
     int rc;
 
-    while (strcmp(row_commands[i].command, command) != 0)
-        i++; /* it is there */
     document_about(c, &d, command, q);
-    put_numbers(&d, q, row_commands[i].puts);
+    if (puts & PUT_OFFSET)
+        document_put_number(&d, "offset", q->offset, "");
+    if (puts & (PUT_LENGTH | PUT_N))
+        document_put_number(&d, puts & PUT_N ? "n" : "length", length, "");
+    if (puts & PUT_PERIOD)
+        document_put_period(&d, q);
+    if (puts & PUT_STEP)
+        document_put_number(&d, "step", q->step / 60, "m");
+    if (puts & PUT_FROM && q->from >= 0)
+        document_put_number(&d, "from", q->from, "");
     rc = document_ask(&d);
-    if (rc == -ENOENT && row_commands[i].puts & NONE_IS_EMPTY)
+    if (rc == -ENOENT && puts & NONE_IS_EMPTY)
         rc = d.error = 0;
     if (rc == 0)
         rows = take_rows(&d);

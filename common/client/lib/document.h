@@ -105,10 +105,19 @@ size_t document_rows_max(const struct document *d);
 /* The first error of all; unlocks the handle. */
 int document_end(struct document *d);
 
-/* Asks for rows and takes them: of "range", "around", "keys", "keyspaces",
- * "history" and "top", as the calls of these names say, and of "sums": the sums of
- * keys in the step at q->from, below 0 all that is retained of each. */
-int document_rows(struct countd *c, const char *command,
+/* Which parameters a question for rows has beside names. */
+enum {
+    PUT_OFFSET = 1,
+    PUT_N = 2,
+    PUT_LENGTH = 4,
+    PUT_PERIOD = 8,
+    PUT_STEP = 16,
+    PUT_FROM = 32,      /* unless it is below 0 */
+    NONE_IS_EMPTY = 64, /* a keyspace that is not there has no rows */
+};
+
+/* Asks for rows and takes them. */
+int document_rows(struct countd *c, const char *command, unsigned puts,
                   const struct countd_query *q, struct countd_rows **out);
 
 #endif

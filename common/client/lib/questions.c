@@ -21,35 +21,36 @@ PUBLIC int
 countd_range(struct countd *c, const struct countd_query *q,
              struct countd_rows **out)
 {
-    return document_rows(c, "range", q, out);
+    return document_rows(c, "range", PUT_OFFSET | PUT_LENGTH | NONE_IS_EMPTY, q,
+                         out);
 }
 
 PUBLIC int
 countd_around(struct countd *c, const struct countd_query *q,
               struct countd_rows **out)
 {
-    return document_rows(c, "around", q, out);
+    return document_rows(c, "around", PUT_N, q, out);
 }
 
 PUBLIC int
 countd_keys(struct countd *c, const struct countd_query *q,
             struct countd_rows **out)
 {
-    return document_rows(c, "keys", q, out);
+    return document_rows(c, "keys", PUT_N | NONE_IS_EMPTY, q, out);
 }
 
 PUBLIC int
 countd_keyspaces(struct countd *c, const struct countd_query *q,
                  struct countd_rows **out)
 {
-    return document_rows(c, "keyspaces", q, out);
+    return document_rows(c, "keyspaces", 0, q, out);
 }
 
 PUBLIC int
 countd_period_top(struct countd *c, const struct countd_query *q,
                   struct countd_rows **out)
 {
-    return document_rows(c, "top", q, out);
+    return document_rows(c, "top", PUT_PERIOD | PUT_N, q, out);
 }
 
 PUBLIC int
@@ -62,7 +63,7 @@ countd_history(struct countd *c, const struct countd_query *q,
     if (step <= 0 || step % 60 != 0 || q->from % step != 0 ||
         q->to % step != 0 || q->to == 0)
         return -EINVAL;
-    rc = document_rows(c, "history", q, out);
+    rc = document_rows(c, "history", PUT_PERIOD | PUT_STEP, q, out);
     if (rc < 0 || (*out)->count == (uint64_t)((q->to - q->from) / step))
         return rc;
     countd_rows_free(*out);
