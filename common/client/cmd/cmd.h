@@ -173,11 +173,10 @@ enum cmd_peer {
  *     sockets of this user or of root;
  *   - the address of its port in the settings. */
 struct cmd_place {
-    const char *directory; /* NULL: the address */
-    const char *setting;   /* name of the setting, for messages */
-    const char *word;      /* the service there: "quota" */
+    const char *directory, *address; /* one is NULL */
+    const char *setting;             /* its name, for messages */
+    const char *word;                /* the service there: "quota" */
     const char *daemon;
-    char address[CONFIG_TEXT_SIZE + 24];
     char text[CONFIG_TEXT_SIZE + 32]; /* the address, or DIR/socket/NAME */
 };
 

@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,62 +62,48 @@ cmd_set_host(struct config *c, const char *host)
 
 /* ---- place ------------------------------------------------------------- */
 
-#define AT(field) offsetof(struct config, field)
-
 static const struct {
     const char *socket;
     const char *word;
-    size_t address_at;   /* in struct config: host, or host and port */
-    const char *keys[2]; /* settings of its port, and of its host or NULL: it is
-                          * in the first */
-    size_t port_at;      /* in struct config; 0: the address has the port */
+    const char
+        *key; /* setting of host and port, or of a port of live.address */
+    bool is_port;
 } places[] = {
-    [CMD_READER] = {LOCAL_READ_HTTP, "read", AT(read_http), {"read.http"}, 0},
-    [CMD_HISTORY] = {LOCAL_READ_HTTP, "read", AT(read_http), {"read.http"}, 0},
-    [CMD_WRITER] =
-        {LOCAL_ACK, "write", AT(write_ack_listen), {"write.ack_listen"}, 0},
-    [CMD_WRITER_SILENT] =
-        {LOCAL_COUNT, "write", AT(write_listen), {"write.listen"}, 0},
-    [CMD_COUNTER] = {LOCAL_COUNTER,
-                     "counter",
-                     AT(live_address),
-                     {"counter.port", "live.address"},
-                     AT(counter_port)},
-    [CMD_SEMAPHORE] = {LOCAL_SEMAPHORE,
-                       "semaphore",
-                       AT(live_address),
-                       {"semaphore.port", "live.address"},
-                       AT(semaphore_port)},
-    [CMD_SEQUENCE] =
-        {LOCAL_HTTP, "sequence", AT(http_listen), {"http.listen"}, 0},
-    [CMD_QUOTA] = {LOCAL_HTTP, "quota", AT(http_listen), {"http.listen"}, 0},
+    [CMD_READER] = {LOCAL_READ_HTTP, "read", "read.http", false},
+    [CMD_HISTORY] = {LOCAL_READ_HTTP, "read", "read.http", false},
+    [CMD_WRITER] = {LOCAL_ACK, "write", "write.ack_listen", false},
+    [CMD_WRITER_SILENT] = {LOCAL_COUNT, "write", "write.listen", false},
+    [CMD_COUNTER] = {LOCAL_COUNTER, "counter", "counter.port", true},
+    [CMD_SEMAPHORE] = {LOCAL_SEMAPHORE, "semaphore", "semaphore.port", true},
+    [CMD_SEQUENCE] = {LOCAL_HTTP, "sequence", "http.listen", false},
+    [CMD_QUOTA] = {LOCAL_HTTP, "quota", "http.listen", false},
 };
 
 static void
 format_address(const struct config *c, enum cmd_peer peer, char *text,
                size_t size)
 {
-    const char *address = (const char *)c + places[peer].address_at;
+    const void *value = config_at(c, places[peer].key);
     uint64_t port = 0;
 
-    if (places[peer].port_at > 0)
-        memcpy(&port, (const char *)c + places[peer].port_at, sizeof port);
-    if (places[peer].port_at == 0)
-        (void)snprintf(text, size, "%s", address);
+    if (places[peer].is_port)
+        memcpy(&port, value, sizeof port);
+    if (!places[peer].is_port)
+        (void)snprintf(text, size, "%s", (const char *)value);
     else if (port == CONFIG_PORT_SOCKET)
         (void)snprintf(text, size, LISTENER_NO_PORT);
     else
-        (void)snprintf(text, size, "%s:%" PRIu64, address, port);
+        (void)snprintf(text, size, "%s:%" PRIu64, c->live_address, port);
 }
 
-/* Whether the command line has -o with this setting; NULL: no. */
+/* Whether the command line has -o with this setting. */
 static bool
 is_given(const struct cmd_line *line, const char *key)
 {
     const struct config_sources *s = &line->sources;
-    const size_t size = key ? strlen(key) : 0;
+    const size_t size = strlen(key);
 
-    for (size_t i = 0; size > 0 && i < s->count; i++)
+    for (size_t i = 0; i < s->count; i++)
         if (s->letters[i] == 'o' && strncmp(s->texts[i], key, size) == 0 &&
             s->texts[i][size] == '=')
             return true;
@@ -128,10 +113,8 @@ is_given(const struct cmd_line *line, const char *key)
 static bool
 is_directory_on_line(const struct cmd_line *line)
 {
-    for (size_t i = 0; i < line->sources.count; i++)
-        if (line->sources.letters[i] == 'd')
-            return true;
-    return is_given(line, "data_dir");
+    return memchr(line->sources.letters, 'd', line->sources.count) ||
+           is_given(line, "data_dir");
 }
 
 bool
@@ -167,8 +150,8 @@ uses_socket(const struct cmd_line *line, enum cmd_peer peer,
 {
     if (strcmp(address, LISTENER_NO_PORT) == 0)
         return line->host == NULL;
-    if (line->host || is_given(line, places[peer].keys[0]) ||
-        is_given(line, places[peer].keys[1]))
+    if (line->host || is_given(line, places[peer].key) ||
+        (places[peer].is_port && is_given(line, "live.address")))
         return false;
     return is_directory_on_line(line) || has_sockets(line);
 }
@@ -177,19 +160,17 @@ void
 cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
                struct cmd_place *out)
 {
-    out->setting = places[peer].keys[0];
+    out->setting = places[peer].key;
     out->word = places[peer].word;
     out->daemon =
         strcmp(out->word, "read") == 0 ? "countd-read" : "countd-write";
-    out->directory = NULL;
-    format_address(&line->config, peer, out->address, sizeof out->address);
-    if (uses_socket(line, peer, out->address)) {
-        out->directory = line->config.data_dir;
+    format_address(&line->config, peer, out->text, sizeof out->text);
+    out->directory =
+        uses_socket(line, peer, out->text) ? line->config.data_dir : NULL;
+    out->address = out->directory ? NULL : out->text;
+    if (out->directory)
         (void)snprintf(out->text, sizeof out->text, "%s/" LOCAL_FOLDER "/%s",
                        out->directory, places[peer].socket);
-    } else {
-        (void)snprintf(out->text, sizeof out->text, "%s", out->address);
-    }
 }
 
 /* ---- handles ------------------------------------------------------------ */
@@ -204,13 +185,13 @@ find_port(const struct cmd_line *line, enum cmd_peer peer,
     if (*line->status != 0)
         return *line->status;
     cmd_find_place(line, peer, place);
-    colon = strrchr(place->address, ':');
+    colon = strrchr(place->text, ':');
     if (place->directory ||
         (colon && strspn(colon + 1, "0") != strlen(colon + 1)))
         return 0;
     return cmd_fail(CONFIG_EXIT_USAGE,
                     "%s is \"%s\": no port to connect to; -o %s=... gives one",
-                    place->setting, place->address, place->setting);
+                    place->setting, place->text, place->setting);
 }
 
 int
@@ -232,9 +213,9 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
     if (rc != 0)
         return rc;
     options.directory = place.directory;
-    if (!place.directory && peer == CMD_READER)
+    if (peer == CMD_READER)
         options.read = place.address;
-    else if (!place.directory)
+    else
         options.write = place.address;
     rc = countd_open(out, &options);
     return rc < 0 ? cmd_peer_failed(line, peer, rc) : 0;
@@ -251,7 +232,7 @@ cmd_http_open(const struct cmd_line *line, enum cmd_peer peer,
     if (rc != 0)
         return rc;
     options.directory = place.directory;
-    options.address = place.directory ? NULL : place.address;
+    options.address = place.address;
     options.token = getenv("COUNTD_TOKEN");
     rc = countd_http_open(out, &options);
     return rc < 0 ? cmd_peer_failed(line, peer, rc) : 0;
@@ -263,12 +244,6 @@ bool
 live_is_semaphore(const struct cmd_line *line)
 {
     return cmd_value(line, "semaphore") != NULL;
-}
-
-const char *
-live_word(const struct cmd_line *line)
-{
-    return live_is_semaphore(line) ? "semaphore" : "counter";
 }
 
 struct live_name
@@ -307,7 +282,7 @@ live_connect(const struct cmd_line *line, struct countd_live **out)
     if (rc != 0)
         return rc;
     options.directory = place.directory;
-    options.address = place.directory ? NULL : place.address;
+    options.address = place.address;
     rc = countd_live_open(out, &options);
     return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc) : 0;
 }

@@ -36,31 +36,18 @@
  * a keyspace's file needs to grow. */
 #define FULL_DISK_BYTES (UINT64_C(16) << 20)
 
-static void
-warn_of_guess(const struct cmd_line *line, const struct datadir *d)
-{
-    if (!cmd_names_directory(line) && datadir_writer_pid(d) == 0)
-        diag(DIAG_WARNING,
-             "no countd-write runs on ./%s, which is taken as nothing names a "
-             "data directory; -d does",
-             line->config.data_dir);
-}
-
 /* Returns an exit status. */
 static int
 open_datadir(const struct cmd_line *line, enum datadir_need need,
              struct datadir *d)
 {
-    int rc;
+    int rc, status = *line->status;
 
-    if (*line->status != 0)
-        return *line->status;
     /* Files that root made here would be in the daemons' way. */
-    if (geteuid() == 0 && line->config.user[0] != '\0') {
-        rc = privilege_become(&line->config, need);
-        if (rc != 0)
-            return rc;
-    }
+    if (status == 0 && geteuid() == 0 && line->config.user[0] != '\0')
+        status = privilege_become(&line->config, need);
+    if (status != 0)
+        return status;
     rc = datadir_open(d, line->config.data_dir, need);
     return rc < 0 ? datadir_exit_status(rc, need) : 0;
 }
@@ -70,8 +57,11 @@ wait_datadir(const struct cmd_line *line, struct datadir *d)
 {
     const int status = open_datadir(line, DATADIR_READ, d);
 
-    if (status == 0)
-        warn_of_guess(line, d);
+    if (status == 0 && !cmd_names_directory(line) && datadir_writer_pid(d) == 0)
+        diag(DIAG_WARNING,
+             "no countd-write runs on ./%s, which is taken as nothing names a "
+             "data directory; -d does",
+             line->config.data_dir);
     return status;
 }
 
@@ -105,22 +95,19 @@ int
 wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
 {
     struct layout layout;
-    int rc;
+    const int rc = layout_init(&layout, (unsigned)line->config.keyspace_size,
+                               (unsigned)line->config.key_size);
 
-    rc = layout_init(&layout, (unsigned)line->config.keyspace_size,
-                     (unsigned)line->config.key_size);
-    if (rc < 0)
-        return rc;
-    return logdir_open(out, log_fd, &layout, line->config.log_size);
+    return rc < 0 ? rc
+                  : logdir_open(out, log_fd, &layout, line->config.log_size);
 }
 
 static int
 check_sizes(const struct cmd_line *line, const struct datadir *d)
 {
     struct logdir logs;
-    int rc;
+    int rc = wait_logs_open(line, d->log_fd, &logs);
 
-    rc = wait_logs_open(line, d->log_fd, &logs);
     if (rc < 0)
         return cmd_failed(rc, "read %s/log", line->config.data_dir);
     rc = logdir_check_sizes(&logs);
@@ -154,14 +141,11 @@ warn_full_disk(const struct datadir *d, uint64_t since_ms, bool *warned)
          (uint64_t)fs.f_bavail * fs.f_frsize / 1000000, (uint64_t)fs.f_favail);
 }
 
-/* Sleeps a little: 1 ms at first, then longer, at most 50; *pause_ms starts
- * at 0. */
+/* Sleeps a little: 1 ms at first, then longer; *pause_ms starts at 0. */
 static void
 pause_longer(unsigned *pause_ms)
 {
-    *pause_ms = *pause_ms == 0 ? 1 : 2 * *pause_ms;
-    if (*pause_ms > PAUSE_MAX_MS)
-        *pause_ms = PAUSE_MAX_MS;
+    *pause_ms += *pause_ms < PAUSE_MAX_MS;
     wait_ms(*pause_ms);
 }
 
@@ -212,9 +196,8 @@ int
 wait_logs(const struct datadir *d, struct logdir *logs, uint64_t timeout_ms)
 {
     struct fills fills = {.logs = logs};
-    int rc;
+    int rc = pending_set_note(&fills.set, logs);
 
-    rc = pending_set_note(&fills.set, logs);
     if (rc == 0)
         rc = wait_until(d, 0, timeout_ms, are_merged, &fills);
     pending_set_fini(&fills.set);
@@ -226,20 +209,13 @@ wait_merged(const struct cmd_line *line, const struct datadir *d,
             uint64_t timeout_ms)
 {
     struct logdir logs;
-    int rc;
+    int rc = wait_logs_open(line, d->log_fd, &logs);
 
-    rc = wait_logs_open(line, d->log_fd, &logs);
-    if (rc < 0)
-        return rc;
-    rc = wait_logs(d, &logs, timeout_ms);
-    logdir_close(&logs);
+    if (rc == 0) {
+        rc = wait_logs(d, &logs, timeout_ms);
+        logdir_close(&logs);
+    }
     return rc;
-}
-
-static bool
-read_full_disk(const struct cmd_line *line, struct statvfs *fs)
-{
-    return statvfs(line->config.data_dir, fs) == 0 && is_full(fs);
 }
 
 bool
@@ -247,7 +223,7 @@ wait_is_disk_full(const struct cmd_line *line)
 {
     struct statvfs fs;
 
-    return read_full_disk(line, &fs);
+    return statvfs(line->config.data_dir, &fs) == 0 && is_full(&fs);
 }
 
 static bool
@@ -274,7 +250,7 @@ wait_report_cause(const struct cmd_line *line)
 {
     struct statvfs fs;
 
-    if (!read_full_disk(line, &fs))
+    if (statvfs(line->config.data_dir, &fs) < 0 || !is_full(&fs))
         return report_older(line);
     diag(DIAG_ERROR,
          "data_dir=%s: the disk is full (%" PRIu64 " MB, %" PRIu64

@@ -56,7 +56,8 @@ run_look(struct cmd_line *line, const struct look *k)
 static void
 report_missing(const struct cmd_line *line, const char *arg)
 {
-    diag(DIAG_INFO, "no such %s: %.*s", live_word(line), WORD_MAX, arg);
+    diag(DIAG_INFO, "no such %s: %.*s",
+         live_is_semaphore(line) ? "semaphore" : "counter", WORD_MAX, arg);
 }
 
 /* ---- get --------------------------------------------------------------- */
