@@ -40,34 +40,29 @@ static void
 split_option(const char *text, struct given *g)
 {
     const char *equals = strchr(text, '=');
-    size_t size;
 
     *g = (struct given){.text = text, .is_long = text[1] == '-'};
-    if (!g->is_long) {
+    if (g->is_long) {
+        (void)snprintf(g->name, sizeof g->name, "%.*s",
+                       (int)strcspn(text + 2, "="), text + 2);
+        g->value = equals ? equals + 1 : NULL;
+    } else {
         g->name[0] = text[1];
         g->value = text[2] != '\0' ? text + 2 : NULL;
-        return;
     }
-    size = equals ? (size_t)(equals - text - 2) : strlen(text + 2);
-    if (size >= sizeof g->name)
-        size = sizeof g->name - 1;
-    memcpy(g->name, text + 2, size);
-    g->value = equals ? equals + 1 : NULL;
 }
 
 #define HELP_ASKED (-1) /* in the place of an exit status */
 
-/* Index of the option in a list, or -1. */
-static int
+/* The option in a list, or NULL. */
+static const struct cmd_option *
 find_option(const struct cmd_option *options, const struct given *g)
 {
-    for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++) {
-        const bool is_long = options[i].name[1] != '\0';
-
-        if (is_long == g->is_long && strcmp(options[i].name, g->name) == 0)
-            return i;
-    }
-    return -1;
+    for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++)
+        if (g->is_long == (options[i].name[1] != '\0') &&
+            strcmp(options[i].name, g->name) == 0)
+            return &options[i];
+    return NULL;
 }
 
 int
@@ -132,24 +127,20 @@ take_common(struct cmd_line *line, char letter, const char *value)
     return config_source_add(&line->sources, letter, value);
 }
 
-/* Takes the option at argv[*at] and moves *at behind it.  Returns 0, an exit
- * status, or HELP_ASKED. */
+/* Takes an option; argv[*at] is the next argument, and passed if it is the
+ * value.  Returns 0, an exit status, or HELP_ASKED. */
 static int
-take_option(struct cmd_line *line, int argc, char **argv, int *at)
+take_option(struct cmd_line *line, const char *text, int argc, char **argv,
+            int *at)
 {
-    const struct cmd_option *option = NULL;
+    const struct cmd_option *own, *option;
     struct given g;
-    int common, own;
 
-    split_option(argv[(*at)++], &g);
+    split_option(text, &g);
     if (g.is_long && strcmp(g.name, "help") == 0)
         return HELP_ASKED;
-    common = find_option(cmd_common_options, &g);
-    own = line->cmd ? find_option(line->cmd->options, &g) : -1;
-    if (common >= 0)
-        option = &cmd_common_options[common];
-    if (own >= 0)
-        option = &line->cmd->options[own];
+    own = line->cmd ? find_option(line->cmd->options, &g) : NULL;
+    option = own ? own : find_option(cmd_common_options, &g);
     if (option == NULL)
         return unknown_option(line, &g);
 
@@ -160,9 +151,9 @@ take_option(struct cmd_line *line, int argc, char **argv, int *at)
             return cmd_misuse(line, g.text, "this option needs a value");
         g.value = argv[(*at)++];
     }
-    if (own < 0)
+    if (!own)
         return take_common(line, g.name[0], g.value);
-    line->values[own] = g.value ? g.value : "";
+    line->values[own - line->cmd->options] = g.value ? g.value : "";
     return 0;
 }
 
@@ -199,46 +190,23 @@ static int
 parse_line(struct cmd_line *line, int argc, char **argv)
 {
     bool options = true;
-    int at = 1;
-    int status = 0;
+    int at = 1, status = 0;
 
     line->args = argv;
     while (at < argc && status == 0) {
-        char *text = argv[at];
+        char *text = argv[at++];
 
-        if (options && strcmp(text, "--") == 0) {
+        if (options && strcmp(text, "--") == 0)
             options = false;
-            at++;
-        } else if (options && is_option(text)) {
-            status = take_option(line, argc, argv, &at);
-        } else if (line->cmd == NULL && strcmp(text, "help") == 0) {
-            status = HELP_ASKED;
-            at++;
-        } else if (line->cmd == NULL) {
-            status = find_command(line, text);
-            at++;
-        } else {
+        else if (options && is_option(text))
+            status = take_option(line, text, argc, argv, &at);
+        else if (line->cmd != NULL)
             line->args[line->arg_count++] = text;
-            at++;
-        }
+        else
+            status = strcmp(text, "help") == 0 ? HELP_ASKED
+                                               : find_command(line, text);
     }
     return status == HELP_ASKED ? find_topic(line, argc, argv, at) : status;
-}
-
-/* One form of output at a time. */
-static int
-check_formats(struct cmd_line *line)
-{
-    const struct cmd_option *options = line->cmd->options;
-    bool json = false, tsv = false;
-
-    for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++) {
-        json |= line->values[i] && strcmp(options[i].name, "json") == 0;
-        tsv |= line->values[i] && strcmp(options[i].name, "tsv") == 0;
-        line->raw |= line->values[i] && strcmp(options[i].name, "raw") == 0;
-    }
-    return json && tsv ? cmd_misuse(line, "--json --tsv", "give one of them")
-                       : 0;
 }
 
 /* Bytes of the words that begin the help of an option, and that it is for; 0:
@@ -266,6 +234,16 @@ is_for(const struct cmd_option *o, const char *word)
     return end == o->help;
 }
 
+static bool
+is_given(const struct cmd_line *line, char letter)
+{
+    const struct config_sources *s = &line->sources;
+
+    return letter == 'f'   ? s->file != NULL
+           : letter == 'H' ? line->host != NULL
+                           : memchr(s->letters, letter, s->count) != NULL;
+}
+
 static int
 refuse_common(const struct cmd_line *line, char letter)
 {
@@ -289,16 +267,14 @@ check_options(const struct cmd_line *line)
     char what[160];
     int rc = 0;
 
-    if (line->sources.file != NULL)
-        rc = refuse_common(line, 'f');
-    for (size_t i = 0; rc == 0 && i < line->sources.count; i++)
-        rc = refuse_common(line, line->sources.letters[i]);
-    if (rc == 0 && line->host != NULL)
-        rc = refuse_common(line, 'H');
-    for (size_t i = 0; rc == 0 && line->host && i < line->sources.count; i++)
-        if (line->sources.letters[i] == 'd')
-            rc = cmd_misuse(line, "-d -H",
-                            "each names a place to ask, give one of them");
+    for (const char *letter = "fodH"; rc == 0 && *letter != '\0'; letter++)
+        if (is_given(line, *letter))
+            rc = refuse_common(line, *letter);
+    if (rc == 0 && is_given(line, 'd') && is_given(line, 'H'))
+        rc = cmd_misuse(line, "-d -H",
+                        "each names a place to ask, give one of them");
+    if (rc == 0 && cmd_value(line, "json") && cmd_value(line, "tsv"))
+        rc = cmd_misuse(line, "--json --tsv", "give one of them");
     for (int i = 0; rc == 0 && i < CMD_OPTIONS_MAX && o[i].name; i++) {
         if (!line->values[i] || is_for(&o[i], word))
             continue;
@@ -309,14 +285,11 @@ check_options(const struct cmd_line *line)
     return rc;
 }
 
-static int
-check_count(const struct cmd_line *line)
+/* Whether there are so many arguments; max -1: any number. */
+static bool
+has_count(const struct cmd_line *line, int min, int max)
 {
-    const struct cmd_arguments *a = &line->cmd->arguments;
-
-    if (line->arg_count >= a->min && (a->max < 0 || line->arg_count <= a->max))
-        return 0;
-    return cmd_usage(line);
+    return line->arg_count >= min && (max < 0 || line->arg_count <= max);
 }
 
 int
@@ -346,12 +319,11 @@ cmd_main(int argc, char **argv)
         return CONFIG_EXIT_USAGE;
     }
     status = check_options(&line);
-    if (status == 0)
-        status = check_count(&line);
-    if (status == 0)
-        status = check_formats(&line);
     if (status != 0)
         return status;
+    if (!has_count(&line, line.cmd->arguments.min, line.cmd->arguments.max))
+        return cmd_usage(&line);
+    line.raw = cmd_value(&line, "raw") != NULL;
     if (config_load(&line.config, &line.sources, why) < 0)
         return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
     status = line.host ? cmd_set_host(&line.config, line.host) : 0;
@@ -424,10 +396,8 @@ cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs, size_t count)
         const size_t at = strlen(words);
 
         if (strcmp(word, v->word) == 0)
-            return line->arg_count >= v->min &&
-                           (v->max < 0 || line->arg_count <= v->max)
-                       ? v->run(line)
-                       : cmd_usage(line);
+            return has_count(line, v->min, v->max) ? v->run(line)
+                                                   : cmd_usage(line);
         likeness_try(&meant, v->word);
         if (v->word[0] != '\0') /* a few short words fit */
             (void)snprintf(words + at, sizeof words - at, "%s %s",
