@@ -114,34 +114,31 @@ name_of(const struct ask *a, int i)
     return cmd_name(a->line, text, what);
 }
 
-/* What the rows come after; of size 0: nothing. */
+/* The name that an option gives; of size 0: none. */
 static struct cmd_name
-name_after(const struct ask *a)
+name_option(const struct ask *a, const char *option, const char *what)
 {
-    const char *text = cmd_value(a->line, "after");
+    const char *text = cmd_value(a->line, option);
 
     if (!text || text[0] == '\0')
         return (struct cmd_name){.size = 0};
-    return cmd_name(a->line, text, "key");
+    return cmd_name(a->line, text, what);
 }
 
 /* Says what is wrong; an exit status. */
 static int
-read_prefix(struct ask *a)
+read_options(struct ask *a)
 {
-    const char *prefix = cmd_value(a->line, "prefix");
     const char *group = cmd_value(a->line, "group");
-    const bool has_more = a->line->arg_count > 1;
 
-    if (prefix && has_more && a->question->arguments[1] &&
-        ask_is_name(a->question->arguments[1]))
+    if (cmd_value(a->line, "prefix") && a->line->arg_count > 1 &&
+        a->question->arguments[1] && ask_is_name(a->question->arguments[1]))
         return cmd_misuse(a->line, a->line->args[1],
                           "give either a key or one prefix");
-    if (prefix && prefix[0] != '\0')
-        a->prefix = cmd_name(a->line, prefix, "prefix");
-    if (group)
-        a->group = cmd_name(a->line, group, "group");
-    if (*a->line->status == 0 && a->group.size > 1)
+    a->prefix = name_option(a, "prefix", "prefix");
+    a->group = name_option(a, "group", "group");
+    a->after = name_option(a, "after", "key");
+    if (*a->line->status == 0 && group && a->group.size != 1)
         return cmd_misuse(a->line, group, "one byte ends a group");
     return *a->line->status;
 }
@@ -219,7 +216,7 @@ read_line(struct ask *a)
     const bool is_other = q->time == TIME_IF_GIVEN
                               ? is_time_given(line)
                               : q->other.path != NULL && line->arg_count > 2;
-    const int status = read_prefix(a);
+    const int status = read_options(a);
 
     if (status != 0)
         return status;
@@ -236,7 +233,6 @@ read_line(struct ask *a)
                           "256 keys at most are read at once");
     for (int i = 0; i < line->arg_count; i++)
         read_argument(a, i);
-    (void)name_after(a); /* a bad one is refused now */
     if (*line->status == 0 && strcmp(a->form->path, "top") == 0 &&
         a->rows > QUERY_ROWS_MAX)
         return cmd_misuse(line, "--from --to --prefix --group",
@@ -246,6 +242,13 @@ read_line(struct ask *a)
 
 /* ---- asking -------------------------------------------------------------- */
 
+static void
+put_name(struct document *d, const char *parameter, const struct cmd_name *name)
+{
+    if (name->size > 0)
+        document_put_name(d, parameter, name->bytes, name->size);
+}
+
 /* The names in the arguments. */
 static void
 put_names(const struct ask *a, struct document *d)
@@ -254,7 +257,7 @@ put_names(const struct ask *a, struct document *d)
         if (ask_is_name(parameter_of(a, i))) {
             const struct cmd_name name = name_of(a, i);
 
-            document_put_name(d, parameter_of(a, i), name.bytes, name.size);
+            put_name(d, parameter_of(a, i), &name);
         }
 }
 
@@ -264,10 +267,8 @@ put_question(const struct ask *a, struct document *d)
 {
     document_begin(&a->c->asking, d, a->form->path);
     put_names(a, d);
-    if (a->prefix.size > 0)
-        document_put_name(d, "prefix", a->prefix.bytes, a->prefix.size);
-    if (a->group.size > 0)
-        document_put_name(d, "group", a->group.bytes, a->group.size);
+    put_name(d, "prefix", &a->prefix);
+    put_name(d, "group", &a->group);
     if (!a->has_time)
         return;
     document_put_number(d, "from", a->span.from, "");
@@ -280,8 +281,6 @@ put_question(const struct ask *a, struct document *d)
 static void
 put_page(const struct ask *a, struct document *d)
 {
-    const struct cmd_name after = name_after(a);
-
     if (a->question->rows_max > 0)
         document_put_number(d, ask_is_range(a) ? "length" : "n",
                             a->rows < QUERY_ROWS_MAX ? a->rows : QUERY_ROWS_MAX,
@@ -290,8 +289,8 @@ put_page(const struct ask *a, struct document *d)
         document_put_text(d, a->next);
     else if (ask_is_range(a))
         document_put_number(d, "offset", a->offset, "");
-    else if (after.size > 0)
-        document_put_name(d, "after", after.bytes, after.size);
+    else
+        put_name(d, "after", &a->after);
     if (a->out.format == OUTPUT_TSV)
         document_put_text(d,
                           a->line->raw ? "format=tsv&names=raw" : "format=tsv");
@@ -361,7 +360,7 @@ report_absence(const struct ask *a, const struct document *d, int rc)
 
     if (a->out.format == OUTPUT_JSON)
         (void)fwrite(body, 1, d->answer.size, stdout);
-    (void)fflush(stdout); /* end_pages() says what it did not take */
+    (void)fflush(stdout); /* cmd_printed() says what it did not take */
     if (rc == -ENOMSG)
         diag(DIAG_INFO, "nothing came to the key in that time");
     else
@@ -439,9 +438,7 @@ end_pages(struct ask *a)
              QUERY_ROWS_MAX);
     if (a->out.format == OUTPUT_PEOPLE)
         return output_fini(&a->out);
-    return fflush(stdout) == 0 && !ferror(stdout)
-               ? CONFIG_EXIT_OK
-               : cmd_fail(CONFIG_EXIT_SYSTEM, "stdout cannot be written");
+    return cmd_printed();
 }
 
 /* ---- the commands -------------------------------------------------------- */

@@ -34,10 +34,10 @@ struct ask {
     const struct ask_form *form;
     bool has_time, utc;
     struct time_range span;
-    int64_t step;                  /* seconds of a step of history; else 0 */
-    int64_t offset;                /* first row of a range */
-    int64_t rows;                  /* rows still wanted */
-    struct cmd_name prefix, group; /* of the options; of size 0: not given */
+    int64_t step;   /* seconds of a step of history; else 0 */
+    int64_t offset; /* first row of a range */
+    int64_t rows;   /* rows still wanted */
+    struct cmd_name prefix, group, after; /* options; size 0: not given */
     struct countd *c;
 
     /* Of the documents: */

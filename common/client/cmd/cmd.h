@@ -76,11 +76,9 @@ extern const struct cmd_option cmd_common_options[];
 int cmd_main(int argc, char **argv);
 
 /* What the table says: the list of all commands, where `out` is stderr after a
- * mistake; one command.  cmd_printed() is the exit status for what has been
- * printed until now. */
+ * mistake; one command, and an exit status. */
 void cmd_help_overview(FILE *out);
 int cmd_help_print(const struct cmd *c);
-int cmd_printed(void);
 
 /* Value of an option of this subcommand, "" for a flag, NULL when it was not
  * given, or the subcommand has none of that name. */
@@ -272,9 +270,12 @@ void output_rows_end(struct output *o);
 /* How fresh the rows are: a fact, or for people "as of 0.4 s ago". */
 void output_as_of(struct output *o, int64_t as_of_ms);
 
-/* Ends the document.  Returns an exit status: what stdout did not take is
- * noticed here. */
+/* Ends the document.  Returns an exit status, as cmd_printed(). */
 int output_fini(struct output *o);
+
+/* The exit status for what has been printed without a struct output; what
+ * stdout did not take is reported. */
+int cmd_printed(void);
 
 /* The ending of a noun: "1 increment", "2 increments". */
 const char *output_plural(uint64_t count);
@@ -319,7 +320,6 @@ struct live_name {
 
 bool live_is_semaphore(const struct cmd_line *line);
 enum cmd_peer live_peer(const struct cmd_line *line);
-const char *live_word(const struct cmd_line *line); /* "counter" */
 
 /* A name in its text form, as cmd_name(); bytes NULL: it is none. */
 struct live_name live_name(const struct cmd_line *line, const char *text);

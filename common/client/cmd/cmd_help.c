@@ -1,6 +1,6 @@
 /* common/client/cmd/cmd_help.c - see cmd.h: what the table of commands says to
  * people and to shells: cmd_help_overview(), cmd_help_print(), and countd
- * completion.  cmd_printed() reports what stdout did not take. */
+ * completion. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <ctype.h>
 #include <stdio.h>
@@ -20,12 +20,6 @@ static const char *
 option_dashes(const struct cmd_option *o)
 {
     return o->name[1] == '\0' ? "-" : "--";
-}
-
-int
-cmd_printed(void)
-{
-    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
 }
 
 void

@@ -94,8 +94,7 @@ drop_one(const struct cmd_line *line, struct store_session *in,
     while (wait_turn(turn, rc, 0));
     if (rc < 0)
         return cmd_failed(rc, "drop what waits for keyspace %s", text);
-    (void)printf("dropped keyspace=%s held=%" PRIu64 "\n", text,
-                 fills); /* output_fini() reports errors of stdout */
+    (void)printf("dropped keyspace=%s held=%" PRIu64 "\n", text, fills);
     return fills > 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
 }
 
@@ -119,7 +118,7 @@ held_drop_named(struct cmd_line *line)
         status = one > status ? one : status;
     }
     store_session_close(&in);
-    return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
+    return cmd_printed() != 0 ? CONFIG_EXIT_SYSTEM : status;
 }
 
 int

@@ -255,6 +255,12 @@ output_fini(struct output *o)
     if (o->failed)
         return cmd_fail(CONFIG_EXIT_SYSTEM,
                         "no memory for the table; try --tsv");
+    return cmd_printed();
+}
+
+int
+cmd_printed(void)
+{
     if (fflush(stdout) == 0 && !ferror(stdout))
         return CONFIG_EXIT_OK;
     return cmd_fail(CONFIG_EXIT_SYSTEM, "stdout cannot be written");
