@@ -80,22 +80,19 @@ show_slot(struct output *out, struct countd_board *b,
 }
 
 static int
-print_slots(const struct cmd_line *line, struct countd_board *b, uint32_t first,
+print_slots(const struct cmd_line *line, struct countd_board *b,
+            const struct countd_board_shape *shape, uint32_t first,
             uint32_t end)
 {
-    struct countd_board_info info;
     struct output out;
     int rc = 0, status;
 
-    countd_board_info(b, &info);
     output_init(&out, line, OUTPUT_COLUMNS(slot_columns));
     for (uint32_t i = first; i < end && rc == 0; i++)
-        rc = show_slot(&out, b, &info.shape, i);
+        rc = show_slot(&out, b, shape, i);
     output_rows_end(&out);
     status = output_fini(&out);
-    if (rc == 0)
-        return status;
-    return cmd_failed(rc, "read the board");
+    return rc < 0 ? cmd_failed(rc, "read the board") : status;
 }
 
 /* ---- info -------------------------------------------------------------- */
@@ -150,29 +147,26 @@ print_fact(struct output *out, const char *name, struct cell value)
 }
 
 static int
-print_info(struct cmd_line *line, struct countd_board *b,
-           const struct countd_board_shape *shape)
+print_info(const struct cmd_line *line, struct countd_board *b,
+           const struct countd_board_info *i)
 {
-    struct countd_board_info i;
-    struct checked c;
+    const struct checked c = check_blocks(b, &i->shape);
     struct output out;
     int status;
 
-    countd_board_info(b, &i);
-    c = check_blocks(b, shape);
     output_init(&out, line, NULL, 0);
-    print_fact(&out, "slots", cell_number(i.shape.slots));
-    print_fact(&out, "shared", cell_number(i.shape.shared_count));
-    print_fact(&out, "private", cell_number(i.shape.private_count));
-    print_fact(&out, "cells", cell_number(i.shape.cells));
-    print_fact(&out, "created_ms", cell_number((int64_t)i.created_ms));
-    print_fact(&out, "master", cell_number(i.master));
+    print_fact(&out, "slots", cell_number(i->shape.slots));
+    print_fact(&out, "shared", cell_number(i->shape.shared_count));
+    print_fact(&out, "private", cell_number(i->shape.private_count));
+    print_fact(&out, "cells", cell_number(i->shape.cells));
+    print_fact(&out, "created_ms", cell_number((int64_t)i->created_ms));
+    print_fact(&out, "master", cell_number(i->master));
     print_fact(&out, "master_alive",
-               i.master_alive == COUNTD_BOARD_UNKNOWN
+               i->master_alive == COUNTD_BOARD_UNKNOWN
                    ? cell_none()
-                   : cell_bool(i.master_alive == COUNTD_BOARD_ALIVE));
-    print_fact(&out, "processes", cell_number(i.processes));
-    print_fact(&out, "recovered", cell_number((int64_t)i.recovered));
+                   : cell_bool(i->master_alive == COUNTD_BOARD_ALIVE));
+    print_fact(&out, "processes", cell_number(i->processes));
+    print_fact(&out, "recovered", cell_number((int64_t)i->recovered));
     print_fact(&out, "busy", cell_number((int64_t)c.busy));
     print_fact(&out, "abandoned", cell_number((int64_t)c.abandoned));
     print_fact(&out, "damaged", cell_number((int64_t)c.damaged));
@@ -180,82 +174,45 @@ print_info(struct cmd_line *line, struct countd_board *b,
     return c.damaged > 0 ? CONFIG_EXIT_SYSTEM : status;
 }
 
-static int
-attach_board(const char *path, unsigned flags, struct countd_board **out)
-{
-    char error[COUNTD_BOARD_ERROR_SIZE];
-    const int rc =
-        countd_board_attach(out, path, NULL, flags, error, sizeof error);
-
-    if (rc == 0)
-        return 0;
-    return cmd_fail(CONFIG_EXIT_SYSTEM, "%s", error);
-}
-
-/* Attaches the board that the line names, and runs. */
-static int
-with_board(struct cmd_line *line, unsigned flags,
-           int (*run)(struct cmd_line *line, struct countd_board *b,
-                      const struct countd_board_shape *shape))
-{
-    struct countd_board_info info;
-    struct countd_board *b;
-    int status = attach_board(line->args[1], flags, &b);
-
-    if (status != 0)
-        return status;
-    countd_board_info(b, &info);
-    status = run(line, b, &info.shape);
-    countd_board_close(b);
-    return status;
-}
-
 /* ---- which ------------------------------------------------------------- */
 
+/* Attaches the board that the line names, and prints what the verb wants; `read`
+ * wants a board whose master lives. */
 static int
-show_info(struct cmd_line *line)
+show_board(struct cmd_line *line)
 {
-    return with_board(line, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN,
-                      print_info);
-}
+    const bool is_one = strcmp(line->args[0], "read") == 0;
+    char error[COUNTD_BOARD_ERROR_SIZE];
+    struct countd_board_info info;
+    struct countd_board *b;
+    uint32_t first = 0;
+    int status;
 
-static int
-print_slot(struct cmd_line *line, struct countd_board *b,
-           const struct countd_board_shape *shape)
-{
-    const uint32_t slot = (uint32_t)cmd_number(line, line->args[2], "slot", 0,
-                                               (int64_t)shape->slots - 1);
-
-    return *line->status != 0 ? *line->status
-                              : print_slots(line, b, slot, slot + 1);
-}
-
-static int
-read_slot(struct cmd_line *line)
-{
-    return with_board(line, COUNTD_BOARD_READ_ONLY, print_slot);
-}
-
-static int
-print_all(struct cmd_line *line, struct countd_board *b,
-          const struct countd_board_shape *shape)
-{
-    return print_slots(line, b, 0, shape->slots);
-}
-
-static int
-dump_slots(struct cmd_line *line)
-{
-    return with_board(line, COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN,
-                      print_all);
+    if (countd_board_attach(&b, line->args[1], NULL,
+                            COUNTD_BOARD_READ_ONLY |
+                                (is_one ? 0 : COUNTD_BOARD_ORPHAN),
+                            error, sizeof error) < 0)
+        return cmd_fail(CONFIG_EXIT_SYSTEM, "%s", error);
+    countd_board_info(b, &info);
+    if (is_one)
+        first = (uint32_t)cmd_number(line, line->args[2], "slot", 0,
+                                     (int64_t)info.shape.slots - 1);
+    status = *line->status;
+    if (status == 0)
+        status = strcmp(line->args[0], "info") == 0
+                     ? print_info(line, b, &info)
+                     : print_slots(line, b, &info.shape, first,
+                                   is_one ? first + 1 : info.shape.slots);
+    countd_board_close(b);
+    return status;
 }
 
 int
 cmd_board(struct cmd_line *line)
 {
-    static const struct cmd_verb verbs[] = {{"info", 2, 2, show_info},
-                                            {"read", 3, 3, read_slot},
-                                            {"dump", 2, 2, dump_slots}};
+    static const struct cmd_verb verbs[] = {{"info", 2, 2, show_board},
+                                            {"read", 3, 3, show_board},
+                                            {"dump", 2, 2, show_board}};
 
     return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
 }
