@@ -83,40 +83,29 @@ parse_numbers(struct acquire_holding *h)
 
 /* ---- acquire ----------------------------------------------------------- */
 
-/* Returns 0 when the time is over, or the error that ended the connection. */
-static int
-pause_while_alive(struct acquire_holding *h, uint64_t ms)
-{
-    struct pollfd p = {.fd = countd_live_fd(h->l), .events = POLLIN};
-
-    /* After EINTR the next attempt only comes earlier. */
-    return poll(&p, 1, (int)ms) > 0 ? countd_live_alive(h->l) : 0;
-}
-
 /* 0: acquired; -EBUSY: not available in time; else another error. */
 static int
 acquire_in_time(struct acquire_holding *h)
 {
+    struct pollfd p = {.fd = countd_live_fd(h->l), .events = POLLIN};
     const uint64_t start = clock_ms();
     const uint64_t end =
         h->wait_ms == UINT64_MAX ? UINT64_MAX : start + h->wait_ms;
     uint64_t pause_ms = PAUSE_FIRST_MS;
 
     for (;;) {
-        uint64_t now, ms;
-        int rc = countd_acquire(h->l, h->name.bytes, h->name.size, h->resources,
-                                h->bound);
+        const int rc = countd_acquire(h->l, h->name.bytes, h->name.size,
+                                      h->resources, h->bound);
+        const uint64_t now = clock_ms();
 
-        if (rc != -EBUSY)
+        if (rc != -EBUSY || now >= end)
             return rc;
-        now = clock_ms();
-        if (now >= end)
-            return rc;
-        /* The last attempt is at the deadline. */
-        ms = pause_ms < end - now ? pause_ms : end - now;
-        rc = pause_while_alive(h, ms);
-        if (rc < 0)
-            return rc;
+        /* The last attempt is at the deadline; after EINTR it only comes
+         * earlier. */
+        if (poll(&p, 1, (int)(pause_ms < end - now ? pause_ms : end - now)) >
+                0 &&
+            countd_live_alive(h->l) < 0)
+            return -ENOTCONN;
         pause_ms = 2 * pause_ms < PAUSE_LAST_MS ? 2 * pause_ms : PAUSE_LAST_MS;
     }
 }

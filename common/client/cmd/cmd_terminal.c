@@ -22,6 +22,19 @@
 #include "common/base/clock.h"
 #include "common/setup/config.h"
 
+#define USUAL_WIDTH  80 /* of a terminal that does not say */
+#define USUAL_HEIGHT 24
+
+static struct winsize
+terminal_size(int fd)
+{
+    struct winsize w;
+
+    if (ioctl(fd, TIOCGWINSZ, &w) < 0 || w.ws_col == 0)
+        w = (struct winsize){.ws_row = USUAL_HEIGHT, .ws_col = USUAL_WIDTH};
+    return w;
+}
+
 /* ---- progress ------------------------------------------------------------ */
 
 #define LEFT_TEXT     48
@@ -72,15 +85,6 @@ put_left(const struct progress *p, uint64_t done, uint64_t elapsed_ms,
     (void)snprintf(left, LEFT_TEXT, ", %s left", age);
 }
 
-/* Returns the columns of the terminal; 0: unknown. */
-static size_t
-terminal_columns(void)
-{
-    struct winsize size;
-
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 ? 0 : size.ws_col;
-}
-
 void
 progress_show(struct progress *p, uint64_t done, uint64_t count,
               const char *thing)
@@ -95,7 +99,7 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
     if (!p->on || now - p->drawn_ms < INTERVAL_MS)
         return;
     p->drawn_ms = now;
-    width = terminal_columns();
+    width = terminal_size(STDERR_FILENO).ws_col;
     if (p->total > 0)
         (void)snprintf(part, sizeof part, "%" PRIu64 "%% ",
                        scale_share(at, p->total, 100));
@@ -106,7 +110,7 @@ progress_show(struct progress *p, uint64_t done, uint64_t count,
                    left);
     /* A line that wraps cannot be cleared.  The last column stays free, for some
      * wrap there. */
-    if (width == 0 || width > sizeof line)
+    if (width > sizeof line)
         width = sizeof line;
     /* Errors of stderr are ignored: the work goes on without progress. */
     (void)fprintf(stderr, "\r\033[K%.*s", (int)width - 1, line);
@@ -193,20 +197,17 @@ interrupt_fini(struct interrupt *s)
 
 /* ---- chart --------------------------------------------------------------- */
 
-#define USUAL_WIDTH  80 /* of a terminal that does not say */
-#define USUAL_HEIGHT 24
-#define LEVELS       8
+#define LEVELS 8
 
 unsigned
 chart_width(const struct output *o)
 {
-    struct winsize size;
+    unsigned width;
 
     if (o->format != OUTPUT_PEOPLE || isatty(STDOUT_FILENO) != 1)
         return 0;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0)
-        return USUAL_WIDTH;
-    return size.ws_col < CHART_WIDTH_MAX ? size.ws_col : CHART_WIDTH_MAX;
+    width = terminal_size(STDOUT_FILENO).ws_col;
+    return width < CHART_WIDTH_MAX ? width : CHART_WIDTH_MAX;
 }
 
 /* Asks the installed locale: the name of a locale that is not installed does
@@ -343,11 +344,9 @@ screen_close(struct screen *s)
 void
 screen_draw(const char *text)
 {
-    struct winsize w;
+    struct winsize w = terminal_size(STDOUT_FILENO);
     bool is_first = true;
 
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) < 0 || w.ws_col == 0)
-        w = (struct winsize){.ws_row = USUAL_HEIGHT, .ws_col = USUAL_WIDTH};
     (void)fputs("\033[H", stdout);
     for (; w.ws_row > 0 && *text != '\0'; w.ws_row--, is_first = false) {
         const size_t size = strcspn(text, "\n");

@@ -40,13 +40,16 @@ explain_number(const struct cmd_line *line, const char *text)
 /* ---- numbers ------------------------------------------------------------ */
 
 static int
-print_numbers(const struct cmd_line *line, struct countd_http *h, int64_t count)
+print_numbers(const struct cmd_line *line, int64_t count)
 {
     static const struct table_column columns[] = {{"number", "number", false}};
     static struct countd_number numbers[AT_ONCE];
+    struct countd_http *h;
     struct output out;
-    int rc = 0, status;
+    int rc = 0, status = cmd_http_open(line, CMD_SEQUENCE, &h);
 
+    if (status != 0)
+        return status;
     output_init(&out, line, columns, 1);
     while (rc == 0 && count > 0) {
         const size_t some = count < AT_ONCE ? (size_t)count : AT_ONCE;
@@ -62,22 +65,10 @@ print_numbers(const struct cmd_line *line, struct countd_http *h, int64_t count)
         }
         count -= (int64_t)some;
     }
+    countd_http_close(h);
     output_rows_end(&out);
     status = output_fini(&out);
     return rc < 0 ? cmd_peer_failed(line, CMD_SEQUENCE, rc) : status;
-}
-
-static int
-fetch_numbers(const struct cmd_line *line, int64_t count)
-{
-    struct countd_http *h;
-    int status = cmd_http_open(line, CMD_SEQUENCE, &h);
-
-    if (status != 0)
-        return status;
-    status = print_numbers(line, h, count);
-    countd_http_close(h);
-    return status;
 }
 
 int
@@ -93,5 +84,5 @@ cmd_seq(struct cmd_line *line)
         return cmd_usage(line);
     if (line->arg_count == 1)
         count = cmd_number(line, line->args[0], "N", 1, COUNT_MAX);
-    return fetch_numbers(line, count);
+    return print_numbers(line, count);
 }
