@@ -5,7 +5,7 @@
  * `changed`, against daemons on free ports.  A comment `status 1` behind a
  * command is its exit status, which else is 0; one that is a number is what it
  * prints; and a command `in one terminal` runs while the ones below it do.
- * What cannot run here is in `not_run`, each with its reason.
+ * The examples that cannot run here are in `not_run`, each with its reason.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
@@ -72,9 +72,9 @@ static const struct {
     {"{\"keyspace\": ", "what a command prints", true},
 };
 
-/* What stands in an example for something of the reader's machine.  Behind @
- * come: DIR, the test's directory; TREE, the project's; the ports ACK, READ,
- * LIVE, HTTP, QUERY (HTTP of the reader). */
+/* Words of an example for something of the reader's machine, and their like
+ * here.  Behind @ come: DIR, the test's directory; TREE, the project's; the
+ * ports ACK, READ, LIVE, HTTP, QUERY (HTTP of the reader). */
 static const struct {
     const char *from, *to;
 } changed[] = {
@@ -475,73 +475,55 @@ has_program(const char *program)
     return run_shell(script, "sh") == 0;
 }
 
-/* Writes an example to a file of this name, and runs a script there. */
+/* ---- which is which ----------------------------------------------------- */
+
+enum sort { COMMANDS, HELP, C, PYTHON, SETTINGS, HOW_TO_COMPILE };
+
+static enum sort
+sort_of(const struct words_piece *p)
+{
+    if (strcmp(p->kind, "help") == 0)
+        return HELP;
+    if (strcmp(p->kind, "c") == 0 || begins_with(p->text, fragment) ||
+        begins_with(p->text, "#include <"))
+        return C;
+    if (strcmp(p->kind, "python") == 0 || begins_with(p->text, "import "))
+        return PYTHON;
+    if (begins_with(p->text, "data_dir = "))
+        return SETTINGS;
+    return begins_with(p->text, COMPILE) ? HOW_TO_COMPILE : COMMANDS;
+}
+
+/* Runs an example that is a file. */
 static int
-run_file(const char *example, const char *name, const char *script)
+run_file(const struct words_piece *p, const char *name, const char *script)
 {
     static char content[SCRIPT_SIZE];
 
-    if (begins_with(example, fragment))
+    if (begins_with(p->text, fragment))
         (void)snprintf(content, sizeof content, around_fragment,
-                       example); /* fits: an example is shorter */
+                       p->text); /* fits: an example is shorter */
     else
-        strcpy(content, example);
+        strcpy(content, p->text);
     change_example(content, sizeof content);
     put_program(name, content, 0600);
     return run_shell(script, "sh -eu");
 }
 
 static int
-run_c(const struct words_piece *p)
+run_example(const struct words_piece *p)
 {
-    return run_file(p->text, "app.c", COMPILE " -Wall -Werror\nexec ./a.out");
-}
-
-static int
-run_python(const struct words_piece *p)
-{
-    return run_file(p->text, "app.py", "exec python3 app.py");
-}
-
-static int
-run_settings(const struct words_piece *p)
-{
-    return run_file(p->text, "example.conf",
-                    "exec countd serve -t -f example.conf");
-}
-
-/* ---- which is which ----------------------------------------------------- */
-
-static bool
-is_c(const struct words_piece *p)
-{
-    return strcmp(p->kind, "c") == 0 || begins_with(p->text, fragment) ||
-           begins_with(p->text, "#include <");
-}
-
-static bool
-is_python(const struct words_piece *p)
-{
-    return strcmp(p->kind, "python") == 0 || begins_with(p->text, "import ");
-}
-
-static bool
-is_settings(const struct words_piece *p)
-{
-    return begins_with(p->text, "data_dir = ");
-}
-
-static bool
-is_help(const struct words_piece *p)
-{
-    return strcmp(p->kind, "help") == 0;
-}
-
-static bool
-is_commands(const struct words_piece *p)
-{
-    return !is_help(p) && !is_c(p) && !is_python(p) && !is_settings(p) &&
-           !begins_with(p->text, COMPILE);
+    switch (sort_of(p)) {
+    case C:
+        return run_file(p, "app.c", COMPILE " -Wall -Werror\nexec ./a.out");
+    case PYTHON:
+        return run_file(p, "app.py", "exec python3 app.py");
+    case SETTINGS:
+        return run_file(p, "example.conf",
+                        "exec countd serve -t -f example.conf");
+    default:
+        return run_commands(p);
+    }
 }
 
 /* Whether an example did what it says; says where and why if it did not. */
@@ -565,18 +547,17 @@ did_well(const struct words_piece *p, int status)
 
 /* Runs all examples of a sort, and shows each that is wrong. */
 static void
-run_all(bool (*is_sort)(const struct words_piece *),
-        int (*run)(const struct words_piece *))
+run_all(enum sort sort)
 {
     unsigned wrong = 0, runs = 0;
 
     for (size_t i = 0; i < fixture.words.count; i++) {
         const struct words_piece *p = &fixture.words.pieces[i];
 
-        if (!is_sort(p) || is_not_run(p->text, true))
+        if (sort_of(p) != sort || is_not_run(p->text, true))
             continue;
         runs++;
-        wrong += !did_well(p, run(p));
+        wrong += !did_well(p, run_example(p));
     }
     assert_true(runs > 0);
     assert_int_equal(wrong, 0);
@@ -588,7 +569,7 @@ CASE(commands_do_what_the_texts_say)
 {
     if (!has_program("bash"))
         test_skip("there is no bash");
-    run_all(is_commands, run_commands);
+    run_all(COMMANDS);
 }
 
 CASE(programs_in_c_do_what_the_texts_say)
@@ -597,7 +578,7 @@ CASE(programs_in_c_do_what_the_texts_say)
         test_skip("there is no compiler, or no pkg-config");
     if (SANITIZED)
         test_skip("the library needs the sanitizer's run-time");
-    run_all(is_c, run_c);
+    run_all(C);
 }
 
 CASE(programs_in_python_do_what_the_texts_say)
@@ -606,18 +587,18 @@ CASE(programs_in_python_do_what_the_texts_say)
         test_skip("there is no python3");
     if (SANITIZED)
         test_skip("a sanitizer wants to be loaded before python is");
-    run_all(is_python, run_python);
+    run_all(PYTHON);
 }
 
 CASE(settings_in_the_texts_are_good)
 {
-    run_all(is_settings, run_settings);
+    run_all(SETTINGS);
 }
 
 CASE(examples_of_the_help_run)
 {
     expect(run_shell("countd quota create 9 --name tea", "sh"), 0, "9");
-    run_all(is_help, run_commands);
+    run_all(HELP);
 }
 
 static bool
@@ -636,7 +617,7 @@ is_in_the_texts(const char *words, bool at_a_line)
     return false;
 }
 
-/* What is said of examples here is said of one that is there. */
+/* Each table here speaks of examples that are there. */
 CASE(exceptions_are_in_the_texts)
 {
     unsigned gone = 0;

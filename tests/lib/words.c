@@ -8,7 +8,7 @@
 #include "tests/lib/expect.h"
 #include "tests/lib/test.h"
 
-/* What is read, and the example or paragraph that its lines are added to. */
+/* A text being read, and the example or paragraph that its lines are added to. */
 struct reading {
     struct words *words;
     const char *path;
