@@ -96,8 +96,9 @@ struct cmd_verb {
 int cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs,
                  size_t count);
 
-/* The text form of bytes from outside, NAME_MAX_SIZE of them at most, for a
- * message; valid until the next call. */
+/* The text form of a name, a path or other bytes from outside, CMD_TEXT_MAX of
+ * them at most, for a message; valid until the next call. */
+#define CMD_TEXT_MAX 1024
 const char *cmd_text(const void *bytes, size_t size);
 
 /* Reports an error.  Returns `status`. */

@@ -196,9 +196,9 @@ report_failure(const struct failure *f, const struct cmd_line *line,
 const char *
 cmd_text(const void *bytes, size_t size)
 {
-    static char text[NAME_TEXT_SIZE];
+    static char text[4 * CMD_TEXT_MAX + 1];
 
-    (void)name_escape(bytes, size < NAME_MAX_SIZE ? size : NAME_MAX_SIZE, text);
+    (void)name_escape(bytes, size < CMD_TEXT_MAX ? size : CMD_TEXT_MAX, text);
     return text;
 }
 
