@@ -11,14 +11,13 @@
 #include <sys/socket.h>
 
 #include "common/client/lib/handle.h"
-#include "common/client/lib/transport.h"
 
 #define ADDRESS    "127.0.0.1:9527"
 #define TIMEOUT_MS 5000
 #define LENGTH     "Content-length:"
 
 struct http_exchange {
-    struct transport transport;
+    struct link_exchange exchange;
     struct http_answer *out;
     int status;
     bool begun; /* bytes of an answer have come */
@@ -61,11 +60,11 @@ take_answer(void *ctx, uint8_t *bytes, size_t have)
     x->out->size = size;
     x->status = (int)strtoul(head + strcspn(head, " "), NULL, 10);
     x->kept = http_header(x->out, "Connection: keep-alive") != NULL;
-    if (!length || size > x->transport.receive_size - head_size)
+    if (!length || size > x->exchange.receive_size - head_size)
         return -EPROTO;
     if (have < head_size + size)
         return 0;
-    x->transport.done = true;
+    x->exchange.done = true;
     return (ssize_t)(head_size + size);
 }
 
@@ -92,19 +91,19 @@ ask_once(struct countd_http *h, const char *request, struct http_answer *out,
          bool *begun)
 {
     struct http_exchange x = {
-        .transport = {.link = &h->link,
-                      .deadline_ms = link_deadline(h->timeout_ms),
-                      .ctx = &x,
-                      .take = take_answer,
-                      .send = (const uint8_t *)request,
-                      .send_size = strlen(request),
-                      .receive = (uint8_t *)h->answer,
-                      .receive_size = h->answer_max},
+        .exchange = {.link = &h->link,
+                     .deadline_ms = link_deadline(h->timeout_ms),
+                     .ctx = &x,
+                     .take = take_answer,
+                     .send = (const uint8_t *)request,
+                     .send_size = strlen(request),
+                     .receive = (uint8_t *)h->answer,
+                     .receive_size = h->answer_max},
         .out = out};
     int rc;
 
     *out = (struct http_answer){.body = NULL};
-    rc = transport_run(&x.transport);
+    rc = link_run(&x.exchange);
     if (rc < 0)
         out->body = NULL;
     *begun = x.begun;

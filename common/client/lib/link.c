@@ -1,4 +1,5 @@
-/* common/client/lib/link.c - see link.h: link_connect() is the main part. */
+/* common/client/lib/link.c - see link.h: link_connect() and link_run() are the
+ * main parts. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/link.h"
 
@@ -214,4 +215,70 @@ bool
 link_passed(uint64_t deadline_ms)
 {
     return deadline_ms != UINT64_MAX && clock_ms() >= deadline_ms;
+}
+
+/* ---- a request and its answers ------------------------------------------- */
+
+static void
+send_some(struct link_exchange *x)
+{
+    ssize_t n;
+
+    while (!x->mute && x->sent < x->send_size) {
+        n = send(x->link->fd, x->send + x->sent, x->send_size - x->sent,
+                 MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n >= 0) {
+            x->sent += (size_t)n;
+        } else if (errno == EAGAIN) {
+            return;
+        } else if (errno != EINTR) {
+            x->mute = true;
+        }
+    }
+}
+
+static int
+take_received(struct link_exchange *x)
+{
+    const ssize_t n = x->take(x->ctx, x->receive, x->received);
+
+    if (n < 0)
+        return (int)n;
+    x->received -= (size_t)n;
+    if (x->done)
+        return x->received == 0 ? 0 : -EPROTO;
+    if (n > 0)
+        memmove(x->receive, x->receive + n, x->received);
+    return x->received < x->receive_size ? 0 : -EPROTO;
+}
+
+static int
+receive_some(struct link_exchange *x)
+{
+    const ssize_t n = recv(x->link->fd, x->receive + x->received,
+                           x->receive_size - x->received, MSG_DONTWAIT);
+
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -ENOTCONN;
+    if (n == 0)
+        return -ENOTCONN;
+    x->received += (size_t)n;
+    return take_received(x);
+}
+
+int
+link_run(struct link_exchange *x)
+{
+    int rc = link_connect_until(x->link, x->deadline_ms);
+
+    while (rc == 0 && !x->done) {
+        send_some(x);
+        rc = link_wait(x->link->fd,
+                       x->send_size > x->sent && !x->mute ? POLLIN | POLLOUT
+                                                          : POLLIN,
+                       x->deadline_ms);
+        if (rc == 0)
+            rc = receive_some(x);
+    }
+    return rc;
 }

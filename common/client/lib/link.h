@@ -1,7 +1,7 @@
 /* common/client/lib/link.h - one connection of libcountd: resolve, connect,
- * wait.
+ * wait, ask.
  *
- * Everything but link_wait() is non-blocking.  A connection to oneself (an
+ * What has no deadline is non-blocking.  A connection to oneself (an
  * ephemeral port can be the very one that is asked for) counts as refused.
  *
  * Ownership: struct link is the caller's between link_init() and link_drop().
@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "common/net/local.h"
 #include "common/net/net.h"
@@ -61,5 +62,40 @@ int link_wait(int fd, short events, uint64_t deadline_ms);
 /* A deadline for link_wait(): below 0 is for ever. */
 uint64_t link_deadline(int timeout_ms);
 bool link_passed(uint64_t deadline_ms);
+
+/* ---- a request and its answers ------------------------------------------- */
+
+/* It is sent while answers are taken, so neither side can fill the other's
+ * buffers and stop both.  After a failed send the connection is only
+ * read from: the reason, an error answer, may be waiting before its end.
+ *
+ * Ownership: all is the caller's, who drops the link after an error. */
+struct link_exchange {
+    struct link *link;
+    uint64_t deadline_ms; /* clock_ms(); take() may set it */
+    void *ctx;
+
+    /* Takes whole pieces of the bytes that have arrived: returns how many
+     * bytes, or what ends the exchange.  Bytes that it leaves come again, with
+     * more.  Sets done after the last answer. */
+    ssize_t (*take)(void *ctx, uint8_t *bytes, size_t size);
+    bool done;
+    bool mute; /* sending failed */
+
+    const uint8_t *send;
+    size_t send_size;
+    size_t sent;
+
+    uint8_t *receive;
+    size_t receive_size;
+    size_t received;
+};
+
+/* Connects, sends and receives until take() sets done.
+ *   -ENOTCONN  the connection ended,  -ETIMEDOUT
+ *   -EPROTO    more came than was asked for, or an answer does not fit into
+ *              the receive buffer
+ *   others as of link_connect() and take() */
+int link_run(struct link_exchange *x);
 
 #endif

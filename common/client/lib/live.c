@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "common/client/lib/handle.h"
-#include "common/client/lib/transport.h"
 #include "common/wire/frame.h"
 
 #define COUNTER_ADDRESS    "127.0.0.1:11215"
@@ -67,7 +66,7 @@ struct live_request {
     int result;     /* what the server says */
     int stopped;    /* what the function said; 0: go on */
     uint32_t serial;
-    struct transport transport; /* deadline: of the next whole answer */
+    struct link_exchange exchange; /* deadline: of the next whole answer */
 };
 
 /* ---- one request --------------------------------------------------------- */
@@ -134,7 +133,7 @@ take_record(struct live_request *q, const uint8_t *body, size_t size)
 {
     size_t name_size;
 
-    q->transport.done = size == 0;
+    q->exchange.done = size == 0;
     if (size == 0)
         return 0;
     if (size < 10)
@@ -167,7 +166,7 @@ take_holders(struct live_request *q, const uint8_t *body, size_t size)
         q->stopped =
             q->who(q->ctx, address, get_be32(body), get_be32(body + 4));
     }
-    q->transport.done = true;
+    q->exchange.done = true;
     return 0;
 }
 
@@ -196,14 +195,14 @@ take_stats(struct live_request *q, uint8_t *body, size_t size)
         body += 4 + name_size + value_size;
         size -= 4 + name_size + value_size;
     }
-    q->transport.done = true;
+    q->exchange.done = true;
     return 0;
 }
 
 static int
 take_value(struct live_request *q, const uint8_t *body, size_t size)
 {
-    q->transport.done = true;
+    q->exchange.done = true;
     if (q->opcode == FRAME_RELEASE)
         return 0;
     if (size < 4)
@@ -227,7 +226,7 @@ take_answer(struct live_request *q, const struct frame_header *h, uint8_t *body)
         return error;
     if (error < 0) {
         q->result = error;
-        q->transport.done = true;
+        q->exchange.done = true;
         return 0;
     }
     if (q->who)
@@ -246,7 +245,7 @@ take_answers(void *ctx, uint8_t *bytes, size_t size)
     size_t at = 0;
     int rc;
 
-    while (!q->transport.done && size - at >= FRAME_HEADER) {
+    while (!q->exchange.done && size - at >= FRAME_HEADER) {
         frame_get_header(bytes + at, &h);
         if (h.magic != FRAME_ANSWER || h.body_size > BUFFER_SIZE - FRAME_HEADER)
             return -EPROTO;
@@ -258,7 +257,7 @@ take_answers(void *ctx, uint8_t *bytes, size_t size)
         at += FRAME_HEADER + h.body_size;
     }
     if (at > 0)
-        q->transport.deadline_ms = link_deadline(q->l->timeout_ms);
+        q->exchange.deadline_ms = link_deadline(q->l->timeout_ms);
     return (ssize_t)at;
 }
 
@@ -285,17 +284,17 @@ run_request(struct live_request *q)
     (void)pthread_mutex_lock(&l->lock);
     rc = atomic_load(&l->ended) ? -ENOTCONN : 0;
     q->serial = l->serial++;
-    q->transport =
-        (struct transport){.link = &l->link,
-                           .deadline_ms = link_deadline(l->timeout_ms),
-                           .ctx = q,
-                           .take = take_answers,
-                           .send = l->send,
-                           .send_size = put_request(q, l->send),
-                           .receive = l->receive,
-                           .receive_size = BUFFER_SIZE};
+    q->exchange =
+        (struct link_exchange){.link = &l->link,
+                               .deadline_ms = link_deadline(l->timeout_ms),
+                               .ctx = q,
+                               .take = take_answers,
+                               .send = l->send,
+                               .send_size = put_request(q, l->send),
+                               .receive = l->receive,
+                               .receive_size = BUFFER_SIZE};
     if (rc == 0)
-        rc = transport_run(&q->transport);
+        rc = link_run(&q->exchange);
     if (rc < 0)
         end_connection(l);
     (void)pthread_mutex_unlock(&l->lock);
