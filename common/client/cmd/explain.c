@@ -409,7 +409,6 @@ explain_count(struct explain *e)
                 e->found ? cell_number(e->row.count) : cell_none());
     rc = read_archive(e);
     output_rows_end(&e->out);
-    key_history_sort(&e->history);
     key_history_print(&e->history, &e->out, e->utc);
     print_facts(e);
     if (e->out.format == OUTPUT_PEOPLE)
@@ -462,7 +461,7 @@ cmd_explain(struct cmd_line *line)
         status = explain_count(&e);
     archived_free(&e.list);
     free(e.marks);
-    key_history_free(&e.history);
+    free(e.history.rows);
     store_session_close(&e.in);
     return status;
 }

@@ -1,6 +1,5 @@
 /* common/client/cmd/explain_history.c - see explain_history.h:
- * key_history_read(), then key_history_add() for each increment, and
- * key_history_sort(). */
+ * key_history_read(), then key_history_add() for each increment. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/explain_history.h"
 
@@ -12,13 +11,6 @@
 #define MINUTE 60   /* seconds */
 #define DAY    1440 /* minutes; a clock may be so far ahead */
 #define HOUR   60
-
-void
-key_history_free(struct key_history *p)
-{
-    free(p->rows);
-    *p = (struct key_history){.count = 0};
-}
 
 static int
 add_row(struct key_history *p, const struct key_history_row *row)
@@ -161,13 +153,6 @@ by_time(const void *a, const void *b)
     return (x->start > y->start) - (x->start < y->start);
 }
 
-void
-key_history_sort(struct key_history *p)
-{
-    if (p->count > 0)
-        qsort(p->rows, p->count, sizeof *p->rows, by_time);
-}
-
 static const struct table_column history_columns[] = {
     {"history from", "from", false},
     {"sum", "sum", true},
@@ -175,12 +160,14 @@ static const struct table_column history_columns[] = {
 };
 
 void
-key_history_print(const struct key_history *p, struct output *o, bool utc)
+key_history_print(struct key_history *p, struct output *o, bool utc)
 {
     char from[TIME_TEXT_SIZE], sum[CELL_SUM_SIZE], logged[CELL_SUM_SIZE];
 
     if (o->format == OUTPUT_TSV)
         return;
+    if (p->count > 0)
+        qsort(p->rows, p->count, sizeof *p->rows, by_time);
     output_next_rows(o, "history", history_columns, 3);
     for (size_t i = 0; i < p->count; i++) {
         const struct key_history_row *r = &p->rows[i];

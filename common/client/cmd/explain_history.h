@@ -26,12 +26,10 @@ struct key_history {
     int64_t step;  /* seconds */
     int64_t since; /* what came before is not in it; 0: all is */
     int128 sum;
-    struct key_history_row *rows;
+    struct key_history_row *rows; /* which the caller frees */
     size_t count, capacity;
     size_t found; /* by key_history_add() last */
 };
-
-void key_history_free(struct key_history *p);
 
 /* Reads what history has; errors as of store_history(). */
 int key_history_read(struct key_history *p, struct store *store,
@@ -42,10 +40,8 @@ int key_history_read(struct key_history *p, struct store *store,
 int key_history_add(struct key_history *p, uint64_t received_ms,
                     int64_t increment);
 
-void key_history_sort(struct key_history *p); /* by time */
-
-/* Rows, facts, and sentences for people. */
-void key_history_print(const struct key_history *p, struct output *o, bool utc);
+/* Rows by time, facts, and sentences for people. */
+void key_history_print(struct key_history *p, struct output *o, bool utc);
 void key_history_facts(const struct key_history *p, struct output *o,
                        int64_t count);
 void key_history_summarize(const struct key_history *p, int64_t count,
