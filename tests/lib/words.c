@@ -41,21 +41,18 @@ words_fini(struct words *w)
         free(w->pieces[--w->count].text);
 }
 
-bool
+void
 words_replace(char *whole, size_t size, const char *from, const char *to)
 {
     const size_t from_size = strlen(from), to_size = strlen(to);
     char *at = whole;
-    bool found = false;
 
     while ((at = strstr(at, from)) != NULL) {
         assert_true(strlen(whole) - from_size + to_size < size);
         memmove(at + to_size, at + from_size, strlen(at + from_size) + 1);
         memcpy(at, to, to_size);
         at += to_size;
-        found = true;
     }
-    return found;
 }
 
 static void

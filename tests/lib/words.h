@@ -50,7 +50,7 @@ void words_read_help(struct words *w);
 void words_fini(struct words *w);
 
 /* Replaces each `from` in a text with `to`; fails the test when `size` bytes
- * are too few.  True when there was one. */
-bool words_replace(char *text, size_t size, const char *from, const char *to);
+ * are too few. */
+void words_replace(char *text, size_t size, const char *from, const char *to);
 
 #endif

@@ -19,10 +19,10 @@ static const char *const asking[] = {
 /* Commands that read no settings. */
 static const char *const without_settings[] = {"board", "completion"};
 
-#define CONTAINS(list, word) contains(list, sizeof list / sizeof list[0], word)
+#define HAS(list, word) list_has(list, sizeof list / sizeof list[0], word)
 
 static bool
-contains(const char *const *list, size_t count, const char *word)
+list_has(const char *const *list, size_t count, const char *word)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(list[i], word) == 0)
@@ -34,8 +34,8 @@ contains(const char *const *list, size_t count, const char *word)
  * and, where it can take it, a setting that does not exist: so that it never
  * gets to work.  Its status; its messages are in `said`. */
 static int
-run(const struct cmd *c, const char *const *words, const char *first,
-    struct capture *said)
+run_command(const struct cmd *c, const char *const *words, const char *first,
+            struct capture *said)
 {
     char *args[ARGS_MAX] = {(char *)(uintptr_t) "countd",
                             (char *)(uintptr_t)c->name};
@@ -73,11 +73,8 @@ expect_refusal(const struct cmd *c, const struct capture *said, int status,
 {
     if (is_refused(said->text) != refused ||
         (refused && status != CONFIG_EXIT_USAGE))
-        print_error("countd %s -%s: status %d: %s\n", c->name, option, status,
-                    said->text);
-    assert_int_equal(is_refused(said->text), refused);
-    if (refused)
-        assert_int_equal(status, CONFIG_EXIT_USAGE);
+        fail_msg("countd %s -%s: status %d: %s", c->name, option, status,
+                 said->text);
 }
 
 TEST(a_common_option_is_refused_by_commands_that_cannot_follow_it)
@@ -95,14 +92,14 @@ TEST(a_common_option_is_refused_by_commands_that_cannot_follow_it)
         for (size_t i = 0; i < sizeof common / sizeof common[0]; i++) {
             const char *words[] = {option, common[i].value, NULL};
             const bool refused = common[i].letter[0] == 'H'
-                                     ? !CONTAINS(asking, c->name)
-                                     : CONTAINS(without_settings, c->name);
+                                     ? !HAS(asking, c->name)
+                                     : HAS(without_settings, c->name);
             int status;
 
             snprintf(option, sizeof option, "-%s", common[i].letter);
             if (!refused && c->common[0] == '\0')
                 continue;
-            status = run(c, words, "", &said);
+            status = run_command(c, words, "", &said);
             expect_refusal(c, &said, status, common[i].letter, refused);
         }
     }
@@ -139,17 +136,14 @@ check_option(const struct cmd *c, const struct cmd_option *o)
     snprintf(option, sizeof option, "%s%s", o->name[1] ? "--" : "-", o->name);
     given[0] = option;
     if (c->common[0] != '\0') {
-        status = run(c, given, count > 0 ? words[0] : "", &said);
+        status = run_command(c, given, count > 0 ? words[0] : "", &said);
         expect_refusal(c, &said, status, o->name, false);
     }
     if (count == 0)
         return;
-    for (size_t i = 0; i < count; i++) {
-        if (strstr(c->arguments.text, words[i]) == NULL)
-            print_error("countd %s has no argument %s\n", c->name, words[i]);
+    for (size_t i = 0; i < count; i++)
         assert_has(c->arguments.text, words[i]);
-    }
-    status = run(c, given, "other", &said);
+    status = run_command(c, given, "other", &said);
     expect_refusal(c, &said, status, o->name, true);
 }
 
@@ -167,9 +161,9 @@ TEST(a_directory_and_a_host_are_two_places)
     struct capture said;
 
     for (const struct cmd *c = cmd_table; c->name != NULL; c++) {
-        if (!CONTAINS(asking, c->name))
+        if (!HAS(asking, c->name))
             continue;
-        assert_int_equal(run(c, both, "", &said), CONFIG_EXIT_USAGE);
+        assert_int_equal(run_command(c, both, "", &said), CONFIG_EXIT_USAGE);
         assert_has(said.text, "-d -H: each names a place to ask");
     }
 }

@@ -4,7 +4,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -182,16 +181,13 @@ TEST(pieces_of_any_size_give_the_same_lines)
             size_t line_size;
 
             part = part < size - sent ? part : size - sent;
-            assert_int_equal(write(fds[1], bytes + sent, part), part);
+            if (part > 0)
+                assert_int_equal(write(fds[1], bytes + sent, part), part);
             sent += part;
-            if (sent == size && fds[1] >= 0) {
+            if (part > 0 && sent == size)
                 assert_int_equal(close(fds[1]), 0);
-                fds[1] = open("/dev/null", O_WRONLY | O_CLOEXEC);
-            }
-            if (!lines_ready(&l))
-                continue;
             /* The first two bytes are waited for. */
-            if (!l.started && sent < 2)
+            if (!lines_ready(&l) || (!l.started && sent < 2))
                 continue;
             rc = lines_fill(&l);
             while (lines_next(&l, &line, &line_size))
@@ -201,7 +197,6 @@ TEST(pieces_of_any_size_give_the_same_lines)
         assert_rc(rc, 0);
         assert_string_equal(got, "one\ttwo||three|f|\xff\xfe|last|");
         lines_close(&l);
-        assert_int_equal(close(fds[1]), 0);
     }
 }
 

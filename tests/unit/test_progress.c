@@ -20,7 +20,6 @@ static struct {
     int master;
     int saved; /* the stderr of the test */
     char text[4096];
-    size_t size;
 } tty;
 
 /* Makes stderr a terminal of 80 columns. */
@@ -59,26 +58,23 @@ teardown(void **state)
 
 #define TTY_TEST(name) TEST_IN(name, void *unused, setup, teardown)
 
-/* What was drawn since the last call. */
+/* Reads what was drawn since the last call. */
 static const char *
-drawn(void)
+read_drawn(void)
 {
+    size_t size = 0;
     ssize_t n;
 
-    tty.size = 0;
-    do {
-        n = read(tty.master, tty.text + tty.size,
-                 sizeof tty.text - 1 - tty.size);
-        if (n > 0)
-            tty.size += (size_t)n;
-    } while (n > 0);
-    tty.text[tty.size] = '\0';
+    while ((n = read(tty.master, tty.text + size, sizeof tty.text - 1 - size)) >
+           0)
+        size += (size_t)n;
+    tty.text[size] = '\0';
     return tty.text;
 }
 
 /* One that began so long ago. */
 static struct progress
-begun(uint64_t ago_ms, uint64_t total)
+begin_progress(uint64_t ago_ms, uint64_t total)
 {
     struct progress p;
 
@@ -89,7 +85,6 @@ begun(uint64_t ago_ms, uint64_t total)
 
 /* ---- what is drawn ----------------------------------------------------- */
 
-/* What it shows, and what it does not. */
 TTY_TEST(it_shows_the_part_that_is_done_and_what_is_known_of_the_rest)
 {
     static const struct {
@@ -109,10 +104,10 @@ TTY_TEST(it_shows_the_part_that_is_done_and_what_is_known_of_the_rest)
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct progress p = begun(rows[i].ago_ms, rows[i].total);
+        struct progress p = begin_progress(rows[i].ago_ms, rows[i].total);
 
         progress_show(&p, rows[i].done, rows[i].count, "line");
-        if (strncmp(drawn(), HIDDEN, strlen(HIDDEN)) != 0 ||
+        if (strncmp(read_drawn(), HIDDEN, strlen(HIDDEN)) != 0 ||
             strstr(tty.text, rows[i].line) != tty.text + strlen(HIDDEN) ||
             strstr(tty.text, rows[i].lacks) != NULL)
             fail_msg("row %zu: %s", i, tty.text);
@@ -121,11 +116,11 @@ TTY_TEST(it_shows_the_part_that_is_done_and_what_is_known_of_the_rest)
 
 TTY_TEST(the_rate_is_of_all_the_time_and_the_time_left_follows_from_it)
 {
-    struct progress p = begun(100 * SECOND, 3000);
+    struct progress p = begin_progress(100 * SECOND, 3000);
     uint64_t rate = 0, minutes = 0, seconds = 0;
 
     progress_show(&p, 1000, 50000, "line");
-    assert_int_equal(sscanf(drawn(),
+    assert_int_equal(sscanf(read_drawn(),
                             "%*[^%]%% 50000 lines, %" SCNu64 "/s, %" SCNu64
                             " min left",
                             &rate, &minutes),
@@ -134,24 +129,25 @@ TTY_TEST(the_rate_is_of_all_the_time_and_the_time_left_follows_from_it)
     assert_in_range(rate, 250, 500);
     assert_in_range(minutes, 3, 7);
 
-    p = begun(10 * SECOND, 1000);
+    p = begin_progress(10 * SECOND, 1000);
     progress_show(&p, 900, 9, "line");
-    assert_int_equal(sscanf(drawn(), "%*[^,], 0/s, %" SCNu64 ".", &seconds), 1);
+    assert_int_equal(
+        sscanf(read_drawn(), "%*[^,], 0/s, %" SCNu64 ".", &seconds), 1);
     assert_in_range(seconds, 1, 59);
 }
 
 /* ---- where ------------------------------------------------------------- */
 
-/* What a terminal of so many columns is sent. */
+/* Draws on a terminal of `columns`, and reads that. */
 static const char *
 in_columns(unsigned short columns)
 {
     const struct winsize size = {.ws_row = 24, .ws_col = columns};
-    struct progress p = begun(100 * SECOND, 1000);
+    struct progress p = begin_progress(100 * SECOND, 1000);
 
     assert_int_equal(ioctl(tty.master, TIOCSWINSZ, &size), 0);
     progress_show(&p, 500, 5, "line");
-    assert_ptr_equal(strstr(drawn(), HIDDEN), tty.text);
+    assert_ptr_equal(strstr(read_drawn(), HIDDEN), tty.text);
     return tty.text + strlen(HIDDEN);
 }
 
@@ -171,21 +167,21 @@ TTY_TEST(a_narrow_terminal_gets_a_part_of_the_line)
 
 TTY_TEST(it_is_drawn_ten_times_a_second_at_most)
 {
-    struct progress p = begun(0, 100);
+    struct progress p = begin_progress(0, 100);
     uint64_t before;
 
     progress_show(&p, 1, 1, "line");
-    assert_has(drawn(), "1 line,");
+    assert_has(read_drawn(), "1 line,");
 
-    do {               /* until this took less than the tenth of a second */
-        (void)drawn(); /* nobody wants it */
+    do { /* until this took less than the tenth of a second */
+        (void)read_drawn();
         before = clock_ms();
         p.drawn_ms = before;
         progress_show(&p, 2, 2, "line");
     } while (clock_ms() - before >= 100);
-    assert_string_equal(drawn(), "");
+    assert_string_equal(read_drawn(), "");
 
     p.drawn_ms -= 100;
     progress_show(&p, 4, 4, "line");
-    assert_has(drawn(), "4 lines,");
+    assert_has(read_drawn(), "4 lines,");
 }

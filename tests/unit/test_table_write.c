@@ -15,7 +15,8 @@ static char text[4096];
 static struct table_writer t;
 
 static void
-begin(enum table_format format, const struct table_column *of, size_t count)
+begin_table(enum table_format format, const struct table_column *of,
+            size_t count)
 {
     table_begin(&t, format, text, sizeof text, of, count);
 }
@@ -59,8 +60,7 @@ write_all(void)
 
 TEST(json_has_facts_around_its_rows)
 {
-
-    begin(TABLE_JSON, columns, 3);
+    begin_table(TABLE_JSON, columns, 3);
     assert_string_equal(
         write_all(),
         "{\"keyspace\": \"caf\xc3\xa9\", \"rows\": [\n"
@@ -71,8 +71,7 @@ TEST(json_has_facts_around_its_rows)
 
 TEST(numbers_are_strings_for_readers_with_doubles)
 {
-
-    begin(TABLE_JSON, columns, 1);
+    begin_table(TABLE_JSON, columns, 1);
     t.has_numbers_as_texts = true;
     table_row(&t,
               &(const struct cell){.kind = CELL_NUMBER, .number = INT64_MIN});
@@ -85,7 +84,7 @@ TEST(json_has_the_text_form_of_names_on_request)
 {
     const struct cell row[] = {cell_number(-5), cell_name("a,\"\tb\xff", 6)};
 
-    begin(TABLE_JSON, columns, 2);
+    begin_table(TABLE_JSON, columns, 2);
     t.names = NAMES_TEXT;
     table_row(&t, row);
     assert_string_equal(
@@ -95,11 +94,10 @@ TEST(json_has_the_text_form_of_names_on_request)
 
 TEST(columns_have_the_text_form_of_names)
 {
-
-    begin(TABLE_TSV, columns, 3);
+    begin_table(TABLE_TSV, columns, 3);
     assert_string_equal(write_all(), "-5\ta,\"\\tb\\xff\t-\n"
                                      "18446744073709551616\t-\tyes\n");
-    begin(TABLE_CSV, columns, 3);
+    begin_table(TABLE_CSV, columns, 3);
     assert_string_equal(write_all(), "count,key,note\r\n"
                                      "-5,\"a,\"\"\\tb\\xff\",\r\n"
                                      "18446744073709551616,,yes\r\n");
@@ -110,7 +108,7 @@ TEST(each_byte_that_ends_a_cell_of_csv_puts_it_in_quotes)
     static const char *const texts[] = {"a,b", "a\"b", "a\rb", "a\nb",
                                         "a;b\tc"};
 
-    begin(TABLE_CSV, columns + 1, 1);
+    begin_table(TABLE_CSV, columns + 1, 1);
     t.names = NAMES_RAW;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const struct cell name = cell_name(texts[i], strlen(texts[i]));
@@ -126,14 +124,14 @@ TEST(no_cell_of_csv_is_a_formula)
     const struct cell name = cell_name("=1+2", 4), at = cell_name("@", 1);
     const struct cell less = cell_name("-", 1), more = cell_name("+x", 2);
 
-    begin(TABLE_CSV, columns + 1, 1);
+    begin_table(TABLE_CSV, columns + 1, 1);
     table_row(&t, &name);
     table_row(&t, &at);
     table_row(&t, &less);
     table_row(&t, &more);
     assert_string_equal(end_rows(), "key\r\n\\x3d1+2\r\n\\x40\r\n\\x2d\r\n"
                                     "\\x2bx\r\n");
-    begin(TABLE_CSV, columns + 1, 1);
+    begin_table(TABLE_CSV, columns + 1, 1);
     t.names = NAMES_RAW;
     table_row(&t, &name);
     assert_string_equal(end_rows(), "key\r\n=1+2\r\n");
@@ -145,7 +143,7 @@ TEST(names_are_as_they_are_or_in_hexadecimal_digits)
     const struct cell first[] = {cell_number(1), cell_name(good, 4)};
     const struct cell second[] = {cell_number(2), cell_name(bad, 2)};
 
-    begin(TABLE_JSON, columns, 2);
+    begin_table(TABLE_JSON, columns, 2);
     table_fact(&t, "keyspace", cell_name(bad, 2));
     table_row(&t, first);
     table_row(&t, second);
@@ -155,11 +153,11 @@ TEST(names_are_as_they_are_or_in_hexadecimal_digits)
         " {\"count\": 1, \"key\": \"\\\\\\u0009\xc3\xa9\"},\n"
         " {\"count\": 2, \"key\": null, \"key_hex\": \"c328\"}]}\n");
 
-    begin(TABLE_TSV, columns, 2);
+    begin_table(TABLE_TSV, columns, 2);
     t.names = NAMES_RAW;
     table_row(&t, first);
     assert_string_equal(end_text(), "1\t\\\t\xc3\xa9\n");
-    begin(TABLE_CSV, columns, 2);
+    begin_table(TABLE_CSV, columns, 2);
     t.names = NAMES_RAW;
     table_row(&t, second);
     assert_string_equal(end_text(), "count,key\r\n2,\xc3(\r\n");
@@ -167,12 +165,11 @@ TEST(names_are_as_they_are_or_in_hexadecimal_digits)
 
 TEST(a_table_without_rows_is_still_a_table)
 {
-
-    begin(TABLE_JSON, columns, 2);
+    begin_table(TABLE_JSON, columns, 2);
     assert_string_equal(end_rows(), "{\"rows\": []}\n");
-    begin(TABLE_CSV, columns, 2);
+    begin_table(TABLE_CSV, columns, 2);
     assert_string_equal(end_rows(), "count,key\r\n");
-    begin(TABLE_TSV, columns, 2);
+    begin_table(TABLE_TSV, columns, 2);
     assert_string_equal(end_rows(), "");
 }
 
@@ -181,7 +178,7 @@ TEST(other_rows_follow_under_a_name_of_their_own)
     static const struct table_column other = {"pid", "pid", true};
     struct cell cell = cell_number(3);
 
-    begin(TABLE_JSON, columns, 1);
+    begin_table(TABLE_JSON, columns, 1);
     table_row(&t, &cell);
     table_rows_end(&t);
     table_next_rows(&t, "processes", &other, 1);
@@ -238,10 +235,10 @@ TEST(counts_put_at_once_are_those_put_by_cell)
     char want[2048];
 
     for (int has_rank = 0; has_rank <= 1; has_rank++) {
-        begin(TABLE_JSON, NULL, 0);
+        begin_table(TABLE_JSON, NULL, 0);
         put_counts(has_rank != 0, true);
         strcpy(want, end_text());
-        begin(TABLE_JSON, NULL, 0);
+        begin_table(TABLE_JSON, NULL, 0);
         put_counts(has_rank != 0, false);
         assert_string_equal(end_text(), want);
     }
@@ -249,7 +246,7 @@ TEST(counts_put_at_once_are_those_put_by_cell)
                      "\"/b\"},\n {\"rank\": 5");
 }
 
-/* What has another form than plain JSON is left to table_row(). */
+/* Other forms than plain JSON are left to table_row(). */
 TEST(counts_are_put_at_once_in_plain_json_only)
 {
     static const uint8_t row[] = {5, 0, 0, 0, 0, 0, 0, 0, 1, 0, 'a'};
@@ -264,9 +261,9 @@ TEST(counts_are_put_at_once_in_plain_json_only)
         at = row;
     }
     assert_ptr_equal(at, row); /* there was no room for the longest */
-    begin(TABLE_TSV, ranked, 3);
+    begin_table(TABLE_TSV, ranked, 3);
     assert_int_equal(table_plain_counts(&t, true, 0, &at, 1), 0);
-    begin(TABLE_JSON, ranked, 3);
+    begin_table(TABLE_JSON, ranked, 3);
     assert_int_equal(table_plain_counts(&t, true, 0, &at, 0), 0);
     t.has_numbers_as_texts = true;
     assert_int_equal(table_plain_counts(&t, true, 0, &at, 1), 0);
