@@ -1,5 +1,6 @@
-/* tests/e2e/test_history_queries.c - what was sent, asked for by time:
- * libcountd and the countd command with the real daemons. */
+/* tests/e2e/test_history_queries.c - what was sent, asked for by time: libcountd
+ * with the real daemons, the command on a terminal, and the transcript
+ * history_queries.txt. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -281,89 +282,6 @@ CASE(bad_questions_are_refused_and_the_handle_goes_on, x)
 
 /* ---- the command ------------------------------------------------------- */
 
-#define HISTORY(x, ...) FLEET_RUN(&(x)->fleet, "history", "pages", __VA_ARGS__)
-
-static const char *
-as_seconds(int64_t at, char *to)
-{
-    snprintf(to, 32, "%lld", (long long)at);
-    return to;
-}
-
-CASE(history_prints_a_line_for_each_step, x)
-{
-    char from[32], to[32], line[128];
-    int64_t at, sum = 0;
-    int lines = 0;
-    const char *p;
-
-    as_seconds(x->from, from);
-    as_seconds(x->to, to);
-    expect(
-        HISTORY(x, "/a", "--from", from, "--to", to, "--step", "1m", "--tsv"),
-        0, "\t5\n");
-    for (p = text; *p != '\0'; p = strchr(p, '\n') + 1) {
-        assert_int_equal(sscanf(p, "%ld\t%100[^\n]", &at, line), 2);
-        assert_int_equal(at, x->from + (int64_t)lines * 60);
-        sum += strcmp(line, "-") == 0 ? 0 : atoll(line);
-        lines++;
-    }
-    assert_int_equal(lines, (x->to - x->from) / 60);
-    assert_int_equal(sum, 5);
-
-    /* Widened to the hours that they are in; the keyspace's. */
-    as_seconds(x->from + 1, from);
-    as_seconds(x->to - HOUR - 1, to);
-    expect(HISTORY(x, "--from", from, "--to", to, "--tsv"), 0, "\t1050\n");
-    snprintf(line, sizeof line, "%lld\t", (long long)x->from);
-    assert_int_equal(strncmp(text, line, strlen(line)), 0);
-    expect(HISTORY(x, "/b", "--from", from, "--to", to, "--json"), 0,
-           ", \"sum\": 0}");
-    expect(HISTORY(x, "/a", "--from", "-3d", "--to", "-2d", "--json"), 0,
-           "\"sum\": null}");
-    expect(HISTORY(x, "/none"), 1, "no such key: /none");
-    expect(HISTORY(x, "/none", "--json"), 1, "\"code\": \"no-such-key\"");
-    expect(HISTORY(x, "/a", "--step", "1d", "--utc"), 0, "T00:00:00Z");
-    expect(HISTORY(x, "/a"), 0, "as of ");
-}
-
-CASE(the_top_of_a_period_tells_what_changed, x)
-{
-    expect_text(
-        FLEET_RUN(&x->fleet, "top", "pages", "2", "--from", "-2h", "--tsv"), 0,
-        "0\t109\t0\t109\t/n9\n1\t108\t0\t108\t/n8\n");
-    expect_text(FLEET_RUN(&x->fleet, "top", "pages", "--from", "-2d", "--to",
-                          "-1d", "--tsv"),
-                0, "");
-    expect(FLEET_RUN(&x->fleet, "top", "pages", "1", "--utc", "--json"), 0,
-           "{\"rank\": 0, \"sum\": 109, \"before\": 0, \"change\": 109, "
-           "\"key\": \"/n9\"}");
-    expect(FLEET_RUN(&x->fleet, "top", "no", "--from", "-2h"), 1,
-           "no such keyspace");
-}
-
-CASE(the_rank_in_a_period_is_told_with_its_sum, x)
-{
-    expect_text(
-        FLEET_RUN(&x->fleet, "rank", "pages", "/n7", "--from", "-2h", "--tsv"),
-        0, "2\t107\t12\n");
-    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/b", "--utc", "--json"), 0,
-           "\"rank\": 11, \"sum\": 0, \"keys\": 12, \"as_of_ms\": ");
-    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/n7", "--from", "-2h"), 0,
-           "rank  sum  of keys\n   3  107       12\nfrom ");
-    /* Nothing came to it: in that time, or ever. */
-    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/n7", "--from", "-3d", "--to",
-                     "-1d", "--json"),
-           1, "\"code\": \"nothing-came\"");
-    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/x", "--from", "-2h"), 1,
-           "nothing came to the key in that time");
-    expect(FLEET_RUN(&x->fleet, "rank", "no", "/x", "--to", "now"), 1,
-           "no such keyspace");
-    expect(FLEET_RUN(&x->fleet, "rank", "pages", "/x", "--from", "soon"), 100,
-           "give a time");
-    expect_text(FLEET_RUN(&x->fleet, "rank", "pages", "/n7"), 0, "3\n");
-}
-
 #define TERMINAL(x, ...)                                                       \
     fleet_terminal(&(x)->fleet, (const char *const[]){__VA_ARGS__, NULL}, 30)
 
@@ -386,38 +304,10 @@ CASE(a_terminal_shows_bars_and_a_sparkline_and_a_pipe_does_not, x)
            "/n9  ####################\r\n");
 
     x->fleet.env = utf8;
-    expect(HISTORY(x, "--from", "-2h"), 0, "1050\n");
+    expect(FLEET_RUN(&x->fleet, "history", "pages", "--from", "-2h"), 0,
+           "1050\n");
     assert_null(strpbrk(text, "#\xe2"));
     expect(FLEET_RUN(&x->fleet, "top", "pages", "2", "--from", "-2h"), 0,
            "/n9\n");
     x->fleet.env = NULL;
-}
-
-CASE(around_prints_neighbours_with_their_ranks, x)
-{
-    expect_text(FLEET_RUN(&x->fleet, "around", "pages", "/n5", "3", "--tsv"), 0,
-                "3\t106\t/n6\n4\t105\t/n5\n5\t104\t/n4\n");
-    expect(FLEET_RUN(&x->fleet, "around", "pages", "/none"), 1,
-           "no such key: /none");
-    expect(FLEET_RUN(&x->fleet, "around", "no", "/none", "--json"), 1,
-           "\"code\": \"no-such-keyspace\"");
-    expect(FLEET_RUN(&x->fleet, "around", "pages", "/a", "0"), 100, "N");
-}
-
-CASE(bad_times_and_steps_are_refused_with_the_reason, x)
-{
-    expect(HISTORY(x, "--from", "yesterday"), 100,
-           "yesterday: give a time: 2026-11-20");
-    expect(HISTORY(x, "--from", "2026-02-30"), 100, "give a time");
-    expect(HISTORY(x, "--from", "now", "--to", "-1h"), 100,
-           "the end is not after the start");
-    expect(HISTORY(x, "--to", "99999999999999"), 100, "no time so late");
-    expect(HISTORY(x, "--step", "90s"), 100, "a step is whole minutes");
-    expect(HISTORY(x, "--step", "0"), 100, "a step is whole minutes");
-    expect(HISTORY(x, "--step", "never"), 100, "never");
-    expect(HISTORY(x, "--from", "0", "--step", "1m"), 100,
-           "more than 4096 steps");
-    expect(FLEET_RUN(&x->fleet, "history", "no"), 1, "no such keyspace");
-    expect(FLEET_RUN(&x->fleet, "top", "pages", "5000", "--from", "-1h"), 100,
-           "4096 rows at most");
 }
