@@ -3,7 +3,8 @@
  *
  * A file is read twice: to see that all of it is good, and for the hash of its
  * increments, which is the name of a log that never was; then it is placed in
- * log/waiting/ in fills of that log, and a worker merges them.  The fills of the
+ * log/waiting/ in fills of that log, and a worker merges them.  Lines that were
+ * added in between are left out, as they are not in the name.  The fills of the
  * same increments are the same ones, since they are cut by count alone, and the
  * marks of a keyspace say which it has: so a load that was killed goes on, and
  * one that came to its end adds nothing.
@@ -31,7 +32,8 @@ struct once {
     struct load *load;
     struct store_session in;
     struct place place;
-    uint64_t hash[2];
+    uint64_t hash[2];           /* of the increments that were read */
+    uint64_t count;             /* of the file; then those not placed yet */
     struct archive_header fill; /* that is being collected */
     uint8_t *bytes;             /* its records */
     size_t size, capacity;
@@ -67,7 +69,7 @@ read_file(struct once *o, const char *path,
 }
 
 /* The hash of an increment, on top of those before it. */
-static int
+static void
 hash_increment(struct once *o, const struct increment *i)
 {
     static const struct hash_key keys[2] = {{1, 2}, {3, 4}};
@@ -81,7 +83,13 @@ hash_increment(struct once *o, const struct increment *i)
     for (int k = 0; k < 2; k++)
         o->hash[k] =
             hash_name(&keys[k], o->hash[k], bytes, (size_t)(at - bytes));
-    o->increments++;
+}
+
+static int
+count_increment(struct once *o, const struct increment *i)
+{
+    hash_increment(o, i);
+    o->count++;
     return 0;
 }
 
@@ -128,6 +136,10 @@ collect_increment(struct once *o, const struct increment *i)
     const size_t size = HEAD_SIZE + i->keyspace.size + i->key.size;
     uint8_t *at;
 
+    if (o->count == 0)
+        return 0;
+    o->count--;
+    hash_increment(o, i);
     if (array_grow(&o->bytes, &o->capacity, o->size + size, 1) < 0)
         return -ENOMEM;
     at = o->bytes + o->size;
@@ -147,10 +159,13 @@ load_one(struct once *o, const char *path)
 {
     const struct config *c = &o->load->line->config;
     const uint64_t bad = o->load->bad;
+    uint64_t name[2];
     int rc;
 
     memset(o->hash, 0, sizeof o->hash);
-    rc = read_file(o, path, hash_increment);
+    o->count = 0;
+    rc = read_file(o, path, count_increment);
+    o->increments += o->count;
     if (rc < 0)
         return o->load->file_status;
     if (o->load->bad > bad)
@@ -164,7 +179,14 @@ load_one(struct once *o, const char *path)
                                 .keyspace_size = (uint16_t)c->keyspace_size,
                                 .key_size = (uint16_t)c->key_size};
     log_fill_name_import(o->fill.uuid, o->hash);
+    memcpy(name, o->hash, sizeof name);
+    memset(o->hash, 0, sizeof o->hash);
     rc = read_file(o, path, collect_increment);
+    if (rc == 0 && (o->count > 0 || memcmp(name, o->hash, sizeof name) != 0))
+        return cmd_fail(CONFIG_EXIT_SYSTEM,
+                        "%s changed while it was read, and may be loaded in "
+                        "part: countd drop its keyspaces, and load it again",
+                        path);
     if (rc == 0)
         rc = place_collected(o);
     if (rc == -EIO && o->load->file_status != 0)
