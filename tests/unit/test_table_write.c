@@ -103,38 +103,36 @@ TEST(columns_have_the_text_form_of_names)
                                      "18446744073709551616,,yes\r\n");
 }
 
+/* A column of names in CSV. */
+static const char *
+write_names(enum name_form form, const char *const *names, size_t count)
+{
+    begin_table(TABLE_CSV, columns + 1, 1);
+    t.names = form;
+    for (size_t i = 0; i < count; i++)
+        table_row(&t,
+                  (const struct cell[]){cell_name(names[i], strlen(names[i]))});
+    return end_rows();
+}
+
 TEST(each_byte_that_ends_a_cell_of_csv_puts_it_in_quotes)
 {
-    static const char *const texts[] = {"a,b", "a\"b", "a\rb", "a\nb",
+    static const char *const names[] = {"a,b", "a\"b", "a\rb", "a\nb",
                                         "a;b\tc"};
 
-    begin_table(TABLE_CSV, columns + 1, 1);
-    t.names = NAMES_RAW;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        const struct cell name = cell_name(texts[i], strlen(texts[i]));
-
-        table_row(&t, &name);
-    }
-    assert_string_equal(end_rows(), "key\r\n\"a,b\"\r\n\"a\"\"b\"\r\n"
-                                    "\"a\rb\"\r\n\"a\nb\"\r\na;b\tc\r\n");
+    assert_string_equal(write_names(NAMES_RAW, names, 5),
+                        "key\r\n\"a,b\"\r\n\"a\"\"b\"\r\n"
+                        "\"a\rb\"\r\n\"a\nb\"\r\na;b\tc\r\n");
 }
 
 TEST(no_cell_of_csv_is_a_formula)
 {
-    const struct cell name = cell_name("=1+2", 4), at = cell_name("@", 1);
-    const struct cell less = cell_name("-", 1), more = cell_name("+x", 2);
+    static const char *const names[] = {"=1+2", "@", "-", "+x"};
 
-    begin_table(TABLE_CSV, columns + 1, 1);
-    table_row(&t, &name);
-    table_row(&t, &at);
-    table_row(&t, &less);
-    table_row(&t, &more);
-    assert_string_equal(end_rows(), "key\r\n\\x3d1+2\r\n\\x40\r\n\\x2d\r\n"
-                                    "\\x2bx\r\n");
-    begin_table(TABLE_CSV, columns + 1, 1);
-    t.names = NAMES_RAW;
-    table_row(&t, &name);
-    assert_string_equal(end_rows(), "key\r\n=1+2\r\n");
+    assert_string_equal(write_names(NAMES_USUAL, names, 4),
+                        "key\r\n\\x3d1+2\r\n\\x40\r\n\\x2d\r\n"
+                        "\\x2bx\r\n");
+    assert_string_equal(write_names(NAMES_RAW, names, 1), "key\r\n=1+2\r\n");
 }
 
 TEST(names_are_as_they_are_or_in_hexadecimal_digits)
