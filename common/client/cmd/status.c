@@ -1,5 +1,6 @@
 /* common/client/cmd/status.c - countd status, once for people and scripts, and
- * countd watch, the same in a terminal again and again, with what has grown. */
+ * countd watch, the same in a terminal again and again, with what has grown.
+ * Entry points: cmd_status(), cmd_watch(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 #include "common/setup/figures.h"
 #include "common/setup/overview.h"
 
-#define LEAST_MS 300 /* between two looks; daemons tell more often */
+#define LEAST_MS 300 /* between two looks; daemons write more often */
 
 /* ---- for programs -------------------------------------------------------- */
 
