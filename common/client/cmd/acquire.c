@@ -17,7 +17,6 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
@@ -297,6 +296,5 @@ cmd_acquire(struct cmd_line *line)
         countd_live_close(h.l);
     if (h.signal_fd >= 0)
         (void)close(h.signal_fd);
-    free(h.name.bytes);
     return status;
 }

@@ -315,14 +315,14 @@ void cmd_time_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE]);
 #define LIVE_TEXT_SIZE (4 * (size_t)LIVE_NAME_MAX + 1)
 
 struct live_name {
-    uint8_t *bytes; /* any, NUL too; the caller frees them */
     size_t size;
+    uint8_t bytes[LIVE_NAME_MAX]; /* any, NUL too */
 };
 
 bool live_is_semaphore(const struct cmd_line *line);
 enum cmd_peer live_peer(const struct cmd_line *line);
 
-/* A name in its text form, as cmd_name(); bytes NULL: it is none. */
+/* A name in its text form, as cmd_name(). */
 struct live_name live_name(const struct cmd_line *line, const char *text);
 
 /* Connects now.  Says what went wrong and returns an exit status. */

@@ -4,7 +4,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -249,19 +248,16 @@ live_is_semaphore(const struct cmd_line *line)
 struct live_name
 live_name(const struct cmd_line *line, const char *text)
 {
-    const size_t length = strlen(text);
-    struct live_name name = {.bytes = malloc(length + 1)};
-    int size = name.bytes
-                   ? name_unescape_any(text, length, name.bytes, LIVE_NAME_MAX)
-                   : -ENOMEM;
+    struct live_name name = {.size = 0};
+    int size;
 
-    if (size > 0) {
+    if (*line->status != 0)
+        return name;
+    size = name_unescape_any(text, strlen(text), name.bytes, LIVE_NAME_MAX);
+    if (size > 0)
         name.size = (size_t)size;
-    } else {
+    else
         *line->status = cmd_refuse_name("name", size, LIVE_NAME_MAX);
-        free(name.bytes);
-        name.bytes = NULL;
-    }
     return name;
 }
 

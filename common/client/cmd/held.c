@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
 
 /* ---- list -------------------------------------------------------------- */
@@ -65,8 +64,7 @@ held_list(struct cmd_line *line)
         status = output_fini(&l.out);
     }
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read log/" WAITING_FOLDER);
-        status = CONFIG_EXIT_SYSTEM;
+        status = cmd_failed(rc, "read log/" WAITING_FOLDER);
     } else if (status == 0 && (l.any || unmerged.damaged > 0)) {
         unmerged.fills = unmerged.logs =
             0; /* the rows say it; countd log list */

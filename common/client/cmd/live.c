@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/diag.h"
@@ -76,8 +75,7 @@ ask_values(const struct cmd_line *line, struct countd_live *l,
         struct cell cells[2] = {cell_none()};
         uint32_t value;
 
-        rc = name.bytes ? countd_live_get(l, name.bytes, name.size, &value)
-                        : -ENOMEM;
+        rc = countd_live_get(l, name.bytes, name.size, &value);
         if (rc == 0)
             cells[0] = cell_number(value);
         cells[1] = cell_live_name(out, name.bytes, name.size);
@@ -90,7 +88,6 @@ ask_values(const struct cmd_line *line, struct countd_live *l,
             output_row(out, cells);
         else if (rc == 0 && !lacks)
             (void)printf("%" PRId64 "\n", cells[0].number);
-        free(name.bytes);
     }
     output_rows_end(out);
     return rc == 0 && lacks ? -ENOENT : rc;
@@ -103,8 +100,8 @@ live_get(struct cmd_line *line)
     const struct look k = {
         {{word, word, true}, {"name", "name", false}}, 2, ask_values};
 
-    for (int i = 1; i < line->arg_count && *line->status == 0; i++)
-        free(live_name(line, line->args[i]).bytes); /* refused at once */
+    for (int i = 1; i < line->arg_count; i++)
+        (void)live_name(line, line->args[i]); /* refused at once */
     return run_look(line, &k);
 }
 
@@ -210,14 +207,11 @@ ask_holders(const struct cmd_line *line, struct countd_live *l,
             struct output *out)
 {
     const struct live_name name = live_name(line, line->args[1]);
-    const int rc = name.bytes ? countd_live_who(l, name.bytes, name.size,
-                                                print_holder, out)
-                              : -ENOMEM;
+    const int rc = countd_live_who(l, name.bytes, name.size, print_holder, out);
 
     output_rows_end(out);
     if (rc == -ENOENT)
         report_missing(line, line->args[1]);
-    free(name.bytes);
     return rc;
 }
 
@@ -230,7 +224,7 @@ live_who(struct cmd_line *line)
                                   3,
                                   ask_holders};
 
-    free(live_name(line, line->args[1]).bytes); /* refused at once */
+    (void)live_name(line, line->args[1]); /* refused at once */
     return run_look(line, &k);
 }
 

@@ -371,9 +371,8 @@ load_with_places(struct load *l)
     l->places = calloc(PLACES, sizeof *l->places);
     rc = l->places != NULL ? interrupt_init(&l->stop) : -ENOMEM;
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "wait for signals");
         free(l->places);
-        return CONFIG_EXIT_SYSTEM;
+        return cmd_failed(rc, "wait for signals");
     }
     progress_init(&l->progress, "loading", total_size(l->line));
     status = load_files(l);

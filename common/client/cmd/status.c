@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/diag.h"
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/setup/figures.h"
 #include "common/setup/overview.h"
@@ -139,9 +138,8 @@ cmd_status(struct cmd_line *line)
         return status;
     rc = overview_read(&o);
     if (rc < 0) {
-        diag_errno(DIAG_ERROR, rc, "read %s", o.path);
         overview_close(&o);
-        return CONFIG_EXIT_SYSTEM;
+        return cmd_failed(rc, "read %s", o.path);
     }
     output_init(&out, line, overview_columns, OVERVIEW_COLUMNS);
     if (out.format == OUTPUT_PEOPLE)
