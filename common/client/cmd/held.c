@@ -3,7 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/client/cmd/cmd_data.h"
