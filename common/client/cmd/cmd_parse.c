@@ -285,7 +285,7 @@ check_options(const struct cmd_line *line)
     return rc;
 }
 
-/* Whether there are so many arguments; max -1: any number. */
+/* Whether there are `min` to `max` arguments; max -1: any number. */
 static bool
 has_count(const struct cmd_line *line, int min, int max)
 {

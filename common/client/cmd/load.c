@@ -109,6 +109,8 @@ load_read_line(struct load *l, const struct lines *lines, const char *text,
         return false;
     if (lines->cut) {
         wrong = "the line is too long";
+        if (l->csv)
+            l->csv->size = 0; /* of its row */
     } else if (l->csv) {
         result = csv_take(l->csv, &l->form, text, size, out, &wrong);
     } else {
