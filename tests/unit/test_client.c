@@ -1083,6 +1083,10 @@ CASE(documents_that_cannot_be_are_refused, s)
                                         "{\"count\": 9223372036854775808}",
                                         "{\"count\": 1} x",
                                         "no document"};
+    static const char *const wrong_rows[] = {
+        "{\"rows\": [{\"count\": 1, \"key\": 7}]}",
+        "{\"rows\": [{\"count\": 1, \"key_hex\": \"f\"}]}",
+        "{\"rows\": [{\"a\":1},{\"a\":1},{\"a\":1},{\"a\":1}]}"};
     struct countd_rows *rows;
     int64_t n;
 
@@ -1091,13 +1095,10 @@ CASE(documents_that_cannot_be_are_refused, s)
         answer_with(s, 200, wrong[i]);
         assert_rc(countd_get(s->c, "k", 1, "a", 1, &n), -EPROTO);
     }
-    answer_with(s, 200, "{\"rows\": [{\"count\": 1, \"key\": 7}]}");
-    assert_rc(countd_keys(s->c, ASK(OF(""), .length = 9), &rows), -EPROTO);
-    answer_with(s, 200, "{\"rows\": [{\"count\": 1, \"key_hex\": \"f\"}]}");
-    assert_rc(countd_keys(s->c, ASK(OF(""), .length = 9), &rows), -EPROTO);
-    answer_with(s, 200,
-                "{\"rows\": [{\"a\":1},{\"a\":1},{\"a\":1},{\"a\":1}]}");
-    assert_rc(countd_keys(s->c, ASK(OF(""), .length = 9), &rows), -EPROTO);
+    for (size_t i = 0; i < sizeof wrong_rows / sizeof wrong_rows[0]; i++) {
+        answer_with(s, 200, wrong_rows[i]);
+        assert_rc(countd_keys(s->c, ASK(OF(""), .length = 9), &rows), -EPROTO);
+    }
 }
 
 CASE(questions_that_are_none_are_not_sent, s)

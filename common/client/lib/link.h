@@ -1,7 +1,7 @@
 /* common/client/lib/link.h - one connection of libcountd: resolve, connect,
  * wait, ask.
  *
- * What has no deadline is non-blocking.  A connection to oneself (an
+ * Calls without a deadline do not block.  A connection to oneself (an
  * ephemeral port can be the very one that is asked for) counts as refused.
  *
  * Ownership: struct link is the caller's between link_init() and link_drop().
