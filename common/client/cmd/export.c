@@ -165,7 +165,7 @@ print_steps(struct export *e)
 
     for (q.from = e->from; rc == 0 && !ends; countd_rows_free(rows)) {
         rows = NULL;
-        rc = document_rows(e->c, "sums", PUT_FROM | PUT_N, &q, &rows);
+        rc = document_rows(e->c, "sums", DOCUMENT_FROM | DOCUMENT_N, &q, &rows);
         ends = rc < 0 || rows->to == 0 || rows->from >= e->to || ferror(stdout);
         if (ends)
             continue;
@@ -220,7 +220,8 @@ refill_sums(struct export *e, struct sums *s)
     countd_rows_free(s->rows);
     s->rows = NULL;
     s->at = 0;
-    rc = document_rows(e->c, "sums", PUT_FROM | PUT_N, &s->query, &s->rows);
+    rc = document_rows(e->c, "sums", DOCUMENT_FROM | DOCUMENT_N, &s->query,
+                       &s->rows);
     assert(rc < 0 || s->rows);
     return rc;
 }
@@ -261,7 +262,8 @@ print_rests(struct export *e)
     int rc;
 
     s.query.from = -1;
-    rc = document_rows(e->c, "sums", PUT_FROM | PUT_N, &s.query, &s.rows);
+    rc = document_rows(e->c, "sums", DOCUMENT_FROM | DOCUMENT_N, &s.query,
+                       &s.rows);
     if (rc == -ENODATA) { /* no history: all of it is the rest */
         s.rows = calloc(1, sizeof *s.rows);
         rc = s.rows ? 0 : -ENOMEM;

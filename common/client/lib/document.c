@@ -517,18 +517,18 @@ document_rows(struct countd *c, const char *command, unsigned puts,
     int rc;
 
     document_about(c, &d, command, q);
-    if (puts & PUT_OFFSET)
+    if (puts & DOCUMENT_OFFSET)
         document_put_number(&d, "offset", q->offset, "");
-    if (puts & (PUT_LENGTH | PUT_N))
-        document_put_number(&d, puts & PUT_N ? "n" : "length", length, "");
-    if (puts & PUT_PERIOD)
+    if (puts & (DOCUMENT_LENGTH | DOCUMENT_N))
+        document_put_number(&d, puts & DOCUMENT_N ? "n" : "length", length, "");
+    if (puts & DOCUMENT_PERIOD)
         document_put_period(&d, q);
-    if (puts & PUT_STEP)
+    if (puts & DOCUMENT_STEP)
         document_put_number(&d, "step", q->step / 60, "m");
-    if (puts & PUT_FROM && q->from >= 0)
+    if (puts & DOCUMENT_FROM && q->from >= 0)
         document_put_number(&d, "from", q->from, "");
     rc = document_ask(&d);
-    if (rc == -ENOENT && puts & NONE_IS_EMPTY)
+    if (rc == -ENOENT && puts & DOCUMENT_MAY_LACK)
         rc = d.error = 0;
     if (rc == 0)
         rows = take_rows(&d);

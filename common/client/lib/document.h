@@ -107,13 +107,13 @@ int document_end(struct document *d);
 
 /* Which parameters a question for rows has beside names. */
 enum {
-    PUT_OFFSET = 1,
-    PUT_N = 2,
-    PUT_LENGTH = 4,
-    PUT_PERIOD = 8,
-    PUT_STEP = 16,
-    PUT_FROM = 32,      /* unless it is below 0 */
-    NONE_IS_EMPTY = 64, /* a keyspace that is not there has no rows */
+    DOCUMENT_OFFSET = 1,
+    DOCUMENT_N = 2,
+    DOCUMENT_LENGTH = 4,
+    DOCUMENT_PERIOD = 8,
+    DOCUMENT_STEP = 16,
+    DOCUMENT_FROM = 32,     /* unless it is below 0 */
+    DOCUMENT_MAY_LACK = 64, /* a keyspace that is not there has no rows */
 };
 
 /* Asks for rows and takes them. */

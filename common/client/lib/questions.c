@@ -21,22 +21,23 @@ PUBLIC int
 countd_range(struct countd *c, const struct countd_query *q,
              struct countd_rows **out)
 {
-    return document_rows(c, "range", PUT_OFFSET | PUT_LENGTH | NONE_IS_EMPTY, q,
-                         out);
+    return document_rows(c, "range",
+                         DOCUMENT_OFFSET | DOCUMENT_LENGTH | DOCUMENT_MAY_LACK,
+                         q, out);
 }
 
 PUBLIC int
 countd_around(struct countd *c, const struct countd_query *q,
               struct countd_rows **out)
 {
-    return document_rows(c, "around", PUT_N, q, out);
+    return document_rows(c, "around", DOCUMENT_N, q, out);
 }
 
 PUBLIC int
 countd_keys(struct countd *c, const struct countd_query *q,
             struct countd_rows **out)
 {
-    return document_rows(c, "keys", PUT_N | NONE_IS_EMPTY, q, out);
+    return document_rows(c, "keys", DOCUMENT_N | DOCUMENT_MAY_LACK, q, out);
 }
 
 PUBLIC int
@@ -50,7 +51,7 @@ PUBLIC int
 countd_period_top(struct countd *c, const struct countd_query *q,
                   struct countd_rows **out)
 {
-    return document_rows(c, "top", PUT_PERIOD | PUT_N, q, out);
+    return document_rows(c, "top", DOCUMENT_PERIOD | DOCUMENT_N, q, out);
 }
 
 PUBLIC int
@@ -63,7 +64,7 @@ countd_history(struct countd *c, const struct countd_query *q,
     if (step <= 0 || step % 60 != 0 || q->from % step != 0 ||
         q->to % step != 0 || q->to == 0)
         return -EINVAL;
-    rc = document_rows(c, "history", PUT_PERIOD | PUT_STEP, q, out);
+    rc = document_rows(c, "history", DOCUMENT_PERIOD | DOCUMENT_STEP, q, out);
     if (rc < 0 || (*out)->count == (uint64_t)((q->to - q->from) / step))
         return rc;
     countd_rows_free(*out);
