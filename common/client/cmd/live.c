@@ -25,33 +25,6 @@ cell_live_name(const struct output *o, const void *name, size_t size)
                : cell_text(text);
 }
 
-/* What a verb shows; ask() prints it, and returns an error of libcountd. */
-struct look {
-    struct table_column columns[3];
-    size_t count;
-    int (*ask)(const struct cmd_line *line, struct countd_live *l,
-               struct output *out);
-};
-
-/* Returns an exit status. */
-static int
-run_look(struct cmd_line *line, const struct look *k)
-{
-    struct countd_live *l;
-    struct output out;
-    int rc, status = live_connect(line, &l);
-
-    if (status != 0)
-        return status;
-    output_init(&out, line, k->columns, k->count);
-    rc = k->ask(line, l, &out);
-    countd_live_close(l);
-    status = output_fini(&out);
-    if (rc < 0 && rc != -ENOENT)
-        return cmd_peer_failed(line, live_peer(line), rc);
-    return rc < 0 && status == 0 ? CONFIG_EXIT_NEGATIVE : status;
-}
-
 static void
 report_missing(const struct cmd_line *line, const char *arg)
 {
@@ -93,18 +66,6 @@ ask_values(const struct cmd_line *line, struct countd_live *l,
     return rc == 0 && lacks ? -ENOENT : rc;
 }
 
-static int
-live_get(struct cmd_line *line)
-{
-    const char *word = live_is_semaphore(line) ? "available" : "taken";
-    const struct look k = {
-        {{word, word, true}, {"name", "name", false}}, 2, ask_values};
-
-    for (int i = 1; i < line->arg_count; i++)
-        (void)live_name(line, line->args[i]); /* refused at once */
-    return run_look(line, &k);
-}
-
 /* ---- stats ------------------------------------------------------------- */
 
 static int
@@ -139,15 +100,6 @@ ask_stats(const struct cmd_line *line, struct countd_live *l,
     return countd_live_stats(l, print_stat, out);
 }
 
-static int
-live_stats(struct cmd_line *line)
-{
-    static const struct look k = {
-        {{"name", "name", false}, {"value", "value", true}}, 2, ask_stats};
-
-    return run_look(line, &k);
-}
-
 /* ---- dump --------------------------------------------------------------- */
 
 static int
@@ -169,22 +121,6 @@ ask_dump(const struct cmd_line *line, struct countd_live *l, struct output *out)
     (void)line; /* it says all */
     output_rows_end(out);
     return rc;
-}
-
-static int
-live_dump(struct cmd_line *line)
-{
-    static const struct look k = {{{"taken", "taken", true},
-                                   {"maximum", "maximum", true},
-                                   {"name", "name", false}},
-                                  3,
-                                  ask_dump};
-
-    if (live_is_semaphore(line))
-        return cmd_fail(CONFIG_EXIT_USAGE,
-                        "the semaphore protocol has no Dump; countd live get "
-                        "--semaphore NAME shows one");
-    return run_look(line, &k);
 }
 
 /* ---- who ---------------------------------------------------------------- */
@@ -215,29 +151,73 @@ ask_holders(const struct cmd_line *line, struct countd_live *l,
     return rc;
 }
 
-static int
-live_who(struct cmd_line *line)
-{
-    static const struct look k = {{{"held", "held", true},
-                                   {"age_s", "age_s", true},
-                                   {"address", "address", false}},
-                                  3,
-                                  ask_holders};
-
-    (void)live_name(line, line->args[1]); /* refused at once */
-    return run_look(line, &k);
-}
-
 /* ---- which ------------------------------------------------------------- */
+
+static const struct table_column available[] = {
+    {"available", "available", true}, {"name", "name", false}};
+static const struct table_column taken[] = {{"taken", "taken", true},
+                                            {"name", "name", false}};
+static const struct table_column stats[] = {{"name", "name", false},
+                                            {"value", "value", true}};
+static const struct table_column records[] = {{"taken", "taken", true},
+                                              {"maximum", "maximum", true},
+                                              {"name", "name", false}};
+static const struct table_column holders[] = {{"held", "held", true},
+                                              {"age_s", "age_s", true},
+                                              {"address", "address", false}};
+
+/* What a verb shows; ask() prints it, and returns an error of libcountd. */
+static const struct look {
+    const char *verb;
+    const struct table_column *columns;
+    size_t count;
+    int (*ask)(const struct cmd_line *line, struct countd_live *l,
+               struct output *out);
+} looks[] = {{"get", taken, 2, ask_values},
+             {"stats", stats, 2, ask_stats},
+             {"dump", records, 3, ask_dump},
+             {"who", holders, 3, ask_holders}};
+
+/* Returns an exit status. */
+static int
+run_look(struct cmd_line *line)
+{
+    const bool is_semaphore = live_is_semaphore(line);
+    const struct look *k = looks;
+    struct countd_live *l;
+    struct output out;
+    int rc, status;
+
+    while (strcmp(k->verb, line->args[0]) != 0)
+        k++; /* it is there */
+    if (is_semaphore && k->ask == ask_dump)
+        return cmd_fail(CONFIG_EXIT_USAGE,
+                        "the semaphore protocol has no Dump; countd live get "
+                        "--semaphore NAME shows one");
+    for (int i = 1; i < line->arg_count; i++)
+        (void)live_name(line, line->args[i]); /* refused at once */
+    status = live_connect(line, &l);
+    if (status != 0)
+        return status;
+    output_init(&out, line,
+                is_semaphore && k->columns == taken ? available : k->columns,
+                k->count);
+    rc = k->ask(line, l, &out);
+    countd_live_close(l);
+    status = output_fini(&out);
+    if (rc < 0 && rc != -ENOENT)
+        return cmd_peer_failed(line, live_peer(line), rc);
+    return rc < 0 && status == 0 ? CONFIG_EXIT_NEGATIVE : status;
+}
 
 int
 cmd_live(struct cmd_line *line)
 {
     static const struct cmd_verb verbs[] = {
-        {"get", 2, -1, live_get},
-        {"stats", 1, 1, live_stats},
-        {"dump", 1, 1, live_dump},
-        {"who", 2, 2, live_who},
+        {"get", 2, -1, run_look},
+        {"stats", 1, 1, run_look},
+        {"dump", 1, 1, run_look},
+        {"who", 2, 2, run_look},
     };
 
     return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
