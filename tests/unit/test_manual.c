@@ -317,8 +317,10 @@ check_stats(const char *text, enum live_kind kind)
                                          .window_s = 10,
                                          .budget = &budget};
     static uint8_t out[LIVE_PROTOCOL_OUT_SIZE];
-    struct live_protocol r = {
-        .in = request, .in_size = sizeof request, .out = out};
+    struct live_protocol r = {.in = request,
+                              .in_size = sizeof request,
+                              .out = out,
+                              .piece = LIVE_PROTOCOL_PIECE};
     struct loop *loop = loop_new();
     struct live_server c;
     const struct listener listener = {.open = 0};

@@ -34,7 +34,7 @@ static bool
 has_enough(const struct live_protocol *r)
 {
     assert(r->piece <= LIVE_PROTOCOL_PIECE);
-    return r->out_size >= (r->piece > 0 ? r->piece : LIVE_PROTOCOL_PIECE);
+    return r->out_size >= r->piece;
 }
 
 /* A header; returns where the body goes. */
@@ -59,37 +59,24 @@ put_error(struct live_protocol *r, const uint8_t *header,
           enum frame_status status)
 {
     const char *text = frame_text(status);
-    uint8_t *at = r->out + r->out_size + FRAME_HEADER;
-    uint32_t size;
+    const size_t size = strlen(text);
 
-    for (size = 0; text[size] != '\0'; size++)
-        at[size] = (uint8_t)text[size];
     assert(size <= TEXT_MAX);
-    put_header(r, header, status, size);
-}
-
-static void
-put_value(struct live_protocol *r, const uint8_t *header, uint32_t value)
-{
-    put_be32(put_header(r, header, FRAME_OK, 4), value);
+    memcpy(put_header(r, header, status, (uint32_t)size), text, size);
 }
 
 /* ---- Stats ------------------------------------------------------------- */
 
-struct pairs {
-    uint8_t *at;
-};
-
 static void
-put_pair(struct pairs *p, const char *name, uint64_t value)
+put_pair(uint8_t **at, const char *name, uint64_t value)
 {
     const size_t name_size = strlen(name);
-    const size_t value_size = put_decimal(p->at + 4 + name_size, value);
+    const size_t value_size = put_decimal(*at + 4 + name_size, value);
 
-    put_be16(p->at, (uint16_t)name_size);
-    put_be16(p->at + 2, (uint16_t)value_size);
-    memcpy(p->at + 4, name, name_size);
-    p->at += 4 + name_size + value_size;
+    put_be16(*at, (uint16_t)name_size);
+    put_be16(*at + 2, (uint16_t)value_size);
+    memcpy(*at + 4, name, name_size);
+    *at += 4 + name_size + value_size;
 }
 
 static void
@@ -99,27 +86,27 @@ put_stats(const struct live_server *s, const uint8_t *header,
     const struct live_server_stats *f = &s->stats;
     const struct live *l = &s->live;
     uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
-    struct pairs p = {start};
+    uint8_t *at = start;
 
     /* Names and order are those that clients know; all values are live. */
-    put_pair(&p, "objects", l->count);
-    put_pair(&p, "total_objects", l->stats.created);
-    put_pair(&p, "used_memory", live_memory(l));
-    put_pair(&p, "conflicts", l->count - l->names.used);
-    put_pair(&p, "gc_count", l->stats.swept);
-    put_pair(&p, "last_gc_elapsed", l->stats.last_sweep_us);
-    put_pair(&p, "total_gc_elapsed", l->stats.total_sweep_us);
-    put_pair(&p, "curr_connections", s->listener->open);
-    put_pair(&p, "total_connections", s->listener->stats.accepted);
-    put_pair(&p, "command:noop", f->noop);
-    put_pair(&p, "command:get", f->get);
-    put_pair(&p, "command:acquire", f->acquire);
-    put_pair(&p, "command:release", f->release);
-    put_pair(&p, "command:stats", f->stats);
+    put_pair(&at, "objects", l->count);
+    put_pair(&at, "total_objects", l->stats.created);
+    put_pair(&at, "used_memory", live_memory(l));
+    put_pair(&at, "conflicts", l->count - l->names.used);
+    put_pair(&at, "gc_count", l->stats.swept);
+    put_pair(&at, "last_gc_elapsed", l->stats.last_sweep_us);
+    put_pair(&at, "total_gc_elapsed", l->stats.total_sweep_us);
+    put_pair(&at, "curr_connections", s->listener->open);
+    put_pair(&at, "total_connections", s->listener->stats.accepted);
+    put_pair(&at, "command:noop", f->noop);
+    put_pair(&at, "command:get", f->get);
+    put_pair(&at, "command:acquire", f->acquire);
+    put_pair(&at, "command:release", f->release);
+    put_pair(&at, "command:stats", f->stats);
     if (s->live.options.kind == LIVE_COUNTER)
-        put_pair(&p, "command:dump", f->dump);
-    assert(p.at - start <= LIVE_PROTOCOL_ANSWER - FRAME_HEADER);
-    put_header(r, header, FRAME_OK, (uint32_t)(p.at - start));
+        put_pair(&at, "command:dump", f->dump);
+    assert(at - start <= LIVE_PROTOCOL_ANSWER - FRAME_HEADER);
+    put_header(r, header, FRAME_OK, (uint32_t)(at - start));
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -187,48 +174,6 @@ needed_bytes(const struct live_server *s, const uint8_t *bytes, size_t size)
 
 /* ---- doing ------------------------------------------------------------- */
 
-static void
-do_get(struct live_server *s, const struct request *q, struct live_protocol *r)
-{
-    enum frame_status status;
-    uint32_t value;
-
-    s->stats.get++;
-    status = live_get(&s->live, q->hash, q->ask.name, q->ask.name_size, &value);
-    if (status == FRAME_OK)
-        put_value(r, q->header, value);
-    else
-        put_error(r, q->header, status);
-}
-
-static void
-do_acquire(struct live_server *s, uint32_t holder, const struct request *q,
-           struct live_protocol *r)
-{
-    enum frame_status status;
-
-    s->stats.acquire++;
-    status = live_acquire(&s->live, holder, q->hash, &q->ask);
-    if (status == FRAME_OK)
-        put_value(r, q->header, q->ask.resources);
-    else
-        put_error(r, q->header, status);
-}
-
-static void
-do_release(struct live_server *s, uint32_t holder, const struct request *q,
-           struct live_protocol *r)
-{
-    enum frame_status status;
-
-    s->stats.release++;
-    status = live_release(&s->live, holder, q->hash, &q->ask);
-    if (status == FRAME_OK)
-        put_header(r, q->header, FRAME_OK, 0);
-    else
-        put_error(r, q->header, status);
-}
-
 /* Puts as many holders as fit one answer; the next request continues. */
 static void
 do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
@@ -270,36 +215,51 @@ static enum live_protocol_stop
 do_request(struct live_server *s, uint32_t holder, const struct request *q,
            struct live_protocol *r)
 {
-    if (q->status != FRAME_OK) {
-        put_error(r, q->header, (enum frame_status)q->status);
+    struct live *l = &s->live;
+    enum frame_status status = (enum frame_status)q->status;
+    uint32_t value = 0, value_size = 4;
+    uint8_t *body;
+
+    if (status == FRAME_OK)
+        switch ((enum frame_opcode)q->opcode) {
+        case FRAME_NOOP:
+            s->stats.noop++;
+            value_size = 0;
+            break;
+        case FRAME_GET:
+            s->stats.get++;
+            status =
+                live_get(l, q->hash, q->ask.name, q->ask.name_size, &value);
+            break;
+        case FRAME_ACQUIRE:
+            s->stats.acquire++;
+            value = q->ask.resources;
+            status = live_acquire(l, holder, q->hash, &q->ask);
+            break;
+        case FRAME_RELEASE:
+            s->stats.release++;
+            value_size = 0;
+            status = live_release(l, holder, q->hash, &q->ask);
+            break;
+        case FRAME_WHO:
+            do_who(s, q, r);
+            return LIVE_PROTOCOL_MORE;
+        case FRAME_STATS:
+            s->stats.stats++;
+            put_stats(s, q->header, r);
+            return LIVE_PROTOCOL_MORE;
+        case FRAME_DUMP:
+            s->stats.dump++;
+            memcpy(r->dump, q->header + 8, sizeof r->dump);
+            return LIVE_PROTOCOL_DUMP;
+        }
+    if (status != FRAME_OK) {
+        put_error(r, q->header, status);
         return LIVE_PROTOCOL_MORE;
     }
-    switch ((enum frame_opcode)q->opcode) {
-    case FRAME_NOOP:
-        s->stats.noop++;
-        put_header(r, q->header, FRAME_OK, 0);
-        break;
-    case FRAME_GET:
-        do_get(s, q, r);
-        break;
-    case FRAME_ACQUIRE:
-        do_acquire(s, holder, q, r);
-        break;
-    case FRAME_RELEASE:
-        do_release(s, holder, q, r);
-        break;
-    case FRAME_WHO:
-        do_who(s, q, r);
-        break;
-    case FRAME_STATS:
-        s->stats.stats++;
-        put_stats(s, q->header, r);
-        break;
-    case FRAME_DUMP:
-        s->stats.dump++;
-        memcpy(r->dump, q->header + 8, sizeof r->dump);
-        return LIVE_PROTOCOL_DUMP;
-    }
+    body = put_header(r, q->header, FRAME_OK, value_size);
+    if (value_size > 0)
+        put_be32(body, value);
     return LIVE_PROTOCOL_MORE;
 }
 

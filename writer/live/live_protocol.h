@@ -22,9 +22,9 @@
 #include "common/wire/frame.h"
 #include "writer/live/live_server.h"
 
-/* Answers stop when there are as many bytes, or `piece` of them; the last one may
- * have LIVE_PROTOCOL_ANSWER more, or be a record of a Dump.  The room that `out`
- * must have is LIVE_PROTOCOL_OUT_SIZE. */
+/* Answers stop when there are `piece` bytes of them, at most as many as here; the
+ * last one may have LIVE_PROTOCOL_ANSWER more, or be a record of a Dump.  The
+ * room that `out` must have then is LIVE_PROTOCOL_OUT_SIZE. */
 #define LIVE_PROTOCOL_PIECE    (65536 - 128)
 #define LIVE_PROTOCOL_OUT_SIZE 131072
 #define LIVE_PROTOCOL_ANSWER   1024
@@ -42,9 +42,8 @@ struct live_protocol {
     size_t in_size;
     uint8_t *out;
     size_t out_size; /* bytes in it; grows */
-    size_t piece;    /* when to stop; 0: at LIVE_PROTOCOL_PIECE */
-    uint32_t
-        need; /* bytes that the next request needs, as far as it is known */
+    size_t piece;    /* when to stop */
+    uint32_t need;   /* bytes of the next request, as far as it is known */
     uint32_t skip;   /* bytes of the last one that have not come, of no use */
     uint8_t dump[4]; /* the opaque of the Dump that was taken */
 };
