@@ -1,7 +1,7 @@
 /* writer/live/arena.c - records of any size in reserved address space.
  *
  * Entry points: budget_take(), budget_give(), arena_take(), arena_give(),
- * arena_next(), arena_next_run(). */
+ * arena_next(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/arena.h"
 
@@ -12,10 +12,9 @@
 
 #include "writer/map.h"
 
-#define PAGE         ARENA_PAGE
-#define SLAB_UNITS   (ARENA_SLAB / ARENA_UNIT)
-#define RESERVE_MAX  ((UINT64_C(32) << 30) - ARENA_SLAB)
-#define INVERSE_BITS 40 /* exact: offsets and sizes are below 2^18 */
+#define PAGE        ARENA_PAGE
+#define SLAB_UNITS  (ARENA_SLAB / ARENA_UNIT)
+#define RESERVE_MAX ((UINT64_C(32) << 30) - ARENA_SLAB)
 
 static_assert(ARENA_SLAB / PAGE < UINT8_MAX, "pages of a slab fit");
 static_assert(ARENA_SLAB / 16 < UINT16_MAX, "records of a slab fit");
@@ -73,7 +72,6 @@ init_class(struct arena_class *c, unsigned class)
         .size = size,
         .count = (ARENA_SLAB - first) / size,
         .first = first,
-        .inverse = (UINT64_C(1) << INVERSE_BITS) / size + 1,
     };
     assert(c->count > 0);
     assert(class_of(size) == class);
@@ -150,17 +148,6 @@ free_slab_pages(struct arena *a, uint32_t slab)
     a->cold = slab + 1;
 }
 
-static uint32_t
-pop_warm(struct arena *a)
-{
-    const uint32_t slab = a->warm - 1;
-
-    assert(a->warm_count > 0);
-    a->warm = a->slabs[slab].next;
-    a->warm_count--;
-    return slab;
-}
-
 /* Charges the budget for the first `bytes` of a slab. */
 static bool
 charge_slab(struct arena *a, uint32_t slab, uint32_t bytes)
@@ -175,7 +162,8 @@ charge_slab(struct arena *a, uint32_t slab, uint32_t bytes)
     while (!budget_take(a->budget, more)) {
         if (a->warm == 0)
             return false;
-        free_slab_pages(a, pop_warm(a));
+        free_slab_pages(a, a->warm - 1);
+        a->warm = 0;
     }
     a->taken += more;
     s->pages = (uint8_t)pages;
@@ -191,7 +179,8 @@ open_slab(struct arena *a, unsigned class)
     uint32_t slab;
 
     if (a->warm != 0) {
-        slab = pop_warm(a);
+        slab = a->warm - 1;
+        a->warm = 0;
     } else if (a->cold != 0) {
         slab = a->cold - 1;
         a->cold = a->slabs[slab].next;
@@ -294,7 +283,8 @@ arena_take(struct arena *a, size_t size)
     return number_of(c, slab, index);
 }
 
-/* Its last record has gone. */
+/* Its last record has gone.  One empty slab keeps its memory: the next record
+ * may come at once. */
 static void
 close_slab(struct arena *a, struct arena_class *c, uint32_t slab)
 {
@@ -302,13 +292,10 @@ close_slab(struct arena *a, struct arena_class *c, uint32_t slab)
 
     unlink_partly_free(a, c, slab);
     s->class = ARENA_CLASS_NONE;
-    if (a->warm_count == ARENA_WARM) {
+    if (a->warm != 0)
         free_slab_pages(a, slab);
-        return;
-    }
-    s->next = a->warm;
-    a->warm = slab + 1;
-    a->warm_count++;
+    else
+        a->warm = slab + 1;
 }
 
 void
@@ -324,7 +311,7 @@ arena_give(struct arena *a, uint32_t record)
     assert(slab < a->top && s->class != ARENA_CLASS_NONE);
     c = &a->classes[s->class];
     assert(offset >= c->first);
-    index = (uint32_t)((offset - c->first) * c->inverse >> INVERSE_BITS);
+    index = (offset - c->first) / c->size;
     assert(offset == c->first + index * c->size);
     word = &slab_bitmap(a, slab)[index / 64];
     assert((*word >> index % 64 & 1) == 1);
@@ -346,8 +333,7 @@ index_from(const struct arena_class *c, uint32_t offset)
 {
     if (offset <= c->first)
         return 0;
-    return (uint32_t)((offset - c->first + c->size - 1) * c->inverse >>
-                      INVERSE_BITS);
+    return (offset - c->first + c->size - 1) / c->size;
 }
 
 /* How many of the lowest bits are set. */
@@ -368,7 +354,7 @@ find_in_slab(const struct arena *a, uint32_t *at, uint32_t most,
     const struct arena_slab *s = &a->slabs[slab];
     const struct arena_class *c;
     uint32_t index, skip;
-    uint64_t word = 0;
+    uint64_t word;
 
     *at = (slab + 1) * SLAB_UNITS;
     if (s->class == ARENA_CLASS_NONE)
@@ -394,31 +380,16 @@ find_in_slab(const struct arena *a, uint32_t *at, uint32_t most,
     return false;
 }
 
-static bool
-find_run(const struct arena *a, uint32_t *from, uint32_t *steps, uint32_t most,
-         struct arena_run *run)
+bool
+arena_next(const struct arena *a, uint32_t *from, uint32_t *steps,
+           struct arena_run *run)
 {
     while (*steps > 0 && *from / SLAB_UNITS < a->top) {
-        if (find_in_slab(a, from, *steps < most ? *steps : most, run)) {
+        if (find_in_slab(a, from, *steps, run)) {
             *steps -= run->count;
             return true;
         }
         --*steps;
     }
     return false;
-}
-
-uint32_t
-arena_next(const struct arena *a, uint32_t *from, uint32_t *steps)
-{
-    struct arena_run run;
-
-    return find_run(a, from, steps, 1, &run) ? run.record : 0;
-}
-
-bool
-arena_next_run(const struct arena *a, uint32_t *from, uint32_t *steps,
-               struct arena_run *run)
-{
-    return find_run(a, from, steps, UINT32_MAX, run);
 }

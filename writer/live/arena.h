@@ -36,7 +36,6 @@ void budget_give(struct budget *b, uint64_t bytes);
 
 #define ARENA_SLAB    262144 /* bytes */
 #define ARENA_CLASSES 95
-#define ARENA_WARM    2 /* empty slabs that are not given back at once */
 #define ARENA_PAGE    4096
 
 #define ARENA_CLASS_NONE UINT8_MAX
@@ -48,12 +47,12 @@ struct arena_class {
     uint32_t count;       /* records in a slab */
     uint32_t first;       /* byte where the first one is */
     uint32_t partly_free; /* slabs with a free record; 0: none */
-    uint64_t inverse;     /* 2^40 / size, rounded up */
 };
 
-/* The state of a slab.  The lists hold slab numbers plus one; 0 ends a list. */
+/* The state of a slab.  The lists hold slab numbers plus one; 0 ends a list.
+ */
 struct arena_slab {
-    uint32_t next, prev; /* of its class with a free record; warm; cold */
+    uint32_t next, prev; /* of its class with a free record; cold */
     uint16_t used;       /* records in use */
     uint16_t word;       /* words of the bitmap before it are full */
     uint8_t class;       /* ARENA_CLASS_NONE: not in use */
@@ -66,12 +65,11 @@ struct arena {
     uint64_t taken;        /* bytes of the budget */
     size_t reserved;       /* bytes of address space */
     struct arena_slab *slabs;
-    uint32_t slab_max;   /* there is address space for */
-    uint32_t top;        /* slabs ever used */
-    uint32_t cold;       /* slabs given back */
-    uint32_t warm;       /* empty slabs, still with their memory */
-    uint32_t warm_count; /* number of warm slabs */
-    size_t records;      /* in use */
+    uint32_t slab_max; /* there is address space for */
+    uint32_t top;      /* slabs ever used */
+    uint32_t cold;     /* slabs given back */
+    uint32_t warm;     /* an empty slab, still with its memory */
+    size_t records;    /* in use */
     struct arena_class classes[ARENA_CLASSES];
 };
 
@@ -91,12 +89,6 @@ arena_at(const struct arena *a, uint32_t record)
     return a->base + (size_t)record * ARENA_UNIT;
 }
 
-/* The first record in use at or after *from in address order; 0: none.  *from
- * is then where to go on, whatever is taken and given meanwhile; 0 at first.
- * Looks at `steps` places at most, from which it subtracts what it looked at;
- * when they are used up, 0 is returned with *steps 0. */
-uint32_t arena_next(const struct arena *a, uint32_t *from, uint32_t *steps);
-
 /* Records in use that follow each other, each `stride` after the one before. */
 struct arena_run {
     uint32_t record; /* the first */
@@ -104,9 +96,11 @@ struct arena_run {
     uint32_t stride;
 };
 
-/* Finds as arena_next() does, but several records, each of which takes a step:
- * it costs less for each.  False: there is none, or steps are used up. */
-bool arena_next_run(const struct arena *a, uint32_t *from, uint32_t *steps,
-                    struct arena_run *run);
+/* The first records in use at or after *from in address order.  *from is then
+ * where to go on, whatever is taken and given meanwhile; 0 at first.  Looks at
+ * `steps` places at most, from which it subtracts what it looked at, a record
+ * being one.  False: there is none, or *steps is 0. */
+bool arena_next(const struct arena *a, uint32_t *from, uint32_t *steps,
+                struct arena_run *run);
 
 #endif

@@ -19,48 +19,26 @@
 
 /* ---- memory -------------------------------------------------------------- */
 
-static size_t
-held_bytes(const struct live *l)
+/* The lists of the holders and both indexes, one behind the other.  They are
+ * memory once they are touched; the budget has all of it at once. */
+static int
+take_area(struct live *l)
 {
-    return (l->options.holders * sizeof *l->held + PAGE - 1) / PAGE * PAGE;
-}
+    const size_t size =
+        l->options.holders * sizeof *l->held +
+        (l->names.count + l->holders.count) * sizeof *l->names.first;
 
-static size_t
-index_bytes(const struct live_index *x)
-{
-    return (x->count * sizeof *x->first + PAGE - 1) / PAGE * PAGE;
-}
-
-/* Address space, which is memory once it is touched; the budget has all of it at
- * once.  NULL: there is none. */
-static void *
-take_area(struct live *l, size_t size)
-{
-    void *area = NULL;
-
-    if (budget_take(l->options.budget, size)) {
-        area = map_bytes(size);
-        if (!area)
-            budget_give(l->options.budget, size);
+    l->area_size = (size + PAGE - 1) / PAGE * PAGE;
+    if (!budget_take(l->options.budget, l->area_size))
+        return -ENOMEM;
+    l->held = map_bytes(l->area_size);
+    if (!l->held) {
+        budget_give(l->options.budget, l->area_size);
+        return -ENOMEM;
     }
-    return area;
-}
-
-static void
-give_area(struct live *l, void *area, size_t size)
-{
-    if (!area)
-        return;
-    (void)munmap(area, size); /* as mapped: cannot fail */
-    budget_give(l->options.budget, size);
-}
-
-static void
-give_areas(struct live *l)
-{
-    give_area(l, l->held, held_bytes(l));
-    give_area(l, l->names.first, index_bytes(&l->names));
-    give_area(l, l->holders.first, index_bytes(&l->holders));
+    l->names.first = (uint32_t *)(void *)(l->held + l->options.holders);
+    l->holders.first = l->names.first + l->names.count;
+    return 0;
 }
 
 /* The index of names takes an eighth of the memory at most. */
@@ -82,7 +60,7 @@ live_init(struct live *l, const struct live_options *options)
 
     assert(options->holders > 0 && options->holders < HOLDER_MANY);
     assert(options->window_s > 0);
-    *l = (struct live){.options = *options};
+    *l = (struct live){.options = *options, .wants_sweep = true};
     if (getrandom(&l->key, sizeof l->key, 0) != sizeof l->key)
         return -EIO;
     l->names.count = count_places(options);
@@ -93,13 +71,9 @@ live_init(struct live *l, const struct live_options *options)
     rc = arena_init(&l->holdings, options->budget);
     if (rc < 0)
         goto fini_objects;
-    l->held = take_area(l, held_bytes(l));
-    l->names.first = take_area(l, index_bytes(&l->names));
-    l->holders.first = take_area(l, index_bytes(&l->holders));
-    if (l->held && l->names.first && l->holders.first)
+    rc = take_area(l);
+    if (rc == 0)
         return 0;
-    rc = -ENOMEM;
-    give_areas(l);
     arena_fini(&l->holdings);
 fini_objects:
     arena_fini(&l->objects);
@@ -109,7 +83,8 @@ fini_objects:
 void
 live_fini(struct live *l)
 {
-    give_areas(l);
+    (void)munmap(l->held, l->area_size); /* as mapped: cannot fail */
+    budget_give(l->options.budget, l->area_size);
     arena_fini(&l->holdings);
     arena_fini(&l->objects);
     *l = (struct live){0};
@@ -118,8 +93,7 @@ live_fini(struct live *l)
 uint64_t
 live_memory(const struct live *l)
 {
-    return l->objects.taken + l->holdings.taken + held_bytes(l) +
-           index_bytes(&l->names) + index_bytes(&l->holders);
+    return l->objects.taken + l->holdings.taken + l->area_size;
 }
 
 /* ---- time ---------------------------------------------------------------- */
@@ -127,18 +101,14 @@ live_memory(const struct live *l)
 bool
 live_clock(struct live *l, uint64_t unix_ms)
 {
-    const uint64_t window_ms = (uint64_t)l->options.window_s * 1000;
-    bool due = !l->swept || l->wants_sweep;
+    const uint64_t interval = unix_ms / 1000 / l->options.window_s;
 
-    l->now_ms = unix_ms;
     /* A clock that was set back begins a sweep too many, not too few. */
-    if (l->options.kind == LIVE_COUNTER) {
-        l->window = (uint32_t)(unix_ms / window_ms);
-        due |= l->window != l->swept_window;
-    } else {
-        due |= unix_ms < l->swept_ms || unix_ms - l->swept_ms > window_ms;
-    }
-    return due || l->sweeping;
+    l->wants_sweep |= interval != l->interval;
+    l->interval = interval;
+    if (l->options.kind == LIVE_COUNTER)
+        l->window = (uint32_t)interval;
+    return live_needs_sweep(l);
 }
 
 /* ---- who holds what ------------------------------------------------------ */

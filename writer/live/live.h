@@ -43,8 +43,7 @@ struct live_options {
     struct budget *budget; /* borrowed; may be shared with others */
     size_t places;         /* of the index of names */
     uint32_t holders;      /* connections: numbers 0 to holders - 1 */
-    uint32_t window_s;     /* counter: stats_interval; semaphore: from sweep to
-                              sweep */
+    uint32_t window_s; /* a sweep is due at its multiples; counter: of maxima */
 };
 
 struct live_stats {
@@ -81,22 +80,26 @@ struct live {
     size_t idle;               /* of them */
     struct live_stats stats;
     struct live_holder *held; /* by holder: the lists of what it has */
-    uint64_t now_ms;
-    uint32_t sweep_from;   /* where the sweep goes on */
-    bool sweeping;         /* one has begun and is not through */
-    bool swept;            /* one has begun, ever */
-    bool wants_sweep;      /* one would free memory */
-    uint32_t swept_window; /* when the last one began */
-    uint64_t swept_ms;
-    uint64_t sweep_ns; /* spent in this one so far */
+    size_t area_size;         /* bytes of `held` and the indexes behind it */
+    uint32_t sweep_from;      /* where the sweep goes on */
+    bool sweeping;            /* one has begun and is not through */
+    bool wants_sweep;         /* one is due, or would free memory */
+    uint64_t interval;        /* the present one, of window_s since 1970 */
+    uint64_t sweep_ns;        /* spent in this one so far */
 };
 
 /* -ENOMEM, or another errno of getrandom(). */
 int live_init(struct live *l, const struct live_options *options);
 void live_fini(struct live *l);
 
-/* The time for all that follows; once per turn.  True while a sweep is due or
- * not yet through; the first one is due at once. */
+/* Whether a sweep is due or not yet through; the first one is due at once. */
+static inline bool
+live_needs_sweep(const struct live *l)
+{
+    return l->wants_sweep || l->sweeping;
+}
+
+/* The time for all that follows; once per turn.  As live_needs_sweep(). */
 bool live_clock(struct live *l, uint64_t unix_ms);
 
 /* Hash of a name, for the calls below. */

@@ -70,22 +70,20 @@ update_window(struct live_server *s)
     if (unix_ms == s->clock_ms)
         return;
     s->clock_ms = unix_ms;
-    s->sweeping = live_clock(&s->live, unix_ms);
+    (void)live_clock(&s->live, unix_ms); /* live_server_turn() asks, too */
 }
 
 /* ---- the protocol ------------------------------------------------------ */
 
 /* Room for answers; how much of it to fill. */
-static uint8_t *
-answer_space(struct conn *c, struct live_protocol *r)
+static bool
+find_space(struct conn *c, struct live_protocol *r)
 {
-    uint8_t *at = conn_space(c, LIVE_PROTOCOL_OUT_SIZE);
-
-    r->piece = 0;
-    if (at)
-        return at;
-    r->piece = SHORT_PIECE;
-    return conn_space(c, SHORT_ROOM);
+    r->out = conn_space(c, LIVE_PROTOCOL_OUT_SIZE);
+    r->piece = r->out ? LIVE_PROTOCOL_PIECE : SHORT_PIECE;
+    if (!r->out)
+        r->out = conn_space(c, SHORT_ROOM);
+    return r->out != NULL;
 }
 
 static enum conn_next
@@ -106,8 +104,7 @@ take(struct conn *c, struct input *in)
     enum live_protocol_stop stop;
 
     update_window(s);
-    r.out = answer_space(c, &r);
-    if (!r.out)
+    if (!find_space(c, &r))
         return CONN_FULL;
     stop = live_protocol_do(s, conn_number(c), &r);
     conn_put(c, r.out_size);
@@ -136,7 +133,8 @@ more(struct conn *c)
 {
     const struct live_server *s = conn_ctx(c);
     struct dump *d = conn_state(c);
-    struct live_protocol r = {.out = conn_space(c, LIVE_PROTOCOL_OUT_SIZE)};
+    struct live_protocol r = {.out = conn_space(c, LIVE_PROTOCOL_OUT_SIZE),
+                              .piece = LIVE_PROTOCOL_PIECE};
     bool done;
 
     if (!r.out)
@@ -169,41 +167,32 @@ const struct protocol live_protocol = {.state_size = sizeof(struct dump),
 
 /* ---- sweeps ------------------------------------------------------------ */
 
-/* Until the next window, or the next sweep of semaphores. */
-static uint64_t
-sweep_wait_ms(const struct live_server *s)
+/* Wakes the loop when the next sweep is due. */
+static int
+arm_sweep(struct live_server *s)
 {
     const uint64_t interval_ms = (uint64_t)s->live.options.window_s * 1000;
-    const uint64_t unix_ms = loop_unix_ms(s->loop);
-    const uint64_t next_ms = s->live.swept_ms + interval_ms + 1;
-    uint64_t wait_ms;
+    uint64_t wait_ms = interval_ms - loop_unix_ms(s->loop) % interval_ms;
 
-    if (s->live.options.kind == LIVE_COUNTER)
-        wait_ms = interval_ms - unix_ms % interval_ms;
-    else
-        wait_ms = next_ms > unix_ms ? next_ms - unix_ms : 1;
-    return wait_ms < SWEEP_WAIT_MAX_MS ? wait_ms : SWEEP_WAIT_MAX_MS;
+    if (wait_ms > SWEEP_WAIT_MAX_MS)
+        wait_ms = SWEEP_WAIT_MAX_MS;
+    return loop_arm(s->loop, &s->sweep_timer, loop_now_ms(s->loop) + wait_ms);
 }
 
 static void
 sweep_due(struct loop_timer *timer)
 {
-    struct live_server *s = LOOP_OWNER(timer, struct live_server, sweep_timer);
-
-    update_window(s);
     /* The timer has just fired, so there is room for it. */
-    (void)loop_arm(s->loop, timer, loop_now_ms(s->loop) + sweep_wait_ms(s));
+    (void)arm_sweep(LOOP_OWNER(timer, struct live_server, sweep_timer));
 }
 
 bool
 live_server_turn(struct live_server *s)
 {
-    s->sweeping |= s->live.wants_sweep;
-    if (s->sweeping) {
-        update_window(s);
-        s->sweeping = !live_sweep(&s->live, LIVE_SWEEP_STEP);
-    }
-    return s->sweeping;
+    update_window(s);
+    if (live_needs_sweep(&s->live))
+        (void)live_sweep(&s->live, LIVE_SWEEP_STEP);
+    return live_needs_sweep(&s->live);
 }
 
 /* ---- open and close ---------------------------------------------------- */
@@ -220,7 +209,7 @@ live_server_init(struct live_server *s, struct loop *loop,
     if (rc < 0)
         return rc;
     update_window(s);
-    rc = loop_arm(loop, &s->sweep_timer, loop_now_ms(loop) + sweep_wait_ms(s));
+    rc = arm_sweep(s);
     if (rc < 0)
         live_fini(&s->live);
     return rc;

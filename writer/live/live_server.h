@@ -39,7 +39,6 @@ struct live_server {
     struct live_server_stats stats;
     const struct listener *listener; /* the connections that Stats reports */
     uint64_t clock_ms;               /* of the last live_clock() */
-    bool sweeping;
     struct loop_timer sweep_timer;
 };
 

@@ -41,10 +41,7 @@ static void
 begin_sweep(struct live *l)
 {
     l->sweeping = true;
-    l->swept = true;
     l->wants_sweep = false;
-    l->swept_window = l->window;
-    l->swept_ms = l->now_ms;
     l->sweep_from = 0;
     l->sweep_ns = 0;
 }
@@ -53,13 +50,14 @@ bool
 live_sweep(struct live *l, uint32_t steps)
 {
     const uint64_t start_ns = clock_ns();
-    uint32_t number;
+    struct arena_run run;
 
     if (!l->sweeping)
         begin_sweep(l);
-    while ((number = arena_next(&l->objects, &l->sweep_from, &steps)) != 0)
-        if (is_removable(l, number))
-            remove_object(l, number);
+    while (arena_next(&l->objects, &l->sweep_from, &steps, &run))
+        for (; run.count > 0; run.count--, run.record += run.stride)
+            if (is_removable(l, run.record))
+                remove_object(l, run.record);
     l->sweep_ns += clock_ns() - start_ns;
     if (steps == 0)
         return false;
@@ -77,7 +75,7 @@ live_next(const struct live *l, struct live_walk *walk, struct live_record *out)
     const struct object *o;
 
     if (run->count == 0 &&
-        !arena_next_run(&l->objects, &walk->from, &walk->steps, run))
+        !arena_next(&l->objects, &walk->from, &walk->steps, run))
         return walk->steps == 0 ? -EAGAIN : 0;
     o = object_at(l, run->record);
     walk->from = run->record + 1;
