@@ -16,24 +16,13 @@
 
 /* ---- settings ------------------------------------------------------------ */
 
-static bool
-is_set(const char *listen)
-{
-    return listen[0] != '\0';
-}
-
-/* Whether any of the ports is on. */
-static bool
-is_on(const struct config *c)
-{
-    return is_set(c->statsd_listen) || is_set(c->statsd_tcp_listen) ||
-           is_set(c->graphite_listen);
-}
-
 int
 statsd_begin(struct statsd *s, const struct config *config)
 {
-    *s = (struct statsd){.config = config, .on = is_on(config)};
+    *s = (struct statsd){.config = config,
+                         .on = config->statsd_listen[0] != '\0' ||
+                               config->statsd_tcp_listen[0] != '\0' ||
+                               config->graphite_listen[0] != '\0'};
     for (int i = 0; i < STATSD_PROTOCOLS; i++)
         s->ports[i] = (struct statsd_port){s, (enum statsd_protocol)i};
     return datagram_begin(&s->datagrams, config);
@@ -212,10 +201,7 @@ static void
 end_stop(struct statsd *s)
 {
     s->on = false;
-    if (s->live_fd >= 0)
-        statsd_rests_write(s);
-    if (s->totals.on && s->live_fd >= 0)
-        totals_write(&s->totals, s->live_fd);
+    statsd_rests_write(s);
     loop_disarm(s->loop, &s->flush_timer);
     s->stopped(s->stopped_ctx);
 }
@@ -292,12 +278,10 @@ statsd_open(struct statsd *s, struct loop *loop, struct logs *logs, int live_fd,
     rc = aggregate_init(&s->sums, c->statsd_memory);
     if (rc == 0 && (s->rules.totals || c->graphite_total[0] != '\0'))
         rc = totals_init(&s->totals);
-    if (rc == 0 && live_fd >= 0)
+    if (rc == 0) {
         statsd_rests_read(s);
-    if (rc == 0 && s->totals.on && live_fd >= 0)
-        totals_read(&s->totals, live_fd);
-    if (rc == 0)
         rc = datagram_serve(&s->datagrams, loop);
+    }
     if (rc == 0)
         rc = loop_arm(loop, &s->flush_timer,
                       loop_now_ms(loop) + c->statsd_flush_ms);

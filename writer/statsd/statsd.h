@@ -155,10 +155,11 @@ bool statsd_has_memory(struct statsd *s, size_t bytes);
 
 /* ---- statsd_rests.c ----------------------------------------------------- */
 
-/* Keeps the rests of all sums for the next start; reports why not. */
+/* Stores the rests of all sums, and the last samples of totals, for the next
+ * start; reports why not. */
 void statsd_rests_write(const struct statsd *s);
 
-/* Takes the rests of the last stop, if it left any, and empties the file. */
+/* Takes what the last stop left, and empties the files. */
 void statsd_rests_read(struct statsd *s);
 
 /* ---- statsd_self.c ------------------------------------------------------ */

@@ -1,14 +1,15 @@
-/* writer/statsd/statsd_rests.c - the rests of sums through a clean stop; see
- * statsd.h.
+/* writer/statsd/statsd_rests.c - what StatsD has in memory, through a clean
+ * stop; see statsd.h.
  *
  *     statsd_rests_write()  at a stop, after the last flush
- *     statsd_rests_read()   at the next start, which empties the file
+ *     statsd_rests_read()   at the next start, which empties the files
  *
- * live/statsd-rests has lines as countd load reads them, with millionths for
- * increments, and is empty while countd-write runs.  It is renamed into place, or
- * removed where there are no rests.  One that is empty at a start is of a writer
- * that was killed: each name may be less than one away once more, and offsets
- * keep that right on average (aggregate.h). */
+ * live/statsd-rests has what sums have below one, in lines as countd load reads
+ * them, with millionths for increments; live/statsd-totals has the last samples
+ * of totals (totals.h).  Both are renamed into place, the first is removed where
+ * there are no rests, and they are empty while countd-write runs.  If the first
+ * is empty at a start, the writer was killed: each name may be less than one
+ * away once more, and offsets keep that right on average (aggregate.h). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/statsd.h"
 
@@ -17,21 +18,28 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/wire/increment_line.h"
 
 #define RESTS     "statsd-rests" /* in live/ */
-#define TEMPORARY RESTS ".new"
+#define TOTALS    "statsd-totals"
+#define TEMPORARY "statsd.new"
 
+/* Opens a file of live/ as a stream. */
 static int
-open_file(int live_fd, const char *name)
+open_stream(const struct statsd *s, const char *name, int flags, FILE **out)
 {
-    const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK;
-    const int fd = openat(live_fd, name, flags, 0600);
+    const int all = O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | flags;
+    const int fd = openat(s->live_fd, name, all, 0600);
+    int rc = fd < 0 ? -errno : 0;
 
-    return fd < 0 ? -errno : fd;
+    *out = fd < 0 ? NULL : fdopen(fd, "r+");
+    if (fd >= 0 && !*out) {
+        rc = -errno;
+        (void)close(fd); /* its lines are lost */
+    }
+    return rc;
 }
 
 /* ---- writing -------------------------------------------------------------- */
@@ -50,33 +58,49 @@ print_rest(void *ctx, const struct aggregate_name *name, int64_t millionths)
     (void)fputc('\n', file);
 }
 
+static void
+print_rests(const struct statsd *s, FILE *file)
+{
+    aggregate_each_rest(&s->sums, print_rest, file);
+}
+
+static void
+print_totals(const struct statsd *s, FILE *file)
+{
+    totals_print(&s->totals, file);
+}
+
+/* Replaces a file, durably. */
+static void
+write_lines(const struct statsd *s, const char *name, const char *loss,
+            void (*print)(const struct statsd *s, FILE *file))
+{
+    FILE *file;
+    int rc = open_stream(s, TEMPORARY, O_CREAT | O_TRUNC, &file);
+
+    if (rc == 0) {
+        print(s, file);
+        if (fflush(file) != 0 || ferror(file) || fsync(fileno(file)) < 0 ||
+            renameat(s->live_fd, TEMPORARY, s->live_fd, name) < 0)
+            rc = errno != 0 ? -errno : -EIO;
+        (void)fclose(file); /* synced, or given up */
+    }
+    if (rc < 0)
+        diag_errno(DIAG_WARNING, rc, "write live/%s: %s is lost", name, loss);
+}
+
 void
 statsd_rests_write(const struct statsd *s)
 {
-    FILE *file;
-    int fd, rc;
-
-    if (aggregate_fractions(&s->sums) == 0) {
-        (void)unlinkat(s->live_fd, RESTS, 0); /* one that stays does no harm */
+    if (s->live_fd < 0)
         return;
-    }
-    fd = open_file(s->live_fd, TEMPORARY);
-    rc = fd < 0 ? fd : ftruncate(fd, 0) < 0 ? -errno : 0;
-    file = rc < 0 ? NULL : fdopen(fd, "w");
-    if (file) {
-        aggregate_each_rest(&s->sums, print_rest, file);
-        rc = fflush(file) != 0 || ferror(file) || fsync(fd) < 0 ? -EIO : 0;
-        (void)fclose(file); /* synced, or given up */
-    } else if (fd >= 0) {
-        rc = rc < 0 ? rc : -ENOMEM;
-        (void)close(fd);
-    }
-    if (rc == 0 && renameat(s->live_fd, TEMPORARY, s->live_fd, RESTS) < 0)
-        rc = -errno;
-    if (rc < 0)
-        diag_errno(DIAG_WARNING, rc,
-                   "write live/" RESTS
-                   ": what sums of StatsD have below 1 is lost");
+    if (aggregate_fractions(&s->sums) > 0)
+        write_lines(s, RESTS, "what sums of StatsD have below 1", print_rests);
+    else
+        (void)unlinkat(s->live_fd, RESTS, 0); /* one that stays does no harm */
+    if (s->totals.on)
+        write_lines(s, TOTALS, "what totals grow by until their next sample",
+                    print_totals);
 }
 
 /* ---- reading -------------------------------------------------------------- */
@@ -100,29 +124,48 @@ take_rest(struct statsd *s, const char *line, size_t size)
                        i.count);
 }
 
+static void
+take_total(struct statsd *s, const char *line, size_t size)
+{
+    (void)size;
+    totals_take_line(&s->totals, line);
+}
+
+/* Takes the lines of a file, which is made if it is not there, and empties it:
+ * from now on they are in memory alone.  A file that power loss brings back adds
+ * less than one to each sum.  Returns how many lines it had. */
+static size_t
+read_lines(struct statsd *s, const char *name,
+           void (*take)(struct statsd *s, const char *line, size_t size))
+{
+    size_t capacity = 0, count = 0;
+    char *line = NULL;
+    ssize_t size;
+    FILE *file;
+    const int rc = open_stream(s, name, O_CREAT, &file);
+
+    if (rc < 0) {
+        diag_errno(DIAG_WARNING, rc, "open live/%s", name);
+        return 0;
+    }
+    for (; (size = getline(&line, &capacity, file)) > 0; count++)
+        take(s, line, (size_t)size - (line[size - 1] == '\n'));
+    free(line);
+    if (ftruncate(fileno(file), 0) < 0)
+        diag_errno(DIAG_WARNING, -errno, "empty live/%s", name);
+    (void)fclose(file);
+    return count;
+}
+
 void
 statsd_rests_read(struct statsd *s)
 {
-    const bool was_there = faccessat(s->live_fd, RESTS, F_OK, 0) == 0;
-    const int fd = open_file(s->live_fd, RESTS);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r+");
-    char *line = NULL;
-    size_t capacity = 0, count = 0;
-    ssize_t size;
+    bool was_there;
 
-    if (!file) {
-        diag_errno(DIAG_WARNING, fd < 0 ? fd : -ENOMEM, "open live/" RESTS);
-        if (fd >= 0)
-            (void)close(fd); /* its lines are lost */
+    if (s->live_fd < 0)
         return;
-    }
-    for (; (size = getline(&line, &capacity, file)) > 0; count++)
-        take_rest(s, line, (size_t)size - (line[size - 1] == '\n'));
-    free(line);
-    s->sums.is_lossy = was_there && count == 0;
-    /* From now on what it has is in memory alone; a file that power loss brings
-     * back adds less than one. */
-    if (ftruncate(fd, 0) < 0)
-        diag_errno(DIAG_WARNING, -errno, "empty live/" RESTS);
-    (void)fclose(file);
+    was_there = faccessat(s->live_fd, RESTS, F_OK, 0) == 0;
+    s->sums.is_lossy = read_lines(s, RESTS, take_rest) == 0 && was_there;
+    if (s->totals.on)
+        (void)read_lines(s, TOTALS, take_total);
 }

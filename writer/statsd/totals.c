@@ -1,26 +1,18 @@
 /* writer/statsd/totals.c - see totals.h.
  *
- *     totals_take()                 a sample
- *     totals_write(), totals_read() all of them, at a stop and at a start */
+ *     totals_take()                       a sample
+ *     totals_print(), totals_take_line()  all of them, at a stop and a start */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/totals.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/array.h"
-#include "common/base/diag.h"
 #include "common/wire/message.h"
 #include "common/wire/name.h"
-
-#define FILE_NAME "statsd-totals"
-#define TEMP_NAME FILE_NAME ".new"
 
 int
 totals_init(struct totals *t)
@@ -103,16 +95,7 @@ totals_take(struct totals *t, const struct total *sample)
     return grown >= 0 ? grown : sample->millionths;
 }
 
-/* ---- the file ------------------------------------------------------------ */
-
-static int
-open_file(int live_fd, const char *name)
-{
-    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
-    const int fd = openat(live_fd, name, flags, 0600);
-
-    return fd < 0 ? -errno : fd;
-}
+/* ---- lines --------------------------------------------------------------- */
 
 static void
 print_table(const struct totals_table *table, FILE *file)
@@ -132,32 +115,15 @@ print_table(const struct totals_table *table, FILE *file)
 }
 
 void
-totals_write(const struct totals *t, int live_fd)
+totals_print(const struct totals *t, FILE *file)
 {
-    const int fd = open_file(live_fd, TEMP_NAME);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
-    int rc = fd < 0 ? fd : 0;
-
-    if (file) {
-        /* A name may be in both: its later line is the newer one. */
-        print_table(&t->tables[1 - t->young], file);
-        print_table(&t->tables[t->young], file);
-        rc = fflush(file) != 0 || ferror(file) || fsync(fd) < 0 ? -EIO : 0;
-        (void)fclose(file); /* synced, or given up */
-    } else if (fd >= 0) {
-        rc = -ENOMEM;
-        (void)close(fd);
-    }
-    if (rc == 0 && renameat(live_fd, TEMP_NAME, live_fd, FILE_NAME) < 0)
-        rc = -errno;
-    if (rc < 0)
-        diag_errno(DIAG_WARNING, rc,
-                   "write live/" FILE_NAME
-                   ": what totals grow by until their next sample is lost");
+    /* A name may be in both: its later line is the newer one. */
+    print_table(&t->tables[1 - t->young], file);
+    print_table(&t->tables[t->young], file);
 }
 
-static void
-take_line(struct totals *t, const char *line)
+void
+totals_take_line(struct totals *t, const char *line)
 {
     uint8_t name[NAME_MAX_SIZE];
     const char *const tab = strchr(line, '\t'), *at = tab;
@@ -184,27 +150,4 @@ take_line(struct totals *t, const char *line)
     last = find_last(t, &sample);
     if (last) /* else it is forgotten */
         *last = (struct total_last){sample.millionths, sample.at};
-}
-
-void
-totals_read(struct totals *t, int live_fd)
-{
-    const int fd = openat(live_fd, FILE_NAME,
-                          O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
-    FILE *file = fd < 0 ? NULL : fdopen(fd, "r+");
-    char *line = NULL;
-    size_t capacity = 0;
-
-    if (!file) {
-        if (fd >= 0)
-            (void)close(fd); /* its lines are lost */
-        return;
-    }
-    while (getline(&line, &capacity, file) > 0)
-        take_line(t, line);
-    free(line);
-    /* From now on what it has is in memory alone. */
-    if (ftruncate(fd, 0) < 0)
-        diag_errno(DIAG_WARNING, -errno, "empty live/" FILE_NAME);
-    (void)fclose(file);
 }

@@ -9,12 +9,12 @@
  * that has TOTALS_MAX names the old one is cleared and takes its place.  So
  * TOTALS_MAX names are never forgotten.
  *
- * live/statsd-totals has the last samples through a clean stop: a line has a
- * name in text form, the source, Unix seconds, and the whole part and the
- * millionths of the sample.  It is empty while the writer runs.
+ * Through a clean stop the last samples are lines of text: a name in text form,
+ * the source, Unix seconds, and the whole part and the millionths of the sample,
+ * with tabs between.
  *
  * Ownership: the caller's, between init and fini.  One thread.
- * Errors: 0 or a negative errno; those of the file go to diag. */
+ * Errors: 0 or a negative errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_STATSD_TOTALS_H
 #define COUNTD_WRITER_STATSD_TOTALS_H
@@ -22,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "common/base/name_table.h"
 #include "common/wire/decimal.h"
@@ -60,10 +61,10 @@ void totals_fini(struct totals *t);
 /* Takes a sample: millionths that its total has grown by. */
 int128 totals_take(struct totals *t, const struct total *sample);
 
-/* Writes the file, of folder live/. */
-void totals_write(const struct totals *t, int live_fd);
+/* Prints a line for each last sample. */
+void totals_print(const struct totals *t, FILE *file);
 
-/* Takes what is in the file, if it is there, and empties it. */
-void totals_read(struct totals *t, int live_fd);
+/* Takes one of them; one that is malformed, or has no memory, is forgotten. */
+void totals_take_line(struct totals *t, const char *line);
 
 #endif
