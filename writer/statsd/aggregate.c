@@ -156,7 +156,7 @@ add_to_half(struct aggregate *s, struct aggregate_half *h,
     h->index[i] = (uint32_t)(h->used / AGGREGATE_UNIT) + 1;
     h->names++;
     h->used += size;
-    h->fractions += e->has_fraction ? 1 : 0;
+    h->fractions += e->has_fraction;
 }
 
 /* Makes an entry in the young half; NULL: it is full. */
@@ -197,6 +197,14 @@ hash_of(const struct aggregate *s, const struct aggregate_name *name)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
+/* An entry has a rest from now on, or may have. */
+static void
+set_fraction(struct aggregate *s, struct aggregate_entry *e)
+{
+    s->halves[e->half].fractions += !e->has_fraction;
+    e->has_fraction = true;
+}
+
 /* The entry of a name, made where there is none.  One of the old half that
  * waits stays there until the flush; else its rest moves to the young half. */
 static struct aggregate_entry *
@@ -215,9 +223,8 @@ take_entry(struct aggregate *s, const struct aggregate_name *name)
     e = make_entry(s, name, hash);
     if (e && before && before->has_fraction) {
         e->millionths = before->millionths;
-        e->has_fraction = true;
         e->has_offset = before->has_offset;
-        s->halves[e->half].fractions++;
+        set_fraction(s, e);
         before->has_fraction = false;
         old->fractions--;
     }
@@ -277,15 +284,11 @@ aggregate_add(struct aggregate *s, const struct aggregate_name *name,
               int128 millionths)
 {
     struct aggregate_entry *e = take_entry(s, name);
-    struct aggregate_half *h;
 
     if (!e)
         return -ENOMEM;
-    h = &s->halves[e->half];
-    if (!e->has_fraction && millionths % DECIMAL_MILLIONTHS != 0) {
-        e->has_fraction = true;
-        h->fractions++;
-    }
+    if (!e->has_fraction && millionths % DECIMAL_MILLIONTHS != 0)
+        set_fraction(s, e);
     if (e->has_fraction)
         add_offset(s, e);
     add_to_entry(s, e, millionths);
@@ -340,10 +343,7 @@ clear_minute(struct aggregate *s, const struct aggregate_half *kept,
         other = find_entry(s, &s->halves[s->young], &name, e->hash);
     if (!other)
         return e;
-    if (!other->has_fraction) {
-        other->has_fraction = true;
-        s->halves[other->half].fractions++;
-    }
+    set_fraction(s, other);
     add_to_entry(s, other, e->millionths);
     return NULL;
 }
@@ -375,20 +375,12 @@ keep_fractions(struct aggregate *s, struct aggregate_half *h, size_t end)
     }
 }
 
-/* Gives whole pages back to the kernel, which read as zeros then. */
-static void
-clear_bytes(uint8_t *bytes, size_t from, size_t size)
-{
-    from = (from + PAGE - 1) / PAGE * PAGE;
-    if (from < size)
-        (void)madvise(bytes + from, size - from, MADV_DONTNEED);
-}
-
 int
 aggregate_age(struct aggregate *s)
 {
     struct aggregate_half *old = &s->halves[1 - s->young];
     const size_t end = old->fractions > 0 ? old->used : 0;
+    size_t kept;
 
     if (old->waiting > 0)
         return -EBUSY;
@@ -398,7 +390,10 @@ aggregate_age(struct aggregate *s)
     old->used = old->names = 0;
     old->fractions = 0;
     keep_fractions(s, old, end);
-    clear_bytes(old->bytes, old->used, s->half_size);
+    /* Whole pages go back to the kernel, which may keep them: they are free. */
+    kept = (old->used + PAGE - 1) / PAGE * PAGE;
+    if (kept < s->half_size)
+        (void)madvise(old->bytes + kept, s->half_size - kept, MADV_DONTNEED);
     s->young = 1 - s->young;
     s->ages++;
     s->free_aged = aggregate_free(s);
@@ -464,7 +459,6 @@ aggregate_set_rest(struct aggregate *s, const struct aggregate_name *name,
         s->forgotten++;
         return;
     }
-    s->halves[e->half].fractions += e->has_fraction ? 0 : 1;
-    e->has_fraction = true;
+    set_fraction(s, e);
     e->millionths = millionths;
 }

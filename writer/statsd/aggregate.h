@@ -4,16 +4,17 @@
  * 0 is that of the flush.  A flush takes the whole part of every sum as one
  * increment and leaves the rest, at most half a unit, with the name for the next
  * flush: a count is always less than one away from the exact sum.  The rests of
- * other minutes go to minute 0 when their entries leave memory.  Where a rest may be forgotten, for want of memory
- * or since rests were lost before (`is_lossy`), the first fraction of an entry
- * brings an offset of up to half a unit: so counts are right on average.
+ * other minutes go to minute 0 when their entries leave memory.  Where a rest
+ * may be forgotten, for want of memory or since rests were lost before
+ * (`is_lossy`), the first fraction of an entry brings an offset of up to half a
+ * unit: so counts are right on average.
  *
  * Memory is two halves.  New names go to the young half; a name that is found
  * in the old one moves to the young one when something arrives for it.  After
  * `statsd.idle`, or when the young half is full, aggregate_age() clears the old
  * half and exchanges the two.  A name thus leaves after one to two idle times
- * without an increment.  A name with a fraction stays, in minute 0, surely if it lies in the
- * first half of a half; `forgotten` counts those that leave.
+ * without an increment.  A name with a fraction stays, in minute 0, surely if it
+ * lies in the first half of a half; `forgotten` counts those that leave.
  *
  * An entry that waits for a flush is never cleared: aggregate_age() refuses.
  *
@@ -80,7 +81,8 @@ bool aggregate_take(struct aggregate *s, struct aggregate_name *name,
                     int64_t *increment);
 
 /* Clears the old half of all but names with a fraction; it becomes the young
- * one.  Names to which the rest of another minute went wait for a flush then.  -EBUSY: a name in it waits for a flush. */
+ * one.  Names to which the rest of another minute went wait for a flush then.
+ * -EBUSY: a name in it waits for a flush. */
 int aggregate_age(struct aggregate *s);
 
 /* Clears both halves of all names, unless one waits for a flush.  If rests are

@@ -12,21 +12,21 @@
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/setup/ports.h"
+#include "writer/map.h"
 
 #define SKIPPED_BATCHES 16
-#define BUFFERS_SIZE    ((size_t)DATAGRAM_BATCH * DATAGRAM_MAX)
 
 struct datagram_slots {
     struct mmsghdr headers[DATAGRAM_BATCH];
     struct iovec vectors[DATAGRAM_BATCH];
     struct sockaddr_storage peers[DATAGRAM_BATCH];
+    uint8_t bytes[DATAGRAM_BATCH][DATAGRAM_MAX]; /* memory where touched */
 };
 
 /* ---- binding ------------------------------------------------------------ */
@@ -168,12 +168,8 @@ datagram_serve(struct datagrams *d, struct loop *loop)
     d->loop = loop;
     if (!datagram_is_on(d))
         return 0;
-    d->slots = calloc(1, sizeof *d->slots);
-    d->buffers = mmap(NULL, BUFFERS_SIZE, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (d->buffers == MAP_FAILED)
-        d->buffers = NULL;
-    if (!d->slots || !d->buffers)
+    d->slots = map_bytes(sizeof *d->slots);
+    if (!d->slots)
         return -ENOMEM;
     for (int i = 0; i < LISTENER_ACCEPTORS; i++) {
         struct datagram_source *s = &d->sources[i];
@@ -197,8 +193,7 @@ receive_batch(struct datagrams *d, int fd)
     struct datagram_slots *s = d->slots;
 
     for (size_t i = 0; i < DATAGRAM_BATCH; i++) {
-        s->vectors[i] =
-            (struct iovec){d->buffers + i * DATAGRAM_MAX, DATAGRAM_MAX};
+        s->vectors[i] = (struct iovec){s->bytes[i], DATAGRAM_MAX};
         s->headers[i].msg_hdr =
             (struct msghdr){.msg_name = &s->peers[i],
                             .msg_namelen = sizeof s->peers[i],
@@ -289,7 +284,7 @@ datagram_next_size(const struct datagrams *d)
 const uint8_t *
 datagram_next(struct datagrams *d, size_t *size)
 {
-    const uint8_t *bytes = d->buffers + d->next * DATAGRAM_MAX;
+    const uint8_t *bytes = d->slots->bytes[d->next];
 
     assert(d->next < d->count);
     *size = d->slots->headers[d->next++].msg_len;
@@ -342,10 +337,8 @@ datagram_close(struct datagrams *d)
     if (d->folder.fd >= 0)
         (void)close(d->folder.fd); /* a duplicate */
     d->folder.fd = -1;
-    free(d->slots);
+    if (d->slots)
+        (void)munmap(d->slots, sizeof *d->slots); /* mapped: cannot fail */
     d->slots = NULL;
-    if (d->buffers)
-        (void)munmap(d->buffers, BUFFERS_SIZE);
-    d->buffers = NULL;
     d->next = d->count = 0;
 }

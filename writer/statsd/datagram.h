@@ -51,8 +51,7 @@ struct datagrams {
     struct local_folder folder; /* its descriptor is ours */
     struct local local;
     struct networks allow;
-    uint8_t *buffers;             /* DATAGRAM_BATCH of DATAGRAM_MAX */
-    struct datagram_slots *slots; /* headers of a batch */
+    struct datagram_slots *slots; /* of a batch */
     size_t next, count;           /* of the batch */
     int last;                     /* the source received from last */
     bool readable, paused;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/wire/carbon_line.h"
 #include "common/wire/increment_line.h"
 #include "common/wire/message.h"
@@ -73,15 +74,13 @@ skip_stop(struct span *rest)
 static bool
 is_text(struct span s, const char *text)
 {
-    return s.size == strlen(text) && memcmp(s.at, text, s.size) == 0;
+    return bytes_equal(s.at, s.size, text, strlen(text));
 }
 
 static bool
 begins_with(struct span s, const char *text)
 {
-    const size_t size = strlen(text);
-
-    return s.size >= size && memcmp(s.at, text, size) == 0;
+    return bytes_begin(s.at, s.size, text, strlen(text));
 }
 
 /* ---- tags --------------------------------------------------------------- */
@@ -95,12 +94,8 @@ static int
 compare_tags(const void *a, const void *b)
 {
     const struct tag *x = a, *y = b;
-    const size_t size = x->size < y->size ? x->size : y->size;
-    const int order = memcmp(x->text, y->text, size);
 
-    if (order != 0)
-        return order;
-    return x->size < y->size ? -1 : x->size > y->size;
+    return bytes_compare(x->text, x->size, y->text, y->size);
 }
 
 /* "k:v" becomes "k=v", "k" becomes "k="; a semicolon, which separates tags in

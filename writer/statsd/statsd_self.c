@@ -27,14 +27,14 @@ static const char *const keyspaces[STATSD_PROTOCOLS] = {STATSD_KEYSPACE,
 
 /* Puts `change` for a key.  False: no slot is free. */
 static bool
-put_change(struct statsd *s, const char *keyspace, const uint8_t *key,
-           size_t key_size, int64_t change)
+put_change(struct statsd *s, const char *keyspace, const char *key,
+           int64_t change)
 {
     const struct message m = {.increment = change,
                               .keyspace = (const uint8_t *)keyspace,
-                              .key = key,
+                              .key = (const uint8_t *)key,
                               .keyspace_size = (uint16_t)strlen(keyspace),
-                              .key_size = (uint16_t)key_size};
+                              .key_size = (uint16_t)strlen(key)};
 
     if (logs_free_slots(s->logs) == 0)
         return false;
@@ -80,12 +80,11 @@ statsd_put_counts(struct statsd *s)
         return true;
     for (int p = 0; p < STATSD_PROTOCOLS; p++)
         for (int i = 0; i < STATSD_STATS; i++) {
-            const char *key = count_names[i];
             const uint64_t now = s->counts[p][i];
 
             if (now == s->reported[p][i])
                 continue;
-            if (!put_change(s, keyspaces[p], (const uint8_t *)key, strlen(key),
+            if (!put_change(s, keyspaces[p], count_names[i],
                             (int64_t)(now - s->reported[p][i])))
                 return false;
             s->reported[p][i] = now;

@@ -40,13 +40,8 @@ find_split(const uint8_t *name, size_t size, uint64_t parts)
     return 0;
 }
 
-static const char *
-suffix_of(enum statsd_part part)
-{
-    if (part == STATSD_PART_COUNTER || part == STATSD_PART_TOTAL)
-        return "";
-    return part == STATSD_PART_TIMER_COUNT ? TIMER_COUNT : TIMER_SUM;
-}
+/* Of the keyspace, by enum statsd_part. */
+static const char *const suffixes[] = {"", TIMER_COUNT, TIMER_SUM, ""};
 
 /* The (keyspace, key) of a name as statsd.keyspace and statsd.split say.  The
  * keyspace is written to `keyspace`. */
@@ -55,7 +50,7 @@ name_of(const struct config *c, enum statsd_part part, const uint8_t *key,
         size_t key_size, uint8_t keyspace[2 * MESSAGE_NAME_MAX])
 {
     const uint8_t *tags = memchr(key, ';', key_size);
-    const char *suffix = suffix_of(part);
+    const char *suffix = suffixes[part];
     size_t size = strlen(c->statsd_keyspace), split;
 
     split = find_split(key, tags ? (size_t)(tags - key) : key_size,
