@@ -240,14 +240,6 @@ struct ledger {
     uint64_t count;
 };
 
-static int
-begin_ledger(void *ctx, int64_t limit, const uint8_t *checkpoint, size_t size)
-{
-    const int rc = quotas_init(ctx, limit);
-
-    return rc < 0 || size == 0 ? rc : checkpoint_read(ctx, checkpoint, size);
-}
-
 /* What remained after a number follows from those before it. */
 static void
 read_lines(struct ledger *l)
@@ -257,7 +249,7 @@ read_lines(struct ledger *l)
 
     assert_true(quota->count <= TILL_ASKS);
     for (l->count = 0; l->count < quota->count;) {
-        const struct number n = quota->numbers[l->count];
+        const struct quota_number n = quota->numbers[l->count];
         struct line *line = &l->lines[++l->count];
 
         *line = (struct line){.type = JOURNAL_RECORD_APPLY, .value = n.amount};
@@ -320,7 +312,8 @@ quota_oracle_is_kept(const struct quota_oracle *t, const char *data,
                      uint64_t cut, char *why, size_t size)
 {
     struct ledger l = {.count = 0};
-    const struct journal_reader reader = {begin_ledger, quotas_take, &l.quotas};
+    const struct journal_reader reader = {checkpoint_begin, quotas_take,
+                                          &l.quotas};
     struct journal j = {.fd = -1, .note_fd = -1};
     char path[700];
     bool exists, good = true;

@@ -29,14 +29,6 @@ struct book {
 };
 
 static inline int
-book_begin(void *ctx, int64_t limit, const uint8_t *checkpoint, size_t size)
-{
-    const int rc = quotas_init(ctx, limit);
-
-    return rc < 0 || size == 0 ? rc : checkpoint_read(ctx, checkpoint, size);
-}
-
-static inline int
 book_checkpoint(struct book *b)
 {
     uint8_t *bytes;
@@ -60,7 +52,8 @@ book_close(struct book *b)
 static inline int
 book_try_open(struct book *b, int dirfd)
 {
-    const struct journal_reader reader = {book_begin, quotas_take, &b->quotas};
+    const struct journal_reader reader = {checkpoint_begin, quotas_take,
+                                          &b->quotas};
     bool exists;
     int rc;
 
@@ -109,16 +102,16 @@ book_put(struct book *b, const char *name, enum journal_record_type type,
 {
     struct quota_request r = {
         .type = type, .quota = book_quota(b, name), .value = value};
-    struct quota_change c;
+    struct journal_record record;
     struct key_answer a;
 
     if (type == JOURNAL_RECORD_CREATE) {
         r.name = name;
         r.name_size = strlen(name);
     }
-    if (!quotas_decide(&b->quotas, &r, &c, &a))
+    if (!quotas_decide(&b->quotas, &r, &record, &a))
         return a;
-    assert_rc(quotas_make(&b->quotas, &c, &a), 0);
+    assert_rc(quotas_make(&b->quotas, &r, &record, &a), 0);
     for (size_t at = 0; at < r.name_size; at += 16) {
         uint8_t part[16] = {0};
         const size_t left = r.name_size - at;
@@ -129,7 +122,7 @@ book_put(struct book *b, const char *name, enum journal_record_type type,
         p.after = get_le64s(part + 8);
         journal_put(&b->journal, &p);
     }
-    journal_put(&b->journal, &c.record);
+    journal_put(&b->journal, &record);
     return a;
 }
 

@@ -62,6 +62,7 @@ static const struct {
     {"POST", "/quota/tea/apply?amt=3", 200, "0\n"},
     {"POST", "/quota/tea/apply?amt=x", 200, "-1\n"},
     {"POST", "/quota/tea/apply", 404, "Not Found"},
+    {"POST", "/quota/tea/apply?x=1&amt=1", 404, "Not Found"},
     {"POST", "/quota/tea/cancel?jnlsno=1", 200, "2 5\n"},
     {"POST", "/quota/tea/increase?amt=5", 200, "10\n"},
     {"POST", "/quota/tea/decrease?amt=1", 200, "9\n"},

@@ -64,20 +64,20 @@ CASE(any_of_many_numbers_is_cancelled, d)
 CASE(a_number_that_has_no_memory_changes_nothing, d)
 {
     struct quota_request r = {.type = JOURNAL_RECORD_APPLY, .value = 1};
-    struct quota_change c;
+    struct journal_record record;
     struct key_answer a;
     struct book b;
 
     book_open(&b, d->fd);
     r.quota = book_quota(&b, NULL);
-    assert_true(quotas_decide(&b.quotas, &r, &c, &a));
+    assert_true(quotas_decide(&b.quotas, &r, &record, &a));
     fault_inject("memory", 1, ENOMEM);
-    assert_rc(quotas_make(&b.quotas, &c, &a), -ENOMEM);
+    assert_rc(quotas_make(&b.quotas, &r, &record, &a), -ENOMEM);
     assert_true(fault_hit());
     fault_clear();
     assert_int_equal(r.quota->remaining, LIMIT);
     assert_int_equal(r.quota->count, 0);
-    assert_rc(quotas_make(&b.quotas, &c, &a), 0);
+    assert_rc(quotas_make(&b.quotas, &r, &record, &a), 0);
     assert_int_equal(r.quota->count, 1);
     book_close(&b);
 }

@@ -1,54 +1,39 @@
 /* writer/quota/checkpoint.c - see checkpoint.h.
  *
- * Entry points: checkpoint_write(), checkpoint_read(). An error is stored in
- * the piece, and each step after it does nothing: it is checked once at the
- * end.
+ * Entry points: checkpoint_write(), checkpoint_begin().  An error is stored in
+ * the stream that is written, or in the struct that is read from, and each step
+ * after it does nothing: it is checked once at the end.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/checkpoint.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/array.h"
 #include "common/base/bytes.h"
 
 #define KEY_SIZE 48u
 
 /* ---- writing ----------------------------------------------------- */
 
-struct output {
-    uint8_t *bytes;
-    size_t size, capacity;
-    int rc;
-};
-
 static void
-put_bytes(struct output *o, const void *bytes, size_t size)
+put_bytes(FILE *o, const void *bytes, size_t size)
 {
-    if (o->rc == 0)
-        o->rc = array_grow(&o->bytes, &o->capacity, o->size + size, 1);
-    if (o->rc < 0)
-        return;
-    memcpy(o->bytes + o->size, bytes, size);
-    o->size += size;
+    (void)fwrite(bytes, 1, size, o); /* ferror() says whether it could */
 }
 
 static void
-put_varint(struct output *o, uint64_t n)
+put_varint(FILE *o, uint64_t n)
 {
-    uint8_t bytes[10];
-    size_t size = 0;
-
     for (; n >= 0x80; n >>= 7)
-        bytes[size++] = (uint8_t)(n | 0x80);
-    bytes[size++] = (uint8_t)n;
-    put_bytes(o, bytes, size);
+        (void)putc_unlocked((int)(n & 0x7f) | 0x80, o);
+    (void)putc_unlocked((int)n, o);
 }
 
 static void
-put_number(struct output *o, uint64_t number, const struct number *n)
+put_number(FILE *o, uint64_t number, const struct quota_number *n)
 {
     if (n->amount == NUMBER_IS_CANCEL) {
         put_varint(o, 0);
@@ -63,7 +48,7 @@ put_number(struct output *o, uint64_t number, const struct number *n)
 }
 
 static void
-put_quota(struct output *o, const struct quota *quota)
+put_quota(FILE *o, const struct quota *quota)
 {
     put_varint(o, quota->id);
     put_varint(o, quota->name_size);
@@ -76,7 +61,7 @@ put_quota(struct output *o, const struct quota *quota)
 }
 
 static void
-put_keys(struct output *o, const struct idempotency *k)
+put_keys(FILE *o, const struct idempotency *k)
 {
     put_varint(o, idempotency_count(k));
     for (uint64_t i = k->first; i < k->next; i++) {
@@ -96,30 +81,39 @@ put_keys(struct output *o, const struct idempotency *k)
 int
 checkpoint_write(const struct quotas *q, uint8_t **bytes, size_t *size)
 {
-    struct output o = {.size = 0};
+    char *text = NULL;
+    FILE *o = open_memstream(&text, size);
+    int rc = 0;
 
-    put_varint(&o, q->count + 1);
-    put_quota(&o, quotas_unnamed(q));
+    *bytes = NULL;
+    if (!o)
+        return -ENOMEM;
+    put_varint(o, q->count + 1);
+    put_quota(o, quotas_unnamed(q));
     for (size_t i = 0; i < q->count; i++)
-        put_quota(&o, q->names[i]);
-    put_keys(&o, &q->keys);
-    if (o.rc < 0)
-        free(o.bytes);
-    *bytes = o.rc < 0 ? NULL : o.bytes;
-    *size = o.size;
-    return o.rc;
+        put_quota(o, q->names[i]);
+    put_keys(o, &q->keys);
+    if (ferror(o))
+        rc = -ENOMEM;
+    if (fclose(o) != 0)
+        rc = -ENOMEM;
+    if (rc == 0)
+        *bytes = (uint8_t *)text;
+    else
+        free(text);
+    return rc;
 }
 
 /* ---- reading ----------------------------------------------------- */
 
-struct input {
+struct reading {
     const uint8_t *at, *end;
     int rc;
 };
 
 /* The next `size` bytes; NULL: there are fewer. */
 static const uint8_t *
-get_bytes(struct input *in, size_t size)
+get_bytes(struct reading *in, size_t size)
 {
     const uint8_t *at = in->at;
 
@@ -132,7 +126,7 @@ get_bytes(struct input *in, size_t size)
 }
 
 static uint64_t
-get_varint(struct input *in)
+get_varint(struct reading *in)
 {
     uint64_t n = 0;
 
@@ -151,7 +145,7 @@ get_varint(struct input *in)
 
 /* An amount: 63 bits. */
 static int64_t
-get_amount(struct input *in)
+get_amount(struct reading *in)
 {
     const uint64_t n = get_varint(in);
 
@@ -161,10 +155,10 @@ get_amount(struct input *in)
 }
 
 static void
-get_number(struct input *in, struct quota *quota)
+get_number(struct reading *in, struct quota *quota)
 {
     const uint64_t kind = get_varint(in), number = quota->count + 1;
-    struct number what = {.amount = (int64_t)((kind - 2) & INT64_MAX)};
+    struct quota_number what = {.amount = (int64_t)((kind - 2) & INT64_MAX)};
 
     if (kind == 0) {
         what.amount = NUMBER_IS_CANCEL;
@@ -178,7 +172,7 @@ get_number(struct input *in, struct quota *quota)
 }
 
 static void
-get_quota(struct input *in, struct quotas *q, bool named)
+get_quota(struct reading *in, struct quotas *q, bool named)
 {
     const uint64_t id = get_varint(in), size = get_varint(in);
     const uint8_t *name = get_bytes(in, (size_t)size);
@@ -202,7 +196,7 @@ get_quota(struct input *in, struct quotas *q, bool named)
 }
 
 static void
-get_keys(struct input *in, struct idempotency *k)
+get_keys(struct reading *in, struct idempotency *k)
 {
     const uint64_t count = get_varint(in);
 
@@ -222,10 +216,10 @@ get_keys(struct input *in, struct idempotency *k)
     }
 }
 
-int
-checkpoint_read(struct quotas *q, const uint8_t *bytes, size_t size)
+static int
+read_all(struct quotas *q, const uint8_t *bytes, size_t size)
 {
-    struct input in = {.at = bytes, .end = bytes + size};
+    struct reading in = {.at = bytes, .end = bytes + size};
     const uint64_t count = get_varint(&in);
 
     if (count == 0 || count > QUOTA_MAX + 1)
@@ -234,4 +228,12 @@ checkpoint_read(struct quotas *q, const uint8_t *bytes, size_t size)
         get_quota(&in, q, i > 0);
     get_keys(&in, &q->keys);
     return in.rc == 0 && in.at < in.end ? -EBADMSG : in.rc;
+}
+
+int
+checkpoint_begin(void *ctx, int64_t limit, const uint8_t *bytes, size_t size)
+{
+    const int rc = quotas_init(ctx, limit);
+
+    return rc < 0 || size == 0 ? rc : read_all(ctx, bytes, size);
 }

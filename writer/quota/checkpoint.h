@@ -27,7 +27,9 @@
 /* *bytes are the caller's to free.  -ENOMEM */
 int checkpoint_write(const struct quotas *q, uint8_t **bytes, size_t *size);
 
-/* Reads them into quotas that were just made. -EBADMSG: damaged; -ENOMEM */
-int checkpoint_read(struct quotas *q, const uint8_t *bytes, size_t size);
+/* As begin of struct journal_reader: makes the quotas, which ctx is, and reads
+ * a checkpoint into them.  -EBADMSG: damaged; -ENOMEM */
+int checkpoint_begin(void *ctx, int64_t limit, const uint8_t *bytes,
+                     size_t size);
 
 #endif

@@ -1,4 +1,5 @@
-/* writer/quota/journal.c - see journal.h.  The start is in journal_replay.c. */
+/* writer/quota/journal.c - see journal.h: journal_put(), journal_sync(),
+ * journal_checkpoint().  The start is in journal_replay.c. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/journal.h"
 
@@ -163,9 +164,9 @@ journal_needs_checkpoint(const struct journal *j)
 }
 
 /* The header is written last, and the file is synced as a whole. */
-int
-journal_write_file(int fd, const struct journal_header *h, const uint8_t *state,
-                   uint64_t *size)
+static int
+write_file(int fd, const struct journal_header *h, const uint8_t *state,
+           uint64_t *size)
 {
     const uint64_t state_end = RECORDS_AT + h->checkpoint_size;
     uint8_t head[RECORDS_AT];
@@ -182,8 +183,28 @@ journal_write_file(int fd, const struct journal_header *h, const uint8_t *state,
     return rc == 0 && fsync(fd) < 0 ? -errno : rc;
 }
 
+int
+journal_write_file(int dirfd, const struct journal_header *h,
+                   const uint8_t *state, uint64_t *size)
+{
+    const int flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+    const int fd = openat(dirfd, TEMP_NAME, flags, 0600);
+    int rc;
+
+    if (fd < 0)
+        return -errno;
+    rc = write_file(fd, h, state, size);
+    if (rc == 0 && renameat(dirfd, TEMP_NAME, dirfd, JOURNAL_NAME) < 0)
+        rc = -errno;
+    if (rc == 0)
+        return fd;
+    (void)close(fd);
+    (void)unlinkat(dirfd, TEMP_NAME, 0); /* it may have filled the disk */
+    return rc;
+}
+
 static int
-report_failure(struct journal *j, int rc)
+report_failure(int rc)
 {
     static struct diag_repeat warning;
 
@@ -193,7 +214,6 @@ report_failure(struct journal *j, int rc)
         ": %s; when the quota journal is full, changes of quotas are "
         "refused until this works",
         diag_text(rc));
-    (void)unlinkat(j->dirfd, TEMP_NAME, 0); /* the next one overwrites it */
     return 0;
 }
 
@@ -201,25 +221,17 @@ int
 journal_checkpoint(struct journal *j, uint64_t end, const uint8_t *state,
                    size_t state_size)
 {
-    const int flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
     struct journal_header h = j->head;
-    const int fd = openat(j->dirfd, TEMP_NAME, flags, 0600);
     uint64_t size;
-    int rc;
+    int fd;
 
-    if (fd < 0)
-        return report_failure(j, -errno);
     h.generation++;
     h.first = end;
     h.checkpoint_size = state_size;
     h.checkpoint_crc = crc_of(state, state_size);
-    rc = journal_write_file(fd, &h, state, &size);
-    if (rc == 0 && renameat(j->dirfd, TEMP_NAME, j->dirfd, JOURNAL_NAME) < 0)
-        rc = -errno;
-    if (rc < 0) {
-        (void)close(fd);
-        return report_failure(j, rc);
-    }
+    fd = journal_write_file(j->dirfd, &h, state, &size);
+    if (fd < 0)
+        return report_failure(fd);
     (void)close(j->fd);
     j->fd = fd;
     j->head = h;

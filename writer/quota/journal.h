@@ -140,8 +140,9 @@ journal_records_at(uint64_t checkpoint_size)
     return RECORDS_AT + (checkpoint_size + 4095) / 4096 * 4096;
 }
 
-/* Writes a new file, durably: its header, the state, zeros for its records. */
-int journal_write_file(int fd, const struct journal_header *h,
+/* Writes a new file, durably, and renames it into place: its header, the state,
+ * zeros for its records.  Returns its descriptor; the folder is not synced. */
+int journal_write_file(int dirfd, const struct journal_header *h,
                        const uint8_t *state, uint64_t *size);
 
 int journal_write_note(const struct journal *j, uint64_t end);

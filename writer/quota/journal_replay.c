@@ -30,29 +30,21 @@
 #include "common/base/diag.h"
 #include "common/base/files.h"
 
-#define TEMP_NAME JOURNAL_NAME ".tmp"
-
 int
 journal_make(int dirfd, int64_t limit)
 {
-    const int flags = O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
     struct journal_header h = {.limit = limit, .made_ms = clock_unix_ms()};
     uint64_t size;
-    int fd, rc;
+    int fd, rc = 0;
 
     if (getrandom(h.uuid, sizeof h.uuid, 0) != (ssize_t)sizeof h.uuid)
         return -EIO;
-    fd = openat(dirfd, TEMP_NAME, flags, 0600);
+    fd = journal_write_file(dirfd, &h, NULL, &size);
     if (fd < 0)
-        return -errno;
-    rc = journal_write_file(fd, &h, NULL, &size);
-    if (rc == 0 && renameat(dirfd, TEMP_NAME, dirfd, JOURNAL_NAME) < 0)
+        return fd;
+    if (fsync(dirfd) < 0)
         rc = -errno;
-    if (rc < 0)
-        (void)unlinkat(dirfd, TEMP_NAME, 0); /* it may have filled the disk */
-    if (rc == 0 && fsync(dirfd) < 0)
-        rc = -errno;
-    (void)close(fd); /* synced, or of no use */
+    (void)close(fd); /* synced */
     return rc;
 }
 

@@ -182,17 +182,17 @@ runs_out(const struct journal_record *r)
 /* Makes what was decided, or notes a refusal that a key must repeat. */
 static void
 make_change(struct quota_service *s, const struct quota_request *r,
-            bool changes, struct quota_change *c, const struct keyed *key,
-            struct key_answer *a)
+            bool changes, const struct journal_record *record,
+            const struct keyed *key, struct key_answer *a)
 {
     struct journal_record refusal = {.type = JOURNAL_RECORD_REFUSED,
-                                     .quota = c->record.quota,
+                                     .quota = record->quota,
                                      .after =
                                          a->form == ANSWER_REFUSED ? 0 : -1};
     int rc;
 
     if (changes) {
-        rc = quotas_make(&s->store->quotas, c, a);
+        rc = quotas_make(&s->store->quotas, r, record, a);
         if (rc < 0) {
             diag_repeating(&s->numbers_warning, DIAG_WARNING,
                            "a change of a quota is refused: %s", diag_text(rc));
@@ -200,13 +200,13 @@ make_change(struct quota_service *s, const struct quota_request *r,
             return;
         }
     }
-    put_change(&s->store->journal, key, changes ? &c->record : &refusal, r);
+    put_change(&s->store->journal, key, changes ? record : &refusal, r);
     if (key->is) {
         idempotency_forget(&s->store->quotas.keys, clock_steady_unix_ms());
         idempotency_add(&s->store->quotas.keys, key->hash, key->request, a,
                         clock_steady_unix_ms());
     }
-    if (changes && runs_out(&c->record) && s->config->quota_export[0] != '\0')
+    if (changes && runs_out(record) && s->config->quota_export[0] != '\0')
         s->wants_export = true;
 }
 
@@ -226,6 +226,22 @@ repeat_answer(struct http_call *x, uint8_t *body, const struct key_entry *e,
     return quota_send(x, body, &a);
 }
 
+/* In a moment, or not now (503). */
+static enum conn_next
+wait_for_room(struct quota_service *s, struct http_call *x)
+{
+    const struct journal *j = &s->store->journal;
+    const struct journal_group *g = &j->groups[j->collecting];
+
+    /* A group that is full is soon on its way. */
+    if (g->count + JOURNAL_CHANGE <= JOURNAL_GROUP &&
+        loop_now_ms(s->loop) < s->retry_ms) {
+        s->stats.unavailable++;
+        return http_fail(x, HTTP_UNAVAILABLE);
+    }
+    return http_hold(x, &s->line);
+}
+
 enum conn_next
 quota_change_asked(struct http_call *x, const struct quota_request *r,
                    const struct quota_name *name)
@@ -234,7 +250,7 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
     struct quotas *q = &s->store->quotas;
     const struct keyed key = key_of(x, r, name);
     const struct key_entry *e;
-    struct quota_change c;
+    struct journal_record record;
     struct key_answer a = {0};
     uint8_t *body = http_body(x, QUOTA_BODY_MAX);
     bool changes, writes;
@@ -246,7 +262,7 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
         if (e)
             return repeat_answer(x, body, e, &key);
     }
-    changes = quotas_decide(q, r, &c, &a);
+    changes = quotas_decide(q, r, &record, &a);
     if (a.form == ANSWER_NO_MORE)
         diag_repeating(&s->max_warning, DIAG_WARNING,
                        "quota.max=%zu quotas with a name exist: no more are "
@@ -255,12 +271,12 @@ quota_change_asked(struct http_call *x, const struct quota_request *r,
     writes =
         changes ||
         (key.is && (a.form == ANSWER_REFUSED || a.form == ANSWER_IMPOSSIBLE));
-    if (writes && !quota_can_change(s))
-        return quota_wait(s, x);
+    if (writes && journal_free(&s->store->journal) < JOURNAL_CHANGE)
+        return wait_for_room(s, x);
     if (!quota_wait_until_durable(x, writes))
         return CONN_FULL;
     if (writes)
-        make_change(s, r, changes, &c, &key, &a);
+        make_change(s, r, changes, &record, &key, &a);
     count_answer(s, r, &a);
     return quota_send(x, body, &a);
 }

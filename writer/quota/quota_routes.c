@@ -64,6 +64,7 @@ static const struct quota_verb {
     const char *parameter; /* NULL: none */
     enum journal_record_type type;
 } verbs[] = {
+    {"query", NULL, 0}, /* changes nothing */
     {"apply", "amt", JOURNAL_RECORD_APPLY},
     {"cancel", "jnlsno", JOURNAL_RECORD_CANCEL},
     {"increase", "amt", JOURNAL_RECORD_INCREASE},
@@ -84,6 +85,8 @@ apply_verb(struct http_call *x, const struct quota_verb *verb,
                           verb->type == JOURNAL_RECORD_EMPTY;
     enum conn_next next;
 
+    if (verb->type == 0)
+        return answer_remaining(x, quota);
     if ((is_limit && !http_needs_right(x, TOKENS_ADMIN, &next)) ||
         !http_may_change(x, &next))
         return next;
@@ -118,17 +121,6 @@ answer_unnamed(struct http_call *x)
     if (!may_serve(x, &next))
         return next;
     return apply_verb(x, verb, quotas_unnamed(&s->store->quotas), &none);
-}
-
-static enum conn_next
-answer_query(struct http_call *x)
-{
-    const struct quota_service *s = x->ctx;
-    enum conn_next next;
-
-    if (!may_serve(x, &next))
-        return next;
-    return answer_remaining(x, quotas_unnamed(&s->store->quotas));
 }
 
 static uint8_t *
@@ -196,6 +188,18 @@ manage_quota(struct http_call *x, const struct quota_name *name)
     return quota_change_asked(x, &r, name);
 }
 
+/* Whether the query begins with the parameter of a verb, or is none. */
+static bool
+has_parameter(struct http_call *x, const char *name)
+{
+    const struct http_text query = x->request->query;
+
+    if (!name)
+        return query.at == NULL;
+    return http_parameter(x->request, name, &x->value) &&
+           x->value.at == query.at + strlen(name) + 1;
+}
+
 /* /quota/NAME/VERB */
 static enum conn_next
 act_named(struct http_call *x, const struct quota_name *name,
@@ -203,18 +207,12 @@ act_named(struct http_call *x, const struct quota_name *name,
 {
     const struct quota_service *s = x->ctx;
     struct quota *quota = quotas_find(&s->store->quotas, name->at, name->size);
-    const struct http_text asked = x->request->query;
     const struct quota_verb *verb = find_verb(word);
 
-    if (x->request->method == HTTP_DELETE)
+    if (x->request->method == HTTP_DELETE ||
+        (x->request->method == HTTP_HEAD && (!verb || verb->type != 0)))
         return http_not_allowed(x, HTTP_GET | HTTP_POST, NULL);
-    if (http_text_is(word, "query") && !asked.at)
-        return answer_remaining(x, quota);
-    if (x->request->method == HTTP_HEAD)
-        return http_not_allowed(x, HTTP_GET | HTTP_POST, NULL);
-    if (!verb || (verb->parameter
-                      ? !http_parameter(x->request, verb->parameter, &x->value)
-                      : asked.at != NULL))
+    if (!verb || !has_parameter(x, verb->parameter))
         return http_fail(x, HTTP_NOT_FOUND);
     return apply_verb(x, verb, quota, name);
 }
@@ -246,7 +244,7 @@ answer_named(struct http_call *x)
 
 const struct http_route quota_routes[] = {
     {"/apply", "amt", METHODS, answer_unnamed, 0, NULL},
-    {"/query", NULL, ASKS, answer_query, 0, NULL},
+    {"/query", NULL, ASKS, answer_unnamed, 0, NULL},
     {"/cancel", "jnlsno", METHODS, answer_unnamed, 0, NULL},
     {"/increase", "amt", METHODS, answer_unnamed, 0, NULL},
     {"/decrease", "amt", METHODS, answer_unnamed, 0, NULL},

@@ -1,5 +1,5 @@
-/* writer/quota/quota_service.c - see quota_service.h: quota_can_change(),
- * quota_wait(), quota_turn(). */
+/* writer/quota/quota_service.c - see quota_service.h: quota_open(),
+ * quota_turn(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quota_service.h"
 
@@ -105,29 +105,6 @@ static const struct commit_file quota_file = {.flush = flush,
                                               .begin = begin,
                                               .sync = sync_journal,
                                               .end = end};
-
-/* ---- room -------------------------------------------------------- */
-
-bool
-quota_can_change(const struct quota_service *s)
-{
-    return journal_free(&s->store->journal) >= JOURNAL_CHANGE;
-}
-
-enum conn_next
-quota_wait(struct quota_service *s, struct http_call *x)
-{
-    const struct journal *j = &s->store->journal;
-    const struct journal_group *g = &j->groups[j->collecting];
-
-    /* A group that is full is soon on its way. */
-    if (g->count + JOURNAL_CHANGE <= JOURNAL_GROUP &&
-        loop_now_ms(s->loop) < s->retry_ms) {
-        s->stats.unavailable++;
-        return http_fail(x, HTTP_UNAVAILABLE);
-    }
-    return http_hold(x, &s->line);
-}
 
 void
 quota_turn(struct quota_service *s)

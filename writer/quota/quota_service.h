@@ -100,9 +100,6 @@ struct quota_name {
 
 /* ---- for quota_routes.c ------------------------------------------------ */
 
-/* Whether `records` more fit into the journal now. */
-bool quota_can_change(const struct quota_service *s);
-
 #define QUOTA_BODY_MAX 64u /* bytes of all bodies but that of /quota */
 
 /* Sends an answer in the body that http_body() returned; quota_send_form() one
@@ -120,8 +117,5 @@ bool quota_wait_until_durable(struct http_call *x, bool changes);
 enum conn_next quota_change_asked(struct http_call *x,
                                   const struct quota_request *r,
                                   const struct quota_name *name);
-
-/* There is none: in a moment (HOLD), or not now (503). */
-enum conn_next quota_wait(struct quota_service *s, struct http_call *x);
 
 #endif

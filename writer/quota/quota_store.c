@@ -12,14 +12,6 @@
 #include "common/base/diag.h"
 #include "writer/quota/checkpoint.h"
 
-static int
-begin_store(void *ctx, int64_t limit, const uint8_t *checkpoint, size_t size)
-{
-    const int rc = quotas_init(ctx, limit);
-
-    return rc < 0 || size == 0 ? rc : checkpoint_read(ctx, checkpoint, size);
-}
-
 int
 quota_store_checkpoint(struct quota_store *store, uint64_t end)
 {
@@ -82,7 +74,7 @@ make_journal(int dirfd, const struct config *c)
 static int
 open_store(struct quota_store *store, int dirfd, const struct config *c)
 {
-    const struct journal_reader reader = {begin_store, quotas_take,
+    const struct journal_reader reader = {checkpoint_begin, quotas_take,
                                           &store->quotas};
     int rc;
 
@@ -127,7 +119,7 @@ static void
 print_numbers(FILE *file, const struct quota *quota)
 {
     for (size_t i = 0; i < quota->count; i++) {
-        const struct number *n = &quota->numbers[i];
+        const struct quota_number *n = &quota->numbers[i];
 
         if (n->amount == NUMBER_IS_CANCEL)
             continue;

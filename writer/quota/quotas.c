@@ -4,6 +4,7 @@
 #include "writer/quota/quotas.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,20 +20,12 @@ quota_name_is_good(const char *name, size_t size)
     if (size == 0 || size > QUOTA_NAME_MAX)
         return false;
     for (size_t i = 0; i < size; i++) {
-        const char c = name[i];
-        const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                           (c >= '0' && c <= '9');
+        const bool plain = isalnum((unsigned char)name[i]) != 0;
 
-        if (!plain && (i == 0 || (c != '.' && c != '_' && c != '-')))
+        if (!plain && (i == 0 || name[i] == '\0' || !strchr("._-", name[i])))
             return false;
     }
     return true;
-}
-
-static int
-compare_name(const struct quota *quota, const char *name, size_t size)
-{
-    return bytes_compare(quota->name, quota->name_size, name, size);
 }
 
 /* The place of a name in the order; *found: it is there. */
@@ -44,7 +37,8 @@ place_of(const struct quotas *q, const char *name, size_t size, bool *found)
     *found = false;
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
-        const int c = compare_name(q->names[middle], name, size);
+        const struct quota *quota = q->names[middle];
+        const int c = bytes_compare(quota->name, quota->name_size, name, size);
 
         if (c == 0) {
             *found = true;
@@ -137,80 +131,77 @@ refuse_request(struct key_answer *a, enum answer_form form)
 }
 
 static bool
-decide_apply(struct quota_change *c, struct key_answer *a)
+decide_apply(const struct quota *quota, struct journal_record *record,
+             struct key_answer *a)
 {
-    const struct quota *quota = c->quota;
-
-    if (quota->remaining == 0 || c->record.value > quota->remaining)
+    if (quota->remaining == 0 || record->value > quota->remaining)
         return refuse_request(a, ANSWER_REFUSED);
-    c->record.after = quota->remaining - c->record.value;
+    record->after = quota->remaining - record->value;
     return true;
 }
 
 static bool
-decide_cancel(struct quota_change *c, struct key_answer *a)
+decide_cancel(const struct quota *quota, struct journal_record *record,
+              struct key_answer *a)
 {
-    const struct quota *quota = c->quota;
-    const uint64_t number = (uint64_t)c->record.value;
-    const struct number *n = number == 0 || number > quota->count
-                                 ? NULL
-                                 : &quota->numbers[number - 1];
+    const uint64_t number = (uint64_t)record->value;
+    const struct quota_number *n = number == 0 || number > quota->count
+                                       ? NULL
+                                       : &quota->numbers[number - 1];
 
     if (!n || n->amount == NUMBER_IS_CANCEL || n->other != 0)
         return refuse_request(a, ANSWER_REFUSED);
     if (n->amount > INT64_MAX - quota->remaining)
         return refuse_request(a, ANSWER_IMPOSSIBLE);
-    c->record.after = quota->remaining + n->amount;
+    record->after = quota->remaining + n->amount;
     return true;
 }
 
 static bool
-decide_create(struct quotas *q, struct quota_change *c, struct key_answer *a)
+decide_create(const struct quotas *q, const struct quota_request *r,
+              struct journal_record *record, struct key_answer *a)
 {
-    if (quotas_find(q, c->name, c->name_size))
+    if (quotas_find(q, r->name, r->name_size))
         return refuse_request(a, ANSWER_EXISTS);
     if (q->count >= q->max)
         return refuse_request(a, ANSWER_NO_MORE);
-    c->record.quota = free_id(q);
-    c->record.after = (int64_t)c->name_size;
+    record->quota = free_id(q);
+    record->after = (int64_t)r->name_size;
     return true;
 }
 
 bool
-quotas_decide(struct quotas *q, const struct quota_request *r,
-              struct quota_change *c, struct key_answer *a)
+quotas_decide(const struct quotas *q, const struct quota_request *r,
+              struct journal_record *record, struct key_answer *a)
 {
     const struct quota *quota = r->quota;
 
-    *c = (struct quota_change){
-        .record = {.type = (uint8_t)r->type, .value = r->value},
-        .quota = r->quota,
-        .name = r->name,
-        .name_size = r->name_size};
+    *record =
+        (struct journal_record){.type = (uint8_t)r->type, .value = r->value};
     if (r->type == JOURNAL_RECORD_CREATE)
-        return decide_create(q, c, a);
+        return decide_create(q, r, record, a);
     if (!quota)
         return refuse_request(a, ANSWER_UNKNOWN);
-    c->record.quota = quota->id;
+    record->quota = quota->id;
     switch (r->type) {
     case JOURNAL_RECORD_APPLY:
-        return decide_apply(c, a);
+        return decide_apply(quota, record, a);
     case JOURNAL_RECORD_CANCEL:
-        return decide_cancel(c, a);
+        return decide_cancel(quota, record, a);
     case JOURNAL_RECORD_INCREASE:
         if (r->value > INT64_MAX - quota->remaining)
             return refuse_request(a, ANSWER_IMPOSSIBLE);
-        c->record.after = quota->remaining + r->value;
+        record->after = quota->remaining + r->value;
         return true;
     case JOURNAL_RECORD_DECREASE:
         if (r->value > quota->remaining)
-            c->record.value = quota->remaining;
-        c->record.after = quota->remaining - c->record.value;
+            record->value = quota->remaining;
+        record->after = quota->remaining - record->value;
         return true;
     default:
         assert(r->type == JOURNAL_RECORD_EMPTY ||
                r->type == JOURNAL_RECORD_REMOVE);
-        c->record.value = quota->remaining;
+        record->value = quota->remaining;
         return true;
     }
 }
@@ -218,7 +209,7 @@ quotas_decide(struct quotas *q, const struct quota_request *r,
 /* ---- making ------------------------------------------------------ */
 
 int
-quota_add_number(struct quota *quota, struct number what)
+quota_add_number(struct quota *quota, struct quota_number what)
 {
     const int rc = array_grow(&quota->numbers, &quota->capacity,
                               quota->count + 1, sizeof *quota->numbers);
@@ -229,18 +220,19 @@ quota_add_number(struct quota *quota, struct number what)
 }
 
 static int
-make_number(struct quota_change *c)
+make_number(struct quota *quota, const struct journal_record *record)
 {
-    const uint64_t value = (uint64_t)c->record.value;
+    const uint64_t value = (uint64_t)record->value;
     int rc;
 
-    if (c->record.type == JOURNAL_RECORD_APPLY)
-        return quota_add_number(c->quota,
-                                (struct number){.amount = c->record.value});
+    if (record->type == JOURNAL_RECORD_APPLY)
+        return quota_add_number(quota,
+                                (struct quota_number){.amount = record->value});
     rc = quota_add_number(
-        c->quota, (struct number){.amount = NUMBER_IS_CANCEL, .other = value});
+        quota,
+        (struct quota_number){.amount = NUMBER_IS_CANCEL, .other = value});
     if (rc == 0)
-        c->quota->numbers[value - 1].other = c->quota->count;
+        quota->numbers[value - 1].other = quota->count;
     return rc;
 }
 
@@ -282,33 +274,36 @@ make_remove(struct quotas *q, struct quota *quota)
 }
 
 int
-quotas_make(struct quotas *q, struct quota_change *c, struct key_answer *a)
+quotas_make(struct quotas *q, const struct quota_request *r,
+            const struct journal_record *record, struct key_answer *a)
 {
-    const uint8_t type = c->record.type;
-    int rc = 0;
+    struct quota *quota = r->quota;
+    int rc;
 
     *a = (struct key_answer){.form = ANSWER_REMAINING,
-                             .remaining = c->record.after};
-    if (type == JOURNAL_RECORD_REMOVE) {
-        a->remaining = c->record.value;
-        make_remove(q, c->quota);
-        return 0;
-    }
-    if (type == JOURNAL_RECORD_CREATE) {
+                             .remaining = record->after};
+    switch (r->type) {
+    case JOURNAL_RECORD_CREATE:
         *a = (struct key_answer){.form = ANSWER_CREATED,
-                                 .remaining = c->record.value};
-        return quotas_add(q, c->record.quota, c->name, c->name_size,
-                          c->record.value, &c->quota);
-    }
-    if (type == JOURNAL_RECORD_APPLY || type == JOURNAL_RECORD_CANCEL)
-        rc = make_number(c);
-    if (rc < 0)
-        return rc;
-    if (type == JOURNAL_RECORD_APPLY || type == JOURNAL_RECORD_CANCEL) {
+                                 .remaining = record->value};
+        return quotas_add(q, record->quota, r->name, r->name_size,
+                          record->value, &quota);
+    case JOURNAL_RECORD_REMOVE:
+        a->remaining = record->value;
+        make_remove(q, quota);
+        return 0;
+    case JOURNAL_RECORD_APPLY:
+    case JOURNAL_RECORD_CANCEL:
+        rc = make_number(quota, record);
+        if (rc < 0)
+            return rc;
         a->form = ANSWER_PAIR;
-        a->number = c->quota->count;
+        a->number = quota->count;
+        break;
+    default:
+        break;
     }
-    c->quota->remaining = c->record.after;
+    quota->remaining = record->after;
     return 0;
 }
 
@@ -375,8 +370,8 @@ static int
 take_change(struct quotas *q, const struct journal_record *r,
             struct key_answer *a)
 {
+    struct journal_record again;
     struct quota_request request;
-    struct quota_change c;
     int rc;
 
     if (r->type == JOURNAL_RECORD_REFUSED) {
@@ -389,10 +384,10 @@ take_change(struct quotas *q, const struct journal_record *r,
     rc = request_of(q, r, &request);
     if (rc < 0)
         return rc;
-    if (!quotas_decide(q, &request, &c, a) || c.record.quota != r->quota ||
-        c.record.value != r->value || c.record.after != r->after)
+    if (!quotas_decide(q, &request, &again, a) || again.quota != r->quota ||
+        again.value != r->value || again.after != r->after)
         return -EBADMSG;
-    return quotas_make(q, &c, a);
+    return quotas_make(q, &request, &again, a);
 }
 
 int

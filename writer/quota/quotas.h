@@ -3,9 +3,9 @@
  *
  * A request is decided, which changes nothing, and then made:
  *
- *     if (quotas_decide(q, &request, &change, &answer)) {
- *         rc = quotas_make(q, &change, &answer);
- *         ... change.record goes into the journal ...
+ *     if (quotas_decide(q, &request, &record, &answer)) {
+ *         rc = quotas_make(q, &request, &record, &answer);
+ *         ... the record goes into the journal ...
  *     }
  *
  * A replay does the same with what the journal has (quotas_take), and compares.
@@ -55,7 +55,7 @@ enum answer_form {
 #define NUMBER_IS_CANCEL (-1) /* for amount */
 
 /* What a journal number is. */
-struct number {
+struct quota_number {
     int64_t amount; /* of an application, or NUMBER_IS_CANCEL */
     uint64_t other; /* the number that cancelled it, 0: none has; or the number
                        that this one cancelled */
@@ -67,8 +67,8 @@ struct quota {
     char name[QUOTA_NAME_MAX];
     int64_t limit; /* it was made with */
     int64_t remaining;
-    struct number *numbers; /* the first is number 1 */
-    size_t count, capacity; /* of them */
+    struct quota_number *numbers; /* the first is number 1 */
+    size_t count, capacity;       /* of them */
 };
 
 struct quota_request {
@@ -77,13 +77,6 @@ struct quota_request {
     const char *name;    /* CREATE */
     size_t name_size;
     int64_t value; /* amount, number or limit */
-};
-
-struct quota_change {
-    struct journal_record record; /* the last of the change */
-    const char *name;             /* CREATE: those of the request */
-    size_t name_size;
-    struct quota *quota;
 };
 
 struct quotas {
@@ -121,15 +114,17 @@ struct quota *quotas_find(const struct quotas *q, const char *name,
                           size_t size);
 
 /* Takes the next journal number.  -ENOMEM: nothing has changed. */
-int quota_add_number(struct quota *quota, struct number what);
+int quota_add_number(struct quota *quota, struct quota_number what);
 
-/* Whether there is a change to make; if not, *a is the answer. */
-bool quotas_decide(struct quotas *q, const struct quota_request *r,
-                   struct quota_change *c, struct key_answer *a);
+/* Whether there is a change to make, which *record is the last record of; if
+ * not, *a is the answer. */
+bool quotas_decide(const struct quotas *q, const struct quota_request *r,
+                   struct journal_record *record, struct key_answer *a);
 
 /* Makes it; *a is the answer when it is durable.  -ENOMEM: nothing has changed.
  */
-int quotas_make(struct quotas *q, struct quota_change *c, struct key_answer *a);
+int quotas_make(struct quotas *q, const struct quota_request *r,
+                const struct journal_record *record, struct key_answer *a);
 
 /* As take of struct journal_reader: ctx is a struct quotas. */
 int quotas_take(void *ctx, const struct journal_record *r, uint64_t ms);
