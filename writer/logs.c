@@ -45,12 +45,10 @@ logs_arm(struct logs *l, struct loop_timer *timer, uint64_t after_ms)
 static bool
 is_idle(const struct logs *l)
 {
-    size_t i;
-
-    for (i = 0; i < LOGS_RETIRED; i++)
+    for (size_t i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state != RETIRED_FREE)
             return false;
-    return !l->has_current && l->spare_count == 0 && !l->making &&
+    return (!l->has_current || l->current.count == 0) && !l->making &&
            !l->syncing && !l->recovering;
 }
 
@@ -59,9 +57,7 @@ is_idle(const struct logs *l)
 static struct retired *
 free_place(struct logs *l)
 {
-    size_t i;
-
-    for (i = 0; i < LOGS_RETIRED; i++)
+    for (size_t i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state == RETIRED_FREE)
             return &l->retired[i];
     return NULL;
@@ -73,13 +69,6 @@ logs_can_retire(struct logs *l)
     return free_place(l) != NULL;
 }
 
-/* The job's index says where it sits, and so which logs it belongs to. */
-static struct logs *
-owner_of(struct retired *r)
-{
-    return LOOP_OWNER(r - r->place, struct logs, retired);
-}
-
 /* Once the header says SEALED a worker may empty the log: its marks are stored
  * before. */
 static int
@@ -89,7 +78,7 @@ store_marks(struct retired *r)
 
     if (r->marks.count == 0 || r->stored)
         return 0;
-    rc = requests_put(&owner_of(r)->keys.journal, &r->log.header, r->marks.at,
+    rc = requests_put(&r->logs->keys.journal, &r->log.header, r->marks.at,
                       r->marks.count);
     r->stored = rc == 0;
     return rc;
@@ -156,9 +145,9 @@ defer_seal(struct logs *l, struct retired *r)
         logs_arm(l, &l->seal_timer, SEAL_RETRY_MS);
 }
 
-/* Seals a log that no sync needs to cover: nothing is in it. */
+/* Releases a log that nothing is in, its slots overwritten. */
 static void
-retire_unused(struct logs *l, const struct log *log, bool clear)
+clear_log(struct logs *l, const struct log *log)
 {
     struct retired *r = free_place(l);
 
@@ -167,7 +156,7 @@ retire_unused(struct logs *l, const struct log *log, bool clear)
     r->log = *log;
     r->index = log->header.index;
     r->marks.count = 0;
-    r->clear = clear;
+    r->clear = true;
     logs_seal(l, r);
 }
 
@@ -267,12 +256,12 @@ logs_clear(struct logs *l)
         return;
     if (l->has_current && l->current.count + l->staged == 0 && !l->syncing &&
         l->spare_count > 0 && free_place(l)) {
-        retire_unused(l, &l->current, true);
+        clear_log(l, &l->current);
         l->has_current = false;
         logs_use_spare(l);
     }
     while (l->spare_count > 0 && free_place(l))
-        retire_unused(l, &l->spares[--l->spare_count], true);
+        clear_log(l, &l->spares[--l->spare_count]);
     logs_want_spare(l);
 }
 
@@ -296,20 +285,24 @@ logs_finish_some(struct logs *l)
 {
     if (!l->finishing || l->failed)
         return;
-    while (l->spare_count > 0 && free_place(l))
-        retire_unused(l, &l->spares[--l->spare_count], false);
-    if (l->has_current && free_place(l)) {
-        if (l->current.count > 0) {
-            retire_log(l);
-        } else {
-            retire_unused(l, &l->current, false);
-            l->has_current = false;
-        }
-    }
+    if (l->has_current && l->current.count > 0 && free_place(l))
+        retire_log(l);
     if (is_idle(l) && !l->finished) {
         l->finished = true;
         l->events.finished(l->events.ctx);
     }
+}
+
+static void
+disarm_timers(struct logs *l)
+{
+    loop_disarm(l->loop, &l->early.timer);
+    loop_disarm(l->loop, &l->rotate_timer);
+    loop_disarm(l->loop, &l->overdue_timer);
+    loop_disarm(l->loop, &l->sync_timer);
+    loop_disarm(l->loop, &l->retry_timer);
+    loop_disarm(l->loop, &l->recover_timer);
+    loop_disarm(l->loop, &l->seal_timer);
 }
 
 void
@@ -317,12 +310,7 @@ logs_finish(struct logs *l)
 {
     logs_flush(l);
     l->finishing = true;
-    loop_disarm(l->loop, &l->early.timer);
-    loop_disarm(l->loop, &l->rotate_timer);
-    loop_disarm(l->loop, &l->overdue_timer);
-    loop_disarm(l->loop, &l->retry_timer);
-    loop_disarm(l->loop, &l->recover_timer);
-    loop_disarm(l->loop, &l->seal_timer);
+    disarm_timers(l);
     seal_due(&l->seal_timer); /* for the last time */
     logs_finish_some(l);
 }
@@ -340,7 +328,7 @@ static void
 seal_done(struct io_job *job)
 {
     struct retired *r = LOOP_OWNER(job, struct retired, job);
-    struct logs *l = owner_of(r);
+    struct logs *l = r->logs;
 
     if (r->rc < 0 && r->marks.count > 0 && !r->stored) {
         defer_seal(l, r);
@@ -386,13 +374,10 @@ free_memory(struct logs *l)
 static void
 set_up_jobs(struct logs *l)
 {
-    size_t i;
-
-    for (i = 0; i < LOGS_RETIRED; i++) {
-        l->retired[i].job = (struct io_job){seal_run, seal_done, NULL};
-        l->retired[i].state = RETIRED_FREE;
-        l->retired[i].place = i;
-    }
+    for (size_t i = 0; i < LOGS_RETIRED; i++)
+        l->retired[i] = (struct retired){.job = {seal_run, seal_done, NULL},
+                                         .logs = l,
+                                         .state = RETIRED_FREE};
     l->rotate_timer = (struct loop_timer){.slot = -1, .due = rotate_due};
     l->overdue_timer = (struct loop_timer){.slot = -1, .due = overdue_due};
     l->seal_timer = (struct loop_timer){.slot = -1, .due = seal_due};
@@ -476,7 +461,7 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
     if (rc < 0)
         goto close_dir;
     l->make.takes_marks = l->keys.state != KEYS_OFF;
-    l->recover.secret_lost = l->stats.secret_lost = l->keys.is_lost;
+    l->stats.secret_lost = l->keys.is_lost;
     rc = logs_begin_first(l);
     if (rc < 0)
         goto close_dir;
@@ -500,8 +485,6 @@ free_memory:
 void
 logs_close(struct logs *l)
 {
-    size_t i;
-
     io_stop(&l->sync_io);
     io_stop(&l->file_io);
     if (l->making && l->make.rc == 0)
@@ -510,17 +493,11 @@ logs_close(struct logs *l)
         give_back(l, &l->spares[--l->spare_count]);
     if (l->has_current)
         give_back(l, &l->current);
-    for (i = 0; i < LOGS_RETIRED; i++)
+    for (size_t i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state == RETIRED_DIRTY ||
             l->retired[i].state == RETIRED_SYNCING || l->retired[i].deferred)
             log_abandon(&l->retired[i].log);
-    loop_disarm(l->loop, &l->early.timer);
-    loop_disarm(l->loop, &l->rotate_timer);
-    loop_disarm(l->loop, &l->overdue_timer);
-    loop_disarm(l->loop, &l->sync_timer);
-    loop_disarm(l->loop, &l->retry_timer);
-    loop_disarm(l->loop, &l->recover_timer);
-    loop_disarm(l->loop, &l->seal_timer);
+    disarm_timers(l);
     logdir_close(&l->dir);
     free_memory(l);
 }

@@ -73,14 +73,14 @@ enum retired_state {
 
 struct retired {
     struct io_job job;
-    size_t place; /* in logs.retired */
+    struct logs *logs; /* that it belongs to */
     enum retired_state state;
     uint64_t index; /* of the log, which is the file thread's while sealed */
     struct log log;
     uint32_t synced_slots;
     struct mark_list marks; /* the file thread's while sealed */
     bool stored;            /* they are in live/requests */
-    bool clear;             /* nothing is in it, and its slots are to be zero */
+    bool clear;             /* nothing is in it: its slots are to be zero */
     bool deferred;          /* until seal_timer: they could not be stored */
     int rc;
 };
@@ -108,12 +108,6 @@ struct spare_job {
     bool began; /* the failure was log_begin's */
 };
 
-struct recover_job {
-    struct io_job job;
-    struct keys *keys; /* what to load requests into; NULL: nothing to load */
-    bool secret_lost;  /* keys.h: is_lost */
-};
-
 /* The log that was retired last. */
 struct logs_early {
     struct loop_timer timer;
@@ -130,8 +124,9 @@ struct logs_events {
     void *ctx;
     /* logs_free_slots() is not 0 any more, or the group not full */
     void (*ready)(void *ctx);
-    void (*finished)(void *ctx); /* all logs are handed on (logs_finish) */
-    void (*failed)(void *ctx);   /* the disk failed: reply nothing, exit 111 */
+    /* All logs with messages are handed on (logs_finish). */
+    void (*finished)(void *ctx);
+    void (*failed)(void *ctx); /* the disk failed: reply nothing, exit 111 */
 };
 
 struct logs_stats {
@@ -173,7 +168,7 @@ struct logs {
     bool retired_dirty; /* one of them is RETIRED_DIRTY */
     struct log_sync sync;
     struct spare_job make;
-    struct recover_job recover;
+    struct io_job recover;
     bool syncing;
     bool making;
     bool recovering;
@@ -205,8 +200,8 @@ struct logs {
 int logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
               const struct config *config, const struct logs_events *events);
 
-/* Closes as a crash would: logs with messages that logs_finish() did not retire
- * are left to recovery. */
+/* Releases logs with nothing in them; those with messages, which logs_finish()
+ * has not retired, are left to recovery, as by a crash. */
 void logs_close(struct logs *l);
 
 /* Returns the number of messages that may be put now; rotates if the log is
@@ -220,6 +215,9 @@ bool logs_group_is_full(struct logs *l);
 
 /* The number of slots of a log of the configured size. */
 uint32_t logs_slots(const struct logs *l);
+
+/* Whether a log is the current one or a spare. */
+bool logs_has_open(const struct logs *l, uint64_t index);
 
 /* Takes the next slot for message `m`, whose names were checked. */
 void logs_put(struct logs *l, const struct message *m);
@@ -262,7 +260,7 @@ void logs_rotate(struct logs *l);
  * sync is in flight, the next call releases it. */
 void logs_clear(struct logs *l);
 
-/* Hands everything on; then calls `finished`. */
+/* Hands on all logs with messages; then calls `finished`. */
 void logs_finish(struct logs *l);
 
 #endif

@@ -58,17 +58,6 @@ see_files(struct logs *l)
     e->changed = st.st_mtim;
 }
 
-static bool
-is_ours(const struct logs *l, uint64_t index)
-{
-    if (l->has_current && l->current.header.index == index)
-        return true;
-    for (size_t i = 0; i < l->spare_count; i++)
-        if (l->spares[i].header.index == index)
-            return true;
-    return false;
-}
-
 /* Whether the log retired last is merged: it is empty, in use again, or gone. */
 static bool
 is_merged(struct logs *l)
@@ -89,7 +78,7 @@ is_merged(struct logs *l)
              (uint64_t)st.st_ctim.tv_nsec / 1000000;
         learn_time(e, ms > e->sealed_ms ? ms - e->sealed_ms : 0);
     } else {
-        e->is_merged = is_ours(l, e->index);
+        e->is_merged = logs_has_open(l, e->index);
     }
     if (e->is_merged)
         see_files(l);

@@ -83,6 +83,15 @@ logs_slots(const struct logs *l)
     return log_slots(l->config->log_size, &l->layout);
 }
 
+bool
+logs_has_open(const struct logs *l, uint64_t index)
+{
+    for (size_t i = 0; i < l->spare_count; i++)
+        if (l->spares[i].header.index == index)
+            return true;
+    return l->has_current && l->current.header.index == index;
+}
+
 /* What happens once per log and once per flush. */
 static void
 first_put(struct logs *l)

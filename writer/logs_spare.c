@@ -208,25 +208,22 @@ logs_begin_first(struct logs *l)
 static void
 recover_run(struct io_job *job)
 {
-    struct logs *l = LOOP_OWNER(job, struct logs, recover.job);
+    struct logs *l = LOOP_OWNER(job, struct logs, recover);
 
     /* Failures are reported through diag; the next round tries again. */
     (void)logdir_recover(&l->dir);
-    if (!l->recover.keys)
-        return;
-    keys_load(l->recover.keys, &l->dir);
-    l->recover.secret_lost = l->recover.keys->is_lost;
+    if (l->keys.state == KEYS_LOADING)
+        keys_load(&l->keys, &l->dir);
 }
 
 static void
 recover_done(struct io_job *job)
 {
-    struct logs *l = LOOP_OWNER(job, struct logs, recover.job);
+    struct logs *l = LOOP_OWNER(job, struct logs, recover);
 
     l->recovering = false;
-    l->stats.secret_lost = l->recover.secret_lost;
-    if (l->recover.keys && l->keys.loaded) {
-        l->recover.keys = NULL;
+    l->stats.secret_lost = l->keys.is_lost;
+    if (l->keys.state == KEYS_LOADING && l->keys.loaded) {
         l->keys.state = KEYS_READY;
         if (!l->failed)
             l->events.ready(l->events.ctx); /* requests wait for it */
@@ -239,11 +236,10 @@ recover_done(struct io_job *job)
 void
 logs_arm_recovery(struct logs *l)
 {
-    l->recover.keys = l->keys.state == KEYS_LOADING ? &l->keys : NULL;
     logs_arm(l, &l->recover_timer,
-             !l->recover.keys       ? LOGS_RECOVER_MS
-             : l->stats.secret_lost ? LOGS_LOST_MS
-                                    : LOGS_LOAD_MS);
+             l->keys.state != KEYS_LOADING ? LOGS_RECOVER_MS
+             : l->stats.secret_lost        ? LOGS_LOST_MS
+                                           : LOGS_LOAD_MS);
 }
 
 static void
@@ -252,14 +248,14 @@ recover_due(struct loop_timer *timer)
     struct logs *l = LOOP_OWNER(timer, struct logs, recover_timer);
 
     l->recovering = true;
-    io_push(&l->file_io, &l->recover.job);
+    io_push(&l->file_io, &l->recover);
 }
 
 void
 logs_set_up_spares(struct logs *l)
 {
     l->make.job = (struct io_job){make_run, make_done, NULL};
-    l->recover.job = (struct io_job){recover_run, recover_done, NULL};
+    l->recover = (struct io_job){recover_run, recover_done, NULL};
     l->retry_timer = (struct loop_timer){.slot = -1, .due = retry_due};
     l->recover_timer = (struct loop_timer){.slot = -1, .due = recover_due};
 }

@@ -219,15 +219,10 @@ put_own_logs(struct writer_status *s)
 static bool
 is_own(const struct logs *l, uint64_t index)
 {
-    if (l->has_current && l->current.header.index == index)
-        return true;
-    for (size_t i = 0; i < l->spare_count; i++)
-        if (l->spares[i].header.index == index)
-            return true;
     for (size_t i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state != RETIRED_FREE && l->retired[i].index == index)
             return true;
-    return false;
+    return logs_has_open(l, index);
 }
 
 void
