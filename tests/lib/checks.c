@@ -86,13 +86,13 @@ arena_check(const struct arena *a)
 static bool
 check_index(const struct live *l, const struct live_index *x, size_t expected)
 {
-    const bool of_names = x == &l->names;
+    const struct arena *a = x == &l->names ? &l->objects : &l->holdings;
     size_t used = 0, records = 0;
 
     for (size_t i = 0; i < x->count; i++) {
         used += x->first[i] != 0;
         for (uint32_t n = x->first[i]; n != 0 && records <= expected; records++)
-            n = of_names ? object_at(l, n)->below : holding_at(l, n)->below;
+            n = node_at(a, n)->below;
     }
     return used == x->used && records == expected;
 }
@@ -125,19 +125,19 @@ check_object(const struct live *l, uint32_t number, struct sums *s)
     s->objects++;
     if (l->options.kind == LIVE_SEMAPHORE && o->current > o->maximum)
         return false;
-    if (o->holder == HOLDER_NONE) {
+    if (o->node.holder == HOLDER_NONE) {
         s->idle++;
         return o->current == 0;
     }
     if (o->current == 0)
         return false;
-    if (o->holder == HOLDER_MANY) {
+    if (o->node.holder == HOLDER_MANY) {
         s->amounts += o->current * weigh_object(l, number);
-        s->holdings += o->next * weigh_object(l, number);
-        return o->next > 0;
+        s->holdings += o->node.next * weigh_object(l, number);
+        return o->node.next > 0;
     }
     s->single++;
-    return o->holder < l->options.holders;
+    return o->node.holder < l->options.holders;
 }
 
 static bool
@@ -145,35 +145,27 @@ check_holding(const struct live *l, uint32_t number, struct sums *s)
 {
     const struct holding *h = holding_at(l, number);
 
-    if (h->holder >= l->options.holders || h->amount == 0 ||
-        object_at(l, h->object)->holder != HOLDER_MANY)
+    if (h->node.holder >= l->options.holders || h->amount == 0 ||
+        object_at(l, h->object)->node.holder != HOLDER_MANY)
         return false;
     s->amounts -= h->amount * weigh_object(l, h->object);
     s->holdings -= weigh_object(l, h->object);
-    return find_holding(l, h->object, h->holder) == number;
+    return find_holding(l, h->object, h->node.holder) == number;
 }
 
-/* The lists of one holder; at most as many as are counted down to 0. */
+/* A list of one holder; at most as many as are counted down to 0. */
 static bool
-check_lists(const struct live *l, uint32_t holder, size_t *objects,
-            size_t *holdings)
+check_list(const struct arena *a, uint32_t first, uint32_t holder,
+           size_t *count)
 {
-    uint32_t n, before = 0;
+    uint32_t before = 0;
 
-    for (n = l->held[holder].objects; n != 0; n = object_at(l, n)->next) {
-        if (*objects == 0 || object_at(l, n)->holder != holder ||
-            object_at(l, n)->prev != before)
+    for (uint32_t n = first; n != 0; n = node_at(a, n)->next) {
+        if (*count == 0 || node_at(a, n)->holder != holder ||
+            node_at(a, n)->prev != before)
             return false;
         before = n;
-        --*objects;
-    }
-    before = 0;
-    for (n = l->held[holder].holdings; n != 0; n = holding_at(l, n)->next) {
-        if (*holdings == 0 || holding_at(l, n)->holder != holder ||
-            holding_at(l, n)->prev != before)
-            return false;
-        before = n;
-        --*holdings;
+        --*count;
     }
     return true;
 }
@@ -203,7 +195,8 @@ live_check(const struct live *l)
         s.idle != l->idle || l->objects.records != l->count)
         return false;
     for (uint32_t n = 0; n < l->options.holders; n++)
-        if (!check_lists(l, n, &s.single, &holdings))
+        if (!check_list(&l->objects, l->held[n].objects, n, &s.single) ||
+            !check_list(&l->holdings, l->held[n].holdings, n, &holdings))
             return false;
     return s.single == 0 && holdings == 0;
 }

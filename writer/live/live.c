@@ -113,19 +113,40 @@ live_clock(struct live *l, uint64_t unix_ms)
 
 /* ---- who holds what ------------------------------------------------------ */
 
+/* Puts a node first in the list of its holder. */
+static void
+list_add(const struct arena *a, uint32_t *first, uint32_t number)
+{
+    struct live_node *node = node_at(a, number);
+
+    node->prev = 0;
+    node->next = *first;
+    if (*first != 0)
+        node_at(a, *first)->prev = number;
+    *first = number;
+}
+
+static void
+list_remove(const struct arena *a, uint32_t *first, uint32_t number)
+{
+    const struct live_node *node = node_at(a, number);
+
+    if (node->prev != 0)
+        node_at(a, node->prev)->next = node->next;
+    else
+        *first = node->next;
+    if (node->next != 0)
+        node_at(a, node->next)->prev = node->prev;
+}
+
 static void
 link_object(struct live *l, uint32_t number, uint32_t holder)
 {
     struct object *o = object_at(l, number);
-    struct live_holder *head = &l->held[holder];
 
-    assert(o->holder == HOLDER_NONE);
-    o->holder = holder;
-    o->prev = 0;
-    o->next = head->objects;
-    if (head->objects != 0)
-        object_at(l, head->objects)->prev = number;
-    head->objects = number;
+    assert(o->node.holder == HOLDER_NONE);
+    o->node.holder = holder;
+    list_add(&l->objects, &l->held[holder].objects, number);
 }
 
 static void
@@ -133,40 +154,9 @@ unlink_object(struct live *l, uint32_t number)
 {
     struct object *o = object_at(l, number);
 
-    assert(o->holder < l->options.holders);
-    if (o->prev != 0)
-        object_at(l, o->prev)->next = o->next;
-    else
-        l->held[o->holder].objects = o->next;
-    if (o->next != 0)
-        object_at(l, o->next)->prev = o->prev;
-    o->holder = HOLDER_NONE;
-}
-
-static void
-link_holding(struct live *l, uint32_t number)
-{
-    struct holding *h = holding_at(l, number);
-    struct live_holder *head = &l->held[h->holder];
-
-    h->prev = 0;
-    h->next = head->holdings;
-    if (head->holdings != 0)
-        holding_at(l, head->holdings)->prev = number;
-    head->holdings = number;
-}
-
-static void
-unlink_holding(struct live *l, uint32_t number)
-{
-    const struct holding *h = holding_at(l, number);
-
-    if (h->prev != 0)
-        holding_at(l, h->prev)->next = h->next;
-    else
-        l->held[h->holder].holdings = h->next;
-    if (h->next != 0)
-        holding_at(l, h->next)->prev = h->prev;
+    assert(o->node.holder < l->options.holders);
+    list_remove(&l->objects, &l->held[o->node.holder].objects, number);
+    o->node.holder = HOLDER_NONE;
 }
 
 /* 0: no memory. */
@@ -179,9 +169,11 @@ new_holding(struct live *l, uint32_t object, uint32_t holder, uint32_t amount)
 
     if (number == 0)
         return 0;
-    *h = (struct holding){.object = object, .holder = holder, .amount = amount};
-    index_add(&l->holders, holding_hash(l, object, holder), number, &h->below);
-    link_holding(l, number);
+    *h = (struct holding){
+        .node.holder = holder, .object = object, .amount = amount};
+    index_add(&l->holders, &l->holdings, holding_hash(l, object, holder),
+              number);
+    list_add(&l->holdings, &l->held[holder].holdings, number);
     return number;
 }
 
@@ -189,15 +181,11 @@ static void
 end_holding(struct live *l, uint32_t number)
 {
     const struct holding *h = holding_at(l, number);
-    uint32_t *const place =
-        live_place(&l->holders, holding_hash(l, h->object, h->holder));
-    uint32_t *link = place;
+    const uint32_t holder = h->node.holder;
 
-    unlink_holding(l, number);
-    while (*link != number)
-        link = &holding_at(l, *link)->below;
-    *link = h->below;
-    l->holders.used -= *place == 0;
+    list_remove(&l->holdings, &l->held[holder].holdings, number);
+    index_remove(&l->holders, &l->holdings, holding_hash(l, h->object, holder),
+                 number);
     arena_give(&l->holdings, number);
 }
 
@@ -207,7 +195,7 @@ static uint32_t
 split_holdings(struct live *l, uint32_t number, uint32_t second)
 {
     struct object *o = object_at(l, number);
-    const uint32_t mine = new_holding(l, number, o->holder, o->current);
+    const uint32_t mine = new_holding(l, number, o->node.holder, o->current);
     uint32_t other;
 
     if (mine == 0)
@@ -218,8 +206,8 @@ split_holdings(struct live *l, uint32_t number, uint32_t second)
         return 0;
     }
     unlink_object(l, number);
-    o->holder = HOLDER_MANY;
-    o->next = 2;
+    o->node.holder = HOLDER_MANY;
+    o->node.next = 2;
     return other;
 }
 
@@ -231,20 +219,20 @@ join_object(struct live *l, uint32_t number, uint32_t holder, uint32_t *holding)
     struct object *o = object_at(l, number);
 
     *holding = 0;
-    if (o->holder == holder)
+    if (o->node.holder == holder)
         return true;
-    if (o->holder == HOLDER_NONE) {
+    if (o->node.holder == HOLDER_NONE) {
         link_object(l, number, holder);
         return true;
     }
-    if (o->holder != HOLDER_MANY) {
+    if (o->node.holder != HOLDER_MANY) {
         *holding = split_holdings(l, number, holder);
         return *holding != 0;
     }
     *holding = find_holding(l, number, holder);
     if (*holding == 0) {
         *holding = new_holding(l, number, holder, 0);
-        o->next += *holding != 0;
+        o->node.next += *holding != 0;
     }
     return *holding != 0;
 }
@@ -256,12 +244,12 @@ leave_object(struct live *l, uint32_t number, uint32_t holding)
     struct object *o = object_at(l, number);
 
     assert(holding_at(l, holding)->amount == 0);
-    assert(o->holder == HOLDER_MANY && o->next > 0);
+    assert(o->node.holder == HOLDER_MANY && o->node.next > 0);
     end_holding(l, holding);
-    o->next--;
-    if (o->next == 0) {
+    o->node.next--;
+    if (o->node.next == 0) {
         assert(o->current == 0);
-        o->holder = HOLDER_NONE;
+        o->node.holder = HOLDER_NONE;
     }
 }
 
@@ -302,10 +290,10 @@ live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
     if (number == 0)
         return 0;
     o = object_at(l, number);
-    if (o->holder != HOLDER_MANY) { /* who it is stands in the object */
-        if (o->holder == HOLDER_NONE || o->holder < walk->from)
+    if (o->node.holder != HOLDER_MANY) { /* who it is stands in the object */
+        if (o->node.holder == HOLDER_NONE || o->node.holder < walk->from)
             return 0;
-        walk->from = o->holder;
+        walk->from = o->node.holder;
         *amount = o->current;
         return 1;
     }
@@ -363,10 +351,10 @@ create_object(struct live *l, uint32_t holder, uint32_t hash,
     o->current = ask->resources;
     o->maximum = l->options.kind == LIVE_COUNTER ? ask->resources : ask->bound;
     o->window = l->window;
-    o->holder = HOLDER_NONE;
+    o->node.holder = HOLDER_NONE;
     o->name_size = ask->name_size;
     memcpy(o->name, ask->name, ask->name_size);
-    index_add(&l->names, hash, number, &o->below);
+    index_add(&l->names, &l->objects, hash, number);
     link_object(l, number, holder);
     l->count++;
     l->stats.created++;
@@ -442,9 +430,9 @@ live_release(struct live *l, uint32_t holder, uint32_t hash,
         begin_change(l, o);
         return FRAME_OK;
     }
-    if (o->holder == holder) {
+    if (o->node.holder == holder) {
         held = o->current;
-    } else if (o->holder == HOLDER_MANY) {
+    } else if (o->node.holder == HOLDER_MANY) {
         holding = find_holding(l, number, holder);
         held = holding == 0 ? 0 : holding_at(l, holding)->amount;
     }

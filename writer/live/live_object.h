@@ -17,14 +17,18 @@
 #define HOLDER_NONE UINT32_MAX       /* no holder; current is 0 */
 #define HOLDER_MANY (UINT32_MAX - 1) /* see its holdings */
 
+/* What objects and holdings begin with. */
+struct live_node {
+    uint32_t holder;
+    uint32_t next, prev; /* in the list of the holder */
+    uint32_t below;      /* the next at its place of the index */
+};
+
 struct object {
+    struct live_node node; /* HOLDER_MANY: next is the number of holdings */
     uint32_t current;
     uint32_t maximum; /* of the window; a semaphore: its initial value */
     uint32_t window;  /* of the last change */
-    uint32_t holder;
-    uint32_t next; /* of the holder's; HOLDER_MANY: the number of holdings */
-    uint32_t prev;
-    uint32_t below; /* the next at its place of the index */
     uint16_t name_size;
     uint8_t name[];
 };
@@ -33,11 +37,9 @@ struct object {
 static_assert(OBJECT_SIZE == 30, "56 bytes with a name of 20");
 
 struct holding {
+    struct live_node node;
     uint32_t object;
-    uint32_t holder;
     uint32_t amount;
-    uint32_t next, prev; /* of the holder's */
-    uint32_t below;      /* the next at its place of the index */
 };
 
 /* The newest of each kind that a holder has. */
@@ -45,6 +47,12 @@ struct live_holder {
     uint32_t objects;
     uint32_t holdings;
 };
+
+static inline struct live_node *
+node_at(const struct arena *a, uint32_t number)
+{
+    return arena_at(a, number);
+}
 
 static inline struct object *
 object_at(const struct live *l, uint32_t number)
@@ -77,20 +85,33 @@ find_holding(const struct live *l, uint32_t object, uint32_t holder)
     uint32_t n = *live_place(&l->holders, holding_hash(l, object, holder));
 
     while (n != 0 && (holding_at(l, n)->object != object ||
-                      holding_at(l, n)->holder != holder))
-        n = holding_at(l, n)->below;
+                      holding_at(l, n)->node.holder != holder))
+        n = holding_at(l, n)->node.below;
     return n;
 }
 
-/* Puts a record first at its place; *below is where it says which is the next. */
+/* Puts a node first at its place. */
 static inline void
-index_add(struct live_index *x, uint32_t hash, uint32_t number, uint32_t *below)
+index_add(struct live_index *x, const struct arena *a, uint32_t hash,
+          uint32_t number)
 {
     uint32_t *first = live_place(x, hash);
 
     x->used += *first == 0;
-    *below = *first;
+    node_at(a, number)->below = *first;
     *first = number;
+}
+
+static inline void
+index_remove(struct live_index *x, const struct arena *a, uint32_t hash,
+             uint32_t number)
+{
+    uint32_t *const first = live_place(x, hash), *link = first;
+
+    while (*link != number)
+        link = &node_at(a, *link)->below;
+    *link = node_at(a, number)->below;
+    x->used -= *first == 0;
 }
 
 /* 0: there is no such object. */
@@ -102,7 +123,7 @@ find_object(const struct live *l, uint32_t hash, const uint8_t *name,
 
     while (n != 0 && (object_at(l, n)->name_size != size ||
                       memcmp(object_at(l, n)->name, name, size) != 0))
-        n = object_at(l, n)->below;
+        n = object_at(l, n)->node.below;
     return n;
 }
 

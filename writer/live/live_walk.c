@@ -22,16 +22,11 @@ static void
 remove_object(struct live *l, uint32_t number)
 {
     const struct object *o = object_at(l, number);
-    uint32_t *const place =
-        live_place(&l->names, live_hash(l, o->name, o->name_size));
-    uint32_t *link = place;
 
-    assert(o->holder == HOLDER_NONE);
+    assert(o->node.holder == HOLDER_NONE);
     assert(l->count > 0 && l->idle > 0);
-    while (*link != number)
-        link = &object_at(l, *link)->below;
-    *link = o->below;
-    l->names.used -= *place == 0;
+    index_remove(&l->names, &l->objects, live_hash(l, o->name, o->name_size),
+                 number);
     arena_give(&l->objects, number);
     l->count--;
     l->idle--;
