@@ -1,79 +1,10 @@
 /* tests/unit/test_logs.c - rotation, syncs and the spare; real logs and real
  * I/O threads. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "tests/lib/test.h"
+#include "tests/unit/logs_fixture.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "common/base/bytes.h"
-#include "common/base/clock.h"
-#include "common/base/diag.h"
-#include "tests/lib/client.h"
-#include "tests/lib/fault.h"
-#include "tests/lib/records.h"
-#include "tests/lib/tmpdir.h"
-#include "tests/lib/turns.h"
-#include "writer/commit.h"
-#include "writer/logs.h"
-
-#define SLOTS 20
-
-struct fixture {
-    struct tmpdir dir;
-    struct config config;
-    struct datadir data;
-    struct loop *loop;
-    struct logs logs;
-    bool (*until)(struct fixture *r);
-    int want;
-    struct commit commit;
-    int ready, finished, failed;
-    struct records records;
-    unsigned fds;
-};
-
-static void
-on_ready(void *ctx)
-{
-    ((struct fixture *)ctx)->ready++;
-}
-
-static void
-on_finished(void *ctx)
-{
-    ((struct fixture *)ctx)->finished++;
-}
-
-static void
-on_failed(void *ctx)
-{
-    ((struct fixture *)ctx)->failed++;
-}
-
-static bool
-after_turn(void *ctx)
-{
-    struct fixture *r = ctx;
-
-    /* Elsewhere the tests say when to sync. */
-    if (r->logs.finishing)
-        commit_turn(&r->commit);
-    if (r->until(r))
-        loop_stop(r->loop);
-    return false;
-}
-
-static void
-run(struct fixture *r, bool (*until)(struct fixture *r), int want)
-{
-    r->until = until;
-    r->want = want;
-    turns_run(r->loop);
-}
+#define ON_FIXTURE(name, r)                                                    \
+    TEST_WITH(name, struct fixture, r, set_up, tear_down)
 
 /* Starts a sync; false: there is nothing to sync, or one is in flight. */
 static bool
@@ -85,10 +16,10 @@ begin_sync(struct fixture *r)
     return r->commit.in_flight;
 }
 
-static int
+static uint64_t
 synced(const struct fixture *r)
 {
-    return (int)r->commit.syncs - (r->commit.in_flight || r->commit.failed);
+    return r->commit.syncs - (r->commit.in_flight || r->commit.failed);
 }
 
 static bool
@@ -116,21 +47,9 @@ has_ended(struct fixture *r)
 }
 
 static bool
-has_sealed(struct fixture *r)
-{
-    return (int)r->logs.stats.sealed >= r->want;
-}
-
-static bool
 has_room(struct fixture *r)
 {
     return logs_free_slots(&r->logs) > 0;
-}
-
-static bool
-has_spare(struct fixture *r)
-{
-    return r->logs.spare_count > 0 && !r->logs.making;
 }
 
 static bool
@@ -152,58 +71,6 @@ always(struct fixture *r)
     return true;
 }
 
-static int
-open_logs(struct fixture *r)
-{
-    const struct logs_events events = {r, on_ready, on_finished, on_failed};
-
-    commit_fini(&r->commit);
-    assert_rc(
-        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 1, 0),
-        0);
-    return logs_open(&r->logs, r->loop, &r->data, &r->config, &events);
-}
-
-static void
-set_up(struct fixture *r)
-{
-    diag_init("test_logs", DIAG_ERROR);
-    r->fds = fault_open_fds();
-    tmpdir_make(&r->dir);
-    config_defaults(&r->config);
-    r->config.log_size = LOG_SLOTS_AT + SLOTS * 544;
-    r->config.log_rotate_after_ms = 60000;
-    r->config.log_merge_share = 0;
-    r->config.log_sync_ms = CONFIG_SYNC_NEVER;
-    r->config.log_count = 2;
-    assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
-    r->loop = loop_new();
-    assert_non_null(r->loop);
-    loop_after_turn(r->loop, after_turn, r);
-}
-
-static void
-tear_down(struct fixture *r)
-{
-    fault_clear();
-    commit_fini(&r->commit);
-    loop_free(r->loop);
-    datadir_close(&r->data);
-    tmpdir_remove(&r->dir);
-    assert_int_equal(fault_open_fds(), r->fds);
-    records_free(&r->records);
-}
-
-#define ON_FIXTURE(name, r)                                                    \
-    TEST_WITH(name, struct fixture, r, set_up, tear_down)
-
-static void
-start(struct fixture *r)
-{
-    assert_rc(open_logs(r), 0);
-    run(r, has_spare, 0);
-}
-
 static void
 look(struct fixture *r)
 {
@@ -223,36 +90,12 @@ finish(struct fixture *r)
 }
 
 static void
-put_one(struct fixture *r)
-{
-    uint8_t bytes[CLIENT_MESSAGE_SIZE];
-    struct message m;
-
-    client_message(bytes, "space", "key", 1);
-    assert_rc(message_parse(&r->logs.layout, bytes, &m), 0);
-    logs_put(&r->logs, &m);
-}
-
-static void
 put(struct fixture *r, int count)
 {
-    int i;
-
-    for (i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++) {
         run(r, has_room, 0);
         put_one(r);
     }
-    logs_file.flush(&r->logs);
-}
-
-/* Without a turn of the loop, in which a sync could end. */
-static void
-put_at_once(struct fixture *r, int count)
-{
-    int i;
-
-    for (i = 0; i < count; i++)
-        put_one(r);
     logs_file.flush(&r->logs);
 }
 
@@ -358,22 +201,14 @@ put_names(struct fixture *r, unsigned keyspace_size, unsigned key_size)
 
 ON_FIXTURE(a_slot_is_its_message_whatever_it_was_before, r)
 {
-    put_names(r, 256, 256);
-}
+    static const unsigned sizes[][2] = {{256, 256}, {1, 1}, {70, 41}, {100, 3}};
 
-ON_FIXTURE(so_is_one_of_the_smallest_size, r)
-{
-    put_names(r, 1, 1);
-}
-
-ON_FIXTURE(so_is_one_of_two_odd_sizes, r)
-{
-    put_names(r, 70, 41);
-}
-
-ON_FIXTURE(so_is_one_with_a_short_key, r)
-{
-    put_names(r, 100, 3);
+    for (size_t i = 0; i < 4; i++) {
+        put_names(r, sizes[i][0], sizes[i][1]);
+        tear_down(r); /* a directory has logs of one size */
+        *r = (struct fixture){.want = 0};
+        set_up(r);
+    }
 }
 
 /* ---- syncs ------------------------------------------------------------- */

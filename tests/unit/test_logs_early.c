@@ -1,79 +1,10 @@
 /* tests/unit/test_logs_early.c - when a log is handed on before its time; real
  * logs, which the test merges. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "tests/lib/test.h"
-
-#include <errno.h>
-#include <fcntl.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "common/base/diag.h"
-#include "tests/lib/client.h"
-#include "tests/lib/fault.h"
-#include "tests/lib/tmpdir.h"
-#include "tests/lib/turns.h"
-#include "writer/commit.h"
-#include "writer/logs_internal.h"
+#include "tests/unit/logs_fixture.h"
 
 #define OTHER 7 /* a log that is not the writer's */
 #define GONE  0 /* as a mode: there is no such log */
-
-struct fixture {
-    struct tmpdir dir;
-    struct config config;
-    struct datadir data;
-    struct loop *loop;
-    struct logs logs;
-    struct commit commit;
-    bool (*until)(struct fixture *r);
-    uint64_t want;
-};
-
-static void
-on_event(void *ctx)
-{
-    (void)ctx;
-}
-
-static void
-on_failed(void *ctx)
-{
-    (void)ctx;
-    fail_msg("the disk failed");
-}
-
-static bool
-after_turn(void *ctx)
-{
-    struct fixture *r = ctx;
-
-    commit_turn(&r->commit);
-    if (r->until(r))
-        loop_stop(r->loop);
-    return false;
-}
-
-static void
-run(struct fixture *r, bool (*until)(struct fixture *r), uint64_t want)
-{
-    r->until = until;
-    r->want = want;
-    turns_run(r->loop);
-}
-
-static bool
-has_spare(struct fixture *r)
-{
-    return r->logs.spare_count > 0 && !r->logs.making;
-}
-
-static bool
-has_sealed(struct fixture *r)
-{
-    return r->logs.stats.sealed >= r->want;
-}
 
 static bool
 has_waited(struct fixture *r)
@@ -82,38 +13,25 @@ has_waited(struct fixture *r)
 }
 
 static void
-set_up(struct fixture *r)
+begin(struct fixture *r)
 {
-    const struct logs_events events = {r, on_event, on_event, on_failed};
-
-    diag_init("test_logs_early", DIAG_ERROR);
-    tmpdir_make(&r->dir);
-    config_defaults(&r->config);
-    r->config.log_size = LOG_SLOTS_AT + 20 * 544;
-    r->config.log_rotate_after_ms = 60000;
+    set_up(r);
+    r->config.log_count = 4;
+    r->config.log_merge_share = 10;
     r->config.log_sync_ms = CONFIG_SYNC_ALWAYS;
-    assert_rc(datadir_open(&r->data, r->dir.path, DATADIR_WRITE), 0);
-    r->loop = loop_new();
-    assert_non_null(r->loop);
-    loop_after_turn(r->loop, after_turn, r);
-    assert_rc(
-        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 1, 0),
-        0);
-    assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
-    run(r, has_spare, 0);
+    r->syncs = true;
+    start(r);
 }
 
 static void
-tear_down(struct fixture *r)
+end(struct fixture *r)
 {
+    assert_int_equal(r->failed, 0);
     logs_close(&r->logs);
-    commit_fini(&r->commit);
-    loop_free(r->loop);
-    datadir_close(&r->data);
-    tmpdir_remove(&r->dir);
+    tear_down(r);
 }
 
-#define CASE(name, r) TEST_WITH(name, struct fixture, r, set_up, tear_down)
+#define CASE(name, r) TEST_WITH(name, struct fixture, r, begin, end)
 
 /* The log that was retired last is OTHER, `age_ms` ago, and has this mode. */
 static void
@@ -243,19 +161,6 @@ CASE(while_merges_leave_files_logs_go_by_their_age, r)
 /* ---- the timer ----------------------------------------------------------- */
 
 static void
-put(struct fixture *r)
-{
-    uint8_t bytes[CLIENT_MESSAGE_SIZE];
-    struct message m;
-
-    assert_true(logs_free_slots(&r->logs) > 0);
-    client_message(bytes, "space", "key", 1);
-    assert_rc(message_parse(&r->logs.layout, bytes, &m), 0);
-    logs_put(&r->logs, &m);
-    logs_file.flush(&r->logs);
-}
-
-static void
 merge(struct fixture *r, uint64_t index)
 {
     struct log log;
@@ -271,7 +176,7 @@ CASE(one_log_after_the_other_is_handed_on_while_they_are_merged, r)
 
     for (uint64_t i = 1; i <= 5; i++) {
         index = r->logs.current.header.index;
-        put(r);
+        put_at_once(r, 1);
         run(r, has_sealed, i);
         if (i < 5)
             merge(r, index);
@@ -279,7 +184,7 @@ CASE(one_log_after_the_other_is_handed_on_while_they_are_merged, r)
     }
 
     /* Nobody merges the last one: the next stays. */
-    put(r);
+    put_at_once(r, 1);
     run(r, has_waited, loop_now_ms(r->loop) + 100);
     assert_int_equal(r->logs.stats.sealed, 5);
     assert_int_equal(r->logs.current.count, 1);
@@ -297,6 +202,7 @@ CASE(the_age_of_a_log_the_share_and_an_archive_forbid_it, r)
     r->config.log_merge_share = 0;
     logs_arm_early(&r->logs);
     assert_int_equal(r->logs.early.timer.deadline_ms, 0);
+    r->config.log_count = 4;
     r->config.log_merge_share = 10;
     r->config.archive_keep_ms = 1;
     logs_arm_early(&r->logs);
