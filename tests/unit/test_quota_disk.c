@@ -4,12 +4,12 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "tests/lib/capture.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/quota_server.h"
 
 /* ---- a failing disk ---------------------------------------------- */
@@ -112,14 +112,11 @@ CASE(a_failed_sync_answers_nobody_that_waited, r)
 static void
 shorten(struct quota_server *r, off_t size)
 {
-    int fd;
-
     fixture_start(r);
     fixture_stop(r);
-    fd = openat(r->dir.fd, JOURNAL_NAME, O_WRONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(ftruncate(fd, (off_t)RECORDS_AT + size), 0);
-    assert_int_equal(close(fd), 0);
+    assert_int_equal(truncate(file_path(r->dir.path, JOURNAL_NAME),
+                              (off_t)RECORDS_AT + size),
+                     0);
 }
 
 /* A full disk: what is asked is answered, changes are refused, and all goes on
@@ -172,30 +169,6 @@ CASE(a_short_journal_is_replaced_at_the_start, r)
 
 /* ---- an older copy ------------------------------------------------------ */
 
-#define COPY_MOST ((size_t)1 << 24)
-
-static size_t
-get_file(const struct quota_server *r, const char *name, uint8_t *bytes)
-{
-    const int fd = openat(r->dir.fd, name, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = read(fd, bytes, COPY_MOST);
-
-    assert_true(n > 0 && (size_t)n < COPY_MOST);
-    assert_int_equal(close(fd), 0);
-    return (size_t)n;
-}
-
-static void
-put_file(const struct quota_server *r, const char *name, const uint8_t *bytes,
-         size_t size)
-{
-    const int fd =
-        openat(r->dir.fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-
-    assert_int_equal(write(fd, bytes, size), size);
-    assert_int_equal(close(fd), 0);
-}
-
 /* What a start says. */
 static const char *
 start_and_hear(struct quota_server *r)
@@ -209,18 +182,19 @@ start_and_hear(struct quota_server *r)
 
 CASE(an_older_copy_of_the_journal_is_reported, r)
 {
-    static uint8_t bytes[COPY_MOST];
+    const char *path = file_path(r->dir.path, JOURNAL_NAME);
+    static uint8_t bytes[1 << 24];
     size_t size;
 
     fixture_start(r);
     fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
     fixture_stop(r);
-    size = get_file(r, JOURNAL_NAME, bytes);
+    size = file_read(path, bytes, sizeof bytes);
     assert_string_equal(start_and_hear(r), "");
     fixture_expect(r, "/apply?amt=1", 200, "2 999998\n");
     fixture_stop(r);
 
-    put_file(r, JOURNAL_NAME, bytes, size);
+    file_put(path, bytes, size);
     assert_has(start_and_hear(r), "or is an older copy");
     fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     fixture_expect_keyed(r, "GET", "/quota", NULL, 503, "Service Unavailable");
@@ -249,19 +223,14 @@ CASE(a_journal_that_is_gone_is_not_begun_anew, r)
 /* Quotas are served without an intact note. */
 CASE(a_damaged_note_is_reported_and_made_anew, r)
 {
-    static uint8_t bytes[COPY_MOST];
-    size_t size;
-
     fixture_start(r);
     fixture_stop(r);
-    size = get_file(r, JOURNAL_NOTE_NAME, bytes);
-    for (size_t at = 0; at < size; at += 5) {
-        bytes[at] ^= (uint8_t)(1u << at % 8);
-        put_file(r, JOURNAL_NOTE_NAME, bytes, size);
+    for (off_t at = 0; at < JOURNAL_NOTE_SIZE; at += 5) {
+        file_flip(file_path(r->dir.path, JOURNAL_NOTE_NAME), at,
+                  (uint8_t)(1u << at % 8));
         assert_has(start_and_hear(r), JOURNAL_NOTE_NAME " is damaged");
         assert_non_null(r->service.store);
         fixture_stop(r);
-        bytes[at] ^= (uint8_t)(1u << at % 8);
     }
     assert_string_equal(start_and_hear(r), "");
     fixture_stop(r);
