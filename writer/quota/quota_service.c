@@ -3,13 +3,74 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quota_service.h"
 
-#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "writer/quota/checkpoint.h"
+
+/* ---- what the I/O thread writes ----------------------------------- */
+
+/* Writes a checkpoint of the quotas as they are after the first `end` records. */
+static int
+write_checkpoint(struct quota_store *store, uint64_t end)
+{
+    uint8_t *bytes;
+    size_t size;
+    int rc;
+
+    rc = checkpoint_write(&store->quotas, &bytes, &size);
+    if (rc == 0)
+        rc = journal_checkpoint(&store->journal, end, bytes, size);
+    free(bytes);
+    return rc;
+}
+
+static void
+print_numbers(FILE *file, const struct quota *quota)
+{
+    for (size_t i = 0; i < quota->count; i++) {
+        const struct quota_number *n = &quota->numbers[i];
+
+        if (n->amount == NUMBER_IS_CANCEL)
+            continue;
+        (void)fprintf(file, "%zu %" PRId64, i + 1, n->amount);
+        if (n->other != 0)
+            (void)fprintf(file, " %" PRIu64, n->other);
+        (void)fputc('\n', file);
+    }
+}
+
+/* Replaces the file as a whole. */
+static int
+write_export(const struct quota_store *store, const char *path)
+{
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+    char temp[CONFIG_TEXT_SIZE + 8];
+    FILE *file;
+    int fd, rc = 0;
+
+    (void)snprintf(temp, sizeof temp, "%s.tmp", path);
+    fd = open(temp, flags, 0644);
+    file = fd < 0 ? NULL : fdopen(fd, "w");
+    if (!file) {
+        rc = -errno;
+        if (fd >= 0)
+            (void)close(fd);
+        return rc;
+    }
+    print_numbers(file, quotas_unnamed(&store->quotas));
+    if (fflush(file) != 0 || ferror(file) || fsync(fd) < 0 ||
+        rename(temp, path) < 0)
+        rc = errno != 0 ? -errno : -EIO;
+    (void)fclose(file); /* synced, or given up */
+    return rc;
+}
 
 /* ---- the commit -------------------------------------------------- */
 
@@ -56,9 +117,9 @@ sync_journal(void *ctx)
     int rc = journal_sync(j);
 
     if (rc == 0 && s->paused && journal_needs_checkpoint(j))
-        rc = quota_store_checkpoint(s->store, g->first + g->count);
+        rc = write_checkpoint(s->store, g->first + g->count);
     if (rc == 0 && s->paused && s->wants_export)
-        s->export_rc = quota_store_export(s->store, s->config->quota_export);
+        s->export_rc = write_export(s->store, s->config->quota_export);
     return rc;
 }
 
@@ -116,6 +177,94 @@ quota_turn(struct quota_service *s)
 /* ---- open and close ---------------------------------------------- */
 
 static void
+free_store(struct quota_store *store)
+{
+    if (!store)
+        return;
+    quotas_fini(&store->quotas);
+    journal_close(&store->journal);
+    free(store);
+}
+
+static int
+check_limit(const struct quota_store *store, const struct config *c)
+{
+    const int64_t limit = store->journal.head.limit;
+
+    if ((uint64_t)limit == c->quota_limit)
+        return 0;
+    diag(DIAG_ERROR,
+         "quota.limit=%" PRIu64 ", but the journal was made with %" PRId64
+         ": give quota.limit = %" PRId64 " and change what remains with "
+         "/increase and /decrease, or move data_dir/live/" JOURNAL_NAME
+         " and " JOURNAL_NOTE_NAME " away to begin a new one",
+         c->quota_limit, limit, limit);
+    return -EINVAL;
+}
+
+/* A journal that is gone is not begun anew silently. */
+static int
+make_journal(int dirfd, const struct config *c)
+{
+    bool noted;
+    int rc;
+
+    rc = journal_file_exists(dirfd, JOURNAL_NOTE_NAME, &noted);
+    if (rc < 0 || !noted)
+        return rc < 0 ? rc : journal_make(dirfd, (int64_t)c->quota_limit);
+    diag(DIAG_ERROR,
+         "data_dir/live/" JOURNAL_NAME " does not exist, but " JOURNAL_NOTE_NAME
+         " does: restore it, or "
+         "remove " JOURNAL_NOTE_NAME ", too, to begin a new journal");
+    return -EBADMSG;
+}
+
+static int
+read_journal(struct quota_store *store, int dirfd, const struct config *c)
+{
+    const struct journal_reader reader = {checkpoint_begin, quotas_take,
+                                          &store->quotas};
+    int rc;
+
+    rc = journal_open(&store->journal, dirfd, &reader);
+    if (rc == 0)
+        rc = check_limit(store, c);
+    if (rc < 0)
+        return rc;
+    quotas_taken(&store->quotas, c->quota_max);
+    return journal_needs_checkpoint(&store->journal)
+               ? write_checkpoint(store, store->journal.durable)
+               : 0;
+}
+
+/* Reads the journal, or makes one when there is none.
+ *   -EINVAL   quota.limit is not what it was made with
+ *   -EBADMSG  it is damaged, -EPROTO  of a later version */
+static int
+new_store(int dirfd, const struct config *c, struct quota_store **out)
+{
+    struct quota_store *store;
+    bool exists;
+    int rc;
+
+    rc = journal_file_exists(dirfd, JOURNAL_NAME, &exists);
+    if (rc == 0 && !exists)
+        rc = make_journal(dirfd, c);
+    if (rc < 0)
+        return rc;
+    store = calloc(1, sizeof *store);
+    if (!store)
+        return -ENOMEM;
+    store->journal.fd = store->journal.note_fd = -1;
+    rc = read_journal(store, dirfd, c);
+    if (rc < 0)
+        free_store(store);
+    else
+        *out = store;
+    return rc;
+}
+
+static void
 retry_due(struct loop_timer *timer)
 {
     (void)timer; /* is_due() says what is to be done */
@@ -151,7 +300,7 @@ static int
 open_store(struct quota_service *s)
 {
     const struct quota *quota;
-    int rc = quota_store_open(s->dirfd, s->config, &s->store);
+    int rc = new_store(s->dirfd, s->config, &s->store);
 
     if (rc == -EINVAL)
         return rc;
@@ -183,7 +332,7 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
     if (rc == 0)
         rc = start_threads(s, max);
     if (rc < 0) {
-        quota_store_free(s->store);
+        free_store(s->store);
         quota_init(s, s->failed, s->failed_ctx);
     }
     return rc;
@@ -197,6 +346,6 @@ quota_close(struct quota_service *s)
     loop_disarm(s->loop, &s->retry);
     io_stop(&s->io);
     commit_fini(&s->commit);
-    quota_store_free(s->store);
+    free_store(s->store);
     quota_init(s, s->failed, s->failed_ctx);
 }

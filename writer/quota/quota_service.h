@@ -14,6 +14,11 @@
  * The I/O thread syncs, and writes checkpoints and exports behind a sync:
  * requests wait meanwhile, so that the quotas are as after that sync.
  *
+ * quota.export has the applications of the quota without a name as text:
+ *
+ *     NUMBER AMOUNT LF                of an application
+ *     NUMBER AMOUNT CANCELLED_BY LF   of one that was cancelled
+ *
  * Ownership: the caller's, between open and close.  The loop's thread.
  * Errors: 0 or a negative errno; text goes to diag.
  */
@@ -30,7 +35,8 @@
 #include "common/net/loop.h"
 #include "common/setup/config.h"
 #include "writer/commit.h"
-#include "writer/quota/quota_store.h"
+#include "writer/quota/journal.h"
+#include "writer/quota/quotas.h"
 
 #define QUOTA_RETRY_MS 1000 /* between exports, or checkpoints that fail */
 #define QUOTA_KEY_SIZE 255  /* bytes of an Idempotency-Key */
@@ -42,6 +48,12 @@ struct quota_stats {
     uint64_t repeated;                           /* with a known key */
     uint64_t unavailable;
     uint64_t failures; /* checkpoints that could not be written */
+};
+
+/* A journal, and the quotas that were read from it. */
+struct quota_store {
+    struct journal journal;
+    struct quotas quotas;
 };
 
 struct quota_service {
