@@ -255,7 +255,6 @@ new_store(int dirfd, const struct config *c, struct quota_store **out)
     store = calloc(1, sizeof *store);
     if (!store)
         return -ENOMEM;
-    store->journal.fd = store->journal.note_fd = -1;
     rc = read_journal(store, dirfd, c);
     if (rc < 0)
         free_store(store);

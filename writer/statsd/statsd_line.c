@@ -34,7 +34,7 @@ struct parser {
     struct span name;
     const char *why;
     int kinds;
-    uint8_t key[MESSAGE_NAME_MAX]; /* of the group, with tags */
+    uint8_t *key; /* of the group, with tags: MESSAGE_NAME_MAX bytes */
     size_t key_size;
     int64_t at; /* of the line; 0: it has no time */
 };
@@ -367,22 +367,16 @@ statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
 {
     const uint8_t *colon = memchr(line, ':', size);
     const struct span all = {line, size};
+    uint8_t key[MESSAGE_NAME_MAX];
+    struct parser p = {.rules = rules, .sink = sink, .key = key};
     struct span rest;
-    struct parser p;
     int rc;
 
     if (size <= STATSD_LINE_MAX && begins_with(all, "_e{"))
         return STATSD_EVENT;
     if (size <= STATSD_LINE_MAX && begins_with(all, "_sc|"))
         return STATSD_CHECK;
-    p.rules = rules;
-    p.sink = sink;
-    p.why = NULL;
-    p.adding = false;
     p.name = (struct span){line, colon ? (size_t)(colon - line) : size};
-    p.kinds = 0;
-    p.key_size = 0;
-    p.at = 0;
     *why = check_name(rules, size, p.name, colon != NULL);
     if (*why)
         return -EBADMSG;
