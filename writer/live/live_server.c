@@ -18,29 +18,20 @@
 /* Looks at the clock at least so often: it may have been set. */
 #define SWEEP_WAIT_MAX_MS 60000
 
-/* A connection's Dump that goes on.  Where there was none yet, `from` is since
- * when it stands and `opaque` is began_mark: for Who. */
-struct dump {
-    uint32_t from;
-    uint8_t opaque[4];
+struct live_state {
+    uint64_t began_s;
+    uint32_t from;     /* where a Dump goes on */
+    uint8_t opaque[4]; /* of it */
 };
-static_assert(sizeof(struct dump) == 8, "idle connections are cheap");
-
-static const uint8_t began_mark[4] = {'w', 'h', 'e', 'n'};
-
-static uint32_t
-now_s(const struct live_server *s)
-{
-    return (uint32_t)(loop_now_ms(s->loop) / 1000);
-}
+static_assert(sizeof(struct live_state) == 16, "idle connections are cheap");
 
 static void
 began(struct conn *c)
 {
-    struct dump *d = conn_state(c);
+    const struct live_server *s = conn_ctx(c);
+    struct live_state *state = conn_state(c);
 
-    d->from = now_s(conn_ctx(c));
-    memcpy(d->opaque, began_mark, sizeof d->opaque);
+    state->began_s = loop_now_ms(s->loop) / 1000;
 }
 
 bool
@@ -49,15 +40,13 @@ live_server_peer(const struct live_server *s, uint32_t holder,
 {
     struct conn *c =
         s->listener != NULL ? listener_open_conn(s->listener, holder) : NULL;
-    const struct dump *d;
+    const struct live_state *state;
 
     if (c == NULL)
         return false;
-    d = conn_state(c);
+    state = conn_state(c);
     conn_peer(c, address);
-    *age_s = memcmp(d->opaque, began_mark, sizeof d->opaque) == 0
-                 ? now_s(s) - d->from
-                 : UINT32_MAX;
+    *age_s = (uint32_t)(loop_now_ms(s->loop) / 1000 - state->began_s);
     return true;
 }
 
@@ -89,7 +78,7 @@ find_space(struct conn *c, struct live_protocol *r)
 static enum conn_next
 begin_dump(struct conn *c, const uint8_t opaque[4])
 {
-    struct dump *d = conn_state(c);
+    struct live_state *d = conn_state(c);
 
     d->from = 0;
     memcpy(d->opaque, opaque, sizeof d->opaque);
@@ -132,7 +121,7 @@ static enum conn_next
 more(struct conn *c)
 {
     const struct live_server *s = conn_ctx(c);
-    struct dump *d = conn_state(c);
+    struct live_state *d = conn_state(c);
     struct live_protocol r = {.out = conn_space(c, LIVE_PROTOCOL_OUT_SIZE),
                               .piece = LIVE_PROTOCOL_PIECE};
     bool done;
@@ -156,7 +145,7 @@ ended(struct conn *c)
     return false;
 }
 
-const struct protocol live_protocol = {.state_size = sizeof(struct dump),
+const struct protocol live_protocol = {.state_size = sizeof(struct live_state),
                                        .flags = CONN_REFUSES_BROWSERS,
                                        .stop = STOP_CUT,
                                        .takes = "requests",

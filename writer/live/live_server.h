@@ -43,7 +43,7 @@ struct live_server {
 };
 
 /* Whose connection a holder is, for people, and how many seconds ago it was
- * accepted (UINT32_MAX: not known after a Dump on it).  False: it has gone. */
+ * accepted.  False: it has gone. */
 bool live_server_peer(const struct live_server *s, uint32_t holder,
                       char address[NET_ADDRESS_SIZE], uint32_t *age_s);
 

@@ -104,12 +104,6 @@ size_t quota_answer_max(const struct config *config);
 /* At the end of each turn. */
 void quota_turn(struct quota_service *s);
 
-/* The name of a quota as it was asked for. */
-struct quota_name {
-    const char *at;
-    size_t size;
-};
-
 /* ---- for quota_routes.c ------------------------------------------------ */
 
 #define QUOTA_BODY_MAX 64u /* bytes of all bodies but that of /quota */

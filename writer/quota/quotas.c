@@ -28,37 +28,23 @@ quota_name_is_good(const char *name, size_t size)
     return true;
 }
 
-/* The place of a name in the order; *found: it is there. */
-static size_t
-place_of(const struct quotas *q, const char *name, size_t size, bool *found)
+static int
+compare_name(const void *name, const void *item)
 {
-    size_t low = 0, high = q->count;
+    const struct quota *quota = *(struct quota *const *)item;
+    const struct quota_name *n = name;
 
-    *found = false;
-    while (low < high) {
-        const size_t middle = low + (high - low) / 2;
-        const struct quota *quota = q->names[middle];
-        const int c = bytes_compare(quota->name, quota->name_size, name, size);
-
-        if (c == 0) {
-            *found = true;
-            return middle;
-        }
-        if (c < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return bytes_compare(n->at, n->size, quota->name, quota->name_size);
 }
 
 struct quota *
 quotas_find(const struct quotas *q, const char *name, size_t size)
 {
-    bool found;
-    const size_t place = place_of(q, name, size, &found);
+    const struct quota_name wanted = {name, size};
+    struct quota **found = bsearch(&wanted, q->names, q->count,
+                                   sizeof(struct quota *), compare_name);
 
-    return found ? q->names[place] : NULL;
+    return found ? *found : NULL;
 }
 
 static uint16_t
@@ -240,20 +226,22 @@ int
 quotas_add(struct quotas *q, uint16_t id, const char *name, size_t size,
            int64_t limit, struct quota **out)
 {
-    bool found;
-    const size_t place = place_of(q, name, size, &found);
+    const struct quota_name wanted = {name, size};
     struct quota *quota;
+    size_t place;
 
-    if (found || !quota_name_is_good(name, size) || q->ids[id] ||
-        q->count >= QUOTA_MAX)
+    if (quotas_find(q, name, size) || !quota_name_is_good(name, size) ||
+        q->ids[id] || q->count >= QUOTA_MAX)
         return -EBADMSG;
     quota = new_quota(id, name, size, limit);
     if (!quota)
         return -ENOMEM;
-    memmove(q->names + place + 1, q->names + place,
-            (q->count - place) * sizeof(struct quota *));
+    for (place = q->count++; place > 0; place--) {
+        if (compare_name(&wanted, &q->names[place - 1]) > 0)
+            break;
+        q->names[place] = q->names[place - 1];
+    }
     q->names[place] = quota;
-    q->count++;
     q->ids[id] = quota;
     *out = quota;
     return 0;
@@ -262,10 +250,11 @@ quotas_add(struct quotas *q, uint16_t id, const char *name, size_t size,
 static void
 make_remove(struct quotas *q, struct quota *quota)
 {
-    bool found;
-    const size_t place = place_of(q, quota->name, quota->name_size, &found);
+    size_t place = 0;
 
-    assert(found && quota->id > 0);
+    assert(quota->id > 0);
+    while (q->names[place] != quota)
+        place++;
     q->count--;
     memmove(q->names + place, q->names + place + 1,
             (q->count - place) * sizeof(struct quota *));
