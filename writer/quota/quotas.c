@@ -66,8 +66,7 @@ new_quota(uint16_t id, const char *name, size_t size, int64_t limit)
         return NULL;
     quota->id = id;
     quota->name_size = (uint8_t)size;
-    if (size > 0)
-        memcpy(quota->name, name, size);
+    memcpy(quota->name, name, size);
     quota->limit = quota->remaining = limit;
     return quota;
 }
@@ -75,8 +74,6 @@ new_quota(uint16_t id, const char *name, size_t size, int64_t limit)
 static void
 free_quota(struct quota *quota)
 {
-    if (!quota)
-        return;
     free(quota->numbers);
     free(quota);
 }
@@ -84,14 +81,10 @@ free_quota(struct quota *quota)
 int
 quotas_init(struct quotas *q, int64_t limit)
 {
-    *q = (struct quotas){.max = QUOTA_MAX};
-    q->names = calloc(QUOTA_MAX, sizeof(struct quota *));
-    /* One more stays free: what free_id() ends at. */
-    q->ids = calloc(QUOTA_MAX + 2, sizeof(struct quota *));
-    if (!q->names || !q->ids || idempotency_init(&q->keys, IDEMPOTENCY_MAX) < 0)
-        return -ENOMEM;
-    q->ids[0] = new_quota(0, NULL, 0, limit);
-    return q->ids[0] ? 0 : -ENOMEM;
+    *q = (struct quotas){.max = QUOTA_MAX,
+                         .unnamed = {.limit = limit, .remaining = limit}};
+    q->ids[0] = &q->unnamed;
+    return idempotency_init(&q->keys, IDEMPOTENCY_MAX);
 }
 
 void
@@ -99,12 +92,9 @@ quotas_fini(struct quotas *q)
 {
     for (size_t i = 0; i < q->count; i++)
         free_quota(q->names[i]);
-    if (q->ids)
-        free_quota(q->ids[0]);
-    free(q->names);
-    free(q->ids);
+    free(q->unnamed.numbers);
     idempotency_fini(&q->keys);
-    *q = (struct quotas){.ids = NULL};
+    *q = (struct quotas){.count = 0};
 }
 
 /* ---- deciding ---------------------------------------------------- */

@@ -20,7 +20,8 @@
  * Quota 0 has no name and is always there.  A name is 1 to QUOTA_NAME_MAX of
  * A-Z a-z 0-9 . _ -, the first of which is a letter or a digit.
  *
- * Ownership: the caller's, between init and fini.  One thread at a time.
+ * Ownership: the caller's, between init and fini, and not moved.  One thread at
+ * a time.
  * Memory: 16 bytes a journal number, or twice that, and that of idempotency.h.
  * Errors: 0 or a negative errno.
  */
@@ -88,8 +89,10 @@ struct quota_request {
 struct quotas {
     size_t max; /* with a name; those of a journal are all taken */
     size_t count;
-    struct quota **names; /* in order */
-    struct quota **ids;
+    struct quota unnamed;
+    struct quota *names[QUOTA_MAX]; /* in order */
+    /* By id; one more stays free: what free_id() ends at. */
+    struct quota *ids[QUOTA_MAX + 2];
     struct idempotency keys;
     bool has_key; /* replay: parts of the change that goes on */
     bool has_request;
