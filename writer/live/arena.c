@@ -131,21 +131,31 @@ slab_bitmap(const struct arena *a, uint32_t slab)
     return (uint64_t *)(void *)slab_base(a, slab);
 }
 
-/* Returns the memory of an empty slab to the kernel. */
-static void
-free_slab_pages(struct arena *a, uint32_t slab)
+/* Returns the memory of the first empty slab to the kernel.  False: it has none.
+ */
+static bool
+free_pages(struct arena *a)
 {
-    struct arena_slab *s = &a->slabs[slab];
-    const uint64_t bytes = (uint64_t)s->pages * PAGE;
+    const uint32_t slab = a->empty - 1;
+    uint64_t bytes;
 
-    assert(s->class == ARENA_CLASS_NONE);
+    if (a->empty == 0 || a->slabs[slab].pages == 0)
+        return false;
+    bytes = (uint64_t)a->slabs[slab].pages * PAGE;
     /* Fails only for addresses that are not mapped, and these are. */
     (void)madvise(slab_base(a, slab), ARENA_SLAB, MADV_DONTNEED);
     budget_give(a->budget, bytes);
     a->taken -= bytes;
-    s->pages = 0;
-    s->next = a->cold;
-    a->cold = slab + 1;
+    a->slabs[slab].pages = 0;
+    return true;
+}
+
+static void
+push_empty(struct arena *a, uint32_t slab)
+{
+    a->slabs[slab].class = ARENA_CLASS_NONE;
+    a->slabs[slab].next = a->empty;
+    a->empty = slab + 1;
 }
 
 /* Charges the budget for the first `bytes` of a slab. */
@@ -159,12 +169,9 @@ charge_slab(struct arena *a, uint32_t slab, uint32_t bytes)
     if (pages <= s->pages)
         return true;
     more = (uint64_t)(pages - s->pages) * PAGE;
-    while (!budget_take(a->budget, more)) {
-        if (a->warm == 0)
+    while (!budget_take(a->budget, more))
+        if (!free_pages(a))
             return false;
-        free_slab_pages(a, a->warm - 1);
-        a->warm = 0;
-    }
     a->taken += more;
     s->pages = (uint8_t)pages;
     return true;
@@ -178,22 +185,19 @@ open_slab(struct arena *a, unsigned class)
     struct arena_slab *s;
     uint32_t slab;
 
-    if (a->warm != 0) {
-        slab = a->warm - 1;
-        a->warm = 0;
-    } else if (a->cold != 0) {
-        slab = a->cold - 1;
-        a->cold = a->slabs[slab].next;
+    if (a->empty != 0) {
+        slab = a->empty - 1;
+        a->empty = a->slabs[slab].next;
     } else if (a->top < a->slab_max) {
         slab = a->top++;
-        a->slabs[slab].class = ARENA_CLASS_NONE;
     } else {
         return UINT32_MAX;
     }
     s = &a->slabs[slab];
     if (!charge_slab(a, slab, c->first + c->size)) {
         /* Return its share of the budget, too: the slab cannot be used. */
-        free_slab_pages(a, slab);
+        push_empty(a, slab);
+        (void)free_pages(a);
         return UINT32_MAX;
     }
     memset(slab_base(a, slab), 0, c->first);
@@ -288,14 +292,9 @@ arena_take(struct arena *a, size_t size)
 static void
 close_slab(struct arena *a, struct arena_class *c, uint32_t slab)
 {
-    struct arena_slab *s = &a->slabs[slab];
-
     unlink_partly_free(a, c, slab);
-    s->class = ARENA_CLASS_NONE;
-    if (a->warm != 0)
-        free_slab_pages(a, slab);
-    else
-        a->warm = slab + 1;
+    (void)free_pages(a);
+    push_empty(a, slab);
 }
 
 void

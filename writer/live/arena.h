@@ -52,7 +52,7 @@ struct arena_class {
 /* The state of a slab.  The lists hold slab numbers plus one; 0 ends a list.
  */
 struct arena_slab {
-    uint32_t next, prev; /* of its class with a free record; cold */
+    uint32_t next, prev; /* of its class with a free record; of empty slabs */
     uint16_t used;       /* records in use */
     uint16_t word;       /* words of the bitmap before it are full */
     uint8_t class;       /* ARENA_CLASS_NONE: not in use */
@@ -67,8 +67,7 @@ struct arena {
     struct arena_slab *slabs;
     uint32_t slab_max; /* there is address space for */
     uint32_t top;      /* slabs ever used */
-    uint32_t cold;     /* slabs given back */
-    uint32_t warm;     /* an empty slab, still with its memory */
+    uint32_t empty;    /* slabs; only the first may still have its memory */
     size_t records;    /* in use */
     struct arena_class classes[ARENA_CLASSES];
 };
