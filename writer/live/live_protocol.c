@@ -111,65 +111,65 @@ put_stats(const struct live_server *s, const uint8_t *header,
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* True when the table of names is asked for. */
-static bool
-has_name(uint8_t opcode)
+/* Bytes of a body up to its name; 0: it has none; below 0: the request is
+ * unknown.  `bytes` begin with a header; some opcodes are known only with their
+ * flags. */
+static int
+fixed_bytes(const struct live_server *s, const uint8_t *bytes)
 {
-    return opcode == FRAME_GET || opcode == FRAME_ACQUIRE ||
-           opcode == FRAME_RELEASE || opcode == FRAME_WHO;
-}
-
-/* Whether the request is known: `bytes` begin with a header; some opcodes are
- * known only with their flags. */
-static bool
-is_known(const struct live_server *s, const uint8_t *bytes)
-{
-    const uint8_t opcode = bytes[1];
-
-    return opcode <= FRAME_RELEASE || opcode == FRAME_STATS ||
-           (opcode == FRAME_WHO && bytes[2] == FRAME_WHO_FLAGS) ||
-           (opcode == FRAME_DUMP && s->live.options.kind == LIVE_COUNTER);
-}
-
-/* `body_size` bytes of the body are there, which are all that it needs. */
-static void
-read_request(const struct live_server *s, const uint8_t *bytes,
-             size_t body_size, struct request *q)
-{
-    q->header = bytes;
-    q->opcode = bytes[1];
-    q->status = FRAME_OK;
-    if (bytes[0] != FRAME_REQUEST)
-        q->status = FRAME_INVALID;
-    else if (!is_known(s, bytes))
-        q->status = FRAME_UNKNOWN;
-    else if (has_name(q->opcode)) {
-        if (!frame_get_ask((enum frame_opcode)q->opcode, bytes + FRAME_HEADER,
-                           body_size, &q->ask)) {
-            q->status = FRAME_INVALID;
-            return;
-        }
-        q->hash = live_hash(&s->live, q->ask.name, q->ask.name_size);
+    switch (bytes[1]) {
+    case FRAME_NOOP:
+    case FRAME_STATS:
+        return 0;
+    case FRAME_GET:
+        return 2;
+    case FRAME_ACQUIRE:
+        return 10;
+    case FRAME_RELEASE:
+        return 6;
+    case FRAME_WHO:
+        return bytes[2] == FRAME_WHO_FLAGS ? 6 : -1;
+    case FRAME_DUMP:
+        return s->live.options.kind == LIVE_COUNTER ? 0 : -1;
+    default:
+        return -1;
     }
 }
 
 /* How many bytes of a request have to be there to do it, as far as the first
  * `size` show; what is behind them is of no use. */
 static size_t
-needed_bytes(const struct live_server *s, const uint8_t *bytes, size_t size)
+needed_bytes(const uint8_t *bytes, size_t size, size_t fixed)
 {
-    size_t body, fixed;
+    const size_t body = get_be32(bytes + 4);
 
-    if (bytes[0] != FRAME_REQUEST || !is_known(s, bytes) || !has_name(bytes[1]))
-        return FRAME_HEADER;
-    fixed = bytes[1] == FRAME_ACQUIRE ? 10 : bytes[1] == FRAME_GET ? 2 : 6;
-    body = get_be32(bytes + 4);
     if (body < fixed)
         return FRAME_HEADER + body; /* it is refused */
     if (size < FRAME_HEADER + fixed)
         return FRAME_HEADER + fixed;
     fixed += get_be16(bytes + FRAME_HEADER + fixed - 2);
     return FRAME_HEADER + (body < fixed ? body : fixed);
+}
+
+/* `body_size` bytes of the body are there, which are all that it needs. */
+static void
+read_request(const struct live_server *s, const uint8_t *bytes,
+             size_t body_size, int fixed, struct request *q)
+{
+    q->header = bytes;
+    q->opcode = bytes[1];
+    q->status = FRAME_OK;
+    if (bytes[0] != FRAME_REQUEST)
+        q->status = FRAME_INVALID;
+    else if (fixed < 0)
+        q->status = FRAME_UNKNOWN;
+    else if (fixed == 0)
+        return;
+    else if (frame_get_ask((enum frame_opcode)q->opcode, bytes + FRAME_HEADER,
+                           body_size, &q->ask))
+        q->hash = live_hash(&s->live, q->ask.name, q->ask.name_size);
+    else
+        q->status = FRAME_INVALID;
 }
 
 /* ---- doing ------------------------------------------------------------- */
@@ -270,6 +270,7 @@ live_protocol_do(struct live_server *s, uint32_t holder,
     for (;;) {
         struct request q;
         uint32_t body, have;
+        int fixed;
 
         r->need = FRAME_HEADER;
         if (has_enough(r))
@@ -279,13 +280,15 @@ live_protocol_do(struct live_server *s, uint32_t holder,
         body = get_be32(r->in + 4);
         if (body > FRAME_BODY_MAX)
             return LIVE_PROTOCOL_LONG;
-        r->need = (uint32_t)needed_bytes(s, r->in, r->in_size);
+        fixed = fixed_bytes(s, r->in);
+        if (r->in[0] == FRAME_REQUEST && fixed > 0)
+            r->need = (uint32_t)needed_bytes(r->in, r->in_size, (size_t)fixed);
         if (r->in_size < r->need)
             return LIVE_PROTOCOL_MORE;
         have = (uint32_t)(r->in_size - FRAME_HEADER);
         if (have > body)
             have = body;
-        read_request(s, r->in, have, &q);
+        read_request(s, r->in, have, fixed, &q);
         r->in += FRAME_HEADER + have;
         r->in_size -= FRAME_HEADER + have;
         r->skip = body - have;

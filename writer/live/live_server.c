@@ -8,8 +8,6 @@
 
 #include "writer/live/live_protocol.h"
 
-#define DROPS_MAX 16 /* steps of LIVE_DROP_STEP in one call of ended() */
-
 /* Where memory for what waits is short, answers are made in pieces that may
  * use its reserve. */
 #define SHORT_PIECE 2048
@@ -139,10 +137,7 @@ ended(struct conn *c)
 {
     struct live_server *s = conn_ctx(c);
 
-    for (int i = 0; i < DROPS_MAX; i++)
-        if (live_drop(&s->live, conn_number(c), LIVE_DROP_STEP))
-            return true;
-    return false;
+    return live_drop(&s->live, conn_number(c), LIVE_DROP_STEP);
 }
 
 const struct protocol live_protocol = {.state_size = sizeof(struct live_state),

@@ -24,9 +24,9 @@
 #include "common/net/loop.h"
 #include "writer/live/live.h"
 
-#define LIVE_DROP_STEP    64  /* holdings of a connection in one go */
-#define LIVE_SWEEP_STEP   512 /* objects looked at in one turn */
-#define LIVE_KEEP_ALIVE_S 345 /* a vanished peer is found after */
+#define LIVE_DROP_STEP    1024 /* holdings of a connection in one go */
+#define LIVE_SWEEP_STEP   512  /* objects looked at in one turn */
+#define LIVE_KEEP_ALIVE_S 345  /* a vanished peer is found after */
 
 /* Requests that passed the check of their arguments. */
 struct live_server_stats {
