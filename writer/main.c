@@ -261,23 +261,14 @@ open_conns(struct writer *w)
     return rc;
 }
 
-/* The live servers, and the listeners they stand behind. */
 static int
 open_lives(struct writer *w)
 {
-    const size_t connections[LIVE_SERVICE_KINDS] = {
-        w->listeners.rows[LISTENER_COUNTER].max,
-        w->listeners.rows[LISTENER_SEMAPHORE].max};
-    int rc;
+    const struct listener *const listeners[LIVE_SERVICE_KINDS] = {
+        [LIVE_COUNTER] = conns_listener(w->conns, LISTENER_COUNTER),
+        [LIVE_SEMAPHORE] = conns_listener(w->conns, LISTENER_SEMAPHORE)};
 
-    rc = live_service_open(&w->lives, w->loop, &w->config, connections);
-    if (rc < 0)
-        return rc;
-    w->lives.servers[LIVE_COUNTER].listener =
-        conns_listener(w->conns, LISTENER_COUNTER);
-    w->lives.servers[LIVE_SEMAPHORE].listener =
-        conns_listener(w->conns, LISTENER_SEMAPHORE);
-    return 0;
+    return live_service_open(&w->lives, w->loop, &w->config, listeners);
 }
 
 static void

@@ -8,14 +8,15 @@
 
 static int
 open_kind(struct live_service *l, struct loop *loop,
-          const struct config *config, enum live_kind kind, size_t connections)
+          const struct config *config, enum live_kind kind,
+          const struct listener *listener)
 {
     const bool counts = kind == LIVE_COUNTER;
     const uint64_t buckets =
         counts ? config->counter_buckets : config->semaphore_buckets;
     const struct live_options options = {
         .kind = kind,
-        .holders = (uint32_t)connections,
+        .holders = (uint32_t)listener->row->max,
         .places = (size_t)buckets,
         .window_s = (uint32_t)(counts ? config->counter_stats_interval_s
                                       : config->semaphore_gc_interval_s),
@@ -29,7 +30,8 @@ open_kind(struct live_service *l, struct loop *loop,
         diag_errno(DIAG_ERROR, rc,
                    "%s: memory for %zu connections (lower counter.max_memory, "
                    "or raise ulimit -v)",
-                   counts ? "counter" : "semaphore", connections);
+                   counts ? "counter" : "semaphore", listener->row->max);
+    l->servers[kind].listener = listener;
     l->on[kind] = rc == 0;
     return rc;
 }
@@ -37,14 +39,13 @@ open_kind(struct live_service *l, struct loop *loop,
 int
 live_service_open(struct live_service *l, struct loop *loop,
                   const struct config *config,
-                  const size_t connections[LIVE_SERVICE_KINDS])
+                  const struct listener *const listeners[LIVE_SERVICE_KINDS])
 {
     int rc = 0;
 
     *l = (struct live_service){.budget = {.max = config->counter_max_memory}};
     for (int kind = 0; rc == 0 && kind < LIVE_SERVICE_KINDS; kind++)
-        rc =
-            open_kind(l, loop, config, (enum live_kind)kind, connections[kind]);
+        rc = open_kind(l, loop, config, (enum live_kind)kind, listeners[kind]);
     if (rc < 0)
         live_service_close(l);
     return rc;

@@ -25,11 +25,11 @@ struct live_service {
     bool on[LIVE_SERVICE_KINDS];
 };
 
-/* Allocates what is enabled, for the given number of connections of each kind.
- */
-int live_service_open(struct live_service *l, struct loop *loop,
-                      const struct config *config,
-                      const size_t connections[LIVE_SERVICE_KINDS]);
+/* Allocates what is enabled, for the connections of the listener of each kind. */
+int
+live_service_open(struct live_service *l, struct loop *loop,
+                  const struct config *config,
+                  const struct listener *const listeners[LIVE_SERVICE_KINDS]);
 void live_service_close(struct live_service *l);
 
 /* At the end of each turn of the loop.  True: the next one should not wait. */
