@@ -1,6 +1,6 @@
 /* writer/live/live.c - live objects: counters and semaphores in memory.
  *
- * Entry points: live_clock(), live_get(), live_who(), live_acquire(). */
+ * Entry points: live_clock(), live_get(), live_held(), live_acquire(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/live.h"
 
@@ -280,38 +280,32 @@ live_get(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
     return FRAME_OK;
 }
 
-int
-live_who(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
-         struct live_walk *walk, uint32_t *amount)
+/* What a holder has of an object.  *holding is its holding; 0: it has none. */
+static uint32_t
+amount_held(const struct live *l, uint32_t number, uint32_t holder,
+            uint32_t *holding)
 {
-    const uint32_t number = find_object(l, hash, name, size);
-    const struct object *o;
+    const struct object *o = object_at(l, number);
 
-    if (number == 0)
+    *holding = 0;
+    if (o->node.holder == holder)
+        return o->current;
+    if (o->node.holder == HOLDER_MANY)
+        *holding = find_holding(l, number, holder);
+    return *holding == 0 ? 0 : holding_at(l, *holding)->amount;
+}
+
+uint32_t
+live_held(const struct live *l, uint32_t holder, uint32_t hash,
+          const uint8_t *name, size_t size)
+{
+    const struct live_holder *head = &l->held[holder];
+    uint32_t number, holding;
+
+    if (head->objects == 0 && head->holdings == 0)
         return 0;
-    o = object_at(l, number);
-    if (o->node.holder != HOLDER_MANY) { /* who it is stands in the object */
-        if (o->node.holder == HOLDER_NONE || o->node.holder < walk->from)
-            return 0;
-        walk->from = o->node.holder;
-        *amount = o->current;
-        return 1;
-    }
-    for (; walk->from < l->options.holders; walk->from++) {
-        uint32_t holding;
-
-        if (walk->steps == 0)
-            return -1;
-        walk->steps--;
-        if (l->held[walk->from].holdings == 0)
-            continue;
-        holding = find_holding(l, number, walk->from);
-        if (holding == 0)
-            continue;
-        *amount = holding_at(l, holding)->amount;
-        return 1;
-    }
-    return 0;
+    number = find_object(l, hash, name, size);
+    return number == 0 ? 0 : amount_held(l, number, holder, &holding);
 }
 
 static enum frame_status
@@ -419,24 +413,16 @@ live_release(struct live *l, uint32_t holder, uint32_t hash,
              const struct frame_ask *ask)
 {
     const uint32_t number = find_object(l, hash, ask->name, ask->name_size);
-    struct object *o;
-    uint32_t holding = 0, held = 0;
+    uint32_t holding;
 
     assert(holder < l->options.holders);
     if (number == 0)
         return FRAME_NOT_FOUND;
-    o = object_at(l, number);
     if (ask->resources == 0) {
-        begin_change(l, o);
+        begin_change(l, object_at(l, number));
         return FRAME_OK;
     }
-    if (o->node.holder == holder) {
-        held = o->current;
-    } else if (o->node.holder == HOLDER_MANY) {
-        holding = find_holding(l, number, holder);
-        held = holding == 0 ? 0 : holding_at(l, holding)->amount;
-    }
-    if (ask->resources > held)
+    if (ask->resources > amount_held(l, number, holder, &holding))
         return FRAME_NOT_ACQUIRED;
     reduce_object(l, number, holding, ask->resources);
     return FRAME_OK;

@@ -114,6 +114,10 @@ live_hash(const struct live *l, const uint8_t *name, size_t size)
 enum frame_status live_get(const struct live *l, uint32_t hash,
                            const uint8_t *name, size_t size, uint32_t *value);
 
+/* What a holder has of it. */
+uint32_t live_held(const struct live *l, uint32_t holder, uint32_t hash,
+                   const uint8_t *name, size_t size);
+
 /* Checked arguments (frame_get_ask).  FRAME_NOT_AVAILABLE, FRAME_NO_MEMORY:
  * nothing has changed. */
 enum frame_status live_acquire(struct live *l, uint32_t holder, uint32_t hash,
@@ -144,12 +148,6 @@ struct live_walk {
     uint32_t steps;       /* places to look at, at most, as arena_next() */
     struct arena_run run; /* objects found, but not met yet */
 };
-
-/* Finds the first holder of an object at or after walk->from, which is set to
- * it, and what it holds.
- *   1 found, 0 none, -1 the steps are used up */
-int live_who(const struct live *l, uint32_t hash, const uint8_t *name,
-             size_t size, struct live_walk *walk, uint32_t *amount);
 
 /* The next object.  Objects that live throughout a dump are met exactly once,
  * when each part begins with only `from` of the one before.  1: *out is one, 0:

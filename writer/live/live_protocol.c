@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define DUMP_STEPS 8192 /* places of the arena looked at in one call */
-#define WHO_STEPS  1024 /* connections looked at for one answer to Who */
+#define WHO_STEPS  4096 /* connections looked at for one answer to Who */
 #define WHO_MAX    (10 + NET_ADDRESS_SIZE) /* of one holder in it */
 
 /* An answer with a text has at most 64 bytes: there is a client with room for
@@ -178,36 +178,34 @@ read_request(const struct live_server *s, const uint8_t *bytes,
 static void
 do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
 {
+    const struct live *l = &s->live;
+    const size_t end = s->listener != NULL ? s->listener->touched : 0;
     uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
     uint8_t *at = start + 4;
-    struct live_walk walk = {.from = q->ask.resources, .steps = WHO_STEPS};
-    uint32_t amount, age_s;
+    uint32_t amount, age_s, from = q->ask.resources, steps = WHO_STEPS;
     char address[NET_ADDRESS_SIZE];
-    int rc = -1;
 
-    if (live_get(&s->live, q->hash, q->ask.name, q->ask.name_size, &amount) !=
+    if (live_get(l, q->hash, q->ask.name, q->ask.name_size, &amount) !=
         FRAME_OK) {
         put_error(r, q->header, FRAME_NOT_FOUND);
         return;
     }
-    while ((size_t)(at - start) + WHO_MAX <=
-           LIVE_PROTOCOL_ANSWER - FRAME_HEADER) {
+    for (; from < end && steps > 0 &&
+           at - start + WHO_MAX <= LIVE_PROTOCOL_ANSWER - FRAME_HEADER;
+         from++, steps--) {
         size_t size;
 
-        rc = live_who(&s->live, q->hash, q->ask.name, q->ask.name_size, &walk,
-                      &amount);
-        if (rc != 1)
-            break;
-        if (live_server_peer(s, walk.from++, address, &age_s)) {
-            size = strlen(address);
-            put_be32(at, amount);
-            put_be32(at + 4, age_s);
-            put_be16(at + 8, (uint16_t)size);
-            memcpy(at + 10, address, size);
-            at += 10 + size;
-        }
+        amount = live_held(l, from, q->hash, q->ask.name, q->ask.name_size);
+        if (amount == 0 || !live_server_peer(s, from, address, &age_s))
+            continue;
+        size = strlen(address);
+        put_be32(at, amount);
+        put_be32(at + 4, age_s);
+        put_be16(at + 8, (uint16_t)size);
+        memcpy(at + 10, address, size);
+        at += 10 + size;
     }
-    put_be32(start, rc == 0 ? 0 : walk.from);
+    put_be32(start, from < end ? from : 0);
     put_header(r, q->header, FRAME_OK, (uint32_t)(at - start));
 }
 
