@@ -36,8 +36,7 @@ bool
 live_server_peer(const struct live_server *s, uint32_t holder,
                  char address[NET_ADDRESS_SIZE], uint32_t *age_s)
 {
-    struct conn *c =
-        s->listener != NULL ? listener_open_conn(s->listener, holder) : NULL;
+    struct conn *c = listener_open_conn(s->listener, holder);
     const struct live_state *state;
 
     if (c == NULL)
