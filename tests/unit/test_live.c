@@ -362,40 +362,36 @@ do_something(struct fixture *r, struct model *m)
         do_sweep(r, m);
 }
 
+/* Does so many random things; `m` has been made for the fixture. */
 static void
-run_model(enum live_kind kind)
+run_model(struct fixture *r, struct model *m, unsigned steps)
+{
+    for (unsigned i = 0; i < steps; i++) {
+        do_something(r, m);
+        if (i % 8 == 0)
+            assert_true(live_check(&r->live));
+        if (i % 32 == 0)
+            compare_model(r, m);
+    }
+    for (unsigned i = 0; i < HOLDERS; i++)
+        do_drop(r, m, i);
+    compare_model(r, m);
+    for (unsigned i = 0; i < m->count; i++)
+        assert_int_equal(model_current(&m->objects[i]), 0);
+    fixture_close(r);
+}
+
+TEST(counters_and_semaphores_do_what_the_model_does)
 {
     const uint64_t seed = random_seed("live model");
     static struct model m;
 
-    for (unsigned round = 0; round < 20; round++) {
-        struct fixture *r = fixture_open(kind, 16 << 20);
+    for (unsigned round = 0; round < 40; round++) {
+        const enum live_kind kind = round % 2 ? LIVE_SEMAPHORE : LIVE_COUNTER;
 
         model_init(&m, kind, seed + round);
-        for (unsigned i = 0; i < 3000; i++) {
-            do_something(r, &m);
-            if (i % 8 == 0)
-                assert_true(live_check(&r->live));
-            if (i % 32 == 0)
-                compare_model(r, &m);
-        }
-        for (unsigned i = 0; i < HOLDERS; i++)
-            do_drop(r, &m, i);
-        compare_model(r, &m);
-        for (unsigned i = 0; i < m.count; i++)
-            assert_int_equal(model_current(&m.objects[i]), 0);
-        fixture_close(r);
+        run_model(fixture_open(kind, 16 << 20), &m, 3000);
     }
-}
-
-TEST(counters_do_what_the_model_does)
-{
-    run_model(LIVE_COUNTER);
-}
-
-TEST(semaphores_do_what_the_model_does)
-{
-    run_model(LIVE_SEMAPHORE);
 }
 
 /* Each page more of memory lets one more step succeed; what comes after is
@@ -411,15 +407,8 @@ TEST(without_memory_an_acquire_is_refused_and_nothing_changes)
         r->budget.max = r->budget.used + pages * 4096;
         model_init(&m, LIVE_COUNTER, seed + pages);
         m.scarce = true;
-        for (unsigned i = 0; i < 2000; i++) {
-            do_something(r, &m);
-            if (i % 16 == 0)
-                assert_true(live_check(&r->live));
-            if (i % 32 == 0)
-                compare_model(r, &m);
-        }
+        run_model(r, &m, 2000);
         assert_true(pages > 0 || m.no_memory > 0);
-        fixture_close(r);
     }
 }
 
