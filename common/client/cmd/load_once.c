@@ -222,7 +222,7 @@ static int
 load_all(struct once *o)
 {
     const struct cmd_line *line = o->load->line;
-    int rc, status = 0;
+    int rc, merged, printed, status = 0;
 
     o->place.in = &o->in;
     rc = unmerged_list(&o->in.waiting);
@@ -230,13 +230,13 @@ load_all(struct once *o)
         return cmd_failed(rc, "read log/waiting/");
     for (int i = 0; status == 0 && i < line->arg_count; i++)
         status = load_one(o, line->args[i]);
-    if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
-        const int merged = place_merge(&o->place, line);
-        const int printed = print_result(o);
-
-        status = merged != 0 ? merged : printed != 0 ? printed : status;
-    }
-    return status;
+    if (status > CONFIG_EXIT_NEGATIVE)
+        return status;
+    merged = place_merge(&o->place, line);
+    if (merged > CONFIG_EXIT_NEGATIVE)
+        return merged; /* it is not known what is merged */
+    printed = print_result(o);
+    return merged != 0 ? merged : printed != 0 ? printed : status;
 }
 
 int
