@@ -4,6 +4,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -11,19 +13,14 @@
 
 #define MAGIC   "COUNTDL1"
 #define VERSION 1
-#define DIGITS  10
 
 /* ---- names -------------------------------------------------------------- */
 
 void
 log_name(uint64_t index, char name[LOG_NAME_SIZE])
 {
-    int i;
-
     assert(index <= LOG_INDEX_MAX);
-    for (i = DIGITS - 1; i >= 0; i--, index /= 10)
-        name[i] = (char)('0' + index % 10);
-    name[DIGITS] = '\0';
+    (void)snprintf(name, LOG_NAME_SIZE, "%010" PRIu64, index); /* it fits */
 }
 
 void
@@ -31,27 +28,6 @@ log_lock_name(uint64_t index, char name[LOG_LOCK_SIZE])
 {
     memcpy(name, "lock-", sizeof "lock-");
     log_name(index, name + 5);
-}
-
-int
-log_parse_name(const char *file, uint64_t *index, bool *lock)
-{
-    const bool is_lock = strncmp(file, "lock-", 5) == 0;
-    uint64_t value = 0;
-    int i;
-
-    if (is_lock)
-        file += 5;
-    for (i = 0; i < DIGITS; i++) {
-        if (file[i] < '0' || file[i] > '9')
-            return -EINVAL;
-        value = value * 10 + (uint64_t)(file[i] - '0');
-    }
-    if (file[DIGITS] != '\0')
-        return -EINVAL;
-    *index = value;
-    *lock = is_lock;
-    return 0;
 }
 
 /* ---- header bytes ------------------------------------------------------- */

@@ -33,7 +33,6 @@
 #ifndef COUNTD_COMMON_LOG_LOG_HEADER_H
 #define COUNTD_COMMON_LOG_LOG_HEADER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/wire/message.h"
@@ -80,10 +79,6 @@ struct log_header {
 
 void log_name(uint64_t index, char name[LOG_NAME_SIZE]);
 void log_lock_name(uint64_t index, char name[LOG_LOCK_SIZE]);
-
-/* Parses a file name: "0000000042" or "lock-0000000042" (then *lock). -EINVAL
- * for any other name. */
-int log_parse_name(const char *file, uint64_t *index, bool *lock);
 
 void log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE]);
 

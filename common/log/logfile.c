@@ -24,36 +24,33 @@
 
 /* ---- names ------------------------------------------------------------- */
 
-/* "bad-NNNNNNNNNN-EPOCH" behind its prefix. */
-static bool
-parse_set_aside(const char *name, const char *prefix, uint64_t *index)
-{
-    const size_t size = strlen(prefix);
-    char digits[LOG_NAME_SIZE];
-    bool lock;
+#define DIGITS 10
 
-    if (strncmp(name, prefix, size) != 0)
-        return false;
-    name += size;
-    if (strnlen(name, LOG_NAME_SIZE) < LOG_NAME_SIZE ||
-        name[LOG_NAME_SIZE - 1] != '-')
-        return false;
-    memcpy(digits, name, LOG_NAME_SIZE - 1);
-    digits[LOG_NAME_SIZE - 1] = '\0';
-    return log_parse_name(digits, index, &lock) == 0 && !lock;
-}
+/* What stands before and behind the ten digits of a name. */
+static const struct {
+    const char *prefix;
+    char end;
+} kinds[LOGFILE_OTHER] = {
+    [LOGFILE_LOG] = {"", '\0'},
+    [LOGFILE_LOCK] = {"lock-", '\0'},
+    [LOGFILE_BAD] = {"bad-", '-'},
+    [LOGFILE_SALVAGED] = {"salvaged-", '-'},
+};
 
 enum logfile_kind
 logfile_parse(const char *name, uint64_t *index)
 {
-    bool lock;
+    for (unsigned kind = 0; kind < LOGFILE_OTHER; kind++) {
+        const size_t size = strlen(kinds[kind].prefix);
+        const char *digits = name + size;
 
-    if (log_parse_name(name, index, &lock) == 0)
-        return lock ? LOGFILE_LOCK : LOGFILE_LOG;
-    if (parse_set_aside(name, "bad-", index))
-        return LOGFILE_BAD;
-    if (parse_set_aside(name, "salvaged-", index))
-        return LOGFILE_SALVAGED;
+        if (strncmp(name, kinds[kind].prefix, size) != 0 ||
+            strspn(digits, "0123456789") != DIGITS ||
+            digits[DIGITS] != kinds[kind].end)
+            continue;
+        *index = strtoull(digits, NULL, 10);
+        return (enum logfile_kind)kind;
+    }
     *index = UINT64_MAX;
     return LOGFILE_OTHER;
 }

@@ -13,7 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/log/inspect.h"
-#include "common/log/log.h"
+#include "common/log/logfile.h"
 #include "common/log/waiting.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
@@ -331,10 +331,9 @@ has_work(int log_fd, const char *name, char *what, size_t size)
 {
     struct inspect report;
     uint64_t index;
-    bool lock;
     int fd, rc;
 
-    if (log_parse_name(name, &index, &lock) < 0 || lock)
+    if (logfile_parse(name, &index) != LOGFILE_LOG)
         return false;
     fd = openat(log_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) {

@@ -1,6 +1,6 @@
-/* tests/unit/test_log.c - one commit log: names, header bytes, the round from
- * empty to full and back, and the golden file.  What happens when somebody
- * dies is in test_log_recover.c. */
+/* tests/unit/test_log.c - one commit log: header bytes, the round from empty to
+ * full and back, and the golden file.  What happens when somebody dies is in
+ * test_log_recover.c. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/inspect.h"
 #include "common/log/log_recover.h"
@@ -14,30 +14,7 @@
 #define GOLDEN_INDEX 7
 #define GOLDEN_COUNT 5
 
-/* ---- names and header bytes --------------------------------------------- */
-
-TEST(ten_digits_and_no_other_name_are_a_log)
-{
-    static const char *const others[] = {
-        "",           "0",          "000000000",        "00000000000",
-        "000000000a", "lock-",      "lock-1",           "lock-00000000000",
-        "+000000001", " 000000001", "bad-0000000000-1", "0000000000.gz"};
-    char name[LOG_LOCK_SIZE];
-    uint64_t index;
-    size_t i;
-    bool lock;
-
-    for (i = 0; i < sizeof others / sizeof others[0]; i++)
-        assert_rc(log_parse_name(others[i], &index, &lock), -EINVAL);
-    log_name(42, name);
-    assert_string_equal(name, "0000000042");
-    assert_rc(log_parse_name(name, &index, &lock), 0);
-    assert_true(index == 42 && !lock);
-    log_lock_name(LOG_INDEX_MAX, name);
-    assert_string_equal(name, "lock-9999999999");
-    assert_rc(log_parse_name(name, &index, &lock), 0);
-    assert_true(index == LOG_INDEX_MAX && lock);
-}
+/* ---- header bytes -------------------------------------------------------- */
 
 static struct log_header
 some_header(void)

@@ -19,18 +19,27 @@ TEST(file_names_tell_their_kind_and_index)
         {"lock-0000000007", LOGFILE_LOCK, 7},
         {"bad-0000000007-12", LOGFILE_BAD, 7},
         {"salvaged-0000000007-0", LOGFILE_SALVAGED, 7},
-        {"7", LOGFILE_OTHER, UINT64_MAX},
-        {"bad-7-1", LOGFILE_OTHER, UINT64_MAX},
-        {"bad-0000000007", LOGFILE_OTHER, UINT64_MAX},
-        {"../0000000007", LOGFILE_OTHER, UINT64_MAX},
-        {"", LOGFILE_OTHER, UINT64_MAX},
     };
+    static const char *const others[] = {
+        "",           "7",         "000000007",      "00000000007",
+        "000000000a", "lock-",     "lock-1",         "lock-00000000007",
+        "+000000001", " 00000001", "0000000007.gz",  "../0000000007",
+        "bad-7-1",    "bad-",      "bad-0000000007", "0000000007-1"};
+    char name[LOG_LOCK_SIZE];
     uint64_t index;
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         assert_int_equal(logfile_parse(known[i].name, &index), known[i].kind);
         assert_int_equal(index, known[i].index);
     }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_int_equal(logfile_parse(others[i], &index), LOGFILE_OTHER);
+        assert_int_equal(index, UINT64_MAX);
+    }
+    log_name(7, name);
+    assert_string_equal(name, "0000000007");
+    log_lock_name(LOG_INDEX_MAX, name);
+    assert_string_equal(name, "lock-9999999999");
 }
 
 IN_MEMORY(the_list_joins_locks_to_their_logs, dir)
