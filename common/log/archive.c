@@ -10,11 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/dirstream.h"
+#include "common/log/log_owner.h"
 
 /* ---- names ------------------------------------------------------------- */
 
@@ -35,34 +34,19 @@ archive_name_put(const struct archive_name *n, char text[ARCHIVE_NAME_SIZE])
                               : log_end); /* cut at worst */
 }
 
-/* The number that `count` digits are; any other bytes give any number. */
-static uint64_t
-parse_digits(const char *text, unsigned count)
-{
-    uint64_t n = 0;
-
-    while (count-- > 0)
-        n = 10 * n + (uint64_t)(unsigned char)*text++ - '0';
-    return n;
-}
-
 int
 archive_name_parse(const char *text, struct archive_name *out)
 {
+    char *end, again[ARCHIVE_NAME_SIZE];
     struct archive_name n;
-    char again[ARCHIVE_NAME_SIZE];
-    const size_t size = strlen(text);
 
-    if (size <= DIGITS_SIZE || size >= ARCHIVE_NAME_SIZE ||
-        strspn(text, "0123456789-") != DIGITS_SIZE)
-        return -EINVAL;
-    n.first_ms = parse_digits(text, 13);
-    n.index = parse_digits(text + 13 + 1, 10);
-    n.epoch = parse_digits(text + 13 + 1 + 10 + 1, 20);
-    n.missing = strcmp(text + DIGITS_SIZE, missing_end) == 0;
-    n.old = strcmp(text + DIGITS_SIZE, old_end) == 0;
+    n.first_ms = strtoull(text, &end, 10);
+    n.index = *end == '-' ? strtoull(end + 1, &end, 10) : 0;
+    n.epoch = *end == '-' ? strtoull(end + 1, &end, 10) : 0;
+    n.missing = strcmp(end, missing_end) == 0;
+    n.old = strcmp(end, old_end) == 0;
     archive_name_put(&n, again);
-    if (strcmp(again, text) != 0)
+    if (end - text != DIGITS_SIZE || strcmp(again, text) != 0)
         return -EINVAL;
     *out = n;
     return 0;
@@ -149,54 +133,16 @@ remove_oldest_before(struct archive *a, const struct archive_name *n)
 
 /* ---- adding ------------------------------------------------------------ */
 
-static struct archive_name
-name_of(const struct log *log)
-{
-    return (struct archive_name){.first_ms = log->header.first_ms,
-                                 .index = log->header.index,
-                                 .epoch = log->header.epoch};
-}
-
-#define TEMPORARY_SIZE (ARCHIVE_NAME_SIZE + 2)
-
-static void
-temporary_name(const struct archive_name *n, char text[TEMPORARY_SIZE])
-{
-    text[0] = '%';
-    text[1] = 't';
-    archive_name_put(n, text + 2);
-}
-
-static int
-make_file(const struct archive *a, const char *temporary)
-{
-    struct stat st;
-    int fd, rc;
-
-    /* Only the owner of the log writes this name; what is there is left from
-     * one that died. */
-    if (unlinkat(a->fd, temporary, 0) < 0 && errno != ENOENT)
-        return -errno;
-    fd = openat(a->fd, temporary,
-                O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    if (flock(fd, LOCK_EX) < 0 || fstat(fd, &st) < 0)
-        rc = -errno;
-    else if (st.st_nlink == 0)
-        rc = -ESTALE; /* a purge took it for one of the dead */
-    else
-        return fd;
-    (void)close(fd); /* nothing is in it */
-    return rc;
-}
-
+/* Only the owner of the log writes this name; a file that has it is left from
+ * an owner that died. */
 static int
 write_file(struct archive *a, const struct log *log, const char *temporary)
 {
-    const int fd = make_file(a, temporary);
-    int rc;
+    int fd, rc;
 
+    if (unlinkat(a->fd, temporary, 0) < 0 && errno != ENOENT)
+        return -errno;
+    fd = log_owner_make_file(a->fd, temporary);
     if (fd < 0)
         return fd;
     rc = archive_write_log(a->writer, log, fd);
@@ -209,11 +155,10 @@ write_file(struct archive *a, const struct log *log, const char *temporary)
 static int
 put_file(struct archive *a, const struct log *log, const struct archive_name *n)
 {
-    char temporary[TEMPORARY_SIZE], name[ARCHIVE_NAME_SIZE];
+    char temporary[2 + ARCHIVE_NAME_SIZE] = "%t", *name = temporary + 2;
     int rc;
 
     archive_name_put(n, name);
-    temporary_name(n, temporary);
     rc = write_file(a, log, temporary);
     if (rc == 0 && renameat(a->fd, temporary, a->fd, name) < 0)
         rc = -errno;
@@ -239,7 +184,9 @@ note_missing(struct archive *a, struct archive_name n)
 int
 archive_add(struct archive *a, const struct log *log)
 {
-    const struct archive_name n = name_of(log);
+    const struct archive_name n = {.first_ms = log->header.first_ms,
+                                   .index = log->header.index,
+                                   .epoch = log->header.epoch};
     unsigned tries = 0;
     int rc;
 

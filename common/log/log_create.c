@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,28 +20,13 @@
 static int
 create_lock(int dirfd, const char *lock)
 {
-    struct stat st;
-    int fd, i, rc;
+    for (int i = 0; i < CREATE_TRIES; i++) {
+        const int fd = log_owner_make_file(dirfd, lock);
 
-    for (i = 0; i < CREATE_TRIES; i++) {
-        fd = openat(dirfd, lock,
-                    O_RDWR | O_CREAT | O_EXCL | LOG_OWNER_OPEN_FLAGS,
-                    LOG_MODE_OWNED);
-        if (fd < 0 && errno == EEXIST && i > 0)
+        if (fd == -EEXIST && i > 0)
             break;
-        if (fd < 0)
-            return -errno;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
-            rc = fstat(fd, &st) < 0 ? -errno
-                                    : log_owner_names_file(dirfd, lock, &st);
-            if (rc == 1)
-                return fd;
-        } else {
-            rc = errno == EWOULDBLOCK ? 0 : -errno;
-        }
-        (void)close(fd); /* it is empty, and unlinked or not ours */
-        if (rc < 0)
-            return rc;
+        if (fd != -ESTALE)
+            return fd;
     }
     return -EAGAIN;
 }

@@ -40,6 +40,13 @@ int log_owner_names_file(int dirfd, const char *name, const struct stat *st);
  *   -EPERM   as log_owner_check() */
 int log_owner_open(int dirfd, const char *name);
 
+/* Makes a file for this process alone, and takes its flock, which shows that its
+ * maker lives; returns the descriptor.
+ *   -EEXIST
+ *   -ESTALE  another process took the file for a dead maker's, and has removed it
+ *             or is about to */
+int log_owner_make_file(int dirfd, const char *name);
+
 /* Takes the flock of an open file and reads its status.
  *   -EBUSY  a live process owns it; -EPERM as log_owner_check() */
 int log_owner_take_flock(int fd, struct stat *st);

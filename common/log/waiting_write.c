@@ -18,47 +18,25 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/bytes.h"
-#include "common/base/clock.h"
-#include "common/base/diag.h"
-#include "common/base/files.h"
 #include "common/base/folder.h"
+#include "common/log/log_owner.h"
 
 /* ---- a new file ----------------------------------------------------------- */
 
-static int
-random_name(struct waiting_new *n)
-{
-    uint32_t bits;
-
-    if (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
-        return -EIO;
-    (void)snprintf(n->temporary, sizeof n->temporary, "%%t%08" PRIx32, bits);
-    return 0;
-}
-
-/* Makes the file and takes its flock.  Who lists may have it for a moment, and
- * may have removed the file then: -ESTALE. */
+/* Under a name that no other file has. */
 static int
 make_file(const struct waiting *w, struct waiting_new *n)
 {
-    struct stat st;
-    int rc;
+    uint32_t bits;
 
-    rc = random_name(n);
-    if (rc < 0)
-        return rc;
-    n->fd = openat(w->dir_fd, n->temporary,
-                   O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (n->fd < 0)
-        return errno == EEXIST ? -ESTALE : -errno;
-    if (flock(n->fd, LOCK_EX) < 0 || fstat(n->fd, &st) < 0)
-        rc = -errno;
-    else if (st.st_nlink == 0)
-        rc = -ESTALE;
-    if (rc < 0)
-        (void)close(n->fd); /* nothing is in it */
-    return rc;
+    do {
+        if (getrandom(&bits, sizeof bits, 0) != (ssize_t)sizeof bits)
+            return -EIO;
+        (void)snprintf(n->temporary, sizeof n->temporary, "%%t%08" PRIx32,
+                       bits);
+        n->fd = log_owner_make_file(w->dir_fd, n->temporary);
+    } while (n->fd == -ESTALE || n->fd == -EEXIST);
+    return n->fd < 0 ? n->fd : 0;
 }
 
 int
@@ -76,11 +54,7 @@ waiting_begin(struct waiting *w, struct waiting_new *n, bool placed)
     }
     if (!w->writer)
         rc = archive_writer_new(&w->writer);
-    if (rc < 0)
-        return rc;
-    while ((rc = make_file(w, n)) == -ESTALE)
-        continue;
-    return rc;
+    return rc < 0 ? rc : make_file(w, n);
 }
 
 int

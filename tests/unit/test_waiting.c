@@ -132,6 +132,10 @@ CASE(what_died_while_it_was_written_is_removed_and_nothing_else, x)
     assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 2);
     waiting_abort(&w, &n);
     assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 1);
+    fault_inject("flock", 1, EIO);
+    assert_rc(waiting_begin(&w, &n, false), -EIO);
+    fault_clear();
+    assert_true(n.fd < 0); /* there is none to be given up */
     waiting_close(&w);
 }
 
