@@ -131,14 +131,6 @@ read_file(struct waiting *w, struct waiting_file *f)
 /* ---- the folder ---------------------------------------------------------- */
 
 static int
-by_name(const void *key, const void *item)
-{
-    const struct waiting_file *const *f = item;
-
-    return strcmp(key, (*f)->name);
-}
-
-static int
 by_file_name(const void *a, const void *b)
 {
     const struct waiting_file *const *x = a, *const *y = b;
@@ -160,20 +152,17 @@ remove_temporary(struct waiting *w, const char *name)
 }
 
 static int
-add_file(struct waiting *w, const char *name, bool placed)
+add_file(struct waiting *w, const struct waiting_file *file)
 {
     struct waiting_file *f;
     int rc;
 
     rc = array_grow(&w->files, &w->file_capacity, w->file_count + 1,
                     sizeof(struct waiting_file *));
-    f = rc == 0 ? calloc(1, sizeof *f) : NULL;
+    f = rc == 0 ? malloc(sizeof *f) : NULL;
     if (!f)
         return -ENOMEM;
-    strcpy(f->name, name);
-    f->placed = placed;
-    f->listed = true;
-    f->lock_fd = -1;
+    *f = *file;
     w->files[w->file_count++] = f;
     rc = read_file(w, f);
     if (rc == -ENOENT) { /* it was merged just now */
@@ -188,7 +177,8 @@ see_name(void *ctx, int folder_fd, const char *name)
 {
     struct waiting *w = ctx;
     const bool held = strncmp(name, "held-", 5) == 0;
-    struct waiting_file **known;
+    struct waiting_file file = {.placed = !held, .listed = true, .lock_fd = -1};
+    struct waiting_file *key = &file, **known = NULL;
 
     (void)folder_fd;
     if (name[0] == '%' && w->writable)
@@ -197,12 +187,12 @@ see_name(void *ctx, int folder_fd, const char *name)
     if ((!held && strncmp(name, "placed-", 7) != 0) ||
         strlen(name) >= WAITING_NAME_SIZE)
         return 0;
-    known = w->sorted_count == 0
-                ? NULL
-                : bsearch(name, w->files, w->sorted_count,
-                          sizeof(struct waiting_file *), by_name);
+    strcpy(file.name, name);
+    if (w->sorted_count > 0)
+        known =
+            bsearch(&key, w->files, w->sorted_count, sizeof key, by_file_name);
     if (!known)
-        return add_file(w, name, !held);
+        return add_file(w, &file);
     (*known)->listed = true;
     return 0;
 }

@@ -99,7 +99,6 @@ struct waiting_file {
     int lock_fd;  /* has its flock, to read it; -1 */
     uint32_t fills;
     uint32_t left; /* parts that are not known to be in: waiting_sweep() */
-    uint32_t parts;
 };
 
 /* Sorted by log_fill_compare(). */

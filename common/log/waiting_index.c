@@ -211,14 +211,13 @@ waiting_sweep(struct waiting *w, uint32_t pass)
     struct waiting_index *x = &w->index;
 
     for (size_t i = 0; i < w->file_count; i++)
-        w->files[i]->left = w->files[i]->parts = 0;
+        w->files[i]->left = 0;
     for (size_t i = 0; i < x->fill_count; i++)
         x->fills[i].wanted = false;
     for (size_t i = 0; i < x->part_count; i++) {
         const struct waiting_part *p = &x->parts[i];
         struct waiting_fill *f = &x->fills[p->fill];
 
-        f->file->parts++;
         if (p->in)
             continue;
         f->file->left++;

@@ -18,6 +18,13 @@
 
 /* ---- the folder's lock ----------------------------------------------------- */
 
+void
+waiting_unlock(struct waiting *w)
+{
+    w->locked = false;
+    (void)flock(w->dir_fd, LOCK_UN); /* giving it up cannot fail */
+}
+
 int
 waiting_lock(struct waiting *w, int how)
 {
@@ -30,18 +37,9 @@ waiting_lock(struct waiting *w, int how)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     w->locked = true;
     rc = waiting_list(w);
-    if (rc < 0) {
-        w->locked = false;
-        (void)flock(w->dir_fd, LOCK_UN); /* giving it up cannot fail */
-    }
+    if (rc < 0)
+        waiting_unlock(w);
     return rc;
-}
-
-void
-waiting_unlock(struct waiting *w)
-{
-    w->locked = false;
-    (void)flock(w->dir_fd, LOCK_UN); /* giving it up cannot fail */
 }
 
 /* ---- one file -------------------------------------------------------------- */
@@ -307,25 +305,23 @@ count_left_out(const struct waiting *w, const struct waiting_file *f,
     return found;
 }
 
-int
-waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
-                  bool (*leaves)(void *ctx, const struct log_fill *id),
-                  void *ctx, uint64_t *fills)
+/* Replaces each file that has the name, or, without a name, each that is
+ * damaged; adds to *fills how many fills the name was left out of. */
+static int
+replace_each(struct waiting *w, struct left_out *l, uint64_t *fills)
 {
-    struct left_out l = {
-        .name = name, .size = size, .leaves = leaves, .ctx = ctx};
     int rc;
 
-    assert(w->placed);
     rc = waiting_lock(w, LOCK_EX);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
     for (size_t i = 0; rc == 0 && i < w->file_count; i++) {
-        const uint64_t count = count_left_out(w, w->files[i], &l);
+        const uint64_t count = l->size > 0 ? count_left_out(w, w->files[i], l)
+                                           : w->files[i]->damaged;
 
         if (count == 0)
             continue;
-        rc = replace_files(w, &w->files[i], 1, &l);
+        rc = replace_files(w, &w->files[i], 1, l);
         *fills += rc == 0 ? count : 0;
     }
     if (rc == 0)
@@ -335,19 +331,22 @@ waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
 }
 
 int
+waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
+                  bool (*leaves)(void *ctx, const struct log_fill *id),
+                  void *ctx, uint64_t *fills)
+{
+    struct left_out l = {
+        .name = name, .size = size, .leaves = leaves, .ctx = ctx};
+
+    assert(w->placed && size > 0);
+    return replace_each(w, &l, fills);
+}
+
+int
 waiting_repair(struct waiting *w)
 {
     struct left_out none = {.size = 0};
-    int rc;
+    uint64_t fills = 0; /* of no name */
 
-    rc = waiting_lock(w, LOCK_EX);
-    if (rc < 0)
-        return rc == -ENOENT ? 0 : rc;
-    for (size_t i = 0; rc == 0 && i < w->file_count; i++)
-        if (w->files[i]->damaged)
-            rc = replace_files(w, &w->files[i], 1, &none);
-    if (rc == 0)
-        rc = waiting_sync(w);
-    waiting_unlock(w);
-    return rc;
+    return replace_each(w, &none, &fills);
 }
