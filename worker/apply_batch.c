@@ -150,10 +150,7 @@ batch_of(const struct applier *a, const struct fold_keyspace *k)
         return out; /* what has it is made durable */
     out.mark_count = log_select_touching(a->select, b, k);
     out.marks = a->select->marks;
-    if (a->scratch)
-        out.delta_count = fold_sort(&b->fold, k, a->scratch, &deltas);
-    else
-        fold_deltas(&b->fold, k, &deltas, &out.delta_count);
+    out.delta_count = fold_deltas(&b->fold, k, a->scratch, &deltas);
     out.deltas = deltas;
     return out;
 }

@@ -1,5 +1,5 @@
 /* worker/fold.c - see fold.h: fold_clear(), fold_trim(), fold_widen(),
- * fold_add(), fold_add_member(), fold_deltas().
+ * fold_add(), fold_add_member().
  *
  * The hot loop (add_message()) processes messages in groups of GROUP: hash each
  * and prefetch its cell, then prefetch the entry of each cell, then add.
@@ -60,8 +60,8 @@ open_regions(struct fold *f)
     return rc;
 }
 
-static void
-close_regions(struct fold *f)
+void
+fold_close(struct fold *f)
 {
     region_close(&f->names.cells);
     region_close(&f->entries.cells);
@@ -87,12 +87,6 @@ fold_open(struct fold *f, size_t memory, unsigned logs_max)
     return rc;
 }
 
-void
-fold_close(struct fold *f)
-{
-    close_regions(f);
-}
-
 int
 fold_clear(struct fold *f)
 {
@@ -104,16 +98,15 @@ fold_clear(struct fold *f)
     f->records = f->zeros = 0;
     if (f->wide || !f->arena.at) {
         f->wide = false;
-        close_regions(f);
+        fold_close(f);
         return open_regions(f);
     }
-    region_touch(&f->arena, f->arena_used);
     f->arena_used = FOLD_ARENA_START;
     rc = fold_table_clear(&f->names);
     if (rc == 0)
         rc = fold_table_clear(&f->entries);
     if (rc < 0)
-        close_regions(f);
+        fold_close(f);
     return rc;
 }
 
@@ -463,7 +456,6 @@ fold_sort_keyspaces(struct fold *f)
     size_t count = 0;
 
     assert(size <= f->scratch.size);
-    region_touch(&f->scratch, size);
     for (k = f->first; k; k = k->next)
         list[count++] = k;
     qsort(list, count, sizeof(struct fold_keyspace *), compare_keyspaces);
@@ -473,15 +465,4 @@ fold_sort_keyspaces(struct fold *f)
         f->first = list[0];
         f->last = list[count - 1];
     }
-}
-
-void
-fold_deltas(struct fold *f, const struct fold_keyspace *k,
-            struct store_delta **deltas, size_t *count)
-{
-    const size_t size = k->entry_count * FOLD_SCRATCH_SIZE;
-
-    assert(size <= f->scratch.size);
-    region_touch(&f->scratch, size);
-    *count = fold_sort(f, k, f->scratch.at, deltas);
 }

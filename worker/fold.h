@@ -13,8 +13,8 @@
  * gets all that it needs (fold_widen): a log is as large as log.size.
  *
  * Ownership: struct fold is the caller's from fold_open() to fold_close().
- * Keyspaces, entries and deltas live until fold_clear(); deltas only until
- * the next fold_deltas().  No threads, no output.
+ * Keyspaces, entries and deltas live until fold_clear(); deltas in the fold only
+ * until the next fold_deltas().  No threads, no output.
  * Errors: 0 or a negative errno.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -128,10 +128,11 @@ bool fold_expects_fit(const struct fold *f);
 /* Orders the keyspaces by their number of records, most first. */
 void fold_sort_keyspaces(struct fold *f);
 
-/* The keyspace's entries as deltas, sorted by key, then minute.  Keys point
- * into the fold. */
-void fold_deltas(struct fold *f, const struct fold_keyspace *k,
-                 struct store_delta **deltas, size_t *count);
+/* The keyspace's entries as deltas, sorted by key, then minute; returns their
+ * number.  Keys point into the fold, deltas into `scratch`, which has room for
+ * FOLD_SCRATCH_SIZE an entry (fold_memory.h), or if it is NULL into the fold. */
+size_t fold_deltas(const struct fold *f, const struct fold_keyspace *k,
+                   void *scratch, struct store_delta **deltas);
 
 /* Bytes of anonymous memory this batch takes. */
 size_t fold_memory(const struct fold *f);

@@ -107,9 +107,4 @@ struct sort_item {
     const struct fold_entry *entry;
 };
 
-/* Sorts the entries of `k` by key, then minute, within `scratch`
- * (FOLD_SCRATCH_SIZE per entry).  Returns their number. */
-size_t fold_sort(const struct fold *f, const struct fold_keyspace *k,
-                 void *scratch, struct store_delta **deltas);
-
 #endif

@@ -37,20 +37,10 @@ region_close(struct region *r)
 }
 
 void
-region_touch(struct region *r, size_t size)
-{
-    assert(size <= r->size);
-    if (size > r->touched)
-        r->touched = size;
-}
-
-void
 region_trim(struct region *r, size_t keep)
 {
     keep = (keep + REGION_HUGE - 1) / REGION_HUGE * REGION_HUGE;
-    if (r->touched <= keep || keep >= r->size)
-        return;
     /* A failure only means that the pages stay ours. */
-    (void)madvise(r->at + keep, r->size - keep, MADV_DONTNEED);
-    r->touched = keep;
+    if (keep < r->size)
+        (void)madvise(r->at + keep, r->size - keep, MADV_DONTNEED);
 }

@@ -16,17 +16,13 @@
 struct region {
     uint8_t *at; /* NULL when closed */
     size_t size;
-    size_t touched; /* what the owner says it has used since the last trim */
 };
 
 /* Reserves `size` bytes of zeros.  -ENOMEM */
 int region_open(struct region *r, size_t size);
 void region_close(struct region *r);
 
-/* Notes that the first `size` bytes are in use. */
-void region_touch(struct region *r, size_t size);
-
-/* Returns the memory that was touched after the first `keep` bytes. */
+/* Returns what memory there is behind the first `keep` bytes, or some more. */
 void region_trim(struct region *r, size_t keep);
 
 #endif

@@ -1,4 +1,4 @@
-/* worker/sort.c - see fold_memory.h.
+/* worker/sort.c - see fold.h: fold_deltas().
  *
  * Entries are sorted by 8 bytes of their keys, which lie beside where they are:
  * most comparisons read no entry, which would be somewhere else in memory.  Keys
@@ -62,14 +62,15 @@ compare_items(const void *a, const void *b)
 }
 
 size_t
-fold_sort(const struct fold *f, const struct fold_keyspace *k, void *scratch,
-          struct store_delta **deltas)
+fold_deltas(const struct fold *f, const struct fold_keyspace *k, void *scratch,
+            struct store_delta **deltas)
 {
-    struct sort_item *items = scratch;
+    struct sort_item *items = scratch ? scratch : (void *)f->scratch.at;
     struct store_delta *out =
         (struct store_delta *)(void *)(items + k->entry_count);
     size_t shared, count, i;
 
+    assert(scratch || k->entry_count * FOLD_SCRATCH_SIZE <= f->scratch.size);
     count = list_items(f, k, items, &shared);
     assert(count <= k->entry_count);
     for (i = 0; i < count; i++) {

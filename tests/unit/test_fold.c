@@ -77,8 +77,7 @@ append_slot(struct fake *f, const char *keyspace, const char *key,
 static struct fold_keyspace *
 keyspace(const struct fold *f, const char *name)
 {
-    return find_keyspace(f, name_tag(f, (const uint8_t *)name, strlen(name)),
-                         (const uint8_t *)name, strlen(name));
+    return fold_find(f, (const uint8_t *)name, strlen(name));
 }
 
 /* The sum of one key and minute, which fits int64 here; fails when there is
@@ -90,7 +89,7 @@ sum_of(struct fold *f, const char *name, const char *key, uint32_t minute)
     size_t count, i;
 
     assert_non_null(keyspace(f, name));
-    fold_deltas(f, keyspace(f, name), &d, &count);
+    count = fold_deltas(f, keyspace(f, name), NULL, &d);
     for (i = 0; i < count; i++) {
         if (d[i].key_size != strlen(key) || d[i].minute != minute ||
             memcmp(d[i].key, key, d[i].key_size) != 0)
@@ -106,12 +105,8 @@ static size_t
 delta_count(struct fold *f, const char *name)
 {
     struct store_delta *d;
-    size_t count;
 
-    if (!keyspace(f, name))
-        return 0;
-    fold_deltas(f, keyspace(f, name), &d, &count);
-    return count;
+    return keyspace(f, name) ? fold_deltas(f, keyspace(f, name), NULL, &d) : 0;
 }
 
 static void
@@ -161,7 +156,7 @@ CASE(sums_beyond_int64_are_exact, f)
 
     assert_rc(fold_add(f, &a.log, 0), 0);
 
-    fold_deltas(f, keyspace(f, "k"), &d, &count);
+    count = fold_deltas(f, keyspace(f, "k"), NULL, &d);
     assert_int_equal(count, 2);
     assert_true(d[0].sum_high == 1 && d[0].sum_low == UINT64_MAX - 3);
     assert_true(d[1].sum_high == -2 && d[1].sum_low == 0);
@@ -187,7 +182,7 @@ CASE(deltas_come_sorted_by_key_then_minute, f)
 
     assert_rc(fold_add(f, &a.log, 0), 0);
 
-    fold_deltas(f, keyspace(f, "k"), &d, &count);
+    count = fold_deltas(f, keyspace(f, "k"), NULL, &d);
     assert_int_equal(count, 12);
     for (i = 0; i < 12; i++) {
         assert_int_equal(d[i].key_size, strlen(sorted[i / 2]));
@@ -213,7 +208,7 @@ CASE(names_of_256_bytes_keep_all_of_them, f)
     assert_rc(fold_add(f, &a.log, 0), 0);
 
     assert_int_equal(f->keyspaces, 1);
-    fold_deltas(f, f->first, &d, &count);
+    count = fold_deltas(f, f->first, NULL, &d);
     assert_int_equal(count, 2);
     assert_int_equal(d[0].key_size, 256);
     assert_int_equal(d[0].sum_low, 2);
@@ -396,7 +391,7 @@ TEST(a_log_that_does_not_fit_takes_what_it_needs_once)
         assert_rc(fold_widen(&f, SLOTS), 0);
         assert_rc(fold_add(&f, &a.log, 0), 0);
 
-        fold_deltas(&f, f.first, &d, &count);
+        count = fold_deltas(&f, f.first, NULL, &d);
         assert_int_equal(count, keyspaces ? 1 : SLOTS);
         assert_rc(fold_clear(&f), 0);
         assert_rc(fold_add(&f, &a.log, 0), -ENOBUFS);
