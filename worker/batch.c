@@ -1,4 +1,4 @@
-/* worker/batch.c - see batch.h: batch_quarantine(), batch_release_one(),
+/* worker/batch.c - see batch.h: batch_release(), batch_quarantine(),
  * batch_fold(), batch_take(), batch_release_unmerged(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/batch.h"
@@ -24,26 +24,18 @@ batch_open(struct log_batch *b, int log_fd, const struct layout *l,
     rc = logdir_open(&b->dir, log_fd, l, log_size);
     if (rc < 0)
         return rc;
-    rc = fold_open(&b->fold, memory, max);
-    if (rc < 0)
-        goto close_dir;
     b->logs = calloc(max, sizeof *b->logs);
-    if (!b->logs) {
-        rc = -ENOMEM;
-        goto close_fold;
-    }
-    return 0;
-
-close_fold:
-    fold_close(&b->fold);
-close_dir:
-    logdir_close(&b->dir);
+    rc = b->logs ? fold_open(&b->fold, memory, max) : -ENOMEM;
+    if (rc < 0)
+        batch_close(b);
     return rc;
 }
 
 void
 batch_close(struct log_batch *b)
 {
+    if (!b->dir.stream)
+        return; /* it is not open */
     batch_release_unmerged(b, false);
     free(b->ready);
     free(b->logs);
@@ -61,27 +53,6 @@ by_age(const void *a, const void *b)
     if (x->mtime_ms != y->mtime_ms)
         return x->mtime_ms < y->mtime_ms ? -1 : 1;
     return x->index < y->index ? -1 : x->index > y->index;
-}
-
-/* Copies the full logs of the last scan, oldest first: the scan's own order
- * is by index.  Returns their number or -ENOMEM. */
-static int
-find_ready(struct log_batch *b)
-{
-    size_t i, n = 0;
-
-    if (array_grow(&b->ready, &b->ready_max, b->dir.count, sizeof *b->ready) <
-        0)
-        return -ENOMEM;
-    for (i = 0; i < b->dir.count; i++) {
-        const struct logfile *e = &b->dir.entries[i];
-
-        if (!e->locked && e->mode == LOG_MODE_FULL)
-            b->ready[n++] = *e;
-    }
-    if (n > 1)
-        qsort(b->ready, n, sizeof *b->ready, by_age);
-    return (int)n;
 }
 
 static bool
@@ -151,8 +122,8 @@ end_deferral(struct log_batch *b)
     memset(b->deferred, 0, sizeof b->deferred);
 }
 
-static void
-release_log(struct log_batch *b, struct batch_log *l)
+void
+batch_release(struct log_batch *b, struct batch_log *l)
 {
     const uint64_t index = l->log.header.index;
     int rc;
@@ -168,8 +139,8 @@ release_log(struct log_batch *b, struct batch_log *l)
     diag_errno(DIAG_ERROR, rc, "release log=%" PRIu64, index);
 }
 
-static void
-quarantine_log(struct log_batch *b, struct batch_log *l, const char *why)
+void
+batch_quarantine(struct log_batch *b, struct batch_log *l, const char *why)
 {
     const uint64_t index = l->log.header.index;
     const uint64_t epoch = l->log.header.epoch;
@@ -188,20 +159,6 @@ quarantine_log(struct log_batch *b, struct batch_log *l, const char *why)
          "log=%" PRIu64 " epoch=%" PRIu64
          " is quarantined and kept as bad-%010" PRIu64 "-%" PRIu64 ": %s",
          index, epoch, index, epoch, why);
-}
-
-void
-batch_quarantine(struct log_batch *b, unsigned number, const char *why)
-{
-    assert(number < b->count);
-    quarantine_log(b, &b->logs[number], why);
-}
-
-void
-batch_release_one(struct log_batch *b, unsigned number)
-{
-    assert(number < b->count);
-    release_log(b, &b->logs[number]);
 }
 
 /* ---- folding ----------------------------------------------------------- */
@@ -257,23 +214,24 @@ drop_log(struct log_batch *b, struct batch_log *l, int rc)
 {
     if (l->file) {
         l->file->damaged |= rc == -EBADMSG || rc == -EIO;
-        release_log(b, l);
+        batch_release(b, l);
         return;
     }
     switch (rc) {
     case -ENOBUFS: /* does not fit beside the others; a later batch takes it */
-        release_log(b, l);
+        batch_release(b, l);
         break;
     case -EBADMSG:
-        quarantine_log(b, l, "it has fewer valid slots than its header counts");
+        batch_quarantine(b, l,
+                         "it has fewer valid slots than its header counts");
         break;
     case -EIO:
-        quarantine_log(b, l, "it cannot be read");
+        batch_quarantine(b, l, "it cannot be read");
         break;
     default:
         diag_errno(DIAG_ERROR, rc, "fold log=%" PRIu64, l->log.header.index);
         defer_log(b, l->log.header.index);
-        release_log(b, l);
+        batch_release(b, l);
         break;
     }
 }
@@ -353,13 +311,13 @@ claim_log(struct log_batch *b, const struct logfile *entry)
     l->count = (uint32_t)l->log.header.count;
     if (logdir_has_other_sizes(&b->dir, &l->log.layout)) {
         b->other_sizes = true;
-        release_log(b, l);
+        batch_release(b, l);
         return false;
     }
     if (have_uuid(b, l->mark.uuid)) {
         /* A copy of a log of this batch: the marks show when that one is
          * merged. */
-        release_log(b, l);
+        batch_release(b, l);
         return false;
     }
     return true;
@@ -403,17 +361,29 @@ batch_add_waiting(struct log_batch *b, const struct waiting_fill *f)
     return fold_next(b);
 }
 
-static void
-note_busy(struct log_batch *b)
+/* Copies the full logs of the last scan, oldest first: the scan's own order
+ * is by index.  Returns their number or -ENOMEM. */
+static int
+find_ready(struct log_batch *b)
 {
-    size_t i;
+    size_t n = 0;
 
-    for (i = 0; i < b->dir.count; i++) {
+    if (array_grow(&b->ready, &b->ready_max, b->dir.count, sizeof *b->ready) <
+        0)
+        return -ENOMEM;
+    for (size_t i = 0; i < b->dir.count; i++) {
         const struct logfile *e = &b->dir.entries[i];
 
-        if (e->ours && e->locked && e->mode == LOG_MODE_FULL)
+        if (e->mode != LOG_MODE_FULL)
+            continue;
+        if (!e->locked)
+            b->ready[n++] = *e;
+        else if (e->ours)
             look_again_soon(b);
     }
+    if (n > 1)
+        qsort(b->ready, n, sizeof *b->ready, by_age);
+    return (int)n;
 }
 
 int
@@ -446,7 +416,6 @@ batch_take(struct log_batch *b)
         diag(DIAG_INFO, "recovered logs=%" PRIu64, b->dir.recovered);
     b->has_recovered = true;
     b->stats->recovered += b->dir.recovered - recovered;
-    note_busy(b);
     ready = find_ready(b);
     if (ready < 0)
         return ready;
@@ -470,7 +439,7 @@ batch_release_unmerged(struct log_batch *b, bool failed)
             continue;
         if (failed && !l->file)
             defer_log(b, l->log.header.index);
-        release_log(b, l);
+        batch_release(b, l);
     }
     b->count = 0;
 }
@@ -483,7 +452,7 @@ empty_log(struct log_batch *b, struct batch_log *l)
 
     rc = log_empty(&l->log);
     if (rc == 0) {
-        release_log(b, l);
+        batch_release(b, l);
         return true;
     }
     /* Full or empty, recovery reads which; the marks are right for both. */

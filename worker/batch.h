@@ -90,7 +90,7 @@ struct log_batch {
 /* `log_fd` is data/log; it is duplicated.  The caller sets `stats`. */
 int batch_open(struct log_batch *b, int log_fd, const struct layout *l,
                uint64_t log_size, unsigned max, size_t memory);
-void batch_close(struct log_batch *b);
+void batch_close(struct log_batch *b); /* also if that failed */
 
 /* Recovers logs of dead owners, once a second, then claims and folds full logs;
  * logs that failed lately are deferred.  Returns their number, or an error of
@@ -111,8 +111,9 @@ batch_is_waiting(const struct log_batch *b)
 
 /* Quarantines a log, or releases it unmerged for the next batch.  It still
  * counts; follow with batch_fold(). */
-void batch_quarantine(struct log_batch *b, unsigned number, const char *why);
-void batch_release_one(struct log_batch *b, unsigned number);
+void batch_quarantine(struct log_batch *b, struct batch_log *l,
+                      const char *why);
+void batch_release(struct log_batch *b, struct batch_log *l);
 
 /* Folds the logs that are still claimed anew; their numbers change.  Errors as
  * of batch_take(). */

@@ -257,9 +257,9 @@ remove_leaving(const struct log_select *a, bool *released)
             continue;
         gone++;
         if (a->leaving[i] == QUARANTINED) {
-            batch_quarantine(b, i, "it is older than the keyspaces");
+            batch_quarantine(b, &b->logs[i], "it is older than the keyspaces");
         } else {
-            batch_release_one(b, i);
+            batch_release(b, &b->logs[i]);
             *released = true;
         }
     }

@@ -82,7 +82,8 @@ open_archive(struct worker *w)
         return;
     rc = datadir_archive(&w->dir);
     if (rc == 0)
-        rc = merge_archive(&w->merge, w->config.archive_keep_ms);
+        rc = archive_open(&w->merge.archive, w->dir.archive_fd,
+                          w->config.archive_keep_ms);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "open archive/, logs are not archived");
 }
@@ -111,7 +112,7 @@ serve_until_stopped(struct worker *w)
     loop_free(w->loop);
     if (w->watch.stop_signal != SIGINT &&
         !w->command.once) /* ^C, and how countd serve stops it */
-        watch_report(&w->watch);
+        worker_status_print(&w->watch.status);
     worker_status_close(&w->watch.status);
     if (w->watch.refused)
         return CONFIG_EXIT_USAGE;

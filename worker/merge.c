@@ -1,4 +1,4 @@
-/* worker/merge.c - see merge.h: merge_archive(), merge_retry_ms(), merge_run(), merge_waiting(). */
+/* worker/merge.c - see merge.h: merge_run(), merge_waiting(), merge_maintain(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/merge.h"
 
@@ -47,47 +47,32 @@ merge_open(struct merge *m, const struct config *config,
                         .keys_max = config->keyspace_max_keys,
                         .current = &m->batch,
                         .slice_ns = MERGE_SLICE_NS};
-    rc = layout_init(&layout, (unsigned)config->keyspace_size,
-                     (unsigned)config->key_size);
-    if (rc == 0)
-        rc =
-            waiting_open(&m->folder, dir->log_fd, true, true, config->held_max);
-    if (rc < 0)
-        return rc;
     waiting_pass_init(&m->pass, &m->folder);
-    rc = batch_open(&m->batch, dir->log_fd, &layout, config->log_size, max,
-                    fold_memory_of(config->worker_memory, 7));
-    if (rc < 0)
-        return rc;
-    rc = batch_open(&m->quick, dir->log_fd, &layout, config->log_size, max,
-                    fold_memory_of(config->worker_memory, 1));
-    if (rc < 0)
-        goto close_batch;
-    m->quick.keyspaces_max = MERGE_QUICK_NAMES;
     requests_init(&m->requests, dir->fd);
+    dead_fills_init(&m->dead_fills, dir->log_fd);
+    rc = waiting_open(&m->folder, dir->log_fd, true, true, config->held_max);
+    if (rc == 0)
+        rc = layout_init(&layout, (unsigned)config->keyspace_size,
+                         (unsigned)config->key_size);
+    if (rc == 0)
+        rc = batch_open(&m->batch, dir->log_fd, &layout, config->log_size, max,
+                        fold_memory_of(config->worker_memory, 7));
+    if (rc == 0)
+        rc = batch_open(&m->quick, dir->log_fd, &layout, config->log_size, max,
+                        fold_memory_of(config->worker_memory, 1));
+    m->quick.keyspaces_max = MERGE_QUICK_NAMES;
     m->batch.stats = m->quick.stats = &m->stats;
-    m->batch.dir.marks = &m->requests.store;
-    m->quick.dir.marks = &m->requests.store;
+    m->batch.dir.marks = m->quick.dir.marks = &m->requests.store;
     /* Where something else serves malloc(), as AddressSanitizer does, the first
      * call sets libc's heap up, which two threads cannot do at once. */
     (void)mallinfo2();
-    dead_fills_init(&m->dead_fills, dir->log_fd);
-    rc = log_select_open(&m->select, store, &m->folder, max);
+    if (rc == 0)
+        rc = log_select_open(&m->select, store, &m->folder, max);
     if (rc == 0 && !is_local(m))
         rc = as_of_init(&m->as_of, store, dir, &layout, config->log_size);
     if (rc < 0)
         merge_close(m);
     return rc;
-
-close_batch:
-    batch_close(&m->batch);
-    return rc;
-}
-
-int
-merge_archive(struct merge *m, uint64_t keep_ms)
-{
-    return archive_open(&m->archive, m->dir->archive_fd, keep_ms);
 }
 
 void
@@ -172,8 +157,7 @@ static bool
 begin_merge(struct merge *m)
 {
     read_note(m);
-    if (!m->is_older && (store_traits(m->store) & STORE_FILES) != 0 &&
-        clock_ms() >= m->note_ms)
+    if (!m->is_older && is_local(m) && clock_ms() >= m->note_ms)
         write_note(m);
     return !m->is_older;
 }
@@ -267,12 +251,6 @@ release_idle_memory(struct merge *m)
     if (fold_clear(&m->batch.fold) == 0)
         fold_trim(&m->batch.fold);
     (void)malloc_trim(0); /* whether anything was free does not matter */
-}
-
-uint64_t
-merge_retry_ms(const struct merge *m)
-{
-    return m->batch.retry_ms;
 }
 
 /* The outcome of a scan that claimed no log. */

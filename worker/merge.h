@@ -50,7 +50,7 @@
 enum merge_outcome {
     MERGE_IDLE,    /* no full log */
     MERGE_DONE,    /* something was merged: there may be more */
-    MERGE_LATER,   /* only logs that failed: at merge_retry_ms() */
+    MERGE_LATER,   /* only logs that failed: at batch.retry_ms */
     MERGE_WAIT,    /* the machine cannot now (full disk): back off */
     MERGE_STOPPED, /* as told */
     MERGE_REFUSED, /* logs of other message sizes: settings are wrong */
@@ -84,7 +84,7 @@ struct merge {
     const struct datadir *dir;
     uint64_t keyspace_max; /* for reports: of the settings */
     uint64_t keys_max;
-    struct archive archive; /* off until merge_archive() */
+    struct archive archive; /* off until the caller opens it */
     bool waiting;           /* the machine cannot proceed now */
     bool worked;            /* memory is cached since a batch */
     bool (*stop)(void *ctx);
@@ -97,18 +97,12 @@ int merge_open(struct merge *m, const struct config *config,
                const struct datadir *dir, struct store *store);
 void merge_close(struct merge *m);
 
-/* Has merged logs archived in dir->archive_fd.  -ENOMEM */
-int merge_archive(struct merge *m, uint64_t keep_ms);
-
 /* One batch. */
 enum merge_outcome merge_run(struct merge *m);
 
 /* A batch of what waits, if it is time.  Returns when to call again (clock_ms);
  * UINT64_MAX: nothing waits, or what does is not this worker's to merge. */
 uint64_t merge_waiting(struct merge *m);
-
-/* When a log that failed may be tried again (clock_ms); UINT64_MAX: none. */
-uint64_t merge_retry_ms(const struct merge *m);
 
 /* Lets the store do work of its own until about until_ns (clock_ns); to be
  * called about once a second.  True: there is more to do now. */

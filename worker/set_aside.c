@@ -16,6 +16,7 @@ struct aside {
     struct archive_fill_name *names;
     size_t most;    /* keyspaces that refused */
     uint64_t fills; /* that were written */
+    bool writes;    /* records are written, not counted */
 };
 
 /* Whether a fill's records of a keyspace go into the file: unless one that is
@@ -29,52 +30,35 @@ is_wanted(const struct merge *m, const struct fold_keyspace *k, unsigned i)
                         &m->current->logs[i].mark);
 }
 
-static struct fold_keyspace *
-find_wanted(const struct aside *a, const struct message *msg)
+static int
+take_slot(void *ctx, uint32_t number, const struct message *msg,
+          const struct slot_stamp *stamp)
 {
+    struct aside *a = ctx;
     struct fold_keyspace *k;
 
-    if (mark_is(msg) || msg->increment == 0)
-        return NULL;
-    k = fold_find(&a->m->current->fold, msg->keyspace, msg->keyspace_size);
-    return k && k->aside != UINT32_MAX ? k : NULL;
-}
-
-static int
-count_slot(void *ctx, uint32_t number, const struct message *msg,
-           const struct slot_stamp *stamp)
-{
-    struct fold_keyspace *k = find_wanted(ctx, msg);
-
     (void)number;
-    (void)stamp;
-    if (k)
-        k->aside++;
+    if (mark_is(msg) || msg->increment == 0)
+        return 0;
+    k = fold_find(&a->m->current->fold, msg->keyspace, msg->keyspace_size);
+    if (!k || k->aside == UINT32_MAX)
+        return 0;
+    if (a->writes)
+        return waiting_record(&a->m->folder, msg, stamp->received_ms);
+    k->aside++;
     return 0;
 }
 
+/* Counts the records of a log that go into the file, or writes them. */
 static int
-write_slot(void *ctx, uint32_t number, const struct message *msg,
-           const struct slot_stamp *stamp)
-{
-    const struct aside *a = ctx;
-
-    (void)number;
-    return find_wanted(a, msg)
-               ? waiting_record(&a->m->folder, msg, stamp->received_ms)
-               : 0;
-}
-
-static int
-each_slot(struct aside *a, const struct log *log,
-          int (*slot)(void *ctx, uint32_t number, const struct message *msg,
-                      const struct slot_stamp *stamp))
+take_slots(struct aside *a, const struct log *log, bool writes)
 {
     uint32_t skipped = 0;
     int rc;
 
-    rc = logfile_each(log->fd, &log->header, (uint32_t)log->header.count, slot,
-                      a, &skipped);
+    a->writes = writes;
+    rc = logfile_each(log->fd, &log->header, (uint32_t)log->header.count,
+                      take_slot, a, &skipped);
     return rc == 0 && skipped > 0 ? -EBADMSG : rc;
 }
 
@@ -91,7 +75,7 @@ find_names(struct aside *a, unsigned i, struct archive_header *h)
         any = any || k->aside == 0;
     }
     h->count = h->names = 0;
-    rc = any ? each_slot(a, &a->m->current->logs[i].log, count_slot) : 0;
+    rc = any ? take_slots(a, &a->m->current->logs[i].log, false) : 0;
     for (k = a->m->current->fold.first; k; k = k->next) {
         if (k->aside == UINT32_MAX || k->aside == 0)
             continue;
@@ -117,7 +101,7 @@ write_fill(struct aside *a, unsigned i)
     if (rc == 0)
         rc = waiting_member(w, &a->file, &h, a->names);
     if (rc == 0)
-        rc = each_slot(a, log, write_slot);
+        rc = take_slots(a, log, true);
     if (rc == 0)
         rc = waiting_member_end(w, &a->file);
     a->fills += rc == 0;

@@ -1,4 +1,4 @@
-/* worker/watch.c - see watch.h: watch_start(), watch_stop(), watch_report(). */
+/* worker/watch.c - see watch.h: watch_start(), watch_stop(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/watch.h"
 
@@ -30,7 +30,7 @@ on_signal(void *ctx, int signo, int value)
     (void)value;
 
     if (signo == SIGUSR1)
-        watch_report(w);
+        worker_status_print(&w->status);
     if (signo == SIGUSR1 || signo == SIGUSR2)
         return;
     w->stop_signal = signo;
@@ -121,7 +121,7 @@ merge(struct watch *w, uint64_t now)
     w->next_poll_ms = now;
     if (outcome != MERGE_DONE)
         w->next_poll_ms =
-            earlier_ms(now + WATCH_POLL_MS, merge_retry_ms(w->merge));
+            earlier_ms(now + WATCH_POLL_MS, w->merge->batch.retry_ms);
 }
 
 /* The time of the next scan for logs. */
@@ -231,10 +231,4 @@ watch_stop(struct watch *w)
         return;
     loop_remove(w->loop, &w->changes);
     (void)close(fd); /* holds no data */
-}
-
-void
-watch_report(struct watch *w)
-{
-    worker_status_print(&w->status);
 }

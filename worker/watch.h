@@ -53,7 +53,4 @@ int watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
                 struct merge *merge, const char *data_dir, bool once);
 void watch_stop(struct watch *w);
 
-/* Prints one line of figures. */
-void watch_report(struct watch *w);
-
 #endif

@@ -423,7 +423,7 @@ CASE(a_log_that_fails_waits_and_the_others_are_merged_meanwhile, x)
     full_log(x, 0);
     refuse("b", -ESTALE);
     assert_int_equal(merge_run(&x->merge), MERGE_LATER);
-    assert_true(merge_retry_ms(&x->merge) <= clock_ms() + 50);
+    assert_true(x->merge.batch.retry_ms <= clock_ms() + 50);
     x->merge.batch.failed.due_ms += 1000000; /* not by the clock */
 
     filler_open(&f, x->dir.log_fd, 1, SLOTS);
@@ -456,7 +456,7 @@ CASE(a_full_log_whose_owner_lingers_is_tried_again_in_10_ms, x)
     assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
     for (i = 0; i < 3; i++) { /* the claim that fails, then scans after it */
         assert_int_equal(merge_run(&x->merge), MERGE_LATER);
-        assert_true(merge_retry_ms(&x->merge) <= clock_ms() + BATCH_BUSY_MS);
+        assert_true(x->merge.batch.retry_ms <= clock_ms() + BATCH_BUSY_MS);
     }
 
     assert_int_equal(close(fd), 0);

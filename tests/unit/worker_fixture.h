@@ -59,7 +59,8 @@ fixture_open_worker(struct fixture *x)
 {
     assert_rc(merge_open(&x->merge, &x->config, &x->dir, x->store), 0);
     if (x->archive)
-        assert_rc(merge_archive(&x->merge, 86400000), 0);
+        assert_rc(archive_open(&x->merge.archive, x->dir.archive_fd, 86400000),
+                  0);
     x->merge.batch.retry_most_ms = 0;
     x->merge.quick.retry_most_ms = 0;
     x->merge.pass.now_ms = fixture_now;
