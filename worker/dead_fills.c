@@ -119,12 +119,6 @@ is_fill_over(const struct dead_fills_log *log, const struct log_fill *mark)
                           (log->epoch == mark->epoch && log->empty));
 }
 
-static bool
-has_uuid(const struct dead_fills_log *log, const struct log_fill *mark)
-{
-    return log_fill_is_of_log(mark, log->uuid);
-}
-
 /* Several logs may have one uuid, as copies made by hand: all of them count. */
 bool
 dead_fills_contain(void *ctx, const struct log_fill *mark)
@@ -139,7 +133,7 @@ dead_fills_contain(void *ctx, const struct log_fill *mark)
     for (size_t i = 0; i < s->count; i++) {
         const struct dead_fills_log *log = &s->logs[i];
 
-        if (!has_uuid(log, mark))
+        if (!log_fill_is_of_log(mark, log->uuid))
             continue;
         if (log->quarantined) {
             if (log->epoch <= mark->epoch)

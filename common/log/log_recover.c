@@ -114,18 +114,6 @@ take_mark(void *ctx, uint32_t number, const struct message *m,
     return 0;
 }
 
-/* Reads the marks of the slots that recovery keeps, all of which were valid
- * before. */
-static int
-read_marks(const struct log *log, struct mark_array *a)
-{
-    uint32_t skipped;
-    const int rc =
-        logfile_each(log->fd, &log->header, log->count, take_mark, a, &skipped);
-
-    return rc == 0 && skipped > 0 ? -EIO : rc;
-}
-
 /* Stores the marks of a log that is about to be sealed.  Its slots are durable
  * already: a stored mark without its increments would be answered as counted.
  */
@@ -134,6 +122,7 @@ store_marks(struct log *log, const struct inspect *look,
             struct mark_store *store)
 {
     struct mark_array a = {.capacity = look->marks};
+    uint32_t skipped;
     int rc;
 
     log->marks = 0;
@@ -142,7 +131,10 @@ store_marks(struct log *log, const struct inspect *look,
     a.marks = malloc(a.capacity * sizeof *a.marks);
     if (!a.marks)
         return -ENOMEM;
-    rc = read_marks(log, &a);
+    rc = logfile_each(log->fd, &log->header, log->count, take_mark, &a,
+                      &skipped);
+    if (rc == 0 && skipped > 0)
+        rc = -EIO; /* all slots that recovery keeps were valid before */
     log->marks = (uint32_t)a.count;
     if (rc == 0 && a.count > 0)
         rc = store ? store->store(store, &log->header, a.marks, a.count)

@@ -159,34 +159,25 @@ read_secret(struct requests *r, uint8_t secret[REQUESTS_KEY_SIZE])
     return rc;
 }
 
-/* Makes the folder, durably, and opens it. */
-static int
-make_folder(const struct requests *r)
-{
-    const int live = folder_open(r->data_fd, "live");
-    int fd;
-
-    if (live < 0)
-        return live;
-    fd = folder_make(live, "requests");
-    (void)close(live);
-    return fd;
-}
-
-/* Writes r->secret.  Its name is there only when it is durable. */
+/* Writes r->secret into the folder, which it makes.  Its name is there only when
+ * it is durable. */
 static int
 write_secret(const struct requests *r)
 {
-    const int folder = make_folder(r);
+    const int folder = folder_make(r->data_fd, REQUESTS_FOLDER);
     uint8_t bytes[SECRET_SIZE];
-    int fd, rc;
+    int fd = -1, rc;
 
     if (folder < 0)
         return folder;
     memcpy(bytes, r->secret, REQUESTS_KEY_SIZE);
-    fd = openat(folder, SECRET_NEW,
-                O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    rc = fd < 0 ? -errno : state_write(fd, bytes, sizeof bytes, NULL);
+    rc = folder_sync_parent(folder);
+    if (rc == 0) {
+        fd =
+            openat(folder, SECRET_NEW,
+                   O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+        rc = fd < 0 ? -errno : state_write(fd, bytes, sizeof bytes, NULL);
+    }
     if (rc == 0 && fsync(fd) < 0)
         rc = -errno;
     if (fd >= 0)
