@@ -55,11 +55,8 @@ make_dropped(const char *path)
     struct filler f;
 
     filler_open(&f, log_fd, 0, 10);
-    memcpy(mark.uuid, f.log.header.uuid, sizeof mark.uuid);
-    mark.epoch = f.log.header.epoch;
     filler_add(&f, NAME, "k", 7);
-    mark.first_ms = f.log.first_ms;
-    filler_seal(&f);
+    mark = filler_seal(&f);
     assert_rc(stored_add(s, NAME, &mark, "k", 7), 0);
     assert_rc(store_drop(s, (const uint8_t *)NAME, strlen(NAME)), 0);
     store_close(s);

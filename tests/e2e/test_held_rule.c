@@ -27,11 +27,7 @@
 static mode_t
 mode_of(const struct service_site *x, uint64_t index)
 {
-    char name[16];
-    struct stat st;
-
-    snprintf(name, sizeof name, "%010u", (unsigned)index);
-    return fstatat(x->dir.log_fd, name, &st, 0) == 0 ? st.st_mode & 0777 : 0;
+    return filler_mode(x->dir.log_fd, index);
 }
 
 /* Runs a worker until logs 0 to 2 are empty or quarantined. */

@@ -46,12 +46,7 @@ full_log(const struct service_site *x, uint64_t index)
 static mode_t
 mode_of(const struct service_site *x, uint64_t index)
 {
-    char name[LOG_NAME_SIZE];
-    struct stat st;
-
-    log_name(index, name);
-    assert_int_equal(fstatat(x->dir.log_fd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
-    return st.st_mode & 0777;
+    return filler_mode(x->dir.log_fd, index);
 }
 
 /* Waits until a worker has emptied the log. */

@@ -1,11 +1,11 @@
 /* tests/lib/filler.c - see filler.h. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/log/log.h"
-#include "common/log/slot.h"
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "tests/lib/filler.h"
 
@@ -42,25 +42,20 @@ filler_add(struct filler *f, const char *keyspace, const char *key,
                               .keyspace_size = (uint16_t)strlen(keyspace),
                               .key = (const uint8_t *)key,
                               .key_size = (uint16_t)strlen(key)};
-    const struct layout *l = &f->log.layout;
     const struct slot_stamp stamp = {.received_ms = f->received_ms};
-    uint8_t slot[MESSAGE_SIZE_MAX + 24];
-    struct message in;
+    uint8_t slot[SLOT_SIZE_MAX];
 
-    assert_rc(message_put(l, &m, slot), 0);
-    assert_rc(message_parse(l, slot, &in), 0);
-    slot_put_run(
-        &(struct slot_fill){l, f->log.header.uuid, f->log.header.epoch}, slot,
-        &in, 1, f->log.count, &stamp);
+    filler_put_slot(&f->log, &m, f->log.count, &stamp, slot);
     assert_rc(
         log_append(&f->log, slot, 1, stamp.received_ms, stamp.received_ms), 0);
 }
 
-void
+struct log_fill
 filler_seal(struct filler *f)
 {
     assert_rc(log_seal(&f->log), 0);
     assert_rc(log_release(&f->log), 0);
+    return LOG_FILL_OF(&f->log.header);
 }
 
 void
@@ -77,4 +72,30 @@ filler_empty(int log_fd, uint64_t index)
     assert_rc(log_claim(&log, log_fd, index, LOG_MODE_FULL), 0);
     assert_rc(log_empty(&log), 0);
     assert_rc(log_release(&log), 0);
+}
+
+mode_t
+filler_mode(int log_fd, uint64_t index)
+{
+    char name[LOG_NAME_SIZE];
+    struct stat st;
+
+    log_name(index, name);
+    return fstatat(log_fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0
+               ? st.st_mode & 07777
+               : 0;
+}
+
+void
+filler_put_slot(const struct log *log, const struct message *m, uint32_t number,
+                const struct slot_stamp *stamp, uint8_t *slot)
+{
+    const struct slot_fill fill = {&log->layout, log->header.uuid,
+                                   log->header.epoch};
+    struct message in;
+
+    assert_rc(message_put(&log->layout, m, slot), 0);
+    assert_rc(message_parse(&log->layout, slot, &in), 0);
+    in.minute = m->minute;
+    slot_put_run(&fill, slot, &in, 1, number, stamp);
 }

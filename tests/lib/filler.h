@@ -14,6 +14,8 @@
 #include <stdint.h>
 
 #include "common/log/log.h"
+#include "common/log/log_fill.h"
+#include "common/log/slot.h"
 
 struct filler {
     struct log log;
@@ -27,13 +29,21 @@ void filler_open(struct filler *f, int log_fd, uint64_t index, uint32_t slots);
 void filler_add(struct filler *f, const char *keyspace, const char *key,
                 int64_t increment);
 
-/* Seals it and lets it go: mode 0200. */
-void filler_seal(struct filler *f);
+/* Seals it and lets it go: mode 0200.  The fill that it was. */
+struct log_fill filler_seal(struct filler *f);
 
 /* Lets it go as a writer that dies does. */
 void filler_die(struct filler *f);
 
 /* Empties a full log, as a worker does when all of it is merged. */
 void filler_empty(int log_fd, uint64_t index);
+
+/* The mode of a log; 0: there is none. */
+mode_t filler_mode(int log_fd, uint64_t index);
+
+/* The bytes of slot `number` of a log, with the minute of the message. */
+void filler_put_slot(const struct log *log, const struct message *m,
+                     uint32_t number, const struct slot_stamp *stamp,
+                     uint8_t *slot);
 
 #endif

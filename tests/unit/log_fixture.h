@@ -24,6 +24,7 @@
 #include "common/log/log.h"
 #include "common/log/slot.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tmpdir.h"
 
@@ -59,17 +60,12 @@ make_slot(const struct log *log, uint32_t number, uint32_t synced,
                         .keyspace = (const uint8_t *)"space",
                         .key = (const uint8_t *)"key",
                         .keyspace_size = 5,
-                        .key_size = 3};
+                        .key_size = 3,
+                        .minute = minute_of_slot(number)};
     struct slot_stamp stamp = {.received_ms = FIRST_MS + number,
                                .synced = synced};
-    struct message parsed;
 
-    assert_rc(message_put(&log->layout, &m, slot), 0);
-    assert_rc(message_parse(&log->layout, slot, &parsed), 0);
-    parsed.minute = minute_of_slot(number);
-    slot_put_run(
-        &(struct slot_fill){&log->layout, log->header.uuid, log->header.epoch},
-        slot, &parsed, 1, number, &stamp);
+    filler_put_slot(log, &m, number, &stamp, slot);
 }
 
 /* Appends `count` slots that say that `synced` of this log are durable. */
@@ -198,12 +194,7 @@ make_merged(int dirfd, uint64_t index, uint32_t count)
 static inline mode_t
 mode_of(int dirfd, uint64_t index)
 {
-    char name[LOG_NAME_SIZE];
-    struct stat st;
-
-    log_name(index, name);
-    assert_int_equal(fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW), 0);
-    return st.st_mode & 07777;
+    return filler_mode(dirfd, index);
 }
 
 static inline bool

@@ -19,6 +19,7 @@
 #include "common/log/archive_file.h"
 #include "common/log/slot.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"
 
@@ -87,18 +88,12 @@ full_log(const struct tmpdir *d, enum kind kind, uint32_t count)
     assert_rc(log_begin(&log), 0);
     for (uint32_t i = 0; i < count; i++) {
         struct slot_stamp stamp = {.synced = 0};
-        struct message parsed;
         struct made made;
 
         make(kind, i, &made);
         stamp.received_ms = made.received_ms;
-        assert_rc(message_put(&layout, &made.m, slot), 0);
-        assert_rc(message_parse(&layout, slot, &parsed), 0);
-        parsed.minute = made.m.minute;
-        log.has_times = log.has_times || parsed.minute != 0;
-        slot_put_run(
-            &(struct slot_fill){&layout, log.header.uuid, log.header.epoch},
-            slot, &parsed, 1, i, &stamp);
+        log.has_times = log.has_times || made.m.minute != 0;
+        filler_put_slot(&log, &made.m, i, &stamp, slot);
         assert_rc(
             log_append(&log, slot, 1, stamp.received_ms, stamp.received_ms), 0);
     }

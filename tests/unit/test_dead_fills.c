@@ -26,11 +26,8 @@ set_up(struct fixture *x)
     tmpdir_make_in_memory(&x->tmp);
     dead_fills_init(&x->spent, x->tmp.fd);
     filler_open(&f, x->tmp.fd, 0, 10);
-    memcpy(x->mark.uuid, f.log.header.uuid, 16);
-    x->mark.epoch = f.log.header.epoch;
     filler_add(&f, "a", "one", 1);
-    x->mark.first_ms = f.log.first_ms;
-    filler_seal(&f);
+    x->mark = filler_seal(&f);
 }
 
 static void

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
 #include "tests/lib/memory_log.h"
 #include "tests/lib/random.h"
 
@@ -55,15 +56,11 @@ append_bytes(struct fake *f, const uint8_t *keyspace, size_t keyspace_size,
                               .keyspace = keyspace,
                               .keyspace_size = (uint16_t)keyspace_size,
                               .key = key,
-                              .key_size = (uint16_t)key_size};
-    struct message in;
+                              .key_size = (uint16_t)key_size,
+                              .minute = minute_put};
 
     assert_true(number < f->log.header.slots);
-    assert_rc(message_put(&f->log.layout, &m, slot_at(f, number)), 0);
-    assert_rc(message_parse(&f->log.layout, slot_at(f, number), &in), 0);
-    in.minute = minute_put;
-    slot_put_run(&(struct slot_fill){&f->log.layout, f->log.header.uuid, 5},
-                 slot_at(f, number), &in, 1, number, &stamp);
+    filler_put_slot(&f->log, &m, (uint32_t)number, &stamp, slot_at(f, number));
 }
 
 static void

@@ -124,19 +124,14 @@ fixture_teardown(void **state)
 static inline struct log_fill
 full_log(struct fixture *x, uint64_t index)
 {
-    struct log_fill mark;
     struct filler f;
 
     filler_open(&f, x->dir.log_fd, index, SLOTS);
-    memcpy(mark.uuid, f.log.header.uuid, 16);
-    mark.epoch = f.log.header.epoch;
     filler_add(&f, "a", "one", 1);
     filler_add(&f, "a", "two", 2);
     filler_add(&f, "b", "one", -10);
     filler_add(&f, "c", "one", 100);
-    mark.first_ms = f.log.first_ms;
-    filler_seal(&f);
-    return mark;
+    return filler_seal(&f);
 }
 
 /* Logs 0 to count - 1. */
@@ -191,13 +186,11 @@ set_aside_by_another(struct fixture *x, const char *name,
                     mark->first_ms);
 }
 
+/* 0: there is no such log. */
 static inline mode_t
 mode_of(const struct fixture *x, uint64_t index)
 {
-    char name[64];
-
-    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index);
-    return tmpdir_mode(&x->tmp, name);
+    return filler_mode(x->dir.log_fd, index);
 }
 
 /* Logs 0 to count - 1 are. */
@@ -206,15 +199,6 @@ assert_emptied(const struct fixture *x, uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++)
         assert_int_equal(mode_of(x, i), LOG_MODE_EMPTY);
-}
-
-static inline bool
-log_exists(const struct fixture *x, uint64_t index)
-{
-    char name[64];
-
-    (void)snprintf(name, sizeof name, "log/%010u", (unsigned)index);
-    return tmpdir_has(&x->tmp, name);
 }
 
 /* ---- what is stored and held ------------------------------------------- */
