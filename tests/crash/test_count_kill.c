@@ -4,32 +4,18 @@
  * lines; with an Idempotency-Key each it is sent again to the next
  * countd-write, and in the end all is answered, and counted exactly. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "tests/lib/test.h"
+#include "tests/crash/count_fixture.h"
 
-#include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/base/clock.h"
-#include "tests/lib/client.h"
-#include "tests/lib/expect.h"
 #include "tests/lib/random.h"
 #include "tests/lib/service.h"
 
 #define CLIENTS      8
 #define REQUESTS_MAX 20000
-#define LINES_MAX    100
 #define MERGE_MS     30000
 #define LIVES_MS     150 /* of a writer, at most, before it is killed */
-
-struct sender {
-    int fd;      /* -1: its connection broke */
-    int request; /* that it waits for; -1: none */
-    char heard[1024];
-    size_t size;
-};
 
 struct counting {
     struct fleet *f;
@@ -47,23 +33,7 @@ struct counting {
 static void
 send_request(struct counting *c, struct sender *s)
 {
-    char request[320 + LINES_MAX * 24], body[LINES_MAX * 24], key[64] = "";
-    size_t size = 0;
-    int n;
-
-    s->size = 0;
-    for (int i = 0; i < c->lines[s->request]; i++)
-        size += (size_t)sprintf(body + size, "http\t%d\n", s->request);
-    if (c->keyed)
-        snprintf(key, sizeof key, "Idempotency-Key: request-%d\r\n",
-                 s->request);
-    n = snprintf(request, sizeof request,
-                 "POST /v1/count HTTP/1.1\r\nHost: localhost\r\n"
-                 "Content-Type: text/tab-separated-values\r\n"
-                 "%sContent-Length: %zu\r\n\r\n%s",
-                 key, size, body);
-    /* A broken connection shows when its answer is read. */
-    (void)client_try_send(s->fd, request, (size_t)n);
+    send_lines(s, s->request, c->lines[s->request], c->keyed);
 }
 
 static void
@@ -73,7 +43,7 @@ send_next(struct counting *c, struct sender *s)
     if (c->ends || c->count == REQUESTS_MAX)
         return;
     s->request = c->count++;
-    c->lines[s->request] = 1 + (int)(random_below(&c->random, LINES_MAX));
+    c->lines[s->request] = 1 + (int)(random_below(&c->random, LINES_MOST));
     send_request(c, s);
 }
 
@@ -81,26 +51,18 @@ send_next(struct counting *c, struct sender *s)
 static void
 take_answer(struct counting *c, struct sender *s)
 {
-    const long n = client_try_read(s->fd, s->heard + s->size,
-                                   sizeof s->heard - 1 - s->size, 0);
+    const int rc = hear_answer(s);
     int counted;
-    char *body;
 
-    if (n == -EAGAIN)
-        return;
-    if (n <= 0) {
+    if (rc < 0) {
         client_close(s->fd);
         s->fd = -1;
-        return;
     }
-    s->size += (size_t)n;
-    s->heard[s->size] = '\0';
-    body = strstr(s->heard, "\r\n\r\n");
-    if (body == NULL || strchr(body + 4, '\n') == NULL)
+    if (rc <= 0)
         return;
-    if (strncmp(s->heard, "HTTP/1.1 200 OK\r\n", 17) != 0)
-        fail_msg("request %d: %s", s->request, s->heard);
-    assert_int_equal(sscanf(body + 4, "{\"counted\": %d,", &counted), 1);
+    assert_int_equal(
+        sscanf(strstr(s->heard, "\r\n\r\n") + 4, "{\"counted\": %d,", &counted),
+        1);
     assert_int_equal(counted, c->lines[s->request]);
     c->answered[s->request] = true;
     c->answers++;
@@ -180,18 +142,8 @@ static void
 check_counts(struct counting *c)
 {
     static int64_t got[REQUESTS_MAX];
-    char *line = text;
 
-    memset(got, 0, sizeof got);
-    expect(FLEET_RUN(c->f, "export", "http"), 0, "");
-    for (; *line != '\0'; line = strchr(line, '\n') + 1) {
-        long long count;
-        int request;
-
-        assert_int_equal(sscanf(line, "http\t%d\t%lld", &request, &count), 2);
-        assert_in_range(request, 0, c->count - 1);
-        got[request] = count;
-    }
+    read_counts(c->f, got, c->count);
     for (int i = 0; i < c->count; i++)
         if (c->answered[i] ? got[i] != c->lines[i]
                            : c->keyed || got[i] < 0 || got[i] > c->lines[i])

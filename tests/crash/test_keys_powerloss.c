@@ -6,17 +6,11 @@
  *     TEST_SEED, TEST_STATES (60), TEST_KEEP   as of test_powerloss
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "tests/lib/test.h"
+#include "tests/crash/count_fixture.h"
 
-#include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/base/clock.h"
-#include "tests/lib/client.h"
-#include "tests/lib/expect.h"
 #include "tests/lib/powercut.h"
 
 #define CLIENTS      4
@@ -27,12 +21,6 @@
 struct request {
     int lines;
     uint64_t sent, answered; /* moments; 0: not yet */
-};
-
-struct sender {
-    int fd, request;
-    char heard[1024];
-    size_t size;
 };
 
 struct run {
@@ -56,49 +44,8 @@ set_options(struct fleet *f)
 /* ---- requests ------------------------------------------------------------ */
 
 static void
-send_request(struct run *r, int fd, int number)
-{
-    char request[320 + LINES_MAX * 16], body[LINES_MAX * 16];
-    size_t size = 0;
-    int n;
-
-    for (int i = 0; i < r->requests[number].lines; i++)
-        size += (size_t)sprintf(body + size, "http\t%d\n", number);
-    n = snprintf(request, sizeof request,
-                 "POST /v1/count HTTP/1.1\r\nHost: localhost\r\n"
-                 "Content-Type: text/tab-separated-values\r\n"
-                 "Idempotency-Key: request-%d\r\n"
-                 "Content-Length: %zu\r\n\r\n%s",
-                 number, size, body);
-    (void)client_try_send(fd, request, (size_t)n); /* its answer shows it */
-}
-
-/* False: the connection broke.  True with a whole answer in s->heard. */
-static bool
-read_some(struct sender *s, bool *whole)
-{
-    const long n = client_try_read(s->fd, s->heard + s->size,
-                                   sizeof s->heard - 1 - s->size, 0);
-    const char *body;
-
-    *whole = false;
-    if (n == -EAGAIN)
-        return true;
-    if (n <= 0)
-        return false;
-    s->size += (size_t)n;
-    s->heard[s->size] = '\0';
-    body = strstr(s->heard, "\r\n\r\n");
-    *whole = body != NULL && strchr(body + 4, '\n') != NULL;
-    if (*whole && strncmp(s->heard, "HTTP/1.1 200 OK\r\n", 17) != 0)
-        fail_msg("%s", s->heard);
-    return true;
-}
-
-static void
 send_next(struct run *r, struct sender *s)
 {
-    s->size = 0;
     if (s->request < 0) {
         assert_true(r->count < REQUESTS_MAX);
         s->request = r->count++;
@@ -106,7 +53,7 @@ send_next(struct run *r, struct sender *s)
             .lines = 1 + (int)random_below(&r->cut.random, LINES_MAX),
             .sent = powercut_now(&r->cut)};
     }
-    send_request(r, s->fd, s->request);
+    send_lines(s, s->request, r->requests[s->request].lines, true);
 }
 
 static void
@@ -126,10 +73,10 @@ count_for(struct run *r, uint64_t ms)
         (void)poll(p, CLIENTS, 10); /* EINTR: go on */
         for (size_t i = 0; i < CLIENTS; i++) {
             struct sender *s = &r->senders[i];
-            bool whole;
+            const int rc = hear_answer(s);
 
-            assert_true(read_some(s, &whole));
-            if (!whole)
+            assert_true(rc >= 0);
+            if (rc == 0)
                 continue;
             r->requests[s->request].answered = powercut_now(&r->cut);
             s->request = -1;
@@ -196,19 +143,19 @@ static void
 send_again(struct run *r, struct fleet *f, uint64_t cut)
 {
     struct sender s = {.fd = fleet_http(f)};
-    bool whole = false;
+    int rc;
 
     for (int i = 0; i < r->count; i++) {
         if (r->requests[i].sent >= cut)
             continue;
-        s.size = 0;
-        send_request(r, s.fd, i);
+        send_lines(&s, i, r->requests[i].lines, true);
         do {
             struct pollfd p = {.fd = s.fd, .events = POLLIN};
 
             (void)poll(&p, 1, 1000); /* EINTR: go on */
-            assert_true(read_some(&s, &whole));
-        } while (!whole);
+            rc = hear_answer(&s);
+        } while (rc == 0);
+        assert_int_equal(rc, 1);
     }
     client_close(s.fd);
 }
@@ -219,20 +166,9 @@ compare_counts(struct run *r, struct fleet *f, uint64_t cut, char *why,
                size_t size)
 {
     static int64_t got[REQUESTS_MAX];
-    char *line = text;
 
-    memset(got, 0, sizeof got);
     fleet_start(f, FLEET_READ);
-    if (FLEET_RUN(f, "export", "http") != 0)
-        text[0] = '\0'; /* there is no keyspace yet */
-    for (; *line != '\0'; line = strchr(line, '\n') + 1) {
-        long long count;
-        int request;
-
-        assert_int_equal(sscanf(line, "http\t%d\t%lld", &request, &count), 2);
-        assert_in_range(request, 0, r->count - 1);
-        got[request] = count;
-    }
+    read_counts(f, got, r->count);
     for (int i = 0; i < r->count; i++)
         if (r->requests[i].sent < cut && got[i] != r->requests[i].lines) {
             (void)snprintf(
