@@ -127,19 +127,3 @@ slot_parse_run(const struct slot_fill *f, const uint8_t *slots, unsigned count,
             return -EBADMSG;
     return 0;
 }
-
-int
-slot_parse(const struct slot_fill *f, const uint8_t *slot, uint64_t number,
-           struct message *out, struct slot_stamp *stamp)
-{
-    struct slot_stamp s;
-    struct message m;
-    int rc;
-
-    rc = slot_parse_run(f, slot, 1, number, &m, &s);
-    if (rc < 0)
-        return rc;
-    *out = m;
-    *stamp = s;
-    return 0;
-}

@@ -59,7 +59,11 @@ int slot_parse_run(const struct slot_fill *f, const uint8_t *slots,
                    struct slot_stamp *stamps);
 
 /* Parses one slot. */
-int slot_parse(const struct slot_fill *f, const uint8_t *slot, uint64_t number,
-               struct message *out, struct slot_stamp *stamp);
+static inline int
+slot_parse(const struct slot_fill *f, const uint8_t *slot, uint64_t number,
+           struct message *out, struct slot_stamp *stamp)
+{
+    return slot_parse_run(f, slot, 1, number, out, stamp);
+}
 
 #endif
