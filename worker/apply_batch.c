@@ -86,7 +86,7 @@ is_machine_error(const struct store *s, int rc)
 /* An error that is not named here sets the records aside: one that should wait
  * with its logs full has to be added. */
 enum keyspace_state
-keyspace_state_after(const struct store *s, int rc)
+log_select_state_after(const struct store *s, int rc)
 {
     if (rc == 0)
         return KEYSPACE_APPLIED;
@@ -171,7 +171,7 @@ apply_to_keyspace(struct applier *a, struct fold_keyspace *k)
     struct store_applied applied = {0};
 
     k->error = store_apply(a->merge->store, &b, &applied);
-    k->state = (int8_t)keyspace_state_after(a->merge->store, k->error);
+    k->state = (int8_t)log_select_state_after(a->merge->store, k->error);
     a->stats.keys += applied.keys;
     a->stats.created += applied.created;
     a->stats.saturated += applied.saturated;

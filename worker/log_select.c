@@ -170,7 +170,7 @@ is_same_state(const struct log_select_lane *l, unsigned i, unsigned j,
 static void
 refuse_keyspace(const struct log_select *a, struct fold_keyspace *k, int rc)
 {
-    const enum keyspace_state state = keyspace_state_after(a->store, rc);
+    const enum keyspace_state state = log_select_state_after(a->store, rc);
 
     k->error = rc;
     k->state = state == KEYSPACE_REFUSED ? KEYSPACE_REFUSED : KEYSPACE_FAILED;

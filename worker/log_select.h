@@ -34,7 +34,7 @@ enum keyspace_state {
 };
 
 /* The state after an attempt that returned `rc`. */
-enum keyspace_state keyspace_state_after(const struct store *s, int rc);
+enum keyspace_state log_select_state_after(const struct store *s, int rc);
 
 /* What a thread uses for the keyspaces of its lane. */
 struct log_select_lane {

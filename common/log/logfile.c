@@ -26,7 +26,7 @@
 
 #define DIGITS 10
 
-/* What stands before and behind the ten digits of a name. */
+/* Names are a prefix, ten digits, and an end. */
 static const struct {
     const char *prefix;
     char end;

@@ -15,8 +15,8 @@
  * twice, so removing one never hits another file.  A file is complete when it
  * has its name and never changes, so what does not check is damage.
  *
- * What keeps each fill counted once, in a world of several workers that are
- * killed anywhere, and of keyspaces that refuse, heal and are put back older:
+ * The rules that keep each fill counted once, although several workers may be
+ * killed anywhere, and keyspaces refuse, heal and are put back older:
  *
  * R1 One name.  A waiting fill is applied by store_apply() under its own name.
  *    A worker may have committed it to a keyspace and died before that became
@@ -54,9 +54,9 @@
  *    between is in the later copy of its keyspace.  It waits once more, and then
  *    places in the folder of the copy, for the keyspaces that lack it there, each
  *    fill that was merged meanwhile (common/log/kept.h): the copy has all of a
- *    fill or nothing, and its requests are copied or not.  What was dropped in
- *    between neither waits here then nor is in its keyspace: the copy leaves it
- *    out, too.
+ *    fill or nothing, and its requests are copied or not.  Fills that were
+ *    dropped in between neither wait here then nor are in their keyspace: the copy
+ *    leaves them out, too.
  * R10 A command places fills in order of time, and those of one log by epoch,
  *    each name durable before the next: workers merge beside it, and a later
  *    fill that comes first would hide an earlier one.

@@ -1,6 +1,6 @@
 /* tests/crash/count_fixture.h - clients that count over HTTP, one request after
  * the other.  Each request is of one key of keyspace "http", its number, which no
- * other has, on many lines: its count tells how many of these counted. */
+ * other has, on many lines: its count is how many of these counted. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_CRASH_COUNT_FIXTURE_H
 #define COUNTD_TESTS_CRASH_COUNT_FIXTURE_H

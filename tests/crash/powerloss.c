@@ -268,7 +268,7 @@ note_open(int fd, uint64_t dir, const char *name, uint64_t seq, int flags)
     note_call(&r, name, NULL, NULL, 0);
 }
 
-/* The power goes in the mind of the test only, so the machine tells each
+/* The power goes in the mind of the test only, so the machine shows each
  * recording that it is in a boot of its own. */
 static int
 open_boot_id(void)

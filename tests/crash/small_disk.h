@@ -23,7 +23,7 @@ struct small_disk {
     char data[600], ballast[600];
 };
 
-/* False: nobody but root can. */
+/* False: only root can. */
 static inline bool
 small_disk_mount(struct small_disk *d, const char *options)
 {
@@ -48,7 +48,7 @@ small_disk_unmount(struct small_disk *d)
     tmpdir_remove(&d->dir);
 }
 
-/* Writes so many bytes, or until the disk is full to the last byte. */
+/* Writes `size` bytes, or until the disk is full to the last byte. */
 static inline void
 small_disk_fill(const struct small_disk *d, size_t size)
 {

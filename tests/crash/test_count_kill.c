@@ -1,6 +1,6 @@
 /* tests/crash/test_count_kill.c - daemons are killed while clients count over
- * HTTP.  Each request is of one key, which no other has, on many lines.  What
- * was answered is counted exactly, and what was not by a beginning of its
+ * HTTP.  Each request is of one key, which no other has, on many lines.  One
+ * that was answered is counted exactly, one that was not by a beginning of its
  * lines; with an Idempotency-Key each it is sent again to the next
  * countd-write, and in the end all is answered, and counted exactly. */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -117,8 +117,8 @@ close_senders(struct counting *c)
     }
 }
 
-/* All count for a while, then the writer is killed.  What it had answered is
- * read; with keys it is lost on its way and sent again, too, and at times the
+/* All count for a while, then the writer is killed.  Its answers are read;
+ * with keys they are lost on its way and sent again, too, and at times the
  * worker is killed, which may be recovering a log. */
 static void
 count_until_killed(struct counting *c)

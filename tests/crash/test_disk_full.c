@@ -1,6 +1,5 @@
-/* tests/crash/test_disk_full.c - the disk fills up while increments come in:
- * nobody dies, nothing is lost, and it goes on by itself when there is room
- * again.
+/* tests/crash/test_disk_full.c - the disk fills up while increments come in: no
+ * daemon dies, nothing is lost, and it goes on by itself when there is room again.
  *
  * On a small tmpfs of its own, in a mount namespace of its own: needs root.
  */
@@ -30,7 +29,7 @@
 #include "tests/lib/traffic.h"
 
 #define KEYSPACES 3
-#define QUIET_MS  400 /* no answer for so long: pushed back */
+#define QUIET_MS  400 /* without an answer: pushed back */
 #define LIMIT_MS  60000
 
 struct full {

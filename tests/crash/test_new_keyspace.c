@@ -1,8 +1,8 @@
 /* tests/crash/test_new_keyspace.c - a keyspace's file is made by a worker that
  * dies before its name is durable.
  *
- * Whoever commits to the file next empties logs for it, so it must see to it
- * that the name survives a power loss first.
+ * The process that commits to the file next empties logs for it, so it must make
+ * the name survive a power loss first.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"

@@ -39,7 +39,7 @@ struct run {
     struct model model;
     struct traffic traffic;
     bool archive;     /* merged logs are archived, and that is judged */
-    unsigned refuses; /* so many times some keyspaces get more room, or less */
+    unsigned refuses; /* times that some keyspaces get more room, or less */
 };
 
 /* ---- recording ---------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* tests/crash/test_quota.c - quotas while daemons are killed, the power goes,
  * and the disk is full: what was answered is in the journal under the number
- * that was told, what was refused is not, nothing is there twice, and what
+ * in the answer, what was refused is not, nothing is there twice, and what
  * remains is the limit less what was applied and not cancelled.
  *
  *     TEST_SEED    repeats the choice of kills, cuts and states
@@ -316,7 +316,7 @@ TEST(a_full_disk_refuses_and_is_recovered_from)
     assert_true(t.refused > 0);
     assert_true(daemon_alive(fleet_daemon(&f, FLEET_WRITE)));
     quota_oracle_settle(&t);
-    assert_true(query_remaining(&t) > 0); /* is answered all the same */
+    assert_true(query_remaining(&t) > 0); /* is answered nevertheless */
     assert_int_equal(unlink(disk.ballast), 0);
     while (ask_once(&t, "/increase?amt=0") == -503)
         continue; /* it is tried again each second */

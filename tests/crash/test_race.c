@@ -286,7 +286,7 @@ run_race(struct random *random)
     }
 }
 
-/* What is left in logs at the end is taken too. */
+/* Takes the increments that are left in logs at the end. */
 static void
 take_the_rest(void)
 {
@@ -299,7 +299,7 @@ take_the_rest(void)
         if (rc == -ESTALE)
             continue;
         assert_rc(rc, 0);
-        chance.state = 1; /* unused: nobody dies here */
+        chance.state = 1; /* unused: no racer dies here */
         drain_log(&log, i);
         assert_rc(log_release(&log), 0);
     }

@@ -82,7 +82,7 @@ fetch_until_killed(struct storm *s)
         numbers_ask(s->fds[i]);
     }
     daemon_kill(fleet_daemon(s->f, FLEET_WRITE));
-    /* What had left before. */
+    /* Numbers that had left before. */
     for (i = 0; i < CLIENTS; i++) {
         while (numbers_take(s->fds[i], line, &n))
             check_number(s, i, &n, serials);

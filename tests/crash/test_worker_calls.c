@@ -127,7 +127,7 @@ start_traced(const struct program *p, const char *option, const char *value,
     assert_true(pid >= 0);
     if (pid > 0)
         return pid;
-    /* In the child: no failure can be told but by its status. */
+    /* In the child: only its status shows a failure. */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* traces, too */
     fd = open("/dev/null", O_RDWR | O_CLOEXEC);

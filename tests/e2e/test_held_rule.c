@@ -407,7 +407,7 @@ is_older(void)
     return strstr(text, "keyspace/ is older than log/") != NULL;
 }
 
-/* What was salvaged is in no archive: a copy must have it to be replaced. */
+/* Salvaged fills are in no archive: a copy must have them to be replaced. */
 static bool
 has_salvaged(void)
 {

@@ -328,7 +328,7 @@ stop_while_writing(struct service_site *x)
     }
 }
 
-/* The other one says for whom it waits, and ends when it is told to. */
+/* The other one says for whom it waits, and ends at a signal. */
 CASE(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop, x)
 {
     struct daemon *second = fleet_daemon(&x->fleet, FLEET_WORKER2);

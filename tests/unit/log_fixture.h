@@ -2,7 +2,7 @@
  * any state by hand, take them out again as a worker would.
  *
  * Slots hold increments 1, 2, 3 ... in the order of appending, received at
- * FIRST_MS, FIRST_MS + 1 ..., so that sums tell which of them were counted.
+ * FIRST_MS, FIRST_MS + 1 ..., so that sums show which of them were counted.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_LOG_FIXTURE_H

@@ -279,7 +279,7 @@ unmerged_totals(struct store *s, struct store_totals *out)
     return rc;
 }
 
-/* In a child: keeps one view, tells its sum when asked, then takes another. */
+/* In a child: keeps one view, says its sum when asked, then takes another. */
 static void
 read_in_child(const struct tmpdir *d, int ask, int answer)
 {

@@ -50,7 +50,7 @@ tear_down(struct place *p)
 
 #define CASE(name, p) TEST_WITH(name, struct place, p, set_up, tear_down)
 
-/* A full log whose increment was received so many minutes after FIRST, claimed
+/* A full log whose increment was received that many minutes after FIRST, claimed
  * as by a worker. */
 static struct log
 full_log(struct place *p, uint64_t index, uint64_t minutes)

@@ -74,7 +74,7 @@ make(enum kind kind, uint32_t number, struct made *made)
             &made->m.key_size);
 }
 
-/* A full log of so many increments, claimed as by a worker. */
+/* A full log of `count` increments, claimed as by a worker. */
 static struct log
 full_log(const struct tmpdir *d, enum kind kind, uint32_t count)
 {

@@ -397,8 +397,8 @@ TEST(a_log_that_does_not_fit_takes_what_it_needs_once)
     fold_close(&f);
 }
 
-/* Logs that bring new names each: the batch ends before one has to be folded
- * in vain, and not long before. */
+/* Logs that bring new names each: the batch ends before one is folded
+ * that does not fit, and not long before. */
 TEST(it_expects_no_room_before_a_log_does_not_fit)
 {
     enum { LOGS = 64, SLOTS = 500 };

@@ -1,5 +1,5 @@
 /* tests/unit/test_log.c - one commit log: header bytes, the round from empty to
- * full and back, and the golden file.  What happens when somebody dies is in
+ * full and back, and the golden file.  What happens when a process dies is in
  * test_log_recover.c. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/inspect.h"
@@ -376,7 +376,7 @@ IN_TMPDIR(a_new_log_is_on_disk_before_it_has_its_name, d)
     assert_int_equal(tmpdir_count(d, "."), 0);
 }
 
-/* Its slots were synced before, by whoever appended them. */
+/* Its slots were synced before, by the process that appended them. */
 IN_TMPDIR(sealing_syncs_the_header_once_and_says_when_that_fails, d)
 {
     struct log log;

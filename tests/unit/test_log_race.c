@@ -41,8 +41,8 @@ assert_none_wrong(const struct race *r)
     assert_int_equal(r->wrong, 0);
 }
 
-/* One that goes round between any two calls of who opens it, as may be on a
- * busy machine: it is in other hands, not out of reach. */
+/* It changes hands between any two calls of a process that opens it, as may be
+ * on a busy machine: it is in other hands, not out of reach. */
 IN_MEMORY(a_log_whose_mode_never_stands_still_is_busy, d)
 {
     unsigned busy = 0;

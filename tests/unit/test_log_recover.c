@@ -37,7 +37,7 @@ enum fill {
     FILL_END,
 };
 
-/* Puts a log into this state, as at rest or owned by nobody alive; returns the
+/* Puts a log into this state, as at rest or of a dead owner; returns the
  * number of increments that have to come out of it. */
 static int
 put_fill(int dirfd, uint64_t index, enum fill fill)
@@ -91,7 +91,7 @@ assert_recovered(const struct tmpdir *d, uint64_t index, int count)
         assert_int_equal(merge(d->fd, index), count);
     }
     assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
-    make_merged(d->fd, index, 2); /* it goes round again */
+    make_merged(d->fd, index, 2); /* it can be filled again */
 }
 
 /* Every row of the crash table: whatever the header, with mode and lock of any
@@ -287,7 +287,7 @@ break_slot(const struct tmpdir *d, uint64_t index, uint32_t number)
 }
 
 /* Eight increments whose owner died in this boot (-1) or another, four of them
- * synced as far as slots tell, with one damaged: what recovery says. */
+ * synced as far as slots show, with one damaged: what recovery says. */
 static int
 recover_broken(const struct tmpdir *d, uint64_t index, uint32_t number,
                int boot)
@@ -306,7 +306,7 @@ recover_broken(const struct tmpdir *d, uint64_t index, uint32_t number,
     return log_recover(d->fd, index, NULL);
 }
 
-/* What is behind a torn record is cut off.  No slot that a later one calls
+/* Records behind a torn one are cut off.  No slot that a later one calls
  * durable is torn, and in this boot none: a process that dies tears nothing that
  * it wrote before something else. */
 IN_MEMORY(a_broken_record_is_a_tear_only_where_a_power_loss_can_tear, d)
@@ -456,7 +456,7 @@ zero_block(const struct tmpdir *d, uint64_t index, int block)
 }
 
 /* What the last header written said is lost: it was torn, or rotted later.  A
- * slot of OPEN must not be lost with it, and marks tell an EMPTY that is back.
+ * slot of OPEN must not be lost with it, and marks show an EMPTY that is back.
  */
 IN_MEMORY(a_lost_header_leaves_the_state_before_it_or_what_slots_tell, d)
 {
@@ -649,7 +649,7 @@ run_step(const struct tmpdir *d, const struct step *s, uint64_t index,
     int rc, count;
 
     if (s->fill != FILL_END) {
-        (void)put_fill(d->fd, index, s->fill); /* `least` tells */
+        (void)put_fill(d->fd, index, s->fill); /* `least` is what comes out */
         if (s->mode)
             show(d->fd, index, s->mode, s->lock);
     }

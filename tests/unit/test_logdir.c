@@ -261,7 +261,8 @@ CASE(the_lowest_free_index_is_created, d)
 
     create(d->fd, 0);
     create(d->fd, 2);
-    tmpdir_put(d, "lock-0000000001", "", 0, 0600); /* somebody creates it */
+    tmpdir_put(d, "lock-0000000001", "", 0,
+               0600); /* another process creates it */
     assert_rc(logdir_create(&dir, 5, &index), 0);
     assert_int_equal(index, 3);
     assert_rc(logdir_create(&dir, 5, &index), 0);
@@ -449,7 +450,7 @@ CASE(a_failing_look_is_never_too_late, d)
     log_abandon(&owned);
 }
 
-/* A log goes round in another process while this one asks.  `oldest` of the
+/* Another process fills and empties a log while this one asks.  `oldest` of the
  * increments in a log and not merged is in shared memory: set before they are
  * appended, cleared after they are emptied, so that what is set both before
  * and after a look was there all the while. */
@@ -569,7 +570,7 @@ IN_MEMORY(any_failing_call_leaks_nothing_and_loses_nothing, d)
                 assert_int_equal(fault_open_fds(), fds);
 
                 after = open_dir(d);
-                fault_clock(2000); /* whoever was creating one is dead */
+                fault_clock(2000); /* the creator of one is dead */
                 assert_true(logdir_recover(&after) >= 0);
                 logdir_close(&after);
                 assert_int_equal(merge(d->fd, 0), 3);

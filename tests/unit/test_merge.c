@@ -297,7 +297,7 @@ CASE(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one, x)
 }
 
 /* A worker put the first log in and died before it emptied it.  While the
- * keyspace cannot be read nobody can tell. */
+ * keyspace cannot be read it is not known. */
 CASE(logs_of_a_keyspace_that_cannot_be_read_wait_each_by_itself, x)
 {
     const struct log_fill mark = full_log(x, 0);
@@ -509,7 +509,7 @@ CASE(nothing_but_a_damaged_log_behind_a_merge_is_no_trouble, x)
     assert_int_equal(count_of(x, "a", "one"), 1);
 }
 
-/* A log of so many minutes that its sums do not fit the least memory. */
+/* A log of that many minutes that its sums do not fit the least memory. */
 CASE(a_log_that_does_not_fit_alone_is_merged_all_the_same, x)
 {
     enum { RECORDS = 40000 };
@@ -745,7 +745,7 @@ each_failing(struct fixture *x, const char *group, int error, bool hold)
         full_log(x, 0);
         full_log(x, 1);
         refuse("b", hold ? -EBADMSG : 0);
-        if (hold) { /* a fresh one keeps nothing of before */
+        if (hold) { /* a fresh one keeps nothing */
             fixture_close_worker(x);
             fixture_open_worker(x);
         }

@@ -250,7 +250,7 @@ CASE(a_keyspace_that_is_left_out_leaves_the_others, x)
     assert_int_equal(count_of(x, "c", "one"), 2);
 }
 
-/* Of a joined file: its third member. */
+/* The third member of a joined file. */
 CASE(a_damaged_fill_is_lost_alone_and_the_file_is_kept, x)
 {
     struct waiting w;
