@@ -57,16 +57,6 @@ must_stop(void *ctx)
 /* ---- looking ----------------------------------------------------------- */
 
 static void
-arm_timer(struct watch *w, uint64_t when_ms)
-{
-    int rc;
-
-    rc = loop_arm(w->loop, &w->poll, when_ms);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "arm a timer");
-}
-
-static void
 on_change(struct loop_source *source, uint32_t events)
 {
     struct watch *w = SELF(struct watch, changes, source);
@@ -153,6 +143,7 @@ after_turn(void *ctx)
     struct watch *w = ctx;
     const uint64_t now = loop_now_ms(w->loop);
     uint64_t next;
+    int rc;
 
     if (must_stop(w))
         return true;
@@ -173,9 +164,12 @@ after_turn(void *ctx)
         !waiting_pass_is_held_up(&w->merge->pass))
         loop_stop(w->loop);
     next = earlier_ms(next, w->maintain_ms);
-    if (next > now)
-        arm_timer(w, next);
-    return next <= now;
+    if (next <= now)
+        return true;
+    rc = loop_arm(w->loop, &w->poll, next);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc, "arm a timer");
+    return false;
 }
 
 /* Without inotify the worker finds full logs by polling, a little later. */

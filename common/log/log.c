@@ -57,14 +57,11 @@ still_claimable(int dirfd, uint64_t index, mode_t want, const struct stat *st)
     if ((st->st_mode & LOG_OWNER_MODE_MASK) != want)
         return -ESTALE;
     log_name(index, name);
+    log_lock_name(index, lock);
     rc = log_owner_names_file(dirfd, name, st);
-    if (rc == 1) {
-        log_lock_name(index, lock);
+    if (rc == 1)
         rc = log_owner_names_file(dirfd, lock, st);
-    }
-    if (rc < 0)
-        return rc;
-    return rc == 1 ? 0 : -ESTALE;
+    return rc < 0 ? rc : rc == 1 ? 0 : -ESTALE;
 }
 
 /* Makes the log ours, whatever its header says. */
@@ -183,6 +180,22 @@ log_release(struct log *log)
     return log_owner_release(log, LOG_MODE_FULL);
 }
 
+/* Returns -ESTALE if the file is no longer N: it was removed or replaced by hand,
+ * and its records would never be read. */
+static int
+check_in_place(const struct log *log)
+{
+    char name[LOG_NAME_SIZE];
+    struct stat st;
+    int rc;
+
+    if (fstat(log->lock_fd, &st) < 0)
+        return -errno;
+    log_name(log->header.index, name);
+    rc = log_owner_names_file(log->dirfd, name, &st);
+    return rc < 0 ? rc : rc == 1 ? 0 : -ESTALE;
+}
+
 /* Renames N, whose flock this process holds, to the first free
  * bad-N-EPOCH[.NUMBER]. */
 static int
@@ -208,28 +221,16 @@ rename_bad(int dirfd, uint64_t index, uint64_t epoch)
 int
 log_quarantine(struct log *log)
 {
-    const uint64_t index = log->header.index;
-    char name[LOG_NAME_SIZE];
-    struct stat st;
     int rc;
 
     assert(log->lock_fd >= 0);
 
-    log_name(index, name);
-    rc = fstat(log->lock_fd, &st) < 0 ? -errno : 0;
-    if (rc == 0) {
-        rc = log_owner_names_file(log->dirfd, name, &st);
-        if (rc == 0)
-            rc = -ESTALE; /* another file has the name */
-    }
-    if (rc < 0) {
-        log_abandon(log);
-        return rc;
-    }
     /* Rename before unlinking lock-N: a crash in between leaves a lock without
      * a log, which recovery removes.  The reverse order could return a damaged
      * log to use. */
-    rc = rename_bad(log->dirfd, index, log->header.epoch);
+    rc = check_in_place(log);
+    if (rc == 0)
+        rc = rename_bad(log->dirfd, log->header.index, log->header.epoch);
     if (rc < 0) {
         log_abandon(log);
         return rc;
@@ -291,24 +292,6 @@ log_append(struct log *log, const uint8_t *slots, uint32_t count,
     log->last_ms = last_ms;
     log->count += count;
     return 0;
-}
-
-/* Returns -ESTALE if the file is no longer N (removed or replaced by hand): its
- * records would never be read. */
-static int
-check_in_place(const struct log *log)
-{
-    char name[LOG_NAME_SIZE];
-    struct stat st;
-    int rc;
-
-    if (fstat(log->fd, &st) < 0)
-        return -errno;
-    log_name(log->header.index, name);
-    rc = log_owner_names_file(log->dirfd, name, &st);
-    if (rc < 0)
-        return rc;
-    return rc == 1 && st.st_nlink > 0 ? 0 : -ESTALE;
 }
 
 int

@@ -57,20 +57,20 @@ logfile_parse(const char *name, uint64_t *index)
 
 /* ---- the list ---------------------------------------------------------- */
 
-/* Each log stands right before its lock. */
+/* Logs with their locks, each right behind its log, then the others by kind. */
 static int
 compare_files(const void *a, const void *b)
 {
     const struct logfile *x = a, *y = b;
-    const bool x_log = x->kind <= LOGFILE_LOCK, y_log = y->kind <= LOGFILE_LOCK;
+    const int xk = x->kind == LOGFILE_LOCK ? LOGFILE_LOG : (int)x->kind,
+              yk = y->kind == LOGFILE_LOCK ? LOGFILE_LOG : (int)y->kind;
 
-    if (x_log != y_log)
-        return x_log ? -1 : 1;
-    if (!x_log && x->kind != y->kind)
-        return x->kind < y->kind ? -1 : 1;
+    if (xk != yk)
+        return xk - yk;
     if (x->index != y->index)
         return x->index < y->index ? -1 : 1;
-    return x_log ? (int)x->kind - (int)y->kind : strcmp(x->name, y->name);
+    return x->kind != y->kind ? (int)x->kind - (int)y->kind
+                              : strcmp(x->name, y->name);
 }
 
 static int
