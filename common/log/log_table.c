@@ -19,23 +19,6 @@ const struct table_column log_columns[LOG_COLUMNS] = {
     {"epoch", "epoch", true}, {"uuid", "uuid", false},
 };
 
-/* State and header of one file. */
-struct described {
-    const char *state;
-    bool header_known;
-    struct log_header header;
-    int64_t used;      /* -1: not known */
-    uint64_t first_ms; /* 0: none */
-};
-
-static const char *
-state_by_mode(const struct logfile *f)
-{
-    if (f->locked || (f->mode != LOG_MODE_EMPTY && f->mode != LOG_MODE_FULL))
-        return "owned";
-    return f->mode == LOG_MODE_EMPTY ? "empty" : "full";
-}
-
 /* ---- slots --------------------------------------------------------------- */
 
 /* Whether the slot is one of this fill; then *received_ms. */
@@ -56,9 +39,9 @@ is_used(int fd, const struct inspect *look, uint32_t number,
     return true;
 }
 
-/* How far an open log is filled: its slots are written in order. */
-static void
-search_end(int fd, const struct inspect *look, struct described *out)
+/* How many slots of an open log are used: they are written in order. */
+static uint32_t
+search_end(int fd, const struct inspect *look)
 {
     uint32_t used = 0, limit = look->header.slots;
     uint64_t received_ms;
@@ -71,98 +54,92 @@ search_end(int fd, const struct inspect *look, struct described *out)
         else
             limit = middle;
     }
-    out->used = used;
-    if (used > 0 && is_used(fd, look, 0, &received_ms))
-        out->first_ms = received_ms;
+    return used;
 }
 
-/* How many slots of a damaged log are valid: it may have any of them. */
+/* How many slots are used, if that can be known, and when the first message
+ * came, if there is one.  A file that is set aside may have any valid slots. */
 static void
-count_slots(int fd, struct inspect *look, struct described *out)
+read_use(int fd, const struct logfile *f, struct inspect *look, int64_t *used,
+         uint64_t *first_ms)
 {
-    if (inspect_slots(fd, look) < 0)
-        return;
-    out->used = look->valid;
-    out->first_ms = look->first_ms;
+    if (f->kind != LOGFILE_LOG) {
+        if (inspect_slots(fd, look) < 0)
+            return;
+        *used = look->valid;
+        *first_ms = look->first_ms;
+    } else if (look->header.state == LOG_OPEN) {
+        *used = search_end(fd, look);
+        if (*used > 0)
+            (void)is_used(fd, look, 0, first_ms); /* it was just now */
+    } else if (look->header.state == LOG_SEALED) {
+        *used = (int64_t)look->header.count;
+        *first_ms = look->header.first_ms;
+    } else {
+        *used = 0;
+    }
 }
 
-/* ---- files --------------------------------------------------------------- */
+/* ---- rows ---------------------------------------------------------------- */
 
-static void
-describe_header(int fd, const struct logfile *f, struct described *out)
+static const char *
+state_by_mode(const struct logfile *f)
 {
-    struct inspect look;
+    if (f->locked || (f->mode != LOG_MODE_EMPTY && f->mode != LOG_MODE_FULL))
+        return "owned";
+    return f->mode == LOG_MODE_EMPTY ? "empty" : "full";
+}
 
-    if (inspect_headers(fd, UINT64_MAX, &look) < 0 || look.headers_rc < 0) {
-        out->state =
-            look.headers_rc == -EPROTONOSUPPORT ? "newer version" : "damaged";
-        return;
-    }
-    out->header_known = true;
-    out->header = look.header;
-    switch (look.header.state) {
-    case LOG_EMPTY:
-        out->state = "empty";
-        out->used = 0;
-        break;
-    case LOG_OPEN:
-        out->state = "open";
-        if (f->kind == LOGFILE_LOG)
-            search_end(fd, &look, out);
-        break;
-    case LOG_SEALED:
-        out->state = f->locked ? "merging" : "full";
-        out->used = (int64_t)look.header.count;
-        out->first_ms = look.header.first_ms;
-        break;
-    }
+/* The state of a file, and of its headers if they could be read. */
+static const char *
+state_of(const struct logfile *f, bool is_read, const struct inspect *look)
+{
+    static const char *const others[] = {[LOGFILE_LOCK] = "lock only",
+                                         [LOGFILE_BAD] = "quarantined",
+                                         [LOGFILE_SALVAGED] = "salvaged",
+                                         [LOGFILE_OTHER] = "not countd's"};
+
     if (f->kind != LOGFILE_LOG)
-        count_slots(fd, &look, out);
-}
-
-static void
-describe_file(int log_fd, const struct logfile *f, struct described *out)
-{
-    int fd;
-
-    *out = (struct described){.state = state_by_mode(f), .used = -1};
-    if (f->mode == LOG_MODE_FULL)
-        out->first_ms = f->mtime_ms;
-    if (f->kind == LOGFILE_LOCK) {
-        out->state = "lock only";
-        return;
-    }
-    if (f->kind == LOGFILE_OTHER) {
-        out->state = "not countd's";
-        return;
-    }
-    fd = folder_open_file(log_fd, f->name);
-    if (fd < 0)
-        return;
-    describe_header(fd, f, out);
-    if (f->kind != LOGFILE_LOG)
-        out->state = f->kind == LOGFILE_BAD ? "quarantined" : "salvaged";
-    (void)close(fd);
+        return others[f->kind];
+    if (!is_read)
+        return state_by_mode(f);
+    if (look->headers_rc < 0)
+        return look->headers_rc == -EPROTONOSUPPORT ? "newer version"
+                                                    : "damaged";
+    return look->header.state == LOG_EMPTY  ? "empty"
+           : look->header.state == LOG_OPEN ? "open"
+           : f->locked                      ? "merging"
+                                            : "full";
 }
 
 void
 log_row_read(int log_fd, const struct logfile *f, uint64_t now_ms,
              struct log_row *out)
 {
-    struct described l;
+    const bool is_file = f->kind != LOGFILE_LOCK && f->kind != LOGFILE_OTHER;
+    const int fd = is_file ? folder_open_file(log_fd, f->name) : -1;
+    uint64_t first_ms = f->mode == LOG_MODE_FULL ? f->mtime_ms : 0;
+    struct inspect look = {.headers_rc = -EBADMSG};
+    int64_t used = -1;
+    bool known;
 
-    describe_file(log_fd, f, &l);
+    if (fd >= 0 && inspect_headers(fd, UINT64_MAX, &look) < 0)
+        look.headers_rc = -EBADMSG;
+    known = look.headers_rc == 0;
+    if (known)
+        read_use(fd, f, &look, &used, &first_ms);
+    if (fd >= 0)
+        (void)close(fd);
     (void)snprintf(out->mode, sizeof out->mode, "%04o", f->mode);
-    *hex_put(out->uuid, l.header.uuid, sizeof l.header.uuid) = '\0';
+    *hex_put(out->uuid, look.header.uuid, sizeof look.header.uuid) = '\0';
     out->cells[0] = cell_name(f->name, strlen(f->name));
-    out->cells[1] = cell_text(l.state);
+    out->cells[1] = cell_text(state_of(f, fd >= 0, &look));
     out->cells[2] = cell_text(out->mode);
-    out->cells[3] = l.used >= 0 ? cell_number(l.used) : cell_none();
-    out->cells[4] = l.header_known ? cell_number(l.header.slots) : cell_none();
-    out->cells[LOG_AGE] = l.first_ms > 0
-                              ? cell_number((int64_t)(now_ms - l.first_ms))
-                              : cell_none();
+    out->cells[3] = used >= 0 ? cell_number(used) : cell_none();
+    out->cells[4] = known ? cell_number(look.header.slots) : cell_none();
+    out->cells[LOG_AGE] =
+        first_ms > 0 ? cell_number((int64_t)(now_ms - first_ms)) : cell_none();
     out->cells[6] =
-        l.header_known ? cell_number((int64_t)l.header.epoch) : cell_none();
-    out->cells[LOG_UUID] = l.header_known ? cell_text(out->uuid) : cell_none();
+        known ? cell_number((int64_t)look.header.epoch) : cell_none();
+    out->cells[LOG_UUID] = known ? cell_text(out->uuid) : cell_none();
 }
