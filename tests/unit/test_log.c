@@ -286,17 +286,6 @@ IN_TMPDIR(a_log_is_filled_to_its_last_slot_and_earlier_fills_never_count, d)
     assert_int_equal(st.st_size, FILE_SIZE);
 }
 
-IN_TMPDIR(a_log_sealed_with_nothing_in_it_is_empty, d)
-{
-    struct log log;
-
-    log = begin(d->fd, 0);
-    assert_rc(log_seal(&log), 0);
-    assert_int_equal(log.header.state, LOG_EMPTY);
-    assert_rc(log_release(&log), 0);
-    assert_shows(d, 0400, 1);
-}
-
 IN_TMPDIR(epochs_and_generations_only_grow, d)
 {
     uint64_t generation = 0;
@@ -431,18 +420,6 @@ IN_TMPDIR(a_cleared_log_has_nothing_of_earlier_fills_and_stays_empty, d)
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
     assert_int_equal(log.header.state, LOG_EMPTY);
     assert_rc(log_release(&log), 0);
-}
-
-IN_TMPDIR(a_failed_append_counts_nothing, d)
-{
-    struct log log;
-
-    log = begin_with(d->fd, 0, 2);
-    fault_inject("pwrite", 1, EIO);
-    assert_rc(append(&log, 2, 0), -EIO);
-    fault_clear();
-    assert_int_equal(log.count, 2);
-    log_abandon(&log);
 }
 
 IN_TMPDIR(short_and_interrupted_writes_and_reads_are_finished, d)

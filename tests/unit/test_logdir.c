@@ -373,16 +373,6 @@ CASE(the_oldest_of_several_logs_counts, d)
     assert_true(oldest() == FIRST_MS);
 }
 
-CASE(quarantined_logs_hold_nothing_back, d)
-{
-    struct log log;
-
-    make_full(d->fd, 0, 1);
-    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
-    assert_rc(log_quarantine(&log), 0);
-    assert_true(oldest() == UINT64_MAX);
-}
-
 CASE(a_mode_that_a_power_loss_brought_back_hides_nothing, d)
 {
     struct log log;

@@ -42,30 +42,6 @@ TEST(file_names_tell_their_kind_and_index)
     assert_string_equal(name, "lock-9999999999");
 }
 
-IN_MEMORY(the_list_joins_locks_to_their_logs, dir)
-{
-    static const char *const names[] = {
-        "0000000003",      "lock-0000000003", "0000000001",
-        "lock-0000000009", "notes.txt",       "bad-0000000002-5",
-        "writer",          "0000000009",      "lock-0000000011"};
-    struct logfile_list list;
-
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        tmpdir_put(dir, names[i], "", 0, 0600);
-    assert_rc(logfile_list_read(&list, dir->fd), 0);
-    assert_int_equal(list.count, 6);
-    assert_string_equal(list.files[0].name, "0000000001");
-    assert_false(list.files[0].locked);
-    assert_string_equal(list.files[1].name, "0000000003");
-    assert_true(list.files[1].locked);
-    assert_string_equal(list.files[2].name, "0000000009");
-    assert_true(list.files[2].locked);
-    assert_string_equal(list.files[3].name, "lock-0000000011");
-    assert_string_equal(list.files[4].name, "bad-0000000002-5");
-    assert_string_equal(list.files[5].name, "notes.txt");
-    logfile_list_free(&list);
-}
-
 static int
 count_slot(void *ctx, uint32_t number, const struct message *m,
            const struct slot_stamp *stamp)

@@ -160,21 +160,6 @@ CASE(a_log_that_could_not_be_told_is_the_fill_seen_next, f)
     filler_die(&again);
 }
 
-CASE(many_logs_may_be_noted, f)
-{
-    struct filler log;
-
-    for (uint64_t i = 0; i < 150; i++) {
-        begin_log(f, &log, i, FIRST_MS + i);
-        filler_seal(&log);
-    }
-    assert_rc(pending_set_note(&f->fills, &f->logs), 0);
-    assert_rc(pending_set_note(&f->fills, &f->logs), 0); /* afresh */
-    filler_empty(f->datadir.log_fd, 149);
-
-    assert_int_equal(left(f), 149);
-}
-
 CASE(without_memory_nothing_is_called_merged, f)
 {
     struct filler log;
