@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/tmpdir.h"
 #include "worker/dead_fills.h"
@@ -73,16 +74,9 @@ CASE(a_fill_is_spent_once_its_log_has_a_later_epoch_in_any_state, x)
 
 /* Changes a byte of a file, or changes it back. */
 static void
-flip(const struct fixture *x, const char *name, off_t at)
+flip_byte(const struct fixture *x, const char *name, off_t at)
 {
-    const int fd = openat(x->tmp.fd, name, O_RDWR | O_CLOEXEC);
-    char byte;
-
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, &byte, 1, at), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
-    assert_int_equal(close(fd), 0);
+    file_flip(file_path(x->tmp.path, "%s", name), at, 1);
 }
 
 CASE(a_quarantined_log_keeps_its_fill_and_later_ones_alive, x)
@@ -102,31 +96,27 @@ CASE(a_quarantined_log_keeps_its_fill_and_later_ones_alive, x)
     assert_true(ask(x));
 
     /* It cannot be read: it may be of any log. */
-    flip(x, "bad-0000000000-1", 50);
-    flip(x, "bad-0000000000-1", 4096 + 50);
+    flip_byte(x, "bad-0000000000-1", 50);
+    flip_byte(x, "bad-0000000000-1", 4096 + 50);
     assert_false(ask(x));
 }
 
-static uint8_t headers[8192];
+static uint8_t log_bytes[16384]; /* what log 0 has, or is to have */
 
-/* What the log 0 has, or is to have, as `headers`. */
-static void
-copy_headers(struct fixture *x, bool out)
+static size_t
+read_log(const struct fixture *x)
 {
-    const int fd = openat(x->tmp.fd, "0000000000",
-                          (out ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
-
-    assert_true(fd >= 0);
-    assert_int_equal(out ? pwrite(fd, headers, sizeof headers, 0)
-                         : pread(fd, headers, sizeof headers, 0),
-                     sizeof headers);
-    assert_int_equal(close(fd), 0);
+    return file_read(file_path(x->tmp.path, "0000000000"), log_bytes,
+                     sizeof log_bytes);
 }
 
 static void
 put_headers(void *ctx)
 {
-    copy_headers(ctx, true);
+    const struct fixture *x = ctx;
+
+    file_write(file_path(x->tmp.path, "0000000000"), 0, log_bytes,
+               LOG_SLOTS_AT);
 }
 
 static void
@@ -141,7 +131,7 @@ put_empty(void *ctx)
  * have, and a later fdatasync says nothing about it. */
 CASE(what_the_disk_does_not_have_does_not_count, x)
 {
-    copy_headers(x, false);
+    (void)read_log(x);
     filler_empty(x->tmp.fd, 0);
     fault_hook("fdatasync", 1, put_headers, x);
     assert_false(ask(x));
@@ -189,28 +179,21 @@ CASE(a_log_with_one_good_header_is_not_spent, x)
     filler_empty(x->tmp.fd, 0);
     assert_true(ask(x));
     for (int block = 0; block < 2; block++) {
-        flip(x, "0000000000", block * 4096 + 50);
+        flip_byte(x, "0000000000", block * 4096 + 50);
         assert_false(ask(x));
-        flip(x, "0000000000", block * 4096 + 50);
+        flip_byte(x, "0000000000", block * 4096 + 50);
     }
     assert_true(ask(x));
 }
 
 CASE(of_a_log_and_its_copy_both_count, x)
 {
-    uint8_t bytes[16384];
-    ssize_t n;
-    int fd;
+    const size_t size = read_log(x);
 
-    fd = openat(x->tmp.fd, "0000000000", O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    n = read(fd, bytes, sizeof bytes);
-    assert_true(n > 8192);
-    assert_int_equal(close(fd), 0);
     filler_empty(x->tmp.fd, 0);
     assert_true(ask(x));
 
-    tmpdir_put(&x->tmp, "0000000007", bytes, (size_t)n, 0400);
+    tmpdir_put(&x->tmp, "0000000007", log_bytes, size, 0400);
     assert_false(ask(x));
 }
 

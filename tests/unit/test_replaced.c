@@ -11,6 +11,7 @@
 
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
+#include "tests/lib/file.h"
 #include "tests/lib/stored.h"
 
 /* Copies a file, over what is there. */
@@ -18,18 +19,14 @@ static void
 copy_file(const struct tmpdir *d, const char *from, const char *to)
 {
     static uint8_t bytes[1 << 20];
-    ssize_t size;
-    int fd;
+    const char *path = file_path(d->path, "%s", to);
+    const size_t size =
+        file_read(file_path(d->path, "%s", from), bytes, sizeof bytes);
 
-    fd = openat(d->fd, from, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    size = pread(fd, bytes, sizeof bytes, 0);
-    assert_true(size > 0 && size < (ssize_t)sizeof bytes);
-    assert_int_equal(close(fd), 0);
-    fd = openat(d->fd, to, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, bytes, (size_t)size, 0), size);
-    assert_int_equal(close(fd), 0);
+    if (tmpdir_has(d, to))
+        file_write(path, 0, bytes, size);
+    else
+        file_put(path, bytes, size);
 }
 
 static void

@@ -19,6 +19,7 @@
 #include "common/base/dirstream.h"
 #include "common/log/requests.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/tmpdir.h"
 #include "writer/idempotency.h"
 
@@ -108,28 +109,20 @@ size_of(const struct tmpdir *d, const char *name)
 static void
 cut_file(const struct tmpdir *d, const char *name, off_t size)
 {
-    const int fd = openat(d->fd, name, O_WRONLY | O_CLOEXEC);
-
-    assert_true(fd >= 0);
-    assert_int_equal(ftruncate(fd, size), 0);
-    (void)close(fd);
+    assert_int_equal(truncate(file_path(d->path, "%s", name), size), 0);
 }
 
 /* Writes `size` zeros, or inverts the bits of a byte when it is 0. */
 static void
 damage_file(const struct tmpdir *d, const char *name, off_t at, size_t size)
 {
-    const int fd = openat(d->fd, name, O_RDWR | O_CLOEXEC);
-    uint8_t bytes[4096] = {0};
+    static const uint8_t zeros[4096];
+    const char *path = file_path(d->path, "%s", name);
 
-    assert_true(fd >= 0);
-    if (size == 0) {
-        assert_int_equal(pread(fd, bytes, 1, at), 1);
-        bytes[0] = (uint8_t)~bytes[0];
-        size = 1;
-    }
-    assert_int_equal(pwrite(fd, bytes, size, at), size);
-    (void)close(fd);
+    if (size == 0)
+        file_flip(path, at, 0xff);
+    else
+        file_write(path, at, zeros, size);
 }
 
 static int
