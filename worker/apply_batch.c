@@ -26,12 +26,6 @@ apply_batch_stopped(const struct merge *m)
     return m->stop && m->stop(m->stop_ctx);
 }
 
-static void
-keyspace_text(const struct fold_keyspace *k, char text[NAME_TEXT_SIZE])
-{
-    (void)name_escape(k->name, k->name_size, text);
-}
-
 /* ---- waiting for another process --------------------------------------- */
 
 struct patience {
@@ -50,7 +44,7 @@ wait_for(struct patience *p, const struct fold_keyspace *k, long holder)
 
     if (now - p->reported_ms >= PATIENT_SAY_MS) {
         p->reported_ms = now;
-        keyspace_text(k, text);
+        (void)name_escape(k->name, k->name_size, text);
         diag(DIAG_WARNING,
              "keyspace=%s: waiting for pid=%ld, which is writing to it; "
              "seconds=%" PRIu64,
@@ -106,7 +100,7 @@ report_failure(const struct merge *m, const struct fold_keyspace *k,
     static struct diag_repeat holds, waits;
     char text[NAME_TEXT_SIZE];
 
-    keyspace_text(k, text);
+    (void)name_escape(k->name, k->name_size, text);
     if (k->state == KEYSPACE_FAILED)
         diag_repeating(&waits, DIAG_ERROR,
                        "keyspace=%s: %s; its logs stay full, trying again",
@@ -320,25 +314,19 @@ apply_rest(struct merge *m)
 
 /* ---- the end ------------------------------------------------------------- */
 
-/* Marks the logs with records for the keyspace: they stay full. */
+/* Marks the logs with records for keyspaces in this state: they stay full. */
 static void
-mark_not_whole(struct merge *m, const struct fold_keyspace *k)
-{
-    unsigned i;
-
-    for (i = 0; i < m->current->count; i++)
-        if (fold_bit(k->touched, i))
-            m->current->logs[i].whole = false;
-}
-
-static void
-mark_not_whole_in(struct merge *m, enum keyspace_state state)
+mark_not_whole(struct merge *m, enum keyspace_state state)
 {
     const struct fold_keyspace *k;
 
-    for (k = m->current->fold.first; k; k = k->next)
-        if (k->state == (int8_t)state)
-            mark_not_whole(m, k);
+    for (k = m->current->fold.first; k; k = k->next) {
+        if (k->state != (int8_t)state)
+            continue;
+        for (unsigned i = 0; i < m->current->count; i++)
+            if (fold_bit(k->touched, i))
+                m->current->logs[i].whole = false;
+    }
 }
 
 static void
@@ -404,12 +392,12 @@ apply_batch_end(struct merge *m)
 
     apply_rest(m);
     settle_store(m);
-    mark_not_whole_in(m, KEYSPACE_FAILED);
+    mark_not_whole(m, KEYSPACE_FAILED);
     if (batch_is_waiting(m->current))
         return; /* what is not in stays where it is */
     rc = set_aside(m);
     if (rc == 0)
         return;
     report_not_aside(m, rc);
-    mark_not_whole_in(m, KEYSPACE_REFUSED);
+    mark_not_whole(m, KEYSPACE_REFUSED);
 }

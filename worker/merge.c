@@ -90,22 +90,13 @@ merge_close(struct merge *m)
 
 /* ---- the merge note ------------------------------------------------------ */
 
-static void
-report_older_store(const struct merge_note *n)
-{
-    static struct diag_repeat repeat;
-    char text[MERGE_NOTE_TEXT];
-
-    merge_note_explain(n, text);
-    diag_repeating(&repeat, DIAG_ERROR, "%s", text);
-}
-
 /* Reads the notes.  Without them the worker merges: an error of a disk shows
  * elsewhere, too. */
 static void
 read_note(struct merge *m)
 {
-    static struct diag_repeat repeat, moved;
+    static struct diag_repeat repeat, moved, older;
+    char text[MERGE_NOTE_TEXT];
     struct merge_note n;
     int rc;
 
@@ -120,16 +111,17 @@ read_note(struct merge *m)
         return;
     }
     rc = merge_note_read(m->dir, &n);
+    m->is_older = rc >= 0 && merge_note_is_older(&n);
     if (rc < 0)
         diag_repeating(&repeat, DIAG_WARNING,
                        "read keyspace/" MERGE_NOTE_FILE
                        " and log/" MERGE_NOTE_FILE
                        ": %s; an older keyspace/ may go undetected",
                        diag_text(rc));
-    else if (merge_note_is_older(&n))
-        m->is_older = true;
-    if (m->is_older)
-        report_older_store(&n);
+    if (!m->is_older)
+        return;
+    merge_note_explain(&n, text);
+    diag_repeating(&older, DIAG_ERROR, "%s", text);
 }
 
 static void
