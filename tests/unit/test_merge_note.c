@@ -10,6 +10,7 @@
 
 #include "common/setup/merge_note.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/tmpdir.h"
 
 #define NOW UINT64_C(1700000000000) /* 2023-11-14T22:13:20Z */
@@ -48,34 +49,29 @@ is_older(const struct fixture *s)
 /* The bytes of a note, as `cp` saves and restores them. */
 struct saved {
     uint8_t bytes[64];
-    ssize_t size; /* -1: there is none */
+    size_t size;
+    bool is_there;
 };
 
 static struct saved
-save(int dirfd)
+save_note(const struct fixture *s, const char *folder)
 {
-    struct saved s = {.size = -1};
-    const int fd = openat(dirfd, MERGE_NOTE_FILE, O_RDONLY | O_CLOEXEC);
+    const char *path = file_path(s->tmp.path, "%s/" MERGE_NOTE_FILE, folder);
+    struct saved n = {.is_there = access(path, F_OK) == 0};
 
-    if (fd >= 0) {
-        s.size = read(fd, s.bytes, sizeof s.bytes);
-        (void)close(fd);
-    }
-    return s;
+    if (n.is_there)
+        n.size = file_read(path, n.bytes, sizeof n.bytes);
+    return n;
 }
 
 static void
-restore(int dirfd, const struct saved *s)
+restore_note(const struct fixture *s, const char *folder, const struct saved *n)
 {
-    int fd;
+    const char *path = file_path(s->tmp.path, "%s/" MERGE_NOTE_FILE, folder);
 
-    (void)unlinkat(dirfd, MERGE_NOTE_FILE, 0); /* it may be missing */
-    if (s->size < 0)
-        return;
-    fd = openat(dirfd, MERGE_NOTE_FILE, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, s->bytes, (size_t)s->size), s->size);
-    (void)close(fd);
+    (void)unlink(path); /* it may be missing */
+    if (n->is_there)
+        file_put(path, n->bytes, n->size);
 }
 
 CASE(a_directory_without_notes_is_sound, s)
@@ -90,10 +86,10 @@ CASE(an_older_copy_is_seen_until_it_is_accepted, s)
     struct saved copy;
 
     assert_rc(merge_note_write(&s->dir, NOW, false), 0);
-    copy = save(s->dir.keyspace_fd);
+    copy = save_note(s, "keyspace");
     assert_rc(merge_note_write(&s->dir, NOW + 60000, false), 0);
     assert_false(is_older(s));
-    restore(s->dir.keyspace_fd, &copy);
+    restore_note(s, "keyspace", &copy);
     assert_true(is_older(s));
 
     assert_rc(merge_note_write(&s->dir, NOW + 120000, false), -ESTALE);
@@ -110,31 +106,31 @@ CASE(an_older_copy_is_seen_until_it_is_accepted, s)
 
 CASE(a_folder_without_a_note_beside_merged_logs_is_older, s)
 {
-    const struct saved none = {.size = -1}, empty = {.size = 0};
+    const struct saved none = {0}, empty = {.is_there = true};
     struct saved flipped;
 
     assert_rc(merge_note_write(&s->dir, NOW, false), 0);
-    flipped = save(s->dir.keyspace_fd);
+    flipped = save_note(s, "keyspace");
     flipped.bytes[9] ^= 1;
-    restore(s->dir.keyspace_fd, &none);
+    restore_note(s, "keyspace", &none);
     assert_true(is_older(s));
-    restore(s->dir.keyspace_fd, &empty);
+    restore_note(s, "keyspace", &empty);
     assert_true(is_older(s));
-    restore(s->dir.keyspace_fd, &flipped);
+    restore_note(s, "keyspace", &flipped);
     assert_true(is_older(s));
 }
 
 CASE(logs_without_a_note_or_with_an_older_one_are_no_older_copy, s)
 {
-    const struct saved none = {.size = -1};
+    const struct saved none = {0};
     struct saved copy;
 
     assert_rc(merge_note_write(&s->dir, NOW, false), 0);
-    copy = save(s->dir.log_fd);
+    copy = save_note(s, "log");
     assert_rc(merge_note_write(&s->dir, NOW + 1, false), 0);
-    restore(s->dir.log_fd, &copy);
+    restore_note(s, "log", &copy);
     assert_false(is_older(s));
-    restore(s->dir.log_fd, &none);
+    restore_note(s, "log", &none);
     assert_false(is_older(s));
 }
 
@@ -144,11 +140,11 @@ CASE(a_number_rises_also_when_the_clock_is_set_back, s)
     struct saved copy;
 
     assert_rc(merge_note_write(&s->dir, NOW, false), 0);
-    copy = save(s->dir.keyspace_fd);
+    copy = save_note(s, "keyspace");
     assert_rc(merge_note_write(&s->dir, NOW - 86400000, false), 0);
     assert_rc(merge_note_read(&s->dir, &n), 0);
     assert_int_equal(n.log_ms, NOW + 1);
-    restore(s->dir.keyspace_fd, &copy);
+    restore_note(s, "keyspace", &copy);
     assert_true(is_older(s));
 }
 
@@ -172,7 +168,7 @@ CASE(a_copy_has_the_number_that_it_was_given, s)
     struct merge_note n;
 
     assert_rc(merge_note_put(s->dir.keyspace_fd, 0), 0);
-    assert_int_equal(save(s->dir.keyspace_fd).size, -1);
+    assert_false(save_note(s, "keyspace").is_there);
     assert_rc(merge_note_put(s->dir.keyspace_fd, NOW), 0);
     assert_rc(merge_note_read(&s->dir, &n), 0);
     assert_int_equal(n.keyspace_ms, NOW);
