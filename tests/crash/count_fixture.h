@@ -8,7 +8,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,22 +26,21 @@ struct sender {
 
 /* Sends request `number`; whether the connection stands shows its answer. */
 static inline void
-send_lines(struct sender *s, int number, int lines, bool keyed)
+send_lines(struct sender *s, int number, int lines)
 {
-    char request[320 + LINES_MOST * 24], body[LINES_MOST * 24], key[64] = "";
+    char request[320 + LINES_MOST * 24], body[LINES_MOST * 24];
     size_t size = 0;
     int n;
 
     s->size = 0;
     for (int i = 0; i < lines; i++)
         size += (size_t)sprintf(body + size, "http\t%d\n", number);
-    if (keyed)
-        snprintf(key, sizeof key, "Idempotency-Key: request-%d\r\n", number);
     n = snprintf(request, sizeof request,
                  "POST /v1/count HTTP/1.1\r\nHost: localhost\r\n"
                  "Content-Type: text/tab-separated-values\r\n"
-                 "%sContent-Length: %zu\r\n\r\n%s",
-                 key, size, body);
+                 "Idempotency-Key: request-%d\r\n"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 number, size, body);
     (void)client_try_send(s->fd, request, (size_t)n);
 }
 
