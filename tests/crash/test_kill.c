@@ -14,7 +14,6 @@
 
 #include "common/base/clock.h"
 #include "tests/lib/client.h"
-#include "tests/lib/compare_dirs.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/traffic.h"
 
@@ -145,29 +144,14 @@ expect_exactly_once(struct storm *s)
         fail_msg("%u keys wrong: %s", wrong, why);
 }
 
-/* What the workers archived, replayed, is what they counted. */
-static void
-expect_archived(struct storm *s)
+TEST(kills_lose_and_double_nothing_acknowledged)
 {
-    struct tmpdir other;
-    char target[600];
-
-    tmpdir_make_in_memory(&other);
-    (void)snprintf(target, sizeof target, "%s/replayed", other.path);
-    assert_true(compare_dirs_replay(&s->fleet, target));
-    compare_dirs(s->fleet.path, target, false);
-    tmpdir_remove(&other);
-}
-
-static void
-run_storm(uint64_t seed, unsigned kills, bool archive)
-{
+    const uint64_t seed = random_seed(__func__);
+    const unsigned kills = random_times("TEST_KILLS", KILLS);
     struct storm s = {0};
 
     s.random.state = seed;
     fleet_init(&s.fleet);
-    if (archive)
-        fleet_option(&s.fleet, "archive.keep=36500d");
     model_init(&s.model, seed, KEYSPACES);
     traffic_init(&s.traffic, &s.model, &s.moments, 8, 32);
     for (unsigned i = 0; i <= FLEET_WORKER2; i++)
@@ -190,20 +174,7 @@ run_storm(uint64_t seed, unsigned kills, bool archive)
     fleet_check(&s.fleet);
     fleet_look(&s.fleet, &s.model);
     expect_exactly_once(&s);
-    if (archive)
-        expect_archived(&s);
     traffic_fini(&s.traffic);
     model_fini(&s.model);
     fleet_fini(&s.fleet);
-}
-
-TEST(kills_lose_and_double_nothing_acknowledged)
-{
-    run_storm(random_seed(__func__), random_times("TEST_KILLS", KILLS), false);
-}
-
-TEST(nor_is_a_merged_log_missing_in_the_archive)
-{
-    run_storm(random_seed(__func__),
-              (random_times("TEST_KILLS", KILLS) + 2) / 3, true);
 }

@@ -801,8 +801,7 @@ assert_kept(const struct tmpdir *d, struct known *k)
     assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
 }
 
-IN_MEMORY(killed_at_any_call_and_again_in_recovery_nothing_is_lost_or_doubled,
-          d)
+IN_MEMORY(killed_at_any_call_and_again_in_recovery_nothing_is_lost, d)
 {
     struct known *k = share(sizeof *k);
     bool done = false, recovered;
