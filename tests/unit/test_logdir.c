@@ -6,7 +6,6 @@
 
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 
 #include "common/log/logdir.h"
 
@@ -150,51 +149,80 @@ CASE(recovery_mends_all_that_the_dead_left, d)
     assert_int_equal(merge(d->fd, 0), 3);
 }
 
-/* Claims and releases a log all the time, as a writer and a worker do. */
-static void
-hand_round(int dirfd, _Atomic unsigned *rounds)
+/* A log that another process fills and empties all the time. */
+struct turns {
+    _Atomic uint64_t there; /* fill whose increments are in a log; 0: none */
+    _Atomic uint64_t fills; /* that were emptied */
+    _Atomic bool stop;
+    pid_t pid;
+};
+
+/* A process that looks whether its owner is dead may have it for a moment. */
+static struct log
+claim(int dirfd, mode_t mode)
 {
-    mode_t mode = LOG_MODE_EMPTY;
     struct log log;
 
-    for (;;) {
-        /* Another process may be looking whether its owner is dead. */
-        if (log_claim(&log, dirfd, 0, mode) < 0) {
-            mode = mode == LOG_MODE_EMPTY ? LOG_MODE_FULL : LOG_MODE_EMPTY;
-            continue;
-        }
-        if (mode == LOG_MODE_FULL)
-            (void)log_empty(&log);
-        else if (log_begin(&log) == 0 && append(&log, 1, 0) == 0)
-            (void)log_seal(&log);
-        (void)log_release(&log);
-        ++*rounds;
+    while (log_claim(&log, dirfd, 0, mode) < 0)
+        continue;
+    return log;
+}
+
+/* `there` is set when increments are appended and cleared before they are
+ * emptied: what it says both before and after a look was so all the while. */
+static void
+take_turns(int dirfd, struct turns *t)
+{
+    for (uint64_t fill = 1; !t->stop; fill++) {
+        struct log log = claim(dirfd, LOG_MODE_EMPTY);
+
+        if (log_begin(&log) < 0 || append(&log, 3, 0) < 0)
+            _exit(1);
+        t->there = fill;
+        if (log_seal(&log) < 0 || log_release(&log) < 0)
+            _exit(1);
+        log = claim(dirfd, LOG_MODE_FULL);
+        t->there = 0; /* in a moment it is merged */
+        if (log_empty(&log) < 0 || log_release(&log) < 0)
+            _exit(1);
+        t->fills++;
     }
+    _exit(0);
+}
+
+static struct turns *
+start_turns(const struct tmpdir *d)
+{
+    struct turns *t = share(sizeof *t);
+
+    create(d->fd, 0);
+    t->pid = fork();
+    assert_true(t->pid >= 0);
+    if (t->pid == 0) {
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+            _exit(1);
+        take_turns(d->fd, t);
+    }
+    return t;
+}
+
+static void
+end_turns(struct turns *t)
+{
+    t->stop = true;
+    assert_exits_well(t->pid);
+    assert_int_equal(munmap(t, sizeof *t), 0);
 }
 
 CASE(logs_of_the_living_are_not_counted_as_recovered, d)
 {
-    _Atomic unsigned *rounds =
-        mmap(NULL, sizeof *rounds, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int status, seen = 0;
-    pid_t pid;
+    struct turns *t = start_turns(d);
+    int seen = 0;
 
-    assert_true(rounds != MAP_FAILED);
-    create(d->fd, 0);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        assert_int_equal(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
-        hand_round(d->fd, rounds);
-    }
-    while (*rounds < 3000 || seen == 0) /* it came to rest meanwhile */
+    while (t->fills < 1500 || seen == 0) /* it came to rest meanwhile */
         seen += logdir_recover(&dir);
     assert_int_equal(dir.recovered, 0);
-
-    assert_int_equal(kill(pid, SIGKILL), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(munmap(rounds, sizeof *rounds), 0);
+    end_turns(t);
 }
 
 /* A worker must see it without waiting for a writer to come by. */
@@ -440,57 +468,13 @@ CASE(a_failing_look_is_never_too_late, d)
     log_abandon(&owned);
 }
 
-/* Another process fills and empties a log while this one asks.  `oldest` of the
- * increments in a log and not merged is in shared memory: set before they are
- * appended, cleared after they are emptied, so that what is set both before
- * and after a look was there all the while. */
-struct turns {
-    _Atomic uint64_t there; /* fill whose increments are in a log; 0: none */
-    _Atomic bool stop;
-};
-
-static void
-go_round(int dirfd, struct turns *t)
-{
-    struct log log;
-    uint64_t fill;
-
-    for (fill = 1; !t->stop; fill++) {
-        if (log_claim(&log, dirfd, 0, LOG_MODE_EMPTY) < 0 ||
-            log_begin(&log) < 0)
-            _exit(1);
-        if (append(&log, 3, 0) < 0)
-            _exit(1);
-        t->there = fill;
-        if (log_seal(&log) < 0 || log_release(&log) < 0)
-            _exit(1);
-        if (log_claim(&log, dirfd, 0, LOG_MODE_FULL) < 0)
-            _exit(1);
-        t->there = 0; /* in a moment it is merged */
-        if (log_empty(&log) < 0 || log_release(&log) < 0)
-            _exit(1);
-    }
-    _exit(0);
-}
-
 CASE(a_log_that_changes_hands_is_never_overlooked, d)
 {
-    struct turns *t = mmap(NULL, sizeof *t, PROT_READ | PROT_WRITE,
-                           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct turns *t = start_turns(d);
     unsigned looks, seen = 0;
     uint64_t before, ms;
-    int status;
-    pid_t pid;
 
-    assert_true(t != MAP_FAILED);
-    create(d->fd, 0);
     create(d->fd, 1);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        assert_int_equal(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
-        go_round(d->fd, t);
-    }
     for (looks = 0; looks < 200000 && seen < 2000; looks++) {
         before = t->there;
         ms = oldest();
@@ -500,12 +484,9 @@ CASE(a_log_that_changes_hands_is_never_overlooked, d)
                 break;
         }
     }
-    t->stop = true;
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    end_turns(t);
     assert_true(looks < 200000);
     assert_int_equal(seen, 2000);
-    assert_int_equal(munmap(t, sizeof *t), 0);
 }
 
 /* ---- each system call fails ---------------------------------------------- */
