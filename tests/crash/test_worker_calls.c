@@ -264,6 +264,9 @@ struct fixture {
 
 #define OLD_BASE 5
 
+/* Workers have room for one more of the four keyspaces that are new. */
+static bool crowded;
+
 /* Fills that wait: of "old" and of two keyspaces that are not there, and of an
  * earlier epoch of a log that is full again and has more for it. */
 static void
@@ -327,19 +330,10 @@ make_directory(struct fixture *x)
     assert_int_equal(write(fd, "half", 4), 4);
     assert_int_equal(close(fd), 0);
     daemon_path("countd-worker", x->worker_path, sizeof x->worker_path);
-    x->worker =
-        (struct program){.argv = {x->worker_path, "-d", x->fleet.path, "-o",
-                                  "log.size=64K", "-o", "archive.keep=36500d"}};
-}
-
-/* A worker that has room for one more of the four keyspaces that are new. */
-static void
-make_crowded(struct fixture *x)
-{
-    x->worker =
-        (struct program){.argv = {x->worker_path, "-d", x->fleet.path, "-o",
-                                  "log.size=64K", "-o", "keyspace.max=2"},
-                         .at_keyspace_max = true};
+    x->worker = (struct program){
+        .argv = {x->worker_path, "-d", x->fleet.path, "-o", "log.size=64K",
+                 "-o", crowded ? "keyspace.max=2" : "archive.keep=36500d"},
+        .at_keyspace_max = crowded};
 }
 
 static void
@@ -493,10 +487,23 @@ may_end_so(int status, enum action action)
     return status == 0 || status == 111 || status == 100 || status == 127;
 }
 
-/* Calls `one` for a sample of the points. */
 static void
-each_point(enum action action, const char *what,
-           void (*one)(const struct point *at, enum action action))
+run_worker_point(const struct point *at, enum action action)
+{
+    struct fixture *x = next_directory();
+    int status;
+
+    status = run_point(&x->worker, x, at, action);
+    if (!may_end_so(status, action))
+        fail_msg("it ended with %d", status);
+    finish_the_job(x);
+    check_counts(x);
+    remove_directory(x);
+}
+
+/* Runs a worker for a sample of the points. */
+static void
+each_point(enum action action, const char *what)
 {
     const bool all = getenv("COUNTD_ALL_CALLS") != NULL;
     struct random r = {random_seed(what)};
@@ -510,7 +517,7 @@ each_point(enum action action, const char *what,
         (void)snprintf(doing, sizeof doing, "%s %s %u",
                        action == KILL ? "killed at" : "EIO from",
                        points[i].name, points[i].number);
-        one(&points[i], action);
+        run_worker_point(&points[i], action);
         doing[0] = 0;
     }
     remove_pool();
@@ -524,41 +531,11 @@ each_point(enum action action, const char *what,
 /* ---- the worker -------------------------------------------------------- */
 
 static void
-run_worker_point(struct fixture *x, const struct point *at, enum action action)
-{
-    int status;
-
-    status = run_point(&x->worker, x, at, action);
-    if (!may_end_so(status, action))
-        fail_msg("it ended with %d", status);
-    finish_the_job(x);
-    check_counts(x);
-    remove_directory(x);
-}
-
-static void
-worker_point(const struct point *at, enum action action)
-{
-    run_worker_point(next_directory(), at, action);
-}
-
-static void
-crowded_point(const struct point *at, enum action action)
-{
-    struct fixture *x = next_directory();
-
-    make_crowded(x);
-    run_worker_point(x, at, action);
-}
-
-static void
-list_worker_calls(bool at_keyspace_max)
+list_worker_calls(void)
 {
     struct fixture x;
 
     make_directory(&x);
-    if (at_keyspace_max)
-        make_crowded(&x);
     trace_calls(&x.worker, &x);
     await_lock_gone(&x);
     finish_the_job(&x);
@@ -571,8 +548,9 @@ try_calls(bool at_keyspace_max, enum action action, const char *what)
 {
     if (!strace_works())
         test_skip("strace cannot trace here");
-    list_worker_calls(at_keyspace_max);
-    each_point(action, what, at_keyspace_max ? crowded_point : worker_point);
+    crowded = at_keyspace_max;
+    list_worker_calls();
+    each_point(action, what);
 }
 
 SAYING(a_kill_at_any_call_of_the_worker_loses_and_doubles_nothing)
