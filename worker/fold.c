@@ -54,19 +54,19 @@ open_regions(struct fold *f)
     if (rc == 0)
         rc = fold_table_open(&f->entries, FOLD_CELLS_MIN);
     if (rc == 0)
-        rc = region_open(&f->arena, f->memory);
+        rc = fold_region_open(&f->arena, f->memory);
     if (rc == 0)
-        rc = region_open(&f->scratch, f->memory);
+        rc = fold_region_open(&f->scratch, f->memory);
     return rc;
 }
 
 void
 fold_close(struct fold *f)
 {
-    region_close(&f->names.cells);
-    region_close(&f->entries.cells);
-    region_close(&f->arena);
-    region_close(&f->scratch);
+    fold_region_close(&f->names.cells);
+    fold_region_close(&f->entries.cells);
+    fold_region_close(&f->arena);
+    fold_region_close(&f->scratch);
 }
 
 int
@@ -114,8 +114,8 @@ void
 fold_trim(struct fold *f)
 {
     assert(f->keyspaces == 0);
-    region_trim(&f->arena, ARENA_KEEP);
-    region_trim(&f->scratch, ARENA_KEEP);
+    fold_region_trim(&f->arena, ARENA_KEEP);
+    fold_region_trim(&f->scratch, ARENA_KEEP);
 }
 
 int
@@ -128,12 +128,12 @@ fold_widen(struct fold *f, uint32_t records)
     assert(f->keyspaces == 0);
     if (arena / 8 > UINT32_MAX || records > UINT32_MAX / 8)
         return -EFBIG;
-    region_close(&f->arena);
-    region_close(&f->scratch);
+    fold_region_close(&f->arena);
+    fold_region_close(&f->scratch);
     f->wide = true;
-    rc = region_open(&f->arena, arena);
+    rc = fold_region_open(&f->arena, arena);
     if (rc == 0)
-        rc = region_open(&f->scratch, records * FOLD_SCRATCH_SIZE);
+        rc = fold_region_open(&f->scratch, records * FOLD_SCRATCH_SIZE);
     return rc;
 }
 

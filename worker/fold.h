@@ -30,7 +30,6 @@
 #include "common/log/log.h"
 #include "common/log/slot.h"
 #include "common/store/store.h"
-#include "worker/region.h"
 
 #define FOLD_LOGS_MAX 4096
 
@@ -60,6 +59,13 @@ struct fold_entry {
     uint8_t key[];
 };
 
+/* Memory that is filled from the front.  Address space is reserved for the worst
+ * case; pages cost memory only once they are touched. */
+struct fold_region {
+    uint8_t *at; /* NULL when closed */
+    size_t size;
+};
+
 /* Where an entry or keyspace is found: open addressing, linear probing. */
 struct fold_cell {
     uint32_t tag;
@@ -67,7 +73,7 @@ struct fold_cell {
 };
 
 struct fold_table {
-    struct region cells;
+    struct fold_region cells;
     uint32_t mask;
     uint32_t used;
     uint32_t limit; /* grow before more are used */
@@ -77,13 +83,14 @@ struct fold {
     struct hash_key hash_key;
     size_t memory;
     unsigned logs_max;
-    bool wide;           /* memory does not bind */
-    struct region arena; /* keyspaces and entries; references count 8 bytes */
+    bool wide; /* memory does not bind */
+    struct fold_region
+        arena; /* keyspaces and entries; references count 8 bytes */
     size_t arena_used;
     struct fold_table names;
     struct fold_table entries;
-    struct region scratch; /* of fold_deltas */
-    uint32_t entries_most; /* entries of the largest keyspace */
+    struct fold_region scratch; /* of fold_deltas */
+    uint32_t entries_most;      /* entries of the largest keyspace */
     struct fold_keyspace *first, *last;
     size_t keyspaces;
     uint64_t records;

@@ -5,6 +5,48 @@
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
+
+/* ---- regions ----------------------------------------------------------- */
+
+#define REGION_HUGE ((size_t)2 << 20)
+
+int
+fold_region_open(struct fold_region *r, size_t size)
+{
+    void *at;
+
+    assert(size > 0);
+    at = mmap(NULL, size, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED)
+        return -errno;
+    if (size >= 4 * REGION_HUGE) {
+        /* Probing a large table misses the TLB at each step without; where
+         * the kernel has no huge pages it is only slower. */
+        (void)madvise(at, size, MADV_HUGEPAGE);
+    }
+    *r = (struct fold_region){.at = at, .size = size};
+    return 0;
+}
+
+void
+fold_region_close(struct fold_region *r)
+{
+    if (!r->at)
+        return;
+    (void)munmap(r->at, r->size); /* cannot fail for a map we made */
+    *r = (struct fold_region){0};
+}
+
+void
+fold_region_trim(struct fold_region *r, size_t keep)
+{
+    keep = (keep + REGION_HUGE - 1) / REGION_HUGE * REGION_HUGE;
+    /* A failure only means that the pages stay ours. */
+    if (keep < r->size)
+        (void)madvise(r->at + keep, r->size - keep, MADV_DONTNEED);
+}
 
 /* ---- tables ------------------------------------------------------------ */
 
@@ -13,7 +55,7 @@ fold_table_open(struct fold_table *t, uint32_t count)
 {
     assert((count & (count - 1)) == 0);
     *t = (struct fold_table){.mask = count - 1, .limit = count / 4 * 3};
-    return region_open(&t->cells, count * sizeof(struct fold_cell));
+    return fold_region_open(&t->cells, count * sizeof(struct fold_cell));
 }
 
 static int
@@ -36,7 +78,7 @@ table_grow(struct fold *f, struct fold_table *t)
         if (c->reference != 0)
             table_put(&bigger, c->tag, c->reference);
     }
-    region_close(&t->cells);
+    fold_region_close(&t->cells);
     *t = bigger;
     return 0;
 }
@@ -51,7 +93,7 @@ fold_table_clear(struct fold_table *t)
         t->used = 0;
         return 0;
     }
-    region_close(&t->cells);
+    fold_region_close(&t->cells);
     return fold_table_open(t, FOLD_CELLS_MIN);
 }
 

@@ -1,5 +1,5 @@
-/* worker/fold_memory.h - the memory of a fold: its tables, and fold_reserve();
- * and the order of its sums.
+/* worker/fold_memory.h - the memory of a fold: its regions and tables, and
+ * fold_reserve(); and the order of its sums.
  *
  * The public part is in fold.h. */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -56,6 +56,15 @@ record_size_max(const struct fold *f)
 {
     return keyspace_size(f, MESSAGE_NAME_MAX) + entry_size(MESSAGE_NAME_MAX);
 }
+
+/* ---- regions ----------------------------------------------------------- */
+
+/* Reserves `size` bytes of zeros.  -ENOMEM */
+int fold_region_open(struct fold_region *r, size_t size);
+void fold_region_close(struct fold_region *r);
+
+/* Returns what memory there is behind the first `keep` bytes, or some more. */
+void fold_region_trim(struct fold_region *r, size_t keep);
 
 /* ---- tables ------------------------------------------------------------ */
 
