@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -166,16 +165,14 @@ logfile_list_free(struct logfile_list *list)
 /* Sets a readable mode, opens the file, restores the mode. Only the holder of
  * the flock may change the mode. */
 static int
-open_with_flock(int log_fd, const char *name, int lock_fd)
+open_full(int log_fd, const char *name, int lock_fd, const struct stat *st)
 {
-    struct stat st, now;
     int fd, rc;
 
-    if (fstat(lock_fd, &st) < 0)
-        return -errno;
-    if (fstatat(log_fd, name, &now, AT_SYMLINK_NOFOLLOW) < 0)
-        return -errno;
-    if (st.st_ino != now.st_ino || (st.st_mode & 07777) != LOG_MODE_FULL)
+    rc = log_owner_names_file(log_fd, name, st);
+    if (rc < 0)
+        return rc;
+    if (rc == 0 || (st->st_mode & LOG_OWNER_MODE_MASK) != LOG_MODE_FULL)
         return -EBUSY; /* it has changed hands */
     if (fchmod(lock_fd, LOG_MODE_OWNED) < 0)
         return -errno;
@@ -190,19 +187,16 @@ open_with_flock(int log_fd, const char *name, int lock_fd)
 int
 logfile_open(int log_fd, const char *name)
 {
+    struct stat st;
     int lock_fd, rc;
 
     rc = folder_open_file(log_fd, name);
     if (rc != -EACCES)
         return rc;
-    lock_fd =
-        openat(log_fd, name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    lock_fd = log_owner_open_locked(log_fd, name, &st);
     if (lock_fd < 0)
-        return -errno;
-    if (flock(lock_fd, LOCK_EX | LOCK_NB) < 0)
-        rc = errno == EWOULDBLOCK ? -EBUSY : -errno;
-    else
-        rc = open_with_flock(log_fd, name, lock_fd);
+        return lock_fd;
+    rc = open_full(log_fd, name, lock_fd, &st);
     (void)close(lock_fd); /* nothing was written; drops the flock */
     return rc;
 }
