@@ -286,17 +286,6 @@ looks_owned(int dirfd, uint64_t index, const struct stat *st, bool *alien)
     return has_owned_mode(st);
 }
 
-/* True if the log's header shows a newer version; a log that cannot be read may
- * be one, too. */
-static bool
-is_newer(int fd, uint64_t index)
-{
-    struct inspect look;
-
-    return inspect_headers(fd, index, &look) == 0 &&
-           look.headers_rc == -EPROTONOSUPPORT;
-}
-
 /* Recovers a log N that seems to have lost its owner.
  *
  * A log of a newer version is not changed, since each change would wake the
@@ -322,8 +311,9 @@ recover_log(int dirfd, uint64_t index, struct mark_store *marks,
     rc = log_owner_names_file(dirfd, name, &st);
     if (rc == 1)
         rc = looks_owned(dirfd, index, &st, &alien);
-    if (rc == 1 && is_newer(lock_fd, index))
-        rc = -EPROTONOSUPPORT;
+    if (rc == 1 && inspect_headers(lock_fd, index, &look) == 0 &&
+        look.headers_rc == -EPROTONOSUPPORT)
+        rc = look.headers_rc;
     if (rc <= 0)
         goto close_lock;
     /* Who claims a log changes its mode under the flock. */

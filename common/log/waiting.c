@@ -15,6 +15,7 @@
 #include "common/base/diag.h"
 #include "common/base/dirstream.h"
 #include "common/base/folder.h"
+#include "common/log/log_owner.h"
 
 int
 waiting_open(struct waiting *w, int log_fd, bool writable, bool placed,
@@ -114,8 +115,7 @@ read_file(struct waiting *w, struct waiting_file *f)
         rc = -errno;
     } else {
         f->size = (uint64_t)st.st_size;
-        f->since_ms = (uint64_t)st.st_mtim.tv_sec * 1000 +
-                      (uint64_t)st.st_mtim.tv_nsec / 1000000;
+        f->since_ms = log_owner_mtime_ms(&st);
         if (!f->placed || w->placed)
             rc = archive_each_member(fd, f->size, add_member, w, &f->damaged);
     }
