@@ -41,13 +41,13 @@ fill_row(struct worker_status *s)
     postgresql_store_figures(s->merge->store, v);
 }
 
-/* Those of the batch; when they are emptied the writer sees it. */
+/* The logs of the batch; when they are emptied the writer sees it. */
 static void
 put_logs(struct worker_status *s)
 {
     const struct log_batch *b = &s->merge->batch;
 
-    for (unsigned i = 0; i < b->count; i++) {
+    for (unsigned i = 0; i < b->count && !batch_is_waiting(b); i++) {
         const struct log *log = &b->logs[i].log;
         const int64_t values[STATUS_LOG_VALUES] = {
             [STATUS_LOG_STATE] = STATUS_LOG_MERGING,

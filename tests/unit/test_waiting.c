@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/store/waiting_table.h"
+#include "worker/worker_status.h"
 
 #define CASE(name, x)                                                          \
     TEST_IN(name, struct fixture *x, fixture_setup, fixture_teardown)
@@ -599,4 +600,38 @@ CASE(the_file_of_an_empty_keyspace_stays_while_a_fill_names_it, x)
     assert_true(tmpdir_has(&x->tmp, "keyspace/a.mdb"));
     merge_dry(x);
     assert_int_equal(count_of(x, "a", "one"), INT64_MIN);
+}
+
+/* ---- what is shown of it ---------------------------------------------------- */
+
+static bool
+show_status(void *ctx)
+{
+    worker_status_tick(ctx);
+    return false;
+}
+
+CASE(a_fill_that_waits_is_not_shown_as_the_log_0_that_is_merged, x)
+{
+    int64_t values[STATUS_LOG_VALUES];
+    struct worker_status shown;
+    struct status board;
+
+    status_create(&board, x->tmp.path);
+    worker_status_init(&shown, x->tmp.path, &x->merge);
+    x->merge.stop = show_status;
+    x->merge.stop_ctx = &shown;
+    (void)put(x, 1, 1, "a");
+    merge_dry(x);
+    assert_int_equal(count_of(x, "a", "one"), 1);
+    status_get_log(&board, 0, values);
+    assert_int_equal(values[STATUS_LOG_STATE], STATUS_LOG_NONE);
+
+    full_log(x, 0);
+    shown.due_ms = 0;
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    status_get_log(&board, 0, values);
+    assert_int_equal(values[STATUS_LOG_STATE], STATUS_LOG_MERGING);
+    worker_status_close(&shown);
+    status_close(&board);
 }
