@@ -65,9 +65,10 @@ remove_done(struct waiting_pass *p)
             continue;
         if (!claim_file(p, f))
             continue; /* another process removes it, or has */
-        p->fills += f->fills;
         rc = waiting_remove(p->folder, f);
-        if (rc < 0)
+        if (rc == 0)
+            p->fills += f->fills;
+        else
             diag_repeating(&repeat, DIAG_WARNING,
                            "remove log/" WAITING_FOLDER "/%s: %s", f->name,
                            diag_text(rc));

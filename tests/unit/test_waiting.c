@@ -494,6 +494,20 @@ CASE(a_file_stays_until_all_its_keyspaces_have_it, x)
     assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 0);
 }
 
+CASE(a_fill_counts_as_merged_when_its_file_is_gone, x)
+{
+    (void)put(x, 1, 1, "a");
+    fault_inject_from("unlinkat", 1, EROFS);
+    merge_dry(x);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(count_of(x, "a", "one"), 1);
+    assert_int_equal(x->merge.pass.fills, 0);
+    merge_dry(x);
+    assert_int_equal(x->merge.pass.fills, 1);
+    assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 0);
+}
+
 /* The file came back after a power loss. */
 CASE(a_fill_behind_the_mark_is_in, x)
 {
