@@ -4,90 +4,41 @@
  * the client sends the request again: its increments are counted once, all of
  * them. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "tests/lib/test.h"
+#include "tests/unit/logs_fixture.h"
 
 #include <stdio.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
-#include "common/base/clock.h"
-#include "common/base/diag.h"
 #include "common/log/inspect.h"
-#include "common/log/slot.h"
-#include "tests/lib/fault.h"
-#include "tests/lib/tmpdir.h"
-#include "tests/lib/turns.h"
-#include "writer/commit.h"
-#include "writer/logs.h"
 
-#define LINES 1500 /* more than one write to the log takes */
-#define SLOTS 3200
-#define CALLS 900 /* more than there are */
-
-struct writer {
-    struct config config;
-    struct datadir data;
-    struct loop *loop;
-    struct logs logs;
-    struct commit commit;
-    bool (*until)(struct writer *w);
-    bool finished;
-};
+#define LINES         1500 /* more than one write to the log takes */
+#define REQUEST_SLOTS 3200
+#define CALLS         900 /* more than there are */
 
 /* ---- a writer ------------------------------------------------------------ */
 
 static void
-ignore_ready(void *ctx)
+open_writer(struct fixture *w, const char *path)
 {
-    (void)ctx; /* nothing waits */
-}
-
-static void
-note_end(void *ctx)
-{
-    ((struct writer *)ctx)->finished = true;
-}
-
-static bool
-after_turn(void *ctx)
-{
-    struct writer *w = ctx;
-
-    commit_turn(&w->commit);
-    if (w->until(w))
-        loop_stop(w->loop);
-    return false;
-}
-
-static void
-open_writer(struct writer *w, const char *path)
-{
-    const struct logs_events events = {w, ignore_ready, note_end, note_end};
-    sigset_t none;
-
     memset(w, 0, sizeof *w);
+    w->syncs = true;
     config_defaults(&w->config);
     w->config.keyspace_size = 8;
     w->config.key_size = 48;
-    w->config.log_size = LOG_SLOTS_AT + SLOTS * 88;
+    w->config.log_size = LOG_SLOTS_AT + REQUEST_SLOTS * 88;
     w->config.log_count = 1;
     w->config.log_sync_ms = CONFIG_SYNC_ALWAYS;
     assert_rc(datadir_open(&w->data, path, DATADIR_WRITE), 0);
     w->loop = loop_new();
     assert_non_null(w->loop);
-    (void)sigemptyset(&none);
     loop_after_turn(w->loop, after_turn, w);
-    assert_rc(
-        commit_init(&w->commit, &logs_file, &w->logs, &w->logs.sync_io, 1, 0),
-        0);
-    assert_rc(logs_open(&w->logs, w->loop, &w->data, &w->config, &events), 0);
+    assert_rc(open_logs(w), 0);
     assert_int_equal(w->logs.keys.state, KEYS_READY);
 }
 
 static void
-close_writer(struct writer *w)
+close_writer(struct fixture *w)
 {
     logs_close(&w->logs);
     commit_fini(&w->commit);
@@ -96,33 +47,26 @@ close_writer(struct writer *w)
 }
 
 static struct request_mark
-the_mark(const struct writer *w)
+the_mark(const struct fixture *w)
 {
     return keys_mark(&w->logs.keys, (const uint8_t *)"key", 3,
                      (const uint8_t *)"body", 4);
 }
 
-static void
-run_until(struct writer *w, bool (*until)(struct writer *w))
-{
-    w->until = until;
-    turns_run(w->loop);
-}
-
 static bool
-is_synced(struct writer *w)
+is_synced(struct fixture *w)
 {
     return logs_is_durable(&w->logs, logs_position(&w->logs));
 }
 
 static bool
-is_finished(struct writer *w)
+is_finished(struct fixture *w)
 {
-    return w->finished;
+    return w->finished + w->failed > 0;
 }
 
 static void
-append_request(struct writer *w)
+append_request(struct fixture *w)
 {
     const struct message m = {
         1, (const uint8_t *)"s", (const uint8_t *)"k", 1, 1, 0};
@@ -141,20 +85,20 @@ append_request(struct writer *w)
 static void
 live_until_killed(const char *path, unsigned killed_at, bool *answered)
 {
-    static struct writer w;
+    static struct fixture w;
 
     diag_init("writer", DIAG_ERROR);
     fault_kill("disk", killed_at);
     open_writer(&w, path);
     append_request(&w);
-    run_until(&w, is_synced);
+    run(&w, is_synced, 0);
     *answered = true;
     logs_rotate(&w.logs);
     logs_finish(&w.logs);
-    run_until(&w, is_finished);
+    run(&w, is_finished, 0);
     fault_clear();
     close_writer(&w);
-    _exit(w.finished ? 0 : 1);
+    _exit(w.finished > 0 ? 0 : 1);
 }
 
 /* ---- afterwards ---------------------------------------------------------- */
@@ -193,7 +137,8 @@ merge_logs(const char *path)
 
     assert_rc(datadir_open(&d, path, DATADIR_WRITE), 0);
     assert_rc(layout_init(&l, 8, 48), 0);
-    assert_rc(logdir_open(&dir, d.log_fd, &l, LOG_SLOTS_AT + SLOTS * 88), 0);
+    assert_rc(
+        logdir_open(&dir, d.log_fd, &l, LOG_SLOTS_AT + REQUEST_SLOTS * 88), 0);
     requests_init(&requests, d.fd);
     dir.marks = &requests.store;
     assert_true(logdir_recover(&dir) >= 0);
@@ -210,7 +155,7 @@ merge_logs(const char *path)
 static unsigned
 send_again(const char *path)
 {
-    static struct writer w;
+    static struct fixture w;
     const struct key_entry *e;
     struct request_mark mark;
     unsigned appended;
