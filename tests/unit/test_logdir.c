@@ -194,15 +194,17 @@ static struct turns *
 start_turns(const struct tmpdir *d)
 {
     struct turns *t = share(sizeof *t);
+    pid_t pid;
 
     create(d->fd, 0);
-    t->pid = fork();
-    assert_true(t->pid >= 0);
-    if (t->pid == 0) {
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
             _exit(1);
         take_turns(d->fd, t);
     }
+    t->pid = pid;
     return t;
 }
 
