@@ -159,13 +159,6 @@ read_argument(struct ask *a, int i)
         a->rows = cmd_number(a->line, text, "N", 1, max);
 }
 
-static bool
-is_time_given(const struct cmd_line *line)
-{
-    return cmd_value(line, "from") || cmd_value(line, "to") ||
-           cmd_value(line, "utc");
-}
-
 /* --from (a day ago), --to (now), of which the current second is part, and
  * --step. */
 static int
@@ -213,8 +206,10 @@ read_line(struct ask *a)
 {
     const struct cmd_line *line = a->line;
     const struct ask_question *q = a->question;
+    const bool is_time_given = cmd_value(line, "from") ||
+                               cmd_value(line, "to") || cmd_value(line, "utc");
     const bool is_other = q->time == TIME_IF_GIVEN
-                              ? is_time_given(line)
+                              ? is_time_given
                               : q->other.path != NULL && line->arg_count > 2;
     const int status = read_options(a);
 

@@ -15,18 +15,6 @@
 #include "common/net/local.h"
 #include "common/net/net.h"
 
-/* Formats `host` for an address: ::1 becomes [::1], any other stays as it is.
- * Returns false if it is too long. */
-static bool
-bracket_host(const char *host, char text[NET_HOST_SIZE])
-{
-    const bool needs_brackets = strchr(host, ':') != NULL && host[0] != '[';
-    const int size =
-        snprintf(text, NET_HOST_SIZE, needs_brackets ? "[%s]" : "%s", host);
-
-    return size > 0 && size < NET_HOST_SIZE;
-}
-
 /* Replaces the host of `address`, and keeps its port.  An address without a port
  * (off, or only a socket) stays as it is. */
 static void
@@ -44,9 +32,13 @@ replace_host(char address[CONFIG_TEXT_SIZE], const char *host)
 int
 cmd_set_host(struct config *c, const char *host)
 {
+    /* ::1 becomes [::1]. */
+    const bool needs_brackets = strchr(host, ':') != NULL && host[0] != '[';
     char text[NET_HOST_SIZE], why[CONFIG_WHY_SIZE];
+    const int size =
+        snprintf(text, sizeof text, needs_brackets ? "[%s]" : "%s", host);
 
-    if (!bracket_host(host, text) ||
+    if (size <= 0 || size >= NET_HOST_SIZE ||
         config_set(c, "live.address", text, why) < 0)
         return cmd_fail(
             CONFIG_EXIT_USAGE,

@@ -64,10 +64,10 @@ cmd_help_print(const struct cmd *c)
 
 /* ---- completion --------------------------------------------------------- */
 
-/* Calls `each` for the words that a command takes literally as its first
- * argument: of "[list | dump N]" list and dump. */
+/* Prints the words that a command takes literally as its first argument: of
+ * "[list | dump N]" list and dump. */
 static void
-each_word(const struct cmd *c, void (*each)(const char *word, int size))
+print_words(const struct cmd *c)
 {
     const char *at = c->arguments.text;
 
@@ -75,15 +75,9 @@ each_word(const struct cmd *c, void (*each)(const char *word, int size))
         const int size = (int)strcspn(at, " []|.");
 
         if (size > 0 && islower((unsigned char)at[0]))
-            each(at, size);
+            (void)printf(" %.*s", size, at);
         at += size > 0 ? size : 1;
     }
-}
-
-static void
-print_word(const char *word, int size)
-{
-    (void)printf(" %.*s", size, word);
 }
 
 static void
@@ -130,7 +124,7 @@ print_command(const struct cmd *c)
     (void)printf("    %s) list='", c->name);
     print_option_words(c->options, NULL);
     print_option_words(cmd_common_options, c->common);
-    each_word(c, print_word);
+    print_words(c);
     (void)printf("'");
     if (count_keyspaces(c) > 0)
         (void)printf(" names=%u", count_keyspaces(c));

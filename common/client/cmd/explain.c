@@ -160,13 +160,6 @@ is_in(struct explain *e, const struct archive_header *h)
 
 /* ---- the logs ---------------------------------------------------------- */
 
-/* When history has an increment. */
-static uint64_t
-time_of(const struct archive_record *r)
-{
-    return r->m.minute > 0 ? (uint64_t)r->m.minute * 60000 : r->received_ms;
-}
-
 static bool
 is_ours(const struct explain *e, const struct message *m)
 {
@@ -190,15 +183,20 @@ read_share(struct explain *e, const struct archived *a, bool in,
         return rc;
     while (rc == 0 && (count = archive_reader_next(from, &records)) > 0) {
         for (int i = 0; rc == 0 && i < count; i++) {
-            if (!is_ours(e, &records[i].m))
+            const struct archive_record *r = &records[i];
+
+            if (!is_ours(e, &r->m))
                 continue;
             if (s->increments++ == 0)
-                s->first_ms = records[i].received_ms;
-            s->last_ms = records[i].received_ms;
-            s->sum += records[i].m.increment;
-            if (in)
-                rc = key_history_add(&e->history, time_of(&records[i]),
-                                     records[i].m.increment);
+                s->first_ms = r->received_ms;
+            s->last_ms = r->received_ms;
+            s->sum += r->m.increment;
+            if (in) /* history has it at the time it was given */
+                rc = key_history_add(&e->history,
+                                     r->m.minute > 0
+                                         ? (uint64_t)r->m.minute * 60000
+                                         : r->received_ms,
+                                     r->m.increment);
         }
     }
     archived_close(from, fd);

@@ -53,25 +53,6 @@ static const struct table_column columns[] = {
 };
 
 static void
-warn_torn(const struct cmd_name *keyspace)
-{
-    diag(DIAG_WARNING,
-         "keyspace=%s: counts changed meanwhile, so rows may be missing or "
-         "there twice; countd backup copies one moment",
-         cmd_text(keyspace->bytes, keyspace->size));
-}
-
-static void
-report_missing(struct export *e)
-{
-    if (!e->is_named)
-        return; /* it went meanwhile */
-    diag(DIAG_INFO, "no such keyspace: %s",
-         cmd_text(e->keyspace.bytes, e->keyspace.size));
-    e->lacks = true;
-}
-
-static void
 print_line(struct export *e, const struct countd_row *row, int64_t n,
            int64_t at)
 {
@@ -185,13 +166,6 @@ print_steps(struct export *e)
 
 /* ---- the rest ------------------------------------------------------------ */
 
-static int
-compare_rows(const struct countd_row *a, const struct countd_row *b)
-{
-    return bytes_compare((const uint8_t *)a->key, a->key_size,
-                         (const uint8_t *)b->key, b->key_size);
-}
-
 static bool
 is_explained(int64_t count, int128 sum)
 {
@@ -237,13 +211,17 @@ print_rests_of(struct export *e, const struct countd_rows *counts,
         const struct countd_row *row = &counts->rows[i], *sum = NULL;
         int order = -1; /* of the next sum to this key */
 
-        while ((rc = refill_sums(e, s)) == 0 && s->at < s->rows->count &&
-               (order = compare_rows(&s->rows->rows[s->at], row)) < 0)
-            s->at++;
+        while (order < 0 && (rc = refill_sums(e, s)) == 0 &&
+               s->at < s->rows->count) {
+            sum = &s->rows->rows[s->at];
+            order = bytes_compare((const uint8_t *)sum->key, sum->key_size,
+                                  (const uint8_t *)row->key, row->key_size);
+            s->at += order < 0;
+        }
         if (rc < 0)
             break;
-        if (order == 0)
-            sum = &s->rows->rows[s->at];
+        if (order != 0)
+            sum = NULL;
         if (!sum || !is_explained(row->count, sum_of(sum)))
             print_sum(e, row, row->count - (sum ? sum_of(sum) : 0),
                       EVENT_TIME_MIN);
@@ -306,8 +284,11 @@ export_one(struct export *e)
     int rc;
 
     rc = countd_about(e->c, &q, &before);
-    if (rc == -ENOENT)
-        report_missing(e);
+    if (rc == -ENOENT && e->is_named) { /* else it went meanwhile */
+        diag(DIAG_INFO, "no such keyspace: %s",
+             cmd_text(e->keyspace.bytes, e->keyspace.size));
+        e->lacks = true;
+    }
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
     e->is_torn = false;
@@ -318,7 +299,10 @@ export_one(struct export *e)
     if (rc == -ENOENT ||
         (rc == 0 && (e->is_torn || before.count != after.count ||
                      before.keys != after.keys)))
-        warn_torn(&e->keyspace);
+        diag(DIAG_WARNING,
+             "keyspace=%s: counts changed meanwhile, so rows may be missing or "
+             "there twice; countd backup copies one moment",
+             cmd_text(e->keyspace.bytes, e->keyspace.size));
     return rc == -ENOENT ? 0 : rc;
 }
 

@@ -29,16 +29,21 @@ struct flush {
     uint64_t stuck_ms; /* when only fills that wait began to be missing; or 0 */
 };
 
-/* Checks the logs, then log/waiting/: records move from one to the other. 1:
- * all is merged. If only what a keyspace cannot take is left, the next attempt
- * of the worker is up to a minute away. */
+/* 1: all that was in a log is merged, and thus in every later answer of a reader
+ * that asks no standby.  Time stamps of increments cannot show that: the clock
+ * may have been set back.  The logs come before log/waiting/, as records move
+ * from one to the other.
+ *   -EBUSY  only fills that wait are missing, and they stay: the next attempt
+ *           of a worker is up to a minute away */
 static int
-check_merged(struct flush *f)
+is_readable(void *ctx)
 {
+    struct flush *f = ctx;
     const uint64_t now = clock_ms();
-    int rc;
+    int rc = countd_as_of(f->c, NULL, 0, &f->as_of_ms);
 
-    rc = pending_set_drop_merged(&f->fills, &f->logs);
+    if (rc == 0)
+        rc = pending_set_drop_merged(&f->fills, &f->logs);
     if (rc == 0)
         rc = unmerged_list(&f->waiting);
     if (rc < 0)
@@ -50,19 +55,6 @@ check_merged(struct flush *f)
     else if (f->stuck_ms == 0)
         f->stuck_ms = now;
     return f->stuck_ms != 0 && now - f->stuck_ms >= HELD_WAIT_MS ? -EBUSY : 0;
-}
-
-/* 1: all that was in a log is merged, and thus in every later answer of a reader
- * that asks no standby.  Time stamps of increments cannot show that: the clock may have been
- * set back.
- *   -EBUSY  only fills that wait are missing, and they stay */
-static int
-is_readable(void *ctx)
-{
-    struct flush *f = ctx;
-    const int rc = countd_as_of(f->c, NULL, 0, &f->as_of_ms);
-
-    return rc < 0 ? rc : check_merged(f);
 }
 
 static int

@@ -30,17 +30,12 @@ note_error(struct document *d, int error)
 
 /* ---- the question -------------------------------------------------------- */
 
-static size_t
-room_left(const struct document *d)
-{
-    return sizeof d->a->question - ENDING_MAX -
-           (size_t)(d->at - d->a->question);
-}
-
 bool
 document_has_room(const struct document *d, size_t size)
 {
-    return 2 * size + NUMBER_ROOM <= room_left(d);
+    const size_t used = (size_t)(d->at - d->a->question);
+
+    return used + 2 * size + NUMBER_ROOM + ENDING_MAX <= QUESTION_MAX;
 }
 
 void

@@ -276,7 +276,7 @@ countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
 
 /* ---- waiting ------------------------------------------------------------- */
 
-#define PAUSE_MAX_MS 5
+#define PAUSE_MAX_NS 4000000
 
 PUBLIC void
 countd_read_timeout(struct countd *c, int timeout_ms)
@@ -314,21 +314,13 @@ countd_as_of(struct countd *c, const void *keyspace, size_t keyspace_size,
     return ask_now(c, keyspace, keyspace_size, &now_ms, as_of_ms);
 }
 
-static void
-pause_ms(unsigned ms)
-{
-    const struct timespec t = {.tv_nsec = (long)ms * 1000000};
-
-    (void)nanosleep(&t, NULL); /* woken early, it asks sooner */
-}
-
 PUBLIC int
 countd_wait_readable(struct countd *c, const void *keyspace,
                      size_t keyspace_size, int timeout_ms)
 {
     const uint64_t deadline_ms = link_deadline(timeout_ms);
     int64_t target_ms = 0, now_ms, as_of_ms = 0;
-    unsigned pause = 1;
+    struct timespec pause = {.tv_nsec = 1000000};
     int rc;
 
     rc = countd_sync(c, timeout_ms);
@@ -337,8 +329,9 @@ countd_wait_readable(struct countd *c, const void *keyspace,
     while (rc == 0 && as_of_ms < target_ms) {
         if (link_passed(deadline_ms))
             return -ETIMEDOUT;
-        pause_ms(pause);
-        pause = pause < PAUSE_MAX_MS / 2 ? 2 * pause : PAUSE_MAX_MS;
+        (void)nanosleep(&pause, NULL); /* woken early, it asks sooner */
+        if (pause.tv_nsec < PAUSE_MAX_NS)
+            pause.tv_nsec *= 2;
         rc = ask_now(c, keyspace, keyspace_size, &now_ms, &as_of_ms);
     }
     return rc;
