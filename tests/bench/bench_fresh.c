@@ -66,13 +66,10 @@ static struct random dice = {1};
 static void
 use_postgresql(struct fleet *f, const char *schema, uint64_t commit_us)
 {
-    char sql[64];
-
     pg_server_on_disk();
     (void)pg_server_run("ALTER SYSTEM SET commit_siblings = 0");
-    (void)snprintf(sql, sizeof sql, "ALTER SYSTEM SET commit_delay = %u",
-                   (unsigned)commit_us);
-    (void)pg_server_run(sql);
+    (void)pg_server_run("ALTER SYSTEM SET commit_delay = %u",
+                        (unsigned)commit_us);
     (void)pg_server_run("SELECT pg_reload_conf()");
     fleet_put_option(f, "store", "postgresql");
     fleet_put_option(f, "store.conninfo", pg_server_conninfo());

@@ -346,7 +346,7 @@ count_through(struct pg_machines *x, const struct outage *o)
     (void)snprintf(expected, sizeof expected, "%" PRId64,
                    machines[0].counted + machines[1].counted);
     assert_string_equal(
-        pg_machines_run(x, "SELECT n FROM @.counters WHERE keyspace = 'words'"),
+        pg_server_run("SELECT n FROM @.counters WHERE keyspace = 'words'"),
         expected);
     for (int i = 0; i < 2; i++) {
         expect(FLEET_RUN(&x->fleets[i], "check"), 0, "");

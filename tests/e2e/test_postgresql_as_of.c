@@ -33,7 +33,7 @@ number_behind(const char *word)
 
 /* A key that a standby has not got yet is 0. */
 static struct answer
-ask(struct fleet *f)
+ask_count(struct fleet *f)
 {
     assert_in_range(FLEET_RUN(f, "get", "words", "the", "--json"), 0,
                     CONFIG_EXIT_NEGATIVE);
@@ -47,7 +47,7 @@ await_claim(struct fleet *f, uint64_t as_of_ms)
     const uint64_t deadline = clock_ms() + AWAIT_MS * (uint64_t)test_slow();
     const struct timespec pause = {.tv_nsec = 20000000};
 
-    while (ask(f).as_of_ms < (int64_t)as_of_ms) {
+    while (ask_count(f).as_of_ms < (int64_t)as_of_ms) {
         if (clock_ms() >= deadline)
             fail_msg("as_of_ms does not reach %" PRIu64, as_of_ms);
         (void)nanosleep(&pause, NULL);
@@ -87,7 +87,7 @@ take_id(struct fleet *f, char id[33])
 PG_MACHINES(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
 {
     struct fleet *a = &x->fleets[0], *b = &x->fleets[1];
-    char sql[256], id[33];
+    char id[33];
     uint64_t away_ms, added_ms;
 
     service_start(a);
@@ -104,16 +104,14 @@ PG_MACHINES(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
     service_add(a, "words", "the", 8);
     added_ms = clock_unix_ms();
     expect_text(FLEET_RUN(a, "flush"), 0, "");
-    assert_int_equal(ask(a).count, 11);
-    assert_in_range(ask(a).as_of_ms, 1, away_ms);
+    assert_int_equal(ask_count(a).count, 11);
+    assert_in_range(ask_count(a).as_of_ms, 1, away_ms);
     expect(FLEET_RUN(a, "store"), 0, "directory");
 
     take_id(b, id);
-    (void)snprintf(sql, sizeof sql,
-                   "UPDATE %s.sender SET seen = seen - 20000 WHERE "
-                   "encode(id, 'hex') = '%s'",
-                   x->schema, id);
-    (void)pg_server_run(sql);
+    (void)pg_server_run("UPDATE @.sender SET seen = seen - 20000 WHERE "
+                        "encode(id, 'hex') = '%s'",
+                        id);
     await_words(a, "status", "say nothing: 1; as_of_ms rests");
     expect_text(FLEET_RUN(a, "store", "forget", id), 0, "");
     expect(FLEET_RUN(a, "store", "forget", id), CONFIG_EXIT_NEGATIVE,
@@ -122,7 +120,7 @@ PG_MACHINES(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
 
     fleet_start(b, FLEET_WORKER); /* comes back, and counts once */
     expect_text(FLEET_RUN(b, "flush"), 0, "");
-    assert_int_equal(ask(a).count, 15);
+    assert_int_equal(ask_count(a).count, 15);
 }
 
 static void
@@ -145,8 +143,7 @@ PG_MACHINES(a_machine_that_is_stopped_holds_claims_back_if_its_logs_are_full, x)
 
     service_start(a);
     service_start(b);
-    service_add(b, "words", "the", 1);
-    expect_text(FLEET_RUN(b, "flush"), 0, "");
+    pg_machines_add(b, "words", "the", 1);
     fleet_stop_all(b);
     await_claim(a, clock_unix_ms());
     await_store(a, " ended ", true);
@@ -162,20 +159,19 @@ PG_MACHINES(a_machine_that_is_stopped_holds_claims_back_if_its_logs_are_full, x)
     assert_int_equal(kill(worker, SIGCONT), 0);
     fleet_stop_all(b);
     assert_false(fleet_logs_are_drained(b));
-    service_add(a, "words", "the", 4);
-    expect_text(FLEET_RUN(a, "flush"), 0, "");
-    assert_int_equal(ask(a).count, 5);
-    assert_in_range(ask(a).as_of_ms, 1, added_ms - 1);
+    pg_machines_add(a, "words", "the", 4);
+    assert_int_equal(ask_count(a).count, 5);
+    assert_in_range(ask_count(a).as_of_ms, 1, added_ms - 1);
 
     fleet_start(b, FLEET_WORKER);
     fleet_await_drained(b, AWAIT_MS);
     fleet_stop(b, FLEET_WORKER);
     await_claim(a, added_ms);
-    assert_int_equal(ask(a).count, 7);
+    assert_int_equal(ask_count(a).count, 7);
 }
 
 /* The increment is stamped before `added_ms`: as long as it is not in the answer,
- * the answer must not claim so much. */
+ * the answer must not claim that time. */
 PG_MACHINES(a_standby_answers_what_it_has_and_says_so, x)
 {
     struct fleet *f = &x->fleets[0];
@@ -187,10 +183,9 @@ PG_MACHINES(a_standby_answers_what_it_has_and_says_so, x)
     standby = strchr(pg_server_standby_conninfo(), '=') + 1;
     fleet_put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
     service_start(f);
-    service_add(f, "words", "the", 10);
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    pg_machines_add(f, "words", "the", 10);
     await_claim(f, clock_unix_ms());
-    assert_int_equal(ask(f).count, 10);
+    assert_int_equal(ask_count(f).count, 10);
 
     /* What writes goes on to the other host by itself. */
     (void)snprintf(conninfo, sizeof conninfo,
@@ -204,14 +199,14 @@ PG_MACHINES(a_standby_answers_what_it_has_and_says_so, x)
     expect(FLEET_RUN(f, "flush", "--timeout", "3s"), CONFIG_EXIT_NEGATIVE,
            "not readable in time");
     for (int i = 0; i < 3; i++) {
-        const struct answer old = ask(f);
+        const struct answer old = ask_count(f);
 
         assert_int_equal(old.count, 10);
         assert_in_range(old.as_of_ms, 1, added_ms - 1);
     }
     (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
     expect_text(FLEET_RUN(f, "flush"), 0, "");
-    assert_int_equal(ask(f).count, 15);
+    assert_int_equal(ask_count(f).count, 15);
     pg_server_standby_stop();
 }
 
@@ -222,38 +217,30 @@ PG_MACHINES(status_names_a_clock_and_a_standby_that_is_away, x)
     struct fleet *f = &x->fleets[0];
 
     service_start(f);
-    (void)pg_machines_run(x, "INSERT INTO @.sender VALUES ('other', 'slowhost',"
-                             " 1, -5000, 9000000000000)");
+    (void)pg_server_run("INSERT INTO @.sender VALUES ('other', 'slowhost', 1, "
+                        "-5000, 9000000000000)");
     await_words(f, "status", "! a clock is 5 s off the database's");
     expect(FLEET_RUN(f, "store"), CONFIG_EXIT_NEGATIVE,
            "host=slowhost as_of_ms=1 clock_ahead_ms=-5000");
-    (void)pg_server_run(
-        "ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
-    (void)pg_server_run("SELECT pg_reload_conf()");
+    pg_server_set("synchronous_standby_names", "nobody");
     await_words(f, "status",
                 "! commits of the database wait for a synchronous "
                 "standby, and none is there");
-    (void)pg_server_run("ALTER SYSTEM RESET synchronous_standby_names");
-    (void)pg_server_run("SELECT pg_reload_conf()");
+    pg_server_set("synchronous_standby_names", "");
 }
 
 static void
-name_lock(struct pg_machines *x, const char *begin, const char *table,
-          const char *end)
+name_lock(struct fleet *f, PGconn *session, bool names_process)
 {
-    struct fleet *f = &x->fleets[0];
-    PGconn *c = PQconnectdb(pg_server_conninfo());
-    char sql[128], named[64];
+    char named[64];
 
-    (void)snprintf(sql, sizeof sql, "BEGIN; %s %s.%s %s", begin, x->schema,
-                   table, end);
-    PQclear(PQexec(c, sql));
     service_add(f, "words", "the", 1);
     await_words(f, "status", "! merges wait for a lock of another session");
-    (void)snprintf(named, sizeof named, "process %d (user ", PQbackendPID(c));
-    if (begin[0] == 'S') /* of the table no other connection gets so far */
+    (void)snprintf(named, sizeof named, "process %d (user ",
+                   PQbackendPID(session));
+    if (names_process)
         await_words(f, "store", named);
-    PQfinish(c);
+    PQfinish(session);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
@@ -262,10 +249,11 @@ PG_MACHINES(status_names_a_lock_of_another_session, x)
     struct fleet *f = &x->fleets[0];
 
     service_start(f);
-    service_add(f, "words", "the", 1);
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
-    name_lock(x, "SELECT FROM", "keyspace", "FOR UPDATE");
-    name_lock(x, "LOCK TABLE", "mark", "");
+    pg_machines_add(f, "words", "the", 1);
+    name_lock(f, pg_server_session("BEGIN; SELECT FROM @.keyspace FOR UPDATE"),
+              true);
+    /* No other connection gets as far as a table that is locked. */
+    name_lock(f, pg_server_session("BEGIN; LOCK TABLE @.mark"), false);
 }
 
 PG_MACHINES(status_names_a_database_that_does_not_answer, x)

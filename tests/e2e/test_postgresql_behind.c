@@ -6,7 +6,7 @@
 #include "tests/lib/pg_machines.h"
 
 static struct fleet *
-start(struct pg_machines *x)
+start_machine(struct pg_machines *x)
 {
     struct fleet *f = &x->fleets[0];
 
@@ -14,13 +14,6 @@ start(struct pg_machines *x)
     fleet_put_option(f, "archive.keep", "1d");
     service_start(f);
     return f;
-}
-
-static void
-add_merged(struct fleet *f, const char *key, int64_t n)
-{
-    service_add(f, "words", key, n);
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
 /* The database has only what it had before 20 and 30 were added; 5 waits. */
@@ -48,37 +41,37 @@ find_and_mend(struct fleet *f)
 
 PG_MACHINES(an_older_copy_of_the_database_is_brought_up_to_date, x)
 {
-    struct fleet *f = start(x);
+    struct fleet *f = start_machine(x);
 
-    add_merged(f, "the", 10);
+    pg_machines_add(f, "words", "the", 10);
     pg_server_save();
-    add_merged(f, "the", 20);
-    add_merged(f, "of", 30);
+    pg_machines_add(f, "words", "the", 20);
+    pg_machines_add(f, "words", "of", 30);
     pg_server_restore();
     find_and_mend(f);
 }
 
 PG_MACHINES(a_standby_that_lacks_commits_is_brought_up_to_date, x)
 {
-    struct fleet *f = start(x);
+    struct fleet *f = start_machine(x);
 
-    add_merged(f, "the", 10);
+    pg_machines_add(f, "words", "the", 10);
     pg_server_standby_start(false);
     pg_server_standby_stop();
-    add_merged(f, "the", 20);
-    add_merged(f, "of", 30);
+    pg_machines_add(f, "words", "the", 20);
+    pg_machines_add(f, "words", "of", 30);
     pg_server_fail_over();
     find_and_mend(f);
 }
 
-/* What no archive has is lost, and said so by whoever accepts it. */
+/* What no archive has is lost, once that is accepted. */
 PG_MACHINES(what_is_lost_can_be_accepted, x)
 {
-    struct fleet *f = start(x);
+    struct fleet *f = start_machine(x);
 
-    add_merged(f, "the", 10);
+    pg_machines_add(f, "words", "the", 10);
     pg_server_save();
-    add_merged(f, "the", 20);
+    pg_machines_add(f, "words", "the", 20);
     pg_server_restore();
     service_add(f, "words", "the", 5);
     expect(FLEET_RUN(f, "flush", "--timeout", "1s"), CONFIG_EXIT_NEGATIVE,

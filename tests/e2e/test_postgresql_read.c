@@ -18,7 +18,7 @@
 static struct answer got;
 
 static struct fleet *
-start(struct pg_machines *x)
+start_machine(struct pg_machines *x)
 {
     struct fleet *f = &x->fleets[0];
     char seconds[16];
@@ -33,8 +33,7 @@ start(struct pg_machines *x)
     service_add(f, "words", "the", 3);
     service_add(f, "words", "of", 2);
     service_add(f, "words", "a b", 1);
-    service_add(f, "default", "hits", 7);
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    pg_machines_add(f, "default", "hits", 7);
     return f;
 }
 
@@ -48,7 +47,7 @@ join_resp(struct fleet *f)
 
 /* Sends inline commands, and reads what is expected. */
 static void
-resp(int fd, const char *commands, const char *expected)
+ask_resp(int fd, const char *commands, const char *expected)
 {
     char read[1024];
     const size_t size = strlen(expected);
@@ -60,7 +59,7 @@ resp(int fd, const char *commands, const char *expected)
 }
 
 static void
-get(int fd, const char *target, int status, const char *has)
+ask_http(int fd, const char *target, int status, const char *has)
 {
     answer_request(fd, "GET", target, "");
     answer_read(fd, &got);
@@ -70,7 +69,7 @@ get(int fd, const char *target, int status, const char *has)
 
 PG_MACHINES(every_port_reads_the_database, x)
 {
-    struct fleet *f = start(x);
+    struct fleet *f = start_machine(x);
     struct client_rows rows;
     int range, http, redis;
 
@@ -81,42 +80,45 @@ PG_MACHINES(every_port_reads_the_database, x)
     client_rows_free(&rows);
 
     http = answer_join(f);
-    get(http, "/v1/total?keyspace=words", 200, "\"total\": 6");
-    get(http, "/v1/get?keyspace=words&key=the&key=none&key=of", 200,
-        "\"count\": 2, \"key\": \"of\"");
-    get(http, "/v1/rank?keyspace=words&key=of", 200, "\"rank\": 1");
-    get(http, "/v1/rank?keyspace=words&key=none", 404, "no-such-key");
-    get(http, "/v1/around?keyspace=words&key=of&n=1", 200, "\"of\"");
-    get(http, "/v1/top?keyspace=words&n=2", 200, "\"rank\": 1, \"count\": 2");
-    get(http, "/v1/top?keyspace=words&n=2&from=-1h", 200, "\"sum\": 2");
-    get(http, "/v1/history?keyspace=words&step=1h", 200, "\"sum\": 6");
-    get(http, "/v1/distinct?keyspace=words", 200, "\"keys\": 3");
-    get(http, "/v1/keys?keyspace=words&prefix=o", 200, "\"of\"");
-    get(http, "/v1/keyspaces", 200, "\"keys\": 3, \"total\": 6");
-    get(http, "/v1/range?keyspace=none&offset=0", 404, "no-such-keyspace");
-    get(http, "/metrics", 200, "keyspace=\"words\"} 6");
-    get(http, "/metrics/find?query=words.*", 200, "\"of\"");
-    get(http, "/render?target=words.the&from=-1h&format=json", 200,
-        "words.the");
-    get(http, "/render?target=sumSeries(words.*)&from=-1h&format=json", 200,
-        "sumSeries");
+    ask_http(http, "/v1/total?keyspace=words", 200, "\"total\": 6");
+    ask_http(http, "/v1/get?keyspace=words&key=the&key=none&key=of", 200,
+             "\"count\": 2, \"key\": \"of\"");
+    ask_http(http, "/v1/rank?keyspace=words&key=of", 200, "\"rank\": 1");
+    ask_http(http, "/v1/rank?keyspace=words&key=none", 404, "no-such-key");
+    ask_http(http, "/v1/around?keyspace=words&key=of&n=1", 200, "\"of\"");
+    ask_http(http, "/v1/top?keyspace=words&n=2", 200,
+             "\"rank\": 1, \"count\": 2");
+    ask_http(http, "/v1/top?keyspace=words&n=2&from=-1h", 200, "\"sum\": 2");
+    ask_http(http, "/v1/history?keyspace=words&step=1h", 200, "\"sum\": 6");
+    ask_http(http, "/v1/distinct?keyspace=words", 200, "\"keys\": 3");
+    ask_http(http, "/v1/keys?keyspace=words&prefix=o", 200, "\"of\"");
+    ask_http(http, "/v1/keyspaces", 200, "\"keys\": 3, \"total\": 6");
+    ask_http(http, "/v1/range?keyspace=none&offset=0", 404, "no-such-keyspace");
+    ask_http(http, "/metrics", 200, "keyspace=\"words\"} 6");
+    ask_http(http, "/metrics/find?query=words.*", 200, "\"of\"");
+    ask_http(http, "/render?target=words.the&from=-1h&format=json", 200,
+             "words.the");
+    ask_http(http, "/render?target=sumSeries(words.*)&from=-1h&format=json",
+             200, "sumSeries");
 
     redis = join_resp(f);
-    resp(redis, "ZSCORE words the\r\n", "$1\r\n3\r\n");
-    resp(redis, "ZMSCORE words of none the\r\nPING\r\n",
-         "*3\r\n$1\r\n2\r\n$-1\r\n$1\r\n3\r\n+PONG\r\n");
-    resp(redis, "ZREVRANGE words 0 1\r\n", "*2\r\n$3\r\nthe\r\n$2\r\nof\r\n");
-    resp(redis, "ZREVRANGE words@1h 0 0\r\n", "*1\r\n$3\r\nthe\r\n");
-    resp(redis, "ZRANK words the\r\n", ":2\r\n");
-    resp(redis, "TYPE words\r\nEXISTS words hits none\r\n", "+zset\r\n:2\r\n");
-    resp(redis, "DBSIZE\r\n", ":2\r\n");
-    resp(redis, "ZINCRBY words 4 the\r\nZINCRBY words 4 the\r\n",
-         "$1\r\n7\r\n$2\r\n11\r\n");
-    resp(redis, "MULTI\r\nZSCORE words of\r\nINCR hits\r\nEXEC\r\n",
-         "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$1\r\n2\r\n:8\r\n");
-    resp(redis, "ZSCORE words@1d the\r\n",
-         "-ERR a period of a keyspace is only read by ZREVRANGE, or ZRANGE "
-         "with REV\r\n");
+    ask_resp(redis, "ZSCORE words the\r\n", "$1\r\n3\r\n");
+    ask_resp(redis, "ZMSCORE words of none the\r\nPING\r\n",
+             "*3\r\n$1\r\n2\r\n$-1\r\n$1\r\n3\r\n+PONG\r\n");
+    ask_resp(redis, "ZREVRANGE words 0 1\r\n",
+             "*2\r\n$3\r\nthe\r\n$2\r\nof\r\n");
+    ask_resp(redis, "ZREVRANGE words@1h 0 0\r\n", "*1\r\n$3\r\nthe\r\n");
+    ask_resp(redis, "ZRANK words the\r\n", ":2\r\n");
+    ask_resp(redis, "TYPE words\r\nEXISTS words hits none\r\n",
+             "+zset\r\n:2\r\n");
+    ask_resp(redis, "DBSIZE\r\n", ":2\r\n");
+    ask_resp(redis, "ZINCRBY words 4 the\r\nZINCRBY words 4 the\r\n",
+             "$1\r\n7\r\n$2\r\n11\r\n");
+    ask_resp(redis, "MULTI\r\nZSCORE words of\r\nINCR hits\r\nEXEC\r\n",
+             "+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n$1\r\n2\r\n:8\r\n");
+    ask_resp(redis, "ZSCORE words@1d the\r\n",
+             "-ERR a period of a keyspace is only read by ZREVRANGE, or ZRANGE "
+             "with REV\r\n");
     client_close(range);
     client_close(http);
     client_close(redis);
@@ -134,8 +136,8 @@ time_others(struct fleet *f)
 
     for (int i = 0; i < 100; i++) {
         began_ms = clock_ms();
-        get(http, i % 2 == 0 ? "/healthz" : "/v1/status", 200, "");
-        resp(redis, "PING\r\n", "+PONG\r\n");
+        ask_http(http, i % 2 == 0 ? "/healthz" : "/v1/status", 200, "");
+        ask_resp(redis, "PING\r\n", "+PONG\r\n");
         client_close(client_connect(fleet_read_port(f)));
         if (clock_ms() - began_ms > longest)
             longest = clock_ms() - began_ms;
@@ -148,7 +150,7 @@ time_others(struct fleet *f)
 PG_MACHINES(no_port_waits_for_a_database_that_is_silent, x)
 {
     const uint64_t timeout_ms = 1000 * TIMEOUT_S * test_slow();
-    struct fleet *f = start(x);
+    struct fleet *f = start_machine(x);
     int ranges[ASKERS], https[ASKERS], redises[ASKERS];
     uint8_t request[272];
     uint64_t longest_ms;
@@ -177,7 +179,7 @@ PG_MACHINES(no_port_waits_for_a_database_that_is_silent, x)
         answer_read(https[i], &got);
         assert_int_equal(got.status, 503);
         assert_has(got.body, "unavailable");
-        resp(redises[i], "", "-TRYAGAIN ");
+        ask_resp(redises[i], "", "-TRYAGAIN ");
         client_close(ranges[i]);
         client_close(https[i]);
         client_close(redises[i]);
@@ -202,7 +204,7 @@ PG_MACHINES(no_port_waits_for_a_database_that_is_silent, x)
     pg_server_hold(true);
     redises[0] = join_resp(f);
     client_send(redises[0], "ZSCORE words the\r\n", 18);
-    resp(redises[0], "", "-TRYAGAIN ");
+    ask_resp(redises[0], "", "-TRYAGAIN ");
     client_send(redises[0], "ZSCORE words of\r\n", 17);
     longest_ms = clock_ms();
     fleet_stop(f, FLEET_READ);

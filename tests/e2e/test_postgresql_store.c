@@ -38,8 +38,8 @@ PG_MACHINES(two_machines_count_into_one_keyspace, x)
     expect(FLEET_RUN(a, "store", "--tsv"), 0, "keys\t2\n");
     expect(FLEET_RUN(a, "del", "words", "of"), 0, "keys=1 of 1");
     assert_string_equal(
-        pg_machines_run(x, "SELECT n FROM @.counters WHERE keyspace = 'words' "
-                           "AND key = 'the'"),
+        pg_server_run("SELECT n FROM @.counters WHERE keyspace = 'words' "
+                      "AND key = 'the'"),
         "70");
     expect(FLEET_RUN(b, "drop", "words"), 0, "words");
     assert_int_equal(service_count(a, "words", "the"), INT64_MIN);
@@ -129,8 +129,7 @@ PG_MACHINES(a_keyspace_of_files_moves_with_its_history, x)
     service_start(database);
     write_lines(x, 0, path);
     load_once(files, path, "3000 merged");
-    service_add(files, "words", "key7", 41);
-    expect_text(FLEET_RUN(files, "flush"), 0, "");
+    pg_machines_add(files, "words", "key7", 41);
     expect(FLEET_RUN(files, "export", "--history", "words"), 0, "key7\t41\t");
     (void)strcpy(exported, text); /* of the same size */
     file = fopen(path, "w");
@@ -151,15 +150,13 @@ PG_MACHINES(keyspaces_of_files_are_imported_once, x)
     char path[600];
 
     service_start(other);
-    service_add(other, "other", "a", 1);
-    expect_text(FLEET_RUN(other, "flush"), 0, "");
+    pg_machines_add(other, "other", "a", 1);
     fleet_option(f, "store=files");
     service_start(f);
     write_lines(x, 0, path);
     load_once(f, path, "3000 merged");
     service_add(f, "words", "key7", 41);
-    service_add(f, "other", "a", 5);
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    pg_machines_add(f, "other", "a", 5);
     expect(FLEET_RUN(f, "export", "--history", "words"), 0, "key7\t41\t");
     (void)strcpy(exported, text); /* of the same size */
     expect(FLEET_RUN(f, "top", "words", "--tsv"), 0, "42\tkey7\n");
@@ -173,8 +170,8 @@ PG_MACHINES(keyspaces_of_files_are_imported_once, x)
            "imported keyspace=words keys=3000\n");
     assert_has(text, "keyspace other is not imported: it has counts");
     assert_string_equal(
-        pg_machines_run(x, "SELECT reltuples FROM pg_class WHERE oid = "
-                           "'@.counter'::regclass"),
+        pg_server_run("SELECT reltuples FROM pg_class WHERE oid = "
+                      "'@.counter'::regclass"),
         "3001"); /* the server knows how many there are */
     expect(FLEET_RUN(f, "store", "import", "words"), CONFIG_EXIT_NEGATIVE,
            "there is no file of it");
@@ -195,8 +192,7 @@ PG_MACHINES(logs_wait_for_a_database_that_is_away, x)
     struct fleet *f = &x->fleets[0];
 
     service_start(f);
-    service_add(f, "words", "the", 1);
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    pg_machines_add(f, "words", "the", 1);
     pg_server_stop();
     service_add(f, "words", "the", 2);
     expect(FLEET_RUN(f, "get", "words", "the"), CONFIG_EXIT_SYSTEM,
@@ -211,8 +207,7 @@ PG_MACHINES(logs_wait_for_a_database_that_is_away, x)
     assert_int_equal(service_count(f, "words", "the"), 3);
     fleet_stop(f, FLEET_WORKER);
     fleet_start(f, FLEET_WORKER);
-    service_add(f, "words", "the", 4);
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    pg_machines_add(f, "words", "the", 4);
     assert_int_equal(service_count(f, "words", "the"), 7);
     expect(FLEET_RUN(f, "check"), 0, "");
 }

@@ -71,6 +71,7 @@ engine_postgresql_options(void)
     struct store *s;
 
     (void)snprintf(schema, sizeof schema, "countd%u", ++schemas);
+    pg_server_use(schema);
     assert_rc(postgresql_store_open(&s, &options), 0);
     assert_rc(postgresql_store_init(s), 0);
     store_close(s);

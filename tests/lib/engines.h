@@ -21,7 +21,7 @@ struct store *engine_open_history(int keyspace_fd, const char *tiers,
                                   uint64_t (*now_ms)(void));
 
 /* PostgreSQL's, on the program's server (pg_server.h): options for fresh tables
- * in a schema of their own, which are made. */
+ * in a schema of their own, @ in SQL, which are made. */
 struct postgresql_options engine_postgresql_options(void);
 struct store *engine_open_postgresql(const char *tiers,
                                      uint64_t (*now_ms)(void));

@@ -14,6 +14,7 @@ pg_machines_setup(void **state)
     if (!pg_server_is_installed())
         return 0;
     (void)snprintf(x.schema, sizeof x.schema, "site%u", ++schemas);
+    pg_server_use(x.schema);
     for (struct fleet *f = x.fleets; f < x.fleets + 2; f++) {
         fleet_init_in_memory(f);
         fleet_put_option(f, "store", "postgresql");
@@ -36,20 +37,10 @@ pg_machines_teardown(void **state)
     return 0;
 }
 
-const char *
-pg_machines_run(const struct pg_machines *x, const char *sql)
+void
+pg_machines_add(struct fleet *f, const char *keyspace, const char *key,
+                int64_t n)
 {
-    char whole[1024];
-    size_t at = 0;
-
-    for (; *sql != '\0'; sql++) {
-        assert_true(at + sizeof x->schema < sizeof whole);
-        if (*sql == '@')
-            at +=
-                (size_t)snprintf(whole + at, sizeof x->schema, "%s", x->schema);
-        else
-            whole[at++] = *sql;
-    }
-    whole[at] = '\0';
-    return pg_server_run(whole);
+    service_add(f, keyspace, key, n);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
 }

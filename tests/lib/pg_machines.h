@@ -1,5 +1,5 @@
 /* tests/lib/pg_machines.h - two machines whose daemons count into one schema of
- * pg_server.h's database: a fixture, with another schema for each case.
+ * pg_server.h's database, @ in SQL: a fixture, with another schema for each case.
  *
  * The tables are made; the daemons are started by the case, and stopped behind it.
  */
@@ -21,9 +21,9 @@ struct pg_machines {
 int pg_machines_setup(void **state);
 int pg_machines_teardown(void **state);
 
-/* Runs SQL in which @ is the schema; returns its first value, as
- * pg_server_run(). */
-const char *pg_machines_run(const struct pg_machines *x, const char *sql);
+/* Counts `n`, and waits until the database has it and all before. */
+void pg_machines_add(struct fleet *f, const char *keyspace, const char *key,
+                     int64_t n);
 
 /* A case of two machines; skipped where there is no server. */
 #define PG_MACHINES(name, x)                                                   \

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <glob.h>
-#include <libpq-fe.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
@@ -20,6 +19,7 @@
 #include "tests/lib/tmpdir.h"
 
 #define START_MS 30000
+#define SQL_SIZE 2048
 
 struct node {
     struct tmpdir dir;
@@ -34,6 +34,7 @@ static struct {
     char both[1200];
     int primary; /* which of them */
     bool on_disk, no_checksums;
+    char schema[64];
 } servers;
 
 static struct node *
@@ -259,31 +260,75 @@ pg_server_hold(bool holds)
     assert_int_equal(fclose(children), 0);
 }
 
+void
+pg_server_use(const char *schema)
+{
+    (void)snprintf(servers.schema, sizeof servers.schema, "%s", schema);
+}
+
+static void make_sql(char sql[SQL_SIZE], const char *format, va_list args)
+    __attribute__((format(printf, 2, 0)));
+
+static void
+make_sql(char sql[SQL_SIZE], const char *format, va_list args)
+{
+    char text[SQL_SIZE];
+    size_t at = 0;
+
+    assert_in_range(vsnprintf(text, sizeof text, format, args), 1,
+                    sizeof text - 1);
+    for (const char *c = text; *c != '\0'; c++) {
+        assert_true(at + sizeof servers.schema < SQL_SIZE);
+        if (*c == '@')
+            at += (size_t)sprintf(sql + at, "%s", servers.schema);
+        else
+            sql[at++] = *c;
+    }
+    sql[at] = '\0';
+}
+
+/* Opens a session and runs SQL in it. */
+static PGconn *
+run_session(const char *conninfo, const char *sql, PGresult **out)
+{
+    PGconn *c = PQconnectdb(conninfo);
+    ExecStatusType status;
+    char error[512];
+
+    *out = PQexec(c, sql);
+    status = PQresultStatus(*out);
+    if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
+        return c;
+    (void)snprintf(error, sizeof error, "%s", PQerrorMessage(c));
+    PQclear(*out);
+    PQfinish(c);
+    fail_msg("%s: %s", sql, error);
+    return NULL;
+}
+
 static const char *
 run_sql(const char *conninfo, const char *sql)
 {
     static char value[512];
-    PGconn *c = PQconnectdb(conninfo);
-    PGresult *r = PQexec(c, sql);
-    const ExecStatusType status = PQresultStatus(r);
+    PGresult *r;
+    PGconn *c = run_session(conninfo, sql, &r);
 
-    value[0] = '\0';
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) {
-        (void)snprintf(value, sizeof value, "%s", PQerrorMessage(c));
-        PQclear(r);
-        PQfinish(c);
-        fail_msg("%s: %s", sql, value);
-    }
-    if (PQntuples(r) > 0)
-        (void)snprintf(value, sizeof value, "%s", PQgetvalue(r, 0, 0));
+    (void)snprintf(value, sizeof value, "%s",
+                   PQntuples(r) > 0 ? PQgetvalue(r, 0, 0) : "");
     PQclear(r);
     PQfinish(c);
     return value;
 }
 
 const char *
-pg_server_run(const char *sql)
+pg_server_run(const char *format, ...)
 {
+    char sql[SQL_SIZE];
+    va_list args;
+
+    va_start(args, format);
+    make_sql(sql, format, args);
+    va_end(args);
     return run_sql(pg_server_conninfo(), sql);
 }
 
@@ -293,17 +338,44 @@ pg_server_standby_run(const char *sql)
     return run_sql(pg_server_standby_conninfo(), sql);
 }
 
+PGconn *
+pg_server_session(const char *format, ...)
+{
+    char sql[SQL_SIZE];
+    va_list args;
+    PGresult *r;
+    PGconn *c;
+
+    va_start(args, format);
+    make_sql(sql, format, args);
+    va_end(args);
+    c = run_session(pg_server_conninfo(), sql, &r);
+    PQclear(r);
+    return c;
+}
+
 void
 pg_server_await(const char *sql, const char *value)
 {
     const uint64_t deadline = clock_ms() + START_MS * (uint64_t)test_slow();
     const struct timespec pause = {.tv_nsec = 10000000};
 
-    while (strcmp(pg_server_run(sql), value) != 0) {
+    while (strcmp(pg_server_run("%s", sql), value) != 0) {
         if (clock_ms() >= deadline)
             fail_msg("%s: not %s in time", sql, value);
         (void)nanosleep(&pause, NULL);
     }
+}
+
+void
+pg_server_set(const char *name, const char *value)
+{
+    char sql[80];
+
+    (void)pg_server_run("ALTER SYSTEM SET %s = '%s'", name, value);
+    (void)pg_server_run("SELECT pg_reload_conf()");
+    (void)snprintf(sql, sizeof sql, "SHOW %s", name);
+    pg_server_await(sql, value);
 }
 
 void
@@ -397,8 +469,7 @@ pg_server_standby_start(bool synchronous)
                     "1");
     if (!synchronous)
         return;
-    (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = '*'");
-    (void)pg_server_run("SELECT pg_reload_conf()");
+    pg_server_set("synchronous_standby_names", "*");
     pg_server_await("SELECT sync_state FROM pg_stat_replication", "sync");
 }
 

@@ -8,6 +8,7 @@
 #ifndef COUNTD_TESTS_LIB_PG_SERVER_H
 #define COUNTD_TESTS_LIB_PG_SERVER_H
 
+#include <libpq-fe.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -36,15 +37,26 @@ const char *pg_server_conninfo(void);
 /* Its directory: the socket is .s.PGSQL.5432 there. */
 const char *pg_server_path(void);
 
-/* Runs SQL, and fails the test when that fails; returns the first value as a
- * text, which lives until the next call. */
-const char *pg_server_run(const char *sql);
+/* The schema that @ stands for in SQL. */
+void pg_server_use(const char *schema);
+
+/* Runs SQL, made as by printf(), and fails the test when that fails; returns the
+ * first value as a text, which lives until the next call. */
+const char *pg_server_run(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
 
 /* The same on the standby. */
 const char *pg_server_standby_run(const char *sql);
 
-/* Runs it until it returns this. */
+/* A session that has run SQL: the caller's, PQfinish(). */
+PGconn *pg_server_session(const char *format, ...)
+    __attribute__((format(printf, 1, 2)));
+
+/* Runs SQL until it returns this. */
 void pg_server_await(const char *sql, const char *value);
+
+/* Changes a setting of the server, and waits until it has changed. */
+void pg_server_set(const char *name, const char *value);
 
 /* The main process. */
 pid_t pg_server_pid(void);

@@ -5,7 +5,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <libpq-fe.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -19,48 +18,25 @@
 #include "common/base/clock.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/daemon.h"
-#include "tests/lib/engines.h"
-#include "tests/lib/pg_proxy.h"
-#include "tests/lib/pg_server.h"
+#include "tests/lib/pg_store.h"
 #include "tests/lib/stored.h"
-
-struct fixture {
-    struct postgresql_options options;
-    struct tiers_rules history;
-    struct store *s;
-};
 
 static int
 setup(void **state)
 {
-    static struct fixture x;
+    static struct tiers_rules history;
+    struct pg_store *x = pg_store_setup(state);
     const char *why;
 
-    x = (struct fixture){.s = NULL};
-    *state = &x;
-    if (!pg_server_is_installed())
+    if (!x)
         return 0;
-    assert_rc(tiers_rules_set(&x.history, NULL, ENGINE_TIERS, &why), 0);
-    x.options = engine_postgresql_options();
-    x.options.history = &x.history;
-    assert_rc(postgresql_store_open(&x.s, &x.options), 0);
+    assert_rc(tiers_rules_set(&history, NULL, ENGINE_TIERS, &why), 0);
+    x->options.history = &history;
+    pg_store_open(x);
     return 0;
 }
 
-static int
-teardown(void **state)
-{
-    store_close(((struct fixture *)*state)->s);
-    return 0;
-}
-
-#define CASE(name, x) PG_CASE(name, x, setup, teardown)
-
-static struct log_fill
-fill_of(uint64_t epoch)
-{
-    return (struct log_fill){.uuid = {9}, .epoch = epoch, .first_ms = epoch};
-}
+#define CASE(name, x) PG_STORE(name, x, setup)
 
 /* Adds to one key of KS under a fill; again while the engine says to. */
 static int
@@ -132,25 +108,29 @@ CASE(what_is_counted_is_what_a_model_says, x)
     count_and_compare(x->s, false);
 }
 
+#define MANY 2000
+
+static int
+add_many(struct store *s, int64_t sum)
+{
+    static struct store_delta deltas[MANY];
+    static char keys[MANY][8];
+    const uint32_t minute = (uint32_t)(clock_unix_ms() / 60000);
+
+    for (int i = 0; i < MANY; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "%06d", i);
+        deltas[i] = stored_delta(keys[i], 6, minute, sum);
+    }
+    return stored_apply(s, KS_NAME, NULL, deltas, MANY);
+}
+
 /* Of larger ones there is one in a page. */
 CASE(two_blocks_of_history_are_in_a_page, x)
 {
-    static struct store_delta deltas[2000];
-    static char keys[2000][8];
-    const uint32_t minute = (uint32_t)(clock_unix_ms() / 60000);
-    char sql[128];
-
-    for (int i = 0; i < 2000; i++) {
-        (void)snprintf(keys[i], sizeof keys[i], "%06d", i);
-        deltas[i] = (struct store_delta){.key = (const uint8_t *)keys[i],
-                                         .key_size = 6,
-                                         .minute = minute,
-                                         .sum_low = 1000};
-    }
-    assert_rc(stored_apply(x->s, KS_NAME, NULL, deltas, 2000), 0);
-    (void)snprintf(sql, sizeof sql, "SELECT max(length(v)) FROM %s.block",
-                   x->options.schema);
-    assert_in_range(strtol(pg_server_run(sql), NULL, 10), 3000, 3900);
+    assert_rc(add_many(x->s, 1000), 0);
+    assert_in_range(
+        strtol(pg_server_run("SELECT max(length(v)) FROM @.block"), NULL, 10),
+        3000, 3900);
     check_clean(x->s);
 }
 
@@ -162,40 +142,34 @@ CASE(counts_that_saturate_are_what_a_model_says, x)
 
 CASE(a_check_finds_a_row_that_was_changed_by_hand, x)
 {
+    static const char *const changes[][2] = {
+        {"counter SET n = n + 1", "counter SET n = n - 1"},
+        {"band SET keys = keys + 1", "band SET keys = keys - 1"}};
     struct store_check_result r;
-    char sql[128];
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 5), 0);
-    check_clean(x->s);
-    (void)snprintf(sql, sizeof sql, "UPDATE %s.counter SET n = n + 1",
-                   x->options.schema);
-    (void)pg_server_run(sql);
-    assert_rc(store_check(x->s, KS, print_fault, NULL, &r), 0);
-    assert_int_equal(r.faults, 1);
-    (void)snprintf(sql, sizeof sql,
-                   "UPDATE %s.counter SET n = n - 1; "
-                   "UPDATE %s.band SET keys = keys + 1",
-                   x->options.schema, x->options.schema);
-    (void)pg_server_run(sql);
-    assert_rc(store_check(x->s, KS, print_fault, NULL, &r), 0);
-    assert_int_equal(r.faults, 1);
+    for (int i = 0; i < 2; i++) {
+        (void)pg_server_run("UPDATE @.%s", changes[i][0]);
+        assert_rc(store_check(x->s, KS, print_fault, NULL, &r), 0);
+        assert_int_equal(r.faults, 1);
+        (void)pg_server_run("UPDATE @.%s", changes[i][1]);
+        check_clean(x->s);
+    }
 }
 
 CASE(keyspaces_of_all_lanes_count, x)
 {
-    char name[] = "k00";
     struct store *s;
+    char name[16];
 
     x->options.lanes = 4;
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    s = pg_store_open_other(x);
     assert_int_equal(store_lanes(s), 4);
     for (int i = 0; i < 20; i++) {
-        name[1] = (char)('0' + i / 10);
-        name[2] = (char)('0' + i % 10);
+        (void)snprintf(name, sizeof name, "k%d", i);
         assert_rc(stored_add(s, name, NULL, "the", i + 1), 0);
         assert_int_equal(get_one(x->s, name, "the"), i + 1);
     }
-    store_close(s);
 }
 
 CASE(limits_of_keyspaces_and_keys_are_kept, x)
@@ -206,7 +180,7 @@ CASE(limits_of_keyspaces_and_keys_are_kept, x)
 
     x->options.keyspace_max = 1;
     x->options.keys_max = 1;
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    s = pg_store_open_other(x);
     assert_rc(apply_deltas(s, KS, NULL, 0, two, 2, &applied), -EDQUOT);
     assert_false(applied.at_keyspace_max);
     assert_rc(stored_add(s, KS_NAME, NULL, "a", 1), 0);
@@ -216,7 +190,6 @@ CASE(limits_of_keyspaces_and_keys_are_kept, x)
     assert_true(applied.at_keyspace_max);
     assert_rc(stored_add(s, KS_NAME, NULL, "a", 1), 0);
     assert_int_equal(get_one(s, KS_NAME, "a"), 2);
-    store_close(s);
 }
 
 /* ---- two processes ----------------------------------------------------- */
@@ -225,7 +198,7 @@ CASE(limits_of_keyspaces_and_keys_are_kept, x)
 
 /* A process that counts 1 into "the" with each of its fills. */
 static pid_t
-count_in_child(const struct fixture *x, uint8_t log)
+count_in_child(const struct pg_store *x, uint8_t log)
 {
     struct log_fill fill = {.uuid = {log}};
     struct store *s;
@@ -256,44 +229,10 @@ CASE(two_processes_count_into_one_keyspace, x)
     check_clean(x->s);
 }
 
-static unsigned kill_at;
-
-static void
-end_at_step(unsigned step)
-{
-    if (step == kill_at)
-        (void)raise(SIGKILL);
-}
-
-CASE(a_worker_that_dies_at_any_step_counts_once, x)
-{
-    int status;
-
-    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
-    for (kill_at = 0; kill_at < POSTGRESQL_STEPS; kill_at++) {
-        const struct log_fill fill = fill_of(kill_at + 1);
-        const pid_t pid = fork();
-
-        if (pid == 0) {
-            struct store *s;
-
-            x->options.step = end_at_step;
-            if (postgresql_store_open(&s, &x->options) == 0)
-                (void)stored_add(s, KS_NAME, &fill, "the", 1);
-            _exit(1);
-        }
-        assert_int_equal(waitpid(pid, &status, 0), pid);
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-        assert_rc(add_until_known(x->s, &fill, 1), 0);
-        assert_int_equal(get_one(x->s, KS_NAME, "the"), kill_at + 2);
-    }
-    check_clean(x->s);
-}
-
 CASE(a_server_that_crashes_keeps_what_it_committed, x)
 {
     for (uint64_t i = 1; i <= 3; i++) {
-        const struct log_fill fill = fill_of(i);
+        const struct log_fill fill = pg_store_fill(i);
 
         assert_rc(add_until_known(x->s, &fill, 10), 0);
         pg_server_crash();
@@ -306,36 +245,56 @@ CASE(a_server_that_crashes_keeps_what_it_committed, x)
 /* A row takes so long that all of them do not end in time. */
 CASE(a_server_that_is_slow_gets_fewer_keys_in_a_statement, x)
 {
-    static struct store_delta deltas[2000];
-    static char keys[2000][8];
     const uint64_t deadline = clock_ms() + 60000 * (uint64_t)test_slow();
-    char sql[512];
     struct store *s;
     int rc;
 
-    for (int i = 0; i < 2000; i++) {
-        (void)snprintf(keys[i], sizeof keys[i], "%06d", i);
-        deltas[i] = (struct store_delta){
-            .key = (const uint8_t *)keys[i], .key_size = 6, .sum_low = 1};
-    }
-    (void)snprintf(sql, sizeof sql,
-                   "CREATE FUNCTION %s.slow() RETURNS trigger LANGUAGE plpgsql "
-                   "AS $$BEGIN PERFORM pg_sleep(0.0005); RETURN NEW; END$$; "
-                   "CREATE TRIGGER slow BEFORE INSERT ON %s.counter FOR EACH "
-                   "ROW EXECUTE FUNCTION %s.slow()",
-                   x->options.schema, x->options.schema, x->options.schema);
-    (void)pg_server_run(sql);
+    (void)pg_server_run(
+        "CREATE FUNCTION @.slow() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN "
+        "PERFORM pg_sleep(0.0005); RETURN NEW; END$$; CREATE TRIGGER slow "
+        "BEFORE INSERT ON @.counter FOR EACH ROW EXECUTE FUNCTION @.slow()");
     x->options.timeout_ms = 1000;
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    s = pg_store_open_other(x);
     do
-        rc = stored_apply(s, KS_NAME, NULL, deltas, 2000);
+        rc = add_many(s, 1);
     while (rc == -EHOSTDOWN && clock_ms() < deadline);
     assert_rc(rc, 0);
-    store_close(s);
     assert_int_equal(get_one(x->s, KS_NAME, "001999"), 1);
 }
 
-/* ---- COMMIT ------------------------------------------------------------ */
+/* ---- what goes through a connection -------------------------------------- */
+
+static _Atomic int cut_at; /* a client's message that is cut off; 0: none */
+
+static bool
+cut_at_message(bool from_server, char *bytes, size_t size)
+{
+    (void)bytes;
+    (void)size;
+    return from_server || cut_at == 0 || --cut_at > 0;
+}
+
+/* The handle is closed then, as when its worker has died. */
+CASE(a_worker_that_is_gone_at_any_message_counts_once, x)
+{
+    int n, rc = -EIO;
+
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
+    pg_store_look(x, cut_at_message);
+    for (n = 1; rc < 0; n++) {
+        const struct log_fill fill = pg_store_fill((uint64_t)n);
+        struct store *s = pg_store_open_other(x);
+
+        assert_rc(postgresql_store_connect(s), 0);
+        cut_at = n;
+        rc = stored_add(s, KS_NAME, &fill, "the", 1);
+        cut_at = 0;
+        assert_rc(add_until_known(x->s, &fill, 1), 0);
+        assert_int_equal(get_one(x->s, KS_NAME, "the"), n + 1);
+    }
+    assert_true(n > 7);
+    check_clean(x->s);
+}
 
 #define COMMIT_NAME "countd_2" /* the prepared statement of COMMIT */
 
@@ -380,27 +339,14 @@ make_pooler(bool from_server, char *bytes, size_t size)
     return true;
 }
 
-static struct pg_proxy proxy; /* outlives a test that fails */
-
-static struct store *
-open_through(bool (*look)(bool from_server, char *bytes, size_t size),
-             struct fixture *x)
+CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
 {
     struct store *s;
 
-    proxy.look = look;
-    pg_proxy_start(&proxy);
-    x->options.conninfo = proxy.conninfo;
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
-    return s;
-}
-
-CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
-{
-    struct store *s = open_through(cut_at_commit, x);
-
+    pg_store_look(x, cut_at_commit);
+    s = pg_store_open_other(x);
     for (uint64_t i = 0; i < 6; i++) {
-        const struct log_fill fill = fill_of(i + 1);
+        const struct log_fill fill = pg_store_fill(i + 1);
 
         assert_rc(add_until_known(
                       s, &(struct log_fill){.uuid = {3}, .epoch = i + 1}, 0),
@@ -410,39 +356,29 @@ CASE(a_connection_cut_at_commit_has_an_unknown_outcome, x)
         assert_rc(add_until_known(s, &fill, 7), 0);
         assert_int_equal(get_one(x->s, KS_NAME, "the"), 7 * ((int)i + 1));
     }
-    store_close(s);
-    pg_proxy_stop(&proxy);
     check_clean(x->s);
 }
 
 static void
-refuse_server(struct fixture *x,
+refuse_server(struct pg_store *x,
               bool (*look)(bool from_server, char *bytes, size_t size),
               const char *words)
 {
     int64_t values[STATUS_FIGURES];
-    struct store *s = open_through(look, x);
+    struct store *s;
 
+    pg_store_look(x, look);
+    s = pg_store_open_other(x);
     assert_rc(postgresql_store_connect(s), -EPERM);
     assert_has(store_trouble(s), words);
     postgresql_store_figures(s, values);
     assert_int_equal(values[STATUS_M_DB_REFUSED], 1);
-    store_close(s);
-    pg_proxy_stop(&proxy);
 }
 
 CASE(a_server_older_than_13_and_a_pooler_are_refused, x)
 {
     refuse_server(x, make_old, "older than PostgreSQL 13");
     refuse_server(x, make_pooler, "a pooler such as PgBouncer");
-}
-
-static void
-lose_standby(void)
-{
-    (void)pg_server_run("ALTER SYSTEM SET synchronous_standby_names = 'away'");
-    (void)pg_server_run("SELECT pg_reload_conf()");
-    pg_server_await("SHOW synchronous_standby_names", "away");
 }
 
 /* Cancels a wait for the standby, once, as an operator may. */
@@ -469,7 +405,7 @@ cancel_a_wait(void *ctx)
 static void
 add_without_standby(struct store *s, const struct log_fill *fill)
 {
-    PGconn *c = PQconnectdb(pg_server_conninfo());
+    PGconn *c = pg_server_session("SELECT 1");
     pthread_t thread;
 
     assert_int_equal(pthread_create(&thread, NULL, cancel_a_wait, c), 0);
@@ -481,17 +417,16 @@ add_without_standby(struct store *s, const struct log_fill *fill)
 /* A commit that no standby has is answered COMMIT, with a warning. */
 CASE(a_commit_with_a_warning_is_not_believed, x)
 {
-    const struct log_fill fill = fill_of(1);
+    const struct log_fill fill = pg_store_fill(1);
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
-    lose_standby();
+    pg_server_set("synchronous_standby_names", "away");
     add_without_standby(x->s, &fill);
     assert_has(store_trouble(x->s), "synchronous replication");
     /* It can be seen, and may still be lost: not believed either. */
     assert_int_equal(get_one(x->s, KS_NAME, "the"), 6);
     add_without_standby(x->s, &fill);
-    (void)pg_server_run("ALTER SYSTEM RESET synchronous_standby_names");
-    (void)pg_server_run("SELECT pg_reload_conf()");
+    pg_server_set("synchronous_standby_names", "");
     assert_rc(add_until_known(x->s, &fill, 5), 0);
     assert_int_equal(get_one(x->s, KS_NAME, "the"), 6);
 }
@@ -499,41 +434,36 @@ CASE(a_commit_with_a_warning_is_not_believed, x)
 /* A database whose standby is away keeps the worker waiting, not silent. */
 CASE(a_commit_that_waits_for_its_standby_is_given_up, x)
 {
-    const struct log_fill fill = fill_of(1);
+    const struct log_fill fill = pg_store_fill(1);
     struct store *s;
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
-    lose_standby();
+    pg_server_set("synchronous_standby_names", "away");
     x->options.timeout_ms = 400 * test_slow();
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    s = pg_store_open_other(x);
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EIO);
     assert_has(store_trouble(s), "does not answer");
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EAGAIN); /* its lock */
-    (void)pg_server_run("ALTER SYSTEM RESET synchronous_standby_names");
-    (void)pg_server_run("SELECT pg_reload_conf()");
+    pg_server_set("synchronous_standby_names", "");
     assert_rc(add_until_known(s, &fill, 5), 0);
     assert_int_equal(get_one(x->s, KS_NAME, "the"), 6);
-    store_close(s);
 }
 
 /* ---- deadlines --------------------------------------------------------- */
 
 CASE(a_silent_server_is_given_up_and_named, x)
 {
-    const struct log_fill fill = fill_of(1);
+    const struct log_fill fill = pg_store_fill(1);
     uint64_t since_ms, took_ms;
     struct store *s;
-    char sql[160];
     pid_t pid;
     int rc;
 
     x->options.timeout_ms = 300 * test_slow();
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    s = pg_store_open_other(x);
     assert_rc(stored_add(s, KS_NAME, NULL, "the", 1), 0);
-    (void)snprintf(sql, sizeof sql,
-                   "SELECT pid FROM pg_stat_activity WHERE application_name = "
-                   "'countd'");
-    pid = (pid_t)atoi(pg_server_run(sql));
+    pid = (pid_t)atoi(pg_server_run(
+        "SELECT pid FROM pg_stat_activity WHERE application_name = 'countd'"));
     assert_true(pid > 0);
     assert_int_equal(kill(pid, SIGSTOP), 0);
     since_ms = clock_ms();
@@ -547,28 +477,21 @@ CASE(a_silent_server_is_given_up_and_named, x)
     assert_has(store_trouble(s), pg_server_path());
     assert_rc(add_until_known(s, &fill, 5), 0);
     assert_int_equal(get_one(s, KS_NAME, "the"), 6);
-    store_close(s);
 }
 
 CASE(a_lock_of_another_session_is_waited_for_in_time, x)
 {
-    const struct log_fill fill = fill_of(1);
-    PGconn *c = PQconnectdb(pg_server_conninfo());
+    const struct log_fill fill = pg_store_fill(1);
     struct store *s;
-    char sql[160];
+    PGconn *c;
 
     x->options.timeout_ms = 600 * test_slow();
-    assert_rc(postgresql_store_open(&s, &x->options), 0);
+    s = pg_store_open_other(x);
     assert_rc(stored_add(s, KS_NAME, NULL, "the", 1), 0);
-    (void)snprintf(sql, sizeof sql,
-                   "BEGIN; LOCK TABLE %s.counter IN SHARE MODE",
-                   x->options.schema);
-    PQclear(PQexec(c, sql));
+    c = pg_server_session("BEGIN; LOCK TABLE @.counter IN SHARE MODE");
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EAGAIN);
     assert_has(store_trouble(s), "countd store names the session");
-    PQclear(PQexec(c, "ROLLBACK"));
     PQfinish(c);
-    assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), 0);
+    assert_rc(add_until_known(s, &fill, 5), 0);
     assert_int_equal(get_one(s, KS_NAME, "the"), 6);
-    store_close(s);
 }

@@ -4,59 +4,35 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "tests/lib/counted.h"
 #include "tests/lib/daemon.h"
-#include "tests/lib/engines.h"
-#include "tests/lib/pg_server.h"
+#include "tests/lib/pg_store.h"
 #include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
 
-struct fixture {
-    struct postgresql_options options;
-    struct tmpdir tmp;
-    struct store *files, *s;
-    struct model m;
-};
+static struct model model; /* of what is counted in the files, x->other */
 
 static int
 setup(void **state)
 {
-    static struct fixture x;
+    struct pg_store *x = pg_store_setup(state);
 
-    x = (struct fixture){.s = NULL};
-    *state = &x;
-    if (!pg_server_is_installed())
-        return 0;
+    free(model.counters);
+    model = (struct model){.count = 0};
     rng = 11;
-    tmpdir_make_in_memory(&x.tmp);
-    x.files = engine_open_history(x.tmp.fd, ENGINE_TIERS, NULL);
-    x.options = engine_postgresql_options();
-    x.options.timeout_ms = 2000 * test_slow();
-    assert_rc(postgresql_store_open(&x.s, &x.options), 0);
-    assert_rc(postgresql_store_connect(x.s), 0);
-    return 0;
-}
-
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    if (!x->s)
+    if (!x)
         return 0;
-    store_close(x->s);
-    store_close(x->files);
-    tmpdir_remove(&x->tmp);
-    free(x->m.counters);
+    x->other = engine_open_history(x->tmp.fd, ENGINE_TIERS, NULL);
+    x->options.timeout_ms = 2000 * test_slow();
+    pg_store_open(x);
+    assert_rc(postgresql_store_connect(x->s), 0);
     return 0;
 }
 
-#define CASE(name, x) PG_CASE(name, x, setup, teardown)
+#define CASE(name, x) PG_STORE(name, x, setup)
 
 static struct log_fill
 fill_of(uint64_t epoch)
@@ -67,57 +43,57 @@ fill_of(uint64_t epoch)
 
 /* Counts in a store, of a fill, and in the model. */
 static void
-count_some(struct fixture *x, struct store *s, uint64_t epoch, bool huge)
+count_some(struct store *s, uint64_t epoch, bool huge)
 {
     const struct log_fill fill = fill_of(epoch);
     struct store_applied applied;
     struct batch_keys b;
 
     batch_make(&b, 3000, 6000, 2, 1000, huge);
-    model_apply(&x->m, &b);
+    model_apply(&model, &b);
     assert_rc(apply_deltas(s, KS, &fill, 1, b.deltas, b.count, &applied), 0);
     batch_free(&b);
 }
 
 static int
-import_pages(struct fixture *x)
+import_pages(struct pg_store *x)
 {
     uint64_t keys;
-    const int rc = postgresql_store_import(x->s, x->files, KS, &keys);
+    const int rc = postgresql_store_import(x->s, x->other, KS, &keys);
 
     if (rc == 0)
-        assert_int_equal(keys, x->m.count);
+        assert_int_equal(keys, model.count);
     return rc;
 }
 
 static void
-expect_imported(struct fixture *x)
+expect_imported(struct pg_store *x)
 {
     struct store_totals t;
 
-    compare_all(x->s, &x->m);
+    compare_all(x->s, &model);
     check_clean(x->s);
-    assert_rc(stored_totals(x->files, KS_NAME, &t), -ENOENT);
+    assert_rc(stored_totals(x->other, KS_NAME, &t), -ENOENT);
     assert_true(tmpdir_has(&x->tmp, "pages.moved"));
     assert_false(tmpdir_has(&x->tmp, "pages.mdb"));
 }
 
 /* As before, of what was imported. */
 static void
-put_back(const struct fixture *x)
+put_back(const struct pg_store *x)
 {
     assert_int_equal(renameat(x->tmp.fd, "pages.moved", x->tmp.fd, "pages.mdb"),
                      0);
 }
 
 static void
-import_all(struct fixture *x, bool huge)
+import_all(struct pg_store *x, bool huge)
 {
     struct log_fill fill;
 
     for (uint64_t epoch = 1; epoch <= 4; epoch++)
-        count_some(x, x->files, epoch, huge && epoch == 2);
-    check_clean(x->files);
+        count_some(x->other, epoch, huge && epoch == 2);
+    check_clean(x->other);
     assert_rc(import_pages(x), 0);
     expect_imported(x);
     for (uint64_t epoch = 1; epoch <= 4; epoch++) {
@@ -128,8 +104,8 @@ import_all(struct fixture *x, bool huge)
         fill.epoch += 2;
         assert_int_equal(mark_state(x->s, &fill), STORE_MARK_NONE);
     }
-    count_some(x, x->s, 5, false);
-    compare_all(x->s, &x->m);
+    count_some(x->s, 5, false);
+    compare_all(x->s, &model);
     check_clean(x->s);
 }
 
@@ -145,7 +121,7 @@ CASE(saturated_counts_are_imported, x)
 
 CASE(a_move_that_was_killed_behind_the_commit_is_completed, x)
 {
-    count_some(x, x->files, 1, false);
+    count_some(x->other, 1, false);
     assert_rc(import_pages(x), 0);
     put_back(x);
     assert_int_equal(
@@ -157,18 +133,15 @@ CASE(a_move_that_was_killed_behind_the_commit_is_completed, x)
 
 CASE(a_move_that_fails_changes_nothing_and_is_repeated, x)
 {
-    PGconn *c = PQconnectdb(pg_server_conninfo());
     struct store_totals t;
-    char sql[128];
+    PGconn *c;
 
-    count_some(x, x->files, 1, false);
-    (void)snprintf(sql, sizeof sql, "BEGIN; LOCK TABLE %s.mark",
-                   x->options.schema);
-    PQclear(PQexec(c, sql));
+    count_some(x->other, 1, false);
+    c = pg_server_session("BEGIN; LOCK TABLE @.mark");
     assert_rc(import_pages(x), -EAGAIN);
     PQfinish(c);
     assert_rc(stored_totals(x->s, KS_NAME, &t), -ENOENT);
-    compare_all(x->files, &x->m);
+    compare_all(x->other, &model);
     assert_false(tmpdir_has(&x->tmp, "pages.moved"));
     assert_rc(import_pages(x), 0);
     expect_imported(x);
@@ -179,11 +152,11 @@ CASE(a_keyspace_that_has_counts_is_refused_until_it_is_dropped, x)
 {
     struct log_fill fill = fill_of(1);
 
-    count_some(x, x->files, 1, false);
+    count_some(x->other, 1, false);
     fill.epoch++;
     assert_rc(stored_add(x->s, KS_NAME, &fill, "the", 1), 0);
     assert_rc(import_pages(x), -ENOTEMPTY);
-    compare_all(x->files, &x->m);
+    compare_all(x->other, &model);
     assert_rc(store_drop(x->s, KS), 0);
     assert_rc(import_pages(x), 0);
     expect_imported(x);
@@ -192,26 +165,26 @@ CASE(a_keyspace_that_has_counts_is_refused_until_it_is_dropped, x)
 
 CASE(a_file_that_was_changed_behind_the_move_is_refused, x)
 {
-    count_some(x, x->files, 1, false);
+    count_some(x->other, 1, false);
     assert_rc(import_pages(x), 0);
     put_back(x);
-    count_some(x, x->files, 2, false);
+    count_some(x->other, 2, false);
     assert_rc(import_pages(x), -ENOTEMPTY);
     assert_false(tmpdir_has(&x->tmp, "pages.moved"));
 }
 
 CASE(another_file_that_was_moved_is_not_replaced, x)
 {
-    count_some(x, x->files, 1, false);
+    count_some(x->other, 1, false);
     tmpdir_put(&x->tmp, "pages.moved", "x", 1, 0600);
     assert_rc(import_pages(x), -EEXIST);
     assert_true(tmpdir_has(&x->tmp, "pages.moved"));
-    compare_all(x->files, &x->m);
+    compare_all(x->other, &model);
 }
 
 CASE(what_was_dropped_is_imported_again, x)
 {
-    count_some(x, x->files, 1, false);
+    count_some(x->other, 1, false);
     assert_rc(import_pages(x), 0);
     assert_rc(store_drop(x->s, KS), 0);
     put_back(x);

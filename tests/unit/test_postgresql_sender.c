@@ -4,62 +4,27 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
 
-#include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
-#include "tests/lib/pg_server.h"
+#include "tests/lib/pg_store.h"
 #include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
-
-struct fixture {
-    struct postgresql_options options;
-    struct tmpdir tmp;
-    struct datadir dir;
-    struct store *s;
-};
-
-static void
-open_again(struct fixture *x)
-{
-    store_close(x->s);
-    assert_rc(postgresql_store_open(&x->s, &x->options), 0);
-}
 
 static int
 setup(void **state)
 {
-    static struct fixture x;
+    struct pg_store *x = pg_store_setup(state);
 
-    x = (struct fixture){.s = NULL};
-    *state = &x;
-    if (!pg_server_is_installed())
+    if (!x)
         return 0;
-    tmpdir_make_in_memory(&x.tmp);
-    x.dir.fd = x.tmp.fd;
-    x.options = engine_postgresql_options();
-    x.options.sender = &x.dir;
-    open_again(&x);
+    x->options.sender = &x->dir;
+    pg_store_open(x);
     return 0;
 }
 
-static int
-teardown(void **state)
-{
-    struct fixture *x = *state;
-
-    if (!x->s)
-        return 0;
-    store_close(x->s);
-    tmpdir_remove(&x->tmp);
-    return 0;
-}
-
-#define CASE(name, x) PG_CASE(name, x, setup, teardown)
+#define CASE(name, x) PG_STORE(name, x, setup)
 
 static void
-add_some(struct fixture *x, uint64_t from, uint64_t to)
+add_some(struct pg_store *x, uint64_t from, uint64_t to)
 {
     for (; from < to; from++) {
         const struct log_fill fill = {.uuid = {1}, .epoch = from};
@@ -69,27 +34,23 @@ add_some(struct fixture *x, uint64_t from, uint64_t to)
 }
 
 static void
-set_back(struct fixture *x, int by)
+set_back(int by)
 {
-    char sql[128];
-
-    (void)snprintf(sql, sizeof sql, "UPDATE %s.lane SET seq = seq - %d",
-                   x->options.schema, by);
-    (void)pg_server_run(sql);
+    (void)pg_server_run("UPDATE @.lane SET seq = seq - %d", by);
 }
 
 CASE(a_database_with_fewer_commits_is_found_when_it_is_opened, x)
 {
     add_some(x, 1, 4);
     assert_rc(store_settle(x->s), 0);
-    open_again(x);
+    pg_store_open(x);
     assert_rc(postgresql_store_connect(x->s), 0);
-    set_back(x, 2);
-    open_again(x);
+    set_back(2);
+    pg_store_open(x);
     assert_rc(postgresql_store_connect(x->s), -EHOSTDOWN);
-    assert_non_null(strstr(store_trouble(x->s),
-                           "has 1 transactions of this directory, which had "
-                           "acknowledged ones up to 3"));
+    assert_has(store_trouble(x->s),
+               "has 1 transactions of this directory, which had acknowledged "
+               "ones up to 3");
 }
 
 CASE(a_database_with_fewer_commits_is_found_behind_a_connection, x)
@@ -98,11 +59,11 @@ CASE(a_database_with_fewer_commits_is_found_behind_a_connection, x)
     struct store_row row;
 
     add_some(x, 1, 4);
-    set_back(x, 1);
+    set_back(1);
     assert_rc(stored_add(x->s, "words", &fill, "the", 1), -EHOSTDOWN);
-    assert_non_null(strstr(store_trouble(x->s), "the database is behind"));
+    assert_has(store_trouble(x->s), "the database is behind");
     x->options.sender = NULL;
-    open_again(x);
+    pg_store_open(x);
     assert_rc(stored_get(x->s, "words", "the", &row), 0);
     assert_int_equal(row.count, 3);
 }
@@ -112,28 +73,26 @@ CASE(a_database_with_more_commits_is_not_behind, x)
 {
     add_some(x, 1, 4);
     assert_rc(store_settle(x->s), 0);
-    set_back(x, -5);
-    open_again(x);
+    set_back(-5);
+    pg_store_open(x);
     add_some(x, 4, 6);
 }
 
 CASE(workers_of_a_directory_share_what_they_note, x)
 {
-    struct store *other;
+    struct store *other = pg_store_open_other(x);
 
-    assert_rc(postgresql_store_open(&other, &x->options), 0);
     add_some(x, 1, 3);
     assert_rc(stored_add(other, "words", NULL, "the", 1), 0);
     assert_rc(store_settle(other), 0);
     assert_rc(store_settle(x->s), 0);
-    store_close(other);
-    set_back(x, 1);
-    open_again(x);
+    set_back(1);
+    pg_store_open(x);
     assert_rc(postgresql_store_connect(x->s), -EHOSTDOWN);
 }
 
 static void
-fail_to_settle(struct fixture *x)
+fail_to_settle(struct pg_store *x)
 {
     fault_inject("fdatasync", 1, EIO);
     assert_rc(store_settle(x->s), -EIO);
@@ -161,20 +120,20 @@ CASE(one_that_repairs_goes_on_and_counts_nothing, x)
 
     add_some(x, 1, 4);
     assert_rc(store_settle(x->s), 0);
-    set_back(x, 3);
+    set_back(3);
     x->options.repairs = true;
-    open_again(x);
+    pg_store_open(x);
     add_some(x, 4, 6);
     x->options.repairs = false;
-    open_again(x);
+    pg_store_open(x);
     assert_rc(postgresql_store_connect(x->s), -EHOSTDOWN);
     x->options.repairs = true;
-    open_again(x);
+    pg_store_open(x);
     assert_rc(postgresql_store_accept(x->s, &has, &acked), 0);
     assert_int_equal(has, 0);
     assert_int_equal(acked, 3);
     x->options.repairs = false;
-    open_again(x);
+    pg_store_open(x);
     add_some(x, 6, 8);
 }
 
@@ -191,14 +150,16 @@ CASE(a_damaged_file_is_refused, x)
 #define NOON UINT64_C(1700000000000)
 
 static uint64_t
-noon(void *ctx)
+get_noon(void *ctx)
 {
     (void)ctx; /* it is always noon */
     return NOON;
 }
 
+static const struct store_maintenance at_noon = {.applied_ms = get_noon};
+
 static struct store_as_of
-ask_reader(struct fixture *x)
+ask_reader(struct pg_store *x)
 {
     struct postgresql_options options = x->options;
     struct store_as_of as_of;
@@ -211,24 +172,12 @@ ask_reader(struct fixture *x)
     return as_of;
 }
 
-static void
-change_senders(struct fixture *x, const char *begin, const char *end)
-{
-    char sql[256];
-
-    (void)snprintf(sql, sizeof sql, "%s %s.sender %s", begin, x->options.schema,
-                   end);
-    (void)pg_server_run(sql);
-}
-
 CASE(what_this_directory_has_merged_is_all_there, x)
 {
-    const struct store_maintenance t = {.applied_ms = noon};
-
     assert_true(ask_reader(x).own_ms == UINT64_MAX);
     add_some(x, 1, 4);
     assert_rc(store_settle(x->s), 0);
-    (void)store_maintain(x->s, &t);
+    (void)store_maintain(x->s, &at_noon);
     assert_true(ask_reader(x).own_ms == UINT64_MAX);
     assert_true(ask_reader(x).all_ms == UINT64_MAX);
 }
@@ -236,85 +185,58 @@ CASE(what_this_directory_has_merged_is_all_there, x)
 /* As a standby lacks them. */
 CASE(what_a_server_lacks_bounds_what_is_claimed_of_it, x)
 {
-    const struct store_maintenance t = {.applied_ms = noon};
-
     add_some(x, 1, 4);
     assert_rc(store_settle(x->s), 0);
-    (void)store_maintain(x->s, &t);
-    set_back(x, 1);
+    (void)store_maintain(x->s, &at_noon);
+    set_back(1);
     assert_true(ask_reader(x).own_ms == NOON);
-    change_senders(x, "DELETE FROM", "");
+    (void)pg_server_run("DELETE FROM @.sender");
     assert_true(ask_reader(x).own_ms == 0);
 }
 
 CASE(others_bound_what_is_claimed_by_a_clock_that_is_compared, x)
 {
-    const struct store_maintenance t = {.applied_ms = noon};
-
     add_some(x, 1, 2);
-    (void)store_maintain(x->s, &t);
-    change_senders(x, "UPDATE", "SET id = 'other', skew = -60000");
+    (void)store_maintain(x->s, &at_noon);
+    (void)pg_server_run("UPDATE @.sender SET id = 'other', skew = -60000");
     assert_true(ask_reader(x).all_ms == NOON);
-    change_senders(x, "UPDATE", "SET skew = 60000");
+    (void)pg_server_run("UPDATE @.sender SET skew = 60000");
     assert_in_range(ask_reader(x).all_ms, NOON - 60000 - 60000, NOON - 60000);
-    change_senders(x, "UPDATE", "SET as_of = 5");
+    (void)pg_server_run("UPDATE @.sender SET as_of = 5");
     assert_true(ask_reader(x).all_ms == 0);
     assert_true(ask_reader(x).own_ms == UINT64_MAX);
 }
 
-/* Another directory, whose worker says that it has merged all until noon. */
-struct other {
-    struct tmpdir tmp;
-    struct datadir dir;
-    struct postgresql_options options;
-    struct store *s;
-};
-
-static const struct store_maintenance at_noon = {.applied_ms = noon};
-
+/* A worker of another directory. */
 static void
-open_other(struct fixture *x, struct other *o)
+open_away(struct pg_store *x, const struct datadir *away)
 {
-    tmpdir_make_in_memory(&o->tmp);
-    o->dir = (struct datadir){.fd = o->tmp.fd};
-    o->options = x->options;
-    o->options.sender = &o->dir;
-    assert_rc(postgresql_store_open(&o->s, &o->options), 0);
-    assert_rc(stored_add(o->s, "words", NULL, "of", 1), 0);
-    assert_rc(store_settle(o->s), 0);
-    (void)store_maintain(o->s, &at_noon);
-}
-
-static void
-close_other(struct other *o)
-{
-    store_close(o->s);
-    tmpdir_remove(&o->tmp);
+    x->options.sender = away;
+    (void)pg_store_open_other(x);
+    x->options.sender = &x->dir;
 }
 
 CASE(a_directory_that_has_ended_bounds_nothing_until_it_is_back, x)
 {
-    struct other o;
+    struct datadir away;
+    struct tmpdir tmp;
 
-    open_other(x, &o);
-    assert_in_range(ask_reader(x).all_ms, NOON - 5000, NOON);
-    postgresql_store_end(o.s);
-    assert_true(ask_reader(x).all_ms == UINT64_MAX);
-    (void)store_maintain(o.s, &at_noon);
-    assert_in_range(ask_reader(x).all_ms, NOON - 5000, NOON);
-    close_other(&o);
-}
+    tmpdir_make_in_memory(&tmp);
+    away = (struct datadir){.fd = tmp.fd};
+    open_away(x, &away);
+    assert_rc(stored_add(x->other, "words", NULL, "of", 1), 0);
+    assert_rc(store_settle(x->other), 0);
+    for (int i = 0; i < 2; i++) {
+        (void)store_maintain(x->other, &at_noon);
+        assert_in_range(ask_reader(x).all_ms, NOON - 5000, NOON);
+        postgresql_store_end(x->other);
+        assert_true(ask_reader(x).all_ms == UINT64_MAX);
+    }
 
-CASE(a_directory_that_finds_the_database_behind_has_not_ended, x)
-{
-    struct other o;
-
-    open_other(x, &o);
-    postgresql_store_end(o.s);
-    set_back(x, 1);
-    store_close(o.s);
-    assert_rc(postgresql_store_open(&o.s, &o.options), 0);
-    assert_rc(postgresql_store_connect(o.s), -EHOSTDOWN);
+    /* One that finds the database behind has not ended. */
+    set_back(1);
+    open_away(x, &away);
+    assert_rc(postgresql_store_connect(x->other), -EHOSTDOWN);
     assert_in_range(ask_reader(x).all_ms, NOON - 5000, NOON);
-    close_other(&o);
+    tmpdir_remove(&tmp);
 }

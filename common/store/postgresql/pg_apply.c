@@ -25,13 +25,6 @@ struct row_change {
     bool exists, was_saturated, saturated;
 };
 
-static void
-call_step(const struct pg *s, unsigned at)
-{
-    if (s->options.step)
-        s->options.step(at);
-}
-
 /* ---- rows -------------------------------------------------------------- */
 
 /* Runs PG_OLD or PG_DEL over the changes: what there is, or was. */
@@ -170,11 +163,9 @@ change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
     if (s->options.keys_max > 0 && applied->created > 0 &&
         (uint64_t)k->keys > s->options.keys_max)
         return -EDQUOT;
-    call_step(s, 2);
     rc = pg_bands_load(s, k);
     if (rc == 0)
         rc = each_chunk(s, k->id, PG_PUT, list, count, put_new);
-    call_step(s, 3);
     for (struct row_change *x = list; rc == 0 && x < list + count; x++) {
         if (x->exists)
             pg_bands_count(s, x->old, x->key, x->size, -1);
@@ -182,7 +173,6 @@ change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
     }
     if (rc == 0)
         rc = pg_bands_put(s, k);
-    call_step(s, 4);
     return rc < 0 ? rc : pg_history_change(s, k, &history);
 }
 
@@ -229,7 +219,6 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
     int rc = found, done = 0;
     bool changes;
 
-    call_step(s, 1);
     if (rc == -ENOENT && b->delta_count == 0)
         return 0;
     if (rc == -ENOENT) {
@@ -245,7 +234,6 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
     changes = done == 0 && b->delta_count > 0;
     if (changes)
         rc = change_rows(s, k, b, list, applied);
-    call_step(s, 5);
     return rc < 0
                ? rc
                : pg_put_rest(s, k, b->marks, done ? 0 : b->mark_count, changes);
@@ -262,12 +250,10 @@ pg_apply(struct store *store, const struct store_batch *b,
     int rc = list && infos ? 0 : -ENOMEM;
 
     *applied = (struct store_applied){.keys = 0};
-    call_step(s, 0);
     if (rc == 0)
         rc = pg_begin(s, PG_LOCK, b->name, b->name_size, &k);
     if (rc == 0 || rc == -ENOENT) {
         rc = apply_locked(s, b, &k, rc, list, infos, applied);
-        call_step(s, 6);
         adapt_chunk(s, rc);
         rc = pg_end(s, rc);
         if (rc < 0)

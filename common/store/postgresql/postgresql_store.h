@@ -53,13 +53,7 @@ struct postgresql_options {
                              stored history keeps its tiers */
     uint64_t history_max; /* bytes of history in a keyspace; 0: no limit */
     uint64_t (*now_ms)(void); /* Unix time; NULL: clock_unix_ms() */
-
-    /* For tests: called before each step of store_apply(), from 0 to
-     * POSTGRESQL_STEPS - 1. */
-    void (*step)(unsigned step);
 };
-
-#define POSTGRESQL_STEPS 7
 
 /* Opens the engine; does not connect.  -ENOMEM; -EBADMSG, ...: data/store cannot
  * be read, which is reported. */
