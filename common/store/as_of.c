@@ -353,15 +353,15 @@ as_of_claim(struct as_of *f, const uint8_t *name, size_t size)
 }
 
 static int64_t
-least(int64_t claim, uint64_t bound)
+lower_claim(int64_t claim, uint64_t bound)
 {
     return (uint64_t)claim < bound ? claim : (int64_t)bound;
 }
 
 /* The claim of the answer that is made, and what its snapshot had. */
 static int64_t
-answered(struct as_of *f, const uint8_t *name, size_t size,
-         struct store_as_of *had)
+claim_answer(struct as_of *f, const uint8_t *name, size_t size,
+             struct store_as_of *had)
 {
     int64_t claim;
 
@@ -375,18 +375,18 @@ int64_t
 as_of_get(struct as_of *f, const uint8_t *name, size_t size)
 {
     struct store_as_of had;
-    const int64_t claim = answered(f, name, size, &had);
+    const int64_t claim = claim_answer(f, name, size, &had);
 
-    return least(least(claim, had.own_ms), had.all_ms);
+    return lower_claim(lower_claim(claim, had.own_ms), had.all_ms);
 }
 
 int64_t
 as_of_own(struct as_of *f, const uint8_t *name, size_t size)
 {
     struct store_as_of had;
-    const int64_t claim = answered(f, name, size, &had);
+    const int64_t claim = claim_answer(f, name, size, &had);
 
-    return least(claim, had.own_ms);
+    return lower_claim(claim, had.own_ms);
 }
 
 int64_t
@@ -397,5 +397,5 @@ as_of_bound(struct as_of *f, int64_t claim)
 
     if (f->answered)
         (void)f->answered(f->ctx, NULL, 0, &of_none, &had); /* none is named */
-    return least(least(claim, had.own_ms), had.all_ms);
+    return lower_claim(lower_claim(claim, had.own_ms), had.all_ms);
 }

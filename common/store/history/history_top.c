@@ -49,8 +49,8 @@ sift_up(struct store_top *top, uint64_t at, const struct store_top *entry)
 
 /* Whether the top would change by a key. */
 static bool
-wants(const struct store_history_query *q, const uint8_t *key, size_t size,
-      int128 sum)
+wants_key(const struct store_history_query *q, const uint8_t *key, size_t size,
+          int128 sum)
 {
     int128 least;
 
@@ -71,7 +71,7 @@ offer_key(struct store_history_query *q, const uint8_t *key, size_t size,
 {
     struct store_top entry;
 
-    if (!wants(q, key, size, sum))
+    if (!wants_key(q, key, size, sum))
         return;
     entry.sum = history_bucket(sum);
     entry.before = (struct store_bucket){.any = false};

@@ -187,9 +187,9 @@ write_marks(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state)
  * edits both trees and adds to history.  Sums of 0 stay: whether +5 and -5
  * arrive in one batch or in two must not change which keys exist. */
 static int
-make_edits(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state,
-           size_t *least)
+make_edits(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 {
+    struct apply_call *b = w->ctx;
     const struct store_batch *given = b->given;
     struct slice *sl = &b->store->slice;
     struct edits e = {
@@ -213,16 +213,17 @@ make_edits(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state,
     while (b->end < given->delta_count && sl->count < e.limit)
         next_change(given, &b->end, &sl->changes[sl->count++]);
     e.delta_count = b->end - b->at;
-    rc = edits_make(&e, least);
+    rc = edits_make(&e);
+    w->map_least = e.map_least;
     b->pages = e.pages;
     return rc;
 }
 
 /* Does everything but the commit. */
 static int
-make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
+make_slice(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 {
-    struct apply_call *b = ctx;
+    struct apply_call *b = w->ctx;
     int rc;
 
     b->nonce = state->nonce;
@@ -233,7 +234,7 @@ make_slice(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
         return rc;
     b->end = b->at;
     if (b->at < b->given->delta_count) {
-        rc = make_edits(b, txn, state, least);
+        rc = make_edits(w, txn, state);
         if (rc < 0)
             return rc;
     }

@@ -69,15 +69,13 @@ check_value(void *ctx, const MDB_val *key, const MDB_val *value)
 }
 
 static int
-make_empty(void *ctx, MDB_txn *txn, struct keyspace_state *state, size_t *least)
+make_empty(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 {
-    const struct keyspace *k = ctx;
+    const struct keyspace *k = w->ctx;
     struct imports imports = {.count = 0};
     struct pages_map map;
     int rc;
 
-    (void)least; /* LMDB's list of free pages needs it: doubling the map
-                    suffices */
     rc = marks_each(txn, k->dbis[KEYSPACE_META], state, note_import, &imports);
     if (rc == 0)
         rc = lmdb_map_find(txn, k->dbis[KEYSPACE_META], KEYSPACE_STATE_KEY,
@@ -223,10 +221,9 @@ struct deletion {
 };
 
 static int
-make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
-              size_t *least)
+make_deletion(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 {
-    struct deletion *d = ctx;
+    struct deletion *d = w->ctx;
     struct slice *sl = &d->store->slice;
     struct edits e = {
         .store = d->store,
@@ -254,7 +251,8 @@ make_deletion(void *ctx, MDB_txn *txn, struct keyspace_state *state,
         sl->changes[sl->count++] = (struct key_change){
             .key = key->key, .key_size = (uint16_t)key->key_size, .gone = true};
     }
-    rc = edits_make(&e, least);
+    rc = edits_make(&e);
+    w->map_least = e.map_least;
     d->pages = e.pages;
     return rc;
 }

@@ -45,30 +45,17 @@ slice_reserve(struct slice *sl, size_t n)
 
 /* ---- how much one transaction may do ----------------------------------- */
 
-/* Estimates the groups that `edits` uniformly distributed edits touch, groups *
- * (1 - e^(-edits / groups)), from above, by steps of the exponential. */
-static uint64_t
-groups_touched(uint64_t groups, uint64_t edits)
-{
-    uint64_t left = groups;
-
-    for (unsigned i = 0; i < 8 && edits >= groups / 2; i++) {
-        left = left * 5 / 8; /* e^(-1/2) is 0.607 */
-        edits -= groups / 2;
-    }
-    return groups - left + (edits < left ? edits : left);
-}
-
-/* Estimates the pages that `edits` edits of a tree with `groups` groups dirty:
- * header and buffer of each group touched, and per edit a share of a group's
- * merge. */
+/* Estimates from above the pages that `edits` edits of a tree with `groups`
+ * groups dirty: header and buffer of each group touched, and per edit a share of
+ * a group's merge. */
 static uint64_t
 pages_of_edits(uint64_t groups, uint64_t edits, size_t row)
 {
     const uint64_t bytes = edits * (row + 2);
     const uint64_t folds = bytes / (GROUP_TARGET * BLOCK_SIZE / 11);
+    const uint64_t touched = edits < groups ? edits : groups;
 
-    return 16 + 5 * groups_touched(groups, edits) / 4 + bytes / BLOCK_SIZE +
+    return 16 + 5 * touched / 4 + bytes / BLOCK_SIZE +
            (GROUP_TARGET + 2) * (folds < groups ? folds : groups);
 }
 
@@ -139,10 +126,9 @@ edits_begin(struct edits *e, size_t rest)
     return slice_reserve(&e->store->slice, e->limit);
 }
 
-/* Returns -EXFULL if the map cannot hold what the changes need; then *least is
- * the size that it needs. */
+/* Returns -EXFULL if the map cannot hold what the changes need. */
 static int
-check_map(const struct edits *e, size_t *least)
+check_map(struct edits *e)
 {
     const size_t count = e->store->slice.count;
     const size_t times = e->deltas != NULL ? e->delta_count : count;
@@ -152,10 +138,10 @@ check_map(const struct edits *e, size_t *least)
 
     if (rc < 0)
         return rc;
-    *least = (64 + tree_pages(e->groups, count, e->key_size) +
-              history_pages(times, e->key_size) + info.me_last_pgno) *
-             st.ms_psize;
-    return *least > info.me_mapsize ? -EXFULL : 0;
+    e->map_least = (64 + tree_pages(e->groups, count, e->key_size) +
+                    history_pages(times, e->key_size) + info.me_last_pgno) *
+                   st.ms_psize;
+    return e->map_least > info.me_mapsize ? -EXFULL : 0;
 }
 
 /* ---- looking up -------------------------------------------------------- */
@@ -375,12 +361,12 @@ edit_trees(struct edits *e)
 }
 
 int
-edits_make(struct edits *e, size_t *least)
+edits_make(struct edits *e)
 {
     struct keyspace_history history;
     int rc;
 
-    rc = check_map(e, least);
+    rc = check_map(e);
     if (rc < 0)
         return rc;
     rc = keyspace_history_begin(&history, e->store, e->keyspace, e->txn,

@@ -354,11 +354,10 @@ void keyspace_unlock(const struct keyspace *k);
 struct work {
     /* NULL, or makes the changes, also in `state`, whose number and nonce are
      * already the new ones.  An error drops all of them; after -EXFULL the map is
-     * enlarged (to *least, or doubled) and make() is called again. */
-    int (*make)(void *ctx, MDB_txn *txn, struct keyspace_state *state,
-                size_t *least);
+     * enlarged (to map_least, or doubled) and make() is called again. */
+    int (*make)(struct work *w, MDB_txn *txn, struct keyspace_state *state);
     void *ctx;
-    size_t least;
+    size_t map_least; /* bytes; 0: unknown */
 };
 
 /* Calls make() and writes the state in one durable transaction.  Errors of
@@ -409,8 +408,9 @@ struct edits {
     int (*veto)(void *ctx, struct tree *keys);
     void *ctx;
     struct store_applied
-        *applied;   /* its keys, created and saturated are added to */
-    uint64_t pages; /* pages dirtied, estimated; a result */
+        *applied;     /* its keys, created and saturated are added to */
+    uint64_t pages;   /* pages dirtied, estimated; a result */
+    size_t map_least; /* bytes that the map needs; a result */
 
     uint64_t groups[KEYSPACE_TREES]; /* of each tree, estimated; private */
 };
@@ -421,9 +421,9 @@ int edits_begin(struct edits *e, size_t rest);
 
 /* Looks up and makes the changes of s->slice, in both trees and in history.
  *
- *   -EXFULL  try again with a larger map (*least or doubled)
+ *   -EXFULL  try again with a larger map (map_least or doubled)
  *   -E2BIG   try again with fewer changes */
-int edits_make(struct edits *e, size_t *least);
+int edits_make(struct edits *e);
 
 /* Reads the row that a change is about. */
 int edits_find(struct tree *keys, struct key_change *c, struct tree_finder *f);

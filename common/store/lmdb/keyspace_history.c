@@ -187,15 +187,13 @@ struct history_maintenance {
 };
 
 static int
-make_compaction(void *ctx, MDB_txn *txn, struct keyspace_state *state,
-                size_t *least)
+make_compaction(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 {
-    struct history_maintenance *t = ctx;
+    struct history_maintenance *t = w->ctx;
     struct keyspace_history *p = &t->history;
     struct history_compacted done = {.more = false};
     int rc;
 
-    (void)least; /* little is written: doubling the map suffices */
     if (!state->has_history)
         return 0;
     rc = keyspace_history_begin(p, p->store, p->keyspace, txn, state);

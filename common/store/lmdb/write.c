@@ -128,14 +128,14 @@ try_change(struct lmdb *s, struct keyspace *k, struct work *w)
     rc = keyspace_write(s, k, &txn);
     if (rc < 0)
         return rc;
-    w->least = 0;
+    w->map_least = 0;
     rc = keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state);
     state.change++;
 
     /* Without changes the nonce stays: it identifies a commit that failed. */
     if (rc == 0 && w->make != NULL) {
         state.nonce = ++s->nonce;
-        rc = w->make(w->ctx, txn, &state, &w->least);
+        rc = w->make(w, txn, &state);
     }
 
     /* The file's name may not be durable: its creator may have died before it
@@ -160,7 +160,7 @@ keyspace_change(struct lmdb *s, struct keyspace *k, struct work *w)
     do {
         rc = try_change(s, k, w);
         if (rc == -EXFULL) {
-            rc = keyspace_grow(k, w->least);
+            rc = keyspace_grow(k, w->map_least);
             if (rc == 0)
                 rc = -EXFULL;
         }

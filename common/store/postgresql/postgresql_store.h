@@ -99,7 +99,7 @@ int postgresql_store_forget(struct store *s, const char *id);
 
 /* Says that the directory `sender` has nothing that is not here, and gets nothing
  * more: as_of of others does not wait for it, until its worker says something
- * again (store_maintain()).  Of another engine nothing. */
+ * again (store_maintain()).  Another engine has nothing to say. */
 void postgresql_store_end(struct store *s);
 
 /* Puts the figures from STATUS_M_DB_DOWN on; of another engine nothing. */
