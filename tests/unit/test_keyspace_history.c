@@ -12,11 +12,11 @@
 #include "common/base/diag.h"
 #include "common/setup/tiers.h"
 #include "common/store/lmdb/keyspace_history.h"
+#include "tests/lib/counted.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/memhistory.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
-#include "tests/lib/tmpdir.h"
 
 #define DAY  1440u
 #define KEYS 84 /* words of one to three of the letters of key_text() */
@@ -33,7 +33,7 @@ struct fixture {
     struct tmpdir dir;
     struct tiers_rules rules;
     struct store *lmdb;
-    struct memhistory *table; /* what came, of keyspace "pages" */
+    struct memhistory *table; /* what came, of keyspace KS_NAME */
     size_t count, capacity;
     struct random random;
     uint64_t epoch;
@@ -103,28 +103,35 @@ key_text(unsigned i)
     return text[i];
 }
 
-static void
-note_delta(struct fixture *x, const struct store_delta *d)
+/* The number of a key. */
+static unsigned
+number_of(const uint8_t *key, size_t size)
 {
-    if (x->count == x->capacity) {
-        x->capacity = 2 * x->capacity + 64;
-        x->table = realloc(x->table, x->capacity * sizeof *x->table);
-        assert_non_null(x->table);
-    }
-    x->table[x->count++] = memhistory_of(d, now);
+    unsigned i = 0;
+
+    while (!bytes_equal(key, size, (const uint8_t *)key_text(i),
+                        strlen(key_text(i))))
+        assert_true(++i < KEYS);
+    return i;
 }
 
 /* The same batch for both, as one fill of a log. */
 static void
-apply_deltas(struct fixture *x, const char *name, const struct store_delta *d,
-             size_t n)
+add_deltas(struct fixture *x, const char *name, const struct store_delta *d,
+           size_t n)
 {
     const struct log_fill mark = {
         .uuid = {9}, .epoch = ++x->epoch, .first_ms = 1};
 
     assert_rc(stored_apply(x->lmdb, name, &mark, d, n), 0);
-    for (size_t i = 0; i < n; i++)
-        note_delta(x, &d[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (x->count == x->capacity) {
+            x->capacity = 2 * x->capacity + 64;
+            x->table =
+                test_memory(realloc(x->table, x->capacity * sizeof *x->table));
+        }
+        x->table[x->count++] = memhistory_of(&d[i], now);
+    }
 }
 
 static void
@@ -133,7 +140,7 @@ add_sum(struct fixture *x, const char *name, const char *key, uint32_t minute,
 {
     const struct store_delta d = stored_delta(key, strlen(key), minute, sum);
 
-    apply_deltas(x, name, &d, 1);
+    add_deltas(x, name, &d, 1);
 }
 
 static uint32_t
@@ -165,7 +172,7 @@ random_batch(struct fixture *x)
         d[n++] = stored_delta(key_text(i), strlen(key_text(i)),
                               random_minute(r), sum);
     }
-    apply_deltas(x, "pages", d, n);
+    add_deltas(x, KS_NAME, d, n);
 }
 
 static void
@@ -281,7 +288,7 @@ compare_random(struct fixture *x)
     const uint32_t back = (uint32_t)random_below(r, 60);
     const uint32_t from = (now / unit - back) * unit;
     struct store_history_query q =
-        query_of((enum store_history_op)random_below(r, 4), "pages",
+        query_of((enum store_history_op)random_below(r, 4), KS_NAME,
                  key_text((unsigned)random_below(r, KEYS)), from,
                  from + unit * steps * (1 + (uint32_t)random_below(r, 7)));
 
@@ -292,32 +299,24 @@ compare_random(struct fixture *x)
     compare_answer(x, q);
 }
 
-static bool
-has_key(const struct store_key *keys, size_t n, const struct name *key)
-{
-    for (size_t i = 0; i < n; i++)
-        if (keys[i].key_size == key->size &&
-            memcmp(keys[i].key, key->bytes, key->size) == 0)
-            return true;
-    return false;
-}
-
 /* Deletes some keys in both. */
 static void
 delete_random(struct fixture *x)
 {
     struct store_key keys[KEYS];
+    bool gone[KEYS];
     uint64_t deleted;
     size_t n = 0, kept = 0;
 
-    for (unsigned i = 0; i < KEYS; i++)
-        if (random_chance(&x->random, 10))
+    for (unsigned i = 0; i < KEYS; i++) {
+        gone[i] = random_chance(&x->random, 10);
+        if (gone[i])
             keys[n++] = (struct store_key){(const uint8_t *)key_text(i),
                                            strlen(key_text(i))};
-    assert_rc(
-        store_del(x->lmdb, (const uint8_t *)"pages", 5, keys, n, &deleted), 0);
+    }
+    assert_rc(store_del(x->lmdb, KS, keys, n, &deleted), 0);
     for (size_t i = 0; i < x->count; i++)
-        if (!has_key(keys, n, &x->table[i].key))
+        if (!gone[number_of(x->table[i].key.bytes, x->table[i].key.size)])
             x->table[kept++] = x->table[i];
     x->count = kept;
     x->deleted = true;
@@ -332,7 +331,7 @@ ask_step(struct fixture *x, uint32_t from, uint32_t to,
 {
     static struct store_top top[3];
 
-    *q = query_of(STORE_HISTORY_STEP, "pages", NULL, from, to);
+    *q = query_of(STORE_HISTORY_STEP, KS_NAME, NULL, from, to);
     q->key = after->bytes;
     q->key_size = after->size;
     q->top = top;
@@ -340,27 +339,25 @@ ask_step(struct fixture *x, uint32_t from, uint32_t to,
     ask_pieces(x->lmdb, q);
 }
 
+/* What keys came to, and whether they came. */
+struct sums {
+    bool any[KEYS];
+    int64_t sum[KEYS];
+};
+
 /* Adds up a page; false: it is the last of its step. */
 static bool
 add_page(const struct store_history_query *q, struct name *after,
-         struct store_top sums[KEYS], size_t *count)
+         struct sums *to)
 {
     for (uint64_t i = 0; i < q->rows; i++) {
         const struct store_top *t = &q->top[i];
-        size_t k = 0;
+        const unsigned key = number_of(t->key, t->key_size);
 
-        assert_true(i == 0 ? after->size == 0 ||
-                                 bytes_compare(after->bytes, after->size,
-                                               t->key, t->key_size) < 0
-                           : true);
-        while (k < *count &&
-               !bytes_equal(sums[k].key, sums[k].key_size, t->key, t->key_size))
-            k++;
-        assert_true(k < KEYS);
-        if (k == *count)
-            sums[(*count)++] = *t;
-        else
-            sums[k].sum.sum_low += t->sum.sum_low;
+        assert_true(after->size == 0 || bytes_compare(after->bytes, after->size,
+                                                      t->key, t->key_size) < 0);
+        to->any[key] = true;
+        to->sum[key] += (int64_t)t->sum.sum_low;
         after->size = t->key_size;
         memcpy(after->bytes, t->key, t->key_size);
     }
@@ -372,8 +369,7 @@ add_page(const struct store_history_query *q, struct name *after,
 static void
 compare_steps(struct fixture *x)
 {
-    static struct store_top sums[KEYS], all[KEYS];
-    size_t count = 0, all_count = 0;
+    struct sums steps = {.any = {false}}, all = {.any = {false}};
     struct name after = {.size = 0};
     struct store_history_query q;
     uint32_t at = 0;
@@ -383,31 +379,22 @@ compare_steps(struct fixture *x)
         if (q.to == 0)
             break;
         assert_true(q.from >= at && q.to > q.from);
-        for (uint64_t i = 0; i < q.rows; i++) {
-            char key[STORE_NAME_MAX + 1] = "";
-
-            memcpy(key, q.top[i].key, q.top[i].key_size);
-            assert_true(sum_of(x, "pages", key, q.from, q.to) ==
-                        (int64_t)q.top[i].sum.sum_low);
-        }
+        for (uint64_t i = 0; i < q.rows; i++)
+            assert_true(
+                sum_of(x, KS_NAME,
+                       key_text(number_of(q.top[i].key, q.top[i].key_size)),
+                       q.from, q.to) == (int64_t)q.top[i].sum.sum_low);
         at = q.from;
-        if (!add_page(&q, &after, sums, &count)) {
+        if (!add_page(&q, &after, &steps)) {
             at = q.to;
             after.size = 0;
         }
     }
     do
         ask_step(x, 0, UINT32_MAX, &after, &q);
-    while (add_page(&q, &after, all, &all_count));
-    assert_int_equal(count, all_count);
-    for (size_t i = 0; i < all_count; i++) {
-        size_t k = 0;
-
-        while (k < count && !bytes_equal(sums[k].key, sums[k].key_size,
-                                         all[i].key, all[i].key_size))
-            k++;
-        assert_true(k < count && sums[k].sum.sum_low == all[i].sum.sum_low);
-    }
+    while (add_page(&q, &after, &all));
+    assert_memory_equal(steps.any, all.any, sizeof all.any);
+    assert_memory_equal(steps.sum, all.sum, sizeof all.sum);
 }
 
 /* ---- tests ------------------------------------------------------------- */
@@ -422,7 +409,7 @@ CASE(random_lives_are_as_the_table_says, x)
         for (unsigned i = 0; i < 3; i++)
             compare_random(x);
         if (step % 100 == 99) {
-            assert_int_equal(check_keyspace(x, "pages"), 0);
+            check_clean(x->lmdb);
             compare_steps(x);
         }
         if (step % 200 == 199) { /* a kill, as it were */
@@ -438,35 +425,36 @@ CASE(random_lives_are_as_the_table_says, x)
     }
 }
 
-CASE(removed_and_saturated_counts_are_explained, x)
+static void
+delete_key(struct fixture *x, const char *key)
 {
-    const struct store_key key = {(const uint8_t *)"key001", 6};
-    struct store_key saturated;
+    const struct store_key k = {(const uint8_t *)key, strlen(key)};
     uint64_t deleted;
 
-    add_sum(x, "pages", "key000", now, INT64_MAX);
-    add_sum(x, "pages", "key000", now, INT64_MAX);
-    add_sum(x, "pages", "key000", now + 60, -5);
-    add_sum(x, "pages", "key001", now, 7);
-    assert_rc(
-        store_del(x->lmdb, (const uint8_t *)"pages", 5, &key, 1, &deleted), 0);
+    assert_rc(store_del(x->lmdb, KS, &k, 1, &deleted), 0);
     assert_int_equal(deleted, 1);
-    add_sum(x, "pages", "key001", now, 2);
+}
 
-    assert_int_equal(check_keyspace(x, "pages"), 0);
-    assert_int_equal(sum_of(x, "pages", "key001", now, now + 1), 2);
-    assert_true(sum_of(x, "pages", "key000", now, now + 1) == -2);
-    saturated = (struct store_key){(const uint8_t *)"key000", 6};
-    assert_rc(store_del(x->lmdb, (const uint8_t *)"pages", 5, &saturated, 1,
-                        &deleted),
-              0);
-    assert_int_equal(check_keyspace(x, "pages"), 0);
-    assert_int_equal(sum_of(x, "pages", NULL, now, now + 1), 2);
-    assert_rc(store_drop(x->lmdb, (const uint8_t *)"pages", 5), 0);
-    assert_int_equal(check_keyspace(x, "pages"), 0);
-    add_sum(x, "pages", "key001", now, 3);
-    assert_int_equal(sum_of(x, "pages", NULL, now, now + 1), 3);
-    assert_int_equal(check_keyspace(x, "pages"), 0);
+CASE(removed_and_saturated_counts_are_explained, x)
+{
+    add_sum(x, KS_NAME, "key000", now, INT64_MAX);
+    add_sum(x, KS_NAME, "key000", now, INT64_MAX);
+    add_sum(x, KS_NAME, "key000", now + 60, -5);
+    add_sum(x, KS_NAME, "key001", now, 7);
+    delete_key(x, "key001");
+    add_sum(x, KS_NAME, "key001", now, 2);
+
+    check_clean(x->lmdb);
+    assert_int_equal(sum_of(x, KS_NAME, "key001", now, now + 1), 2);
+    assert_true(sum_of(x, KS_NAME, "key000", now, now + 1) == -2);
+    delete_key(x, "key000");
+    check_clean(x->lmdb);
+    assert_int_equal(sum_of(x, KS_NAME, NULL, now, now + 1), 2);
+    assert_rc(store_drop(x->lmdb, KS), 0);
+    check_clean(x->lmdb);
+    add_sum(x, KS_NAME, "key001", now, 3);
+    assert_int_equal(sum_of(x, KS_NAME, NULL, now, now + 1), 3);
+    check_clean(x->lmdb);
 }
 
 CASE(history_can_be_off_and_on, x)
@@ -509,8 +497,7 @@ plant_history(struct fixture *x, int more, bool there)
     struct history h;
     MDB_txn *txn;
 
-    assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
-              0);
+    assert_rc(keyspace_get(s, KS, KEYSPACE_FIND, &k), 0);
     assert_rc(keyspace_write(s, k, &txn), 0);
     assert_rc(keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state), 0);
     state.has_history = there;
@@ -525,65 +512,61 @@ plant_history(struct fixture *x, int more, bool there)
 
 CASE(check_finds_what_does_not_agree, x)
 {
-    add_sum(x, "pages", "key000", now, 5);
+    add_sum(x, KS_NAME, "key000", now, 5);
     plant_history(x, 1, true);
-    assert_int_equal(check_keyspace(x, "pages"), 3);
-    assert_rc(stored_add(x->lmdb, "pages", NULL, "key000", 1), -EBADMSG);
+    assert_int_equal(check_keyspace(x, KS_NAME), 3);
+    assert_rc(stored_add(x->lmdb, KS_NAME, NULL, "key000", 1), -EBADMSG);
     plant_history(x, -1, true);
-    assert_int_equal(check_keyspace(x, "pages"), 0);
-    assert_rc(stored_add(x->lmdb, "pages", NULL, "key000", 1), 0);
+    check_clean(x->lmdb);
+    assert_rc(stored_add(x->lmdb, KS_NAME, NULL, "key000", 1), 0);
 }
 
 /* Behind the back of history one key gives 3 to another: every sum is right,
  * and neither of the keys. */
 CASE(check_finds_counts_that_history_cannot_explain, x)
 {
-    const struct store_delta d[2] = {
-        {.key = (const uint8_t *)"key000", .key_size = 6, .sum_low = 3},
-        {.key = (const uint8_t *)"key001",
-         .key_size = 6,
-         .sum_high = -1,
-         .sum_low = (uint64_t)-3}};
+    const struct store_delta d[2] = {stored_delta("key000", 6, 0, 3),
+                                     stored_delta("key001", 6, 0, -3)};
 
-    add_sum(x, "pages", "key000", now, 5);
-    add_sum(x, "pages", "key001", now, 8);
-    assert_int_equal(check_keyspace(x, "pages"), 0);
+    add_sum(x, KS_NAME, "key000", now, 5);
+    add_sum(x, KS_NAME, "key001", now, 8);
+    check_clean(x->lmdb);
 
     plant_history(x, 0, false);
     lmdb_of(x->lmdb)->options.history = NULL; /* as it is: none */
-    assert_rc(stored_apply(x->lmdb, "pages", NULL, d, 2), 0);
+    assert_rc(stored_apply(x->lmdb, KS_NAME, NULL, d, 2), 0);
     plant_history(x, 0, true);
-    assert_int_equal(check_keyspace(x, "pages"), 1);
+    assert_int_equal(check_keyspace(x, KS_NAME), 1);
+}
+
+/* How many transactions have changed the keyspace. */
+static uint64_t
+count_changes(struct fixture *x)
+{
+    struct store_totals t;
+
+    assert_rc(stored_totals(x->lmdb, KS_NAME, &t), 0);
+    store_read_end(x->lmdb);
+    return t.change;
 }
 
 /* An idle keyspace is seen to by store_maintain(), if it is worth a commit. */
 CASE(idle_keyspaces_are_tended, x)
 {
     const struct store_maintenance t = {.until_ns = UINT64_MAX};
-    struct lmdb *s = lmdb_of(x->lmdb);
-    struct keyspace_state before, after;
-    struct keyspace *k;
+    uint64_t before;
 
-    add_sum(x, "pages", "key000", now, 5);
-    assert_rc(keyspace_get(s, (const uint8_t *)"pages", 5, KEYSPACE_FIND, &k),
-              0);
-    assert_rc(keyspace_read(k), 0);
-    assert_rc(keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &before),
-              0);
-    keyspace_read_end(k);
-
+    add_sum(x, KS_NAME, "key000", now, 5);
+    before = count_changes(x);
     for (unsigned hour = 0; hour < 60; hour++) {
         now += 60;
-        s->maintenance.next_ms = 0;
+        lmdb_of(x->lmdb)->maintenance.next_ms = 0;
         while (store_maintain(x->lmdb, &t))
             ;
     }
-    assert_rc(keyspace_read(k), 0);
-    assert_rc(keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &after), 0);
-    keyspace_read_end(k);
-    assert_in_range(after.change - before.change, 1, 4);
-    assert_int_equal(check_keyspace(x, "pages"), 0);
-    compare_answer(x, query_of(STORE_HISTORY_TOP, "pages", NULL,
+    assert_in_range(count_changes(x) - before, 1, 4);
+    check_clean(x->lmdb);
+    compare_answer(x, query_of(STORE_HISTORY_TOP, KS_NAME, NULL,
                                now / DAY * DAY - 4 * DAY, now / DAY * DAY));
 }
 
@@ -603,9 +586,9 @@ CASE(any_number_of_merges_may_touch_many_old_periods, x)
             d[n++] = (struct store_delta){.minute = now - hour * 60 + i % 60};
         for (size_t j = 0; j < n; j++)
             d[j] = stored_delta(key, strlen(key), d[j].minute, (int64_t)j + 1);
-        apply_deltas(x, "pages", d, n);
+        add_deltas(x, KS_NAME, d, n);
     }
-    assert_int_equal(check_keyspace(x, "pages"), 0);
+    check_clean(x->lmdb);
     x->random.state = random_seed("periods");
     for (unsigned i = 0; i < 50; i++)
         compare_random(x);
@@ -623,9 +606,7 @@ CASE(the_limit_bounds_the_file, x)
         random_batch(x);
         now += 2;
     }
-    assert_rc(
-        store_check(x->lmdb, (const uint8_t *)"pages", 5, note_fault, x, &r),
-        0);
+    assert_rc(store_check(x->lmdb, KS, note_fault, x, &r), 0);
     assert_int_equal(r.faults, 0);
     assert_in_range(r.used_size, 0, 400000);
 }

@@ -23,14 +23,33 @@ struct fixture {
 
 #define WORDS (const uint8_t *)"words", 5
 
-static int
-setup(void **state)
+static struct fixture *
+set_up(void **state)
 {
     static struct fixture x;
 
     tmpdir_make_in_memory(&x.tmp);
-    x.s = engine_open_history(x.tmp.fd, ENGINE_TIERS, NULL);
+    x.s = NULL;
     *state = &x;
+    return &x;
+}
+
+static int
+setup(void **state)
+{
+    struct fixture *x = set_up(state);
+
+    x->s = engine_open_history(x->tmp.fd, ENGINE_TIERS, NULL);
+    return 0;
+}
+
+static int
+setup_postgresql(void **state)
+{
+    struct fixture *x = set_up(state);
+
+    if (pg_server_is_installed())
+        x->s = engine_open_postgresql(ENGINE_TIERS, NULL);
     return 0;
 }
 
@@ -41,19 +60,6 @@ teardown(void **state)
 
     store_close(x->s);
     tmpdir_remove(&x->tmp);
-    return 0;
-}
-
-static int
-setup_postgresql(void **state)
-{
-    static struct fixture x;
-
-    tmpdir_make_in_memory(&x.tmp);
-    x.s = NULL;
-    if (pg_server_is_installed())
-        x.s = engine_open_postgresql(ENGINE_TIERS, NULL);
-    *state = &x;
     return 0;
 }
 
@@ -203,9 +209,33 @@ read_keys(struct fixture *x, int64_t offset, const char *prefix,
 
 CASE(rows_come_in_key_order, x)
 {
+    /* All that begins with "a." is jumped over by what is the last of it. */
+    static char last[STORE_NAME_MAX + 1] = "a.";
+    static const struct {
+        int64_t offset;
+        const char *prefix, *after;
+        uint64_t length;
+        const char *want;
+    } reads[] = {
+        {0, "", "", 9, "a=1 a.b=9223372036854775807 a.\xff=7 a/=8 b=-2 "},
+        {0, "", "", 1, "a=1 "},
+        {0, "", "a", 1, "a.b=9223372036854775807 "},
+        {0, "", "a.c", 2, "a.\xff=7 a/=8 "},
+        {0, "a.", "", 9, "a.b=9223372036854775807 a.\xff=7 "},
+        {0, "a.", "a.b", 9, "a.\xff=7 "},
+        {0, "b", "a", 9, "b=-2 "},
+        {0, "a", "b", 9, ""},
+        {0, "c", "", 9, ""},
+        {0, "", "", 0, ""},
+        {3, "", "", 9, "a/=8 b=-2 "},
+        {1, "a.", "a.b", 9, "a.\xff=7 "},
+        {2, "a.", "", 9, "a.\xff=7 "},
+        {5, "", "", 9, ""},
+        {0, "", last, 9, "a/=8 b=-2 "},
+    };
     uint8_t bytes[1024];
-    char past[STORE_NAME_MAX + 1];
 
+    memset(last + 2, 0xff, STORE_NAME_MAX - 2);
     assert_rc(stored_add(x->s, "words", NULL, "b", -2), 0);
     assert_rc(stored_add(x->s, "words", NULL, "a.b", INT64_MAX), 0);
     assert_rc(stored_add(x->s, "words", NULL, "a.b", INT64_MAX), 0);
@@ -213,31 +243,10 @@ CASE(rows_come_in_key_order, x)
     assert_rc(stored_add(x->s, "words", NULL, "a.\xff", 7), 0);
     assert_rc(stored_add(x->s, "words", NULL, "a/", 8), 0);
 
-    assert_string_equal(read_keys(x, 0, "", "", 9),
-                        "a=1 a.b=9223372036854775807 a.\xff=7 a/=8 b=-2 ");
-    assert_string_equal(read_keys(x, 0, "", "", 1), "a=1 ");
-    assert_string_equal(read_keys(x, 0, "", "a", 1),
-                        "a.b=9223372036854775807 ");
-    assert_string_equal(read_keys(x, 0, "", "a.c", 2), "a.\xff=7 a/=8 ");
-    assert_string_equal(read_keys(x, 0, "a.", "", 9),
-                        "a.b=9223372036854775807 a.\xff=7 ");
-    assert_string_equal(read_keys(x, 0, "a.", "a.b", 9), "a.\xff=7 ");
-    assert_string_equal(read_keys(x, 0, "b", "a", 9), "b=-2 ");
-    assert_string_equal(read_keys(x, 0, "a", "b", 9), "");
-    assert_string_equal(read_keys(x, 0, "c", "", 9), "");
-    assert_string_equal(read_keys(x, 0, "", "", 0), "");
-
-    assert_string_equal(read_keys(x, 3, "", "", 9), "a/=8 b=-2 ");
-    assert_string_equal(read_keys(x, 1, "a.", "a.b", 9), "a.\xff=7 ");
-    assert_string_equal(read_keys(x, 2, "a.", "", 9), "a.\xff=7 ");
-    assert_string_equal(read_keys(x, 5, "", "", 9), "");
-
-    /* All that begins with "a." is jumped over. */
-    memset(past, 0xff, STORE_NAME_MAX);
-    memcpy(past, "a.", 2);
-    past[STORE_NAME_MAX] = '\0';
-    assert_string_equal(read_keys(x, 0, "", past, 9), "a/=8 b=-2 ");
-
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++)
+        assert_string_equal(read_keys(x, reads[i].offset, reads[i].prefix,
+                                      reads[i].after, reads[i].length),
+                            reads[i].want);
     assert_rc(stored_keys(x->s, "none", 0, "", "", 9, bytes, sizeof bytes),
               -ENOENT);
 }
@@ -356,67 +365,56 @@ CASE(a_drop_removes_rows_and_keeps_marks, x)
     assert_rc(store_drop(x->s, (const uint8_t *)"none", 4), -ENOENT);
 }
 
-/* Asks all of it: the answer's buckets and keys are in `q`. */
-static int
-ask_history(struct fixture *x, struct store_history_query *q)
+/* Asks about three minutes; the answer's buckets and keys are in `q`. */
+static struct store_history_query
+ask_history(struct fixture *x, enum store_history_op op, const char *key,
+            uint32_t from, uint32_t step)
 {
+    static struct store_bucket buckets[3];
+    static struct store_top top[4];
+    struct store_history_query q = {.op = op,
+                                    .name = (const uint8_t *)"words",
+                                    .name_size = 5,
+                                    .key = (const uint8_t *)key,
+                                    .key_size = strlen(key),
+                                    .from = from,
+                                    .to = from + 3,
+                                    .step = step,
+                                    .buckets = buckets,
+                                    .top = top,
+                                    .length = 4};
     int rc;
 
-    q->name = (const uint8_t *)"words";
-    q->name_size = 5;
     do
-        rc = store_history(x->s, q, 1);
+        rc = store_history(x->s, &q, 1);
     while (rc == -EAGAIN);
     store_read_end(x->s);
-    return rc;
+    assert_rc(rc, 0);
+    return q;
 }
 
 CASE(history_has_each_increment_in_its_minute, x)
 {
-    const uint32_t hour = (uint32_t)(clock_unix_ms() / 3600000) * 60;
-    struct store_delta d[] = {delta("a", 2), delta("a", -9), delta("b", 30)};
-    struct store_bucket b[3];
-    struct store_top top[4];
-    struct store_history_query q = {.op = STORE_HISTORY_KEY,
-                                    .key = (const uint8_t *)"a",
-                                    .key_size = 1,
-                                    .from = hour - 60,
-                                    .to = hour - 57,
-                                    .step = 1,
-                                    .buckets = b,
-                                    .top = top};
+    const uint32_t from = (uint32_t)(clock_unix_ms() / 3600000) * 60 - 60;
+    const struct store_delta d[] = {stored_delta("a", 1, from, 2),
+                                    stored_delta("a", 1, from + 2, -9),
+                                    stored_delta("b", 1, from + 2, 30)};
+    struct store_history_query q;
 
-    d[0].minute = hour - 60;
-    d[1].minute = d[2].minute = hour - 58;
     assert_rc(stored_apply(x->s, "words", &fill3, d, 3), 0);
     assert_rc(stored_apply(x->s, "words", &fill3, d, 3), 0);
 
-    assert_rc(ask_history(x, &q), 0);
-    assert_int_equal((int64_t)b[0].sum_low, 2);
-    assert_true(b[0].any && !b[1].any);
-    assert_int_equal((int64_t)b[2].sum_low, -9);
-    q = (struct store_history_query){.op = STORE_HISTORY_KEYSPACE,
-                                     .from = hour - 60,
-                                     .to = hour - 57,
-                                     .step = 3,
-                                     .buckets = b};
-    assert_rc(ask_history(x, &q), 0);
-    assert_int_equal((int64_t)b[0].sum_low, 23);
-    q = (struct store_history_query){.op = STORE_HISTORY_TOP,
-                                     .from = hour - 60,
-                                     .to = hour - 57,
-                                     .top = top,
-                                     .length = 4};
-    assert_rc(ask_history(x, &q), 0);
+    q = ask_history(x, STORE_HISTORY_KEY, "a", from, 1);
+    assert_int_equal((int64_t)q.buckets[0].sum_low, 2);
+    assert_true(q.buckets[0].any && !q.buckets[1].any);
+    assert_int_equal((int64_t)q.buckets[2].sum_low, -9);
+    q = ask_history(x, STORE_HISTORY_KEYSPACE, "", from, 3);
+    assert_int_equal((int64_t)q.buckets[0].sum_low, 23);
+    q = ask_history(x, STORE_HISTORY_TOP, "", from, 0);
     assert_int_equal(q.rows, 2);
-    assert_memory_equal(top[0].key, "b", 1);
-    assert_int_equal((int64_t)top[1].sum.sum_low, -7);
-    q = (struct store_history_query){.op = STORE_HISTORY_RANK,
-                                     .key = (const uint8_t *)"a",
-                                     .key_size = 1,
-                                     .from = hour - 60,
-                                     .to = hour - 57};
-    assert_rc(ask_history(x, &q), 0);
+    assert_memory_equal(q.top[0].key, "b", 1);
+    assert_int_equal((int64_t)q.top[1].sum.sum_low, -7);
+    q = ask_history(x, STORE_HISTORY_RANK, "a", from, 0);
     assert_int_equal(q.rank, 1);
     assert_int_equal(q.keys, 2);
     assert_int_equal((int64_t)q.sum.sum_low, -7);

@@ -22,7 +22,7 @@ history_compact_free(struct history_compact *c)
 /* ---- merging ----------------------------------------------------------- */
 
 /* A job's periods, which may be one. */
-struct job {
+struct merge_job {
     struct history_job *job;
     struct period from, other;
     struct period *to; /* one of these */
@@ -79,7 +79,7 @@ write_lowest(struct history_compact *c, struct sources *l, int roll_cell)
 }
 
 static int
-open_sources(struct compact_work *w, struct job *job)
+open_sources(struct compact_work *w, struct merge_job *job)
 {
     const struct history_job *j = job->job;
     struct history_compact *c = w->compact;
@@ -109,7 +109,7 @@ open_sources(struct compact_work *w, struct job *job)
 
 /* Writes rows until there is none (0), or the slice is over (1). */
 static int
-write_rows(struct compact_work *w, struct job *job)
+write_rows(struct compact_work *w, struct merge_job *job)
 {
     struct history_job *j = job->job;
     struct history *h = w->history;
@@ -162,7 +162,7 @@ note_crowd(struct history *h, const struct period *p, unsigned level)
 /* Completes a job: the new run counts from now on, and its inputs are removed
  * or marked as rolled. */
 static int
-finish_job(struct compact_work *w, struct job *job)
+finish_job(struct compact_work *w, struct merge_job *job)
 {
     struct history *h = w->history;
     struct history_job *j = job->job;
@@ -196,7 +196,7 @@ finish_job(struct compact_work *w, struct job *job)
 /* ---- merge jobs -------------------------------------------------------- */
 
 static int
-get_periods(struct compact_work *w, struct job *job)
+get_periods(struct compact_work *w, struct merge_job *job)
 {
     struct history_job *j = job->job;
     int rc;
@@ -221,8 +221,8 @@ get_periods(struct compact_work *w, struct job *job)
 static int
 merge_runs(struct compact_work *w, unsigned slot)
 {
-    struct job job = {.job = &w->history->jobs[slot],
-                      .input = (uint8_t)(RUN_INPUT << slot)};
+    struct merge_job job = {.job = &w->history->jobs[slot],
+                            .input = (uint8_t)(RUN_INPUT << slot)};
     const bool roll = job.job->kind == HISTORY_ROLL;
     int rc;
 

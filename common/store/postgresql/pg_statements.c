@@ -1,5 +1,5 @@
 /* common/store/postgresql/pg_statements.c - the statements that a connection
- * prepares when it is made: pg_statements[].
+ * prepares when it is made, for pg_run().
  *
  * Names of tables have no schema: the connection's search_path has it.
  * Parameters and columns are binary.  Rows by count are ordered by count
