@@ -304,14 +304,6 @@ claim_waiting(struct as_of *f, const uint8_t *name, size_t size,
         *as_of = sum.oldest_ms > 0 ? sum.oldest_ms - 1 : 0;
 }
 
-/* Whether all keyspaces have the same claim: nothing waits, and none has had
- * a later one by its marks, which it keeps. */
-static bool
-is_uniform(const struct as_of *f)
-{
-    return !f->is_held && !f->is_late && f->most_ms <= f->as_of_ms;
-}
-
 /* What this directory's logs, and what waits, allow. */
 static uint64_t
 find_claim(struct as_of *f, const uint8_t *name, size_t size)
@@ -322,7 +314,9 @@ find_claim(struct as_of *f, const uint8_t *name, size_t size)
 
     assert(f->until_ms > 0);
     assert(size <= sizeof claim->name);
-    if (is_uniform(f))
+    /* All keyspaces have the same claim if nothing waits, and none has had a
+     * later one by its marks, which it keeps. */
+    if (!f->is_held && !f->is_late && f->most_ms <= f->as_of_ms)
         return f->as_of_ms;
     claim = place_of(f, name, size);
     is_same = claim->refresh > 0 && claim->size == size &&

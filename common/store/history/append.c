@@ -233,17 +233,6 @@ add_rows(struct append *a, const struct append_target *to)
     return rc;
 }
 
-/* A place for one run more in a period. */
-static int
-find_period(struct history *h, const struct kv *kv, unsigned tier,
-            uint32_t start, struct period *p)
-{
-    int rc = period_get(h, kv, tier, start, p);
-
-    /* check_room() comes before a period is so full. */
-    return rc == 0 && p->count >= HISTORY_RUNS_FULL ? -EBUSY : rc;
-}
-
 static int
 add_run(struct append *a, const struct append_target *to)
 {
@@ -253,7 +242,9 @@ add_run(struct append *a, const struct append_target *to)
     struct period p;
     int rc;
 
-    rc = find_period(h, a->kv, to->tier, to->period, &p);
+    rc = period_get(h, a->kv, to->tier, to->period, &p);
+    if (rc == 0 && p.count >= HISTORY_RUNS_FULL)
+        rc = -EBUSY; /* check_room() comes before a period is that full */
     if (rc < 0)
         return rc;
     run_begin(&a->writer, a->kv, to->tier, to->period, &run, run_begins, 0);

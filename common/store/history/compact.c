@@ -10,22 +10,22 @@
 
 /* ---- choosing runs ----------------------------------------------------- */
 
+/* Whether a run of a level (at HISTORY_CLOSED: of any), rolled or not, could
+ * become one with others. */
 static bool
-is_free(const struct run_info *r)
+is_free(const struct run_info *r, unsigned level, uint8_t rolled)
 {
-    return run_counts(r) && (r->flags & RUN_INPUTS) == 0;
+    return run_counts(r) && (r->flags & (RUN_INPUTS | RUN_ROLLED)) == rolled &&
+           (level == HISTORY_CLOSED || r->level == level);
 }
 
-/* Runs of a level (those below HISTORY_CLOSED, or any) that could become one.
- */
 static unsigned
 count_free(const struct period *p, unsigned level, uint8_t rolled)
 {
     unsigned n = 0;
 
     for (unsigned i = 0; i < p->count; i++)
-        n += is_free(&p->runs[i]) && p->runs[i].level == level &&
-             (p->runs[i].flags & RUN_ROLLED) == rolled;
+        n += is_free(&p->runs[i], level, rolled);
     return n;
 }
 
@@ -45,18 +45,6 @@ is_busy(const struct history *h, const struct period *p)
 }
 
 /* ---- beginning jobs ---------------------------------------------------- */
-
-static void
-flag_inputs(struct period *p, unsigned slot, unsigned level, uint8_t rolled)
-{
-    for (unsigned i = 0; i < p->count; i++) {
-        struct run_info *r = &p->runs[i];
-
-        if (is_free(r) && (r->flags & RUN_ROLLED) == rolled &&
-            (level == HISTORY_CLOSED || r->level == level))
-            r->flags |= (uint8_t)(RUN_INPUT << slot);
-    }
-}
 
 /* Begins a job with the free runs of `from`, of one level (or any, at
  * HISTORY_CLOSED) and rolled or not.  1; -EAGAIN: the period has no free place
@@ -82,7 +70,9 @@ begin_job(struct compact_work *w, unsigned slot, enum history_job_kind kind,
     if (rc < 0)
         return rc;
     new.run = ++h->run;
-    flag_inputs(from, slot, level, rolled);
+    for (unsigned i = 0; i < from->count; i++)
+        if (is_free(&from->runs[i], level, rolled))
+            from->runs[i].flags |= (uint8_t)(RUN_INPUT << slot);
     if (kind == HISTORY_COMPACT) {
         new.level = (uint8_t)(level < HISTORY_CLOSED - 1 ? level + 1 : level);
         new.flags |= rolled;
@@ -172,18 +162,7 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
 
 /* ---- what is over ------------------------------------------------------ */
 
-static unsigned
-count_runs(const struct period *p, uint8_t rolled)
-{
-    unsigned n = 0;
-
-    for (unsigned i = 0; i < p->count; i++)
-        n += run_counts(&p->runs[i]) &&
-             (p->runs[i].flags & RUN_ROLLED) == rolled;
-    return n;
-}
-
-/* Brings a period that is over one job further: its runs become one, which is
+/* Brings a period that is over, and not busy, one job further: its runs become one, which is
  * rolled up; eight that are rolled become one.  1: a job has begun; 0: there
  * is nothing to do. */
 static int
@@ -191,8 +170,8 @@ finish_period(struct compact_work *w, struct period *p)
 {
     const struct history *h = w->history;
     const bool rolls = p->tier + 1u < h->count;
-    const unsigned apart = count_runs(p, 0);
-    const unsigned rolled = count_runs(p, RUN_ROLLED);
+    const unsigned apart = count_free(p, HISTORY_CLOSED, 0);
+    const unsigned rolled = count_free(p, HISTORY_CLOSED, RUN_ROLLED);
 
     if (apart > 1)
         return begin_job(w, COMPACT_CLOSING, HISTORY_COMPACT, p, HISTORY_CLOSED,
@@ -255,7 +234,7 @@ drop_period(struct compact_work *w, struct period *p)
     int rc;
 
     if (is_busy(h, p) || is_finer_left(h, p->tier, end) ||
-        (p->tier + 1u < h->count && count_runs(p, 0) > 0))
+        (p->tier + 1u < h->count && count_free(p, HISTORY_CLOSED, 0) > 0))
         return 0;
 
     /* Raise the floors of the finer tiers too: a late increment for a dropped

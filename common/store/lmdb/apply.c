@@ -328,10 +328,9 @@ apply_all(struct apply_call *b)
         if (rc == 0)
             rc = apply_slice(b);
     } while (rc == 0 && b->at < g->delta_count);
-    if (rc < 0 && rc != -ESTALE && rc != -EDQUOT && rc != -EAGAIN &&
-        rc != -EOVERFLOW)
-        (void)keyspace_report(b->store, g->name, g->name_size, "apply", rc);
-    return rc;
+    return rc == -ESTALE || rc == -EDQUOT || rc == -EOVERFLOW
+               ? rc
+               : keyspace_report(b->store, g->name, g->name_size, "apply", rc);
 }
 
 int

@@ -163,7 +163,7 @@ check_records(struct check *c)
 {
     int rc;
 
-    rc = lmdb_each(c->keyspace->reader, c->keyspace->dbis[KEYSPACE_META],
+    rc = lmdb_each(c->keyspace->reader, c->keyspace->dbis[KEYSPACE_META], NULL,
                    check_record, c);
     if (rc == -EBADMSG) {
         report_fault(c, "meta: its records cannot be read");

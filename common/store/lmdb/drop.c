@@ -59,15 +59,6 @@ forget_imports(const struct imports *l, MDB_txn *txn, MDB_dbi meta,
     return rc;
 }
 
-/* Checks that LMDB can free the pages of a value: freeing by a damaged page
- * would spread the damage. */
-static int
-check_value(void *ctx, const MDB_val *key, const MDB_val *value)
-{
-    (void)key;
-    return pages_value_ok(ctx, value->mv_data, value->mv_size) ? 0 : -EBADMSG;
-}
-
 static int
 make_empty(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 {
@@ -80,8 +71,9 @@ make_empty(struct work *w, MDB_txn *txn, struct keyspace_state *state)
     if (rc == 0)
         rc = lmdb_map_find(txn, k->dbis[KEYSPACE_META], KEYSPACE_STATE_KEY,
                            &map);
+    /* Freeing pages by a damaged one would spread the damage. */
     for (int i = 0; rc == 0 && i < KEYSPACE_META; i++)
-        rc = lmdb_each(txn, k->dbis[i], check_value, &map);
+        rc = lmdb_each(txn, k->dbis[i], &map, NULL, NULL);
     if (rc == 0)
         rc = keyspace_history_clear(k, txn, state);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
@@ -177,16 +169,6 @@ empty_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size)
     return rc;
 }
 
-/* Reports a failure, unless the caller can simply try again. */
-static int
-report_failure(struct lmdb *s, const uint8_t *name, size_t name_size,
-               const char *what, int rc)
-{
-    if (rc >= 0 || rc == -ENOENT || rc == -EAGAIN)
-        return rc;
-    return keyspace_report(s, name, name_size, what, rc);
-}
-
 int
 lmdb_drop(struct store *store, const uint8_t *name, size_t name_size)
 {
@@ -204,7 +186,7 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size)
                 return 1;
         }
     }
-    return report_failure(s, name, name_size, "drop", rc);
+    return keyspace_report(s, name, name_size, "drop", rc);
 }
 
 /* ---- del --------------------------------------------------------------- */
@@ -316,5 +298,5 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
         if (rc == 0 && *deleted > 0)
             rc = lmdb_sweep(s, name, name_size);
     }
-    return report_failure(s, name, name_size, "del", rc);
+    return keyspace_report(s, name, name_size, "del", rc);
 }

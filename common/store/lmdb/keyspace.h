@@ -310,7 +310,8 @@ void keyspace_close_replaced(struct lmdb *s);
 void keyspace_retain(struct lmdb *s, struct keyspace *k, uint64_t pages,
                      bool done);
 
-/* Reports what failed, with the keyspace's name; returns rc. */
+/* Reports what failed, with the keyspace's name, but not -ENOENT, which is an
+ * answer, or -EAGAIN, which is tried again; returns rc. */
 int keyspace_report(struct lmdb *s, const uint8_t *name, size_t name_size,
                     const char *what, int rc);
 

@@ -29,6 +29,8 @@ keyspace_report(struct lmdb *s, const uint8_t *name, size_t name_size,
 {
     char text[NAME_TEXT_SIZE];
 
+    if (rc >= 0 || rc == -ENOENT || rc == -EAGAIN)
+        return rc;
     (void)name_escape(name, name_size, text);
     diag_repeating(&s->trouble, DIAG_ERROR, "keyspace=%s: %s: %s", text, what,
                    diag_text(rc));

@@ -246,8 +246,7 @@ count_keys(struct lmdb_listing *l, const struct listed *name)
     rc = keyspace_peek(&s->options, &k, &state, NULL, NULL, &why);
     if (rc == 0)
         return (int64_t)state.roots[TREE_KEYS].count;
-    if (rc != -ENOENT)
-        (void)keyspace_report(s, name->name, name->size, why, rc);
+    (void)keyspace_report(s, name->name, name->size, why, rc);
     return -1;
 }
 

@@ -41,7 +41,7 @@ lmdb_val(const void *bytes, size_t size)
 }
 
 int
-lmdb_each(MDB_txn *txn, MDB_dbi dbi,
+lmdb_each(MDB_txn *txn, MDB_dbi dbi, const struct pages_map *map,
           int (*item)(void *ctx, const MDB_val *key, const MDB_val *value),
           void *ctx)
 {
@@ -54,7 +54,10 @@ lmdb_each(MDB_txn *txn, MDB_dbi dbi,
         return rc;
     code = mdb_cursor_get(c, &key, &value, MDB_FIRST);
     while (code == 0 && rc == 0) {
-        rc = item(ctx, &key, &value);
+        if (map && !pages_value_ok(map, value.mv_data, value.mv_size))
+            rc = -EBADMSG;
+        else if (item)
+            rc = item(ctx, &key, &value);
         if (rc == 0)
             code = mdb_cursor_get(c, &key, &value, MDB_NEXT);
     }

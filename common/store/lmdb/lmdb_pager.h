@@ -40,9 +40,10 @@ int lmdb_error(int code);
 /* Bytes that LMDB only reads, though it takes no const. */
 MDB_val lmdb_val(const void *bytes, size_t size);
 
-/* Calls item() for each item of a database, by key; stops on non-zero and
- * returns that. */
-int lmdb_each(MDB_txn *txn, MDB_dbi dbi,
+/* Calls item(), if there is one, for each item of a database, by key; stops on
+ * non-zero and returns that.  With a map checks each value first, as before it is
+ * replaced: -EBADMSG. */
+int lmdb_each(MDB_txn *txn, MDB_dbi dbi, const struct pages_map *map,
               int (*item)(void *ctx, const MDB_val *key, const MDB_val *value),
               void *ctx);
 

@@ -72,7 +72,7 @@ marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
            keyspace_mark_fn *mark, void *ctx)
 {
     struct marks_sum sum = {.mark = mark, .ctx = ctx};
-    const int rc = lmdb_each(txn, meta, marks_count, &sum);
+    const int rc = lmdb_each(txn, meta, NULL, marks_count, &sum);
 
     if (rc != 0)
         return rc;
@@ -241,7 +241,7 @@ find_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
     rc = read_asked(k, m);
     if (rc == -ENOENT) /* a record, not the keyspace */
         rc = -EBADMSG;
-    return rc < 0 ? keyspace_report(s, name, name_size, "marks", rc) : 0;
+    return keyspace_report(s, name, name_size, "marks", rc);
 }
 
 int

@@ -23,6 +23,7 @@ struct moving {
     void *ctx;
     bool by_count; /* which rows are given */
     int rc;        /* of a row, the first that is not 0 */
+    struct tree_check rows;
 };
 
 /* ---- what is given ------------------------------------------------------- */
@@ -54,30 +55,22 @@ give_row(void *ctx, const struct row *r)
     const struct store_row row = {r->count, (r->flags & BLOCK_SATURATED) != 0};
     struct moving *m = ctx;
 
-    if (m->rc == 0)
+    if (m->rc == 0 && m->rows.faults == 0)
         m->rc = (m->by_count ? m->to->rank : m->to->row)(m->ctx, r->key,
                                                          r->key_size, &row);
-}
-
-static void
-note_fault(void *ctx, const char *text)
-{
-    struct moving *m = ctx;
-
-    (void)text; /* countd check reports each */
-    if (m->rc == 0)
-        m->rc = -EBADMSG;
 }
 
 static int
 give_rows(struct moving *m, int tree)
 {
-    struct tree_check tc = {.fault = note_fault, .row = give_row, .ctx = m};
     int rc;
 
+    m->rows = (struct tree_check){.row = give_row, .ctx = m};
     m->by_count = tree == TREE_RANKS;
     rc = keyspace_each_row(m->txn, m->keyspace, tree, &m->state.roots[tree],
-                           &tc);
+                           &m->rows);
+    if (rc == 0 && m->rc == 0 && m->rows.faults > 0)
+        rc = -EBADMSG;
     return rc < 0 ? rc : m->rc;
 }
 
@@ -98,10 +91,8 @@ give_block(void *ctx, const MDB_val *key, const MDB_val *value)
 {
     const struct moving *m = ctx;
 
-    return pages_value_ok(&m->map, value->mv_data, value->mv_size)
-               ? m->to->block(m->ctx, key->mv_data, key->mv_size,
-                              value->mv_data, value->mv_size)
-               : -EBADMSG;
+    return m->to->block(m->ctx, key->mv_data, key->mv_size, value->mv_data,
+                        value->mv_size);
 }
 
 /* 1: the other store has it. */
@@ -140,7 +131,7 @@ give_all(struct moving *m)
     if (rc == 0)
         rc = marks_each(m->txn, dbis[KEYSPACE_META], &m->state, give_mark, m);
     if (rc == 0)
-        rc = lmdb_each(m->txn, dbis[KEYSPACE_HISTORY], give_block, m);
+        rc = lmdb_each(m->txn, dbis[KEYSPACE_HISTORY], &m->map, give_block, m);
     return rc < 0 ? rc : m->to->done(m->ctx);
 }
 

@@ -27,6 +27,7 @@ struct loader {
     struct tree *to;
     size_t count;
     int rc; /* of the first failure */
+    struct tree_check check;
     struct row rows[ROWS_AT_ONCE];
     uint8_t keys[ROWS_AT_ONCE][BLOCK_KEY_MAX];
 };
@@ -58,7 +59,7 @@ load_row(void *ctx, const struct row *r)
 
     if (l->count == ROWS_AT_ONCE)
         flush_rows(l);
-    if (l->rc < 0)
+    if (l->rc < 0 || l->check.faults > 0)
         return;
     if (r->key_size > BLOCK_KEY_MAX) {
         l->rc = -EBADMSG;
@@ -74,24 +75,18 @@ load_row(void *ctx, const struct row *r)
     l->count++;
 }
 
-static void
-note_fault(void *ctx, const char *text)
-{
-    struct loader *l = ctx;
-
-    (void)text; /* countd check reports each */
-    l->rc = l->rc == 0 ? -EBADMSG : l->rc;
-}
-
 /* Reads all rows of a tree, checked, into the loader's. */
 static int
 read_rows(struct rebuild *b, int i)
 {
     struct loader *l = &b->loader;
-    struct tree_check tc = {.fault = note_fault, .row = load_row, .ctx = l};
-    const int rc =
-        keyspace_each_row(b->from, b->keyspace, i, &b->state.roots[i], &tc);
+    int rc;
 
+    l->check = (struct tree_check){.row = load_row, .ctx = l};
+    rc = keyspace_each_row(b->from, b->keyspace, i, &b->state.roots[i],
+                           &l->check);
+    if (rc == 0 && l->check.faults > 0)
+        rc = -EBADMSG;
     if (rc < 0)
         return rc;
     flush_rows(l);
@@ -132,7 +127,6 @@ load_tree(struct rebuild *b, int i, MDB_txn *txn, MDB_dbi dbi)
 /* ---- the records ------------------------------------------------------- */
 
 struct copying {
-    const struct pages_map *from_map;
     MDB_txn *txn;
     MDB_dbi to;
 };
@@ -143,8 +137,6 @@ copy_record(void *ctx, const MDB_val *key, const MDB_val *value)
     const struct copying *c = ctx;
     MDB_val k = *key, v = *value;
 
-    if (!pages_value_ok(c->from_map, v.mv_data, v.mv_size))
-        return -EBADMSG;
     return lmdb_error(mdb_put(c->txn, c->to, &k, &v, MDB_APPEND));
 }
 
@@ -152,10 +144,10 @@ static int
 copy_records(const struct rebuild *b, int database, MDB_txn *txn,
              const MDB_dbi dbis[KEYSPACE_DATABASES])
 {
-    struct copying c = {
-        .from_map = &b->from_map, .txn = txn, .to = dbis[database]};
+    struct copying c = {.txn = txn, .to = dbis[database]};
 
-    return lmdb_each(b->from, b->keyspace->dbis[database], copy_record, &c);
+    return lmdb_each(b->from, b->keyspace->dbis[database], &b->from_map,
+                     copy_record, &c);
 }
 
 /* Writes what a keyspace without rows has beside its marks. */
@@ -328,8 +320,7 @@ replace_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
         if (rc == 0)
             rc = rebuild_keyspace(s, name, name_size, data_fd);
     }
-    if (rc == 0 || rc == -ENOENT || rc == -EAGAIN || rc == -ENOSPC ||
-        rc == -EBUSY)
+    if (rc == -ENOSPC || rc == -EBUSY)
         return rc;
     return keyspace_report(s, name, name_size, purges ? "purge" : "vacate", rc);
 }

@@ -89,14 +89,11 @@ keyspace_use_view(struct lmdb *s, const uint8_t *name, size_t name_size)
 
 /* ---- queries ----------------------------------------------------------- */
 
-/* Reports a damaged file; -ENOENT is just an answer. */
 static int
 report_failure(struct lmdb *s, const char *what, int rc)
 {
     const struct keyspace *k = s->view.keyspace;
 
-    if (rc >= 0 || rc == -ENOENT)
-        return rc;
     return keyspace_report(s, k->name, k->name_size, what, rc);
 }
 

@@ -54,28 +54,24 @@ put_line(const struct report *to, const char *name, const char *format, ...)
     to->line(to->ctx, name, value);
 }
 
+/* Facts of the server, as texts, and sizes. */
 static void
-report_server(const struct report *to, const PGresult *r)
+report_facts(const struct report *to, const PGresult *server,
+             const PGresult *sizes)
 {
     static const char *const texts[] = {"postgresql", "synchronous_commit",
                                         "synchronous_standby_names",
                                         "data_checksums"};
+    static const char *const names[] = {"keyspaces", "keys", "counter_bytes",
+                                        "history_bytes"};
     char value[256];
 
     for (int i = 0; i < 4; i++) {
-        pg_text(r, 0, PG_COLUMN_SERVER + i, value, sizeof value);
+        pg_text(server, 0, PG_COLUMN_SERVER + i, value, sizeof value);
         put_line(to, texts[i], "%s", value);
     }
-}
-
-static void
-report_sizes(const struct report *to, const PGresult *r)
-{
-    static const char *const names[] = {"keyspaces", "keys", "counter_bytes",
-                                        "history_bytes"};
-
     for (int i = 0; i < 4; i++)
-        put_line(to, names[i], "%" PRId64, pg_bigint(r, 0, i));
+        put_line(to, names[i], "%" PRId64, pg_bigint(sizes, 0, i));
 }
 
 static void
@@ -135,8 +131,7 @@ postgresql_store_report(struct store *store,
     if (rc < 0)
         return rc;
     put_line(&to, "server", "%s", PQhost(s->connection));
-    report_server(&to, c[0].result);
-    report_sizes(&to, c[1].result);
+    report_facts(&to, c[0].result, c[1].result);
     report_senders(&to, c[2].result);
     report_locks(s, &to, c[3].result);
     return 0;

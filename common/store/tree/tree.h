@@ -176,7 +176,7 @@ int tree_apply(struct tree *t, const struct row *edits, size_t count);
 /* ---- checking (tree_check.c) ---- */
 
 struct tree_check {
-    void (*fault)(void *ctx, const char *text);
+    void (*fault)(void *ctx, const char *text); /* NULL: they are counted */
     /* Gets every row, in order. */
     void (*row)(void *ctx, const struct row *r);
     void *ctx;

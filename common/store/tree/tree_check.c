@@ -57,7 +57,7 @@ report_fault(struct checker *c, const char *format, ...)
     (void)vsnprintf(text + size, sizeof text - size, format,
                     args); /* cut is fine */
     va_end(args);
-    if (++c->check->faults <= FAULTS_REPORTED)
+    if (++c->check->faults <= FAULTS_REPORTED && c->check->fault)
         c->check->fault(c->check->ctx, text);
 }
 
