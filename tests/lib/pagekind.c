@@ -91,9 +91,8 @@ static bool
 leaf_sees(uint8_t page[4096], size_t at, uint8_t mask)
 {
     struct page_node n = {.at = 0, .end = 0};
-    struct keyspace_mark m;
+    struct keyspace_mark was, now;
     struct block_id id;
-    uint64_t was, now;
     MDB_val key, value;
     uint8_t *data;
 
@@ -107,10 +106,11 @@ leaf_sees(uint8_t page[4096], size_t at, uint8_t mask)
     if (at < n.at + NODE_HEAD || n.flags != 0)
         return false;
     if (n.key_size == 17 && *n.key == 'm') {
-        if (keyspace_mark_parse(&key, &value, &m, &was) < 0)
+        if (keyspace_mark_parse(&key, &value, &was) < 0)
             return false;
         page[at] ^= mask;
-        return keyspace_mark_parse(&key, &value, &m, &now) < 0 || now != was;
+        return keyspace_mark_parse(&key, &value, &now) < 0 ||
+               now.hash != was.hash;
     }
     if (n.key_size >= RUN_KEY_HEAD && is_run_block(&key, &value)) {
         page[at] ^= mask;

@@ -141,14 +141,13 @@ check_record(void *ctx, const MDB_val *key, const MDB_val *value)
 {
     struct check *c = ctx;
     struct keyspace_mark m;
-    uint64_t hash;
 
     if (keyspace_is_mark(key)) {
         c->result->marks++;
-        if (keyspace_mark_parse(key, value, &m, &hash) < 0)
+        if (keyspace_mark_parse(key, value, &m) < 0)
             report_fault(c, "meta: a mark is damaged");
         else
-            c->marks_hash += hash;
+            c->marks_hash += m.hash;
     } else if (!keyspace_is_record(key, KEYSPACE_NAME_KEY) &&
                !keyspace_is_record(key, KEYSPACE_STATE_KEY) &&
                !keyspace_is_record(key, KEYSPACE_HISTORY_KEY)) {

@@ -31,18 +31,16 @@ struct imports {
 };
 
 static int
-note_import(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
-            uint64_t hash)
+note_import(void *ctx, const struct keyspace_mark *mark)
 {
     struct imports *l = ctx;
 
-    (void)mark;
-    if (!log_fill_is_import(uuid))
+    if (!log_fill_is_import(mark->fill.uuid))
         return 0;
     if (array_grow(&l->uuids, &l->capacity, l->count + 1, sizeof *l->uuids) < 0)
         return -ENOMEM;
-    memcpy(l->uuids[l->count++], uuid, sizeof *l->uuids);
-    l->hash += hash;
+    memcpy(l->uuids[l->count++], mark->fill.uuid, sizeof *l->uuids);
+    l->hash += mark->hash;
     return 0;
 }
 

@@ -96,11 +96,11 @@ struct keyspace_state {
 
 /* A mark record. */
 struct keyspace_mark {
-    uint64_t epoch;
-    uint64_t first_ms;
+    struct log_fill fill;
     bool done;
     uint16_t last_key_size;
     uint8_t last_key[BLOCK_KEY_MAX];
+    uint64_t hash; /* its share of the state's */
 };
 
 /* One open environment. */
@@ -459,13 +459,11 @@ keyspace_is_mark(const MDB_val *key)
     return key->mv_size == 17 && *(const uint8_t *)key->mv_data == 'm';
 }
 
-/* Parses a mark of the meta database; *hash is its share of the state's hash.
- * -EBADMSG: damaged. */
+/* Parses a mark of the meta database.  -EBADMSG: damaged. */
 int keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
-                        struct keyspace_mark *out, uint64_t *hash);
+                        struct keyspace_mark *out);
 int keyspace_mark_del(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16]);
-int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
-                      const struct keyspace_mark *mark, uint64_t *hash);
+int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, struct keyspace_mark *mark);
 
 /* Reads and writes the history record.  -EBADMSG if it is missing. */
 int keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out);
@@ -506,9 +504,7 @@ struct marks {
 int marks_init(struct marks *m, const struct log_fill *marks, size_t count);
 void marks_fini(struct marks *m);
 
-/* Gets a mark; `hash` is its share of the state's hash. */
-typedef int keyspace_mark_fn(void *ctx, const uint8_t uuid[16],
-                             const struct keyspace_mark *m, uint64_t hash);
+typedef int keyspace_mark_fn(void *ctx, const struct keyspace_mark *m);
 
 /* Number and hash of all marks, as they are read. */
 struct marks_sum {

@@ -28,15 +28,11 @@
 /* Stops at a mark that is needed: its fill can be merged again, or was merged
  * in part. */
 static int
-stop_at_needed(void *ctx, const uint8_t uuid[16],
-               const struct keyspace_mark *mark, uint64_t hash)
+stop_at_needed(void *ctx, const struct keyspace_mark *mark)
 {
     const struct store_maintenance *t = ctx;
-    struct log_fill m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
 
-    (void)hash;
-    memcpy(m.uuid, uuid, sizeof m.uuid);
-    return mark->done && t->is_dead_fill(t->ctx, &m) ? 0 : 1;
+    return mark->done && t->is_dead_fill(t->ctx, &mark->fill) ? 0 : 1;
 }
 
 /* Removes the file of a keyspace that is still empty and needs no mark.  Marks

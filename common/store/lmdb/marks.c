@@ -52,19 +52,16 @@ marks_count(void *ctx, const MDB_val *key, const MDB_val *value)
 {
     struct marks_sum *c = ctx;
     struct keyspace_mark m;
-    uint64_t hash;
     int rc;
 
     if (!keyspace_is_mark(key))
         return 0;
-    rc = keyspace_mark_parse(key, value, &m, &hash);
+    rc = keyspace_mark_parse(key, value, &m);
     if (rc < 0)
         return rc;
     c->count++;
-    c->hash += hash;
-    if (c->mark == NULL)
-        return 0;
-    return c->mark(c->ctx, (const uint8_t *)key->mv_data + 1, &m, hash);
+    c->hash += m.hash;
+    return c->mark != NULL ? c->mark(c->ctx, &m) : 0;
 }
 
 int
@@ -81,11 +78,11 @@ marks_each(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
 
 static void
 fill_found(struct mark_found *f, const struct log_fill *asked,
-           const struct keyspace_mark *m, uint64_t hash)
+           const struct keyspace_mark *m)
 {
     f->there = true;
-    f->hash = hash;
-    f->state = store_mark_compare(asked, m->epoch, m->first_ms);
+    f->hash = m->hash;
+    f->state = store_mark_compare(asked, m->fill.epoch, m->fill.first_ms);
     if (f->state == STORE_MARK_DONE && !m->done) {
         f->state = STORE_MARK_PARTIAL;
         f->last_key_size = m->last_key_size;
@@ -100,20 +97,19 @@ struct reading {
 };
 
 static int
-read_one(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
-         uint64_t hash)
+read_one(void *ctx, const struct keyspace_mark *mark)
 {
     struct reading *r = ctx;
     struct marks *m = r->m;
 
     for (; r->at < m->count; r->at++) {
         const size_t i = m->sorted[r->at];
-        const int d = memcmp(m->marks[i].uuid, uuid, 16);
+        const int d = memcmp(m->marks[i].uuid, mark->fill.uuid, 16);
 
         if (d > 0)
             break;
         if (d == 0)
-            fill_found(&m->found[i], &m->marks[i], mark, hash);
+            fill_found(&m->found[i], &m->marks[i], mark);
     }
     return 0;
 }
@@ -163,25 +159,20 @@ marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
 {
     for (size_t i = 0; i < m->count; i++) {
         struct mark_found *f = &m->found[i];
-        struct keyspace_mark mark = {
-            .epoch = m->marks[i].epoch,
-            .first_ms = m->marks[i].first_ms,
-            .done = last == NULL,
-        };
-        uint64_t hash;
+        struct keyspace_mark mark = {.fill = m->marks[i], .done = last == NULL};
         int rc;
 
         if (last != NULL) {
             mark.last_key_size = last->key_size;
             memcpy(mark.last_key, last->key, last->key_size);
         }
-        rc = keyspace_mark_put(txn, meta, m->marks[i].uuid, &mark, &hash);
+        rc = keyspace_mark_put(txn, meta, &mark);
         if (rc < 0)
             return rc;
         state->marks += f->there ? 0 : 1;
-        state->marks_hash += hash - (f->there ? f->hash : 0);
+        state->marks_hash += mark.hash - (f->there ? f->hash : 0);
         f->there = true;
-        f->hash = hash;
+        f->hash = mark.hash;
     }
     return 0;
 }
@@ -280,21 +271,17 @@ struct giving {
 };
 
 static int
-give_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
-          uint64_t hash)
+give_mark(void *ctx, const struct keyspace_mark *mark)
 {
     const struct giving *g = ctx;
-    struct log_fill m = {.epoch = mark->epoch, .first_ms = mark->first_ms};
     struct store_mark_info info = {.state = STORE_MARK_DONE};
 
-    (void)hash; /* only marks_each() needs it */
-    memcpy(m.uuid, uuid, sizeof m.uuid);
     if (!mark->done) {
         info.state = STORE_MARK_PARTIAL;
         info.progress =
             progress_of(g->store, mark->last_key, mark->last_key_size);
     }
-    return g->mark(g->ctx, &m, &info);
+    return g->mark(g->ctx, &mark->fill, &info);
 }
 
 int

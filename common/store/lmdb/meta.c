@@ -272,20 +272,21 @@ mark_hash(const MDB_val *key, const uint8_t *value, size_t size)
 
 int
 keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
-                    struct keyspace_mark *out, uint64_t *hash)
+                    struct keyspace_mark *out)
 {
     const uint8_t *bytes = value->mv_data;
 
     if (!record_ok(key, value, MARK_HEAD, KEYSPACE_MARK_SIZE))
         return -EBADMSG;
-    out->epoch = get_le64(bytes + 8);
-    out->first_ms = get_le64(bytes + 16);
+    memcpy(out->fill.uuid, (const uint8_t *)key->mv_data + 1, 16);
+    out->fill.epoch = get_le64(bytes + 8);
+    out->fill.first_ms = get_le64(bytes + 16);
     out->done = bytes[4] != 0;
     out->last_key_size = get_le16(bytes + 6);
     if (out->last_key_size != value->mv_size - MARK_HEAD)
         return -EBADMSG;
     memcpy(out->last_key, bytes + MARK_HEAD, out->last_key_size);
-    *hash = mark_hash(key, bytes, value->mv_size);
+    out->hash = mark_hash(key, bytes, value->mv_size);
     return 0;
 }
 
@@ -300,23 +301,20 @@ keyspace_mark_del(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16])
 }
 
 int
-keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16],
-                  const struct keyspace_mark *mark, uint64_t *hash)
+keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, struct keyspace_mark *mark)
 {
     const size_t size = (size_t)MARK_HEAD + mark->last_key_size;
-    uint8_t bytes[17], value[KEYSPACE_MARK_SIZE] = {0};
+    uint8_t bytes[17] = {'m'}, value[KEYSPACE_MARK_SIZE] = {0};
     MDB_val key = {.mv_size = sizeof bytes, .mv_data = bytes};
     int rc;
 
-    bytes[0] = 'm';
-    memcpy(bytes + 1, uuid, 16);
+    memcpy(bytes + 1, mark->fill.uuid, 16);
     value[4] = mark->done ? 1 : 0;
     put_le16(value + 6, mark->last_key_size);
-    put_le64(value + 8, mark->epoch);
-    put_le64(value + 16, mark->first_ms);
+    put_le64(value + 8, mark->fill.epoch);
+    put_le64(value + 16, mark->fill.first_ms);
     memcpy(value + MARK_HEAD, mark->last_key, mark->last_key_size);
     rc = record_put(txn, meta, &key, value, size);
-    if (rc == 0)
-        *hash = mark_hash(&key, value, size);
+    mark->hash = mark_hash(&key, value, size);
     return rc;
 }

@@ -75,15 +75,11 @@ give_rows(struct moving *m, int tree)
 }
 
 static int
-give_mark(void *ctx, const uint8_t uuid[16], const struct keyspace_mark *mark,
-          uint64_t hash)
+give_mark(void *ctx, const struct keyspace_mark *mark)
 {
-    struct log_fill fill = {.epoch = mark->epoch, .first_ms = mark->first_ms};
     const struct moving *m = ctx;
 
-    (void)hash; /* only marks_each() needs it */
-    memcpy(fill.uuid, uuid, sizeof fill.uuid);
-    return mark->done ? m->to->mark(m->ctx, &fill) : -EINPROGRESS;
+    return mark->done ? m->to->mark(m->ctx, &mark->fill) : -EINPROGRESS;
 }
 
 static int
