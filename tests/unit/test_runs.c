@@ -551,7 +551,7 @@ append_run(struct life *l, unsigned tier, uint32_t start, const char *key)
 
     row.sums[0] = 1;
     assert_rc(period_get(&l->h, &l->kv.kv, tier, start, &p), 0);
-    run_begin(&w, &l->kv.kv, tier, start, &run, row.key, 0);
+    run_begin(&w, &l->kv.kv, &p, &run, row.key, 0);
     assert_rc(run_add(&w, &row), 0); /* over all keys */
     row.key = (const uint8_t *)key;
     row.key_size = (uint16_t)strlen(key);

@@ -247,7 +247,7 @@ add_run(struct append *a, const struct append_target *to)
         rc = -EBUSY; /* check_room() comes before a period is that full */
     if (rc < 0)
         return rc;
-    run_begin(&a->writer, a->kv, to->tier, to->period, &run, run_begins, 0);
+    run_begin(&a->writer, a->kv, &p, &run, run_begins, 0);
     rc = add_rows(a, to);
     if (rc == 0)
         rc = run_end(&a->writer, NULL, 0);

@@ -93,7 +93,7 @@ open_sources(struct compact_work *w, struct merge_job *job)
             continue;
         c->sources[n].copy = c->copies[n];
         c->sources[n].loaded = &w->out->blocks;
-        rc = source_open(&c->sources[n], w->kv, j->tier, j->period, r, j->at,
+        rc = source_open(&c->sources[n], w->kv, &job->from, r, j->at,
                          j->at_size);
         n++;
     }
@@ -124,8 +124,7 @@ write_rows(struct compact_work *w, struct merge_job *job)
     struct sources *s = &job->sources;
     int rc = 0;
 
-    run_begin(out, w->kv, j->to_tier, j->to_period, job->new, j->at,
-              j->at_size);
+    run_begin(out, w->kv, job->to, job->new, j->at, j->at_size);
     while (rc == 0 && s->left > 0 &&
            (job->new->blocks == before ||
             w->out->blocks + (job->new->blocks - before) < w->blocks))
@@ -253,7 +252,7 @@ sweep_run(struct compact_work *w, const struct period *p, struct run_info *r)
     size_t n = 0;
     int rc;
 
-    run_key(&first, p->tier, p->start, r, (const uint8_t *)"", 0);
+    run_key(&first, p, r, (const uint8_t *)"", 0);
     while ((rc = w->kv->after(w->kv->ctx, first.bytes, first.size, &item)) >
                0 &&
            run_key_same(&first, &item)) {

@@ -321,7 +321,7 @@ erase_run(struct erase *e, const struct period *p, struct run_info *run)
     e->at = 0;
     e->sum = 0;
     memset(e->gone, 0, sizeof e->gone);
-    run_key(&e->head, p->tier, p->start, run, (const uint8_t *)"", 0);
+    run_key(&e->head, p, run, (const uint8_t *)"", 0);
     while (e->at < e->count) {
         set_at(e, &k, e->keys[e->at].key, e->keys[e->at].key_size);
         rc = find_block(e, &e->block, &k);

@@ -90,7 +90,7 @@ read_rows(struct checking *c, const struct period *p, const struct run_info *r,
     struct source s = {.loaded = &blocks};
     int rc;
 
-    rc = source_open(&s, c->kv, p->tier, p->start, r, last, 0);
+    rc = source_open(&s, c->kv, p, r, last, 0);
     while (rc == 0 && !s.over) {
         if (y->rows == 0 ? s.block.key_size != 0
                          : bytes_compare(last, last_size, s.block.key,

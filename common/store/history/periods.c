@@ -26,10 +26,10 @@ record_key(uint8_t key[KEY_SIZE], unsigned tier, uint32_t start)
 }
 
 void
-run_key(struct run_key *k, unsigned tier, uint32_t period,
-        const struct run_info *run, const uint8_t *at, size_t size)
+run_key(struct run_key *k, const struct period *p, const struct run_info *run,
+        const uint8_t *at, size_t size)
 {
-    record_key(k->bytes, tier, period);
+    record_key(k->bytes, p->tier, p->start);
     k->bytes[5] = run->level;
     put_be32(k->bytes + 6, run->run);
     memcpy(k->bytes + RUN_KEY_HEAD, at, size);

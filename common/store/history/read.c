@@ -136,7 +136,7 @@ read_run(void *ctx, const struct period *p, const struct run_info *run)
     s.mask = run->cells & runs_cells_between(t, p->start, r->at, r->end);
     if (s.mask == 0)
         return 0;
-    rc = source_open(&s, r->kv, p->tier, p->start, run, a->key, a->key_size);
+    rc = source_open(&s, r->kv, p, run, a->key, a->key_size);
     if (rc < 0 || s.over || s.block.key_size != a->key_size ||
         memcmp(s.block.key, a->key, a->key_size) != 0)
         return rc;

@@ -85,8 +85,8 @@ struct run_key {
 
 #define RUN_KEY_HEAD 10
 
-/* The key of the block of a run that begins at `at`. */
-void run_key(struct run_key *k, unsigned tier, uint32_t period,
+/* The key of the block of a period's run that begins at `at`. */
+void run_key(struct run_key *k, const struct period *p,
              const struct run_info *run, const uint8_t *at, size_t size);
 
 static inline bool
@@ -106,9 +106,9 @@ struct run_writer {
     struct rows_writer block;
 };
 
-/* Goes on with a run at `at` (size 0: its beginning). */
-void run_begin(struct run_writer *w, const struct kv *kv, unsigned tier,
-               uint32_t period, struct run_info *run, const uint8_t *at,
+/* Goes on with a period's run at `at` (size 0: its beginning). */
+void run_begin(struct run_writer *w, const struct kv *kv,
+               const struct period *p, struct run_info *run, const uint8_t *at,
                size_t at_size);
 int run_add(struct run_writer *w, const struct history_row *row);
 
@@ -134,9 +134,9 @@ struct source {
     uint32_t start, step; /* minutes of its first cell, and of each */
 };
 
-/* Stands on the first row with this key or a later one. */
-int source_open(struct source *s, const struct kv *kv, unsigned tier,
-                uint32_t period, const struct run_info *run, const uint8_t *key,
+/* Stands on the first row of a period's run with this key or a later one. */
+int source_open(struct source *s, const struct kv *kv, const struct period *p,
+                const struct run_info *run, const uint8_t *key,
                 size_t key_size);
 
 /* Goes on to the next row; s->over at the end. */

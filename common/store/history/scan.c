@@ -51,8 +51,7 @@ open_run(void *ctx, const struct period *p, const struct run_info *run)
     to->all = (run->cells & ~mask) == 0;
     to->start = p->start;
     to->step = t->step;
-    return source_open(to, s->kv, p->tier, p->start, run, asked->at,
-                       asked->at_size);
+    return source_open(to, s->kv, p, run, asked->at, asked->at_size);
 }
 
 /* ---- blocks that cannot matter ----------------------------------------- */
