@@ -304,9 +304,8 @@ claim_waiting(struct as_of *f, const uint8_t *name, size_t size,
         *as_of = sum.oldest_ms > 0 ? sum.oldest_ms - 1 : 0;
 }
 
-/* What this directory's logs, and what waits, allow. */
-static uint64_t
-find_claim(struct as_of *f, const uint8_t *name, size_t size)
+int64_t
+as_of_claim(struct as_of *f, const uint8_t *name, size_t size)
 {
     struct as_of_claim *claim;
     uint64_t as_of;
@@ -317,12 +316,12 @@ find_claim(struct as_of *f, const uint8_t *name, size_t size)
     /* All keyspaces have the same claim if nothing waits, and none has had a
      * later one by its marks, which it keeps. */
     if (!f->is_held && !f->is_late && f->most_ms <= f->as_of_ms)
-        return f->as_of_ms;
+        return (int64_t)f->as_of_ms;
     claim = place_of(f, name, size);
     is_same = claim->refresh > 0 && claim->size == size &&
               (size == 0 || memcmp(claim->name, name, size) == 0);
     if (is_same && claim->refresh == f->refresh)
-        return claim->as_of_ms;
+        return (int64_t)claim->as_of_ms;
 
     as_of = claim_merged(f, name, size);
 
@@ -337,13 +336,7 @@ find_claim(struct as_of *f, const uint8_t *name, size_t size)
     claim->size = (uint16_t)size;
     if (size > 0)
         memcpy(claim->name, name, size);
-    return as_of;
-}
-
-int64_t
-as_of_claim(struct as_of *f, const uint8_t *name, size_t size)
-{
-    return (int64_t)find_claim(f, name, size);
+    return (int64_t)as_of;
 }
 
 static int64_t

@@ -314,11 +314,7 @@ struct history_check {
 uint128 history_proof(const uint8_t hash[16], const uint8_t *key, size_t size,
                       int128 sum);
 
-/* Every block and record against each other and the state. */
-int history_check(const struct history *h, const struct kv *kv,
-                  struct history_check *out);
-
-/* And against what its keyspace has. */
+/* What the keyspace of a history has. */
 struct history_whole {
     uint64_t entries; /* of the kv */
     uint64_t saturated;
@@ -326,8 +322,8 @@ struct history_whole {
     uint128 proof; /* of history_proof() of all rows */
 };
 
-int history_check_all(const struct history *h, const struct kv *kv,
-                      const struct history_whole *whole,
-                      struct history_check *out);
+/* Every block and record against each other, the state and the keyspace. */
+int history_check(const struct history *h, const struct kv *kv,
+                  const struct history_whole *whole, struct history_check *out);
 
 #endif

@@ -255,7 +255,7 @@ take_step_row(void *ctx, const uint8_t *key, size_t size, int128 sum)
 
     if (size == q->key_size && memcmp(key, q->key, size) == 0)
         return INT128_LEAST; /* rows are behind it */
-    t->sum = (struct store_bucket){(int64_t)(sum >> 64), (uint64_t)sum, true};
+    t->sum = history_bucket(sum);
     t->key_size = (uint16_t)size;
     memcpy(t->key, key, size);
     q->rows++;

@@ -196,26 +196,16 @@ check_tiers(struct checking *c)
 
 int
 history_check(const struct history *h, const struct kv *kv,
-              struct history_check *out)
+              const struct history_whole *whole, struct history_check *out)
 {
     struct checking c = {.h = h, .kv = kv, .out = out};
     int rc = 0;
 
     for (c.tier = 0; rc == 0 && c.tier < h->count; c.tier++)
         rc = check_tier(&c);
-    if (rc == 0)
-        check_tiers(&c);
-    return rc;
-}
-
-int
-history_check_all(const struct history *h, const struct kv *kv,
-                  const struct history_whole *whole, struct history_check *out)
-{
-    const int rc = history_check(h, kv, out);
-
     if (rc < 0)
         return rc;
+    check_tiers(&c);
     if (out->entries != whole->entries)
         out->fault(out->ctx, "history: it has entries that belong to no run");
     if (!history_explains(h, whole->sum))

@@ -67,8 +67,7 @@ make_empty(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 
     rc = marks_each(txn, k->dbis[KEYSPACE_META], state, note_import, &imports);
     if (rc == 0)
-        rc = lmdb_map_find(txn, k->dbis[KEYSPACE_META], KEYSPACE_STATE_KEY,
-                           &map);
+        rc = keyspace_map_find(txn, k, &map);
     /* Freeing pages by a damaged one would spread the damage. */
     for (int i = 0; rc == 0 && i < KEYSPACE_META; i++)
         rc = lmdb_each(txn, k->dbis[i], &map, NULL, NULL);

@@ -327,15 +327,12 @@ edit_tree(struct edits *e, int i, struct tree *t)
 }
 
 static int
-edit_trees(struct edits *e)
+edit_trees(struct edits *e, const struct pages_map *map)
 {
     const uint64_t budget = edits_budget(e->store, e->limit);
-    struct pages_map map;
-    int rc;
+    int rc = 0;
 
     e->pages = 0;
-    rc = lmdb_map_find(e->txn, e->keyspace->dbis[KEYSPACE_META],
-                       KEYSPACE_STATE_KEY, &map);
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
         struct lmdb_pager pager;
         struct tree t = {
@@ -349,7 +346,7 @@ edit_trees(struct edits *e)
             .pages_max = e->limit > 1 ? budget + budget / 4 : UINT64_MAX,
         };
 
-        rc = lmdb_pager_open(&pager, e->txn, e->keyspace->dbis[i], &map);
+        rc = lmdb_pager_open(&pager, e->txn, e->keyspace->dbis[i], map);
         if (rc < 0)
             break;
         rc = edit_tree(e, i, &t);
@@ -372,7 +369,7 @@ edits_make(struct edits *e)
     rc = keyspace_history_begin(&history, e->store, e->keyspace, e->txn,
                                 e->state);
     if (rc == 0)
-        rc = edit_trees(e);
+        rc = edit_trees(e, &history.map);
     history.deltas = e->deltas;
     history.delta_count = e->delta_count;
     history.pages = e->pages;

@@ -465,6 +465,11 @@ int keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
 int keyspace_mark_del(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16]);
 int keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, struct keyspace_mark *mark);
 
+/* Finds where LMDB has mapped the file, for pages_value_ok(), in a transaction
+ * that has not written yet. */
+int keyspace_map_find(MDB_txn *txn, const struct keyspace *k,
+                      struct pages_map *map);
+
 /* Reads and writes the history record.  -EBADMSG if it is missing. */
 int keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out);
 int keyspace_history_put(MDB_txn *txn, MDB_dbi meta, const struct history *h);

@@ -80,8 +80,7 @@ keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
     p->pages = 0;
     p->pager.cursor = NULL;
     p->kv = lmdb_kv(&p->pager);
-    rc =
-        lmdb_map_find(txn, k->dbis[KEYSPACE_META], KEYSPACE_STATE_KEY, &p->map);
+    rc = keyspace_map_find(txn, k, &p->map);
     return rc < 0 ? rc
                   : lmdb_pager_open(&p->pager, txn, k->dbis[KEYSPACE_HISTORY],
                                     &p->map);

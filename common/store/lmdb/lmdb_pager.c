@@ -74,22 +74,6 @@ lmdb_env_sizes(MDB_env *env, MDB_envinfo *info, MDB_stat *st)
 }
 
 int
-lmdb_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key, struct pages_map *map)
-{
-    MDB_val k = lmdb_val(key, strlen(key)), v;
-    MDB_envinfo info;
-    MDB_stat st;
-    int rc;
-
-    rc = lmdb_env_sizes(mdb_txn_env(txn), &info, &st);
-    if (rc == 0)
-        rc = lmdb_error(mdb_get(txn, dbi, &k, &v));
-    if (rc == 0)
-        pages_map_find(map, v.mv_data, st.ms_psize, info.me_mapsize);
-    return rc;
-}
-
-int
 lmdb_pager_open(struct lmdb_pager *p, MDB_txn *txn, MDB_dbi dbi,
                 const struct pages_map *map)
 {

@@ -18,7 +18,8 @@ struct lmdb_pager {
     MDB_txn *txn;
     MDB_cursor *cursor; /* of the database */
     bool renew;         /* the cursor must follow the transaction first */
-    const struct pages_map *map; /* to put and remove; see lmdb_map_find() */
+    const struct pages_map
+        *map; /* to put and remove; see keyspace_map_find() */
 };
 
 /* Opens a cursor, which the caller closes. */
@@ -48,10 +49,5 @@ int lmdb_each(MDB_txn *txn, MDB_dbi dbi, const struct pages_map *map,
               void *ctx);
 
 int lmdb_env_sizes(MDB_env *env, MDB_envinfo *info, MDB_stat *st);
-
-/* Finds where LMDB has mapped the file, for pages_value_ok(), from the small
- * value that `key` has in `dbi`, in a transaction that has not written yet. */
-int lmdb_map_find(MDB_txn *txn, MDB_dbi dbi, const char *key,
-                  struct pages_map *map);
 
 #endif

@@ -224,6 +224,22 @@ keyspace_state_get(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *out)
 }
 
 int
+keyspace_map_find(MDB_txn *txn, const struct keyspace *k, struct pages_map *map)
+{
+    MDB_envinfo info;
+    MDB_stat st;
+    MDB_val v;
+    int rc;
+
+    rc = lmdb_env_sizes(k->env, &info, &st);
+    if (rc == 0)
+        rc = get_record(txn, k->dbis[KEYSPACE_META], KEYSPACE_STATE_KEY, &v);
+    if (rc == 0)
+        pages_map_find(map, v.mv_data, st.ms_psize, info.me_mapsize);
+    return rc;
+}
+
+int
 keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out)
 {
     MDB_val key = text_key(KEYSPACE_HISTORY_KEY), v;

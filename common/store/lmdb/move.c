@@ -155,13 +155,13 @@ link_aside(const struct moving *m, char aside[KEYSPACE_FILE_SIZE])
 static int
 move_file(struct moving *m)
 {
-    const MDB_dbi meta = m->keyspace->dbis[KEYSPACE_META];
     char aside[KEYSPACE_FILE_SIZE];
     int rc;
 
-    rc = keyspace_state_get(m->txn, meta, &m->state);
+    rc =
+        keyspace_state_get(m->txn, m->keyspace->dbis[KEYSPACE_META], &m->state);
     if (rc == 0)
-        rc = lmdb_map_find(m->txn, meta, KEYSPACE_STATE_KEY, &m->map);
+        rc = keyspace_map_find(m->txn, m->keyspace, &m->map);
     if (rc == 0)
         rc = link_aside(m, aside);
     if (rc < 0)

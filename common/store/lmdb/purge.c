@@ -296,8 +296,7 @@ rebuild_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
         rc = keyspace_state_get(b->from, k->dbis[KEYSPACE_META], &b->state);
         b->state.change++;
         if (rc == 0)
-            rc = lmdb_map_find(b->from, k->dbis[KEYSPACE_META],
-                               KEYSPACE_STATE_KEY, &b->from_map);
+            rc = keyspace_map_find(b->from, k, &b->from_map);
         if (rc == 0)
             rc = b->is_empty ? replace_by_reserve(b, data_fd) : replace_file(b);
         keyspace_abort(k, b->from);

@@ -95,18 +95,15 @@ error_of_state(struct pg *s, const char *state)
 static int
 take_error(struct pg *s, const PGresult *r)
 {
-    const char *state = r ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
-    const char *context = r ? PQresultErrorField(r, PG_DIAG_CONTEXT) : NULL;
-    const char *text =
-        r ? PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) : NULL;
-    int rc = -EHOSTDOWN;
+    const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+    const char *context = PQresultErrorField(r, PG_DIAG_CONTEXT);
+    const char *text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
 
     if (state == NULL) {
         text = PQerrorMessage(s->connection);
         pg_set_trouble(s, "%s", *text != '\0' ? text : "connection lost");
-        return rc;
+        return -EHOSTDOWN;
     }
-    rc = error_of_state(s, state);
     pg_set_trouble(s, "%s%s%s (SQLSTATE %s)%s", text ? text : "error",
                    context ? ", " : "", context ? context : "", state,
                    strcmp(state, "42P01") == 0
@@ -114,7 +111,7 @@ take_error(struct pg *s, const PGresult *r)
                    : strcmp(state, "55P03") == 0
                        ? ": countd store names the session that has it"
                        : "");
-    return rc;
+    return error_of_state(s, state);
 }
 
 /* Warnings: a COMMIT that has one may be on no standby. */

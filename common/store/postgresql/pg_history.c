@@ -372,5 +372,5 @@ pg_history_check(struct pg *s, const struct pg_keyspace *k,
     if (rc < 0)
         return rc;
     open_kv(&kv, s, k->id);
-    return close_kv(&kv, history_check_all(&h, &kv.kv, whole, check));
+    return close_kv(&kv, history_check(&h, &kv.kv, whole, check));
 }
