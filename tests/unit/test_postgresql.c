@@ -229,19 +229,6 @@ CASE(two_processes_count_into_one_keyspace, x)
     check_clean(x->s);
 }
 
-CASE(a_server_that_crashes_keeps_what_it_committed, x)
-{
-    for (uint64_t i = 1; i <= 3; i++) {
-        const struct log_fill fill = pg_store_fill(i);
-
-        assert_rc(add_until_known(x->s, &fill, 10), 0);
-        pg_server_crash();
-        assert_rc(add_until_known(x->s, &fill, 10), 0);
-    }
-    assert_int_equal(get_one(x->s, KS_NAME, "the"), 30);
-    check_clean(x->s);
-}
-
 /* A row takes so long that all of them do not end in time. */
 CASE(a_server_that_is_slow_gets_fewer_keys_in_a_statement, x)
 {

@@ -41,19 +41,16 @@ struct apply_call {
 
 /* ---- where the batch stands -------------------------------------------- */
 
-static bool
-is_none(const struct mark_found *f)
-{
-    return f->state == STORE_MARK_NONE || f->state == STORE_MARK_OTHER;
-}
-
+/* Whether two fills are applied equally far; only PARTIAL has a last key. */
 static bool
 is_same_state(const struct mark_found *a, const struct mark_found *b)
 {
-    if (is_none(a) || is_none(b))
-        return is_none(a) && is_none(b);
-    return a->state == b->state && bytes_equal(a->last_key, a->last_key_size,
-                                               b->last_key, b->last_key_size);
+    const struct store_mark_info x = {.state = a->state};
+    const struct store_mark_info y = {.state = b->state};
+
+    return store_marks_agree(&x, &y) &&
+           bytes_equal(a->last_key, a->last_key_size, b->last_key,
+                       b->last_key_size);
 }
 
 /* The index of the first delta whose key is above that of a mark. */
@@ -83,18 +80,18 @@ find_progress(const struct apply_call *b, size_t *at, bool *in)
 {
     const struct mark_found *found = b->marks.found;
 
-    *at = 0;
-    *in = false;
     for (size_t i = 0; i < b->marks.count; i++)
         if (found[i].state == STORE_MARK_AHEAD)
             return -EOVERFLOW;
     for (size_t i = 1; i < b->marks.count; i++)
         if (!is_same_state(&found[0], &found[i]))
             return -ESTALE;
-    if (b->marks.count == 0 || is_none(&found[0]))
-        return 0;
-    *in = found[0].state == STORE_MARK_DONE;
-    *at = *in ? b->given->delta_count : first_above(b->given, &found[0]);
+    *in = b->marks.count > 0 && found[0].state == STORE_MARK_DONE;
+    *at = 0;
+    if (*in)
+        *at = b->given->delta_count;
+    else if (b->marks.count > 0 && found[0].state == STORE_MARK_PARTIAL)
+        *at = first_above(b->given, &found[0]);
     return 0;
 }
 
