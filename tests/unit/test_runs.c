@@ -232,7 +232,7 @@ merge_some(struct life *l, unsigned keys_most)
     assert_rc(history_append(&l->h, &l->kv.kv, deltas, n, l->now, &ahead), 0);
 }
 
-/* No block that is kept has an erased key, nor begins at it. */
+/* No block that is kept has an erased key or begins with one. */
 static void
 check_erased(const struct life *l)
 {
@@ -431,7 +431,7 @@ TEST(a_random_life_is_as_the_table_says)
     }
 }
 
-/* Bytes at most, when at most so many rows come to a tier in one of its
+/* Bytes at most, when at most rows[i] rows come to tier i in one of its
  * periods: of each its key (a third are of 256 bytes), and the bitmap and the
  * sums of its cells.  Besides the time for which it is kept there are the
  * period that is filled, one that is not over to the day, and one that is
