@@ -28,7 +28,7 @@ address_in(const char *folder)
 }
 
 static bool
-forward(const struct pair *p, bool from_server)
+forward_bytes(const struct pair *p, bool from_server)
 {
     char bytes[65536];
     const ssize_t n =
@@ -54,9 +54,9 @@ serve_client(void *ctx)
 
     while (open && poll(f, 2, -1) > 0) {
         if (f[0].revents != 0)
-            open = forward(p, false);
+            open = forward_bytes(p, false);
         if (open && f[1].revents != 0)
-            open = forward(p, true);
+            open = forward_bytes(p, true);
     }
     (void)close(p->client);
     (void)close(p->server);

@@ -17,7 +17,7 @@ struct pg_proxy {
     _Atomic long delay_ms; /* of all that a client sends */
 
     /* Sees, and may change, what goes through; false ends the connection
-     * without it.  NULL: nobody looks. */
+     * without it.  NULL: all goes through. */
     bool (*look)(bool from_server, char *bytes, size_t size);
 
     struct tmpdir dir;

@@ -38,13 +38,13 @@ static struct {
 } servers;
 
 static struct node *
-primary(void)
+primary_node(void)
 {
     return &servers.nodes[servers.primary];
 }
 
 static struct node *
-other(void)
+other_node(void)
 {
     return &servers.nodes[1 - servers.primary];
 }
@@ -90,7 +90,7 @@ choose_user(void)
 
 /* Runs a program as the servers' user. */
 static void
-run(const char *program, const char *const *argv)
+run_program(const char *program, const char *const *argv)
 {
     const struct daemon_how how = {.argv = argv, .uid = servers.uid};
     char path[512], text[4096];
@@ -185,7 +185,7 @@ static void
 need_server(void)
 {
     const char *const argv[] = {"-D",
-                                primary()->data,
+                                primary_node()->data,
                                 "-U",
                                 "postgres",
                                 "-A",
@@ -201,9 +201,9 @@ need_server(void)
         return;
     servers.owner = getpid();
     servers.uid = choose_user();
-    make_node(primary());
-    run("initdb", argv);
-    start_node(primary());
+    make_node(primary_node());
+    run_program("initdb", argv);
+    start_node(primary_node());
     (void)atexit(end_servers); /* else the directories stay */
 }
 
@@ -223,21 +223,21 @@ const char *
 pg_server_conninfo(void)
 {
     need_server();
-    return primary()->conninfo;
+    return primary_node()->conninfo;
 }
 
 const char *
 pg_server_path(void)
 {
     need_server();
-    return primary()->dir.path;
+    return primary_node()->dir.path;
 }
 
 pid_t
 pg_server_pid(void)
 {
     need_server();
-    return primary()->daemon.pid;
+    return primary_node()->daemon.pid;
 }
 
 void
@@ -381,14 +381,14 @@ pg_server_set(const char *name, const char *value)
 void
 pg_server_start(void)
 {
-    start_node(primary());
+    start_node(primary_node());
 }
 
 void
 pg_server_stop(void)
 {
     need_server();
-    stop_node(primary());
+    stop_node(primary_node());
 }
 
 void
@@ -406,8 +406,8 @@ copy_data(const char *from, const char *to)
     const char *const clear[] = {"-rf", to, NULL};
     const char *const copy[] = {"-a", from, to, NULL};
 
-    run("rm", clear);
-    run("cp", copy);
+    run_program("rm", clear);
+    run_program("cp", copy);
 }
 
 void
@@ -416,8 +416,8 @@ pg_server_save(void)
     char saved[700];
 
     pg_server_stop();
-    (void)snprintf(saved, sizeof saved, "%s.saved", primary()->data);
-    copy_data(primary()->data, saved);
+    (void)snprintf(saved, sizeof saved, "%s.saved", primary_node()->data);
+    copy_data(primary_node()->data, saved);
     pg_server_start();
 }
 
@@ -427,8 +427,8 @@ pg_server_restore(void)
     char saved[700];
 
     pg_server_stop();
-    (void)snprintf(saved, sizeof saved, "%s.saved", primary()->data);
-    copy_data(saved, primary()->data);
+    (void)snprintf(saved, sizeof saved, "%s.saved", primary_node()->data);
+    copy_data(saved, primary_node()->data);
     pg_server_start();
 }
 
@@ -437,8 +437,8 @@ pg_server_restore(void)
 const char *
 pg_server_both(void)
 {
-    if (other()->data[0] == '\0')
-        make_node(other());
+    if (other_node()->data[0] == '\0')
+        make_node(other_node());
     (void)snprintf(servers.both, sizeof servers.both,
                    "host=%s,%s user=postgres dbname=postgres",
                    servers.nodes[0].dir.path, servers.nodes[1].dir.path);
@@ -448,21 +448,21 @@ pg_server_both(void)
 const char *
 pg_server_standby_conninfo(void)
 {
-    return other()->conninfo;
+    return other_node()->conninfo;
 }
 
 void
 pg_server_standby_start(bool synchronous)
 {
-    struct node *n = other();
+    struct node *n = other_node();
     const char *const clear[] = {"-rf", n->data, NULL};
     const char *const argv[] = {"-D", n->data, "-d",   pg_server_conninfo(),
                                 "-R", "-c",    "fast", "--no-sync",
                                 NULL};
 
     (void)pg_server_both();
-    run("rm", clear);
-    run("pg_basebackup", argv);
+    run_program("rm", clear);
+    run_program("pg_basebackup", argv);
     start_node(n);
     pg_server_await("SELECT count(*) FROM pg_stat_replication WHERE state = "
                     "'streaming'",
@@ -476,15 +476,15 @@ pg_server_standby_start(bool synchronous)
 void
 pg_server_standby_stop(void)
 {
-    stop_node(other());
+    stop_node(other_node());
 }
 
 void
 pg_server_fail_over(void)
 {
-    stop_node(primary());
-    if (other()->daemon.pid == 0)
-        start_node(other());
+    stop_node(primary_node());
+    if (other_node()->daemon.pid == 0)
+        start_node(other_node());
     servers.primary = 1 - servers.primary;
     (void)pg_server_run("SELECT pg_promote()");
     pg_server_await("SELECT pg_is_in_recovery()", "f");

@@ -26,7 +26,7 @@ int pg_store_teardown(void **state);
 void pg_store_open(struct pg_store *x);
 struct store *pg_store_open_other(struct pg_store *x);
 
-/* What is opened from now on connects through a proxy, which looks. */
+/* Stores that are opened from now on connect through a proxy, which looks. */
 void pg_store_look(struct pg_store *x,
                    bool (*look)(bool from_server, char *bytes, size_t size));
 

@@ -422,7 +422,8 @@ count_rows(struct store *s)
 
 KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes, f)
 {
-    static const off_t at[] = {44, PAGE + 44}; /* flags of both meta pages */
+    static const off_t at[] = {44,
+                               PAGE + 44}; /* flags of the free list, twice */
     const int fd = make_keyspace(f, 4);
     const uint8_t bad = 0x77;
     uint8_t was[2];

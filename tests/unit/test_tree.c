@@ -348,7 +348,7 @@ change_some(struct fixture *f, const struct plan *p, unsigned erase)
     for (uint64_t i = 0; i < n; i++) {
         unsigned at = (unsigned)random_below(&f->random, p->span);
 
-        /* What is there is what can be erased. */
+        /* Only an item that is there can be erased. */
         for (int tries = 0; tries < 50 && i % 2 == 0 && !f->items[at].is_there;
              tries++)
             at = (at + 1) % p->span;
