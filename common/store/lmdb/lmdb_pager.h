@@ -18,8 +18,7 @@ struct lmdb_pager {
     MDB_txn *txn;
     MDB_cursor *cursor; /* of the database */
     bool renew;         /* the cursor must follow the transaction first */
-    const struct pages_map
-        *map; /* to put and remove; see keyspace_map_find() */
+    const struct pages_map *map; /* to put and remove */
 };
 
 /* Opens a cursor, which the caller closes. */
