@@ -13,12 +13,6 @@
 
 /* ---- sums ------------------------------------------------------------------- */
 
-static bool
-is_in(const struct store_mark_info *info)
-{
-    return info->state == STORE_MARK_DONE || info->state == STORE_MARK_AHEAD;
-}
-
 int
 waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
               const struct log_fill *id)
@@ -26,7 +20,9 @@ waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
     struct store_mark_info info;
     const int rc = store_marks(s, name, name_size, id, 1, &info);
 
-    return rc < 0 ? rc : is_in(&info);
+    return rc < 0 ? rc
+                  : info.state == STORE_MARK_DONE ||
+                        info.state == STORE_MARK_AHEAD;
 }
 
 /* How many of the first of these fills, which are of one log and in order, a

@@ -71,13 +71,6 @@ tree_pages(const uint64_t groups[KEYSPACE_TREES], size_t changes,
            pages_of_edits(groups[TREE_RANKS], 2 * changes, row);
 }
 
-/* Estimates the pages that the history of `changes` changes takes. */
-static uint64_t
-history_pages(size_t changes, size_t key_size)
-{
-    return 8 + changes * (key_size + 8) / ROWS_SIZE_MAX;
-}
-
 /* The memory of the changes themselves counts, too. */
 uint64_t
 edits_budget(const struct lmdb *s, size_t changes)
@@ -132,14 +125,15 @@ check_map(struct edits *e)
 {
     const size_t count = e->store->slice.count;
     const size_t times = e->deltas != NULL ? e->delta_count : count;
+    const uint64_t history = 8 + times * (e->key_size + 8) / ROWS_SIZE_MAX;
     MDB_envinfo info;
     MDB_stat st;
     const int rc = lmdb_env_sizes(e->keyspace->env, &info, &st);
 
     if (rc < 0)
         return rc;
-    e->map_least = (64 + tree_pages(e->groups, count, e->key_size) +
-                    history_pages(times, e->key_size) + info.me_last_pgno) *
+    e->map_least = (64 + tree_pages(e->groups, count, e->key_size) + history +
+                    info.me_last_pgno) *
                    st.ms_psize;
     return e->map_least > info.me_mapsize ? -EXFULL : 0;
 }
@@ -265,18 +259,12 @@ rank_sort(struct rank_key *a, struct rank_key *b, size_t n)
     return a;
 }
 
-/* An integer that rises as counts fall. */
-static uint64_t
-rank_of(int64_t count)
-{
-    return ~((uint64_t)count ^ (uint64_t)1 << 63);
-}
-
 static void
 rank_edit(struct slice *sl, size_t n, const struct key_change *c, int64_t count,
           unsigned sign)
 {
-    sl->ranks[n] = (struct rank_key){rank_of(count), n};
+    /* Integers that rise as counts fall. */
+    sl->ranks[n] = (struct rank_key){~((uint64_t)count ^ (uint64_t)1 << 63), n};
     sl->rows[n] = (struct row){.count = count,
                                .key = c->key,
                                .key_size = c->key_size,

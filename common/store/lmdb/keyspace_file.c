@@ -233,28 +233,19 @@ keyspace_dir_unlock(const struct lmdb *s)
     (void)flock(s->lock_fd, LOCK_UN);
 }
 
-/* Removes the lock file together with its data file, while the directory's
- * flock keeps other processes from opening only one of them.  A process that
- * has both open continues with the old pair until keyspace_replaced() notices.
- */
-static void
-remove_lock(int dir_fd, const char *file)
-{
-    char lock[KEYSPACE_LOCK_SIZE];
-
-    (void)snprintf(lock, sizeof lock, "%s-lock", file);
-    (void)unlinkat(dir_fd, lock,
-                   0); /* a leftover lock file serves the next data file */
-}
-
-/* Rename replaces in one step: a crash leaves one of the two complete. */
+/* Rename replaces in one step: a crash leaves one of the two complete.  The lock
+ * file goes together with its data file, while the directory's flock keeps other
+ * processes from opening only one of them.  A process that has both open
+ * continues with the old pair until keyspace_replaced() notices. */
 int
 keyspace_file_put(const struct lmdb *s, int from_fd, const char *from,
                   const char *file)
 {
     const int dir_fd = s->options.keyspace_fd;
+    char lock[KEYSPACE_LOCK_SIZE];
     int rc;
 
+    (void)snprintf(lock, sizeof lock, "%s-lock", file);
     rc = keyspace_dir_lock(s, LOCK_EX);
     if (rc < 0)
         return rc;
@@ -262,20 +253,11 @@ keyspace_file_put(const struct lmdb *s, int from_fd, const char *from,
                       : unlinkat(dir_fd, file, 0)) < 0)
         rc = -errno;
     else
-        remove_lock(dir_fd, file);
+        (void)unlinkat(dir_fd, lock, 0); /* a leftover serves the next file */
     keyspace_dir_unlock(s);
     if (rc == 0 && fsync(dir_fd) < 0)
         rc = -errno;
     return rc;
-}
-
-/* Gives a durable %t file its name, where there is no file yet. */
-static int
-name_new(int dir_fd, const char *temp, const char *file)
-{
-    const int rc = keyspace_file_rename(dir_fd, temp, file);
-
-    return rc == 0 && fsync(dir_fd) < 0 ? -errno : rc;
 }
 
 int
@@ -295,7 +277,9 @@ keyspace_file_make(const struct lmdb *s, const struct keyspace_making *m,
         rc = -errno;
     if (rc == 0)
         rc = replaces ? keyspace_file_put(s, dir_fd, temp, file)
-                      : name_new(dir_fd, temp, file);
+                      : keyspace_file_rename(dir_fd, temp, file);
+    if (rc == 0 && !replaces && fsync(dir_fd) < 0)
+        rc = -errno;
     if (rc < 0)
         (void)unlinkat(dir_fd, temp, 0); /* clean-up removes it later */
     (void)close(fd);                     /* synced above */

@@ -113,15 +113,6 @@ expire_cache(struct lmdb *s)
     tree_cache_forget(&s->cache);
 }
 
-static bool
-begin_pass(struct lmdb *s)
-{
-    struct maintenance *pass = &s->maintenance;
-
-    return clock_ms() >= pass->next_ms &&
-           dirstream_open(s->options.keyspace_fd, ".", &pass->dir) == 0;
-}
-
 bool
 lmdb_maintain(struct store *store, const struct store_maintenance *tending)
 {
@@ -135,7 +126,9 @@ lmdb_maintain(struct store *store, const struct store_maintenance *tending)
     expire_cache(s);
     if (!s->options.writable)
         return false;
-    if (pass->dir == NULL && !begin_pass(s)) {
+    if (pass->dir == NULL &&
+        (clock_ms() < pass->next_ms ||
+         dirstream_open(s->options.keyspace_fd, ".", &pass->dir) < 0)) {
         pass->dir = NULL;
         return false;
     }

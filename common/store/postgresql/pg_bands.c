@@ -133,17 +133,6 @@ split_band(struct pg *s, int32_t id, size_t at)
     return insert_band(&s->bands, at + 1, &other);
 }
 
-static int
-split_bands(struct pg *s, int32_t id)
-{
-    int rc = 0;
-
-    for (size_t i = 0; rc == 0 && i < s->bands.count; i++)
-        while (rc == 0 && s->bands.bands[i].keys > BAND_MAX)
-            rc = split_band(s, id, i);
-    return rc;
-}
-
 /* Removes empty bands but the first, and lists what has changed: counts, keys
  * and sizes, then counts and keys of those that are gone. */
 static int
@@ -182,8 +171,11 @@ int
 pg_bands_put(struct pg *s, const struct pg_keyspace *k)
 {
     struct pg_array *a = s->arrays;
-    int rc = split_bands(s, k->id);
+    int rc = 0;
 
+    for (size_t i = 0; i < s->bands.count; i++)
+        while (rc == 0 && s->bands.bands[i].keys > BAND_MAX)
+            rc = split_band(s, k->id, i);
     pg_arrays(s, "qbqqb");
     if (rc == 0)
         rc = list_changes(&s->bands, a);

@@ -298,20 +298,13 @@ levels_start(struct levels *d, struct tree *t)
     return 0;
 }
 
-/* Whether `r` lies before the end of the level's node. */
-static bool
-level_covers(const struct levels *d, const struct level *lv,
-             const struct row *r)
-{
-    return !lv->has_upper || row_compare(d->tree->kind, r, &lv->upper) < 0;
-}
-
 int
 levels_seek(struct levels *d, const struct row *r)
 {
     int rc = 0;
 
-    while (!level_covers(d, &d->levels[d->low], r)) {
+    while (d->levels[d->low].has_upper &&
+           row_compare(d->tree->kind, r, &d->levels[d->low].upper) >= 0) {
         rc = level_close(d, d->low);
         if (rc < 0)
             return rc;

@@ -11,14 +11,6 @@
 #include "common/store/tree/value.h"
 
 void
-stage_init(struct stage *s, struct tree *t, struct levels *levels)
-{
-    s->tree = t;
-    s->levels = levels;
-    s->active = false;
-}
-
-void
 stage_start(struct stage *s, const uint8_t *separator, size_t size)
 {
     assert(!s->active && size <= sizeof s->separator);

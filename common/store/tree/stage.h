@@ -28,8 +28,6 @@ struct stage {
     uint8_t bytes[STAGE_BLOCKS][BLOCK_SIZE];
 };
 
-void stage_init(struct stage *s, struct tree *t, struct levels *levels);
-
 /* Starts an empty stage whose first group begins at this separator. */
 void stage_start(struct stage *s, const uint8_t *separator, size_t size);
 

@@ -498,8 +498,9 @@ tree_apply(struct tree *t, const struct row *edits, size_t count)
         rows += sign == BLOCK_INSERT ? 1u : 0u;
         rows -= sign == BLOCK_DELETE ? 1u : 0u;
     }
-    stage_init(&w->stage, t, &w->levels);
-    w->tree = t;
+    w->tree = w->stage.tree = t;
+    w->stage.levels = &w->levels;
+    w->stage.active = false;
     rc = levels_start(&w->levels, t);
     if (rc == 0 && t->root.id == 0) {
         rc = sweep_empty(w, edits, count);
