@@ -45,7 +45,7 @@ setup(void **state)
 static void
 open_with(struct pg_store *x, const char *more)
 {
-    static char conninfo[700];
+    static char conninfo[1400];
 
     (void)snprintf(conninfo, sizeof conninfo, "%s %s", pg_server_conninfo(),
                    more);
