@@ -193,26 +193,20 @@ print_function(void)
 
 /* zsh runs the function of bash.  The file is also loaded at the first
  * completion, which its last line then answers. */
-static void
-print_zsh(void)
-{
-    (void)puts("#compdef countd\n"
-               "autoload -U +X bashcompinit && bashcompinit");
-    print_function();
-    (void)puts("[[ ${funcstack[1]} != _countd ]] || "
-               "_bash_complete -o default -o nospace -F _countd_words");
-}
-
 int
 cmd_completion(struct cmd_line *line)
 {
     const char *shell = line->args[0];
+    const bool is_zsh = strcmp(shell, "zsh") == 0;
 
-    if (strcmp(shell, "bash") == 0)
-        print_function();
-    else if (strcmp(shell, "zsh") == 0)
-        print_zsh();
-    else
+    if (!is_zsh && strcmp(shell, "bash") != 0)
         return cmd_misuse(line, shell, "give bash or zsh");
+    if (is_zsh)
+        (void)puts("#compdef countd\n"
+                   "autoload -U +X bashcompinit && bashcompinit");
+    print_function();
+    if (is_zsh)
+        (void)puts("[[ ${funcstack[1]} != _countd ]] || "
+                   "_bash_complete -o default -o nospace -F _countd_words");
     return cmd_printed();
 }

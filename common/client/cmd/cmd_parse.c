@@ -114,19 +114,6 @@ unknown_option(const struct cmd_line *line, const struct given *g)
     return cmd_misuse_like(line, g->text, "no such option", &meant);
 }
 
-/* -f, -o, -d, -H, and -h, the one without a value. */
-static int
-take_common(struct cmd_line *line, char letter, const char *value)
-{
-    if (value == NULL)
-        return HELP_ASKED;
-    if (letter == 'H') {
-        line->host = value;
-        return 0;
-    }
-    return config_source_add(&line->sources, letter, value);
-}
-
 /* Takes an option; argv[*at] is the next argument, and passed if it is the
  * value.  Returns 0, an exit status, or HELP_ASKED. */
 static int
@@ -151,9 +138,14 @@ take_option(struct cmd_line *line, const char *text, int argc, char **argv,
             return cmd_misuse(line, g.text, "this option needs a value");
         g.value = argv[(*at)++];
     }
-    if (!own)
-        return take_common(line, g.name[0], g.value);
-    line->values[own - line->cmd->options] = g.value ? g.value : "";
+    if (own)
+        line->values[own - line->cmd->options] = g.value ? g.value : "";
+    else if (g.value == NULL)
+        return HELP_ASKED; /* -h, the only one without */
+    else if (g.name[0] == 'H')
+        line->host = g.value;
+    else
+        return config_source_add(&line->sources, g.name[0], g.value);
     return 0;
 }
 

@@ -11,6 +11,9 @@
  * confirmed.  After a FAIL the server took nothing more: all that was sent
  * without a WIN and all that waits is dropped and counted in `lost`, since a
  * message that cannot be parsed means that the two sides disagree on sizes.
+ *
+ * A normal mutex, locked and unlocked in pairs, protects the handle: neither
+ * call can fail.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/lib/countd.h"
@@ -31,19 +34,6 @@
 #define ANSWER_SIZE  3 /* WIN */
 #define RECEIVE_SIZE ((size_t)4096 * ANSWER_SIZE)
 #define WAIT_MS      20
-
-/* A normal mutex, locked and unlocked in pairs: neither call can fail. */
-static void
-lock_writing(struct handle_writing *w)
-{
-    (void)pthread_mutex_lock(&w->lock);
-}
-
-static void
-unlock_writing(struct handle_writing *w)
-{
-    (void)pthread_mutex_unlock(&w->lock);
-}
 
 /* ---- the connection ---------------------------------------------------- */
 
@@ -232,11 +222,11 @@ wait_unlocked(struct handle_writing *w, uint64_t deadline_ms)
     if (fd >= 0) {
         if (w->link.connecting || outgoing_waits(w))
             events |= POLLOUT;
-        unlock_writing(w);
+        (void)pthread_mutex_unlock(&w->lock);
         /* The next make_progress() meets the error. */
         (void)link_wait(fd, events,
                         soon_ms < deadline_ms ? soon_ms : deadline_ms);
-        lock_writing(w);
+        (void)pthread_mutex_lock(&w->lock);
     }
     /* After the end of a connection the next round makes another. */
     return link_passed(deadline_ms) ? -ETIMEDOUT : 0;
@@ -250,12 +240,12 @@ countd_fd(struct countd *c)
     struct handle_writing *w = &c->writing;
     int fd;
 
-    lock_writing(w);
+    (void)pthread_mutex_lock(&w->lock);
     if (w->poll_fd < 0)
         w->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     fd = w->poll_fd < 0 ? -errno : w->poll_fd;
     update_poll_events(w);
-    unlock_writing(w);
+    (void)pthread_mutex_unlock(&w->lock);
     return fd;
 }
 
@@ -404,7 +394,7 @@ countd_incr_at(struct countd *c, const void *keyspace, size_t keyspace_size,
                               .minute = (uint32_t)(at / 60)};
     int rc = 0;
 
-    lock_writing(w);
+    (void)pthread_mutex_lock(&w->lock);
     if (keyspace_size > MESSAGE_NAME_MAX || key_size > MESSAGE_NAME_MAX)
         rc = -ENAMETOOLONG;
     else if (at != 0 && (at < 60 || at / 60 >= MESSAGE_TIME_END))
@@ -415,7 +405,7 @@ countd_incr_at(struct countd *c, const void *keyspace, size_t keyspace_size,
         rc = buffer_increment(w, &m);
     if (rc < 0 && w->refused++ == 0)
         w->refusal = rc;
-    unlock_writing(w);
+    (void)pthread_mutex_unlock(&w->lock);
     return rc;
 }
 
@@ -433,11 +423,11 @@ fetch_count(struct handle_writing *w, uint64_t *count, int *error)
 {
     uint64_t fetched;
 
-    lock_writing(w);
+    (void)pthread_mutex_lock(&w->lock);
     fetched = *count;
     *count = 0;
     *error = 0;
-    unlock_writing(w);
+    (void)pthread_mutex_unlock(&w->lock);
     return fetched;
 }
 
@@ -453,11 +443,11 @@ countd_poll(struct countd *c)
     struct handle_writing *w = &c->writing;
     int64_t rc;
 
-    lock_writing(w);
+    (void)pthread_mutex_lock(&w->lock);
     rc = make_progress(w);
     if (rc == 0)
         rc = (int64_t)(w->buffered + w->flight);
-    unlock_writing(w);
+    (void)pthread_mutex_unlock(&w->lock);
     return rc;
 }
 
@@ -466,10 +456,10 @@ countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered)
 {
     struct handle_writing *w = &c->writing;
 
-    lock_writing(w);
+    (void)pthread_mutex_lock(&w->lock);
     *unsent = w->buffered;
     *unanswered = w->flight;
-    unlock_writing(w);
+    (void)pthread_mutex_unlock(&w->lock);
 }
 
 /* Until all that has been taken is done, an error, or the deadline. */
@@ -503,13 +493,13 @@ countd_sync(struct countd *c, int timeout_ms)
     struct handle_writing *w = &c->writing;
     int rc = -EBUSY;
 
-    lock_writing(w);
+    (void)pthread_mutex_lock(&w->lock);
     if (!w->syncing) {
         w->syncing = true;
         rc = sync_locked(w, deadline_ms);
         w->syncing = false;
     }
-    unlock_writing(w);
+    (void)pthread_mutex_unlock(&w->lock);
     return rc;
 }
 

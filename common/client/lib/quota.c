@@ -53,18 +53,6 @@ is_name(const char *name)
            name[strcspn(name, "/?#% \"")] == '\0';
 }
 
-/* A key for this call alone. */
-static int
-new_key(char key[33])
-{
-    uint64_t n[2];
-
-    if (getrandom(n, sizeof n, 0) != (ssize_t)sizeof n)
-        return -EIO;
-    (void)snprintf(key, 33, "%016" PRIx64 "%016" PRIx64, n[0], n[1]);
-    return 0;
-}
-
 static int
 put_request(const struct countd_http *h, const char *name,
             enum countd_quota_op op, int64_t value, const char *key,
@@ -72,7 +60,7 @@ put_request(const struct countd_http *h, const char *name,
 {
     const struct verb *v = &verbs[op];
     char path[NAME_MAX_SIZE + 64], query[64] = "", own[33];
-    int rc;
+    uint64_t n[2];
 
     if (name)
         (void)snprintf(path, sizeof path, "/quota/%s%s%s", name,
@@ -87,10 +75,11 @@ put_request(const struct countd_http *h, const char *name,
                        h->authorization);
         return 0;
     }
-    if (!key) {
-        rc = new_key(own);
-        if (rc < 0)
-            return rc;
+    if (!key) { /* one for this call alone */
+        if (getrandom(n, sizeof n, 0) != (ssize_t)sizeof n)
+            return -EIO;
+        (void)snprintf(own, sizeof own, "%016" PRIx64 "%016" PRIx64, n[0],
+                       n[1]);
         key = own;
     }
     (void)snprintf(text, REQUEST_SIZE,
