@@ -327,24 +327,6 @@ script_add_command(struct script *s, const char *command, const char *where)
 }
 
 static void
-script_begin(struct script *s)
-{
-    s->size = 0;
-    s->holds = false;
-    script_add(s, "check() { [ $1 = $2 ] || "
-                  "{ echo \"$3 status $1, not $2\"; exit 99; }; }\n");
-}
-
-static void
-script_end(struct script *s, const char *where)
-{
-    if (s->holds)
-        script_add(s,
-                   "exec 8>&-\nwait $!\ncheck $? 0 '%s what holds'\nrm hold\n",
-                   where);
-}
-
-static void
 change_example(char *example, size_t size)
 {
     static const struct {
@@ -433,7 +415,10 @@ run_commands(const struct words_piece *p)
     unsigned line = p->line;
 
     strcpy(example, p->text);
-    script_begin(&s);
+    s.size = 0;
+    s.holds = false;
+    script_add(&s, "check() { [ $1 = $2 ] || "
+                   "{ echo \"$3 status $1, not $2\"; exit 99; }; }\n");
     if (strcmp(p->kind, "span") == 0 || strcmp(p->kind, "help") == 0)
         script_add(
             &s, "printf 'words\\tthe\\t3\\nwords\\tand\\t2\\n' | countd load "
@@ -454,8 +439,11 @@ run_commands(const struct words_piece *p)
                        "echo '%s it did not serve, or did not end'; exit 99\n",
                        where);
     }
-    snprintf(where, sizeof where, "%s:%u:", p->file, p->line);
-    script_end(&s, where);
+    if (s.holds)
+        script_add(&s,
+                   "exec 8>&-\nwait $!\ncheck $? 0 '%s:%u: what holds'\n"
+                   "rm hold\n",
+                   p->file, p->line);
     put_program("script", s.text, 0600);
     return run_shell(". ./script", strstr(p->text, "/dev/tcp/") ||
                                            strstr(p->text, "/dev/udp/") ||

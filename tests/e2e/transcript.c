@@ -222,16 +222,6 @@ static const char *const roles[FLEET_ROLES] = {
     [FLEET_WORKER3] = "worker3",
 };
 
-static enum fleet_role
-find_role(const char *name)
-{
-    for (size_t i = 0; i < FLEET_ROLES; i++)
-        if (strcmp(roles[i], name) == 0)
-            return (enum fleet_role)i;
-    fail_msg("%s is not a daemon", name);
-    return FLEET_ROLES;
-}
-
 /* Calls `act` for each role in `names`, in their order. */
 static void
 each_role(struct fleet *f, char *names,
@@ -240,8 +230,15 @@ each_role(struct fleet *f, char *names,
     char *rest;
 
     for (char *name = strtok_r(names, " ", &rest); name != NULL;
-         name = strtok_r(NULL, " ", &rest))
-        act(f, find_role(name));
+         name = strtok_r(NULL, " ", &rest)) {
+        size_t role = 0;
+
+        while (role < FLEET_ROLES && strcmp(roles[role], name) != 0)
+            role++;
+        if (role == FLEET_ROLES)
+            fail_msg("%s is not a daemon", name);
+        act(f, (enum fleet_role)role);
+    }
 }
 
 static void
