@@ -212,8 +212,8 @@ int cmd_peer_failed(const struct cmd_line *line, enum cmd_peer peer, int rc);
  * Names are as they are in JSON, and elsewhere in the text form of
  * common/wire/name.h, so that they can be typed back in, or as --raw says.
  *
- * Ownership: struct output is the caller's between init and fini.  Cells are
- * only looked at during the call. */
+ * Ownership: struct output is the caller's between init and fini; one at a time.
+ * Cells are only looked at during the call. */
 
 enum output_format { OUTPUT_PEOPLE, OUTPUT_JSON, OUTPUT_TSV };
 
@@ -226,14 +226,10 @@ struct output {
     const struct table_column *columns;
     size_t column_count;
     int widths[TABLE_COLUMNS_MAX];
-    FILE *page; /* the text: cells of people's rows, each with its NUL */
-    char *text;
-    size_t text_size;
-    size_t row_count; /* rows of the page */
-    bool headed;      /* the heading is out */
-    bool raw;         /* names as they are */
-    bool failed;      /* out of memory */
-    bool has_begun;   /* the table, which is of JSON and TSV: */
+    size_t page_size, row_count; /* of people's rows that are not out yet */
+    bool headed;                 /* the heading is out */
+    bool raw;                    /* names as they are */
+    bool has_begun;              /* the table, which is of JSON and TSV: */
     struct table_writer table;
     char buffer[OUTPUT_BUFFER];
 };

@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -13,7 +12,11 @@
 /* A page is printed when it has PAGE_ROWS rows or PAGE_SIZE bytes of text, so
  * memory is bounded; later pages only widen columns. */
 #define PAGE_ROWS 4096
-#define PAGE_SIZE (1L << 20)
+#define PAGE_SIZE ((size_t)1 << 20)
+#define ROW_MAX   (LIVE_TEXT_SIZE + TABLE_COLUMNS_MAX * NAME_TEXT_SIZE)
+
+/* Cells of people's rows, each with its NUL. */
+static char page[PAGE_SIZE + ROW_MAX];
 
 /* Errors of stdout are sticky: every print below is followed, at the end, by
  * the one check in output_fini(). */
@@ -44,9 +47,8 @@ output_init(struct output *o, const struct cmd_line *line,
     o->format = OUTPUT_PEOPLE;
     o->columns = columns;
     o->column_count = column_count;
-    o->page = NULL;
-    o->row_count = 0;
-    o->headed = o->failed = o->has_begun = false;
+    o->page_size = o->row_count = 0;
+    o->headed = o->has_begun = false;
     o->raw = line->raw;
     if (cmd_value(line, "json"))
         o->format = OUTPUT_JSON;
@@ -110,35 +112,25 @@ print_cell(const struct output *o, size_t column, const char *text)
 static void
 print_page(struct output *o)
 {
-    const char *at;
+    const char *at = page;
 
-    if (o->page == NULL)
+    if (o->row_count == 0)
         return;
-    o->failed |= ferror(o->page) != 0;
-    o->failed |= fclose(o->page) != 0;
-    o->page = NULL;
-    at = o->text;
-    for (size_t i = 0; !o->failed && !o->headed && i < o->column_count; i++)
+    for (size_t i = 0; !o->headed && i < o->column_count; i++)
         print_cell(o, i, o->columns[i].title);
     o->headed = true;
-    for (size_t row = 0; !o->failed && row < o->row_count; row++) {
+    for (size_t row = 0; row < o->row_count; row++)
         for (size_t i = 0; i < o->column_count; i++) {
             print_cell(o, i, at);
             at += strlen(at) + 1;
         }
-    }
-    o->row_count = 0;
-    free(o->text);
+    o->page_size = o->row_count = 0;
 }
 
 static void
 store_row(struct output *o, const struct cell *cells)
 {
-    if (o->page == NULL && !o->failed) {
-        o->page = open_memstream(&o->text, &o->text_size);
-        o->failed = o->page == NULL;
-    }
-    for (size_t i = 0; !o->failed && i < o->column_count; i++) {
+    for (size_t i = 0; i < o->column_count; i++) {
         char buffer[NAME_TEXT_SIZE];
         const struct cell cell = cells[i].kind == CELL_RANK
                                      ? cell_number(cells[i].number + 1)
@@ -146,12 +138,13 @@ store_row(struct output *o, const struct cell *cells)
         const char *text = cell_plain(&cell, o->raw, buffer);
         const int width = text_width(text);
 
-        (void)fwrite(text, 1, strlen(text) + 1, o->page);
+        assert(strlen(text) < sizeof page - o->page_size);
+        strcpy(page + o->page_size, text);
+        o->page_size += strlen(text) + 1;
         if (width > o->widths[i])
             o->widths[i] = width;
     }
-    if (++o->row_count == PAGE_ROWS ||
-        (o->page != NULL && ftell(o->page) > PAGE_SIZE))
+    if (++o->row_count == PAGE_ROWS || o->page_size > PAGE_SIZE)
         print_page(o);
 }
 
@@ -252,9 +245,6 @@ output_fini(struct output *o)
         table_end(begin_table(o));
         flush_table(o);
     }
-    if (o->failed)
-        return cmd_fail(CONFIG_EXIT_SYSTEM,
-                        "no memory for the table; try --tsv");
     return cmd_printed();
 }
 
