@@ -250,12 +250,11 @@ on_retry(struct loop_timer *timer)
 {
     struct forward *f = LOOP_OWNER(timer, struct forward, retry);
 
+    assert(f->state == FORWARD_DOWN || f->state == FORWARD_CONNECTING);
     f->lost = f->acked;
-    if (f->state == FORWARD_DOWN || f->state == FORWARD_CONNECTING) {
-        if (!is_patient(f))
-            drop_queued(f);
-        f->sent = f->acked * f->layout->message_size;
-    }
+    if (!is_patient(f))
+        drop_queued(f);
+    f->sent = f->acked * f->layout->message_size;
     if (f->state == FORWARD_DOWN)
         connect_writer(f);
 }

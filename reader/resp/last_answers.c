@@ -56,8 +56,9 @@ bucket_of(const struct hash_wide *hash)
            LAST_ANSWERS_BUCKET;
 }
 
-uint32_t
-last_answers_find(const struct last_answers *a, const struct hash_wide *hash)
+/* The index of the entry of a key; LAST_ANSWERS_NONE. */
+static uint32_t
+find_entry(const struct last_answers *a, const struct hash_wide *hash)
 {
     const uint32_t first = bucket_of(hash);
 
@@ -81,9 +82,10 @@ has_unread(const struct last_answers *a, uint32_t index, uint64_t as_of_ms)
 }
 
 void
-last_answers_apply(const struct last_answers *a, uint32_t index,
+last_answers_apply(const struct last_answers *a, const struct hash_wide *hash,
                    struct last_answers_read *read)
 {
+    const uint32_t index = find_entry(a, hash);
     const struct last_answer *e;
 
     if (!has_unread(a, index, read->as_of_ms))
@@ -118,7 +120,7 @@ last_answers_add(struct last_answers *a, const struct hash_wide *hash,
                  int64_t increment, const struct last_answers_read *read,
                  uint32_t *index)
 {
-    uint32_t i = last_answers_find(a, hash);
+    uint32_t i = find_entry(a, hash);
     const bool holds = has_unread(a, i, read->as_of_ms);
     const bool was_lowered = holds && a->entries[i].is_lowered != 0;
     struct last_answer *e;

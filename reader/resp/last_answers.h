@@ -79,10 +79,6 @@ struct hash_wide last_answers_hash(const struct last_answers *a,
                                    size_t keyspace_size, const uint8_t *key,
                                    size_t key_size);
 
-/* The index of the entry of a key; LAST_ANSWERS_NONE. */
-uint32_t last_answers_find(const struct last_answers *a,
-                           const struct hash_wide *hash);
-
 /* Whether an entry may have increments that a snapshot of as_of_ms lacks: false
  * spares a read the search for its entry. */
 static inline bool
@@ -92,7 +88,8 @@ last_answers_any_holds(const struct last_answers *a, uint64_t as_of_ms)
 }
 
 /* What a read of the key is to answer: *read changed by its entry. */
-void last_answers_apply(const struct last_answers *a, uint32_t index,
+void last_answers_apply(const struct last_answers *a,
+                        const struct hash_wide *hash,
                         struct last_answers_read *read);
 
 /* The answer to an increment, which is one more in flight; *index is the entry

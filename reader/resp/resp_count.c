@@ -9,33 +9,30 @@
 
 #include "common/wire/decimal.h"
 
-/* How the new value is written. */
-enum value_form { ANSWER_INTEGER, ANSWER_SCORE };
-
 static size_t
-put_value(const struct resp_call *call, uint8_t *out, enum value_form form,
-          int64_t value)
+put_value(const struct resp_call *call, uint8_t *out, int64_t value)
 {
-    return form == ANSWER_SCORE ? resp_put_score(call, out, value)
-                                : resp_put_number(out, ':', value);
+    return call->command->option == RESP_ADD_SCORE
+               ? resp_put_score(call, out, value)
+               : resp_put_number(out, ':', value);
 }
 
 /* An increment of 0 makes no key, and is not forwarded. */
 static enum conn_next
 answer_zero(struct resp_call *call, const struct resp_arg *keyspace,
-            const struct resp_arg *key, enum value_form form)
+            const struct resp_arg *key)
 {
     struct last_answers_read read;
     uint8_t out[2 * RESP_NUMBER_SIZE];
 
     if (resp_read_count(call, keyspace, key, &read) < 0)
         return resp_unreadable(call);
-    return resp_answer_bytes(call, out, put_value(call, out, form, read.count));
+    return resp_answer_bytes(call, out, put_value(call, out, read.count));
 }
 
 static enum conn_next
 forward_increment(struct resp_call *call, const struct message *m, uint8_t *out,
-                  const struct last_answers_read *read, enum value_form form)
+                  const struct last_answers_read *read)
 {
     struct resp_service *r = call->service;
     const struct hash_wide hash = last_answers_hash(
@@ -45,20 +42,18 @@ forward_increment(struct resp_call *call, const struct message *m, uint8_t *out,
     size_t size;
 
     value = last_answers_add(&r->answers, &hash, m->increment, read, &entry);
-    size = put_value(call, out, form, value);
+    size = put_value(call, out, value);
     forward_add(&r->forward, call->conn, m, entry, (uint32_t)size);
     resp_put(call, size);
     return CONN_ANSWERED;
 }
 
 static enum conn_next
-increment_key(struct resp_call *call, int64_t by, enum value_form form)
+increment_key(struct resp_call *call, int64_t by)
 {
     struct resp_service *r = call->service;
     const struct resp_arg *key = &call->args[call->command->key];
-    const struct resp_arg strings = resp_strings(call);
-    const struct resp_arg *keyspace =
-        call->command->key > 1 ? &call->args[1] : &strings;
+    const struct resp_arg *keyspace = resp_keyspace(call);
     const struct message m = {.increment = by,
                               .keyspace = keyspace->at,
                               .key = key->at,
@@ -69,7 +64,7 @@ increment_key(struct resp_call *call, int64_t by, enum value_form form)
     uint8_t *out;
 
     if (by == 0)
-        return answer_zero(call, keyspace, key, form);
+        return answer_zero(call, keyspace, key);
     if (message_check(r->forward.layout, &m) < 0)
         return resp_error(call, "a name that no record can have");
     out = resp_space(call, 2 * RESP_NUMBER_SIZE);
@@ -84,31 +79,22 @@ increment_key(struct resp_call *call, int64_t by, enum value_form form)
     }
     if (resp_read_key(call, keyspace, key, &read) < 0)
         return resp_unreadable(call);
-    return forward_increment(call, &m, out, &read, form);
+    return forward_increment(call, &m, out, &read);
 }
 
-/* INCR, DECR, INCRBY, DECRBY: the option is the sign. */
+/* INCR, DECR, INCRBY, DECRBY, HINCRBY: an integer behind the key, or 1. */
 enum conn_next
 resp_do_incr(struct resp_call *call)
 {
+    const size_t at = (size_t)call->command->key + 1;
+    const bool subtracts = call->command->option == RESP_SUBTRACT;
     int64_t by = 1;
 
-    if (call->count > 2 && !resp_integer(&call->args[2], &by))
+    if (call->count > at && !resp_integer(&call->args[at], &by))
         return resp_not_integer(call);
-    if (call->command->option < 0 && by == INT64_MIN)
+    if (subtracts && by == INT64_MIN)
         return resp_error(call, "decrement would overflow");
-    return increment_key(call, call->command->option < 0 ? -by : by,
-                         ANSWER_INTEGER);
-}
-
-enum conn_next
-resp_do_hincrby(struct resp_call *call)
-{
-    int64_t by;
-
-    if (!resp_integer(&call->args[3], &by))
-        return resp_not_integer(call);
-    return increment_key(call, by, ANSWER_INTEGER);
+    return increment_key(call, subtracts ? -by : by);
 }
 
 /* An increment of a score: a decimal that is a whole number. */
@@ -123,7 +109,7 @@ resp_do_zincrby(struct resp_call *call)
         return resp_error(call, "value is not a valid float");
     if (decimal_whole(&d, &by) < 0)
         return resp_not_integer(call);
-    return increment_key(call, by, ANSWER_SCORE);
+    return increment_key(call, by);
 }
 
 enum conn_next

@@ -167,8 +167,22 @@ size_t resp_put_score(const struct resp_call *call, uint8_t *out,
 bool resp_check_names(struct resp_call *call);
 bool resp_check_no_period(struct resp_call *call);
 
-/* The keyspace of strings. */
-struct resp_arg resp_strings(const struct resp_call *call);
+/* The keyspace of the keys that the command's row calls so. */
+static inline const struct resp_arg *
+resp_keyspace(const struct resp_call *call)
+{
+    const int key = call->command->key;
+
+    return key > 1 || key < -1 ? &call->args[1] : &call->service->strings;
+}
+
+/* A query about a keyspace. */
+static inline struct store_query
+resp_query_of(enum store_op op, const struct resp_arg *keyspace)
+{
+    return (struct store_query){
+        .op = op, .name = keyspace->at, .name_size = keyspace->size};
+}
 
 /* What the snapshot says of a key; negative: it cannot be read. */
 int resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
@@ -201,11 +215,19 @@ enum resp_member { RESP_MEMBER_TEXT, RESP_MEMBER_SCORE, RESP_MEMBER_EXISTS };
 
 /* ---- resp_range.c ---- */
 
-/* Writes the head of `count` rows, and a row, which RESP3 has in pairs. */
+/* What of a row is answered: of a sorted set, then of a hash. */
+enum resp_form {
+    RESP_MEMBERS,
+    RESP_SCORES, /* members with scores, which RESP3 has in pairs */
+    RESP_MAP,
+    RESP_VALUES
+};
+
+/* Writes the head of `count` rows, and a row. */
 size_t resp_put_rows(const struct resp_call *call, uint8_t *out,
-                     bool with_scores, int64_t count);
+                     enum resp_form form, int64_t count);
 size_t resp_put_row(const struct resp_call *call, uint8_t *out,
-                    bool with_scores, const struct query_row *row);
+                    enum resp_form form, const struct query_row *row);
 
 /* Ranges of ranks, of scores, or of what the options say. */
 enum resp_range {
@@ -214,9 +236,6 @@ enum resp_range {
     RESP_BY_SCORE,
     RESP_BY_SCORE_REVERSED
 };
-
-/* What of a hash is answered. */
-enum resp_map { RESP_MAP_NONE, RESP_MAP_BOTH, RESP_MAP_KEYS, RESP_MAP_VALUES };
 
 /* The rows that Redis means by `first` to `last`, of `keys`: *count of them
  * from *from on; 0: none. */
@@ -250,10 +269,13 @@ bool resp_period_is_name(const struct resp_arg *name);
 
 /* Rows `first` to `last` of the period that args[1] names. */
 enum conn_next resp_period_range(struct resp_call *call, int64_t first,
-                                 int64_t last, bool with_scores);
+                                 int64_t last, enum resp_form form);
 
 /* ---- resp_count.c ---- */
-resp_function resp_do_incr, resp_do_hincrby, resp_do_zincrby, resp_do_zadd;
+resp_function resp_do_incr, resp_do_zincrby, resp_do_zadd;
+
+/* What is done with a number, and how the new value is written. */
+enum resp_change { RESP_SUBTRACT = 1, RESP_ADD, RESP_ADD_SCORE };
 
 /* ---- resp_connect.c, resp_server.c, resp_auth.c, resp_scan.c ---- */
 resp_function resp_do_ping, resp_do_echo, resp_do_hello, resp_do_select,
@@ -311,7 +333,7 @@ struct resp_job {
     struct store_listing *listing;
 
     int64_t first, last; /* rows of a period */
-    bool with_scores;
+    enum resp_form form;
     struct history_query period;
     struct resp_pattern pattern; /* of names; not zero */
 };

@@ -66,15 +66,6 @@ resp_period_is_name(const struct resp_arg *name)
 
 /* ---- the job ------------------------------------------------------------- */
 
-static int64_t
-cut_sum(const struct store_bucket *sum)
-{
-    const struct store_totals totals = {.sum_high = sum->sum_high,
-                                        .sum_low = sum->sum_low};
-
-    return store_total(&totals);
-}
-
 static enum conn_next
 answer_rows(struct resp_call *call, const struct resp_job *job)
 {
@@ -90,22 +81,26 @@ answer_rows(struct resp_call *call, const struct resp_job *job)
     out = resp_space(call, RESP_ROWS_SIZE(count));
     if (!out)
         return CONN_FULL;
-    size = resp_put_rows(call, out, job->with_scores, count);
+    size = resp_put_rows(call, out, job->form, count);
     for (int64_t i = from; i < from + count; i++) {
         const struct store_top *top = &job->period.q.top[i];
-        const struct query_row row = {cut_sum(&top->sum), top->key,
+        const struct store_totals sum = {.sum_high = top->sum.sum_high,
+                                         .sum_low = top->sum.sum_low};
+        const struct query_row row = {store_total(&sum), top->key,
                                       top->key_size};
 
-        size += resp_put_row(call, out + size, job->with_scores, &row);
+        size += resp_put_row(call, out + size, job->form, &row);
     }
     resp_put(call, size);
     return CONN_ANSWERED;
 }
 
 static enum conn_next
-answer_error(struct resp_call *call, int error)
+answer_period(struct resp_call *call, struct resp_job *job)
 {
-    switch (error) {
+    switch (job->period.error) {
+    case 0:
+        return answer_rows(call, job);
     case -ENOENT:
         return resp_answer(call, "*0\r\n");
     case -ENODATA:
@@ -114,17 +109,9 @@ answer_error(struct resp_call *call, int error)
     case -E2BIG:
         return resp_error(call, "no step of the history divides this period");
     default:
-        call->service->read_error = error;
+        call->service->read_error = job->period.error;
         return resp_unreadable(call);
     }
-}
-
-static enum conn_next
-answer_period(struct resp_call *call, struct resp_job *job)
-{
-    const int error = job->period.error;
-
-    return error < 0 ? answer_error(call, error) : answer_rows(call, job);
 }
 
 static bool
@@ -136,7 +123,7 @@ step_period(struct job *job, uint64_t until_ns)
 
 enum conn_next
 resp_period_range(struct resp_call *call, int64_t first, int64_t last,
-                  bool with_scores)
+                  enum resp_form form)
 {
     const struct resp_arg *name = &call->args[1];
     struct history_question q = {
@@ -149,7 +136,7 @@ resp_period_range(struct resp_call *call, int64_t first, int64_t last,
     if (history_query_init(&j->period, call->service->jobs->store) < 0)
         return resp_job_no_memory(call);
     (void)resp_period_parse(name, now_seconds(), &period);
-    j->with_scores = with_scores;
+    j->form = form;
     j->first = first;
     j->last = last;
     q.from = period.from;

@@ -19,45 +19,34 @@ struct rows {
     uint64_t first;
     uint64_t count;
     bool ascending;
-    bool with_scores;
-    enum resp_map map; /* of names and counts */
+    enum resp_form form;
 };
 
 /* ---- answering ----------------------------------------------------------- */
 
 size_t
-resp_put_rows(const struct resp_call *call, uint8_t *out, bool with_scores,
+resp_put_rows(const struct resp_call *call, uint8_t *out, enum resp_form form,
               int64_t count)
 {
-    return resp_put_number(out, '*',
-                           with_scores && !resp_is_3(call) ? 2 * count : count);
+    if (form == RESP_MAP)
+        return resp_put_map(call, out, (size_t)count);
+    return resp_put_number(
+        out, '*', form == RESP_SCORES && !resp_is_3(call) ? 2 * count : count);
 }
 
 size_t
-resp_put_row(const struct resp_call *call, uint8_t *out, bool with_scores,
+resp_put_row(const struct resp_call *call, uint8_t *out, enum resp_form form,
              const struct query_row *row)
 {
     size_t size = 0;
 
-    if (with_scores && resp_is_3(call))
-        size += resp_put_number(out, '*', 2);
-    size += resp_put_bulk(out + size, row->key, row->key_size);
-    if (with_scores)
+    if (form == RESP_SCORES && resp_is_3(call))
+        size = resp_put_number(out, '*', 2);
+    if (form != RESP_VALUES)
+        size += resp_put_bulk(out + size, row->key, row->key_size);
+    if (form == RESP_SCORES)
         size += resp_put_score(call, out + size, row->count);
-    return size;
-}
-
-static size_t
-put_row(const struct resp_call *call, uint8_t *out, const struct rows *rows,
-        const struct query_row *row)
-{
-    size_t size = 0;
-
-    if (rows->map == RESP_MAP_NONE)
-        return resp_put_row(call, out, rows->with_scores, row);
-    if (rows->map != RESP_MAP_VALUES)
-        size = resp_put_bulk(out, row->key, row->key_size);
-    if (rows->map != RESP_MAP_KEYS)
+    else if (form != RESP_MEMBERS)
         size += resp_put_number_bulk(out + size, row->count);
     return size;
 }
@@ -68,17 +57,14 @@ put_rows(struct resp_call *call, uint8_t *out, const struct rows *rows,
          const struct store_query *q)
 {
     struct query_row all[RESP_ROWS_MAX];
-    size_t size =
-        rows->map == RESP_MAP_BOTH
-            ? resp_put_map(call, out, (size_t)q->rows)
-            : resp_put_rows(call, out, rows->with_scores, (int64_t)q->rows);
+    size_t size = resp_put_rows(call, out, rows->form, (int64_t)q->rows);
     const uint8_t *at = q->bytes;
 
     for (uint64_t i = 0; i < q->rows; i++)
         at = query_row_get(at, &all[i]);
     for (uint64_t i = 0; i < q->rows; i++)
-        size += put_row(call, out + size, rows,
-                        &all[rows->ascending ? q->rows - 1 - i : i]);
+        size += resp_put_row(call, out + size, rows->form,
+                             &all[rows->ascending ? q->rows - 1 - i : i]);
     return size;
 }
 
@@ -87,14 +73,12 @@ answer_rows(struct resp_call *call, const struct resp_arg *keyspace,
             const struct rows *rows)
 {
     struct resp_service *r = call->service;
-    struct store_query q = {.op = STORE_RANGE,
-                            .name = keyspace->at,
-                            .name_size = keyspace->size,
-                            .offset = (int64_t)rows->first,
-                            .length = rows->count};
+    struct store_query q = resp_query_of(STORE_RANGE, keyspace);
     uint8_t *out;
     int rc = -ENOENT;
 
+    q.offset = (int64_t)rows->first;
+    q.length = rows->count;
     if (rows->count > RESP_ROWS_MAX)
         return resp_too_many_rows(call);
     out = resp_space(call, RESP_ROWS_SIZE(rows->count));
@@ -126,7 +110,7 @@ resp_range_cut(int64_t first, int64_t last, int64_t keys, int64_t *from,
 
 /* The options of a range, after its bounds. */
 struct options {
-    bool with_scores;
+    enum resp_form form;
     bool is_reversed; /* largest first */
     bool by_score;    /* the bounds are scores */
     bool has_limit;
@@ -143,7 +127,7 @@ parse_options(struct resp_call *call, struct options *o)
         const struct resp_arg *arg = &call->args[i];
 
         if (resp_is_word(arg, "withscores")) {
-            o->with_scores = true;
+            o->form = RESP_SCORES;
         } else if (is_any && resp_is_word(arg, "rev")) {
             o->is_reversed = true;
         } else if (is_any && resp_is_word(arg, "byscore")) {
@@ -169,8 +153,7 @@ static enum conn_next
 answer_rank_range(struct resp_call *call, const struct options *o)
 {
     const struct resp_arg *args = call->args, *keyspace = &args[1];
-    struct rows rows = {.ascending = !o->is_reversed,
-                        .with_scores = o->with_scores};
+    struct rows rows = {.ascending = !o->is_reversed, .form = o->form};
     int64_t first, last, keys, from, count;
 
     if (o->has_limit)
@@ -184,7 +167,7 @@ answer_rank_range(struct resp_call *call, const struct options *o)
     if (keys < 0)
         return resp_unreadable(call);
     if (keys == 0 && resp_period_is_name(keyspace))
-        return resp_period_range(call, first, last, rows.with_scores);
+        return resp_period_range(call, first, last, o->form);
     resp_range_cut(first, last, keys, &from, &count);
     rows.count = (uint64_t)count;
     rows.first = (uint64_t)(rows.ascending ? keys - from - count : from);
@@ -195,7 +178,7 @@ enum conn_next
 resp_do_getall(struct resp_call *call)
 {
     const struct resp_arg *keyspace = &call->args[1];
-    struct rows rows = {.map = (enum resp_map)call->command->option};
+    struct rows rows = {.form = (enum resp_form)call->command->option};
     const int64_t keys = resp_count_keys(call, keyspace);
 
     if (keys < 0)
@@ -205,11 +188,6 @@ resp_do_getall(struct resp_call *call)
 }
 
 /* ---- by score ------------------------------------------------------------ */
-
-/* Counts from `low` to `high`; none if low > high. */
-struct bounds {
-    int64_t low, high;
-};
 
 /* As strtod() has them, in any case. */
 static bool
@@ -279,19 +257,18 @@ count_at_least(struct resp_call *call, int64_t keys, int64_t value)
 static bool
 find_rows(struct resp_call *call, size_t low, size_t high, struct rows *rows)
 {
-    struct bounds b;
     bool none = false;
-    int64_t keys, above, within;
+    int64_t least, most, keys, above, within;
 
-    if (!parse_bound(&call->args[low], true, &b.low, &none) ||
-        !parse_bound(&call->args[high], false, &b.high, &none))
+    if (!parse_bound(&call->args[low], true, &least, &none) ||
+        !parse_bound(&call->args[high], false, &most, &none))
         return resp_stop(call, resp_error(call, "min or max is not a float"));
     rows->first = rows->count = 0;
-    if (none || b.low > b.high)
+    if (none || least > most)
         return true;
     keys = resp_count_keys(call, &call->args[1]);
-    above = b.high == INT64_MAX ? 0 : count_at_least(call, keys, b.high + 1);
-    within = count_at_least(call, keys, b.low);
+    above = most == INT64_MAX ? 0 : count_at_least(call, keys, most + 1);
+    within = count_at_least(call, keys, least);
     if (above < 0 || within < 0)
         return resp_stop(call, resp_unreadable(call));
     rows->first = (uint64_t)above;
@@ -312,8 +289,7 @@ resp_do_count(struct resp_call *call)
 static enum conn_next
 answer_score_range(struct resp_call *call, const struct options *o)
 {
-    struct rows rows = {.ascending = !o->is_reversed,
-                        .with_scores = o->with_scores};
+    struct rows rows = {.ascending = !o->is_reversed, .form = o->form};
     uint64_t left;
 
     if (!resp_check_no_period(call) ||

@@ -64,15 +64,6 @@ resp_check_names(struct resp_call *call)
     return !fault || resp_stop(call, resp_error(call, "%s", fault->text));
 }
 
-struct resp_arg
-resp_strings(const struct resp_call *call)
-{
-    const struct resp_service *r = call->service;
-
-    return (struct resp_arg){.at = (const uint8_t *)r->config->resp_keyspace,
-                             .size = r->keyspace_size};
-}
-
 /* ---- the store ----------------------------------------------------------- */
 
 int
@@ -90,16 +81,15 @@ int
 resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
               const struct resp_arg *key, struct last_answers_read *out)
 {
-    struct store_query q = {.op = STORE_GET,
-                            .name = keyspace->at,
-                            .name_size = keyspace->size,
-                            .key = key->at,
-                            .key_size = key->size};
+    struct store_query q = resp_query_of(STORE_GET, keyspace);
     /* Before the snapshot: what it claims is in the snapshot then. */
     const int64_t as_of =
         as_of_own(call->service->jobs->as_of, keyspace->at, keyspace->size);
-    const int rc = resp_query(call, &q, NULL, 0);
+    int rc;
 
+    q.key = key->at;
+    q.key_size = key->size;
+    rc = resp_query(call, &q, NULL, 0);
     if (rc < 0 && rc != -ENOENT)
         return rc;
     out->as_of_ms = (uint64_t)as_of;
@@ -125,15 +115,14 @@ resp_read_count(struct resp_call *call, const struct resp_arg *keyspace,
         return rc;
     hash =
         last_answers_hash(a, keyspace->at, keyspace->size, key->at, key->size);
-    last_answers_apply(a, last_answers_find(a, &hash), out);
+    last_answers_apply(a, &hash, out);
     return 0;
 }
 
 int64_t
 resp_count_keys(struct resp_call *call, const struct resp_arg *keyspace)
 {
-    struct store_query q = {
-        .op = STORE_TOTAL, .name = keyspace->at, .name_size = keyspace->size};
+    struct store_query q = resp_query_of(STORE_TOTAL, keyspace);
     const int rc = resp_query(call, &q, NULL, 0);
 
     if (rc == -ENOENT)
@@ -156,13 +145,12 @@ resp_count_before(struct resp_call *call, enum store_op op,
         return count;
     while (from < to) {
         const int64_t middle = from + (to - from) / 2;
-        struct store_query q = {.op = op,
-                                .name = keyspace->at,
-                                .name_size = keyspace->size,
-                                .offset = middle,
-                                .length = 1};
-        const int rc = resp_query(call, &q, row, sizeof row);
+        struct store_query q = resp_query_of(op, keyspace);
+        int rc;
 
+        q.offset = middle;
+        q.length = 1;
+        rc = resp_query(call, &q, row, sizeof row);
         if (rc < 0 && rc != -ENOENT)
             return rc;
         if (q.rows == 1)
@@ -210,8 +198,7 @@ resp_do_members(struct resp_call *call)
 {
     const int key = call->command->key;
     const size_t first = (size_t)(key < 0 ? -key : key);
-    const struct resp_arg strings = resp_strings(call);
-    const struct resp_arg *keyspace = first > 1 ? &call->args[1] : &strings;
+    const struct resp_arg *keyspace = resp_keyspace(call);
     struct resp_state *s = call->state;
     struct last_answers_read read;
 
@@ -271,11 +258,7 @@ enum conn_next
 resp_do_rank(struct resp_call *call)
 {
     const struct resp_arg *keyspace = &call->args[1];
-    struct store_query q = {.op = STORE_RANK,
-                            .name = keyspace->at,
-                            .name_size = keyspace->size,
-                            .key = call->args[2].at,
-                            .key_size = call->args[2].size};
+    struct store_query q = resp_query_of(STORE_RANK, keyspace);
     const bool with_score = call->count > 3;
     int64_t keys = 0;
     int rc;
@@ -283,6 +266,8 @@ resp_do_rank(struct resp_call *call)
     if (with_score &&
         (call->count > 4 || !resp_is_word(&call->args[3], "withscore")))
         return resp_syntax_error(call);
+    q.key = call->args[2].at;
+    q.key_size = call->args[2].size;
     rc = resp_query(call, &q, NULL, 0);
     if (rc == -ENOENT && with_score && !resp_is_3(call))
         return resp_answer(call, "*-1\r\n");
@@ -305,7 +290,6 @@ enum kind { KIND_NONE, KIND_KEYSPACE, KIND_STRING };
 static int
 find_kind(struct resp_call *call, const struct resp_arg *arg)
 {
-    const struct resp_arg strings = resp_strings(call);
     struct last_answers_read read;
     int64_t keys = 0;
     int rc;
@@ -314,7 +298,7 @@ find_kind(struct resp_call *call, const struct resp_arg *arg)
         keys = resp_count_keys(call, arg);
     if (keys != 0)
         return keys < 0 ? (int)keys : KIND_KEYSPACE;
-    rc = resp_read_count(call, &strings, arg, &read);
+    rc = resp_read_count(call, &call->service->strings, arg, &read);
     if (rc < 0)
         return rc;
     return read.exists ? KIND_STRING : KIND_NONE;
@@ -347,21 +331,19 @@ resp_do_exists(struct resp_call *call)
 {
     struct resp_state *s = call->state;
     enum conn_next next;
+    int kind = KIND_NONE;
 
     for (size_t i = 1 + s->progress; i < call->count; i++) {
-        const int kind = find_kind(call, &call->args[i]);
-
-        if (kind < 0) {
-            next = resp_unreadable(call);
-            goto reset;
-        }
+        kind = find_kind(call, &call->args[i]);
+        if (kind < 0)
+            break;
         s->found += kind != KIND_NONE;
         s->progress++;
         if (i + 1 < call->count && resp_is_late(call))
             return CONN_YIELD;
     }
-    next = resp_answer_number(call, s->found);
-reset:
+    next =
+        kind < 0 ? resp_unreadable(call) : resp_answer_number(call, s->found);
     if (next == CONN_ANSWERED)
         s->progress = s->found = 0;
     return next;

@@ -13,7 +13,7 @@
  *
  *     resp_do_scan_keys()
  *     resp_do_scan(), resp_do_keys(), resp_do_dbsize() -> begin_list()
- *     step_list() -> add_name() */
+ *     step_list() -> take_name() -> add_name() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -29,18 +29,6 @@
 
 /* ---- SCAN, KEYS, DBSIZE --------------------------------------------------- */
 
-/* An unsigned integer; false: it is not one. */
-static bool
-parse_cursor(const struct resp_arg *arg, uint64_t *out)
-{
-    int64_t value;
-
-    if (!resp_integer(arg, &value) || value < 0)
-        return false;
-    *out = (uint64_t)value;
-    return true;
-}
-
 /* Compiles the pattern of a command; false: call->next. */
 static bool
 compile_pattern(struct resp_call *call, const struct resp_arg *text)
@@ -55,12 +43,15 @@ compile_pattern(struct resp_call *call, const struct resp_arg *text)
 static bool
 parse_scan(struct resp_call *call, struct resp_wanted *wanted, size_t cursor)
 {
-    if (!parse_cursor(&call->args[cursor], &wanted->skip))
+    int64_t count;
+
+    if (!resp_integer(&call->args[cursor], &count) || count < 0)
         return resp_stop(call, resp_error(call, "invalid cursor"));
+    wanted->skip = (uint64_t)count;
     for (size_t i = cursor + 1; i < call->count; i += 2) {
         const struct resp_arg *option = &call->args[i], *value = option + 1;
-        int64_t count = 1;
 
+        count = 1;
         if (i + 1 < call->count && resp_is_word(option, "match")) {
             if (!compile_pattern(call, value))
                 return false;
@@ -80,25 +71,34 @@ parse_scan(struct resp_call *call, struct resp_wanted *wanted, size_t cursor)
     return true;
 }
 
-/* The list ends here, and a SCAN goes on behind it. */
-static void
-end_list(struct resp_job *j, const struct store_listed *found)
-{
-    struct resp_state *s = conn_state(j->job.conn);
-
-    j->wanted.left = 0;
-    s->scanned = j->position;
-    s->scan_end.size = found->name_size;
-    memcpy(s->scan_end.bytes, found->name, found->name_size);
-}
-
-/* A keyspace that was listed. */
+/* A keyspace that was listed and not skipped. */
 static void
 add_name(struct resp_job *j, const struct store_listed *found)
 {
+    const struct resp_service *r = conn_ctx(j->job.conn);
+
+    if (found->keys == 0 || bytes_compare(found->name, found->name_size,
+                                          r->strings.at, r->strings.size) == 0)
+        return;
+    j->keyspaces++;
+    if (!j->wanted.matches_type ||
+        (j->wanted.has_pattern &&
+         !resp_pattern_matches(&j->pattern, found->name, found->name_size)))
+        return;
+    if (j->count == RESP_ROWS_MAX) { /* of KEYS */
+        j->wanted.left = 0;
+        j->error = -E2BIG;
+        return;
+    }
+    j->size += resp_put_bulk(j->rows + j->size, found->name, found->name_size);
+    j->count++;
+}
+
+static void
+take_name(struct resp_job *j, const struct store_listed *found)
+{
     struct resp_wanted *wanted = &j->wanted;
-    const struct resp_call call = {.service = conn_ctx(j->job.conn)};
-    const struct resp_arg strings = resp_strings(&call);
+    struct resp_state *s = conn_state(j->job.conn);
 
     j->position++;
     if (wanted->skip > 0) {
@@ -106,27 +106,15 @@ add_name(struct resp_job *j, const struct store_listed *found)
         return;
     }
     wanted->left--;
-    if (wanted->left == 0)
-        end_list(j, found);
-    if (found->keys == 0 ||
-        (found->name_size == strings.size &&
-         memcmp(found->name, strings.at, strings.size) == 0))
-        return;
-    j->keyspaces++;
-    if (!wanted->matches_type ||
-        (wanted->has_pattern &&
-         !resp_pattern_matches(&j->pattern, found->name, found->name_size)))
-        return;
-    if (j->count == RESP_ROWS_MAX) { /* of KEYS */
+    add_name(j, found);
+    if (wanted->list == RESP_SCAN && j->count == RESP_ROWS_MAX)
         wanted->left = 0;
-        j->error = -E2BIG;
+    if (wanted->left > 0)
         return;
-    }
-    j->size += resp_put_bulk(j->rows + j->size, found->name, found->name_size);
-    j->count++;
-    if (wanted->list == RESP_SCAN && j->count == RESP_ROWS_MAX &&
-        wanted->left > 0)
-        end_list(j, found);
+    /* Here it ends, and a SCAN goes on behind it. */
+    s->scanned = j->position;
+    s->scan_end.size = found->name_size;
+    memcpy(s->scan_end.bytes, found->name, found->name_size);
 }
 
 /* True: the list is as long as it has to be. */
@@ -141,7 +129,7 @@ step_list(struct job *job, uint64_t until_ns)
     do {
         rc = store_listing_next(j->listing, until_ns, &found);
         if (rc == 1)
-            add_name(j, &found);
+            take_name(j, &found);
     } while (rc == 1 && j->wanted.left > 0 && clock_ns() < until_ns);
     if (rc == -EAGAIN || (rc == 1 && j->wanted.left > 0))
         return false;
@@ -158,7 +146,6 @@ step_list(struct job *job, uint64_t until_ns)
 static enum conn_next
 answer_list(struct resp_call *call, struct resp_job *j)
 {
-    const struct resp_arg strings = resp_strings(call);
     int64_t keys = 0;
     uint8_t *out;
     size_t size = 0;
@@ -167,7 +154,7 @@ answer_list(struct resp_call *call, struct resp_job *j)
         return resp_too_many_rows(call);
     call->service->read_error = j->error;
     if (j->error == 0 && j->wanted.list == RESP_DBSIZE)
-        keys = resp_count_keys(call, &strings);
+        keys = resp_count_keys(call, &call->service->strings);
     if (j->error < 0 || keys < 0)
         return resp_unreadable(call);
     if (j->wanted.list == RESP_DBSIZE)
@@ -245,30 +232,35 @@ resp_do_keys(struct resp_call *call)
 
 /* ---- ZSCAN, HSCAN ------------------------------------------------------- */
 
-/* Writes the keys that match, each with its count, until it is time to give
- * way; returns the bytes.  *looked is how many rows it looked at, *found how
- * many match. */
+/* Writes a cursor and the keys that match, each with its count; returns the
+ * bytes.  The cursor comes back with fewer keys when it is time to give way. */
 static size_t
 put_keys(struct resp_call *call, uint8_t *out, bool has_pattern,
-         const struct store_query *q, int64_t counts[2])
+         const struct store_query *q)
 {
     const struct resp_pattern *p = &call->service->pattern;
+    struct query_row rows[RESP_ROWS_MAX];
     const uint8_t *at = q->bytes;
-    struct query_row row;
-    int64_t *looked = &counts[0], *found = &counts[1];
-    size_t size = 0;
+    uint64_t looked = 0;
+    size_t found = 0, size;
 
-    *looked = *found = 0;
-    while (*looked < (int64_t)q->rows) {
-        at = query_row_get(at, &row);
-        if (!has_pattern || resp_pattern_matches(p, row.key, row.key_size)) {
-            size += resp_put_bulk(out + size, row.key, row.key_size);
-            size += resp_put_number_bulk(out + size, row.count);
-            ++*found;
-        }
-        ++*looked;
-        if (*looked >= LOOKED_LEAST && resp_is_late(call))
-            break;
+    while (looked < q->rows && (looked < LOOKED_LEAST || !resp_is_late(call))) {
+        struct query_row *row = &rows[found];
+
+        at = query_row_get(at, row);
+        looked++;
+        found +=
+            !has_pattern || resp_pattern_matches(p, row->key, row->key_size);
+    }
+    size = resp_put_number(out, '*', 2);
+    size +=
+        resp_put_number_bulk(out + size, looked < q->length && looked == q->rows
+                                             ? 0
+                                             : q->offset + (int64_t)looked);
+    size += resp_put_number(out + size, '*', 2 * (int64_t)found);
+    for (size_t i = 0; i < found; i++) {
+        size += resp_put_bulk(out + size, rows[i].key, rows[i].key_size);
+        size += resp_put_number_bulk(out + size, rows[i].count);
     }
     return size;
 }
@@ -306,14 +298,11 @@ seek_prefix(struct resp_call *call, const struct resp_pattern *p,
     return first < 0 ? (int)first : 0;
 }
 
-/* The cursor comes back with fewer keys when it is time to give way. */
 static enum conn_next
 answer_keys(struct resp_call *call, bool has_pattern, struct store_query *q)
 {
     struct resp_service *r = call->service;
-    uint8_t head[3 * RESP_NUMBER_SIZE], *out;
-    int64_t counts[2], *looked = &counts[0], *found = &counts[1];
-    size_t head_size, size;
+    uint8_t *out;
     int rc = 0;
 
     out = resp_space(call, RESP_ROWS_SIZE(q->length));
@@ -325,17 +314,7 @@ answer_keys(struct resp_call *call, bool has_pattern, struct store_query *q)
         rc = resp_query(call, q, r->rows, RESP_ROWS_BYTES);
     if (rc < 0 && rc != -ENOENT)
         return resp_unreadable(call);
-    size = put_keys(call, out + sizeof head, has_pattern, q, counts);
-    head_size = resp_put_number(head, '*', 2);
-    head_size += resp_put_number_bulk(head + head_size,
-                                      *looked < (int64_t)q->length &&
-                                              *looked == (int64_t)q->rows
-                                          ? 0
-                                          : q->offset + *looked);
-    head_size += resp_put_number(head + head_size, '*', 2 * *found);
-    memcpy(out, head, head_size);
-    memmove(out + head_size, out + sizeof head, size);
-    resp_put(call, head_size + size);
+    resp_put(call, put_keys(call, out, has_pattern, q));
     return CONN_ANSWERED;
 }
 
@@ -343,9 +322,7 @@ enum conn_next
 resp_do_scan_keys(struct resp_call *call)
 {
     struct resp_wanted wanted = {.left = SCAN_COUNT};
-    struct store_query q = {.op = STORE_KEYS,
-                            .name = call->args[1].at,
-                            .name_size = call->args[1].size};
+    struct store_query q = resp_query_of(STORE_KEYS, &call->args[1]);
 
     if (!parse_scan(call, &wanted, 2))
         return call->next;

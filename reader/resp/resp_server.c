@@ -228,18 +228,6 @@ append(struct info *info, const char *format, ...)
     info->size += (size_t)size;
 }
 
-static unsigned
-own_port(const struct resp_call *call)
-{
-    struct net_address a = {.size = sizeof a.sa};
-
-    if (getsockname(call->conn->source.fd, (struct sockaddr *)&a.sa, &a.size) <
-            0 ||
-        a.sa.ss_family == AF_UNIX)
-        return 0;
-    return ntohs(a.sa.ss_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
-}
-
 static size_t
 count_blocked(const struct resp_call *call)
 {
@@ -275,6 +263,9 @@ append_process(const struct resp_call *call, struct info *info)
         (loop_now_ms(call->service->jobs->loop) - call->service->started_ms) /
         1000;
     const long rss = used_memory();
+    char own[NET_ADDRESS_SIZE];
+    const char *port =
+        strrchr(format_end(call->conn->source.fd, getsockname, own), ':');
     struct rusage used = {.ru_maxrss = 0};
     struct utsname os = {.sysname = ""};
 
@@ -284,11 +275,11 @@ append_process(const struct resp_call *call, struct info *info)
     append(info,
            "# Server\r\nredis_version:" RESP_REDIS_VERSION
            "\r\nredis_mode:standalone\r\nos:%s %s %s\r\narch_bits:%zu\r\n"
-           "multiplexing_api:epoll\r\nprocess_id:%ld\r\ntcp_port:%u\r\n"
+           "multiplexing_api:epoll\r\nprocess_id:%ld\r\ntcp_port%s\r\n"
            "server_time_usec:%" PRIu64 "\r\nuptime_in_seconds:%" PRIu64
            "\r\nuptime_in_days:%" PRIu64 "\r\ncountd_version:" VERSION "\r\n",
            os.sysname, os.release, os.machine, 8 * sizeof(void *),
-           (long)getpid(), own_port(call), clock_unix_ms() * 1000, up_s,
+           (long)getpid(), port ? port : ":0", clock_unix_ms() * 1000, up_s,
            up_s / 86400);
     append(info,
            "# Clients\r\nconnected_clients:%zu\r\nmaxclients:%zu\r\n"

@@ -73,7 +73,9 @@ resp_put_nil(const struct resp_call *call, uint8_t *out)
 enum conn_next
 resp_answer_nil(struct resp_call *call)
 {
-    return resp_answer(call, resp_is_3(call) ? "_\r\n" : "$-1\r\n");
+    uint8_t out[RESP_NUMBER_SIZE];
+
+    return resp_answer_bytes(call, out, resp_put_nil(call, out));
 }
 
 enum conn_next
@@ -421,21 +423,6 @@ const struct protocol resp_protocol = {.state_size = sizeof(struct resp_state),
 
 /* ---- life ---------------------------------------------------------------- */
 
-static int
-allocate_memory(struct resp_service *r)
-{
-    int rc;
-
-    r->replay = malloc(RESP_QUEUED_BYTES);
-    r->rows = malloc(RESP_ROWS_BYTES);
-    if (!r->replay || !r->rows)
-        return -ENOMEM;
-    rc = last_answers_init(&r->answers);
-    if (rc == 0)
-        rc = pool_init(&r->queued, QUEUED_POOL);
-    return rc;
-}
-
 int
 resp_service_init(struct resp_service *r, struct jobs *jobs,
                   const struct config *config, const struct layout *layout,
@@ -443,15 +430,20 @@ resp_service_init(struct resp_service *r, struct jobs *jobs,
 {
     int rc;
 
-    *r = (struct resp_service){.jobs = jobs,
-                               .config = config,
-                               .keyspace_size =
-                                   (uint32_t)strlen(config->resp_keyspace)};
+    *r = (struct resp_service){
+        .jobs = jobs,
+        .config = config,
+        .strings = {.at = (const uint8_t *)config->resp_keyspace,
+                    .size = (uint32_t)strlen(config->resp_keyspace)},
+        .started_ms = loop_now_ms(jobs->loop),
+        .step_ns = RESP_STEP_NS};
     r->forward.source.fd = -1;
-    r->started_ms = loop_now_ms(jobs->loop);
-    r->step_ns = RESP_STEP_NS;
     list_init(&r->transactions);
-    rc = allocate_memory(r);
+    r->replay = malloc(RESP_QUEUED_BYTES);
+    r->rows = malloc(RESP_ROWS_BYTES);
+    rc = r->replay && r->rows ? last_answers_init(&r->answers) : -ENOMEM;
+    if (rc == 0)
+        rc = pool_init(&r->queued, QUEUED_POOL);
     if (rc == 0)
         rc = forward_init(&r->forward, jobs->loop, layout, &r->answers, config,
                           connections);

@@ -68,10 +68,10 @@ struct resp_service {
     int read_error;      /* the last one, of resp_unreadable() */
     uint64_t unreadable; /* answers that a keyspace cannot be read */
     uint64_t stuck_ms;   /* as_of_ms at which a read has given up its wait */
-    uint32_t keyspace_size;
-    uint64_t started_ms; /* monotonic */
-    uint64_t step_ns;    /* RESP_STEP_NS; a test has less */
-    uint64_t until_ns;   /* the service of a connection gives way then */
+    struct resp_arg strings; /* their keyspace: resp.keyspace */
+    uint64_t started_ms;     /* monotonic */
+    uint64_t step_ns;        /* RESP_STEP_NS; a test has less */
+    uint64_t until_ns;       /* the service of a connection gives way then */
     bool in_turn;
     struct resp_request request;
 };

@@ -89,6 +89,17 @@ resp_abort_transaction(struct resp_service *r, struct resp_state *s)
     s->is_aborted = true;
 }
 
+/* The end of a transaction that is not done. */
+static enum conn_next
+end_transaction(struct resp_call *call, const char *text)
+{
+    const enum conn_next next = resp_answer(call, text);
+
+    if (next == CONN_ANSWERED)
+        resp_drop_transaction(call->service, call->state);
+    return next;
+}
+
 enum conn_next
 resp_do_multi(struct resp_call *call)
 {
@@ -104,14 +115,8 @@ resp_do_multi(struct resp_call *call)
 enum conn_next
 resp_do_discard(struct resp_call *call)
 {
-    enum conn_next next;
-
-    if (!call->state->is_queueing)
-        return resp_error(call, "DISCARD without MULTI");
-    next = resp_answer(call, "+OK\r\n");
-    if (next == CONN_ANSWERED)
-        resp_drop_transaction(call->service, call->state);
-    return next;
+    return call->state->is_queueing ? end_transaction(call, "+OK\r\n")
+                                    : resp_error(call, "DISCARD without MULTI");
 }
 
 /* Aborts the oldest transaction, if it has queued requests for long.  False: it
@@ -146,10 +151,15 @@ has_memory(struct resp_service *r, const struct resp_state *s, size_t size)
     return true;
 }
 
-static void
-push_request(struct resp_service *r, struct resp_state *s, const uint8_t *bytes,
-             size_t size)
+static enum conn_next
+queue_request(struct resp_call *call, const uint8_t *bytes, size_t size)
 {
+    struct resp_service *r = call->service;
+    struct resp_state *s = call->state;
+    const enum conn_next next = resp_answer(call, "+QUEUED\r\n");
+
+    if (next != CONN_ANSWERED || s->is_aborted)
+        return next;
     if (s->queued_count == 0) {
         list_init(&s->transaction);
         list_add(&r->transactions, &s->transaction);
@@ -157,6 +167,8 @@ push_request(struct resp_service *r, struct resp_state *s, const uint8_t *bytes,
     }
     chain_push(&r->queued, &s->queued, bytes, size);
     s->queued_count++;
+    s->reads_all |= (call->command->flags & RESP_OWN_WAIT) != 0;
+    return next;
 }
 
 enum conn_next
@@ -176,31 +188,14 @@ resp_queue(struct resp_call *call, const uint8_t *bytes, size_t size)
         next = resp_error(call, "the transactions of all clients need too much "
                                 "memory: send fewer commands in one, or this "
                                 "one again later");
-    else {
-        next = resp_answer(call, "+QUEUED\r\n");
-        if (next == CONN_ANSWERED && !s->is_aborted) {
-            push_request(r, s, bytes, size);
-            s->reads_all |= (call->command->flags & RESP_OWN_WAIT) != 0;
-        }
-        return next;
-    }
+    else
+        return queue_request(call, bytes, size);
     if (next == CONN_ANSWERED)
         resp_abort_transaction(r, s);
     return next;
 }
 
 #define ABORTED "-EXECABORT Transaction discarded because of"
-
-/* The end of a transaction that is not done. */
-static enum conn_next
-answer_aborted(struct resp_call *call, const char *text)
-{
-    const enum conn_next next = resp_answer(call, text);
-
-    if (next == CONN_ANSWERED)
-        resp_drop_transaction(call->service, call->state);
-    return next;
-}
 
 enum conn_next
 resp_do_exec(struct resp_call *call)
@@ -209,15 +204,15 @@ resp_do_exec(struct resp_call *call)
     uint8_t head[RESP_NUMBER_SIZE];
 
     if (call->count > 1)
-        return answer_aborted(call, ABORTED ": wrong number of arguments for "
-                                            "'exec' command\r\n");
+        return end_transaction(call, ABORTED ": wrong number of arguments for "
+                                             "'exec' command\r\n");
     if (!s->is_queueing)
         return resp_error(call, "EXEC without MULTI");
     if (s->is_expired)
-        return answer_aborted(call, ABORTED
-                              " its age: others needed its memory.\r\n");
+        return end_transaction(call, ABORTED
+                               " its age: others needed its memory.\r\n");
     if (s->is_aborted)
-        return answer_aborted(call, ABORTED " previous errors.\r\n");
+        return end_transaction(call, ABORTED " previous errors.\r\n");
     if (s->reads_all && resp_is_behind(call))
         return CONN_PAUSE;
     if (resp_answer_bytes(call, head,

@@ -57,7 +57,7 @@ get(struct last_answers *a, const char *key, int64_t count, uint64_t as_of_ms)
     struct last_answers_read read = {
         .exists = count != 0, .count = count, .as_of_ms = as_of_ms};
 
-    last_answers_apply(a, last_answers_find(a, &hash), &read);
+    last_answers_apply(a, &hash, &read);
     return read.exists ? read.count : INT64_MIN;
 }
 
