@@ -55,9 +55,7 @@ must(long result, const char *what)
 void *
 need(size_t count, size_t size)
 {
-    void *p = test_memory(calloc(count, size));
-
-    return p;
+    return test_memory(calloc(count, size));
 }
 
 /* ---- processes ---------------------------------------------------------- */

@@ -23,7 +23,7 @@ uint64_t bench_number(const char *option, uint64_t normal);
 /* The result of a system call, which must not be negative. */
 long must(long result, const char *what);
 
-/* Memory that nobody gives back. */
+/* Memory that is never freed. */
 void *need(size_t count, size_t size);
 
 /* fork() whose child is killed when this process ends. */

@@ -21,14 +21,148 @@
 #include "tests/lib/test.h"
 
 #include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "tests/bench/batch.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/figures.h"
-#include "tests/bench/sides.h"
+#include "tests/bench/redis.h"
+#include "tests/bench/sqlite.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/stored.h"
+#include "tests/lib/tmpdir.h"
+
+#define DAY       1440u
+#define BATCH_MAX 500000 /* keys of the batch */
 
 static bool quick;
+static struct batch batch; /* that is applied; its minute is the time */
+
+/* ---- sides ------------------------------------------------------------- */
+
+/* A store in a folder of its own. */
+struct side {
+    struct tmpdir tmp;
+    struct store *store;
+    struct tiers_rules rules;
+    uint64_t epoch;
+};
+
+/* What is compared with it: NULL where it is not installed. */
+struct beside {
+    struct sqlite *sqlite;
+    struct redis *redis;
+    double sqlite_ms, redis_ms;
+};
+
+static uint64_t
+now_ms(void)
+{
+    return (uint64_t)batch.minute * 60000;
+}
+
+static void
+side_open(struct side *s, const char *tiers)
+{
+    struct lmdb_options options;
+    const char *why;
+
+    *s = (struct side){.epoch = 0};
+    tmpdir_make(&s->tmp);
+    options = engine_lmdb_options(s->tmp.fd);
+    options.open_max = 128;
+    options.txn_memory = (size_t)128 << 20;
+    options.history = &s->rules;
+    options.now_ms = now_ms;
+    assert_rc(tiers_rules_set(&s->rules, NULL, tiers, &why), 0);
+    assert_rc(lmdb_store_open(&s->store, &options), 0);
+}
+
+static void
+side_close(struct side *s)
+{
+    store_close(s->store);
+    tmpdir_remove(&s->tmp);
+}
+
+static double
+side_apply(struct side *s, const char *name)
+{
+    const struct log_fill mark = {
+        .uuid = {1}, .epoch = ++s->epoch, .first_ms = 1};
+    const uint64_t start = clock_ns();
+
+    assert_rc(stored_apply(s->store, name, &mark, batch.deltas, batch.count),
+              0);
+    return (double)(clock_ns() - start) / 1e6;
+}
+
+static double
+side_file_mb(const struct side *s, const char *name)
+{
+    char path[32];
+    struct stat st;
+
+    (void)snprintf(path, sizeof path, "%s.mdb", name);
+    must(fstatat(s->tmp.fd, path, &st, 0), path);
+    return (double)st.st_size / 1e6;
+}
+
+static void
+side_maintain(struct side *s)
+{
+    const struct store_maintenance t = {.until_ns = clock_ns() + 10000000};
+
+    (void)store_maintain(s->store,
+                         &t); /* whether there is more: the next does */
+}
+
+static double
+side_used(struct side *s, const char *name)
+{
+    struct store_check_result r;
+
+    assert_rc(store_check(s->store, (const uint8_t *)name, strlen(name), NULL,
+                          NULL, &r),
+              0);
+    return (double)r.used_size;
+}
+
+static void
+beside_open(struct beside *b, const char *dir)
+{
+    static struct sqlite sqlite;
+    static struct redis redis;
+
+    *b = (struct beside){.sqlite = sqlite_open(&sqlite, dir) ? &sqlite : NULL,
+                         .redis =
+                             redis_open(&redis, dir, "always") ? &redis : NULL};
+    if (!b->sqlite)
+        (void)printf("libsqlite3 is not installed: not compared with it\n");
+    if (!b->redis)
+        (void)printf("redis-server is not installed: not compared with it\n");
+}
+
+static void
+beside_apply(struct beside *b)
+{
+    if (b->sqlite)
+        b->sqlite_ms += sqlite_apply(b->sqlite, batch.deltas, batch.count);
+    if (b->redis)
+        b->redis_ms += redis_apply(b->redis, batch.deltas, batch.count);
+}
+
+static void
+beside_close(struct beside *b)
+{
+    if (b->sqlite)
+        sqlite_close(b->sqlite);
+    if (b->redis)
+        redis_close(b->redis);
+}
 
 /* ---- merges ------------------------------------------------------------ */
 
@@ -45,12 +179,11 @@ load_side(struct side *s, const struct shape *p)
     char name[16];
 
     for (unsigned k = 0; k < p->keyspaces; k++)
-        for (uint64_t at = 0; at < p->keys; at += SIDES_BATCH) {
+        for (uint64_t at = 0; at < p->keys; at += BATCH_MAX) {
             const uint64_t left = p->keys - at;
 
             (void)snprintf(name, sizeof name, "k%u", k);
-            batch_put_sequence(&sides_batch, at,
-                               left < SIDES_BATCH ? left : SIDES_BATCH);
+            batch_put_sequence(&batch, at, left < BATCH_MAX ? left : BATCH_MAX);
             (void)side_apply(s, name);
         }
 }
@@ -61,12 +194,12 @@ round_of(struct side *s, const struct shape *p, uint64_t seed, struct beside *b)
     double ms = 0;
     char name[16];
 
-    sides_batch.random.state = seed;
+    batch.random.state = seed;
     for (unsigned k = 0; k < p->keyspaces; k++) {
         if (p->hot)
-            batch_put_sequence(&sides_batch, 0, p->batch);
+            batch_put_sequence(&batch, 0, p->batch);
         else
-            batch_put_random(&sides_batch, p->batch, p->keys, 9);
+            batch_put_random(&batch, p->batch, p->keys, 9);
         (void)snprintf(name, sizeof name, "k%u", k);
         ms += side_apply(s, name);
         if (b != NULL)
@@ -93,10 +226,8 @@ time_merges(const struct shape *p)
     struct side on, off;
     struct beside b;
 
-    sides_batch.minute = 29000000;
-    side_make(&on);
-    side_open(&on, SIDES_TIERS);
-    side_make(&off);
+    batch.minute = 29000000;
+    side_open(&on, ENGINE_TIERS);
     side_open(&off, "off");
     if (p->hot)
         beside_open(&b, on.tmp.path);
@@ -105,7 +236,7 @@ time_merges(const struct shape *p)
     for (unsigned i = 0; i < p->rounds; i++) {
         double ms;
 
-        sides_batch.minute = 29000060 + i / 60;
+        batch.minute = 29000060 + i / 60;
         ms = round_of(&on, p, i, p->hot ? &b : NULL);
         with += ms;
         most = ms > most ? ms : most;
@@ -131,12 +262,11 @@ time_merges(const struct shape *p)
 static void
 fill_days(struct side *s, uint64_t count, unsigned days)
 {
-    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    for (unsigned hour = 0; hour < 24 * days;
-         hour++, sides_batch.minute += 60) {
-        batch_put_sequence(&sides_batch, 0, count);
+    batch.minute = 29000160 / DAY * DAY;
+    for (unsigned hour = 0; hour < 24 * days; hour++, batch.minute += 60) {
+        batch_put_sequence(&batch, 0, count);
         (void)side_apply(s, "k");
-        side_tend(s);
+        side_maintain(s);
     }
 }
 
@@ -151,9 +281,9 @@ size_beside(const char *dir, uint64_t count)
         sqlite = sqlite_size(b.sqlite);
     if (b.redis)
         redis = redis_size(b.redis);
-    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    for (unsigned hour = 0; hour < 24; hour++, sides_batch.minute += 60) {
-        batch_put_sequence(&sides_batch, 0, count);
+    batch.minute = 29000160 / DAY * DAY;
+    for (unsigned hour = 0; hour < 24; hour++, batch.minute += 60) {
+        batch_put_sequence(&batch, 0, count);
         beside_apply(&b);
     }
     if (b.sqlite)
@@ -173,9 +303,7 @@ size_keys(void)
     const unsigned days = quick ? 10 : 30;
     struct side on, off;
 
-    side_make(&on);
-    side_open(&on, SIDES_TIERS);
-    side_make(&off);
+    side_open(&on, ENGINE_TIERS);
     side_open(&off, "off");
     fill_days(&on, count, days);
     fill_days(&off, count, 1);
@@ -195,10 +323,10 @@ static void
 go_on(struct side *s, uint64_t count, unsigned merges)
 {
     for (unsigned i = 0; i < merges; i++) {
-        batch_put_sequence(&sides_batch, 0, count);
+        batch_put_sequence(&batch, 0, count);
         (void)side_apply(s, "k");
-        side_tend(s);
-        sides_batch.minute++;
+        side_maintain(s);
+        batch.minute++;
     }
 }
 
@@ -211,10 +339,9 @@ size_retention(void)
     struct side s;
     double full;
 
-    side_make(&s);
-    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
+    batch.minute = 29000160 / DAY * DAY;
     side_open(&s, tiers);
-    go_on(&s, count, 12 * SIDES_DAY / 10);
+    go_on(&s, count, 12 * DAY / 10);
     full = side_file_mb(&s, "k");
     go_on(&s, count, 6 * 60);
     (void)printf("%-28s %9.2f MB, six hours later %.2f\n",
@@ -256,23 +383,22 @@ time_key(void)
         .key_size = BATCH_KEY,
         .buckets = buckets};
 
-    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    side_make(&s);
-    side_open(&s, SIDES_TIERS);
+    batch.minute = 29000160 / DAY * DAY;
+    side_open(&s, ENGINE_TIERS);
     for (unsigned day = 0; day < days; day++)
         for (unsigned hour = 0; hour < (day + 90 < days ? 1 : 24); hour++) {
-            batch_put_sequence(&sides_batch, 0, 200);
+            batch_put_sequence(&batch, 0, 200);
             (void)side_apply(&s, "k");
-            sides_batch.minute += day + 90 < days ? SIDES_DAY : 60;
+            batch.minute += day + 90 < days ? DAY : 60;
         }
-    zero.to = sides_batch.minute / 60 * 60;
-    zero.from = zero.to - 89 * SIDES_DAY;
+    zero.to = batch.minute / 60 * 60;
+    zero.from = zero.to - 89 * DAY;
     zero.step = 60;
     (void)printf("%-28s %9.3f ms\n", "a key, 90 days by hour",
                  ask_side(&s, &zero));
-    zero.to = sides_batch.minute / SIDES_DAY * SIDES_DAY;
-    zero.from = zero.to - (days - 1) * SIDES_DAY;
-    zero.step = SIDES_DAY;
+    zero.to = batch.minute / DAY * DAY;
+    zero.from = zero.to - (days - 1) * DAY;
+    zero.step = DAY;
     (void)printf("%-28s %9.3f ms\n",
                  quick ? "a key, a year by day" : "a key, ten years by day",
                  ask_side(&s, &zero));
@@ -295,25 +421,24 @@ time_top(void)
     uint32_t day;
     double ms;
 
-    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    day = sides_batch.minute;
-    side_make(&s);
-    side_open(&s, SIDES_TIERS);
+    batch.minute = 29000160 / DAY * DAY;
+    day = batch.minute;
+    side_open(&s, ENGINE_TIERS);
     for (unsigned hour = 0; hour < 24 + 14; hour++)
         for (unsigned i = 0; i < 6; i++) {
             /* Zipf, as it were: some keys come each time. */
-            batch_put_random(&sides_batch, count / 50, count, 9);
+            batch_put_random(&batch, count / 50, count, 9);
             (void)side_apply(&s, "k");
-            batch_put_random(&sides_batch, count / 500, count / 50, 9);
+            batch_put_random(&batch, count / 500, count / 50, 9);
             (void)side_apply(&s, "k");
-            sides_batch.minute += 10;
+            batch.minute += 10;
         }
     zero.from = day;
-    zero.to = day + SIDES_DAY;
+    zero.to = day + DAY;
     (void)printf("%-28s %9.2f ms\n", "top 100 of a closed day",
                  ask_side(&s, &zero));
-    zero.from = day + SIDES_DAY;
-    zero.to = day + 2 * SIDES_DAY;
+    zero.from = day + DAY;
+    zero.to = day + 2 * DAY;
     ms = ask_side(&s, &zero);
     (void)printf("%-28s %9.2f ms\n", "top 100 of the running day", ms);
     report_row("top of the running day", "ms", ms, "5 ms", 5, ms / 5);
@@ -326,9 +451,9 @@ time_top(void)
 static void
 put_groups(uint64_t count)
 {
-    batch_put_sequence(&sides_batch, 0, count);
+    batch_put_sequence(&batch, 0, count);
     for (uint64_t i = 0; i < count; i++)
-        (void)snprintf(sides_batch.keys[i], BATCH_KEY + 1, "usage%06llu/%08llu",
+        (void)snprintf(batch.keys[i], BATCH_KEY + 1, "usage%06llu/%08llu",
                        (unsigned long long)(i / 200 % 1000000),
                        (unsigned long long)(i % 200));
 }
@@ -345,21 +470,20 @@ time_prefix(void)
                                        .top = top,
                                        .length = 100,
                                        .buckets = buckets,
-                                       .step = SIDES_DAY};
+                                       .step = DAY};
     struct side s;
     double one, all;
 
-    sides_batch.minute = 29000160 / SIDES_DAY * SIDES_DAY;
-    side_make(&s);
-    side_open(&s, SIDES_TIERS);
+    batch.minute = 29000160 / DAY * DAY;
+    side_open(&s, ENGINE_TIERS);
     for (unsigned day = 0; day < days; day++) {
         put_groups(count);
         (void)side_apply(&s, "k");
-        side_tend(&s);
-        sides_batch.minute += SIDES_DAY;
+        side_maintain(&s);
+        batch.minute += DAY;
     }
-    zero.to = sides_batch.minute;
-    zero.from = zero.to - (quick ? 8 : 30) * SIDES_DAY;
+    zero.to = batch.minute;
+    zero.from = zero.to - (quick ? 8 : 30) * DAY;
     zero.prefix = (const uint8_t *)"usage000042/";
     zero.prefix_size = 12;
     zero.op = STORE_HISTORY_TOP;
@@ -389,9 +513,9 @@ main(int argc, char **argv)
     };
 
     quick = bench_begin(argc, argv);
-    batch_init(&sides_batch, SIDES_BATCH);
-    sides_batch.before = "user:";
-    sides_batch.after = ":visits";
+    batch_init(&batch, BATCH_MAX);
+    batch.before = "user:";
+    batch.after = ":visits";
     diag_init("bench", DIAG_ERROR);
     if (quick) {
         shapes[0] =

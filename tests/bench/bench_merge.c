@@ -22,10 +22,10 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/store/lmdb/lmdb_store.h"
 #include "tests/bench/batch.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/figures.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
@@ -276,15 +276,9 @@ watch_memory(void *arg)
 static void
 open_ours(struct bench *b)
 {
-    const struct lmdb_options options = {
-        .keyspace_fd = b->dir.fd,
-        .keyspace_size = 256,
-        .key_size = 256,
-        .writable = true,
-        .open_max = 4,
-        .txn_memory = TXN_MEMORY,
-    };
+    struct lmdb_options options = engine_lmdb_options(b->dir.fd);
 
+    options.txn_memory = TXN_MEMORY;
     assert_rc(lmdb_store_open(&b->store, &options), 0);
 }
 

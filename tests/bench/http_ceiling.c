@@ -14,7 +14,7 @@
 #define FILE_SIZE ((size_t)64 << 20)
 #define ROUND_MAX 4096 /* requests of a round that syncs */
 
-/* Of a server that syncs: its files, which are written from the beginning again
+/* The files of a server that syncs, which are written from the beginning again
  * when they are full. */
 struct files {
     const char *folder;
@@ -27,8 +27,8 @@ static struct {
     uint8_t *slots; /* of a round */
 } file;
 
-/* One request ends in each empty line, and its body is after it.  What is cut
- * is of the next call, which the load never makes: requests are sent whole. */
+/* One request ends in each empty line, and its body is after it: the load sends
+ * whole requests. */
 static size_t
 take_requests(const struct ceiling *c, struct ceiling_conn *conn)
 {
@@ -93,30 +93,16 @@ open_files(const struct ceiling *c)
 }
 
 pid_t
-http_ceiling_start(uint16_t *port, const char *answer, size_t size)
-{
-    static const char number[] = "HTTP/1.1 200 OK\r\nConnection: keep-alive\r\n"
-                                 "Content-length: 17\r\n\r\n"
-                                 "aR2011o_cWG00002\n";
-    const struct ceiling c = {.take = take_requests,
-                              .answer = answer ? answer : number,
-                              .answer_size = answer ? size : sizeof number - 1};
-
-    return ceiling_start(&c, port, NULL);
-}
-
-pid_t
-http_ceiling_start_durable(uint16_t *port, uint16_t *silent_port,
-                           const char *answer, size_t size, const char *folder,
-                           size_t slot)
+http_ceiling_start(uint16_t ports[2], const char *answer, size_t size,
+                   const char *folder, size_t slot)
 {
     const struct files f = {.folder = folder, .slot = slot};
     const struct ceiling c = {.take = take_requests,
-                              .open = open_files,
-                              .sync = sync_requests,
+                              .open = slot > 0 ? open_files : NULL,
+                              .sync = slot > 0 ? sync_requests : NULL,
                               .answer = answer,
                               .answer_size = size,
                               .ctx = &f};
 
-    return ceiling_start(&c, port, silent_port);
+    return ceiling_start(&c, &ports[0], slot > 0 ? &ports[1] : NULL);
 }

@@ -6,9 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/client.h"
 #include "tests/lib/test.h"
 
-#define REQUEST_MAX 512
+#define REQUEST_MAX 65536
+#define KEY         "Idempotency-Key: "
 
 size_t
 http_load_take(const struct load *l, const uint8_t *in, size_t have,
@@ -50,25 +52,48 @@ format_request(const struct http_load *l, uint16_t port, char *to, size_t room)
         (void)snprintf(length, sizeof length, "Content-Length: %zu\r\n",
                        strlen(l->body));
     size = snprintf(
-        to, room, "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n%s%s%s\r\n%s",
+        to, room, "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\n%s%s%s%s\r\n%s",
         l->body ? "POST" : "GET", l->target, port,
-        l->close ? "Connection: close\r\n" : "", l->headers ? l->headers : "",
-        length, l->body ? l->body : "");
+        l->close ? "Connection: close\r\n" : "",
+        l->keyed ? KEY "00000000000000000000\r\n" : "",
+        l->headers ? l->headers : "", length, l->body ? l->body : "");
     assert_in_range(size, 1, room - 1);
     return (size_t)size;
+}
+
+void
+http_load_send(const struct http_load *l, uint16_t port, int fd)
+{
+    static char request[REQUEST_MAX];
+
+    client_send(fd, request, format_request(l, port, request, sizeof request));
+}
+
+static size_t
+put_keyed(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
+{
+    static uint64_t number;
+    const size_t size = load_put_same(l, conn, sent, to);
+    char digits[21];
+
+    (void)snprintf(digits, sizeof digits, "%020llu",
+                   (unsigned long long)++number);
+    memcpy((char *)memmem(to, size, KEY, sizeof KEY - 1) + sizeof KEY - 1,
+           digits, sizeof digits - 1);
+    return size;
 }
 
 void
 http_load_run(const struct http_load *l, uint16_t port, struct figures *out)
 {
     static struct times times;
-    char request[REQUEST_MAX];
+    static char request[REQUEST_MAX];
     const struct load load = {
         .conns = l->conns,
         .depth = l->depth,
         .ms = l->ms,
         .close = l->close,
-        .put = load_put_same,
+        .put = l->keyed ? put_keyed : load_put_same,
         .take = http_load_take,
         .request = request,
         .request_max = format_request(l, port, request, sizeof request)};

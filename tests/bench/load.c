@@ -14,7 +14,7 @@
 #include "tests/lib/client.h"
 #include "tests/lib/test.h"
 
-#define IN_SIZE    ((size_t)256 << 10)
+#define IN_SIZE    ((size_t)512 << 10)
 #define EVENTS_MAX 1024
 #define TIMEOUT_MS 10000
 

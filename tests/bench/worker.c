@@ -13,29 +13,21 @@ worker_make(struct worker *w)
     assert_rc(datadir_open(&w->dir, w->tmp.path, DATADIR_WRITE), 0);
 }
 
-struct store *
-worker_store(const struct worker *w, bool writable, unsigned threads)
+void
+worker_open(struct worker *w, unsigned threads)
 {
     const struct lmdb_options options = {.keyspace_fd = w->dir.keyspace_fd,
                                          .keyspace_size = 256,
                                          .key_size = 256,
-                                         .writable = writable,
+                                         .writable = true,
                                          .open_max = files_keyspaces(),
                                          .txn_memory = (size_t)128 << 20,
                                          .keyspace_max =
                                              w->config.keyspace_max};
-    struct store *store;
 
-    assert_rc(threads == 1 ? lmdb_store_open(&store, &options)
-                           : lmdb_lanes_open(&store, &options, threads),
+    assert_rc(threads == 1 ? lmdb_store_open(&w->store, &options)
+                           : lmdb_lanes_open(&w->store, &options, threads),
               0);
-    return store;
-}
-
-void
-worker_open(struct worker *w, unsigned threads)
-{
-    w->store = worker_store(w, true, threads);
     assert_rc(merge_open(&w->merge, &w->config, &w->dir, w->store), 0);
 }
 

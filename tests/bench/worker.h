@@ -27,8 +27,4 @@ void worker_open(struct worker *w, unsigned threads);
 void worker_close(struct worker *w); /* may be opened again */
 void worker_remove(struct worker *w);
 
-/* Its store, as a worker or a reader opens it. */
-struct store *worker_store(const struct worker *w, bool writable,
-                           unsigned threads);
-
 #endif
