@@ -7,10 +7,9 @@
  * written again, and reads the same; behind damage the next one is found.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -20,8 +19,6 @@
 #include "common/log/archive_file.h"
 
 #define FILE_MOST ((size_t)1 << 20)
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static struct archive_writer *writer;
 static int given = -1, again = -1; /* files */

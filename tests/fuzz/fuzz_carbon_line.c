@@ -7,14 +7,11 @@
  * space; the increment is within 64 bits; and a line that the pattern * ignores
  * does not exist. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/wire/carbon_line.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define PATTERNS_MAX 1024
 
@@ -22,14 +19,11 @@ static void
 check_line(const char *patterns, const uint8_t *bytes, size_t size)
 {
     const int128 bound = ((int128)INT64_MAX + 2) * DECIMAL_MILLIONTHS;
-    uint8_t *line = malloc(size > 0 ? size : 1);
+    uint8_t *line = fuzz_copy(bytes, size);
     struct carbon_sample c;
     const char *why;
     int rc, all;
 
-    assert(line != NULL);
-    if (size > 0)
-        memcpy(line, bytes, size);
     rc = carbon_line(patterns, line, size, &c, &why);
     assert(rc == CARBON_IGNORED || rc == CARBON_COUNTED || rc == -EBADMSG);
     if (rc == CARBON_COUNTED) {
@@ -52,6 +46,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     char patterns[PATTERNS_MAX + 1] = "";
     const uint8_t *lf = memchr(bytes, '\n', size);
     const size_t first = lf ? (size_t)(lf - bytes) : 0;
+    struct fuzz_line line;
     const char *wrong;
     size_t wrong_size;
 
@@ -64,14 +59,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     bytes += lf ? first + 1 : 0;
     size -= lf ? first + 1 : 0;
-    while (size > 0) {
-        const size_t line = (lf = memchr(bytes, '\n', size)) != NULL
-                                ? (size_t)(lf - bytes)
-                                : size;
-
-        check_line(patterns, bytes, line);
-        bytes += lf ? line + 1 : line;
-        size -= lf ? line + 1 : line;
-    }
+    while (fuzz_take_line(&bytes, &size, &line))
+        check_line(patterns, line.at, line.size);
     return 0;
 }

@@ -1,12 +1,9 @@
-/* tests/fuzz/fuzz_config.c - any bytes as a settings file.  What is taken is
- * within its limits; what is refused is said in one printable line. */
+/* tests/fuzz/fuzz_config.c - any bytes as a settings file.  Settings that are
+ * taken are within their limits; a refusal is one printable line. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "common/setup/config.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)

@@ -7,18 +7,15 @@
  * gzip inflates to is within its limit, and a body, too.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/wire/gunzip.h"
 #include "common/wire/json_write.h"
 #include "common/wire/message.h"
 #include "common/wire/utf8.h"
 #include "writer/count_body.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define INPUT_MAX    65536
 #define INFLATED_MAX 262144
@@ -146,9 +143,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (size < 1 || size > INPUT_MAX)
         return 0;
     form = &forms[bytes[0] / 3 % 2];
-    copy = malloc(size); /* of which nothing behind belongs to it */
-    assert(copy);
-    memcpy(copy, bytes + 1, size - 1);
+    copy = fuzz_copy(bytes + 1, size - 1);
     check_body((enum count_format)(bytes[0] % 3), form, copy, size - 1);
     n = gunzip_run(gunzip, copy, size - 1, inflated, sizeof inflated);
     assert(n <= INFLATED_MAX);

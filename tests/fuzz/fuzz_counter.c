@@ -16,10 +16,9 @@
  * objects agree with what is held of them after every action; when all have
  * gone nothing is held, and a sweep leaves nothing. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
-#include <stdbool.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -31,8 +30,6 @@
 #include "tests/lib/checks.h"
 #include "writer/live/live_protocol.h"
 #include "writer/live/live_server.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define PEERS       4
 #define ASKED_MAX   32768 /* requests of one connection in one input */

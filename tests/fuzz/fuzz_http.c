@@ -6,12 +6,10 @@
  * refused as all of it is; and what is answered are answers and nothing else.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -20,8 +18,6 @@
 #include "common/base/diag.h"
 #include "common/net/http.h"
 #include "common/net/http_query.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define INPUT_MAX  8192
 #define HEARD_MAX  (1024 * 1024)
@@ -182,7 +178,7 @@ talk_once(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
         assert(loop_run(loop) == 0);
         hear_answers(fds[1], h);
     }
-    (void)close(fds[1]); /* nothing more is told */
+    (void)close(fds[1]); /* nothing more is sent */
     while (conns_listener(conns, 0)->open > 0)
         assert(loop_run(loop) == 0);
 }
@@ -203,14 +199,11 @@ is_same(const uint8_t *a, struct http_text x, const uint8_t *b,
            (!x.at || x.at - a == y.at - b);
 }
 
-/* A copy of which nothing behind it belongs to anybody. */
 static int
 parse_copy(const uint8_t *bytes, size_t size, struct http_request *r,
            uint8_t **copy)
 {
-    *copy = malloc(size > 0 ? size : 1);
-    assert(*copy);
-    memcpy(*copy, bytes, size);
+    *copy = fuzz_copy(bytes, size);
     return http_parse(*copy, size, r);
 }
 
@@ -274,7 +267,7 @@ check_parser(const uint8_t *bytes, size_t size)
     free(copy);
 }
 
-/* Only answers, of the length that they tell. */
+/* Only answers, of the length in their heads. */
 static void
 check_answers(const struct heard *h, bool knows_lengths)
 {

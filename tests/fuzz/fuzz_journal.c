@@ -1,17 +1,16 @@
-/* tests/fuzz/fuzz_journal.c - any bytes as a journal of quotas.  What is taken
- * from it is what its checksums vouch for, up to the first record that they do
- * not; after that no group is good.  An opened journal holds that and zeros,
+/* tests/fuzz/fuzz_journal.c - any bytes as a journal of quotas.  Records are
+ * taken as long as their checksums are right; behind the first that is wrong no
+ * group is good.  An opened journal holds that and zeros,
  * and opens again with the same; one that is refused is left as it was.
  *
  * The first byte: 'r', the rest is the file; else the rest are records of 24
  * bytes each behind a good header, and are given their checksums, but for the
  * one whose number the first byte is. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/base/bytes.h"
@@ -20,7 +19,6 @@
 #include "writer/quota/journal.h"
 #include "writer/quota/quotas.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 
 #define MASK     UINT64_C(0xa5a5a5a5a5a5a5a5)

@@ -8,13 +8,11 @@
  * Whatever the bytes: recovery ends, leaves a log at rest whose slots all
  * check, or sets it aside, and a second one finds nothing to do. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -31,8 +29,6 @@
 #define BOOT_ID_AT    96
 #define NAME          "0000000000"
 #define LOCK          "lock-0000000000"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static char dir[] = "/dev/shm/countd-fuzz-XXXXXX";
 static DIR *stream;

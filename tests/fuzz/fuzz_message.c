@@ -1,19 +1,15 @@
 /* tests/fuzz/fuzz_message.c - any bytes as messages and as a slot.
  *
  * The first two bytes choose the sizes of the names; the rest is a stream of
- * messages.  What is taken must come back byte by byte when it is written
- * again, and a slot must check in its place and in no other. */
+ * messages.  A message that is taken must come back byte by byte when it is
+ * written again, and a slot must check in its place and in no other. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
 
 #include "common/log/slot.h"
 #include "common/wire/message.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static void
 check_slot(const struct layout *l, const struct message *m)

@@ -1,12 +1,9 @@
 /* tests/fuzz/fuzz_name.c - any bytes as a name, as text and as a file name:
  * what is encoded comes back, what is decoded was the one way to write it. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "common/wire/name.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static void
 try_name(const uint8_t *name, size_t size)

@@ -2,18 +2,16 @@
  * can be opened, read to the last byte and written by LMDB itself; all else
  * that pages.h offers survives it. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <lmdb.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/store/lmdb/pages.h"
 #include "tests/lib/random.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *bytes, size_t size, size_t max,
                                unsigned seed);
 size_t LLVMFuzzerMutate(uint8_t *bytes, size_t size, size_t max)

@@ -5,14 +5,11 @@
  * path, whose nodes are not empty and match themselves; a pattern of literal
  * nodes matches one name only. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "reader/graphite/pattern.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 /* The path of a name, as a pattern, matches it, node by node. */
 static void
@@ -41,13 +38,11 @@ static void
 check_name(struct scratch *scratch, const struct pattern *pattern,
            const uint8_t *bytes, size_t size)
 {
-    uint8_t *name = malloc(size);
+    uint8_t *name = fuzz_copy(bytes, size);
     uint8_t back[STORE_NAME_MAX];
     char path[PATTERN_ESCAPED_MAX];
     size_t path_size;
 
-    assert(name != NULL);
-    memcpy(name, bytes, size);
     path_size = pattern_escape(name, size, path);
     assert(path_size <= 3 * size);
     assert(pattern_unescape(path, path_size, back, size) == (int)size);
@@ -63,33 +58,23 @@ check_name(struct scratch *scratch, const struct pattern *pattern,
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    const uint8_t *lf = memchr(bytes, '\n', size);
-    const size_t first = lf ? (size_t)(lf - bytes) : size;
-    char *text = malloc(first > 0 ? first : 1);
+    struct fuzz_line line = {.size = 0};
+    char *text;
     char why[TARGET_WHY_SIZE] = "";
     struct scratch scratch;
     struct pattern p;
     int rc;
 
-    assert(text != NULL);
-    memcpy(text, bytes, first);
+    (void)fuzz_take_line(&bytes, &size, &line); /* none: an empty pattern */
+    text = fuzz_copy(line.at, line.size);
     scratch_init(&scratch, (size_t)64 << 20);
-    rc = pattern_parse(&scratch, (struct target_text){text, first}, &p, why);
+    rc =
+        pattern_parse(&scratch, (struct target_text){text, line.size}, &p, why);
     assert(rc == 0 || (rc == -EINVAL && why[0] != '\0'));
-    bytes += first;
-    size -= first;
-    while (size > 0) {
-        size_t line;
-
-        bytes++;
-        size--;
-        lf = memchr(bytes, '\n', size);
-        line = lf ? (size_t)(lf - bytes) : size;
-        if (line > 0 && line <= STORE_NAME_MAX && !memchr(bytes, '\0', line))
-            check_name(&scratch, rc == 0 ? &p : NULL, bytes, line);
-        bytes += line;
-        size -= line;
-    }
+    while (fuzz_take_line(&bytes, &size, &line))
+        if (line.size > 0 && line.size <= STORE_NAME_MAX &&
+            !memchr(line.at, '\0', line.size))
+            check_name(&scratch, rc == 0 ? &p : NULL, line.at, line.size);
     scratch_free(&scratch);
     free(text);
     return 0;

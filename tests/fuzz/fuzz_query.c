@@ -1,13 +1,10 @@
 /* tests/fuzz/fuzz_query.c - any bytes as a request; what parses is, put
  * together again, the same bytes. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "common/base/bytes.h"
 #include "common/wire/query.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)

@@ -2,12 +2,9 @@
  * HTTP: it is refused with a word and a line, or what it gives is within
  * limits. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "reader/http_params.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static void
 check_name(const struct increment_name *name)

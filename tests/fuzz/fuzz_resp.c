@@ -2,13 +2,9 @@
  * stay within the bytes, a request is the same however many follow it, and a
  * partial one is partial at every shorter length that has its beginning. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "reader/resp/resp.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 /* A name that matches begins as the pattern says. */
 static void
@@ -62,13 +58,10 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     static struct resp_request r;
-    /* Memory of its own, so that a byte read behind it is found. */
-    uint8_t *copy = malloc(size > 0 ? size : 1);
+    uint8_t *copy = fuzz_copy(bytes, size);
     enum resp_parsed parsed = RESP_WHOLE;
     size_t at = 0;
 
-    assert(copy);
-    memcpy(copy, bytes, size);
     while (at < size && parsed == RESP_WHOLE) {
         parsed = resp_parse(copy + at, size - at, &r);
         if (parsed == RESP_WHOLE) {

@@ -3,15 +3,11 @@
  * can be read without leaving it, and says the same when it is written again.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "common/base/bytes.h"
 #include "common/base/crc.h"
 #include "common/store/history/runs.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static const uint8_t name[RUN_KEY_HEAD] = "0123456789";
 
@@ -122,11 +118,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
     if (size < 1)
         return 0;
-
-    /* An exact copy lets a sanitizer see one byte too far. */
-    copy = malloc(size - 1 + (size == 1));
-    assert(copy != NULL);
-    memcpy(copy, bytes + 1, size - 1);
+    copy = fuzz_copy(bytes + 1, size - 1);
     if (bytes[0] == 's')
         try_state(copy, size - 1);
     else if (bytes[0] == 't')

@@ -11,14 +11,10 @@
  * than there are; none is lost where statsd_has_memory() has found room for all,
  * and after an age it says yes again. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
 #include "common/base/diag.h"
 #include "writer/statsd/statsd.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 #define CHOICES 6
 
@@ -68,14 +64,10 @@ flush_names(struct statsd *s, const struct layout *l)
 static void
 take_bytes(struct statsd *s, bool graphite, const uint8_t *bytes, size_t size)
 {
-    while (graphite && size > 0) {
-        const uint8_t *lf = memchr(bytes, '\n', size);
-        const size_t line = lf ? (size_t)(lf - bytes) : size;
+    struct fuzz_line line;
 
-        statsd_take_line(s, GRAPHITE_LINE_PROTOCOL, bytes, line);
-        bytes += lf ? line + 1 : line;
-        size -= lf ? line + 1 : line;
-    }
+    while (graphite && fuzz_take_line(&bytes, &size, &line))
+        statsd_take_line(s, GRAPHITE_LINE_PROTOCOL, line.at, line.size);
     if (size > 0)
         statsd_take_datagram(s, bytes, size);
 }

@@ -8,14 +8,11 @@
  * 1 to key_size bytes without NUL; increments are within 64 bits; what is added
  * for a timer is its number and its sum, which are not below 0. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "writer/statsd/statsd_line.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 struct seen {
     const struct statsd_rules *rules;
@@ -66,15 +63,10 @@ take_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
 static void
 check_line(const struct statsd_rules *rules, const uint8_t *bytes, size_t size)
 {
-    uint8_t *line = malloc(size + 1); /* a size of its own, for the sanitizer */
+    uint8_t *line = fuzz_copy(bytes, size);
     struct seen one, again;
     int kinds;
 
-    assert(line != NULL);
-    if (size > 0)
-        memcpy(line, bytes, size);
-    line = realloc(line, size > 0 ? size : 1);
-    assert(line != NULL);
     kinds = take_line(rules, line, size, &one);
     assert(take_line(rules, line, size, &again) == kinds);
     assert(one.total == again.total && one.counts == again.counts &&
@@ -86,6 +78,7 @@ int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     struct statsd_rules rules;
+    struct fuzz_line line;
 
     if (size < 2)
         return 0;
@@ -94,13 +87,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
                                   .key_size = bytes[1] + 1u};
     bytes += 2;
     size -= 2;
-    while (size > 0) {
-        const uint8_t *lf = memchr(bytes, '\n', size);
-        const size_t line = lf ? (size_t)(lf - bytes) : size;
-
-        check_line(&rules, bytes, line);
-        bytes += lf ? line + 1 : line;
-        size -= lf ? line + 1 : line;
-    }
+    while (fuzz_take_line(&bytes, &size, &line))
+        check_line(&rules, line.at, line.size);
     return 0;
 }

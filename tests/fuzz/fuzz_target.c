@@ -5,16 +5,13 @@
  * are of less height; no tree is higher than the limit; calls that are bound
  * have a function. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/wire/utf8.h"
 #include "reader/graphite/functions.h"
 #include "reader/graphite/pattern.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 static size_t
 count_nodes(const struct target_node *node)
@@ -32,19 +29,15 @@ count_nodes(const struct target_node *node)
 }
 
 static void
-check_target(const char *text, size_t size)
+check_target(const uint8_t *text, size_t size)
 {
-    char *copy = malloc(size + 1); /* a size of its own, for the sanitizer */
+    char *copy = fuzz_copy(text, size);
     struct scratch scratch;
     char why[TARGET_WHY_SIZE] = "";
     struct target t;
     size_t count = 0;
     int rc;
 
-    assert(copy != NULL);
-    memcpy(copy, text, size);
-    copy = realloc(copy, size > 0 ? size : 1);
-    assert(copy != NULL);
     scratch_init(&scratch, (size_t)64 << 20);
     rc = target_parse(&scratch, copy, size, &t, why);
     assert(rc == 0 || (rc == -EINVAL && why[0] != '\0'));
@@ -75,13 +68,9 @@ check_target(const char *text, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    while (size > 0) {
-        const uint8_t *lf = memchr(bytes, '\n', size);
-        const size_t line = lf ? (size_t)(lf - bytes) : size;
+    struct fuzz_line line;
 
-        check_target((const char *)bytes, line);
-        bytes += lf ? line + 1 : line;
-        size -= lf ? line + 1 : line;
-    }
+    while (fuzz_take_line(&bytes, &size, &line))
+        check_target(line.at, line.size);
     return 0;
 }

@@ -6,10 +6,9 @@
  * and size in the header are made right, so that what is behind them gets
  * tested. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
+#include "tests/fuzz/fuzz.h"
+
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/base/crc.h"
 #include "common/store/tree/node.h"
@@ -17,8 +16,6 @@
 #include "tests/lib/checks.h"
 
 #define VALUES_MAX 64
-
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
 struct values {
     unsigned count;
@@ -74,9 +71,7 @@ split_values(struct values *v, const uint8_t *bytes, size_t size)
             n = size;
         if (n < BLOCK_HEAD || n > BLOCK_SIZE)
             return;
-        copy = malloc(n);
-        assert(copy != NULL);
-        memcpy(copy, bytes, n);
+        copy = fuzz_copy(bytes, n);
         put_le16(copy + 20, (uint16_t)n);
         put_le32(copy, crc_of(copy + 4, n - 4));
         v->values[v->count].bytes = copy;

@@ -5,13 +5,11 @@
  * file; a crash is the failure.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <dirent.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "tests/fuzz/fuzz.h"
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+#include <dirent.h>
+#include <stdio.h>
+
 int LLVMFuzzerInitialize(int *argc, char ***argv) __attribute__((weak));
 
 static size_t done;
