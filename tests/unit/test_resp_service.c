@@ -34,6 +34,8 @@ struct server {
     const char *want; /* NULL: the loop runs until `peer` hears a byte */
     bool ends;        /* the writer acknowledges one and ends in this turn */
     unsigned turns;
+    int peers[PEERS]; /* that have joined and not left */
+    size_t peer_count;
     size_t size;
     char heard[HEARD_MAX];
 };
@@ -177,6 +179,8 @@ end(void **state)
     void *site = f->site;
 
     fault_clear();
+    while (f->peer_count > 0)
+        client_close(f->peers[--f->peer_count]);
     conns_fini(f->conns);
     resp_service_fini(&f->resp);
     jobs_fini(&f->jobs);
@@ -200,7 +204,15 @@ join(struct server *f)
                          pair),
               0);
     assert_rc(conns_take(f->conns, 0, pair[0]), 0);
-    return pair[1];
+    assert_true(f->peer_count < PEERS);
+    return f->peers[f->peer_count++] = pair[1];
+}
+
+/* The peer that has joined last closes. */
+static void
+leave(struct server *f)
+{
+    client_close(f->peers[--f->peer_count]);
 }
 
 /* The peer hears `want`, and no more of it. */
@@ -223,6 +235,17 @@ talk(struct server *f, int fd, const char *sent, const char *want)
     hear(f, fd, want);
 }
 
+/* Messages arrive at countd-write, which acknowledges nothing by itself. */
+static void
+take_messages(struct server *f, size_t count)
+{
+    uint8_t messages[4 * MESSAGE_SIZE_MAX];
+    const size_t size = count * f->site->layout.message_size;
+
+    assert_true(size <= sizeof messages);
+    assert_int_equal(client_read(f->writer, messages, size), size);
+}
+
 static void
 expect_begin(const struct server *f, const char *want)
 {
@@ -235,53 +258,39 @@ expect_begin(const struct server *f, const char *want)
 CASE(what_was_acknowledged_before_a_send_failed_is_answered, f)
 {
     const int one = join(f), two = join(f);
-    uint8_t message[1024];
 
     talk(f, two, "PING\r\n", "+PONG\r\n");
     client_send(one, "INCR one\r\nPING\r\n", 16);
     talk(f, two, "PING\r\n", "+PONG\r\n");
-    assert_int_equal(
-        client_read(f->writer, message, f->site->layout.message_size),
-        f->site->layout.message_size);
+    take_messages(f, 1);
 
     f->ends = true;
     talk(f, two, "INCR two\r\n", DOWN);
     hear(f, one, ":1\r\n+PONG\r\n");
 
     assert_int_equal(f->resp.forward.stats.unsure, 0);
-    client_close(one);
-    client_close(two);
 }
 
 CASE(what_was_sent_and_not_acknowledged_is_unsure, f)
 {
     const int one = join(f), two = join(f);
-    uint8_t message[1024];
 
     client_send(one, "INCR one\r\nINCR one\r\n", 20);
     talk(f, two, "PING\r\n", "+PONG\r\n");
-    assert_int_equal(
-        client_read(f->writer, message, f->site->layout.message_size),
-        f->site->layout.message_size);
+    take_messages(f, 1);
     end_writer(f);
     hear(f, one, ":1\r\n" UNSURE);
     talk(f, one, "INCR one\r\n", DOWN);
-
-    client_close(one);
-    client_close(two);
 }
 
 /* The next countd-write counts what was not sent to the one before it. */
 PATIENT(an_increment_waits_for_the_next_countd_write, f)
 {
     const int one = join(f), two = join(f), three = join(f);
-    const size_t size = f->site->layout.message_size;
-    uint8_t message[1024];
 
     client_send(one, "INCR one\r\nINCR one\r\n", 20);
     talk(f, two, "PING\r\n", "+PONG\r\n");
-    assert_int_equal(client_read(f->writer, message, size), size);
-    assert_int_equal(client_read(f->writer, message, size), size);
+    take_messages(f, 2);
     assert_rc(shutdown(f->writer, SHUT_RD), 0);
     client_send(two, "INCR two\r\n", 10);
     talk(f, three, "PING\r\n", "+PONG\r\n");
@@ -295,14 +304,11 @@ PATIENT(an_increment_waits_for_the_next_countd_write, f)
     talk(f, one, "PING\r\n", "+PONG\r\n");
 
     begin_writer(f);
-    assert_int_equal(client_read(f->writer, message, size), size);
+    take_messages(f, 1);
     client_send(f->writer, "WIN", 3);
     hear(f, two, ":1\r\n");
     assert_int_equal(f->resp.forward.stats.unsure, 0);
     assert_int_equal(f->resp.forward.stats.refused, 0);
-    client_close(one);
-    client_close(two);
-    client_close(three);
 }
 
 PATIENT(an_increment_that_waited_for_resp_wait_is_refused, f)
@@ -323,17 +329,13 @@ PATIENT(an_increment_that_waited_for_resp_wait_is_refused, f)
     fault_pass_ns(UINT64_C(200000000));
     hear(f, one, DOWN "+PONG\r\n");
     talk(f, two, "INCR two\r\n", DOWN);
-    client_close(one);
-    client_close(two);
 }
 
 /* Also one that had closed before its command was begun. */
 CASE(a_client_that_closes_while_it_waits_is_let_go, f)
 {
     const struct listener *d = conns_listener(f->conns, 0);
-    const size_t size = f->site->layout.message_size;
     const int two = join(f);
-    uint8_t message[1024];
 
     for (int before = 0; before < 2; before++) {
         const int one = join(f);
@@ -341,7 +343,7 @@ CASE(a_client_that_closes_while_it_waits_is_let_go, f)
         /* Another key: what was counted may be readable by now. */
         client_send(one, before ? "INCR two\r\n" : "INCR one\r\n", 10);
         talk(f, two, "PING\r\n", "+PONG\r\n");
-        assert_int_equal(client_read(f->writer, message, size), size);
+        take_messages(f, 1);
         client_send(f->writer, "WIN", 3);
         hear(f, one, ":1\r\n");
         client_send(one, "WAIT 1 0\r\n", 10);
@@ -353,30 +355,27 @@ CASE(a_client_that_closes_while_it_waits_is_let_go, f)
         for (int i = 0; i < 3; i++) /* turns */
             talk(f, two, "PING\r\n", "+PONG\r\n");
         assert_int_equal(d->open, 1);
-        client_close(one);
+        leave(f);
     }
-    client_close(two);
 }
 
 /* The connection has the number of its increment until that is acknowledged. */
 CASE(an_answer_is_awaited_for_a_second_after_its_client_closed, f)
 {
     const struct listener *d = conns_listener(f->conns, 0);
-    const size_t size = f->site->layout.message_size;
     const int one = join(f), two = join(f), three = join(f);
-    uint8_t message[1024];
 
     client_send(one, "INCR one\r\n", 10);
     assert_rc(shutdown(one, SHUT_WR), 0);
     talk(f, two, "PING\r\n", "+PONG\r\n");
-    assert_int_equal(client_read(f->writer, message, size), size);
+    take_messages(f, 1);
     client_send(f->writer, "WIN", 3);
     hear(f, one, ":1\r\n");
 
     client_send(three, "INCR one\r\n", 10);
     assert_rc(shutdown(three, SHUT_WR), 0);
     talk(f, two, "PING\r\n", "+PONG\r\n");
-    assert_int_equal(client_read(f->writer, message, size), size);
+    take_messages(f, 1);
     for (int i = 0; i < 4; i++) { /* turns */
         fault_pass_ns(UINT64_C(500000000));
         talk(f, two, "PING\r\n", "+PONG\r\n");
@@ -387,9 +386,6 @@ CASE(an_answer_is_awaited_for_a_second_after_its_client_closed, f)
     for (int i = 0; i < 3; i++)
         talk(f, two, "PING\r\n", "+PONG\r\n");
     assert_int_equal(d->used, 1);
-    client_close(one);
-    client_close(two);
-    client_close(three);
 }
 
 /* ---- giving way ---------------------------------------------------------- */
@@ -434,7 +430,6 @@ expect_to_give_way(struct server *f, int one)
         done += count_answers(f, one);
     }
     assert_int_equal(done, 40);
-    client_close(two);
 }
 
 CASE(a_pipeline_gives_way_between_commands, f)
@@ -443,7 +438,6 @@ CASE(a_pipeline_gives_way_between_commands, f)
 
     send_times(one, HEAVY, 40);
     expect_to_give_way(f, one);
-    client_close(one);
 }
 
 CASE(a_transaction_gives_way_between_commands, f)
@@ -455,26 +449,21 @@ CASE(a_transaction_gives_way_between_commands, f)
         talk(f, one, HEAVY, "+QUEUED\r\n");
     client_send(one, "EXEC\r\n", 6);
     expect_to_give_way(f, one);
-    client_close(one);
 }
 
 /* Also while the answers before wait for countd-write. */
 CASE(increments_that_give_way_are_sent_without_an_acknowledgement, f)
 {
-    const size_t size = f->site->layout.message_size;
     const int one = join(f), two = join(f);
-    uint8_t message[1024];
 
     f->resp.step_ns = 0;
     send_times(one, "INCR one\r\n", 3);
     for (int i = 0; i < 3; i++) {
         talk(f, two, "PING\r\n", "+PONG\r\n");
-        assert_int_equal(client_read(f->writer, message, size), size);
+        take_messages(f, 1);
     }
     client_send(f->writer, "WINWINWIN", 9);
     hear(f, one, ":1\r\n:2\r\n:3\r\n");
-    client_close(one);
-    client_close(two);
 }
 
 CASE(many_names_are_looked_up_in_several_turns, f)
@@ -499,7 +488,6 @@ CASE(many_names_are_looked_up_in_several_turns, f)
     talk(f, one, sent, want);
     assert_true(f->turns >= 4000);
     talk(f, one, "MGET a b\r\n", "*2\r\n$-1\r\n$-1\r\n");
-    client_close(one);
 }
 
 /* A cursor comes back with what was looked at. */
@@ -515,7 +503,6 @@ CASE(a_scan_of_members_gives_way_and_misses_none, f)
     talk(f, one, "HSCAN big 3999 COUNT 4000 MATCH *9\r\n", NULL);
     assert_has(f->heard, "*2\r\n$1\r\n0\r\n*2\r\n$203\r\naaa");
     talk(f, one, "HSCAN big 4000 COUNT 4000\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
-    client_close(one);
 }
 
 /* Also from a cursor whose place the connection does not know. */
@@ -530,8 +517,6 @@ CASE(a_scan_of_keyspaces_goes_on_where_its_cursor_says, f)
          "*2\r\n$1\r\n2\r\n*1\r\n$4\r\nname\r\n");
     talk(f, two, "SCAN 2 COUNT 2\r\n",
          "*2\r\n$1\r\n0\r\n*1\r\n$5\r\nsmall\r\n");
-    client_close(one);
-    client_close(two);
 }
 
 CASE(what_takes_longer_than_it_may_is_an_error_and_the_next_is_answered, f)
@@ -544,7 +529,6 @@ CASE(what_takes_longer_than_it_may_is_an_error_and_the_next_is_answered, f)
     expect_begin(f, "-ERR the answer takes longer than read.max_time");
     f->jobs.max_time_ms = 10000;
     talk(f, one, "DBSIZE\r\n", ":2\r\n");
-    client_close(one);
 }
 
 /* Each connection has one of the places that its client may have. */
@@ -563,9 +547,7 @@ CASE(lists_of_many_connections_are_made_in_turns_and_others_wait_in_line, f)
     assert_false(list_alone(&f->jobs.line));
     for (size_t i = 1; i + 1 < count; i++)
         hear(f, fds[i], ":2\r\n");
-    client_close(fds[count - 1]); /* and its job ends */
-    for (size_t i = 0; i + 1 < count; i++)
-        client_close(fds[i]);
+    leave(f); /* and its job ends */
 }
 
 CASE(a_pattern_is_4_kib_at_most, f)
@@ -579,7 +561,6 @@ CASE(a_pattern_is_4_kib_at_most, f)
     talk(f, one, sent, "*1\r\n$5\r\nsmall\r\n");
     (void)strcpy(sent + 5 + 4092, "*mall\r\n");
     talk(f, one, sent, "-ERR a pattern is longer than 4096 bytes\r\n");
-    client_close(one);
 }
 
 /* ---- commands ------------------------------------------------------------ */
@@ -671,7 +652,6 @@ CASE(commands_are_answered, f)
     }
     assert_int_equal(f->resp.unreadable, 5);
     assert_int_equal(f->resp.forward.stats.forwarded, 0);
-    client_close(one);
 }
 
 CASE(info_has_the_fields_that_monitors_read, f)
@@ -699,7 +679,6 @@ CASE(info_has_the_fields_that_monitors_read, f)
         if (!strstr(f->heard, fields[i]))
             fail_msg("%s is not in: %s", fields[i], f->heard);
     assert_lacks(f->heard, "\r\nused_memory:0\r\n");
-    client_close(one);
 }
 
 CASE(clients_are_listed_with_what_they_do, f)
@@ -720,8 +699,6 @@ CASE(clients_are_listed_with_what_they_do, f)
     assert_has(f->heard, "\nid=2 ");
     assert_has(f->heard, " flags=x db=0 sub=0 psub=0 multi=1 ");
     talk(f, one, "CLIENT LIST TYPE pubsub\r\n", "$0\r\n\r\n");
-    client_close(one);
-    client_close(two);
 }
 
 /* ---- memory of transactions ---------------------------------------------- */
@@ -781,9 +758,6 @@ CASE(idle_transactions_leave_memory_for_others, f)
          "-EXECABORT Transaction discarded because of its age: others needed "
          "its memory.\r\n");
     talk(f, idle[0], "PING\r\n", "+PONG\r\n");
-    for (int i = 0; i < 63; i++)
-        client_close(idle[i]);
-    client_close(one);
 }
 
 CASE(a_transaction_that_is_being_done_is_not_discarded, f)
@@ -809,6 +783,4 @@ CASE(a_transaction_that_is_being_done_is_not_discarded, f)
     f->resp.queued.free_count += taken;
 
     hear(f, one, want);
-    client_close(one);
-    client_close(two);
 }
