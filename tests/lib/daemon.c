@@ -8,14 +8,12 @@
 #include <grp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,7 +22,7 @@
 
 #define READY_FD  3     /* of the child */
 #define START_MS  60000 /* until ready */
-#define WAIT_MS   60000 /* until ended, after it was told to */
+#define WAIT_MS   60000 /* until ended, after a signal to end */
 #define SHOWN_MAX 65536 /* bytes of messages that are looked at or shown */
 
 unsigned
@@ -51,30 +49,11 @@ test_deadline(uint64_t ms)
 void
 daemon_path(const char *program, char *path, size_t size)
 {
-    const char *build = getenv("BUILD");
-    char self[4096];
-    ssize_t length;
-    int written;
+    const bool is_ours = program[0] != '/';
+    const int written =
+        snprintf(path, size, "%s%s%s", is_ours ? test_build() : "",
+                 is_ours ? "/" : "", program);
 
-    if (program[0] == '/') {
-        (void)snprintf(path, size, "%s", program); /* not one of ours */
-        return;
-    }
-    if (!build || !*build) {
-        length = readlink("/proc/self/exe", self, sizeof self - 1);
-        if (length < 0)
-            fail_msg("readlink /proc/self/exe: %s", strerror(errno));
-        self[length] = '\0';
-        /* BUILD/tests/unit/test_x: the build folder is three up. */
-        for (int i = 0; i < 3; i++) {
-            char *slash = strrchr(self, '/');
-
-            if (slash)
-                *slash = '\0';
-        }
-        build = self;
-    }
-    written = snprintf(path, size, "%s/%s", build, program);
     if (written < 0 || (size_t)written >= size)
         fail_msg("the path of %s is too long", program);
 }
@@ -126,13 +105,15 @@ show_output(const struct daemon *d)
 
 /* In the child, between fork and exec: only async-signal-safe calls. */
 static void
-become_program(const char *path, char *const argv[], char *const envp[],
+become_program(const char *path, const char *const *words, char *const envp[],
                const struct daemon_how *how, int output, int ready,
                pid_t parent)
 {
+    char *const *argv;
     sigset_t none;
     int fd;
 
+    memcpy(&argv, &words, sizeof argv); /* execve() takes no const */
     /* Output first: it may sit where the ready descriptor goes. */
     if (dup2(output, STDOUT_FILENO) < 0 || dup2(output, STDERR_FILENO) < 0)
         _exit(125);
@@ -212,7 +193,7 @@ is_daemon(const char *name, const char *program, const char *const *argv)
 {
     bool is = ends_with(program, name);
 
-    for (size_t i = 0; argv && argv[i]; i++)
+    for (size_t i = 0; argv[i]; i++)
         is |= ends_with(argv[i], name) || strcmp(argv[i], "serve") == 0;
     return is;
 }
@@ -220,72 +201,66 @@ is_daemon(const char *name, const char *program, const char *const *argv)
 static bool
 says_something_about(const char *const *argv, const char *start)
 {
-    for (size_t i = 0; argv && argv[i]; i++)
+    for (size_t i = 0; argv[i]; i++)
         if (strncmp(argv[i], start, strlen(start)) == 0)
             return true;
     return false;
 }
 
+/* Options that a daemon gets unless its arguments say something about `key`: free
+ * ports, as tests run side by side.  What was sent before a stop is read, however
+ * slow the machine; but clients that go on meanwhile keep those of `serve` from
+ * ending, so that is an option of a daemon that is started itself. */
+static const struct {
+    const char *daemon, *key, *option;
+    bool itself;
+} defaults[] = {
+    {"countd-read", "read.http", "read.http=127.0.0.1:0", false},
+    {"countd-write", "counter.", "counter.port=0", false},
+    {"countd-write", "http.listen", "count.http=off", false},
+    {"countd-write", "http.listen", "http.listen=127.0.0.1:0", false},
+    {"countd-write", "write.drain", "write.drain=1m", true},
+    {"countd-write", "semaphore.port", "semaphore.port=0", false},
+};
+
+#define DEFAULTS (sizeof defaults / sizeof defaults[0])
+
 static void
 spawn_child(struct daemon *d, const char *program, const struct daemon_how *how,
             int ready)
 {
-    static char option[] = "--ready-fd", number[] = "3";
-    static char set[] = "-o", counter_port[] = "counter.port=0",
-                semaphore_port[] = "semaphore.port=0",
-                count_off[] = "count.http=off",
-                http_port[] = "http.listen=127.0.0.1:0",
-                drain[] = "write.drain=1m",
-                read_http_port[] = "read.http=127.0.0.1:0";
-    char path[4096], *argv[DAEMON_ARGS_MAX + 16], **env;
+    const char *argv[DAEMON_ARGS_MAX + 2 * DEFAULTS + 4];
+    const int output = how->output > 0 ? how->output : d->output;
+    char path[4096], **env;
     pid_t parent = getpid();
     size_t n = 0;
 
     daemon_path(program, path, sizeof path);
     argv[n++] = path;
-    for (size_t i = 0; how->argv && how->argv[i]; i++) {
+    for (size_t i = 0; how->argv[i]; i++) {
         if (i == DAEMON_ARGS_MAX)
             fail_msg("too many arguments");
-        memcpy(&argv[n++], &how->argv[i], sizeof argv[0]);
+        argv[n++] = how->argv[i];
     }
-    /* Free ports, as tests run side by side. */
-    if (is_daemon("countd-read", program, how->argv) &&
-        !says_something_about(how->argv, "read.http")) {
-        argv[n++] = set;
-        argv[n++] = read_http_port;
-    }
-    if (is_daemon("countd-write", program, how->argv)) {
-        if (!says_something_about(how->argv, "counter.")) {
-            argv[n++] = set;
-            argv[n++] = counter_port;
-        }
-        if (!says_something_about(how->argv, "http.listen")) {
-            argv[n++] = set;
-            argv[n++] = count_off;
-            argv[n++] = set;
-            argv[n++] = http_port;
-        }
-        /* What was sent before a stop is read, however slow the machine; but
-         * clients that go on meanwhile keep those of `serve` from ending. */
-        if (strcmp(program, "countd-write") == 0 &&
-            !says_something_about(how->argv, "write.drain")) {
-            argv[n++] = set;
-            argv[n++] = drain;
-        }
-        if (!says_something_about(how->argv, "semaphore.port")) {
-            argv[n++] = set;
-            argv[n++] = semaphore_port;
+    for (size_t i = 0; i < DEFAULTS; i++) {
+        const bool is = defaults[i].itself
+                            ? strcmp(program, defaults[i].daemon) == 0
+                            : is_daemon(defaults[i].daemon, program, how->argv);
+
+        if (is && !says_something_about(how->argv, defaults[i].key)) {
+            argv[n++] = "-o";
+            argv[n++] = defaults[i].option;
         }
     }
     if (ready >= 0) {
-        argv[n++] = option;
-        argv[n++] = number;
+        argv[n++] = "--ready-fd";
+        argv[n++] = "3"; /* READY_FD */
     }
     argv[n] = NULL;
     env = make_env(how);
     d->pid = fork();
     if (d->pid == 0)
-        become_program(path, argv, env, how, d->output, ready, parent);
+        become_program(path, argv, env, how, output, ready, parent);
     free(env);
     if (d->pid < 0)
         fail_msg("fork: %s", strerror(errno));
@@ -387,31 +362,6 @@ daemon_start_how(struct daemon *d, const char *program,
     return status;
 }
 
-/* Collects a NULL-terminated argument list. */
-#define COLLECT(argv, last)                                                    \
-    do {                                                                       \
-        va_list list;                                                          \
-        size_t n = 0;                                                          \
-                                                                               \
-        va_start(list, last);                                                  \
-        do {                                                                   \
-            if (n > DAEMON_ARGS_MAX)                                           \
-                fail_msg("too many arguments");                                \
-            (argv)[n] = va_arg(list, const char *);                            \
-        } while ((argv)[n++]);                                                 \
-        va_end(list);                                                          \
-    } while (0)
-
-void
-daemon_start(struct daemon *d, const char *program, ...)
-{
-    const char *argv[DAEMON_ARGS_MAX + 2];
-    struct daemon_how how = {.argv = argv};
-
-    COLLECT(argv, program);
-    (void)daemon_start_how(d, program, &how); /* fails the test itself */
-}
-
 static const struct daemon_port *
 find_port(const struct daemon *d, const char *name)
 {
@@ -450,10 +400,9 @@ daemon_signal(const struct daemon *d, int signo)
 static int
 wait_until(struct daemon *d, uint64_t timeout_ms, int *status)
 {
-    struct pollfd p = {.events = POLLIN};
+    struct pollfd p = {.fd = pidfd_open(d->pid, 0), .events = POLLIN};
     int rc;
 
-    p.fd = (int)syscall(SYS_pidfd_open, d->pid, 0);
     if (p.fd < 0)
         return -errno;
     do
@@ -602,14 +551,4 @@ daemon_run_how(char *text, size_t size, const char *program,
         (void)daemon_output(&d, text, size); /* may be cut */
     daemon_fini(&d);
     return status;
-}
-
-int
-daemon_run(char *text, size_t size, const char *program, ...)
-{
-    const char *argv[DAEMON_ARGS_MAX + 2];
-    struct daemon_how how = {.argv = argv};
-
-    COLLECT(argv, program);
-    return daemon_run_how(text, size, program, &how);
 }

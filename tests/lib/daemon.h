@@ -53,16 +53,26 @@ struct daemon_how {
     uid_t uid;               /* not 0: run as this user (root only) */
     bool not_ready;          /* do not pass --ready-fd, do not wait */
     bool may_fail;           /* exit before ready is an answer: see below */
+    int output;              /* not 0: its stdout and stderr */
 };
 
-/* Fails the test, showing the daemon's messages, unless it gets ready. */
-void daemon_start(struct daemon *d, const char *program, ...)
-    __attribute__((sentinel));
-
-/* As daemon_start, returning 0; or, with may_fail, the exit status (128 +
- * signal) when it ended before it was ready. */
+/* Fails the test, showing the daemon's messages, unless it gets ready; returns 0,
+ * or, with may_fail, the exit status (128 + signal) when it ended before it was
+ * ready. */
 int daemon_start_how(struct daemon *d, const char *program,
                      const struct daemon_how *how);
+
+/* The same with these arguments. */
+#define daemon_start(d, program, ...)                                          \
+    (void)daemon_start_how(d, program, DAEMON_HOW(__VA_ARGS__))
+#define DAEMON_HOW(...)                                                        \
+    &(const struct daemon_how)                                                 \
+    {                                                                          \
+        .argv = (const char *const[])                                          \
+        {                                                                      \
+            __VA_ARGS__, NULL                                                  \
+        }                                                                      \
+    }
 
 /* Port of a listening address by the name in its ready line; fails the test
  * when there is none. */
@@ -87,7 +97,7 @@ bool daemon_alive(const struct daemon *d);
  * RssAnon as of now); 0 when it has ended. */
 uint64_t daemon_memory(const struct daemon *d);
 
-/* What it has printed so far, NUL-terminated, cut to size - 1. */
+/* The text that it has printed so far, NUL-terminated, cut to size - 1. */
 size_t daemon_output(const struct daemon *d, char *text, size_t size);
 
 /* The same, valid until the next call. */
@@ -102,16 +112,16 @@ void daemon_fini(struct daemon *d);
 
 /* Runs a program to its end and returns its exit status; `text` (may be NULL)
  * gets what it printed to stdout and stderr. */
-int daemon_run(char *text, size_t size, const char *program, ...)
-    __attribute__((sentinel));
 int daemon_run_how(char *text, size_t size, const char *program,
                    const struct daemon_how *how);
+#define daemon_run(text, size, program, ...)                                   \
+    daemon_run_how(text, size, program, DAEMON_HOW(__VA_ARGS__))
 
 /* The path of a built file, e.g. "countd-write"; an absolute one stays. */
 void daemon_path(const char *program, char *path, size_t size);
 
 /* A port that was free a moment ago, for servers that take no port 0: that
- * another takes it meanwhile is unlikely, the kernel goes round. */
+ * another takes it meanwhile is unlikely, as the kernel gives others first. */
 uint16_t daemon_free_port(void);
 
 /* How much slower than usual this build is: $TEST_SLOW, or 1. */

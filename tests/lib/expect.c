@@ -5,10 +5,8 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/lib/test.h"
@@ -21,32 +19,6 @@ expect_run(const char *program, const struct daemon_how *how)
     return daemon_run_how(text, sizeof text, program, how);
 }
 
-/* Becomes the program; does not return. */
-static void
-become_program(const char *path, const struct daemon_how *how, int terminal)
-{
-    const char *argv[64] = {path};
-    char *const *args;
-    size_t n = 0;
-
-    for (size_t i = 0; how->env != NULL && how->env[i] != NULL; i++) {
-        char *name = strdup(how->env[i]);
-        char *value = strchr(name, '=');
-
-        *value++ = '\0';
-        setenv(name, value, 1);
-    }
-    while (how->argv[n] != NULL && n < 62) {
-        argv[n + 1] = how->argv[n];
-        n++;
-    }
-    memcpy(&args, &(const char *const *){argv},
-           sizeof args); /* takes no const */
-    if (dup2(terminal, 1) == 1 && dup2(terminal, 2) == 2)
-        execv(path, args);
-    _exit(127);
-}
-
 int
 expect_terminal(const char *program, const struct daemon_how *how,
                 unsigned columns)
@@ -54,24 +26,22 @@ expect_terminal(const char *program, const struct daemon_how *how,
     const struct winsize size = {.ws_row = 24,
                                  .ws_col = (unsigned short)columns};
     const int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    struct daemon_how on_terminal = *how;
+    struct daemon d;
     size_t got = 0;
-    char path[512];
     ssize_t n;
-    pid_t pid;
-    int slave, status;
+    int status;
 
     assert_true(master >= 0);
     assert_int_equal(grantpt(master), 0);
     assert_int_equal(unlockpt(master), 0);
-    slave = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
-    assert_true(slave >= 0);
-    assert_int_equal(ioctl(slave, TIOCSWINSZ, &size), 0);
-    daemon_path(program, path, sizeof path);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0)
-        become_program(path, how, slave);
-    assert_int_equal(close(slave), 0);
+    on_terminal.not_ready = true;
+    on_terminal.output = open(ptsname(master), O_RDWR | O_NOCTTY | O_CLOEXEC);
+    assert_true(on_terminal.output >= 0);
+    assert_int_equal(ioctl(on_terminal.output, TIOCSWINSZ, &size), 0);
+    (void)daemon_start_how(&d, program,
+                           &on_terminal); /* fails the test itself */
+    assert_int_equal(close(on_terminal.output), 0);
     /* Ends with an error, when the last user of the terminal has gone. */
     do {
         n = read(master, text + got, sizeof text - 1 - got);
@@ -80,9 +50,9 @@ expect_terminal(const char *program, const struct daemon_how *how,
     } while (n > 0);
     text[got] = '\0';
     assert_int_equal(close(master), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    return WEXITSTATUS(status);
+    status = daemon_wait(&d);
+    daemon_fini(&d);
+    return status;
 }
 
 int

@@ -18,8 +18,8 @@ extern char text[TEXT_SIZE]; /* NUL-terminated */
  * tmpfs, as /tmp is on some systems, is not left in `text`. */
 int expect_run(const char *program, const struct daemon_how *how);
 
-/* The same on a terminal of so many columns, which both streams are: lines end
- * in "\r\n" in `text`.  Only how->argv and how->env are looked at. */
+/* The same on a terminal of this many columns, which both streams are: lines end
+ * in "\r\n" in `text`. */
 int expect_terminal(const char *program, const struct daemon_how *how,
                     unsigned columns);
 

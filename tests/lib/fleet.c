@@ -122,32 +122,11 @@ fleet_start(struct fleet *f, enum fleet_role role)
                            &how); /* fails the test itself */
 }
 
-static void
-add_options(struct fleet *f, const char *option, va_list more)
-{
-    for (; option != NULL; option = va_arg(more, const char *))
-        fleet_option(f, option);
-}
-
 void
-fleet_options(struct fleet *f, const char *option, ...)
+fleet_add_options(struct fleet *f, const char *const *options)
 {
-    va_list more;
-
-    va_start(more, option);
-    add_options(f, option, more);
-    va_end(more);
-}
-
-void
-fleet_start_with(struct fleet *f, enum fleet_role role, const char *option, ...)
-{
-    va_list more;
-
-    va_start(more, option);
-    add_options(f, option, more);
-    va_end(more);
-    fleet_start(f, role);
+    for (size_t i = 0; options[i] != NULL; i++)
+        fleet_option(f, options[i]);
 }
 
 void

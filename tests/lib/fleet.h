@@ -60,15 +60,16 @@ void fleet_fini(struct fleet *f);
 
 /* Adds KEY=VALUE; a later one rules. */
 void fleet_option(struct fleet *f, const char *option);
-void fleet_options(struct fleet *f, const char *option, ...)
-    __attribute__((sentinel));
+void fleet_add_options(struct fleet *f, const char *const *options);
+#define fleet_options(f, ...)                                                  \
+    fleet_add_options(f, (const char *const[]){__VA_ARGS__, NULL})
 void fleet_put_option(struct fleet *f, const char *key, const char *value);
 
 void fleet_start(struct fleet *f, enum fleet_role role);
 
 /* The same with these options more, from now on. */
-void fleet_start_with(struct fleet *f, enum fleet_role role, const char *option,
-                      ...) __attribute__((sentinel));
+#define fleet_start_with(f, role, ...)                                         \
+    (fleet_options(f, __VA_ARGS__), fleet_start(f, role))
 struct daemon *fleet_daemon(struct fleet *f, enum fleet_role role);
 
 /* SIGTERM and 0 expected; fails the test otherwise. */
@@ -94,7 +95,7 @@ int fleet_run(struct fleet *f, const char *const *words);
  * for the directory. */
 void fleet_put_options(struct fleet *f, char *line, size_t size);
 
-/* The same on a terminal of so many columns: expect_terminal(). */
+/* The same on a terminal of this many columns: expect_terminal(). */
 int fleet_terminal(struct fleet *f, const char *const *words, unsigned columns);
 
 /* Starts it and does not wait. */

@@ -33,32 +33,23 @@ service_setup_in_memory(void **state)
 }
 
 int
-service_setup_with(void **state, const char *option, ...)
+service_setup_options(void **state, const char *const *options)
 {
     const int rc = service_setup(state);
-    va_list more;
 
-    va_start(more, option);
-    for (; option != NULL; option = va_arg(more, const char *))
-        fleet_option(*state, option);
-    va_end(more);
+    fleet_add_options(*state, options);
     return rc;
 }
 
 int
 service_setup_live(void **state)
 {
-    static const char *const options[] = {"log.rotate_after=1h",
-                                          "log.merge_share=0",
-                                          "counter.port=0",
-                                          "counter.stats_interval=1000000000",
-                                          "semaphore.enable=true",
-                                          "semaphore.port=0",
-                                          "semaphore.gc_interval=1000000000"};
     const int rc = service_setup_in_memory(state);
 
-    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
-        fleet_option(*state, options[i]);
+    fleet_options(*state, "log.rotate_after=1h", "log.merge_share=0",
+                  "counter.port=0", "counter.stats_interval=1000000000",
+                  "semaphore.enable=true", "semaphore.port=0",
+                  "semaphore.gc_interval=1000000000");
     return rc;
 }
 

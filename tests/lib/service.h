@@ -25,15 +25,16 @@
  * disk or in memory.  No daemon runs yet, so options may be added. */
 int service_setup(void **state);
 int service_setup_in_memory(void **state);
-int service_setup_with(void **state, const char *option, ...)
-    __attribute__((sentinel));
+int service_setup_options(void **state, const char *const *options);
+#define service_setup_with(state, ...)                                         \
+    service_setup_options(state, (const char *const[]){__VA_ARGS__, NULL})
 int service_teardown(void **state);
 
 /* A test in such a directory, with these options. */
 #define TEST_SERVICE(name, f, ...)                                             \
     static int name##_set_up(void **state)                                     \
     {                                                                          \
-        return service_setup_with(state, __VA_ARGS__, NULL);                   \
+        return service_setup_with(state, __VA_ARGS__);                         \
     }                                                                          \
     TEST_IN(name, struct fleet *f, name##_set_up, service_teardown)
 

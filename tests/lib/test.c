@@ -77,20 +77,22 @@ test_say_skip(const char *test, const char *why)
     fprintf(stderr, "SKIPPED %s: %s\n", test, why);
 }
 
-/* $BUILD for scripts, where it is not set: BUILD/tests/unit/test_x is what
- * runs. */
-static void
-set_build(void)
+const char *
+test_build(void)
 {
-    char path[4096];
-    const ssize_t size = readlink("/proc/self/exe", path, sizeof path - 1);
+    const char *given = getenv("BUILD");
+    static char path[4096];
+    ssize_t size;
 
-    if (size < 0)
-        return;
-    path[size] = '\0';
+    if (given && *given)
+        return given;
+    size = readlink("/proc/self/exe", path, sizeof path - 1);
+    path[size > 0 ? size : 0] = '\0';
+    /* BUILD/tests/unit/test_x: the build folder is three up. */
     for (int up = 0; up < 3 && strrchr(path, '/') != NULL; up++)
         *strrchr(path, '/') = '\0';
-    (void)setenv("BUILD", path, 0); /* a script that lacks it says so */
+    (void)setenv("BUILD", path, 1); /* a script that lacks it says so */
+    return path;
 }
 
 static struct {
@@ -126,12 +128,12 @@ test_main(int argc, char **argv)
     const char *slash = strrchr(argv[0], '/');
     size_t count = 0;
 
-    /* What is set on this machine is not what is tested. */
+    /* Settings of this machine are not what is tested. */
     (void)umask(022);
     if (setenv("COUNTD_CONF", "", 1) != 0 ||
         setenv("SYSTEMD_UNIT_PATH", "", 1) != 0)
         return 1;
-    set_build();
+    (void)test_build(); /* for scripts */
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     for (size_t i = 0; i < added_count; i++)

@@ -109,6 +109,10 @@ void test_say_skip(const char *test, const char *why);
                  (struct CMUnitTest){text, run, setup, teardown, initial});    \
     }
 
+/* $BUILD; where it is not set, the folder that this program was built in, and it is
+ * set to that, for scripts. */
+const char *test_build(void);
+
 /* Adds a test behind those of lower lines. */
 void test_add(int line, struct CMUnitTest test);
 
