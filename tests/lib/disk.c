@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/files.h"
 #include "tests/crash/powerloss.h"
+#include "tests/lib/file.h"
 #include "tests/lib/random.h"
 #include "tests/lib/test.h"
 
@@ -36,7 +36,7 @@ struct call {
     const uint8_t *bytes;
 };
 
-/* What is durable before the first call. */
+/* A file or folder as it is durable before the first call. */
 struct node {
     uint64_t inode;
     bool folder;
@@ -99,7 +99,7 @@ find_node(const struct disk *d, uint64_t inode)
     return NO_NODE;
 }
 
-static struct name *
+static void
 put_name(struct name *names, uint32_t *count, uint32_t dir, const char *text,
          size_t size, uint32_t node)
 {
@@ -119,47 +119,21 @@ put_name(struct name *names, uint32_t *count, uint32_t dir, const char *text,
         ++*count;
     }
     names[i].node = node;
-    return &names[i];
-}
-
-/* Reads a whole file; *size becomes its size. */
-static uint8_t *
-read_whole(const char *path, size_t *size)
-{
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    uint8_t *bytes;
-    struct stat st;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        fail_msg("open %s: %s", path, strerror(errno));
-    *size = (size_t)st.st_size;
-    bytes = test_memory(malloc(*size + 1));
-    if (read_at(fd, bytes, *size, 0) != (ssize_t)*size)
-        fail_msg("read %s: %s", path, strerror(errno));
-    (void)close(fd); /* read only */
-    return bytes;
 }
 
 static uint32_t
 snapshot_file(struct disk *d, const char *path, const struct stat *st)
 {
-    const mode_t mode = st->st_mode & 07777;
     struct node *n;
     uint32_t node = find_node(d, st->st_ino);
 
     if (node != NO_NODE && st->st_nlink > 1)
         return node;
-    node = add_node(d, st->st_ino, S_ISDIR(st->st_mode), mode);
+    node = add_node(d, st->st_ino, S_ISDIR(st->st_mode), st->st_mode & 07777);
     n = &d->nodes[node];
     n->mtime_ns = st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec;
-    if (n->folder)
-        return node;
-    /* A full log is not for reading, but it is ours. */
-    if (chmod(path, 0600) < 0)
-        fail_msg("open up %s: %s", path, strerror(errno));
-    n->bytes = read_whole(path, &n->size);
-    if (chmod(path, mode) < 0)
-        fail_msg("mode of %s: %s", path, strerror(errno));
+    if (!n->folder)
+        n->bytes = file_bytes(path, &n->size);
     return node;
 }
 
@@ -180,9 +154,9 @@ disk_snapshot(const char *path)
             fail_msg("%s: %s", e->fts_path, strerror(e->fts_errno));
         e->fts_number = snapshot_file(d, e->fts_path, e->fts_statp);
         if (e->fts_level > 0) /* the other is node 0 */
-            (void)put_name(d->names, &d->name_count,
-                           (uint32_t)e->fts_parent->fts_number, e->fts_name,
-                           e->fts_namelen, (uint32_t)e->fts_number);
+            put_name(d->names, &d->name_count,
+                     (uint32_t)e->fts_parent->fts_number, e->fts_name,
+                     e->fts_namelen, (uint32_t)e->fts_number);
     }
     (void)fts_close(walk); /* read only */
     free(roots[0]);
@@ -206,7 +180,7 @@ static void
 load_log(struct disk *d, const char *path)
 {
     size_t at = 0, size, left;
-    char *bytes = (char *)read_whole(path, &size);
+    char *bytes = (char *)file_bytes(path, &size);
     struct call c;
 
     d->logs =
@@ -371,7 +345,7 @@ struct state {
     struct random random;
     size_t count;      /* calls before the cut */
     uint64_t *covered; /* of each node: calls below are durable (bytes) */
-    uint64_t *fsynced; /* likewise, mode, mtime, or names in it */
+    uint64_t *fsynced; /* the same of mode, mtime, or names in it */
     uint64_t *moment;  /* of each folder, for NAMES_TO_EACH */
     struct node *nodes;
     struct name *names;
@@ -445,16 +419,16 @@ apply_name(struct state *s, const struct call *c)
     case POWERLOSS_CREATE:
     case POWERLOSS_MKDIR:
     case POWERLOSS_LINK:
-        (void)put_name(s->names, &s->name_count, c->dir, c->name,
-                       c->r.name_size, c->node);
+        put_name(s->names, &s->name_count, c->dir, c->name, c->r.name_size,
+                 c->node);
         break;
     case POWERLOSS_UNLINK:
         drop_name(s, c->dir, c->name, c->r.name_size, c->node);
         break;
     case POWERLOSS_RENAME:
         drop_name(s, c->dir, c->name, c->r.name_size, c->node);
-        (void)put_name(s->names, &s->name_count, c->dir2, name2,
-                       c->r.name2_size, c->node);
+        put_name(s->names, &s->name_count, c->dir2, name2, c->r.name2_size,
+                 c->node);
         break;
     default:
         break;
@@ -558,25 +532,7 @@ apply_calls(struct state *s)
 }
 
 static void
-write_node(const struct node *n, const char *path)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    size_t done = 0;
-    ssize_t k;
-
-    if (fd < 0)
-        fail_msg("create %s: %s", path, strerror(errno));
-    while (done < n->size) {
-        k = write(fd, n->bytes + done, n->size - done);
-        if (k < 0)
-            fail_msg("write %s: %s", path, strerror(errno));
-        done += (size_t)k;
-    }
-    (void)close(fd); /* the daemons read it from memory */
-}
-
-static void
-finish_node(const struct node *n, const char *path)
+set_attributes(const struct node *n, const char *path)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}};
 
@@ -640,12 +596,12 @@ write_state(struct state *s, const char *base)
             !path_of(s, base, n, path, sizeof path))
             continue;
         if (seen[n->node] == 0)
-            write_node(&s->nodes[n->node], path);
+            file_put(path, s->nodes[n->node].bytes, s->nodes[n->node].size);
         else if (!path_of(s, base, &s->names[seen[n->node] - 1], first,
                           sizeof first) ||
                  link(first, path) < 0)
             fail_msg("link %s: %s", path, strerror(errno));
-        finish_node(&s->nodes[n->node], path);
+        set_attributes(&s->nodes[n->node], path);
         seen[n->node] = i + 1;
     }
     free(seen);

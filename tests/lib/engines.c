@@ -41,8 +41,8 @@ engine_open(int keyspace_fd)
     return open_with(keyspace_fd, NULL, NULL);
 }
 
-static const struct tiers_rules *
-rules_of(const char *tiers)
+const struct tiers_rules *
+engine_rules(const char *tiers)
 {
     static struct tiers_rules rules;
     const char *why;
@@ -56,7 +56,7 @@ struct store *
 engine_open_history(int keyspace_fd, const char *tiers,
                     uint64_t (*now_ms)(void))
 {
-    return open_with(keyspace_fd, rules_of(tiers), now_ms);
+    return open_with(keyspace_fd, engine_rules(tiers), now_ms);
 }
 
 struct postgresql_options
@@ -84,7 +84,7 @@ engine_open_postgresql(const char *tiers, uint64_t (*now_ms)(void))
     struct postgresql_options options = engine_postgresql_options();
     struct store *s;
 
-    options.history = rules_of(tiers);
+    options.history = engine_rules(tiers);
     options.now_ms = now_ms;
     assert_rc(postgresql_store_open(&s, &options), 0);
     assert_rc(postgresql_store_connect(s), 0);

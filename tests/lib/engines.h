@@ -11,6 +11,9 @@
 /* Its options, with little memory. */
 struct lmdb_options engine_lmdb_options(int keyspace_fd);
 
+/* Rules of history, valid until the next call. */
+const struct tiers_rules *engine_rules(const char *tiers);
+
 struct store *engine_open(int keyspace_fd);
 
 /* Opens it with history, in the steps and for the times of the default, or in

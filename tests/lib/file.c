@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/files.h"
 #include "tests/lib/test.h"
 
 const char *
@@ -70,6 +71,20 @@ open_whatever(const char *path, struct stat *st)
     fd = open_file(path, O_RDWR);
     assert_int_equal(fchmod(fd, st->st_mode & 07777), 0);
     return fd;
+}
+
+uint8_t *
+file_bytes(const char *path, size_t *size)
+{
+    struct stat st;
+    const int fd = open_whatever(path, &st);
+    uint8_t *bytes = test_memory(malloc((size_t)st.st_size + 1));
+
+    *size = (size_t)st.st_size;
+    assert_int_equal(read_at(fd, bytes, *size, 0), st.st_size);
+    bytes[*size] = '\0';
+    assert_int_equal(close(fd), 0);
+    return bytes;
 }
 
 void

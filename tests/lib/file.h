@@ -15,6 +15,9 @@ const char *file_path(const char *folder, const char *name, ...)
  * its length. */
 size_t file_read(const char *path, void *bytes, size_t size);
 
+/* The same whatever its mode, in memory of its own: free() it. */
+uint8_t *file_bytes(const char *path, size_t *size);
+
 /* Makes a file of these bytes, or gives one these. */
 void file_put(const char *path, const void *bytes, size_t size);
 

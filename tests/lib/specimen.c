@@ -17,6 +17,7 @@
 #include "tests/lib/aside.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
@@ -70,16 +71,6 @@ now_ms(void)
     return (uint64_t)(MINUTE + 1) * 60000;
 }
 
-static const struct tiers_rules *
-history_rules(void)
-{
-    static struct tiers_rules r;
-    const char *why;
-
-    assert_rc(tiers_rules_set(&r, NULL, "1m:2d,1h:90d,1d:10y", &why), 0);
-    return &r;
-}
-
 /* ---- batches ----------------------------------------------------------- */
 
 struct deltas {
@@ -104,7 +95,7 @@ make_batch(struct deltas *d, enum specimen_keyspace k, size_t first,
                                 .delta_count = last - first};
 }
 
-/* Of a later fill each time. */
+/* The mark of a later fill each time. */
 static struct log_fill
 make_mark(uint8_t log)
 {
@@ -150,7 +141,7 @@ open_store(const struct specimen *s, bool writable, size_t memory)
     options.writable = writable;
     options.open_max = 16;
     options.txn_memory = memory;
-    options.history = history_rules();
+    options.history = engine_rules(ENGINE_TIERS);
     options.now_ms = now_ms;
     assert_rc(lmdb_store_open(&store, &options), 0);
     return store;
@@ -297,7 +288,6 @@ keep_file(struct specimen *s, const char *path)
     struct specimen_file *f = &s->files[s->file_count];
     const size_t size = strlen(path);
     struct stat st, other;
-    int fd;
 
     if (size > 5 && strcmp(path + size - 5, "-lock") == 0)
         return; /* LMDB makes it anew */
@@ -305,14 +295,7 @@ keep_file(struct specimen *s, const char *path)
     assert_int_equal(fstatat(s->dir.fd, path, &st, AT_SYMLINK_NOFOLLOW), 0);
     *f = (struct specimen_file){.mode = st.st_mode & 07777, .link_of = -1};
     (void)snprintf(f->path, sizeof f->path, "%s", path); /* short */
-    assert_int_equal(fchmodat(s->dir.fd, path, 0600, 0), 0);
-    fd = openat(s->dir.fd, path, O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(fchmod(fd, f->mode), 0);
-    f->size = (size_t)st.st_size;
-    f->bytes = test_memory(malloc(f->size + 1));
-    assert_int_equal(pread(fd, f->bytes, f->size, 0), f->size);
-    assert_int_equal(close(fd), 0);
+    f->bytes = file_bytes(file_path(s->dir.path, "%s", path), &f->size);
     for (int i = 0; i < s->file_count; i++)
         if (fstatat(s->dir.fd, s->files[i].path, &other, 0) == 0 &&
             other.st_ino == st.st_ino)
@@ -400,16 +383,14 @@ void
 specimen_restore(struct specimen *s)
 {
     each_file(s, remove_file);
-    for (int i = 0; i < s->file_count; i++) {
-        const struct specimen_file *f = &s->files[i];
-
-        if (f->link_of < 0)
-            tmpdir_put(&s->dir, f->path, f->bytes, f->size, f->mode);
+    for (int i = 0; i < s->file_count; i++)
+        if (s->files[i].link_of < 0)
+            specimen_restore_file(s, i);
         else
-            assert_int_equal(linkat(s->dir.fd, s->files[f->link_of].path,
-                                    s->dir.fd, f->path, 0),
+            assert_int_equal(linkat(s->dir.fd,
+                                    s->files[s->files[i].link_of].path,
+                                    s->dir.fd, s->files[i].path, 0),
                              0);
-    }
 }
 
 void
@@ -426,18 +407,11 @@ specimen_flip(const struct specimen *s, int file, size_t at, size_t size,
 {
     const struct specimen_file *f = &s->files[file];
     uint8_t bytes[4096];
-    int fd;
 
     assert_true(size <= sizeof bytes && at + size <= f->size);
     for (size_t i = 0; i < size; i++)
         bytes[i] = f->bytes[at + i] ^ mask;
-
-    assert_int_equal(fchmodat(s->dir.fd, f->path, 0600, 0), 0);
-    fd = openat(s->dir.fd, f->path, O_WRONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, bytes, size, (off_t)at), size);
-    assert_int_equal(fchmod(fd, f->mode), 0);
-    assert_int_equal(close(fd), 0);
+    file_write(file_path(s->dir.path, "%s", f->path), (off_t)at, bytes, size);
 }
 
 /* ---- comparing --------------------------------------------------------- */
@@ -506,8 +480,7 @@ totals_are_right(struct store *store, enum specimen_keyspace k,
            t.sum_high == (sum < 0 ? -1 : 0) && t.saturated == 0;
 }
 
-/* Whether so much came for a key (NULL: for all) in the days of the specimen.
- */
+/* Whether `sum` came for a key (NULL: for all) in the days of the specimen. */
 static bool
 has_come(struct store *store, enum specimen_keyspace k, const char *key,
          int64_t sum)

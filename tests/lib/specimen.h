@@ -34,12 +34,10 @@ enum specimen_keyspace {
     SPECIMEN_NAMES
 };
 
-/* What a specimen has: keyspaces (1 << SPECIMEN_SMALL, ...), and */
-#define SPECIMEN_LOGS                                                          \
-    (1u                                                                        \
-     << SPECIMEN_NAMES) /* one full, one open of a dead                     \
-                              owner, one empty */
-#define SPECIMEN_ALL (2 * SPECIMEN_LOGS - 1)
+/* What a specimen has: keyspaces (1 << SPECIMEN_SMALL, ...), and logs: a full
+ * one, an open one of a dead owner, an empty one. */
+#define SPECIMEN_LOGS (1u << SPECIMEN_NAMES)
+#define SPECIMEN_ALL  (2 * SPECIMEN_LOGS - 1)
 
 #define SPECIMEN_FILES 24
 #define SPECIMEN_KEYS  900
@@ -71,10 +69,10 @@ int specimen_find(const struct specimen *s, const char *path);
 /* Puts every file back and removes those that were not there. */
 void specimen_restore(struct specimen *s);
 
-/* Puts one file back that nobody has replaced. */
+/* Puts one file back that has not been replaced. */
 void specimen_restore_file(const struct specimen *s, int file);
 
-/* Changes bits of so many bytes of a file, at most a page of them. */
+/* Changes bits of `size` bytes of a file, at most a page of them. */
 void specimen_flip(const struct specimen *s, int file, size_t at, size_t size,
                    uint8_t mask);
 
