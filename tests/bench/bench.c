@@ -92,21 +92,27 @@ bench_cpu_ns(pid_t pid)
 }
 
 double
-bench_memory(pid_t pid, const char *field)
+bench_proc(pid_t pid, const char *file, const char *field)
 {
     char path[64], line[256];
-    double kib = 0;
+    double number = 0;
     FILE *f;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/status",
-                   (int)(pid ? pid : getpid()));
+    (void)snprintf(path, sizeof path, "/proc/%d/%s",
+                   (int)(pid ? pid : getpid()), file);
     f = fopen(path, "re");
     assert_non_null(f);
     while (fgets(line, sizeof line, f))
         if (strncmp(line, field, strlen(field)) == 0)
-            kib = strtod(line + strlen(field), NULL);
+            number = strtod(line + strlen(field), NULL);
     (void)fclose(f);
-    return kib * 1024;
+    return number;
+}
+
+double
+bench_memory(pid_t pid, const char *field)
+{
+    return bench_proc(pid, "status", field) * 1024;
 }
 
 /* ---- logs --------------------------------------------------------------- */

@@ -33,7 +33,10 @@ void bench_kill(pid_t pid);
 /* Processor time of a process; 0: this one. */
 double bench_cpu_ns(pid_t pid);
 
-/* Bytes that /proc/PID/status says after `field`, "VmRSS:"; 0: this process. */
+/* The number that /proc/PID/FILE has behind `field`, "VmRSS:"; 0: this process. */
+double bench_proc(pid_t pid, const char *file, const char *field);
+
+/* Bytes of memory: a field of "status". */
 double bench_memory(pid_t pid, const char *field);
 
 /* Waits until `count` logs are in the data directory and all that was written

@@ -5,7 +5,7 @@
  *                 of a round of a side   that load alone, from 1
  *
  * With --commit-us the store is a PostgreSQL server, a schema for each side, and
- * each of its commits waits so many microseconds beside what its disk takes.
+ * each of its commits waits that many microseconds beside what its disk takes.
  *
  * Two directories with daemons; each load runs on them in turn.  A probe of 50
  * increments a second, or of one each 300 ms, asks a range each millisecond up
@@ -105,28 +105,14 @@ close_side(struct side *s)
 
 /* ---- what it costs -------------------------------------------------------- */
 
-/* Bytes that a process had written to the disk. */
-static double
-bytes_of(pid_t pid)
-{
-    unsigned long long bytes = 0;
-    char path[64], line[128];
-    FILE *file;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/io", (int)pid);
-    file = fopen(path, "re");
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file))
-        (void)sscanf(line, "write_bytes: %llu", &bytes);
-    assert_int_equal(fclose(file), 0);
-    return (double)bytes;
-}
-
+/* Bytes that the two who write had written to the disk. */
 static double
 read_written(struct side *s)
 {
-    return bytes_of(fleet_daemon(&s->fleet, FLEET_WRITE)->pid) +
-           bytes_of(fleet_daemon(&s->fleet, FLEET_WORKER)->pid);
+    return bench_proc(fleet_daemon(&s->fleet, FLEET_WRITE)->pid, "io",
+                      "write_bytes:") +
+           bench_proc(fleet_daemon(&s->fleet, FLEET_WORKER)->pid, "io",
+                      "write_bytes:");
 }
 
 /* ---- one load ------------------------------------------------------------- */

@@ -153,19 +153,11 @@ load_plain(struct bench *b)
 
 /* ---- one batch ---- */
 
-/* Bytes that this process has written to files so far. */
+/* What this process has written to files so far. */
 static double
 written_mb(void)
 {
-    FILE *f = fopen("/proc/self/io", "re");
-    unsigned long long read_bytes, bytes = 0;
-
-    if (f == NULL)
-        return 0;
-    if (fscanf(f, "rchar: %llu wchar: %llu", &read_bytes, &bytes) != 2)
-        bytes = 0;
-    (void)fclose(f);
-    return (double)bytes / 1e6;
+    return bench_proc(0, "io", "wchar:") / 1e6;
 }
 
 static double

@@ -69,8 +69,9 @@ live_client_half_close(struct live_client *t)
         fail_msg("shutdown: %s", strerror(errno));
 }
 
-/* What has come by now, or within wait_ms: as client_try_read().  The calls of
- * a server in this process, of which some may fail, are recv() and send(). */
+/* Reads bytes that have come by now, or within wait_ms: as client_try_read().
+ * The calls of a server in this process, of which some may fail, are recv() and
+ * send(). */
 static long
 look_for(struct live_client *t, void *bytes, size_t size, int wait_ms)
 {
@@ -224,23 +225,17 @@ live_client_send(const struct live_client *t, const void *bytes, size_t size)
 static const char *
 text_of(uint8_t status)
 {
-    switch (status) {
-    case LIVE_CLIENT_NOT_FOUND:
-        return "Not found";
-    case LIVE_CLIENT_INVALID:
-        return "Invalid arguments";
-    case LIVE_CLIENT_FULL:
-        return "Resource not available";
-    case LIVE_CLIENT_NOT_HELD:
-        return "Not acquired";
-    case LIVE_CLIENT_UNKNOWN:
-        return "Unknown command";
-    case LIVE_CLIENT_NO_MEMORY:
-        return "OutOfMemory";
-    default:
+    static const char *const texts[256] = {
+        [LIVE_CLIENT_NOT_FOUND] = "Not found",
+        [LIVE_CLIENT_INVALID] = "Invalid arguments",
+        [LIVE_CLIENT_FULL] = "Resource not available",
+        [LIVE_CLIENT_NOT_HELD] = "Not acquired",
+        [LIVE_CLIENT_UNKNOWN] = "Unknown command",
+        [LIVE_CLIENT_NO_MEMORY] = "OutOfMemory"};
+
+    if (!texts[status])
         fail_msg("an answer with the status 0x%02x", status);
-        return "";
-    }
+    return texts[status];
 }
 
 void
@@ -366,14 +361,20 @@ live_client_expect_digits(struct live_client *t, const char *answer)
 
 /* ---- round trips -------------------------------------------------------- */
 
-void
-live_client_noop(struct live_client *t)
+/* Sends a request without a body. */
+static void
+send_plain(struct live_client *t, uint8_t opcode)
 {
     uint8_t bytes[LIVE_CLIENT_HEADER];
 
-    live_client_send(
-        t, bytes,
-        live_client_put(bytes, LIVE_CLIENT_NOOP, ++t->serial, NULL, 0));
+    live_client_send(t, bytes,
+                     live_client_put(bytes, opcode, ++t->serial, NULL, 0));
+}
+
+void
+live_client_noop(struct live_client *t)
+{
+    send_plain(t, LIVE_CLIENT_NOOP);
     live_client_expect(t, LIVE_CLIENT_NOOP, t->serial, LIVE_CLIENT_OK, NULL, 0);
 }
 
@@ -395,15 +396,14 @@ live_client_acquire_bytes(struct live_client *t, const void *name, size_t size,
 }
 
 int
-live_client_release_bytes(struct live_client *t, const void *name, size_t size,
-                          uint32_t resources)
+live_client_release(struct live_client *t, const char *name, uint32_t resources)
 {
     static uint8_t bytes[LIVE_CLIENT_FIXED + LIVE_CLIENT_NAME_MAX];
     struct live_client_answer a;
 
-    live_client_send(
-        t, bytes,
-        live_client_put_release(bytes, ++t->serial, name, size, resources));
+    live_client_send(t, bytes,
+                     live_client_put_release(bytes, ++t->serial, name,
+                                             strlen(name), resources));
     read_answer(t, LIVE_CLIENT_RELEASE, t->serial, &a);
     if (a.status == LIVE_CLIENT_OK && a.size != 0)
         fail_msg("Release was answered with %u bytes", a.size);
@@ -431,12 +431,6 @@ live_client_acquire(struct live_client *t, const char *name, uint32_t resources,
                     uint32_t bound)
 {
     return live_client_acquire_bytes(t, name, strlen(name), resources, bound);
-}
-
-int
-live_client_release(struct live_client *t, const char *name, uint32_t resources)
-{
-    return live_client_release_bytes(t, name, strlen(name), resources);
 }
 
 int64_t
@@ -539,11 +533,7 @@ live_client_read_stats(struct live_client *t, uint32_t opaque,
 void
 live_client_stats(struct live_client *t, struct live_client_stats *out)
 {
-    uint8_t bytes[LIVE_CLIENT_HEADER];
-
-    live_client_send(
-        t, bytes,
-        live_client_put(bytes, LIVE_CLIENT_STATS, ++t->serial, NULL, 0));
+    send_plain(t, LIVE_CLIENT_STATS);
     live_client_read_stats(t, t->serial, out);
 }
 
@@ -599,11 +589,7 @@ live_client_read_dump(struct live_client *t, uint32_t opaque,
 void
 live_client_dump(struct live_client *t, struct live_client_dump *out)
 {
-    uint8_t bytes[LIVE_CLIENT_HEADER];
-
-    live_client_send(
-        t, bytes,
-        live_client_put(bytes, LIVE_CLIENT_DUMP, ++t->serial, NULL, 0));
+    send_plain(t, LIVE_CLIENT_DUMP);
     live_client_read_dump(t, t->serial, out);
 }
 

@@ -27,7 +27,6 @@
 #define LIVE_CLIENT_RELEASE 0x03
 #define LIVE_CLIENT_STATS   0x10
 #define LIVE_CLIENT_DUMP    0x11
-#define LIVE_CLIENT_WHO     0x57
 
 /* Statuses. */
 #define LIVE_CLIENT_OK        0x00
@@ -134,8 +133,6 @@ int64_t live_client_get(struct live_client *t, const char *name);
 /* The same with any bytes as name. */
 int live_client_acquire_bytes(struct live_client *t, const void *name,
                               size_t size, uint32_t resources, uint32_t bound);
-int live_client_release_bytes(struct live_client *t, const void *name,
-                              size_t size, uint32_t resources);
 int64_t live_client_get_bytes(struct live_client *t, const void *name,
                               size_t size);
 

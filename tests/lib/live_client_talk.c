@@ -247,7 +247,7 @@ const struct dialogue live_talk[] = {
         {"a", "GET n:%00a%00", "NOT_FOUND"}), 0},
 
     /* ---- bodies --------------------------------------------------------- */
-    /* What is there of an Acquire, 1 of 1, is well formed. */
+    /* The part that is there of an Acquire, 1 of 1, is well formed. */
     {"a body too short for its request is refused and consumed", BOTH, ROWS(
         {"a", "BODY 01", "INVALID"},
         {"a", "BODY 01 00", "INVALID"},
