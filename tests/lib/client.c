@@ -20,6 +20,7 @@
 #define DEADLINE_MS 30000 /* of the next bytes, see test_patience() */
 #define RANGE_SIZE  272
 #define REPLY_SIZE  24
+#define PIECE       4096 /* rows asked for at once */
 
 int
 client_try_connect(uint16_t port)
@@ -349,61 +350,37 @@ client_range(int fd, const char *keyspace, int64_t offset, int64_t length,
     client_reply(fd, out);
 }
 
-/* Calls `row` for each row, until it returns false. */
-static void
-each_row(int fd, const char *keyspace,
-         bool (*row)(void *ctx, const struct client_row *r), void *ctx)
+/* Adds up the counts of a key's rows, of which there is one at most, or (NULL) of
+ * all rows; false: there are none. */
+static bool
+add_rows(int fd, const char *keyspace, const char *key, int64_t *sum)
 {
     struct client_rows rows;
-    int64_t offset = 0;
-    bool more;
+    bool found = false;
 
-    do {
-        client_range(fd, keyspace, offset, 4096, &rows);
+    for (int64_t offset = 0;; offset += rows.rows) {
+        client_range(fd, keyspace, offset, PIECE, &rows);
         if (rows.rows < 0)
             fail_msg("%s: error %lld", keyspace, (long long)rows.rows);
-        more = rows.rows == 4096;
         for (int64_t i = 0; i < rows.rows; i++)
-            if (!row(ctx, &rows.row[i])) {
-                more = false;
-                break;
+            if (!key || strcmp(rows.row[i].key, key) == 0) {
+                *sum += rows.row[i].count;
+                found = true;
             }
-        offset += rows.rows;
         client_rows_free(&rows);
-    } while (more);
-}
-
-struct wanted {
-    const char *key;
-    bool found;
-    int64_t count;
-};
-
-static bool
-find_row(void *ctx, const struct client_row *r)
-{
-    struct wanted *w = ctx;
-
-    w->found = strcmp(r->key, w->key) == 0;
-    w->count = r->count;
-    return !w->found;
+        if (rows.rows < PIECE || (found && key))
+            return found;
+    }
 }
 
 bool
 client_get(int fd, const char *keyspace, const char *key, int64_t *count)
 {
-    struct wanted w = {.key = key};
+    int64_t sum = 0;
 
-    each_row(fd, keyspace, find_row, &w);
-    if (w.found)
-        *count = w.count;
-    return w.found;
-}
-
-static bool
-add_row(void *ctx, const struct client_row *r)
-{
-    *(int64_t *)ctx += r->count;
+    if (!add_rows(fd, keyspace, key, &sum))
+        return false;
+    *count = sum;
     return true;
 }
 
@@ -412,7 +389,7 @@ client_total(int fd, const char *keyspace)
 {
     int64_t total = 0;
 
-    each_row(fd, keyspace, add_row, &total);
+    (void)add_rows(fd, keyspace, NULL, &total); /* none: 0 */
     return total;
 }
 

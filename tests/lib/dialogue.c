@@ -130,45 +130,24 @@ note_asked(struct play *p, struct actor *a, uint8_t opcode, uint32_t amount)
     return q;
 }
 
+/* A request with a name, and what is taken or given back of it. */
 static void
-say_get(struct play *p, struct actor *a, const char *text)
-{
-    uint8_t name[WORD_MAX], bytes[BYTES];
-    const struct asked *q = note_asked(p, a, LIVE_CLIENT_GET, 0);
-    size_t size;
-
-    (void)take_name(text, name, &size);
-    live_client_send(&a->client, bytes,
-                     live_client_put_get(bytes, q->opaque, name, size));
-}
-
-static void
-say_acquire(struct play *p, struct actor *a, const char *text)
+say_named(struct play *p, struct actor *a, uint8_t opcode, const char *text)
 {
     uint8_t name[WORD_MAX], bytes[BYTES];
     const struct asked *q;
-    uint32_t amount;
+    uint32_t amount = 0, bound = 0;
     size_t size;
 
     text = take_name(text, name, &size);
-    amount = take_number(&text);
-    q = note_asked(p, a, LIVE_CLIENT_ACQUIRE, amount);
+    if (opcode != LIVE_CLIENT_GET)
+        amount = take_number(&text);
+    if (opcode == LIVE_CLIENT_ACQUIRE)
+        bound = take_number(&text);
+    q = note_asked(p, a, opcode, amount);
     live_client_send(&a->client, bytes,
-                     live_client_put_acquire(bytes, q->opaque, name, size,
-                                             amount, take_number(&text)));
-}
-
-static void
-say_release(struct play *p, struct actor *a, const char *text)
-{
-    uint8_t name[WORD_MAX], bytes[BYTES];
-    const struct asked *q = note_asked(p, a, LIVE_CLIENT_RELEASE, 0);
-    size_t size;
-
-    text = take_name(text, name, &size);
-    live_client_send(&a->client, bytes,
-                     live_client_put_release(bytes, q->opaque, name, size,
-                                             take_number(&text)));
+                     live_client_put_named(bytes, opcode, q->opaque, name, size,
+                                           amount, bound));
 }
 
 /* A request without a name; `text` is what the answer is searched for. */
@@ -264,11 +243,11 @@ say_it(struct play *p, struct actor *a, const struct dialogue_row *row)
     bool done = false;
 
     if (says_verb(say, "GET", &rest))
-        say_get(p, a, rest);
+        say_named(p, a, LIVE_CLIENT_GET, rest);
     else if (says_verb(say, "ACQUIRE", &rest))
-        say_acquire(p, a, rest);
+        say_named(p, a, LIVE_CLIENT_ACQUIRE, rest);
     else if (says_verb(say, "RELEASE", &rest))
-        say_release(p, a, rest);
+        say_named(p, a, LIVE_CLIENT_RELEASE, rest);
     else if (says_verb(say, "NOOP", &rest))
         say_plain(p, a, LIVE_CLIENT_NOOP, "");
     else if (says_verb(say, "DUMP", &rest))

@@ -75,7 +75,7 @@ static const struct {
 
 enum action { ACT_NOTHING, ACT_ERROR, ACT_SHORT, ACT_KILL, ACT_HOOK };
 
-/* What is armed.  Written by the test's thread, read by any; `action` comes
+/* The calls that are armed.  Written by the test's thread, read by any; `action` comes
  * last and goes first, so a half-written plan does nothing. */
 static struct {
     atomic_int action;
@@ -361,35 +361,24 @@ mode_argument(int flags, va_list list)
                : 0;
 }
 
-REAL_AND_WRAP(int, openat, (int dirfd, const char *path, int flags, ...))
-{
-    va_list list;
-    mode_t mode;
-
-    va_start(list, flags);
-    mode = mode_argument(flags, list);
-    va_end(list);
-    if (pass_call(CALL_openat) == ACT_ERROR) {
-        errno = plan.error;
-        return -1;
+#define WRAP_OPEN(name, params, ...)                                           \
+    REAL_AND_WRAP(int, name, params)                                           \
+    {                                                                          \
+        va_list list;                                                          \
+        mode_t mode;                                                           \
+                                                                               \
+        va_start(list, flags);                                                 \
+        mode = mode_argument(flags, list);                                     \
+        va_end(list);                                                          \
+        if (pass_call(CALL_##name) == ACT_ERROR) {                             \
+            errno = plan.error;                                                \
+            return -1;                                                         \
+        }                                                                      \
+        return __real_##name(__VA_ARGS__, flags, mode);                        \
     }
-    return __real_openat(dirfd, path, flags, mode);
-}
 
-REAL_AND_WRAP(int, open, (const char *path, int flags, ...))
-{
-    va_list list;
-    mode_t mode;
-
-    va_start(list, flags);
-    mode = mode_argument(flags, list);
-    va_end(list);
-    if (pass_call(CALL_open) == ACT_ERROR) {
-        errno = plan.error;
-        return -1;
-    }
-    return __real_open(path, flags, mode);
-}
+WRAP_OPEN(openat, (int dirfd, const char *path, int flags, ...), dirfd, path)
+WRAP_OPEN(open, (const char *path, int flags, ...), path)
 
 /* What the same calls are named where the compiler fortifies by itself. */
 int __wrap___openat_2(int dirfd, const char *path, int flags);

@@ -138,7 +138,7 @@ live_client_expect_nothing(struct live_client *t, int wait_ms)
 
 /* ---- requests ----------------------------------------------------------- */
 
-static size_t
+static void
 put_header(uint8_t *at, uint8_t opcode, uint32_t opaque, size_t size)
 {
     at[0] = 0x90;
@@ -147,7 +147,6 @@ put_header(uint8_t *at, uint8_t opcode, uint32_t opaque, size_t size)
     at[3] = 0;
     put_be32(at + 4, (uint32_t)size);
     put_be32(at + 8, opaque);
-    return LIVE_CLIENT_HEADER;
 }
 
 size_t
@@ -160,43 +159,28 @@ live_client_put(uint8_t *at, uint8_t opcode, uint32_t opaque, const void *body,
     return LIVE_CLIENT_HEADER + size;
 }
 
-static size_t
-put_name(uint8_t *at, const void *name, size_t size)
+size_t
+live_client_put_named(uint8_t *at, uint8_t opcode, uint32_t opaque,
+                      const void *name, size_t size, uint32_t resources,
+                      uint32_t bound)
 {
+    uint8_t *end = at + LIVE_CLIENT_HEADER;
+
     if (size > LIVE_CLIENT_NAME_MAX)
         fail_msg("a name of %zu bytes", size);
-    put_be16(at, (uint16_t)size);
-    memcpy(at + 2, name, size);
-    return 2 + size;
-}
-
-size_t
-live_client_put_get(uint8_t *at, uint32_t opaque, const void *name, size_t size)
-{
-    size_t end = put_header(at, LIVE_CLIENT_GET, opaque, 2 + size);
-
-    return end + put_name(at + end, name, size);
-}
-
-size_t
-live_client_put_acquire(uint8_t *at, uint32_t opaque, const void *name,
-                        size_t size, uint32_t resources, uint32_t bound)
-{
-    size_t end = put_header(at, LIVE_CLIENT_ACQUIRE, opaque, 10 + size);
-
-    put_be32(at + end, resources);
-    put_be32(at + end + 4, bound);
-    return end + 8 + put_name(at + end + 8, name, size);
-}
-
-size_t
-live_client_put_release(uint8_t *at, uint32_t opaque, const void *name,
-                        size_t size, uint32_t resources)
-{
-    size_t end = put_header(at, LIVE_CLIENT_RELEASE, opaque, 6 + size);
-
-    put_be32(at + end, resources);
-    return end + 4 + put_name(at + end + 4, name, size);
+    if (opcode != LIVE_CLIENT_GET) {
+        put_be32(end, resources);
+        end += 4;
+    }
+    if (opcode == LIVE_CLIENT_ACQUIRE) {
+        put_be32(end, bound);
+        end += 4;
+    }
+    put_be16(end, (uint16_t)size);
+    memcpy(end + 2, name, size);
+    end += 2 + size;
+    put_header(at, opcode, opaque, (size_t)(end - at) - LIVE_CLIENT_HEADER);
+    return (size_t)(end - at);
 }
 
 void
@@ -378,17 +362,28 @@ live_client_noop(struct live_client *t)
     live_client_expect(t, LIVE_CLIENT_NOOP, t->serial, LIVE_CLIENT_OK, NULL, 0);
 }
 
-int
-live_client_acquire_bytes(struct live_client *t, const void *name, size_t size,
-                          uint32_t resources, uint32_t bound)
+/* Sends a request with a name, and reads its answer. */
+static struct live_client_answer
+ask_named(struct live_client *t, uint8_t opcode, const void *name, size_t size,
+          uint32_t resources, uint32_t bound)
 {
     static uint8_t bytes[LIVE_CLIENT_FIXED + LIVE_CLIENT_NAME_MAX];
     struct live_client_answer a;
 
     live_client_send(t, bytes,
-                     live_client_put_acquire(bytes, ++t->serial, name, size,
-                                             resources, bound));
-    read_answer(t, LIVE_CLIENT_ACQUIRE, t->serial, &a);
+                     live_client_put_named(bytes, opcode, ++t->serial, name,
+                                           size, resources, bound));
+    read_answer(t, opcode, t->serial, &a);
+    return a;
+}
+
+int
+live_client_acquire_bytes(struct live_client *t, const void *name, size_t size,
+                          uint32_t resources, uint32_t bound)
+{
+    const struct live_client_answer a =
+        ask_named(t, LIVE_CLIENT_ACQUIRE, name, size, resources, bound);
+
     if (a.status == LIVE_CLIENT_OK &&
         (a.size != 4 || get_be32(a.body) != resources))
         fail_msg("Acquire of %u was answered with %u bytes", resources, a.size);
@@ -398,13 +393,9 @@ live_client_acquire_bytes(struct live_client *t, const void *name, size_t size,
 int
 live_client_release(struct live_client *t, const char *name, uint32_t resources)
 {
-    static uint8_t bytes[LIVE_CLIENT_FIXED + LIVE_CLIENT_NAME_MAX];
-    struct live_client_answer a;
+    const struct live_client_answer a =
+        ask_named(t, LIVE_CLIENT_RELEASE, name, strlen(name), resources, 0);
 
-    live_client_send(t, bytes,
-                     live_client_put_release(bytes, ++t->serial, name,
-                                             strlen(name), resources));
-    read_answer(t, LIVE_CLIENT_RELEASE, t->serial, &a);
     if (a.status == LIVE_CLIENT_OK && a.size != 0)
         fail_msg("Release was answered with %u bytes", a.size);
     return a.status;
@@ -413,12 +404,9 @@ live_client_release(struct live_client *t, const char *name, uint32_t resources)
 int64_t
 live_client_get_bytes(struct live_client *t, const void *name, size_t size)
 {
-    static uint8_t bytes[LIVE_CLIENT_FIXED + LIVE_CLIENT_NAME_MAX];
-    struct live_client_answer a;
+    const struct live_client_answer a =
+        ask_named(t, LIVE_CLIENT_GET, name, size, 0, 0);
 
-    live_client_send(t, bytes,
-                     live_client_put_get(bytes, ++t->serial, name, size));
-    read_answer(t, LIVE_CLIENT_GET, t->serial, &a);
     if (a.status != LIVE_CLIENT_OK)
         return -(int64_t)a.status;
     if (a.size != 4)

@@ -78,15 +78,21 @@ void live_client_expect_nothing(struct live_client *t, int wait_ms);
 
 /* ---- requests ----------------------------------------------------------- */
 
-/* Each writes one request and returns its size. */
+/* Each writes one request and returns its size.  Get has neither resources nor
+ * a bound, Release no bound. */
 size_t live_client_put(uint8_t *at, uint8_t opcode, uint32_t opaque,
                        const void *body, size_t size);
-size_t live_client_put_get(uint8_t *at, uint32_t opaque, const void *name,
-                           size_t size);
-size_t live_client_put_acquire(uint8_t *at, uint32_t opaque, const void *name,
-                               size_t size, uint32_t resources, uint32_t bound);
-size_t live_client_put_release(uint8_t *at, uint32_t opaque, const void *name,
-                               size_t size, uint32_t resources);
+size_t live_client_put_named(uint8_t *at, uint8_t opcode, uint32_t opaque,
+                             const void *name, size_t size, uint32_t resources,
+                             uint32_t bound);
+#define live_client_put_get(at, opaque, name, size)                            \
+    live_client_put_named(at, LIVE_CLIENT_GET, opaque, name, size, 0, 0)
+#define live_client_put_acquire(at, opaque, name, size, resources, bound)      \
+    live_client_put_named(at, LIVE_CLIENT_ACQUIRE, opaque, name, size,         \
+                          resources, bound)
+#define live_client_put_release(at, opaque, name, size, resources)             \
+    live_client_put_named(at, LIVE_CLIENT_RELEASE, opaque, name, size,         \
+                          resources, 0)
 
 void live_client_send(const struct live_client *t, const void *bytes,
                       size_t size);
