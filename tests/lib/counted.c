@@ -399,13 +399,6 @@ compare_all(struct store *s, struct model *m)
 }
 
 void
-print_fault(void *ctx, const char *text)
-{
-    (void)ctx; /* none is needed */
-    print_error("fault: %s\n", text);
-}
-
-void
 check_clean(struct store *s)
 {
     struct store_check_result r;

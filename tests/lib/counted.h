@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "common/store/store.h"
+#include "tests/lib/stored.h"
 #include "tests/lib/tmpdir.h"
 
 __extension__ typedef __int128 sum128;
@@ -97,9 +98,6 @@ void compare_all(struct store *s, struct model *m);
 
 /* Expects store_check() to find nothing in KS. */
 void check_clean(struct store *s);
-
-/* A `fault` for store_check(): prints it. */
-void print_fault(void *ctx, const char *text);
 
 /* Removes all files. */
 void tmpdir_empty(const struct tmpdir *d);

@@ -17,6 +17,7 @@
 #include "common/log/waiting.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/file.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
 
@@ -335,13 +336,10 @@ has_work(int log_fd, const char *name, char *what, size_t size)
 static bool
 find_log(const struct fleet *f, char *what, size_t size)
 {
-    char path[600];
+    DIR *dir = opendir(file_path(f->path, "log"));
     struct dirent *e;
     bool work = false;
-    DIR *dir;
 
-    (void)snprintf(path, sizeof path, "%s/log", f->path);
-    dir = opendir(path);
     while (dir && !work && (e = readdir(dir)))
         work = has_work(dirfd(dir), e->d_name, what, size);
     if (dir)
@@ -349,17 +347,15 @@ find_log(const struct fleet *f, char *what, size_t size)
     return work;
 }
 
-/* Whether fills wait.  What cannot be read now counts as some. */
+/* Whether fills wait; also where that cannot be read now. */
 static bool
 is_waiting(const struct fleet *f, char *what, size_t size)
 {
-    char path[600];
+    const int fd =
+        open(file_path(f->path, "log"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct waiting w;
     bool any = true;
-    int fd;
 
-    (void)snprintf(path, sizeof path, "%s/log", f->path);
-    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return false;
     assert_rc(waiting_open(&w, fd, false, false, 0), 0);
@@ -421,13 +417,6 @@ open_store(const struct fleet *f, struct stored_dir *s)
     stored_open(s, f->path, NULL);
 }
 
-static void
-say_fault(void *ctx, const char *what)
-{
-    (void)ctx; /* needs none */
-    print_error("fault: %s\n", what);
-}
-
 static int
 check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 {
@@ -435,7 +424,7 @@ check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
     int rc;
 
     (void)keys; /* found again by the check */
-    rc = store_check(ctx, name, size, say_fault, NULL, &result);
+    rc = store_check(ctx, name, size, print_fault, NULL, &result);
     if (rc < 0 || result.faults > 0)
         fail_msg("keyspace %.*s: rc %d, %llu faults", (int)size,
                  (const char *)name, rc, (unsigned long long)result.faults);
@@ -447,12 +436,9 @@ fleet_check(const struct fleet *f)
 {
     struct stored_dir s;
     struct dirent *e;
-    char path[600];
-    DIR *logs;
+    DIR *logs = opendir(file_path(f->path, "log"));
     int rc;
 
-    (void)snprintf(path, sizeof path, "%s/log", f->path);
-    logs = opendir(path);
     while (logs && (e = readdir(logs)))
         if (strncmp(e->d_name, "bad-", 4) == 0)
             fail_msg("a log was quarantined: %s", e->d_name);

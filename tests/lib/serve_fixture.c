@@ -49,7 +49,6 @@ serve_fixture_serve(struct serve_fixture *s, const char *option)
     serve_fixture_find_children(s);
 }
 
-/* A directory without daemons. */
 int
 serve_fixture_setup_empty(void **state)
 {
@@ -84,35 +83,24 @@ serve_fixture_teardown(void **state)
     return 0;
 }
 
-/* Runs countd on the site; its words are left in `text`. */
 int
 serve_fixture_run(const struct serve_fixture *s, uid_t uid,
                   const char *const *words)
 {
-    const char *argv[WORDS_MAX + 12];
-    const struct daemon_how how = {.argv = argv, .uid = uid};
     char data[sizeof s->data + 16];
-    size_t n = 0;
-
     /* Not -d, which does not go with -H. */
+    const char *argv[8 + WORDS_MAX + 1] = {"-o", data,   "-o", s->silent,
+                                           "-o", s->ack, "-o", s->read};
+    const struct daemon_how how = {.argv = argv, .uid = uid};
+
     snprintf(data, sizeof data, "data_dir=%s", s->data);
-    argv[n++] = "-o";
-    argv[n++] = data;
-    argv[n++] = "-o";
-    argv[n++] = s->silent;
-    argv[n++] = "-o";
-    argv[n++] = s->ack;
-    argv[n++] = "-o";
-    argv[n++] = s->read;
     for (size_t i = 0; words[i] != NULL; i++) {
         assert_true(i < WORDS_MAX);
-        argv[n++] = words[i];
+        argv[8 + i] = words[i];
     }
-    argv[n] = NULL;
     return expect_run("countd", &how);
 }
 
-/* A file of the site's directory by path, and what to put there. */
 const char *
 serve_fixture_put(struct serve_fixture *s, const char *name, const char *bytes)
 {

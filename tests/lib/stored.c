@@ -35,6 +35,13 @@ stored_add(struct store *s, const char *name, const struct log_fill *mark,
     return stored_apply(s, name, mark, &d, 1);
 }
 
+void
+print_fault(void *ctx, const char *text)
+{
+    (void)ctx; /* none is needed */
+    print_error("fault: %s\n", text);
+}
+
 /* Asks one question. */
 static int
 ask_one(struct store *s, struct store_query *q, uint8_t *bytes, size_t size)

@@ -19,6 +19,9 @@ stored_delta(const void *key, size_t size, uint32_t minute, int64_t sum)
                                 .sum_low = (uint64_t)sum};
 }
 
+/* For store_check(). */
+void print_fault(void *ctx, const char *text);
+
 /* Applies deltas under one mark, or (NULL) under none. */
 int stored_apply(struct store *s, const char *name, const struct log_fill *mark,
                  const struct store_delta *deltas, size_t count);
