@@ -12,13 +12,9 @@
 #include "tests/lib/test.h"
 
 #include <lmdb.h>
-#include <malloc.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
@@ -234,8 +230,6 @@ apply_plain(struct bench *b)
     return (double)(clock_ns() - start) / 1e6;
 }
 
-/* ---- what is measured beside time ---- */
-
 static double
 disk_mb(const struct bench *b, const char *file)
 {
@@ -246,25 +240,6 @@ disk_mb(const struct bench *b, const char *file)
     return (double)st.st_blocks * 512 / 1e6;
 }
 
-struct watch {
-    atomic_bool stop;
-    double peak; /* bytes */
-};
-
-static void *
-watch_memory(void *arg)
-{
-    struct watch *w = arg;
-
-    while (!atomic_load(&w->stop)) {
-        const double now = bench_memory(0, "RssAnon:");
-
-        w->peak = now > w->peak ? now : w->peak;
-        (void)usleep(2000);
-    }
-    return NULL;
-}
-
 static void
 open_ours(struct bench *b)
 {
@@ -272,30 +247,6 @@ open_ours(struct bench *b)
 
     options.txn_memory = TXN_MEMORY;
     assert_rc(lmdb_store_open(&b->store, &options), 0);
-}
-
-/* One more batch, not timed, to see its memory. */
-static void
-measure_memory(struct bench *b)
-{
-    struct watch w = {.stop = false};
-    pthread_t thread;
-    double before;
-
-    /* What LMDB has kept must not hide what it takes. */
-    store_close(b->store);
-    mdb_env_close(b->env);
-    (void)malloc_trim(0); /* returns memory when there is any */
-    open_plain(b);
-    open_ours(b);
-    batch_put_random(&b->batch, b->size, b->keys, 1000);
-    before = bench_memory(0, "RssAnon:");
-    assert_int_equal(pthread_create(&thread, NULL, watch_memory, &w), 0);
-    (void)apply_ours(b);
-    atomic_store(&w.stop, true);
-    (void)pthread_join(thread, NULL); /* it ends at once */
-    printf("anonymous memory of one batch: %.0f MB above %.0f MB before it\n",
-           (w.peak - before) / (1 << 20), before / (1 << 20));
 }
 
 /* ---- all of it ---- */
@@ -371,7 +322,6 @@ main(int argc, char **argv)
     print_sizes(&b);
     run_rounds(&b);
     print_sizes(&b);
-    measure_memory(&b);
     store_close(b.store);
     mdb_env_close(b.env);
     tmpdir_remove(&b.dir);
