@@ -274,7 +274,7 @@ enum conn_next resp_period_range(struct resp_call *call, int64_t first,
 /* ---- resp_count.c ---- */
 resp_function resp_do_incr, resp_do_zincrby, resp_do_zadd;
 
-/* What is done with a number, and how the new value is written. */
+/* How a number changes a count, and the form of the new value. */
 enum resp_change { RESP_SUBTRACT = 1, RESP_ADD, RESP_ADD_SCORE };
 
 /* ---- resp_connect.c, resp_server.c, resp_auth.c, resp_scan.c ---- */

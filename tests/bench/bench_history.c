@@ -51,7 +51,7 @@ struct side {
     uint64_t epoch;
 };
 
-/* What is compared with it: NULL where it is not installed. */
+/* Others that are compared with it: NULL where one is not installed. */
 struct beside {
     struct sqlite *sqlite;
     struct redis *redis;
@@ -258,7 +258,7 @@ time_merges(const struct shape *p)
 
 /* ---- sizes ------------------------------------------------------------- */
 
-/* Each key in each hour of so many days. */
+/* Each key in each hour of `days` days. */
 static void
 fill_days(struct side *s, uint64_t count, unsigned days)
 {
@@ -318,7 +318,7 @@ size_keys(void)
     side_close(&off);
 }
 
-/* So many merges of all keys, a minute apart. */
+/* Merges of all keys, a minute apart. */
 static void
 go_on(struct side *s, uint64_t count, unsigned merges)
 {

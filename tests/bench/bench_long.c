@@ -6,8 +6,8 @@
  * A keyspace of N keys (200,000; 50,000 with --quick) has counts in each of 30
  * days.  A range of 10 rows, /v1/get and ZSCORE are asked by 4 connections, a
  * request at a time: alone, then beside 20 connections that ask long questions,
- * each again as soon as it is answered.  An answer that is no success ends the
- * bench, so what is refused is not measured.
+ * each again as soon as it is answered.  A refusal ends the bench,
+ * so none is measured.
  *
  * Then a tenth of the keys, at random, is merged five times a second, as it was
  * for each day, for 10 s (3 with --quick): while one question reads the keyspace
@@ -374,7 +374,7 @@ file_mb(const struct datadir *dir)
     return (double)st.st_blocks * 512 / 1e6;
 }
 
-/* A question with so many targets that it does not end in the time. */
+/* A question whose targets are too many to end in the time. */
 static int
 ask_endless(uint16_t port)
 {
@@ -398,7 +398,7 @@ ask_endless(uint16_t port)
     return fd;
 }
 
-/* MB of the file after merges for so many seconds. */
+/* MB of the file after merges for `seconds`. */
 static double
 merge_beside(bool is_long, unsigned seconds)
 {

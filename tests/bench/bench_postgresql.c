@@ -32,7 +32,7 @@ static struct batch batch;
 static uint64_t keys, rounds;
 
 static double
-apply(struct store *s)
+apply_batch(struct store *s)
 {
     static uint64_t epoch;
     const struct log_fill mark = {.uuid = {1}, .epoch = ++epoch, .first_ms = 1};
@@ -43,7 +43,7 @@ apply(struct store *s)
 }
 
 static void
-load(void)
+load_sides(void)
 {
     for (uint64_t at = 0; at < keys; at += batch.count) {
         const uint64_t left = keys - at;
@@ -52,7 +52,7 @@ load(void)
         for (size_t i = 0; i < batch.count; i++)
             batch.deltas[i].sum_low = 1 + random_below(&batch.random, keys);
         for (int i = 0; i < SIDES; i++)
-            (void)apply(sides[i]);
+            (void)apply_batch(sides[i]);
     }
 }
 
@@ -66,7 +66,8 @@ measure_merge(size_t size, const char *history)
     for (uint64_t round = 0; round < rounds; round++) {
         batch_put_random(&batch, size, keys, 9);
         for (int i = 0; i < SIDES; i++)
-            figures_add(&f[i], (double)batch.count / apply(sides[i]), NULL);
+            figures_add(&f[i], (double)batch.count / apply_batch(sides[i]),
+                        NULL);
     }
     (void)snprintf(row, sizeof row, "merge of %zu keys%s", size, history);
     figures_report(row, &table, f);
@@ -74,7 +75,7 @@ measure_merge(size_t size, const char *history)
 
 /* The nanoseconds of a question about a random key or rank. */
 static uint64_t
-ask(struct store *s, enum store_op op, int64_t offset, uint64_t length)
+ask_side(struct store *s, enum store_op op, int64_t offset, uint64_t length)
 {
     static uint8_t rows[1 << 17];
     char key[BATCH_KEY + 1];
@@ -104,7 +105,7 @@ measure_question(const char *row, enum store_op op, int64_t offset,
     memset(times, 0, sizeof times);
     for (int n = 0; n < QUESTIONS; n++)
         for (int i = 0; i < SIDES; i++)
-            times_note(&times[i], ask(sides[i], op, offset, length));
+            times_note(&times[i], ask_side(sides[i], op, offset, length));
     for (int i = 0; i < SIDES; i++)
         figures_add(&f[i], times_percentile_us(&times[i], 50), &times[i]);
     figures_report(row, &table, f);
@@ -117,7 +118,7 @@ open_sides(struct tmpdir *tmp, const char *tiers)
     tmpdir_make(tmp);
     sides[0] = engine_open_postgresql(tiers, NULL);
     sides[1] = engine_open_history(tmp->fd, tiers, NULL);
-    load();
+    load_sides();
     (void)pg_server_run("VACUUM ANALYZE");
 }
 

@@ -9,8 +9,8 @@
  *   idle    silent increments with the ports for lines on and off: ratio
  *
  * Both servers take turns in each round; medians.  The sender shares the CPUs
- * with the server.  What was counted is asked of the servers themselves: of
- * countd-write with SIGUSR1, of statsd over its console.
+ * with the server.  The servers themselves are asked for their counts:
+ * countd-write with SIGUSR1, statsd over its console.
  *
  * statsd is started with node from $STATSD_DIR/stats.js, or from
  * build/npm/node_modules/statsd, where .ci/setup check puts it. */

@@ -7,8 +7,8 @@
  *
  *     durable  8 connections to the acknowledging port, random keys; until the
  *              last WIN has come and a range says that all of it is in
- *     silent   the same to the silent port, whose end is told by the sum of
- *              the counts
+ *     silent   the same to the silent port, until the sum of the
+ *              counts says that all is in
  *     redis    ZINCRBY of the same keys, 50 connections, 64 commands ahead on
  *              each, no persistence; where redis-server is installed
  *

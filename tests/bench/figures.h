@@ -65,7 +65,7 @@ void figures_report(const char *row, const struct table *t,
 /* Adds a row to the file that the environment's BENCH_TABLE names, if it names
  * one: what countd did, and what `beside` did in the same rounds, in `unit`,
  * and the ratio of the two as the program prints it.  The goals of rows are a
- * table in figures.c.  A ratio of nothing, which was not measured, is no row.
+ * table in figures.c.  A ratio of nothing, which was not measured, makes no row.
  */
 void report_row(const char *row, const char *unit, double countd,
                 const char *beside, double other, double ratio);

@@ -31,7 +31,7 @@ make_piece(const struct ceiling *c)
     }
 }
 
-/* Whoever asks meanwhile waits. */
+/* Others that ask meanwhile wait. */
 static void
 send_dump(int fd, uint64_t records)
 {

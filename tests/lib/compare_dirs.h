@@ -20,7 +20,7 @@ bool compare_dirs_replay(struct fleet *f, const char *target);
  * counts and flags, and the same history by the default tiers, from the same
  * time on: every bucket of each keyspace; and of each key, those of the last
  * hour or, `deep`, all.
- * Nobody may write to them. */
+ * No process may write to them. */
 void compare_dirs(const char *path, const char *other, bool deep);
 
 #endif

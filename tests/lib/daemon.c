@@ -208,9 +208,9 @@ says_something_about(const char *const *argv, const char *start)
 }
 
 /* Options that a daemon gets unless its arguments say something about `key`: free
- * ports, as tests run side by side.  What was sent before a stop is read, however
- * slow the machine; but clients that go on meanwhile keep those of `serve` from
- * ending, so that is an option of a daemon that is started itself. */
+ * ports, as tests run side by side.  With write.drain a stop reads all that was
+ * sent before it, however slow the machine; but clients that go on meanwhile keep
+ * the daemons of `serve` from ending, so that is only for one started itself. */
 static const struct {
     const char *daemon, *key, *option;
     bool itself;

@@ -58,7 +58,7 @@ struct echo {
     bool (*enough)(struct echo *f);
     void (*after)(void *ctx); /* the last of a turn; may be NULL */
     void *ctx;
-    /* What was worked on, in order: listener * 1000 + number. */
+    /* The connections that worked, in order: listener * 1000 + number. */
     unsigned served[ECHO_SERVED];
     size_t served_count;
     /* What the test waits for. */
@@ -92,7 +92,7 @@ void echo_say(int fd, const void *bytes, size_t size);
 void echo_ask(int fd, char kind, const char *body);
 void echo_ask_number(int fd, char kind, uint16_t number);
 
-/* Hears exactly this next; the same and then the end; so many bytes, which are
+/* Hears exactly this next; the same and then the end; `size` bytes, which are
  * in `heard`; nothing, though there were turns for it. */
 void echo_hear(struct echo *f, int fd, const char *text);
 void echo_hear_end(struct echo *f, int fd, const char *text);

@@ -1,7 +1,7 @@
 /* tests/lib/hand.h - a server whose connections a test serves by hand.
  *
- * A thread calls `serve` for each connection in turn.  What it reads and writes
- * gives up after 20 seconds, so that a test that hangs fails.  Its calls are
+ * A thread calls `serve` for each connection in turn.  Its reads and writes give
+ * up after 20 seconds, so that a test that hangs fails.  Its calls are
  * read() and write(): faults of recv() and send() hit the client alone. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_HAND_H
@@ -34,7 +34,7 @@ void hand_listen(struct hand *h, uint16_t port);
 void hand_init(struct hand *h);
 void hand_fini(struct hand *h);
 
-/* Nobody listens any more. */
+/* Its port is closed. */
 void hand_close(struct hand *h);
 
 void hand_start(struct hand *h, unsigned connections,

@@ -12,7 +12,7 @@ struct name {
     size_t size;
 };
 
-/* What came for a key in a minute; a key and minute may stand several times. */
+/* The increments of a key in a minute; a key and minute may stand several times. */
 struct memhistory {
     struct name key;
     uint32_t minute;

@@ -66,7 +66,7 @@ mempager_nth(struct mempager *m, size_t n)
 
 /* ---- transactions ---- */
 
-/* What was handed out is gone. */
+/* Bytes that were handed out are gone. */
 static void
 move_lent(struct mempager *m)
 {

@@ -5,8 +5,8 @@
  *
  *     acked + doubt- <= final <= acked + doubt+
  *
- * where doubt is what was sent and not acknowledged, and there is no key that
- * nobody sent.  Half of the keys are private: each of their increments is its
+ * where doubt is what was sent and not acknowledged, and each key that is
+ * there was sent.  Half of the keys are private: each of their increments is its
  * own power of two, so the bits of the final value say which increments are
  * in it, and a value in range but made of the wrong ones is found too.
  *

@@ -25,7 +25,8 @@ enum page_kind {
 
 enum page_kind page_kind(const uint8_t *page);
 
-/* What of it is in use: so many bytes from its start, and those from `end`. */
+/* The parts of it that are in use: *start bytes from its start, and those from
+ * *end on. */
 void page_used(const uint8_t *page, size_t *start, size_t *end);
 
 /* Whether the checksum of the one value or mark that byte `at` belongs to sees

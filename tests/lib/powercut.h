@@ -64,7 +64,7 @@ struct powercut_judge {
     void *ctx;
 };
 
-/* Has so many disks judged. */
+/* Has `disks` of them judged. */
 void powercut_try(struct powercut *c, unsigned disks,
                   const struct powercut_judge *judge);
 

@@ -68,7 +68,7 @@ send_ask(struct quota_oracle *t, struct quota_oracle_peer *p, uint32_t index)
         break_peer(t, p);
 }
 
-/* An application that was answered and that nobody cancels; 0: none. */
+/* An application that was answered and is not cancelled; 0: none. */
 static uint64_t
 pick_target(struct quota_oracle *t)
 {

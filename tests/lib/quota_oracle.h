@@ -1,6 +1,6 @@
 /* tests/lib/quota_oracle.h - clients of a quota that note what they were
- * answered, and what a journal must have for it: each answer under the number
- * that was told, nothing that was refused, nothing twice, and remaining what
+ * answered, and what a journal must have for it: each answer under its
+ * number, nothing that was refused, nothing twice, and remaining what
  * was not applied.
  *
  * Some requests have a key and are sent again until they are answered; others
@@ -28,7 +28,7 @@ struct quota_oracle_ask {
     bool cancels;
     bool keyed; /* sent again until it is answered */
     bool answered, refused;
-    bool taken; /* an application that somebody cancels */
+    bool taken; /* an application that a request cancels */
     uint64_t target;
     int64_t amount;
     uint64_t number;

@@ -11,8 +11,8 @@
 #include "tests/lib/test.h"
 
 static int
-add(void *ctx, uint32_t slot, const struct message *m,
-    const struct slot_stamp *stamp)
+add_record(void *ctx, uint32_t slot, const struct message *m,
+           const struct slot_stamp *stamp)
 {
     struct records *r = ctx;
     struct record *to;
@@ -44,8 +44,9 @@ read_log(struct records *r, int log_fd, const struct logfile *f)
     r->states[report.header.state]++;
     r->damaged += report.damaged;
     if (report.header.state != LOG_EMPTY)
-        assert_rc(
-            logfile_each(fd, &report.header, report.end, add, r, &skipped), 0);
+        assert_rc(logfile_each(fd, &report.header, report.end, add_record, r,
+                               &skipped),
+                  0);
     (void)close(fd);
 }
 

@@ -33,7 +33,7 @@ struct records {
 };
 
 /* Reads the valid slots of every log in data/log.  Fails the test on a file
- * that is no log. */
+ * that is not a log. */
 void records_read(struct records *r, int log_fd);
 void records_free(struct records *r);
 

@@ -6,7 +6,7 @@
  *     store_faults_set("words", (struct store_fault){.error = -EBADMSG,
  *                                                    .times = 1});
  *
- * What is set and counted is shared with the children of fork(). */
+ * Faults and counts are shared with the children of fork(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_STORE_FAULTS_H
 #define COUNTD_TESTS_LIB_STORE_FAULTS_H

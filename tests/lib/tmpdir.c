@@ -115,7 +115,7 @@ remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
     (void)st; /* nftw's signature */
     (void)type;
     (void)ftw;
-    /* What cannot be removed is left to the machine's own cleaning. */
+    /* Files that cannot be removed are left to the machine's own cleaning. */
     (void)remove(path);
     return 0;
 }

@@ -53,7 +53,7 @@ write_settings(struct yrmcds *y, unsigned buckets)
         tmpdir_chown(&y->dir, NOBODY);
 }
 
-/* It listens before it serves, and forgets what it is told in between. */
+/* It listens before it serves, and forgets what comes in between. */
 static bool
 is_serving(uint16_t port)
 {

@@ -40,8 +40,8 @@ hash_of(const struct last_answers *a, const char *key)
 
 /* An increment of a key of which the snapshot has `count` as of `as_of_ms`. */
 static int64_t
-add(struct last_answers *a, const char *key, int64_t increment, int64_t count,
-    uint64_t as_of_ms, uint32_t *index)
+add_increment(struct last_answers *a, const char *key, int64_t increment,
+              int64_t count, uint64_t as_of_ms, uint32_t *index)
 {
     const struct hash_wide hash = hash_of(a, key);
     const struct last_answers_read read = {
@@ -51,7 +51,8 @@ add(struct last_answers *a, const char *key, int64_t increment, int64_t count,
 }
 
 static int64_t
-get(struct last_answers *a, const char *key, int64_t count, uint64_t as_of_ms)
+read_count(struct last_answers *a, const char *key, int64_t count,
+           uint64_t as_of_ms)
 {
     const struct hash_wide hash = hash_of(a, key);
     struct last_answers_read read = {
@@ -81,14 +82,14 @@ CASE(an_entry_holds_until_the_snapshot_has_its_increments, a)
 {
     uint32_t i;
 
-    assert_int_equal(get(a, "k", 0, 100), INT64_MIN);
-    assert_int_equal(add(a, "k", 5, 10, 100, &i), 15);
-    assert_int_equal(get(a, "k", 10, UINT64_MAX), 15); /* in flight */
+    assert_int_equal(read_count(a, "k", 0, 100), INT64_MIN);
+    assert_int_equal(add_increment(a, "k", 5, 10, 100, &i), 15);
+    assert_int_equal(read_count(a, "k", 10, UINT64_MAX), 15); /* in flight */
     last_answers_ack(a, i, 200);
-    assert_int_equal(get(a, "k", 10, 199), 15);
-    assert_int_equal(get(a, "k", 99, 199), 99); /* others counted, too */
-    assert_int_equal(get(a, "k", 7, 200), 7);
-    assert_int_equal(add(a, "k", 1, 7, 200, &i), 8);
+    assert_int_equal(read_count(a, "k", 10, 199), 15);
+    assert_int_equal(read_count(a, "k", 99, 199), 99); /* others counted, too */
+    assert_int_equal(read_count(a, "k", 7, 200), 7);
+    assert_int_equal(add_increment(a, "k", 1, 7, 200, &i), 8);
     last_answers_ack(a, i, 300);
 }
 
@@ -98,8 +99,8 @@ CASE(none_holds_when_all_are_acknowledged_and_merged, a)
     uint32_t i, j;
 
     assert_false(last_answers_any_holds(a, 0));
-    (void)add(a, "k", 1, 0, 100, &i);
-    (void)add(a, "l", 1, 0, 100, &j);
+    (void)add_increment(a, "k", 1, 0, 100, &i);
+    (void)add_increment(a, "l", 1, 0, 100, &j);
     assert_true(last_answers_any_holds(a, UINT64_MAX));
     last_answers_ack(a, i, 300);
     assert_true(last_answers_any_holds(a, UINT64_MAX));
@@ -108,8 +109,8 @@ CASE(none_holds_when_all_are_acknowledged_and_merged, a)
     assert_false(last_answers_any_holds(a, 300));
 
     /* An entry that is given up takes all of its increments along. */
-    (void)add(a, "k", 1, 1, 300, &i);
-    (void)add(a, "k", 1, 1, 300, &i);
+    (void)add_increment(a, "k", 1, 1, 300, &i);
+    (void)add_increment(a, "k", 1, 1, 300, &i);
     last_answers_forget(a, i);
     last_answers_forget(a, i);
     assert_false(last_answers_any_holds(a, 300));
@@ -119,35 +120,37 @@ CASE(a_lowered_key_answers_its_own_last_value, a)
 {
     uint32_t i, j;
 
-    assert_int_equal(add(a, "k", -5, 10, 100, &i), 5);
-    assert_int_equal(get(a, "k", 10, 100), 5);
-    assert_int_equal(add(a, "k", 2, 10, 100, &j), 7);
+    assert_int_equal(add_increment(a, "k", -5, 10, 100, &i), 5);
+    assert_int_equal(read_count(a, "k", 10, 100), 5);
+    assert_int_equal(add_increment(a, "k", 2, 10, 100, &j), 7);
     assert_int_equal(i, j);
     last_answers_ack(a, i, 200);
     last_answers_ack(a, i, 210);
-    assert_int_equal(get(a, "k", 10, 209), 7);
+    assert_int_equal(read_count(a, "k", 10, 209), 7);
     /* Once merged it is not lowered any more. */
-    assert_int_equal(add(a, "k", 1, 7, 210, &i), 8);
-    assert_int_equal(get(a, "k", 50, 210), 50);
+    assert_int_equal(add_increment(a, "k", 1, 7, 210, &i), 8);
+    assert_int_equal(read_count(a, "k", 50, 210), 50);
 }
 
 CASE(answers_saturate, a)
 {
     uint32_t i;
 
-    assert_int_equal(add(a, "up", 5, INT64_MAX - 1, 1, &i), INT64_MAX);
-    assert_int_equal(add(a, "up", 5, INT64_MAX - 1, 1, &i), INT64_MAX);
-    assert_int_equal(add(a, "down", INT64_MIN, -1, 1, &i), INT64_MIN);
+    assert_int_equal(add_increment(a, "up", 5, INT64_MAX - 1, 1, &i),
+                     INT64_MAX);
+    assert_int_equal(add_increment(a, "up", 5, INT64_MAX - 1, 1, &i),
+                     INT64_MAX);
+    assert_int_equal(add_increment(a, "down", INT64_MIN, -1, 1, &i), INT64_MIN);
 }
 
 CASE(a_lost_increment_takes_its_entry, a)
 {
     uint32_t i;
 
-    assert_int_equal(add(a, "k", 5, 1, 1, &i), 6);
+    assert_int_equal(add_increment(a, "k", 5, 1, 1, &i), 6);
     last_answers_forget(a, i);
     last_answers_forget(a, i);
-    assert_int_equal(get(a, "k", 1, 1), 1);
+    assert_int_equal(read_count(a, "k", 1, 1), 1);
     assert_int_equal(last_answers_held(a, 0), 0);
 }
 
@@ -155,21 +158,21 @@ CASE(entries_that_hold_are_counted, a)
 {
     uint32_t i, j;
 
-    (void)add(a, "k", 5, 1, 1, &i);
-    (void)add(a, "l", 5, 1, 1, &j);
+    (void)add_increment(a, "k", 5, 1, 1, &i);
+    (void)add_increment(a, "l", 5, 1, 1, &j);
     assert_int_equal(last_answers_held(a, 300), 2);
     last_answers_ack(a, i, 200);
     last_answers_ack(a, j, 300);
     assert_int_equal(last_answers_held(a, 199), 2);
     assert_int_equal(last_answers_held(a, 200), 1);
-    (void)add(a, "k", 5, 1, 1, &i);
+    (void)add_increment(a, "k", 5, 1, 1, &i);
     assert_int_equal(last_answers_held(a, 300), 1);
     assert_int_equal(last_answers_held(a, 300), 1);
 }
 
 /* Keys of one bucket, by trial. */
 static void
-collide(const struct last_answers *a, char keys[][16], size_t count)
+make_collisions(const struct last_answers *a, char keys[][16], size_t count)
 {
     const uint64_t buckets = LAST_ANSWERS_COUNT / LAST_ANSWERS_BUCKET;
     size_t found = 0;
@@ -188,19 +191,19 @@ CASE(a_full_bucket_gives_up_the_entry_acknowledged_first, a)
     char keys[6][16];
     uint32_t i[6];
 
-    collide(a, keys, 6);
+    make_collisions(a, keys, 6);
     for (size_t k = 0; k < 4; k++)
-        assert_int_equal(add(a, keys[k], 1, 0, 1, &i[k]), 1);
+        assert_int_equal(add_increment(a, keys[k], 1, 0, 1, &i[k]), 1);
     /* All are in flight: the fifth has no entry, and its answer is right. */
-    assert_int_equal(add(a, keys[4], 3, 4, 1, &i[4]), 7);
+    assert_int_equal(add_increment(a, keys[4], 3, 4, 1, &i[4]), 7);
     assert_int_equal(i[4], LAST_ANSWERS_NONE);
     last_answers_ack(a, i[4], 5); /* does nothing */
     last_answers_ack(a, i[2], 20);
     last_answers_ack(a, i[1], 10);
-    assert_int_equal(add(a, keys[5], 3, 4, 1, &i[5]), 7);
+    assert_int_equal(add_increment(a, keys[5], 3, 4, 1, &i[5]), 7);
     assert_int_equal(i[5], i[1]);
-    assert_int_equal(get(a, keys[1], 0, 1), INT64_MIN);
-    assert_int_equal(get(a, keys[2], 0, 1), 1);
+    assert_int_equal(read_count(a, keys[1], 0, 1), INT64_MIN);
+    assert_int_equal(read_count(a, keys[2], 0, 1), 1);
 }
 
 /* One reader is the only writer: answers are exact, whatever is merged when.
@@ -226,9 +229,11 @@ CASE(the_only_writer_of_a_key_gets_exact_answers, a)
         }
         (void)snprintf(key, sizeof key, "k%zu", k);
         exact[k] += by;
-        assert_int_equal(add(a, key, by, merged[k], as_of_ms, &i), exact[k]);
-        last_answers_ack(a, i, now);
-        assert_int_equal(get(a, key, merged[k] == 0 ? 0 : merged[k], as_of_ms),
+        assert_int_equal(add_increment(a, key, by, merged[k], as_of_ms, &i),
                          exact[k]);
+        last_answers_ack(a, i, now);
+        assert_int_equal(
+            read_count(a, key, merged[k] == 0 ? 0 : merged[k], as_of_ms),
+            exact[k]);
     }
 }

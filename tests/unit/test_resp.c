@@ -11,14 +11,14 @@
 static struct resp_request request;
 
 static enum resp_parsed
-parse(const char *text)
+parse_text(const char *text)
 {
     return resp_parse((const uint8_t *)text, strlen(text), &request);
 }
 
 /* The arguments with a bar after each. */
 static const char *
-arguments(void)
+format_arguments(void)
 {
     static char text[256];
     size_t at = 0;
@@ -34,15 +34,15 @@ arguments(void)
 static void
 expect_request(const char *text, size_t size, const char *args)
 {
-    assert_int_equal(parse(text), RESP_WHOLE);
+    assert_int_equal(parse_text(text), RESP_WHOLE);
     assert_int_equal(request.size, size);
-    assert_string_equal(arguments(), args);
+    assert_string_equal(format_arguments(), args);
 }
 
 static void
 expect_bad(const char *text, const char *why)
 {
-    assert_int_equal(parse(text), RESP_BAD);
+    assert_int_equal(parse_text(text), RESP_BAD);
     assert_string_equal(request.why, why);
 }
 
@@ -126,17 +126,17 @@ TEST(what_is_no_request_is_refused_with_its_reason)
     expect_bad("INCR k\x01\r\n", "control byte in an inline command");
     memset(line, 'a', sizeof line - 1);
     expect_bad(line, "too big inline request");
-    assert_int_equal(parse("*4100\r\n"), RESP_PARTIAL);
-    assert_int_equal(parse("*1\r\n$65536\r\n"), RESP_PARTIAL);
+    assert_int_equal(parse_text("*4100\r\n"), RESP_PARTIAL);
+    assert_int_equal(parse_text("*1\r\n$65536\r\n"), RESP_PARTIAL);
 }
 
 TEST(an_http_request_is_recognised)
 {
-    assert_int_equal(parse("POST / HTTP/1.1\r\n"), RESP_HTTP);
-    assert_int_equal(parse("GET /x HTTP/1.0\r\n"), RESP_HTTP);
-    assert_int_equal(parse("OPTIONS * HTTP/1.1\n"), RESP_HTTP);
-    assert_int_equal(parse("Host: x\r\n"), RESP_HTTP);
-    assert_int_equal(parse("GET HTTP\r\n"), RESP_WHOLE);
+    assert_int_equal(parse_text("POST / HTTP/1.1\r\n"), RESP_HTTP);
+    assert_int_equal(parse_text("GET /x HTTP/1.0\r\n"), RESP_HTTP);
+    assert_int_equal(parse_text("OPTIONS * HTTP/1.1\n"), RESP_HTTP);
+    assert_int_equal(parse_text("Host: x\r\n"), RESP_HTTP);
+    assert_int_equal(parse_text("GET HTTP\r\n"), RESP_WHOLE);
 }
 
 TEST(integers_are_strict)
@@ -180,7 +180,7 @@ TEST(integers_are_strict)
 }
 
 static bool
-matches(const char *pattern, const char *name)
+is_match(const char *pattern, const char *name)
 {
     static struct resp_pattern p;
 
@@ -191,30 +191,31 @@ matches(const char *pattern, const char *name)
 
 TEST(patterns_match_as_in_redis)
 {
-    assert_true(matches("*", ""));
-    assert_true(matches("a*c*e", "abcde"));
-    assert_true(matches("a?c", "abc"));
-    assert_true(matches("[a-c]x", "bx"));
-    assert_true(matches("[^a-c]x", "dx"));
-    assert_true(matches("[c-a]x", "bx"));
-    assert_true(matches("a\\*", "a*"));
-    assert_true(matches("[\\]]", "]"));
-    assert_true(matches("a**c", "abc"));
-    assert_true(matches("[\\a-c]", "-"));
-    assert_false(matches("[\\a-c]", "b"));
-    assert_true(matches("[a-", "a"));
-    assert_true(matches("a[", "a") == matches("[", ""));
-    assert_true(matches("\\", "\\"));
-    assert_true(matches("[^]x", "bx"));
-    assert_false(matches("[]x", "bx"));
-    assert_false(matches("", "a"));
-    assert_false(matches("a*c", "abd"));
-    assert_false(matches("a\\*", "ab"));
-    assert_false(matches("[a-c]", "d"));
-    assert_false(matches("a?", "a"));
+    assert_true(is_match("*", ""));
+    assert_true(is_match("a*c*e", "abcde"));
+    assert_true(is_match("a?c", "abc"));
+    assert_true(is_match("[a-c]x", "bx"));
+    assert_true(is_match("[^a-c]x", "dx"));
+    assert_true(is_match("[c-a]x", "bx"));
+    assert_true(is_match("a\\*", "a*"));
+    assert_true(is_match("[\\]]", "]"));
+    assert_true(is_match("a**c", "abc"));
+    assert_true(is_match("[\\a-c]", "-"));
+    assert_false(is_match("[\\a-c]", "b"));
+    assert_true(is_match("[a-", "a"));
+    assert_true(is_match("a[", "a") == is_match("[", ""));
+    assert_true(is_match("\\", "\\"));
+    assert_true(is_match("[^]x", "bx"));
+    assert_false(is_match("[]x", "bx"));
+    assert_false(is_match("", "a"));
+    assert_false(is_match("a*c", "abd"));
+    assert_false(is_match("a\\*", "ab"));
+    assert_false(is_match("[a-c]", "d"));
+    assert_false(is_match("a?", "a"));
     /* Linear for a name, not exponential. */
-    assert_false(matches("*a*a*a*a*a*a*a*a*a*a*b",
-                         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
+    assert_false(
+        is_match("*a*a*a*a*a*a*a*a*a*a*b",
+                 "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
 }
 
 TEST(numbers_and_bulks_are_written_exactly)

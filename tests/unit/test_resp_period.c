@@ -10,7 +10,7 @@
 #define NOW 1800000000
 
 static bool
-parse(const char *name, struct resp_period *out)
+parse_name(const char *name, struct resp_period *out)
 {
     return resp_period_parse(
         &(struct resp_arg){(const uint8_t *)name, (uint32_t)strlen(name)}, NOW,
@@ -27,7 +27,7 @@ TEST(a_period_ends_behind_the_current_second)
     struct resp_period p;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        assert_true(parse(rows[i].name, &p));
+        assert_true(parse_name(rows[i].name, &p));
         assert_int_equal(p.name_size, 1);
         assert_true(p.from == NOW - rows[i].seconds);
         assert_true(p.to > NOW);
@@ -38,7 +38,7 @@ TEST(a_date_is_that_day)
 {
     struct resp_period p;
 
-    assert_true(parse("page@views@2001-01-02", &p));
+    assert_true(parse_name("page@views@2001-01-02", &p));
     assert_int_equal(p.name_size, 10);
     assert_true(p.from == 978393600);
     assert_true(p.to == 978480000);
@@ -52,5 +52,5 @@ TEST(other_names_have_no_period)
     struct resp_period p;
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        assert_false(parse(names[i], &p));
+        assert_false(parse_name(names[i], &p));
 }

@@ -80,7 +80,7 @@ after_turn(void *ctx)
 }
 
 static void
-fill(struct fixture *f)
+fill_store(struct fixture *f)
 {
     static struct store_delta rows[4000];
     static char keys[4000][204];
@@ -95,7 +95,7 @@ fill(struct fixture *f)
     assert_rc(stored_add(f->store, "small", NULL, "k", 7), 0);
 }
 
-static void hear(struct server *f, int fd, const char *want);
+static void hear_answer(struct server *f, int fd, const char *want);
 
 /* Plays the next countd-write: takes the increment of 0 and acknowledges it. */
 static void
@@ -103,10 +103,10 @@ begin_writer(struct server *f)
 {
     f->writer = accept4(f->socket.fd, NULL, NULL, SOCK_CLOEXEC);
     assert_true(f->writer >= 0);
-    hear(f, f->writer, NULL);
+    hear_answer(f, f->writer, NULL);
     assert_int_equal(f->size, f->site->layout.message_size);
     client_send(f->writer, "WIN", 3);
-    hear(f, -1, NULL);
+    hear_answer(f, -1, NULL);
 }
 
 static void
@@ -135,7 +135,7 @@ setup_with(void **state, uint64_t wait_ms)
                                           .pool_size = (size_t)64 << 20,
                                           .answer_max = RESP_ANSWER_MAX};
 
-    f = (struct server){.site = fixture_make(NULL, fill, 1), .peer = -1};
+    f = (struct server){.site = fixture_make(NULL, fill_store, 1), .peer = -1};
     config_defaults(&f.config);
     (void)snprintf(f.config.data_dir, sizeof f.config.data_dir, "%s",
                    f.site->dir.path);
@@ -173,7 +173,7 @@ setup_patient(void **state)
 }
 
 static int
-end(void **state)
+end_server(void **state)
 {
     struct server *f = *state;
     void *site = f->site;
@@ -190,13 +190,14 @@ end(void **state)
     return teardown(&site);
 }
 
-#define CASE(name, f)    TEST_IN(name, struct server *f, setup, end)
-#define PATIENT(name, f) TEST_IN(name, struct server *f, setup_patient, end)
+#define CASE(name, f) TEST_IN(name, struct server *f, setup, end_server)
+#define PATIENT(name, f)                                                       \
+    TEST_IN(name, struct server *f, setup_patient, end_server)
 
 /* ---- peers --------------------------------------------------------------- */
 
 static int
-join(struct server *f)
+join_peer(struct server *f)
 {
     int pair[2];
 
@@ -210,14 +211,14 @@ join(struct server *f)
 
 /* The peer that has joined last closes. */
 static void
-leave(struct server *f)
+end_peer(struct server *f)
 {
     client_close(f->peers[--f->peer_count]);
 }
 
 /* The peer hears `want`, and no more of it. */
 static void
-hear(struct server *f, int fd, const char *want)
+hear_answer(struct server *f, int fd, const char *want)
 {
     f->peer = fd;
     f->want = want;
@@ -229,10 +230,10 @@ hear(struct server *f, int fd, const char *want)
 }
 
 static void
-talk(struct server *f, int fd, const char *sent, const char *want)
+talk_to(struct server *f, int fd, const char *sent, const char *want)
 {
     client_send(fd, sent, strlen(sent));
-    hear(f, fd, want);
+    hear_answer(f, fd, want);
 }
 
 /* Messages arrive at countd-write, which acknowledges nothing by itself. */
@@ -257,105 +258,105 @@ expect_begin(const struct server *f, const char *want)
 
 CASE(what_was_acknowledged_before_a_send_failed_is_answered, f)
 {
-    const int one = join(f), two = join(f);
+    const int one = join_peer(f), two = join_peer(f);
 
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     client_send(one, "INCR one\r\nPING\r\n", 16);
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     take_messages(f, 1);
 
     f->ends = true;
-    talk(f, two, "INCR two\r\n", DOWN);
-    hear(f, one, ":1\r\n+PONG\r\n");
+    talk_to(f, two, "INCR two\r\n", DOWN);
+    hear_answer(f, one, ":1\r\n+PONG\r\n");
 
     assert_int_equal(f->resp.forward.stats.unsure, 0);
 }
 
 CASE(what_was_sent_and_not_acknowledged_is_unsure, f)
 {
-    const int one = join(f), two = join(f);
+    const int one = join_peer(f), two = join_peer(f);
 
     client_send(one, "INCR one\r\nINCR one\r\n", 20);
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     take_messages(f, 1);
     end_writer(f);
-    hear(f, one, ":1\r\n" UNSURE);
-    talk(f, one, "INCR one\r\n", DOWN);
+    hear_answer(f, one, ":1\r\n" UNSURE);
+    talk_to(f, one, "INCR one\r\n", DOWN);
 }
 
 /* The next countd-write counts what was not sent to the one before it. */
 PATIENT(an_increment_waits_for_the_next_countd_write, f)
 {
-    const int one = join(f), two = join(f), three = join(f);
+    const int one = join_peer(f), two = join_peer(f), three = join_peer(f);
 
     client_send(one, "INCR one\r\nINCR one\r\n", 20);
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     take_messages(f, 2);
     assert_rc(shutdown(f->writer, SHUT_RD), 0);
     client_send(two, "INCR two\r\n", 10);
-    talk(f, three, "PING\r\n", "+PONG\r\n");
+    talk_to(f, three, "PING\r\n", "+PONG\r\n");
     client_send(f->writer, "WIN", 3);
     end_writer(f);
-    hear(f, one, ":1\r\n:2\r\n");
+    hear_answer(f, one, ":1\r\n:2\r\n");
     for (int i = 0; i < 3; i++) { /* turns */
-        talk(f, one, "PING\r\n", "+PONG\r\n");
+        talk_to(f, one, "PING\r\n", "+PONG\r\n");
         fault_pass_ns(UINT64_C(600000000));
     }
-    talk(f, one, "PING\r\n", "+PONG\r\n");
+    talk_to(f, one, "PING\r\n", "+PONG\r\n");
 
     begin_writer(f);
     take_messages(f, 1);
     client_send(f->writer, "WIN", 3);
-    hear(f, two, ":1\r\n");
+    hear_answer(f, two, ":1\r\n");
     assert_int_equal(f->resp.forward.stats.unsure, 0);
     assert_int_equal(f->resp.forward.stats.refused, 0);
 }
 
 PATIENT(an_increment_that_waited_for_resp_wait_is_refused, f)
 {
-    const int one = join(f), two = join(f);
+    const int one = join_peer(f), two = join_peer(f);
 
     client_close(f->writer);
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     client_send(one, "INCR one\r\nPING\r\n", 16);
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     fault_pass_ns(UINT64_C(1900000000));
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     f->peer = one;
     f->size = 0;
     (void)has_heard(f);
     assert_int_equal(f->size, 0);
 
     fault_pass_ns(UINT64_C(200000000));
-    hear(f, one, DOWN "+PONG\r\n");
-    talk(f, two, "INCR two\r\n", DOWN);
+    hear_answer(f, one, DOWN "+PONG\r\n");
+    talk_to(f, two, "INCR two\r\n", DOWN);
 }
 
 /* Also one that had closed before its command was begun. */
 CASE(a_client_that_closes_while_it_waits_is_let_go, f)
 {
     const struct listener *d = conns_listener(f->conns, 0);
-    const int two = join(f);
+    const int two = join_peer(f);
 
     for (int before = 0; before < 2; before++) {
-        const int one = join(f);
+        const int one = join_peer(f);
 
         /* Another key: what was counted may be readable by now. */
         client_send(one, before ? "INCR two\r\n" : "INCR one\r\n", 10);
-        talk(f, two, "PING\r\n", "+PONG\r\n");
+        talk_to(f, two, "PING\r\n", "+PONG\r\n");
         take_messages(f, 1);
         client_send(f->writer, "WIN", 3);
-        hear(f, one, ":1\r\n");
+        hear_answer(f, one, ":1\r\n");
         client_send(one, "WAIT 1 0\r\n", 10);
         if (!before) {
-            talk(f, two, "PING\r\n", "+PONG\r\n");
+            talk_to(f, two, "PING\r\n", "+PONG\r\n");
             assert_int_equal(d->open, 2);
         }
         assert_rc(shutdown(one, SHUT_WR), 0);
         for (int i = 0; i < 3; i++) /* turns */
-            talk(f, two, "PING\r\n", "+PONG\r\n");
+            talk_to(f, two, "PING\r\n", "+PONG\r\n");
         assert_int_equal(d->open, 1);
-        leave(f);
+        end_peer(f);
     }
 }
 
@@ -363,28 +364,28 @@ CASE(a_client_that_closes_while_it_waits_is_let_go, f)
 CASE(an_answer_is_awaited_for_a_second_after_its_client_closed, f)
 {
     const struct listener *d = conns_listener(f->conns, 0);
-    const int one = join(f), two = join(f), three = join(f);
+    const int one = join_peer(f), two = join_peer(f), three = join_peer(f);
 
     client_send(one, "INCR one\r\n", 10);
     assert_rc(shutdown(one, SHUT_WR), 0);
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     take_messages(f, 1);
     client_send(f->writer, "WIN", 3);
-    hear(f, one, ":1\r\n");
+    hear_answer(f, one, ":1\r\n");
 
     client_send(three, "INCR one\r\n", 10);
     assert_rc(shutdown(three, SHUT_WR), 0);
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     take_messages(f, 1);
     for (int i = 0; i < 4; i++) { /* turns */
         fault_pass_ns(UINT64_C(500000000));
-        talk(f, two, "PING\r\n", "+PONG\r\n");
+        talk_to(f, two, "PING\r\n", "+PONG\r\n");
     }
     assert_int_equal(d->open, 1);
     assert_int_equal(d->used, 2);
     client_send(f->writer, "WIN", 3);
     for (int i = 0; i < 3; i++)
-        talk(f, two, "PING\r\n", "+PONG\r\n");
+        talk_to(f, two, "PING\r\n", "+PONG\r\n");
     assert_int_equal(d->used, 1);
 }
 
@@ -418,15 +419,15 @@ count_answers(struct server *f, int fd)
 static void
 expect_to_give_way(struct server *f, int one)
 {
-    const int two = join(f);
+    const int two = join_peer(f);
     unsigned done;
 
-    talk(f, two, "PING\r\n", "+PONG\r\n");
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
     done = count_answers(f, one);
     if (done >= 40)
         fail_msg("%u scans were done first", done);
     while (done < 40) {
-        talk(f, two, "PING\r\n", "+PONG\r\n");
+        talk_to(f, two, "PING\r\n", "+PONG\r\n");
         done += count_answers(f, one);
     }
     assert_int_equal(done, 40);
@@ -434,7 +435,7 @@ expect_to_give_way(struct server *f, int one)
 
 CASE(a_pipeline_gives_way_between_commands, f)
 {
-    const int one = join(f);
+    const int one = join_peer(f);
 
     send_times(one, HEAVY, 40);
     expect_to_give_way(f, one);
@@ -442,11 +443,11 @@ CASE(a_pipeline_gives_way_between_commands, f)
 
 CASE(a_transaction_gives_way_between_commands, f)
 {
-    const int one = join(f);
+    const int one = join_peer(f);
 
-    talk(f, one, "MULTI\r\n", "+OK\r\n");
+    talk_to(f, one, "MULTI\r\n", "+OK\r\n");
     for (int i = 0; i < 40; i++)
-        talk(f, one, HEAVY, "+QUEUED\r\n");
+        talk_to(f, one, HEAVY, "+QUEUED\r\n");
     client_send(one, "EXEC\r\n", 6);
     expect_to_give_way(f, one);
 }
@@ -454,29 +455,29 @@ CASE(a_transaction_gives_way_between_commands, f)
 /* Also while the answers before wait for countd-write. */
 CASE(increments_that_give_way_are_sent_without_an_acknowledgement, f)
 {
-    const int one = join(f), two = join(f);
+    const int one = join_peer(f), two = join_peer(f);
 
     f->resp.step_ns = 0;
     send_times(one, "INCR one\r\n", 3);
     for (int i = 0; i < 3; i++) {
-        talk(f, two, "PING\r\n", "+PONG\r\n");
+        talk_to(f, two, "PING\r\n", "+PONG\r\n");
         take_messages(f, 1);
     }
     client_send(f->writer, "WINWINWIN", 9);
-    hear(f, one, ":1\r\n:2\r\n:3\r\n");
+    hear_answer(f, one, ":1\r\n:2\r\n:3\r\n");
 }
 
 CASE(many_names_are_looked_up_in_several_turns, f)
 {
     static char sent[64000], want[64000];
     char *at = stpcpy(sent, "EXISTS"), *answer = stpcpy(want, "*4000\r\n");
-    const int one = join(f);
+    const int one = join_peer(f);
 
     for (int i = 0; i < 4000; i++)
         at += sprintf(at, " %s", i % 2 == 0 ? "small" : "none");
     (void)stpcpy(at, "\r\n");
     f->resp.step_ns = 0;
-    talk(f, one, sent, ":2000\r\n");
+    talk_to(f, one, sent, ":2000\r\n");
     assert_true(f->turns >= 4000);
 
     at = stpcpy(sent, "HMGET small");
@@ -485,50 +486,50 @@ CASE(many_names_are_looked_up_in_several_turns, f)
         answer = stpcpy(answer, i % 2 == 0 ? "$1\r\n7\r\n" : "$-1\r\n");
     }
     (void)stpcpy(at, "\r\n");
-    talk(f, one, sent, want);
+    talk_to(f, one, sent, want);
     assert_true(f->turns >= 4000);
-    talk(f, one, "MGET a b\r\n", "*2\r\n$-1\r\n$-1\r\n");
+    talk_to(f, one, "MGET a b\r\n", "*2\r\n$-1\r\n$-1\r\n");
 }
 
 /* A cursor comes back with what was looked at. */
 CASE(a_scan_of_members_gives_way_and_misses_none, f)
 {
-    const int one = join(f);
+    const int one = join_peer(f);
 
     f->resp.step_ns = 0;
-    talk(f, one, "ZSCAN small 0 COUNT 4000\r\n",
-         "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nk\r\n$1\r\n7\r\n");
-    talk(f, one, "HSCAN big 0 COUNT 4000 MATCH *00000016\r\n",
-         "*2\r\n$2\r\n16\r\n*0\r\n");
-    talk(f, one, "HSCAN big 3999 COUNT 4000 MATCH *9\r\n", NULL);
+    talk_to(f, one, "ZSCAN small 0 COUNT 4000\r\n",
+            "*2\r\n$1\r\n0\r\n*2\r\n$1\r\nk\r\n$1\r\n7\r\n");
+    talk_to(f, one, "HSCAN big 0 COUNT 4000 MATCH *00000016\r\n",
+            "*2\r\n$2\r\n16\r\n*0\r\n");
+    talk_to(f, one, "HSCAN big 3999 COUNT 4000 MATCH *9\r\n", NULL);
     assert_has(f->heard, "*2\r\n$1\r\n0\r\n*2\r\n$203\r\naaa");
-    talk(f, one, "HSCAN big 4000 COUNT 4000\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
+    talk_to(f, one, "HSCAN big 4000 COUNT 4000\r\n", "*2\r\n$1\r\n0\r\n*0\r\n");
 }
 
 /* Also from a cursor whose place the connection does not know. */
 CASE(a_scan_of_keyspaces_goes_on_where_its_cursor_says, f)
 {
-    const int one = join(f), two = join(f);
+    const int one = join_peer(f), two = join_peer(f);
 
     assert_rc(stored_add(f->site->store, "name", NULL, "k", 1), 0);
-    talk(f, one, "SCAN 0 COUNT 1\r\nSCAN 1 COUNT 1\r\nSCAN 1 COUNT 1\r\n",
-         "*2\r\n$1\r\n1\r\n*1\r\n$3\r\nbig\r\n"
-         "*2\r\n$1\r\n2\r\n*1\r\n$4\r\nname\r\n"
-         "*2\r\n$1\r\n2\r\n*1\r\n$4\r\nname\r\n");
-    talk(f, two, "SCAN 2 COUNT 2\r\n",
-         "*2\r\n$1\r\n0\r\n*1\r\n$5\r\nsmall\r\n");
+    talk_to(f, one, "SCAN 0 COUNT 1\r\nSCAN 1 COUNT 1\r\nSCAN 1 COUNT 1\r\n",
+            "*2\r\n$1\r\n1\r\n*1\r\n$3\r\nbig\r\n"
+            "*2\r\n$1\r\n2\r\n*1\r\n$4\r\nname\r\n"
+            "*2\r\n$1\r\n2\r\n*1\r\n$4\r\nname\r\n");
+    talk_to(f, two, "SCAN 2 COUNT 2\r\n",
+            "*2\r\n$1\r\n0\r\n*1\r\n$5\r\nsmall\r\n");
 }
 
 CASE(what_takes_longer_than_it_may_is_an_error_and_the_next_is_answered, f)
 {
-    const int one = join(f);
+    const int one = join_peer(f);
 
     f->jobs.max_time_ms = 0;
     client_send(one, "KEYS *\r\n", 8);
-    hear(f, one, NULL);
+    hear_answer(f, one, NULL);
     expect_begin(f, "-ERR the answer takes longer than read.max_time");
     f->jobs.max_time_ms = 10000;
-    talk(f, one, "DBSIZE\r\n", ":2\r\n");
+    talk_to(f, one, "DBSIZE\r\n", ":2\r\n");
 }
 
 /* Each connection has one of the places that its client may have. */
@@ -539,28 +540,28 @@ CASE(lists_of_many_connections_are_made_in_turns_and_others_wait_in_line, f)
 
     f->jobs.step_ns = 0;
     for (size_t i = 0; i < count; i++) {
-        fds[i] = join(f);
+        fds[i] = join_peer(f);
         client_send(fds[i], "DBSIZE\r\n", 8);
     }
-    hear(f, fds[0], ":2\r\n");
+    hear_answer(f, fds[0], ":2\r\n");
     assert_int_equal(f->jobs.placed, JOBS_MAX / 2);
     assert_false(list_alone(&f->jobs.line));
     for (size_t i = 1; i + 1 < count; i++)
-        hear(f, fds[i], ":2\r\n");
-    leave(f); /* and its job ends */
+        hear_answer(f, fds[i], ":2\r\n");
+    end_peer(f); /* and its job ends */
 }
 
 CASE(a_pattern_is_4_kib_at_most, f)
 {
     static char sent[5000];
-    const int one = join(f);
+    const int one = join_peer(f);
 
     (void)strcpy(sent, "KEYS ");
     memset(sent + 5, '*', 4092);
     (void)strcpy(sent + 5 + 4092, "mall\r\n");
-    talk(f, one, sent, "*1\r\n$5\r\nsmall\r\n");
+    talk_to(f, one, sent, "*1\r\n$5\r\nsmall\r\n");
     (void)strcpy(sent + 5 + 4092, "*mall\r\n");
-    talk(f, one, sent, "-ERR a pattern is longer than 4096 bytes\r\n");
+    talk_to(f, one, sent, "-ERR a pattern is longer than 4096 bytes\r\n");
 }
 
 /* ---- commands ------------------------------------------------------------ */
@@ -636,18 +637,18 @@ CASE(commands_are_answered, f)
                                  {"CONFIG HELP", "*5\r\n+CONFIG <sub"},
                                  {"HELLO 3 AUTH default x",
                                   "%7\r\n$6\r\nserver\r\n"}};
-    const int one = join(f);
+    const int one = join_peer(f);
     char sent[128];
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (i + 5 == sizeof rows / sizeof rows[0])
             break_keyspace(f->site, "sick");
         (void)sprintf(sent, "%s\r\n", rows[i][0]);
-        talk(f, one, sent, rows[i][1]);
+        talk_to(f, one, sent, rows[i][1]);
     }
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
         (void)sprintf(sent, "%s\r\n", begins[i][0]);
-        talk(f, one, sent, NULL);
+        talk_to(f, one, sent, NULL);
         expect_begin(f, begins[i][1]);
     }
     assert_int_equal(f->resp.unreadable, 5);
@@ -672,9 +673,9 @@ CASE(info_has_the_fields_that_monitors_read, f)
         "\r\nrole:master\r\nconnected_slaves:0\r\n",
         "\r\nused_cpu_user:",
         "\r\ncluster_enabled:0\r\n"};
-    const int one = join(f);
+    const int one = join_peer(f);
 
-    talk(f, one, "INFO\r\n", NULL);
+    talk_to(f, one, "INFO\r\n", NULL);
     for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++)
         if (!strstr(f->heard, fields[i]))
             fail_msg("%s is not in: %s", fields[i], f->heard);
@@ -683,29 +684,29 @@ CASE(info_has_the_fields_that_monitors_read, f)
 
 CASE(clients_are_listed_with_what_they_do, f)
 {
-    const int one = join(f), two = join(f);
+    const int one = join_peer(f), two = join_peer(f);
 
-    talk(f, one, "CLIENT SETNAME me\r\n", "+OK\r\n");
-    talk(f, two, "MULTI\r\nECHO a\r\n", "+OK\r\n+QUEUED\r\n");
-    talk(f, one, "CLIENT INFO\r\n", NULL);
+    talk_to(f, one, "CLIENT SETNAME me\r\n", "+OK\r\n");
+    talk_to(f, two, "MULTI\r\nECHO a\r\n", "+OK\r\n+QUEUED\r\n");
+    talk_to(f, one, "CLIENT INFO\r\n", NULL);
     assert_has(f->heard, "\r\nid=1 addr=socket/resp:0 laddr=");
     assert_has(f->heard, " name=me age=");
     assert_has(f->heard, " flags=N db=0 ");
     assert_lacks(f->heard, "id=2 ");
     f->jobs.step_ns = 0;
-    talk(f, one, "CLIENT LIST\r\n", NULL);
+    talk_to(f, one, "CLIENT LIST\r\n", NULL);
     assert_true(f->turns >= PEERS);
     assert_has(f->heard, " name=me ");
     assert_has(f->heard, "\nid=2 ");
     assert_has(f->heard, " flags=x db=0 sub=0 psub=0 multi=1 ");
-    talk(f, one, "CLIENT LIST TYPE pubsub\r\n", "$0\r\n\r\n");
+    talk_to(f, one, "CLIENT LIST TYPE pubsub\r\n", "$0\r\n\r\n");
 }
 
 /* ---- memory of transactions ---------------------------------------------- */
 
 /* Queues a request of `size` bytes, about. */
 static void
-queue(struct server *f, int fd, size_t size, const char *want)
+queue_request(struct server *f, int fd, size_t size, const char *want)
 {
     static char bytes[RESP_BULK_MAX + 64];
     int head;
@@ -714,17 +715,17 @@ queue(struct server *f, int fd, size_t size, const char *want)
     head = snprintf(bytes, sizeof bytes, "*2\r\n$4\r\nECHO\r\n$%zu\r\n", size);
     memset(bytes + head, 'e', size);
     memcpy(bytes + (size_t)head + size, "\r\n", 3);
-    talk(f, fd, bytes, want);
+    talk_to(f, fd, bytes, want);
 }
 
 static int
 begin_transaction(struct server *f, unsigned requests)
 {
-    const int fd = join(f);
+    const int fd = join_peer(f);
 
-    talk(f, fd, "MULTI\r\n", "+OK\r\n");
+    talk_to(f, fd, "MULTI\r\n", "+OK\r\n");
     for (unsigned i = 0; i < requests; i++)
-        queue(f, fd, 60000, NULL);
+        queue_request(f, fd, 60000, NULL);
     return fd;
 }
 
@@ -743,27 +744,28 @@ CASE(idle_transactions_leave_memory_for_others, f)
     one = begin_transaction(f, 1);
     while (strcmp(f->heard, "+QUEUED\r\n") == 0) {
         queued += 60000;
-        queue(f, one, 60000, NULL);
+        queue_request(f, one, 60000, NULL);
     }
     assert_in_range(queued, 1, available / 4);
     assert_string_equal(f->heard, SHORT);
-    talk(f, one, "EXEC\r\n",
-         "-EXECABORT Transaction discarded because of previous errors.\r\n");
+    talk_to(f, one, "EXEC\r\n",
+            "-EXECABORT Transaction discarded because of previous errors.\r\n");
 
     fault_pass_ns(UINT64_C(6000000000));
-    talk(f, one, "MULTI\r\n", "+OK\r\n");
+    talk_to(f, one, "MULTI\r\n", "+OK\r\n");
     for (int i = 0; i < 15; i++)
-        queue(f, one, 65000, "+QUEUED\r\n");
-    talk(f, idle[0], "EXEC\r\n",
-         "-EXECABORT Transaction discarded because of its age: others needed "
-         "its memory.\r\n");
-    talk(f, idle[0], "PING\r\n", "+PONG\r\n");
+        queue_request(f, one, 65000, "+QUEUED\r\n");
+    talk_to(
+        f, idle[0], "EXEC\r\n",
+        "-EXECABORT Transaction discarded because of its age: others needed "
+        "its memory.\r\n");
+    talk_to(f, idle[0], "PING\r\n", "+PONG\r\n");
 }
 
 CASE(a_transaction_that_is_being_done_is_not_discarded, f)
 {
     static char want[16 * 60016 + 8];
-    const int one = begin_transaction(f, 16), two = join(f);
+    const int one = begin_transaction(f, 16), two = join_peer(f);
     char *at = stpcpy(want, "*16\r\n");
     uint32_t taken;
 
@@ -775,12 +777,12 @@ CASE(a_transaction_that_is_being_done_is_not_discarded, f)
     fault_pass_ns(UINT64_C(6000000000));
     f->resp.step_ns = 0;
     client_send(one, "EXEC\r\n", 6);
-    talk(f, two, "MULTI\r\n", "+OK\r\n");
+    talk_to(f, two, "MULTI\r\n", "+OK\r\n");
 
     taken = f->resp.queued.free_count - 100;
     f->resp.queued.free_count -= taken;
-    queue(f, two, 60000, SHORT);
+    queue_request(f, two, 60000, SHORT);
     f->resp.queued.free_count += taken;
 
-    hear(f, one, want);
+    hear_answer(f, one, want);
 }
