@@ -133,20 +133,23 @@ put_text(const char *text, enum port port, uint8_t *to)
                            "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", text);
 }
 
-/* The questions of a port, by its connections. */
+/* What the connections of a load ask: the questions of a port, or one alone. */
+struct asking {
+    enum port port;
+    const struct question *alone;
+};
+
 static size_t
 put_question(const struct load *l, unsigned conn, uint64_t sent, uint8_t *to)
 {
-    const enum port port = *(const enum port *)l->ctx;
-    const struct question *q = questions;
+    const struct asking *a = l->ctx;
+    const struct question *q = a->alone ? a->alone : questions;
 
     (void)sent; /* the same again */
-    for (;; q++)
-        if (q->port == port) {
-            if (conn < q->conns)
-                return put_text(q->text, port, to);
+    for (; q->port != a->port || conn >= q->conns; q++)
+        if (q->port == a->port)
             conn -= q->conns;
-        }
+    return put_text(q->text, a->port, to);
 }
 
 /* Whole answers, which must be successes; a connection has one question under
@@ -178,24 +181,34 @@ take_resp(const struct load *l, const uint8_t *in, size_t have,
     return have;
 }
 
+/* Asks on `conns` connections; questions a second. */
+static double
+ask_questions(const struct asking *a, uint16_t port, unsigned conns,
+              uint64_t count)
+{
+    static struct times times;
+    const struct load load = {.conns = conns,
+                              .depth = 1,
+                              .count = count,
+                              .put = put_question,
+                              .request_max = 512,
+                              .take = a->port == RESP ? take_resp : take_http,
+                              .ctx = a};
+
+    return load_run(&load, port, &times);
+}
+
 /* A process that asks the first `conns` questions of a port until it is
  * killed. */
 static pid_t
 start_asking(enum port port, uint16_t number, unsigned conns)
 {
-    static struct times times;
-    const struct load load = {.conns = conns,
-                              .depth = 1,
-                              .count = UINT64_MAX,
-                              .put = put_question,
-                              .request_max = 512,
-                              .take = port == RESP ? take_resp : take_http,
-                              .ctx = &port};
+    const struct asking a = {.port = port};
     const pid_t pid = bench_fork();
 
     if (pid != 0)
         return pid;
-    (void)load_run(&load, number, &times);
+    (void)ask_questions(&a, number, conns, UINT64_MAX);
     _exit(1);
 }
 
@@ -284,34 +297,12 @@ run_shorts(const uint16_t ports[PORTS], bool beside, uint64_t ms)
 static void
 print_questions(const uint16_t ports[PORTS])
 {
-    for (size_t i = 0; i < QUESTIONS; i++) {
-        const struct question *q = &questions[i];
-        const int fd = client_connect(ports[q->port]);
-        static uint8_t in[256 << 10];
-        uint64_t begin_ns = 0, answers;
-        uint8_t request[512];
-        size_t have = 0;
+    for (const struct question *q = questions; q < questions + QUESTIONS; q++) {
+        const struct asking a = {q->port, q};
 
-        for (answers = 0; answers < 2;) {
-            const uint64_t before = answers;
-
-            begin_ns = clock_ns();
-            client_send(fd, request, put_text(q->text, q->port, request));
-            for (have = 0; answers == before;) {
-                const long n =
-                    client_try_read(fd, in + have, sizeof in - have, 60000);
-
-                assert_true(n > 0);
-                have += (size_t)n;
-                if (q->port == RESP)
-                    (void)take_resp(NULL, in, have, &answers);
-                else
-                    (void)take_http(NULL, in, have, &answers);
-            }
-        }
-        (void)printf("%u x %-31s %7.1f ms alone, %zu bytes\n", q->conns,
-                     q->title, (double)(clock_ns() - begin_ns) / 1e6, have);
-        client_close(fd);
+        (void)ask_questions(&a, ports[q->port], 1, 1);
+        (void)printf("%u x %-31s %7.1f ms alone\n", q->conns, q->title,
+                     1e3 / ask_questions(&a, ports[q->port], 1, 1));
     }
 }
 

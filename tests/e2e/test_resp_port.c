@@ -1,7 +1,7 @@
 /* tests/e2e/test_resp_port.c - Redis clients count and read: countd-read's RESP
  * port, with the daemons.
  *
- *     talk_to()        commands, and their answers as text
+ *     talk_to()     commands, and their answers as text
  *     struct load   increments on a connection, counted */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
