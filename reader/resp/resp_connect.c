@@ -14,9 +14,8 @@ resp_do_ping(struct resp_call *call)
 {
     if (call->count > 2)
         return resp_wrong_arity(call);
-    if (call->count == 2)
-        return resp_answer_bulk(call, call->args[1].at, call->args[1].size);
-    return resp_answer(call, "+PONG\r\n");
+    return call->count == 2 ? resp_do_echo(call)
+                            : resp_answer(call, "+PONG\r\n");
 }
 
 enum conn_next

@@ -30,34 +30,50 @@ struct info {
     size_t size;
 };
 
-/* ---- clients ------------------------------------------------------------- */
+/* ---- commands that are always answered alike ------------------------------ */
 
 enum conn_next
-resp_do_client_help(struct resp_call *call)
+resp_do_fixed(struct resp_call *call)
 {
-    return resp_answer(
-        call, "*17\r\n"
-              "+CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands "
-              "are:\r\n"
-              "+GETNAME\r\n"
-              "+    Return the name of the current connection.\r\n"
-              "+ID\r\n"
-              "+    Return the ID of the current connection.\r\n"
-              "+INFO\r\n"
-              "+    Return information about the current client "
-              "connection.\r\n"
-              "+LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)]\r\n"
-              "+    Return information about client connections; all are "
-              "NORMAL.\r\n"
-              "+SETINFO (LIB-NAME|LIB-VER) <value>\r\n"
-              "+    Does nothing: for libraries that send it.\r\n"
-              "+SETNAME <name>\r\n"
-              "+    Assign the name <name> to the current connection.\r\n"
-              "+HELP\r\n"
-              "+    Print this help.\r\n"
-              "+See countd-resp(7) for all commands.\r\n"
-              "+Others are errors.\r\n");
+    static const char *const answers[] = {
+        [RESP_NO_DOCS] = "*0\r\n", /* clients ask, and do without */
+        [RESP_NO_CLUSTER] =
+            "-ERR This instance has cluster support disabled\r\n",
+        [RESP_CLIENT_HELP] =
+            "*17\r\n"
+            "+CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands "
+            "are:\r\n"
+            "+GETNAME\r\n"
+            "+    Return the name of the current connection.\r\n"
+            "+ID\r\n"
+            "+    Return the ID of the current connection.\r\n"
+            "+INFO\r\n"
+            "+    Return information about the current client "
+            "connection.\r\n"
+            "+LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)]\r\n"
+            "+    Return information about client connections; all are "
+            "NORMAL.\r\n"
+            "+SETINFO (LIB-NAME|LIB-VER) <value>\r\n"
+            "+    Does nothing: for libraries that send it.\r\n"
+            "+SETNAME <name>\r\n"
+            "+    Assign the name <name> to the current connection.\r\n"
+            "+HELP\r\n"
+            "+    Print this help.\r\n"
+            "+See countd-resp(7) for all commands.\r\n"
+            "+Others are errors.\r\n",
+        [RESP_CONFIG_HELP] =
+            "*5\r\n"
+            "+CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands "
+            "are:\r\n"
+            "+GET <name> [<name> ...]\r\n"
+            "+    Return the values of save and appendonly.\r\n"
+            "+HELP\r\n"
+            "+    Print this help.\r\n"};
+
+    return resp_answer(call, answers[call->command->option]);
 }
+
+/* ---- clients ------------------------------------------------------------- */
 
 /* The address of an end of a connection, as Redis writes it. */
 static const char *
@@ -165,20 +181,7 @@ resp_do_client_list(struct resp_call *call)
     return job ? resp_job_run(job, step_clients, answer_clients) : call->next;
 }
 
-/* ---- CONFIG, COMMAND, CLUSTER -------------------------------------------- */
-
-enum conn_next
-resp_do_config_help(struct resp_call *call)
-{
-    return resp_answer(
-        call, "*5\r\n"
-              "+CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands "
-              "are:\r\n"
-              "+GET <name> [<name> ...]\r\n"
-              "+    Return the values of save and appendonly.\r\n"
-              "+HELP\r\n"
-              "+    Print this help.\r\n");
-}
+/* ---- CONFIG -------------------------------------------------------------- */
 
 enum conn_next
 resp_do_config_get(struct resp_call *call)
@@ -197,18 +200,6 @@ resp_do_config_get(struct resp_call *call)
     head = resp_put_map(call, out, found);
     memcpy(out + head, pairs, size);
     return resp_answer_bytes(call, out, head + size);
-}
-
-enum conn_next
-resp_do_command(struct resp_call *call)
-{
-    return resp_answer(call, "*0\r\n"); /* clients ask, and do without */
-}
-
-enum conn_next
-resp_do_cluster(struct resp_call *call)
-{
-    return resp_error(call, "This instance has cluster support disabled");
 }
 
 /* ---- INFO ---------------------------------------------------------------- */
