@@ -58,7 +58,8 @@ check_room(const struct arena *a, size_t expected)
     return seen == expected;
 }
 
-bool
+/* The records in use, what was taken, the lists of slabs. */
+static bool
 arena_check(const struct arena *a)
 {
     size_t records = 0, room = 0;

@@ -5,11 +5,7 @@
 #define COUNTD_TESTS_LIB_CHECKS_H
 
 #include "common/store/tree/tree.h"
-#include "writer/live/arena.h"
 #include "writer/live/live.h"
-
-/* The records in use, what was taken, the lists of slabs. */
-bool arena_check(const struct arena *a);
 
 /* Each `current` is the sum of what holders have, lists and indexes agree,
  * numbers are right. */

@@ -13,6 +13,7 @@
 #include "common/store/lmdb/lmdb_store.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/random.h"
 #include "tests/lib/stored.h"
 #include "tests/lib/test.h"
 
@@ -80,14 +81,14 @@ model_add(struct model *m, size_t sorted, const uint8_t *key, uint16_t size,
 
 /* ---- random numbers and keys ---- */
 
-uint64_t
+static uint64_t
 rnd(void)
 {
-    uint64_t x = (rng += 0x9e3779b97f4a7c15u);
+    struct random r = {rng};
+    const uint64_t next = random_next(&r);
 
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
+    rng = r.state;
+    return next;
 }
 
 uint64_t

@@ -23,7 +23,6 @@ __extension__ typedef __int128 sum128;
 /* ---- random numbers ---- */
 
 extern uint64_t rng;
-uint64_t rnd(void);
 uint64_t below(uint64_t n);
 
 /* ---- the model: an array sorted by key ---- */

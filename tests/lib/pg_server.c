@@ -233,22 +233,17 @@ pg_server_path(void)
     return primary_node()->dir.path;
 }
 
-pid_t
-pg_server_pid(void)
-{
-    need_server();
-    return primary_node()->daemon.pid;
-}
-
 void
 pg_server_hold(bool holds)
 {
     const int signo = holds ? SIGSTOP : SIGCONT;
-    const pid_t pid = pg_server_pid();
     char path[64];
     FILE *children;
+    pid_t pid;
     int child;
 
+    need_server();
+    pid = primary_node()->daemon.pid;
     (void)snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid,
                    (int)pid);
     assert_int_equal(kill(pid, signo), 0); /* first: no more are made */

@@ -58,9 +58,6 @@ void pg_server_await(const char *sql, const char *value);
 /* Changes a setting of the server, and waits until it has changed. */
 void pg_server_set(const char *name, const char *value);
 
-/* The main process. */
-pid_t pg_server_pid(void);
-
 /* Has all of its processes stand still, or go on: it takes connections and
  * requests, and answers none. */
 void pg_server_hold(bool holds);

@@ -15,7 +15,6 @@
 
 /* ---- peers ------------------------------------------------------- */
 
-/* The status and body of the nth answer; FIXTURE_CLOSED: it did not come. */
 int
 fixture_answer(const struct quota_peer *p, size_t nth, char body[64])
 {
@@ -118,7 +117,6 @@ fixture_ask(struct quota_peer *p, const char *method, const char *target,
     assert_int_equal(send(p->fd, text, (size_t)size, MSG_NOSIGNAL), size);
 }
 
-/* One request of a fresh connection: its status, or FIXTURE_CLOSED. */
 int
 fixture_once_keyed(struct quota_server *r, const char *method,
                    const char *target, const char *key, char body[64])
@@ -148,15 +146,14 @@ note_failure(void *ctx)
     r->has_failed = true;
 }
 
-int
-fixture_try_start(struct quota_server *r)
+void
+fixture_start(struct quota_server *r)
 {
     const struct conns_options o = {.rows = &r->row,
                                     .count = 1,
                                     .shared = FIXTURE_PEERS + 2,
                                     .pool_size = 1 << 20,
                                     .answer_max = quota_answer_max(&r->config)};
-    int rc;
 
     r->loop = loop_new();
     assert_non_null(r->loop);
@@ -171,18 +168,11 @@ fixture_try_start(struct quota_server *r)
         r->peers[i].fd = -1;
     r->has_failed = false;
     quota_init(&r->service, note_failure, r);
-    rc = quota_open(&r->service, r->loop, r->dir.fd, &r->config,
-                    FIXTURE_PEERS + 2);
-    if (rc == 0)
-        http_site_add(&r->site, quota_routes, quota_route_count, &r->service,
-                      TOKENS_QUOTA);
-    return rc;
-}
-
-void
-fixture_start(struct quota_server *r)
-{
-    assert_rc(fixture_try_start(r), 0);
+    assert_rc(quota_open(&r->service, r->loop, r->dir.fd, &r->config,
+                         FIXTURE_PEERS + 2),
+              0);
+    http_site_add(&r->site, quota_routes, quota_route_count, &r->service,
+                  TOKENS_QUOTA);
 }
 
 /* As a kill: what is not durable is gone from memory. */

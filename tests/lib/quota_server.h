@@ -50,8 +50,6 @@ struct quota_server {
 int fixture_setup(void **state);
 int fixture_teardown(void **state);
 
-/* What quota_open() says; fixture_stop() in any case. */
-int fixture_try_start(struct quota_server *r);
 void fixture_start(struct quota_server *r);
 void fixture_stop(struct quota_server *r);
 void fixture_restart(struct quota_server *r);

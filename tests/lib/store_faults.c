@@ -19,8 +19,6 @@ struct keyspace_faults {
 static struct keyspace_faults *table; /* shared with children */
 static const struct store_engine *real;
 static struct store_engine wrapped;
-static void (*hook)(void *ctx);
-static void *hook_ctx;
 static bool is_applying;
 
 static struct keyspace_faults *
@@ -37,20 +35,12 @@ find_keyspace(const void *name, size_t size)
     abort(); /* more keyspaces than the table has */
 }
 
-static void
-call_hook(void)
-{
-    if (hook != NULL)
-        hook(hook_ctx);
-}
-
 static int
 marks(struct store *s, const uint8_t *name, size_t name_size,
       const struct log_fill *fills, size_t count, struct store_mark_info *infos)
 {
     const struct keyspace_faults *k = find_keyspace(name, name_size);
 
-    call_hook();
     if (k->fault.marks < 0)
         return k->fault.marks;
     return real->marks(s, name, name_size, fills, count, infos);
@@ -64,7 +54,6 @@ apply(struct store *s, const struct store_batch *b,
     struct store_fault *f = &k->fault;
     int rc;
 
-    call_hook();
     k->applies++;
     if (f->error < 0 && f->times > 0) {
         f->times -= f->times != STORE_FAULTS_ALWAYS;
@@ -88,7 +77,6 @@ store_faults_begin(void)
                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert(table != MAP_FAILED);
     memset(table, 0, size);
-    hook = NULL;
 }
 
 void
@@ -111,13 +99,6 @@ unsigned
 store_faults_applies(const char *name)
 {
     return find_keyspace(name, strlen(name))->applies;
-}
-
-void
-store_faults_hook(void (*called)(void *ctx), void *ctx)
-{
-    hook = called;
-    hook_ctx = ctx;
 }
 
 bool

@@ -24,7 +24,7 @@ struct store_fault {
     long holder;    /* for -EAGAIN */
 };
 
-/* Forgets all faults, counts and the hook. */
+/* Forgets all faults and counts. */
 void store_faults_begin(void);
 
 /* Has the store, the only one of this process, answer as is set. */
@@ -35,9 +35,6 @@ void store_faults_set(const char *name, struct store_fault f);
 
 /* Calls of store_apply() for the keyspace, whatever they returned. */
 unsigned store_faults_applies(const char *name);
-
-/* Has `hook` called at the start of store_marks() and store_apply(). */
-void store_faults_hook(void (*hook)(void *ctx), void *ctx);
 
 /* True while the engine itself applies a batch. */
 bool store_faults_is_applying(void);

@@ -73,16 +73,13 @@ void test_say_skip(const char *test, const char *why);
 
 /* One that gets what `setup` leaves in *state: `fixture` is its parameter. */
 #define TEST_IN(name, fixture, setup, teardown)                                \
-    TEST_OF(name, fixture)                                                     \
-    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
-    static void name(__attribute__((unused)) fixture)
-
-#define TEST_OF(name, fixture)                                                 \
     static void name(fixture);                                                 \
     static void name##_run(void **state)                                       \
     {                                                                          \
         name(*state);                                                          \
-    }
+    }                                                                          \
+    TEST_ADDED(name, #name, name##_run, setup, teardown, NULL)                 \
+    static void name(__attribute__((unused)) fixture)
 
 /* One that gets a fixture of its own, which begins as zeros. */
 #define TEST_WITH(name, type, fixture, open, close)                            \

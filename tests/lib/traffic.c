@@ -51,18 +51,12 @@ hang_up(struct traffic_peer *p)
 }
 
 void
-traffic_break(struct traffic *t)
-{
-    for (unsigned i = 0; i < t->peer_count; i++)
-        hang_up(&t->peers[i]);
-}
-
-void
 traffic_fini(struct traffic *t)
 {
-    traffic_break(t);
-    for (unsigned i = 0; i < t->peer_count; i++)
+    for (unsigned i = 0; i < t->peer_count; i++) {
+        hang_up(&t->peers[i]);
         free(t->peers[i].out);
+    }
     free(t->peers);
     memset(t, 0, sizeof *t);
 }

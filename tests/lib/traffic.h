@@ -66,7 +66,4 @@ void traffic_turn(struct traffic *t, int wait_ms);
  * broken; false after timeout_ms (as test_patience() says). */
 bool traffic_drain(struct traffic *t, int timeout_ms);
 
-/* Closes every connection; what was unanswered stays in doubt. */
-void traffic_break(struct traffic *t);
-
 #endif
