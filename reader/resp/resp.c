@@ -112,15 +112,14 @@ parse_bulk(const uint8_t *bytes, size_t size, size_t *at,
 {
     enum resp_parsed parsed;
     int64_t length;
-    char why[RESP_ERROR_MAX];
 
     if (*at == size)
         return await_bytes(out, size + 1);
     if (bytes[*at] != '$') {
-        (void)snprintf(why, sizeof why, "expected '$', got '%c'",
+        (void)snprintf(out->why, sizeof out->why, "expected '$', got '%c'",
                        bytes[*at] >= 0x20 && bytes[*at] < 0x7f ? bytes[*at]
                                                                : '?');
-        return refuse_request(out, why);
+        return RESP_BAD;
     }
     parsed = parse_length(bytes, size, at, &length);
     if (parsed == RESP_PARTIAL)

@@ -51,7 +51,7 @@ struct quota_oracle {
     _Atomic uint64_t *moments;
     struct quota_oracle_ask *asks;
     uint32_t count;
-    uint64_t answered, refused, repeated;
+    uint64_t answered, refused;
     struct quota_oracle_peer peers[TILL_PEERS];
     uint16_t port;
 };
