@@ -135,9 +135,8 @@ batch_make(struct batch_keys *b, size_t n, uint64_t span, int shape,
 {
     size_t kept = 0;
 
-    b->bytes = malloc(n * 256);
-    b->deltas = malloc(n * sizeof *b->deltas);
-    assert_true(b->bytes != NULL && b->deltas != NULL);
+    b->bytes = test_memory(malloc(n * 256));
+    b->deltas = test_memory(malloc(n * sizeof *b->deltas));
     for (size_t i = 0; i < n; i++) {
         struct store_delta *d = &b->deltas[i];
         sum128 sum = (int64_t)below((uint64_t)(2 * most + 1)) - most;

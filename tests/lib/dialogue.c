@@ -426,13 +426,12 @@ cases_of(unsigned kind, struct dialogue_case *at)
 int
 dialogue_main(const struct CMUnitTest *play, int argc, char **argv)
 {
-    struct dialogue_case *cases = calloc(2 * live_talk_count, sizeof *cases);
+    struct dialogue_case *cases =
+        test_memory(calloc(2 * live_talk_count, sizeof *cases));
     struct dialogue_case *end;
     struct CMUnitTest test = *play;
     int rc;
 
-    if (!cases)
-        abort();
     end = cases_of(SEMAPHORES, cases_of(COUNTERS, cases));
     for (struct dialogue_case *c = cases; c < end; c++) {
         test.name = c->name;

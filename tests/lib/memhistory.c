@@ -62,11 +62,9 @@ sum_rows(const struct memhistory *table, size_t count,
          const struct store_history_query *q, uint32_t from, uint32_t to,
          size_t *n)
 {
-    struct store_top *all = calloc(count + 1, sizeof *all);
+    struct store_top *all = test_memory(calloc(count + 1, sizeof *all));
     size_t kept = 0, found = 0;
 
-    if (!all)
-        abort();
     for (size_t i = 0; i < count; i++) {
         const struct memhistory *p = &table[i];
 

@@ -7,12 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
+#include "tests/lib/test.h"
+
 static int
 compare_key(const struct memkv_entry *e, const uint8_t *key, size_t size)
 {
-    const int d = memcmp(e->key, key, e->key_size < size ? e->key_size : size);
-
-    return d != 0 ? d : (e->key_size > size) - (e->key_size < size);
+    return bytes_compare(e->key, e->key_size, key, size);
 }
 
 /* The first entry that is not below the key. */
@@ -64,9 +65,8 @@ before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 static uint8_t *
 copy_bytes(const uint8_t *bytes, size_t size)
 {
-    uint8_t *to = malloc(size + 1);
+    uint8_t *to = test_memory(malloc(size + 1));
 
-    assert(to != NULL);
     memcpy(to, bytes, size);
     return to;
 }
@@ -83,8 +83,8 @@ put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
     if (at == m->count || compare_key(&m->entries[at], key, size) != 0) {
         if (m->count == m->room) {
             m->room = 2 * m->room + 64;
-            m->entries = realloc(m->entries, m->room * sizeof *m->entries);
-            assert(m->entries != NULL);
+            m->entries =
+                test_memory(realloc(m->entries, m->room * sizeof *m->entries));
         }
         memmove(&m->entries[at + 1], &m->entries[at],
                 (m->count++ - at) * sizeof *m->entries);

@@ -11,10 +11,8 @@
 static int
 set_up(void **state, void (*init)(struct fleet *f))
 {
-    struct fleet *f = calloc(1, sizeof *f);
+    struct fleet *f = test_memory(calloc(1, sizeof *f));
 
-    if (!f)
-        return -1;
     init(f);
     *state = f;
     return 0;
@@ -64,10 +62,8 @@ service_teardown(void **state)
 int
 service_site_setup(void **state)
 {
-    struct service_site *s = calloc(1, sizeof *s);
+    struct service_site *s = test_memory(calloc(1, sizeof *s));
 
-    if (!s)
-        return -1;
     fleet_init(&s->fleet);
     assert_rc(datadir_open(&s->dir, s->fleet.path, DATADIR_WRITE), 0);
     *state = s;

@@ -150,12 +150,10 @@ stored_each(struct store *s, const char *name,
 {
     const size_t room =
         QUERY_ROWS_MAX * (size_t)(QUERY_ROW_SIZE + STORE_NAME_MAX);
-    uint8_t *bytes = malloc(room);
+    uint8_t *bytes = test_memory(malloc(room));
     int64_t offset = 0;
     int rows, rc = 0;
 
-    if (!bytes)
-        return -ENOMEM;
     do {
         rows = stored_range(s, name, offset, QUERY_ROWS_MAX, bytes, room);
         if (rows > 0)

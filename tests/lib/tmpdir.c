@@ -153,10 +153,8 @@ tmpdir_remove(struct tmpdir *dir)
 int
 tmpdir_setup(void **state)
 {
-    struct tmpdir *dir = calloc(1, sizeof *dir);
+    struct tmpdir *dir = test_memory(calloc(1, sizeof *dir));
 
-    if (!dir)
-        return -1;
     tmpdir_make(dir);
     *state = dir;
     return 0;
@@ -179,14 +177,9 @@ tmpdir_put(const struct tmpdir *dir, const char *name, const void *bytes,
     int fd;
 
     fd = openat(dir->fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0)
-        fail_msg("create %s: %s", name, strerror(errno));
-    if (write(fd, bytes, size) != (ssize_t)size)
-        fail_msg("write %s: %s", name, strerror(errno));
-    if (fchmod(fd, mode) < 0)
-        fail_msg("chmod %s: %s", name, strerror(errno));
-    if (close(fd) < 0)
-        fail_msg("close %s: %s", name, strerror(errno));
+    if (fd < 0 || write(fd, bytes, size) != (ssize_t)size ||
+        fchmod(fd, mode) < 0 || close(fd) < 0)
+        fail_msg("put %s: %s", name, strerror(errno));
 }
 
 bool
