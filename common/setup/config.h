@@ -21,12 +21,10 @@
 #include "common/setup/tiers.h"
 
 #define CONFIG_TEXT_SIZE     4096 /* longest path or address, with NUL */
-#define CONFIG_USER_SIZE     256  /* longest user name, with NUL */
-#define CONFIG_HOSTS_SIZE    1024 /* names of http.hosts, with NUL */
-#define CONFIG_KEYSPACE_MAX  240  /* bytes of statsd.keyspace */
-#define CONFIG_PATTERNS_SIZE 1024 /* paths of graphite.count, with NUL */
+#define CONFIG_USER_SIZE     256  /* of a user or a group, with NUL */
+#define CONFIG_HOSTS_SIZE    1024 /* of names, networks, patterns, with NUL */
+#define CONFIG_KEYSPACE_SIZE 241  /* of a keyspace in a setting, with NUL */
 #define CONFIG_SCHEMA_SIZE   64   /* of store.schema, with NUL */
-#define CONFIG_ALLOW_SIZE    1024 /* networks of X.allow, with NUL */
 
 /* counter.port and semaphore.port: the socket in the data directory alone. */
 #define CONFIG_PORT_SOCKET UINT64_MAX
@@ -47,108 +45,34 @@ config_exit_of(int rc)
     return rc == -EINVAL ? CONFIG_EXIT_USAGE : CONFIG_EXIT_SYSTEM;
 }
 
+/* The type of a setting's field, by its kind. */
+#define CONFIG_PATH(field)     char field[CONFIG_TEXT_SIZE];
+#define CONFIG_ADDRESS(field)  char field[CONFIG_TEXT_SIZE];
+#define CONFIG_HOST(field)     char field[CONFIG_TEXT_SIZE];
+#define CONFIG_CONNINFO(field) char field[CONFIG_TEXT_SIZE];
+#define CONFIG_USER(field)     char field[CONFIG_USER_SIZE];
+#define CONFIG_GROUP(field)    char field[CONFIG_USER_SIZE];
+#define CONFIG_NAMES(field)    char field[CONFIG_HOSTS_SIZE];
+#define CONFIG_NETWORKS(field) char field[CONFIG_HOSTS_SIZE];
+#define CONFIG_PATTERNS(field) char field[CONFIG_HOSTS_SIZE];
+#define CONFIG_KEYSPACE(field) char field[CONFIG_KEYSPACE_SIZE];
+#define CONFIG_SCHEMA(field)   char field[CONFIG_SCHEMA_SIZE];
+#define CONFIG_TIERS(field)    struct tiers_rules field;
+#define CONFIG_BOOL(field)     bool field;
+#define CONFIG_STORE(field)    bool field; /* true: postgresql */
+#define CONFIG_TAGS(field)     bool field; /* true: append */
+#define CONFIG_PORT(field)     uint64_t field;
+#define CONFIG_COUNT(field)    uint64_t field;
+#define CONFIG_SIZE(field)     uint64_t field; /* bytes */
+#define CONFIG_TIME(field)     uint64_t field; /* ms */
+#define CONFIG_SECONDS(field)  uint64_t field;
+#define CONFIG_SYNC(field)     uint64_t field; /* ms, or CONFIG_SYNC_... */
+
+/* All settings: settings.def has their fields, by kind and name. */
 struct config {
-    char data_dir[CONFIG_TEXT_SIZE];         /* data_dir = data */
-    char user[CONFIG_USER_SIZE];             /* user = */
-    char socket_group[CONFIG_USER_SIZE];     /* socket.group = */
-    uint64_t request_timeout_s;              /* request_timeout = 300 */
-    uint64_t log_size;                       /* log.size = 32M, bytes */
-    uint64_t log_count;                      /* log.count = 4 */
-    uint64_t log_max;                        /* log.max = 1024 */
-    uint64_t log_rotate_after_ms;            /* log.rotate_after = 1s */
-    uint64_t log_merge_share;                /* log.merge_share = 10 */
-    uint64_t log_sync_ms;                    /* log.sync = 200ms|always|never */
-    uint64_t keyspace_size;                  /* message.keyspace_size = 256 */
-    uint64_t key_size;                       /* message.key_size = 256 */
-    char write_listen[CONFIG_TEXT_SIZE];     /* write.listen */
-    char write_ack_listen[CONFIG_TEXT_SIZE]; /* write.ack_listen */
-    char write_allow[CONFIG_ALLOW_SIZE];     /* write.allow = */
-    uint64_t write_max_connections;          /* write.max_connections = 16384 */
-    uint64_t write_drain_ms;                 /* write.drain = 2s */
-    char read_listen[CONFIG_TEXT_SIZE];      /* read.listen */
-    char read_http[CONFIG_TEXT_SIZE];        /* read.http */
-    char read_cors[CONFIG_HOSTS_SIZE];       /* read.cors = */
-    bool read_page;                          /* read.page = on */
-    char read_allow[CONFIG_ALLOW_SIZE];      /* read.allow = */
-    uint64_t read_max_connections;           /* read.max_connections = 16384 */
-    uint64_t read_max_time_ms;               /* read.max_time = 10s */
-    char resp_listen[CONFIG_TEXT_SIZE];      /* resp.listen = */
-    char resp_allow[CONFIG_ALLOW_SIZE];      /* resp.allow = */
-    char resp_keyspace[CONFIG_KEYSPACE_MAX + 1]; /* resp.keyspace */
-    uint64_t resp_own_wait_ms;                   /* resp.own_wait = 1s */
-    char resp_writer[CONFIG_TEXT_SIZE];          /* resp.writer = */
-    uint64_t resp_wait_ms;                       /* resp.wait = 2s */
-    uint64_t worker_threads;                     /* worker.threads = 8 */
-    uint64_t worker_batch;                       /* worker.batch = 64, logs */
-    uint64_t worker_memory;                /* worker.memory = 256M, bytes */
-    bool store_postgresql;                 /* store = files; true: postgresql */
-    char store_conninfo[CONFIG_TEXT_SIZE]; /* store.conninfo = */
-    char store_read_conninfo[CONFIG_TEXT_SIZE]; /* store.read_conninfo = */
-    char store_schema[CONFIG_SCHEMA_SIZE];      /* store.schema = countd */
-    uint64_t store_timeout_ms;                  /* store.timeout = 2s */
-    uint64_t keyspace_max;                      /* keyspace.max = 10000 */
-    uint64_t keyspace_max_keys;          /* keyspace.max_keys = 0, no limit */
-    struct tiers_rules history;          /* history, history.NAME */
-    uint64_t history_max;                /* history.max = 0, bytes; 0: none */
-    uint64_t held_max;                   /* held.max = 1G, bytes; 0: no limit */
-    uint64_t archive_keep_ms;            /* archive.keep = 0, none */
-    char live_address[CONFIG_TEXT_SIZE]; /* live.address = 127.0.0.1 */
-    char live_allow[CONFIG_ALLOW_SIZE];  /* live.allow = */
-    bool counter_enable;                 /* counter.enable = true */
-    bool semaphore_enable;               /* semaphore.enable = false */
-    uint64_t counter_port;               /* counter.port = 11215 */
-    uint64_t counter_max_connections;    /* counter.max_connections = 0 */
-    uint64_t counter_max_memory;         /* counter.max_memory = 1G, bytes */
-    uint64_t counter_buckets;            /* counter.buckets = 1000000 */
-    uint64_t counter_stats_interval_s;   /* counter.stats_interval = 86400 */
-    uint64_t semaphore_port;             /* semaphore.port = 11216 */
-    uint64_t semaphore_max_connections;  /* semaphore.max_connections = 0 */
-    uint64_t semaphore_buckets;          /* semaphore.buckets = 1000000 */
-    uint64_t semaphore_gc_interval_s;    /* semaphore.gc_interval = 10 */
-    char http_listen[CONFIG_TEXT_SIZE];  /* http.listen = 127.0.0.1:9527 */
-    char http_allow[CONFIG_ALLOW_SIZE];  /* http.allow = */
-    char http_hosts[CONFIG_HOSTS_SIZE];  /* http.hosts = */
-    char metrics_keyspaces[CONFIG_PATTERNS_SIZE]; /* metrics.keyspaces = */
-    uint64_t metrics_top;                         /* metrics.top = 0 */
-    uint64_t metrics_max_series;        /* metrics.max_series = 1000 */
-    char http_tokens[CONFIG_TEXT_SIZE]; /* http.tokens = */
-    uint64_t http_max_connections;      /* http.max_connections = 16384 */
-    bool http_get_changes;              /* http.get_changes = off */
-    bool count_http;                    /* count.http = true */
-    char count_cors[CONFIG_HOSTS_SIZE]; /* count.cors = */
-    char count_cors_keyspaces[CONFIG_PATTERNS_SIZE]; /* ..._keyspaces = */
-    uint64_t count_cors_rate;                      /* count.cors_rate = 1000 */
-    uint64_t count_wait_ms;                        /* count.wait = 1s */
-    uint64_t count_keys;                           /* count.keys = 1048576 */
-    bool sequence_enable;                          /* sequence.enable = false */
-    uint64_t sequence_reserve;                     /* sequence.reserve = 0 */
-    uint64_t sequence_server_no;                   /* sequence.server_no = 0 */
-    bool quota_enable;                             /* quota.enable = false */
-    uint64_t quota_limit;                          /* quota.limit = 0 */
-    uint64_t quota_max;                            /* quota.max = 256 */
-    char quota_export[CONFIG_TEXT_SIZE];           /* quota.export = */
-    char statsd_listen[CONFIG_TEXT_SIZE];          /* statsd.listen = */
-    char statsd_tcp_listen[CONFIG_TEXT_SIZE];      /* statsd.tcp_listen = */
-    char statsd_allow[CONFIG_ALLOW_SIZE];          /* statsd.allow = */
-    char statsd_keyspace[CONFIG_KEYSPACE_MAX + 1]; /* statsd.keyspace */
-    uint64_t statsd_split;                         /* statsd.split = 0 */
-    bool statsd_timers;                            /* statsd.timers = on */
-    bool statsd_tags;         /* statsd.tags = drop; true: append */
-    bool statsd_self;         /* statsd.self = on */
-    uint64_t statsd_flush_ms; /* statsd.flush = 200ms */
-    uint64_t statsd_late_ms;  /* statsd.late = 2m */
-    uint64_t statsd_idle_ms;  /* statsd.idle = 60s */
-    uint64_t statsd_memory;   /* statsd.memory = 64M, bytes */
-    uint64_t statsd_rcvbuf;   /* statsd.rcvbuf = 4M, bytes */
-    char graphite_listen[CONFIG_TEXT_SIZE];    /* graphite.listen = */
-    char graphite_allow[CONFIG_ALLOW_SIZE];    /* graphite.allow = */
-    char graphite_count[CONFIG_PATTERNS_SIZE]; /* graphite.count */
-    char graphite_total[CONFIG_PATTERNS_SIZE]; /* graphite.total = */
-    char statsd_total[CONFIG_PATTERNS_SIZE];   /* statsd.total = */
-    uint64_t graphite_late_ms;                 /* graphite.late = 0 */
-    uint64_t graphite_max_series;              /* graphite.max_series */
-    uint64_t graphite_max_nodes;               /* graphite.max_nodes */
-    uint64_t graphite_max_points;              /* graphite.max_points */
+#define SETTING(kind, field, ...) CONFIG_##kind(field)
+#include "common/setup/settings.def"
+#undef SETTING
 };
 
 /* What a daemon's command line says beside the settings. */

@@ -38,12 +38,10 @@ enum config_kind {
 };
 
 struct config_row {
-    const char *key;
     enum config_kind kind;
-    size_t at;         /* offset of the value in struct config */
-    uint64_t min, max; /* of a number, or of the bytes of a text */
-    const char *def;
-    const char *help;
+    size_t at, size; /* of the value in struct config */
+    const char *key, *def, *help;
+    uint64_t min, max; /* of a number; a text has at least `min` bytes */
 };
 
 /* Sets the value of a row; `key` is the one that was given.  As config_set().

@@ -174,10 +174,10 @@ set_text(const struct change *ch)
     if (size < row->min)
         return config_fail(ch->why, -ERANGE, "%s: empty; give %s", row->key,
                            example_of(ch));
-    if (size > row->max)
+    if (size >= row->size)
         return config_fail(ch->why, -ERANGE,
-                           "%s: %zu bytes are too many; give at most %" PRIu64,
-                           row->key, size, row->max);
+                           "%s: %zu bytes are too many; give at most %zu",
+                           row->key, size, row->size - 1);
     if (kinds[row->kind].check != NULL)
         rc = kinds[row->kind].check(ch);
     if (rc == 0)
@@ -414,10 +414,9 @@ config_describe_row(const struct config_row *row, char text[CONFIG_TYPE_TEXT])
 
     if (row->kind == KIND_PATH) {
         (void)snprintf(text, CONFIG_TYPE_TEXT,
-                       row->min > 0 ? "a path of 1 to %" PRIu64 " bytes"
-                                    : "a path of at most %" PRIu64
-                                      " bytes, or empty",
-                       row->max);
+                       row->min > 0 ? "a path of 1 to %zu bytes"
+                                    : "a path of at most %zu bytes, or empty",
+                       row->size - 1);
     } else if (k->units == NULL) {
         (void)snprintf(text, CONFIG_TYPE_TEXT, "%s", k->type);
     } else {
