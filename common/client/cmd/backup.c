@@ -28,12 +28,10 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -482,68 +480,38 @@ run_backup(struct backup *b)
     return b->faults > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }
 
-static int
-open_and_run(struct backup *b)
-{
-    int status = store_session_open(b->line, false, &b->in);
-
-    if (status != 0)
-        return status;
-    status = run_backup(b);
-    store_session_close(&b->in);
-    return status;
-}
-
-/* Waits for the process that is the user.  A directory that it left empty is
- * removed, which only root may do there. */
-static int
-await_child(const struct backup *b, pid_t pid, bool is_new)
-{
-    int status;
-
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return cmd_failed(-errno, "wait for the copying process");
-    if (is_new)
-        (void)rmdir(b->path); /* fails if there is something in it */
-    return WIFEXITED(status) ? WEXITSTATUS(status) : CONFIG_EXIT_SYSTEM;
-}
-
 /* Where only root may make the copy's directory, root makes it for the user of
- * the settings, and a process that becomes this user copies. */
+ * the settings, and becomes this user. */
 static int
-run_as_user(struct backup *b)
+become_user(const struct backup *b)
 {
     struct config c = b->line->config;
-    const bool is_new = access(b->path, F_OK) < 0 && errno == ENOENT;
-    pid_t pid;
-    int status;
 
-    (void)signal(SIGINT, SIG_IGN); /* the child ends, then this */
-    pid = fork();
-    if (pid < 0)
-        return cmd_failed(-errno, "start a process");
-    if (pid > 0)
-        return await_child(b, pid, is_new);
-    (void)signal(SIGINT, SIG_DFL);
     (void)snprintf(c.data_dir, sizeof c.data_dir, "%s",
                    b->path); /* a cut path is none, and refused */
-    status = privilege_become(&c, DATADIR_WRITE);
-    return status != 0 ? status : open_and_run(b);
+    return privilege_become(&c, DATADIR_WRITE);
 }
 
 int
 cmd_backup(struct cmd_line *line)
 {
     struct backup b = {.line = line, .path = line->args[0]};
+    int status = 0;
 
     if (line->config.store_postgresql)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "store = postgresql: PostgreSQL copies its counters, "
                         "with pg_basebackup or pg_dump");
-    if (geteuid() != 0 || line->config.user[0] == '\0')
-        return open_and_run(&b);
-    if (!has_parent(b.path))
-        return refuse_dir(&b, -ENOENT);
-    return run_as_user(&b);
+    if (geteuid() == 0 && line->config.user[0] != '\0') {
+        if (!has_parent(b.path))
+            return refuse_dir(&b, -ENOENT);
+        status = become_user(&b);
+    }
+    if (status == 0)
+        status = store_session_open(line, false, &b.in);
+    if (status != 0)
+        return status;
+    status = run_backup(&b);
+    store_session_close(&b.in);
+    return status;
 }
