@@ -77,6 +77,22 @@ config_set(struct config *c, const char *key, const char *value,
     return row ? config_set_value(c, row, key, value, why) : fail_key(key, why);
 }
 
+int
+config_set_named(struct config *c, const char *key, size_t size,
+                 const char *value, char why[CONFIG_WHY_SIZE])
+{
+    char name[CONFIG_KEY_SIZE + 1], shown[NAME_SHOWN_SIZE];
+
+    if (size == 0 || size >= sizeof name)
+        return config_fail(
+            why, -ENOENT,
+            "\"%s\": no such setting; countd-write -h lists them all",
+            name_show(key, size, shown));
+    memcpy(name, key, size);
+    name[size] = '\0';
+    return config_set(c, name, value, why);
+}
+
 const void *
 config_at(const struct config *c, const char *key)
 {

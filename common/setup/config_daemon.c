@@ -16,7 +16,6 @@
 #include "common/base/diag.h"
 #include "common/base/version.h"
 #include "common/net/keeper.h"
-#include "common/wire/likeness.h"
 
 int
 config_source_add(struct config_sources *s, int letter, const char *text)
@@ -40,21 +39,12 @@ static int
 set_override(struct config *c, const char *text, char why[CONFIG_WHY_SIZE])
 {
     const char *equals = strchr(text, '=');
-    char key[CONFIG_KEY_SIZE + 1], shown[NAME_SHOWN_SIZE];
-    size_t size;
+    char shown[NAME_SHOWN_SIZE];
 
     if (equals == NULL)
         return config_fail(why, -EINVAL, "-o %s: give -o KEY=VALUE",
                            name_show(text, strlen(text), shown));
-    size = (size_t)(equals - text);
-    if (size == 0 || size >= sizeof key)
-        return config_fail(
-            why, -ENOENT,
-            "-o %s: no such setting; countd-write -h lists them all",
-            name_show(text, strlen(text), shown));
-    memcpy(key, text, size);
-    key[size] = '\0';
-    return config_set(c, key, equals + 1, why);
+    return config_set_named(c, text, (size_t)(equals - text), equals + 1, why);
 }
 
 const char *
@@ -177,36 +167,16 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* Adds the option that a word was meant to be, if it is like one. */
-static const char *
-hint_option(const char *text, char hint[LIKENESS_HINT_SIZE])
-{
-    struct likeness meant = likeness_of(text + strlen("--"));
-    char dashed[LIKENESS_WORD_MAX];
-
-    for (const struct option *o = long_options; o->name != NULL; o++)
-        likeness_try(&meant, o->name);
-    if (meant.word) {
-        (void)snprintf(dashed, sizeof dashed, "--%s", meant.word);
-        meant.word = dashed;
-    }
-    return likeness_hint(&meant, hint);
-}
-
 /* Says what is wrong with the option getopt_long() stopped at. */
 static int
 bad_option(int option, char **argv)
 {
     const char *what = option == ':' ? "needs a value" : "no such option";
     const char *text = argv[optind - 1];
-    char hint[LIKENESS_HINT_SIZE];
 
     /* A letter is in optopt; of a long option only the word is known. */
     if (optopt > 0 && strncmp(text, "--", 2) != 0)
         diag(DIAG_ERROR, "-%c: %s; see -h", optopt, what);
-    else if (option == '?' && optopt == 0)
-        diag(DIAG_ERROR, "%s: %s%s; see -h", text, what,
-             hint_option(text, hint));
     else
         diag(DIAG_ERROR, "%s: %s; see -h", text, what);
     return CONFIG_EXIT_USAGE;
@@ -286,32 +256,14 @@ config_daemon(struct config *c, struct config_command *command, int argc,
 void
 config_ready(int ready_fd, const char *const *lines, size_t count)
 {
-    char text[4096];
-    size_t size = 0;
-    size_t sent = 0;
-
     keeper_end();
     keeper_ready();
     if (ready_fd < 0)
         return;
-    for (size_t i = 0; i < count; i++) {
-        const size_t line = strlen(lines[i]);
-
-        assert(size + line + 2 <= sizeof text);
-        memcpy(text + size, lines[i], line);
-        size += line;
-        text[size++] = '\n';
-    }
-    text[size++] = '\n';
-    while (sent < size) {
-        const ssize_t n = write(ready_fd, text + sent, size - sent);
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            break; /* the supervisor closed the pipe; serve nevertheless */
-        sent += (size_t)n;
-    }
+    /* If the supervisor has closed the pipe, the daemon serves nevertheless. */
+    for (size_t i = 0; i < count; i++)
+        (void)dprintf(ready_fd, "%s\n", lines[i]);
+    (void)dprintf(ready_fd, "\n");
     (void)close(ready_fd); /* a pipe: nothing is lost */
 }
 

@@ -74,8 +74,7 @@ value_of(struct piece *p, char why[CONFIG_WHY_SIZE])
 static int
 set_line(struct config *c, struct piece line, char why[CONFIG_WHY_SIZE])
 {
-    char key[CONFIG_KEY_SIZE + 1], value[CONFIG_TEXT_SIZE];
-    char shown[NAME_SHOWN_SIZE];
+    char value[CONFIG_TEXT_SIZE], shown[NAME_SHOWN_SIZE];
     struct piece k, v;
     const char *equals;
     int rc;
@@ -93,11 +92,6 @@ set_line(struct config *c, struct piece line, char why[CONFIG_WHY_SIZE])
                            name_show(line.at, line.size, shown));
 
     k = trim_piece((struct piece){line.at, (size_t)(equals - line.at)});
-    if (k.size == 0 || k.size > CONFIG_KEY_SIZE)
-        return config_fail(
-            why, -ENOENT,
-            "\"%s\": no such setting; countd-write -h lists them all",
-            name_show(k.at, k.size, shown));
     v.at = equals + 1;
     v.size = line.size - (size_t)(v.at - line.at);
     rc = value_of(&v, why);
@@ -107,12 +101,9 @@ set_line(struct config *c, struct piece line, char why[CONFIG_WHY_SIZE])
         return config_fail(why, -ERANGE,
                            "a value of %zu bytes; give at most %zu", v.size,
                            sizeof value - 1);
-
-    memcpy(key, k.at, k.size);
-    key[k.size] = '\0';
     memcpy(value, v.at, v.size);
     value[v.size] = '\0';
-    return config_set(c, key, value, why);
+    return config_set_named(c, k.at, k.size, value, why);
 }
 
 int

@@ -50,6 +50,10 @@ int config_set_value(struct config *c, const struct config_row *row,
                      const char *key, const char *value,
                      char why[CONFIG_WHY_SIZE]);
 
+/* As config_set(), of a key that has no NUL. */
+int config_set_named(struct config *c, const char *key, size_t size,
+                     const char *value, char why[CONFIG_WHY_SIZE]);
+
 /* "a size, 16K to 1G": what a row takes, for config_each() and errors. */
 #define CONFIG_TYPE_TEXT 96
 void config_describe_row(const struct config_row *row,
