@@ -162,23 +162,6 @@ open_folder(const struct datadir *d, const char *name, bool make)
     return fd;
 }
 
-/* Whether there is what `path` would be made in. */
-static bool
-has_parent(const char *path)
-{
-    char parent[CONFIG_TEXT_SIZE + 1];
-    size_t size = strlen(path);
-
-    while (size > 0 && path[size - 1] == '/')
-        size--;
-    while (size > 0 && path[size - 1] != '/')
-        size--;
-    if (size + 2 > sizeof parent)
-        return false;
-    (void)snprintf(parent, sizeof parent, "%.*s.", (int)size, path);
-    return faccessat(AT_FDCWD, parent, F_OK, AT_EACCESS) == 0;
-}
-
 /* Makes the data directory under the name `as`: 1 made, 0 it was there. */
 static int
 make_top(const char *path, const char *as)
@@ -190,15 +173,10 @@ make_top(const char *path, const char *as)
     rc = -errno;
     if (rc == -EEXIST)
         return 0;
-    if (rc == -ENOENT && has_parent(path))
+    if (rc == -ENOENT)
         diag(DIAG_ERROR,
-             "data directory %s: folders cannot be made in its parent; set "
-             "data_dir to a place on a disk",
-             path);
-    else if (rc == -ENOENT)
-        diag(DIAG_ERROR,
-             "data directory %s: its parent folder does not exist; make it, "
-             "or set data_dir",
+             "data directory %s: its parent folder does not exist, or is not "
+             "on a disk; make it, or set data_dir",
              path);
     else if (rc == -EACCES)
         diag(DIAG_ERROR,
@@ -216,7 +194,6 @@ static int
 refuse_top(int rc, const char *path, bool make)
 {
     struct stat st;
-
     const bool seen = fstatat(AT_FDCWD, path, &st, 0) == 0;
 
     if (rc == -EACCES && seen && st.st_uid != geteuid())
