@@ -64,15 +64,16 @@ report_finding(struct check *c, const char *format, ...)
     char *text = NULL;
     va_list args;
 
-    c->faults += strncmp(format, FAULT, strlen(FAULT)) == 0;
     va_start(args, format);
     if (vasprintf(&text, format, args) < 0)
         text = NULL;
     va_end(args);
+    format = text != NULL ? text : format;
+    c->faults += strncmp(format, FAULT, strlen(FAULT)) == 0;
     progress_clear(&c->progress);
     output_row(&c->out, (const struct cell[]){
                             cell_text(c->where),
-                            cell_text(text != NULL ? text : format),
+                            cell_text(format),
                         });
     free(text);
 }
@@ -282,30 +283,20 @@ check_log(struct check *c, const struct logfile *f)
 static void
 check_file(struct check *c, const struct logfile *f)
 {
+    static const char *const findings[] = {
+        [LOGFILE_LOCK] = "a lock without its log: being made, or its maker "
+                         "died; a daemon removes it",
+        [LOGFILE_BAD] = FAULT "a damaged log that was quarantined; countd log "
+                              "salvage merges what is valid in it",
+        [LOGFILE_SALVAGED] = "was quarantined and salvaged; it may be removed",
+        [LOGFILE_OTHER] = "is not countd's, left alone",
+    };
+
     check_file_name(c, "log", f->name);
-    switch (f->kind) {
-    case LOGFILE_LOG:
+    if (f->kind == LOGFILE_LOG)
         check_log(c, f);
-        break;
-    case LOGFILE_LOCK:
-        report_finding(
-            c, "a lock without its log: being made, or its maker died; a "
-               "daemon removes it");
-        break;
-    case LOGFILE_BAD:
-        report_finding(
-            c,
-            FAULT "a damaged log that was quarantined; countd log salvage %s "
-                  "merges what is valid in it",
-            f->name);
-        break;
-    case LOGFILE_SALVAGED:
-        report_finding(c, "was quarantined and salvaged; it may be removed");
-        break;
-    case LOGFILE_OTHER:
-        report_finding(c, "is not countd's, left alone");
-        break;
-    }
+    else
+        report_finding(c, "%s", findings[f->kind]);
 }
 
 /* That keyspace/ is not an older copy of what the logs were merged into. */
