@@ -82,43 +82,36 @@ files_left(void)
 }
 
 /* The pid of the process whose flock on the file this line of /proc/locks
- * shows; 0: another lock, or a lock of another file.  The line is
+ * shows, or 0.  `file` is the part " fd:01:1234 " of
  *
  *     7: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF
  *
  * A process that waits has "->" before the kind. */
 static long
-holder_in(const char *line, const struct stat *st)
+holder_in(const char *line, const char *file)
 {
-    unsigned long device[2];
-    int at = 0;
-    char *end;
+    const char *at = strstr(line, file);
     long pid;
 
-    (void)sscanf(line, "%*s FLOCK %*s %*s %n", &at);
-    if (at == 0)
+    if (at == NULL || strstr(line, ": FLOCK ") == NULL)
         return 0;
-    pid = strtol(line + at, &end, 10);
-    device[0] = strtoul(end, &end, 16);
-    device[1] = *end == ':' ? strtoul(end + 1, &end, 16) : 0;
-    if (device[0] != major(st->st_dev) || device[1] != minor(st->st_dev) ||
-        *end != ':' || strtoull(end + 1, NULL, 10) != st->st_ino || pid < 0)
-        return 0;
-    return pid;
+    while (at > line && at[-1] != ' ')
+        at--;
+    pid = strtol(at, NULL, 10);
+    return pid > 0 ? pid : 0;
 }
 
 static long
-find_holder(const struct stat *st)
+find_holder(const char *file)
 {
     FILE *f = fopen("/proc/locks", "re");
     long holder = 0;
     char line[256];
 
-    if (f == NULL)
-        return 0;
-    while (holder == 0 && fgets(line, sizeof line, f) != NULL)
-        holder = holder_in(line, st);
-    (void)fclose(f);
+    while (f != NULL && holder == 0 && fgets(line, sizeof line, f) != NULL)
+        holder = holder_in(line, file);
+    if (f != NULL)
+        (void)fclose(f);
     return holder;
 }
 
@@ -128,12 +121,15 @@ long
 lock_holder(int fd)
 {
     long holder = 0;
+    char file[64];
     struct stat st;
 
     if (fstat(fd, &st) < 0)
         return 0;
+    (void)snprintf(file, sizeof file, " %02x:%02x:%" PRIu64 " ",
+                   major(st.st_dev), minor(st.st_dev), (uint64_t)st.st_ino);
     for (int i = 0; holder == 0 && i < HOLDER_READS; i++)
-        holder = find_holder(&st);
+        holder = find_holder(file);
     return holder;
 }
 
