@@ -365,23 +365,6 @@ CASE(the_cell_of_a_dead_owner_is_claimed_anew, r)
     assert_int_equal(owner, getpid());
 }
 
-CASE(closing_gives_up_what_was_claimed, r)
-{
-    struct countd_board *b;
-    int64_t values[2];
-    uint32_t cell;
-    pid_t owner;
-
-    assert_rc(attach_board(r, 0, &b), 0);
-    assert_rc(countd_board_claim(b, 1, &cell), 0);
-    assert_rc(countd_board_add(b, 1, cell, 0, 8, NULL), 0);
-    countd_board_close(b);
-
-    assert_rc(countd_board_read_cell(r->master, 1, cell, values, &owner), 0);
-    assert_int_equal(owner, 0);
-    assert_int_equal(values[0], 8);
-}
-
 CASE(a_forked_child_writes_as_itself, r)
 {
     uint32_t cell;
@@ -406,33 +389,6 @@ CASE(a_forked_child_writes_as_itself, r)
     assert_int_equal(status, 0);
     assert_int_equal(countd_board_master_alive(r->master), 1);
     assert_rc(countd_board_add(r->master, 0, cell, 0, 1, NULL), 0);
-}
-
-static int
-claim_a_slot_and_die(struct countd_board *b)
-{
-    const int64_t ones[4] = {1, 1, 1, 1};
-    uint32_t cell;
-
-    return countd_board_claim(b, 0, &cell) == 0 &&
-                   countd_board_update(b, 1, 0, ones, 0, NULL, 0, NULL) != -1
-               ? 0
-               : 1;
-}
-
-CASE(more_processes_than_entries_may_come_and_die, r)
-{
-    struct countd_board_info info;
-    pid_t owner;
-    int64_t values[2];
-
-    for (unsigned i = 0; i < BOARD_PROCESSES + 20; i++)
-        assert_int_equal(in_child(r, claim_a_slot_and_die), 0);
-
-    assert_rc(countd_board_read_cell(r->master, 0, 0, values, &owner), 0);
-    assert_true(owner < 0);
-    countd_board_info(r->master, &info);
-    assert_int_equal(info.processes, 0); /* this one has not written */
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -637,36 +593,6 @@ CASE(a_board_that_is_not_there_or_empty_is_abandoned, r)
     assert_has(r->error, "(file not exists)");
     tmpdir_put(&r->dir, "board", "", 0, 0600);
     assert_rc(attach_board(r, 0, &b), -ESRCH);
-}
-
-CASE(a_killed_master_is_noticed, r)
-{
-    struct countd_board *b;
-    int pipes[2];
-    char ready;
-    pid_t pid;
-
-    close_master(r);
-    assert_int_equal(pipe(pipes), 0);
-    pid = fork();
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        if (create_board(r, &b) == 0 && write(pipes[1], "r", 1) == 1)
-            for (;;)
-                pause();
-        _exit(1);
-    }
-    assert_int_equal(read(pipes[0], &ready, 1), 1);
-    assert_rc(attach_board(r, 0, &b), 0);
-    assert_rc(countd_board_master_alive(b), 1);
-
-    assert_int_equal(kill(pid, SIGKILL), 0);
-    assert_int_equal(waitpid(pid, NULL, 0), pid);
-
-    assert_rc(countd_board_master_alive(b), 0);
-    countd_board_close(b);
-    assert_int_equal(close(pipes[0]), 0);
-    assert_int_equal(close(pipes[1]), 0);
 }
 
 /* ---- refusals ---------------------------------------------------------- */

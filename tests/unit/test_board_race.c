@@ -23,7 +23,7 @@
 
 /* What the processes tell each other beside the board. */
 struct between {
-    _Atomic uint64_t updated, stale, torn, failed;
+    _Atomic uint64_t updated, torn, failed;
     atomic_bool stop;
 };
 
@@ -106,27 +106,63 @@ try_once(struct countd_board *b, struct between *t, int64_t who)
     return countd_board_update(b, 1, g, shared, 0, NULL, 0, NULL);
 }
 
+/* Updates `count` times (0: until it is told to stop), and attaches anew when the
+ * board is retired. */
 static void
-update_many(struct fixture *r, struct between *t, int64_t who, uint64_t count)
+update_many(struct fixture *r, int64_t who, uint64_t count)
 {
-    uint64_t updated = 0, stale = 0;
-    struct countd_board *b;
+    struct between *t = r->between;
     char error[COUNTD_BOARD_ERROR_SIZE];
-    int rc = countd_board_attach(&b, r->path, NULL, 0, error, sizeof error);
+    struct countd_board *b = NULL;
+    uint64_t updated = 0;
+    int rc;
 
-    while (rc == 0 && updated < count) {
+    while (!atomic_load(&t->stop) && atomic_load(&t->failed) == 0 &&
+           (count == 0 || updated < count)) {
+        if (!b &&
+            countd_board_attach(&b, r->path, NULL, 0, error, sizeof error) < 0)
+            continue;
         rc = try_once(b, t, who);
         updated += rc == 0;
-        stale += rc == -ESTALE;
-        if (rc == -ESTALE)
-            rc = 0;
+        atomic_fetch_add(&t->updated, rc == 0);
+        if (rc == -ENOTCONN) {
+            countd_board_close(b);
+            b = NULL;
+        } else if (rc < 0 && rc != -ESTALE) {
+            atomic_fetch_add(&t->failed, 1);
+        }
     }
-    if (rc < 0)
-        atomic_fetch_add(&t->failed, 1);
-    else
+    if (b)
         countd_board_close(b);
-    atomic_fetch_add(&t->updated, updated);
-    atomic_fetch_add(&t->stale, stale);
+}
+
+static pid_t
+start_process(struct fixture *r, int64_t who, uint64_t count)
+{
+    const pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        update_many(r, who, count);
+        _exit(0);
+    }
+    return pid;
+}
+
+static void
+start_all(struct fixture *r, pid_t pids[WRITERS], uint64_t count)
+{
+    for (int i = 0; i < WRITERS; i++)
+        pids[i] = start_process(r, i + 1, count);
+}
+
+static void
+await_all(struct fixture *r, const pid_t pids[WRITERS])
+{
+    for (int i = 0; i < WRITERS; i++)
+        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+    assert_int_equal(r->between->failed, 0);
+    assert_int_equal(r->between->torn, 0);
 }
 
 CASE(a_generation_has_one_winner_and_no_reading_is_torn, r)
@@ -136,19 +172,9 @@ CASE(a_generation_has_one_winner_and_no_reading_is_torn, r)
     pid_t pids[WRITERS];
     uint64_t g;
 
-    for (int i = 0; i < WRITERS; i++) {
-        pids[i] = fork();
-        assert_true(pids[i] >= 0);
-        if (pids[i] == 0) {
-            update_many(r, r->between, i + 1, count);
-            _exit(0);
-        }
-    }
-    for (int i = 0; i < WRITERS; i++)
-        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
+    start_all(r, pids, count);
+    await_all(r, pids);
 
-    assert_int_equal(r->between->failed, 0);
-    assert_int_equal(r->between->torn, 0);
     assert_int_equal(r->between->updated, WRITERS * count);
     assert_rc(countd_board_read(r->b, 1, shared, &g), 0);
     assert_int_equal(g, WRITERS * count);
@@ -163,7 +189,7 @@ work_in_thread(void *arg)
     struct fixture *r = arg;
     int64_t values[4];
 
-    update_many(r, r->between, 1, 5000);
+    update_many(r, 1, 5000);
     for (int i = 0; i < 5000; i++) {
         if (countd_board_add(r->b, 0, 0, 0, 1, NULL) < 0 ||
             countd_board_add(r->b, 0, 0, 1, -1, NULL) < 0 ||
@@ -195,61 +221,6 @@ CASE(threads_share_boards_and_handles, r)
 
 /* ---- killed writers, restarted masters --------------------------------- */
 
-/* Updates until it is told to stop, attaching anew when the board is retired.
- */
-static void
-serve_updates(struct fixture *r, int64_t who)
-{
-    struct between *t = r->between;
-    char error[COUNTD_BOARD_ERROR_SIZE];
-    struct countd_board *b = NULL;
-    int rc;
-
-    while (!atomic_load(&t->stop)) {
-        if (!b &&
-            countd_board_attach(&b, r->path, NULL, 0, error, sizeof error) < 0)
-            continue;
-        rc = try_once(b, t, who);
-        if (rc == 0)
-            atomic_fetch_add(&t->updated, 1);
-        if (rc == -ENOTCONN) {
-            countd_board_close(b);
-            b = NULL;
-        } else if (rc < 0 && rc != -ESTALE) {
-            atomic_fetch_add(&t->failed, 1);
-        }
-    }
-    _exit(0);
-}
-
-static pid_t
-start_process(struct fixture *r, int64_t who)
-{
-    const pid_t pid = fork();
-
-    assert_true(pid >= 0);
-    if (pid == 0)
-        serve_updates(r, who);
-    return pid;
-}
-
-static void
-start_all(struct fixture *r, pid_t pids[WRITERS])
-{
-    for (int i = 0; i < WRITERS; i++)
-        pids[i] = start_process(r, i + 1);
-}
-
-static void
-stop_all(struct fixture *r, const pid_t pids[WRITERS])
-{
-    atomic_store(&r->between->stop, true);
-    for (int i = 0; i < WRITERS; i++)
-        assert_int_equal(waitpid(pids[i], NULL, 0), pids[i]);
-    assert_int_equal(r->between->failed, 0);
-    assert_int_equal(r->between->torn, 0);
-}
-
 static void
 await_updates(const struct fixture *r, uint64_t more)
 {
@@ -263,23 +234,24 @@ CASE(killed_writers_stop_nobody, r)
 {
     pid_t pids[WRITERS];
 
-    start_all(r, pids);
+    start_all(r, pids, 0);
     for (int i = 0; i < 200; i++) {
         const int k = i % WRITERS;
 
         await_updates(r, 50);
         assert_int_equal(kill(pids[k], SIGKILL), 0);
         assert_int_equal(waitpid(pids[k], NULL, 0), pids[k]);
-        pids[k] = start_process(r, k + 1);
+        pids[k] = start_process(r, k + 1, 0);
     }
-    stop_all(r, pids);
+    atomic_store(&r->between->stop, true);
+    await_all(r, pids);
 }
 
 CASE(a_master_restarts_under_load, r)
 {
     pid_t pids[WRITERS];
 
-    start_all(r, pids);
+    start_all(r, pids, 0);
     for (int i = 0; i < 50; i++) {
         await_updates(r, 200);
         countd_board_close(r->b);
@@ -287,5 +259,6 @@ CASE(a_master_restarts_under_load, r)
         assert_rc(create_board(r), 0);
     }
     await_updates(r, 200);
-    stop_all(r, pids);
+    atomic_store(&r->between->stop, true);
+    await_all(r, pids);
 }
