@@ -42,7 +42,6 @@
 #define BACK_OFF_MS   100
 #define BACK_OFF_MAX  2000
 #define CHILDREN_MAX  (WORKERS_MAX + 2)
-#define READY_LINES   8
 
 /* ---- all of them --------------------------------------------------------- */
 
@@ -220,34 +219,32 @@ start_due(struct serve *s)
     }
 }
 
-/* Splits the ready lines of a child, appends them to `text` and, from
- * lines[*count] on, to `lines`. */
+/* Appends the ready lines of a child to a message. */
 static void
-split_lines(struct child *c, char *text, size_t text_size, const char **lines,
-            size_t *count)
+append_lines(const struct child *c, char *text, size_t text_size)
 {
-    char *save, *line;
+    const size_t size = strlen(text);
 
-    for (line = strtok_r(c->lines, "\n", &save);
-         line != NULL && *count < READY_LINES;
-         line = strtok_r(NULL, "\n", &save)) {
-        const size_t size = strlen(text);
-
-        lines[(*count)++] = line;
-        (void)snprintf(text + size, text_size - size, " %s", line);
-    }
+    if (c->lines[0] == '\0')
+        return;
+    (void)snprintf(text + size, text_size - size, " %s", c->lines);
+    for (char *at = text + size; (at = strchr(at, '\n')); at++)
+        *at = ' ';
 }
 
 /* Reports on stderr and on our own ready descriptor that all serve. */
 static void
 announce_all(struct serve *s)
 {
-    const char *lines[READY_LINES];
+    const char *lines[CHILDREN_MAX];
     char text[1024] = "";
     size_t count = 0;
 
-    for (size_t i = 0; i < s->count; i++)
-        split_lines(&s->children[i], text, sizeof text, lines, &count);
+    for (size_t i = 0; i < s->count; i++) {
+        append_lines(&s->children[i], text, sizeof text);
+        if (s->children[i].lines[0] != '\0')
+            lines[count++] = s->children[i].lines;
+    }
     diag(DIAG_INFO, "serving data_dir=%s%s", s->line->config.data_dir, text);
     config_ready(s->ready_fd, lines, count);
     s->ready_fd = -1;
@@ -257,12 +254,10 @@ announce_all(struct serve *s)
 static void
 take_ready_child(struct serve *s, struct child *c)
 {
-    const char *lines[READY_LINES];
     char text[1024] = "";
-    size_t count = 0;
 
     if (s->announced) {
-        split_lines(c, text, sizeof text, lines, &count);
+        append_lines(c, text, sizeof text);
         diag(DIAG_INFO, "%s serves again pid=%d%s", c->program, (int)c->pid,
              text);
         return;

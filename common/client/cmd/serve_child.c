@@ -173,6 +173,7 @@ int
 child_read_lines(struct child *c)
 {
     const size_t free_size = sizeof c->lines - 1 - c->lines_size;
+    char *end;
     ssize_t n;
 
     assert(c->ready_fd >= 0);
@@ -184,9 +185,12 @@ child_read_lines(struct child *c)
         c->lines[c->lines_size] = '\0';
     }
     /* An empty line ends them, or stands alone. */
-    c->is_ready = c->lines[0] == '\n' || strstr(c->lines, "\n\n") != NULL;
-    if (n > 0 && !c->is_ready)
+    end = c->lines[0] == '\n' ? c->lines : strstr(c->lines, "\n\n");
+    if (n > 0 && end == NULL)
         return free_size == (size_t)n ? -EMSGSIZE : 0;
+    c->is_ready = end != NULL;
+    if (end != NULL)
+        *end = '\0';
     (void)close(c->ready_fd);
     c->ready_fd = -1;
     return c->is_ready;

@@ -27,7 +27,8 @@ struct child {
     int ready_fd;  /* -1: closed */
     bool is_ready; /* the child has written its empty line */
     int status;    /* as of waitpid(), once the child has ended */
-    char lines[CHILD_READY_SIZE]; /* its ready lines, NUL-terminated */
+    char lines[CHILD_READY_SIZE]; /* its ready lines; once it is ready, without
+                                     the empty one */
     size_t lines_size;
 
     /* For serve: when to start it, and how often signals ended it. */
