@@ -81,16 +81,9 @@ static int
 make_folders(struct backup *b)
 {
     b->fd = folder_make(b->top_fd, DATADIR_PARTIAL);
-    if (b->fd < 0)
-        return b->fd;
-    b->log_fd = folder_make(b->fd, "log");
+    b->log_fd = b->fd < 0 ? b->fd : folder_make(b->fd, "log");
     b->keyspace_fd = b->log_fd < 0 ? b->log_fd : folder_make(b->fd, "keyspace");
-    if (b->keyspace_fd >= 0)
-        return 0;
-    if (b->log_fd >= 0)
-        (void)close(b->log_fd);
-    (void)close(b->fd);
-    return b->keyspace_fd;
+    return b->keyspace_fd < 0 ? b->keyspace_fd : 0;
 }
 
 static bool
@@ -132,11 +125,7 @@ make_copy_dir(struct backup *b)
     if (b->top_fd < 0)
         return b->top_fd;
     rc = dirstream_each(b->top_fd, ".", refuse_file, NULL);
-    if (rc == 0)
-        rc = make_folders(b);
-    if (rc < 0)
-        (void)close(b->top_fd);
-    return rc;
+    return rc < 0 ? rc : make_folders(b);
 }
 
 static int
@@ -456,10 +445,6 @@ run_backup(struct backup *b)
     rc = status == 0 ? copy_all(b) : 0;
     status = status == 0 ? b->status : status;
     kept_end(&b->kept, b->in.dir.log_fd);
-    (void)close(b->log_fd);
-    (void)close(b->keyspace_fd); /* synced, or failed already */
-    (void)close(b->fd);
-    (void)close(b->top_fd);
     if (status != 0)
         return status;
     if (rc < 0)
@@ -495,7 +480,13 @@ become_user(const struct backup *b)
 int
 cmd_backup(struct cmd_line *line)
 {
-    struct backup b = {.line = line, .path = line->args[0]};
+    struct backup b = {.line = line,
+                       .path = line->args[0],
+                       .top_fd = -1,
+                       .fd = -1,
+                       .log_fd = -1,
+                       .keyspace_fd = -1};
+    const int *const fds[] = {&b.log_fd, &b.keyspace_fd, &b.fd, &b.top_fd};
     int status = 0;
 
     if (line->config.store_postgresql)
@@ -512,6 +503,9 @@ cmd_backup(struct cmd_line *line)
     if (status != 0)
         return status;
     status = run_backup(&b);
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (*fds[i] >= 0)
+            (void)close(*fds[i]); /* synced, or failed already */
     store_session_close(&b.in);
     return status;
 }

@@ -83,7 +83,7 @@ report_left(struct purge *p, const char *folder, const char *name,
     p->left++;
 }
 
-/* ---- what is only looked at -------------------------------------------- */
+/* ---- the bytes of a key ------------------------------------------------- */
 
 static bool
 has_key(const struct purge *p, size_t size)
@@ -113,22 +113,6 @@ find_key(const struct purge *p, int fd)
         memmove(p->chunk, p->chunk + size - kept, kept);
     }
     return (int)got;
-}
-
-/* `fd`: the file, or an error. */
-static void
-search_file(struct purge *p, int fd, const char *folder, const char *name,
-            const char *why)
-{
-    int rc;
-
-    if (fd == -ENOENT)
-        return;
-    rc = fd < 0 ? fd : find_key(p, fd);
-    if (fd >= 0)
-        (void)close(fd);
-    if (rc != 0)
-        report_left(p, folder, name, rc > 0 ? why : "it cannot be read");
 }
 
 /* ---- logs -------------------------------------------------------------- */
@@ -174,14 +158,11 @@ static void
 note_busy(struct purge *p, const struct logfile *f, bool last)
 {
     const int fd = logfile_open(p->dir->log_fd, f->name);
-    int rc;
+    const int rc = fd < 0 ? fd : find_slot(p, fd);
 
-    if (fd == -ENOENT)
-        return;
-    rc = fd < 0 ? fd : find_slot(p, fd);
     if (fd >= 0)
         (void)close(fd);
-    if (rc == 0)
+    if (rc == 0 || rc == -ENOENT)
         return;
     p->busy++;
     report_progress(p, f->name);
@@ -255,6 +236,20 @@ purge_logs(struct purge *p, uint64_t deadline_ms)
     return rc < 0 ? rc : 0;
 }
 
+static void
+search_log(struct purge *p, const char *name)
+{
+    const int fd = logfile_open(p->dir->log_fd, name);
+    const int rc = fd < 0 ? fd : find_key(p, fd);
+
+    if (fd >= 0)
+        (void)close(fd);
+    if (rc != 0 && rc != -ENOENT)
+        report_left(p, "log", name,
+                    rc > 0 ? "it is quarantined and may have a key"
+                           : "it cannot be read");
+}
+
 static int
 search_quarantined(struct purge *p)
 {
@@ -264,13 +259,10 @@ search_quarantined(struct purge *p)
     rc = logfile_list_read(&list, p->dir->log_fd);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < list.count; i++) {
-        const struct logfile *f = &list.files[i];
-
-        if (f->kind == LOGFILE_BAD || f->kind == LOGFILE_SALVAGED)
-            search_file(p, logfile_open(p->dir->log_fd, f->name), "log",
-                        f->name, "it is quarantined and may have a key");
-    }
+    for (size_t i = 0; i < list.count; i++)
+        if (list.files[i].kind == LOGFILE_BAD ||
+            list.files[i].kind == LOGFILE_SALVAGED)
+            search_log(p, list.files[i].name);
     logfile_list_free(&list);
     return 0;
 }

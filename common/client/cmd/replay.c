@@ -197,20 +197,11 @@ print_result(const struct replay *r)
     return output_fini(&out);
 }
 
-/* What waits already is not placed again. */
-static int
-begin_list(struct replay *r)
-{
-    const int rc = unmerged_list(&r->in.waiting);
-
-    return rc < 0 ? cmd_failed(rc, "read log/waiting/") : 0;
-}
-
 /* A dry run makes no directory. */
 static int
 open_target(struct replay *r)
 {
-    int status;
+    int rc, status;
 
     if (r->dry_run && access(r->line->config.data_dir, F_OK) < 0 &&
         errno == ENOENT)
@@ -218,11 +209,11 @@ open_target(struct replay *r)
     status = r->dry_run ? store_session_open(r->line, false, &r->in)
                         : store_session_make(r->line, &r->in);
     r->opened = status == 0;
-    if (status == 0) {
-        r->place.in = &r->in;
-        status = begin_list(r);
-    }
-    return status;
+    if (status != 0)
+        return status;
+    r->place.in = &r->in;
+    rc = unmerged_list(&r->in.waiting); /* what waits is not placed again */
+    return rc < 0 ? cmd_failed(rc, "read log/waiting/") : 0;
 }
 
 static void
