@@ -101,21 +101,6 @@ check_owner(int fd, const char *path)
     return 0;
 }
 
-/* The path of `name` in a directory, for messages. */
-static void
-format_path(int dirfd, const char *name, char path[PATH_SIZE])
-{
-    char link[32];
-    ssize_t size;
-
-    snprintf(link, sizeof link, "/proc/self/fd/%d", dirfd);
-    size = readlink(link, path, CONFIG_TEXT_SIZE);
-    if (size < 0)
-        size = 0;
-    snprintf(path + size, PATH_SIZE - (size_t)size, "%s%s", size > 0 ? "/" : "",
-             name);
-}
-
 /* Why it cannot be opened. */
 static int
 refuse_folder(int rc, const char *path)
@@ -141,7 +126,7 @@ open_folder(const struct datadir *d, const char *name, bool make)
     char path[PATH_SIZE];
     int fd, rc;
 
-    format_path(d->fd, name, path);
+    (void)snprintf(path, sizeof path, "%s/%s", d->path, name);
     if (make) {
         if (mkdirat(d->fd, name, FOLDER_MODE) < 0 && errno != EEXIST)
             return report_refusal(-errno, "make folder", path);
@@ -489,7 +474,8 @@ int
 datadir_open(struct datadir *d, const char *path, enum datadir_need need)
 {
     const bool make = need == DATADIR_WRITE;
-    struct datadir new = {.fd = -1,
+    struct datadir new = {.path = path,
+                          .fd = -1,
                           .log_fd = -1,
                           .keyspace_fd = -1,
                           .archive_fd = -1,

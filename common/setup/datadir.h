@@ -23,11 +23,12 @@
 #define DATADIR_PARTIAL "backup.partial"
 
 struct datadir {
-    int fd;          /* the directory itself */
-    int log_fd;      /* log/ */
-    int keyspace_fd; /* keyspace/ */
-    int archive_fd;  /* archive/, -1 unless it is there or asked for */
-    int live_fd;     /* live/, -1 unless asked for */
+    const char *path; /* borrowed: outlives it */
+    int fd;           /* the directory itself */
+    int log_fd;       /* log/ */
+    int keyspace_fd;  /* keyspace/ */
+    int archive_fd;   /* archive/, -1 unless it is there or asked for */
+    int live_fd;      /* live/, -1 unless asked for */
 };
 
 enum datadir_need { DATADIR_WRITE, DATADIR_READ };
