@@ -575,24 +575,6 @@ TEST(too_many_overrides_are_refused)
     assert_int_equal(run_words(argv), -1);
 }
 
-TEST(the_ready_descriptor_gets_lines_and_an_empty_one)
-{
-    static const char *const lines[] = {"a=127.0.0.1:1", "b=[::1]:2"};
-    char text_read[128];
-    ssize_t n;
-    int fds[2];
-
-    assert_int_equal(pipe(fds), 0);
-    config_ready(fds[1], lines, 2);
-    n = read(fds[0], text_read, sizeof text_read - 1);
-    assert_true(n > 0);
-    text_read[n] = '\0';
-    assert_string_equal(text_read, "a=127.0.0.1:1\nb=[::1]:2\n\n");
-    assert_int_equal(read(fds[0], text_read, 1), 0); /* closed */
-    assert_int_equal(close(fds[0]), 0);
-    config_ready(-1, lines, 2);
-}
-
 /* ---- the file that is found -------------------------------------------- */
 
 /* Of a user who has set nothing, something, and the empty text. */

@@ -3,8 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/log_fixture.h"
 
-#include <signal.h>
-
 #include "common/setup/datadir.h"
 #include "common/setup/disk.h"
 
@@ -167,16 +165,6 @@ IN_TMPDIR(other_things_in_it_are_left_alone, d)
     assert_int_equal(tmpdir_mode(d, "data"), 0755);
 }
 
-IN_TMPDIR(a_missing_parent_is_not_made, d)
-{
-    char path[PATH_SIZE];
-    struct datadir dir;
-
-    snprintf(path, sizeof path, "%s/a/b", d->path);
-    assert_rc(datadir_open(&dir, path, DATADIR_WRITE), -ENOENT);
-    assert_int_equal(tmpdir_count(d, "."), 0);
-}
-
 IN_TMPDIR(folders_others_may_write_to_are_refused, d)
 {
     static const mode_t modes[] = {0770, 0702, 0720};
@@ -278,23 +266,6 @@ IN_TMPDIR(a_directory_that_cannot_be_synced_is_refused, d)
     }
 }
 
-/* ---- archive ------------------------------------------------------------ */
-
-IN_TMPDIR(the_archive_is_there_when_asked_for, d)
-{
-    struct datadir dir = open_data(d);
-
-    assert_int_equal(dir.archive_fd, -1);
-    assert_rc(datadir_archive(&dir), 0);
-    assert_true(dir.archive_fd >= 0);
-    assert_rc(datadir_archive(&dir), 0);
-    datadir_close(&dir);
-    assert_int_equal(tmpdir_mode(d, "data/archive"), 0700);
-    dir = open_data(d);
-    assert_true(dir.archive_fd >= 0);
-    datadir_close(&dir);
-}
-
 /* ---- the one writer ----------------------------------------------------- */
 
 IN_TMPDIR(there_is_one_writer, d)
@@ -313,29 +284,6 @@ IN_TMPDIR(there_is_one_writer, d)
     assert_int_equal(close(fd), 0);
     assert_int_equal(datadir_writer_pid(&dir), 0);
     assert_rc(datadir_writer_lock(&dir, &fd, &pid), 0);
-    assert_int_equal(close(fd), 0);
-    datadir_close(&dir);
-}
-
-IN_TMPDIR(a_dead_writer_is_no_writer, d)
-{
-    struct datadir dir = open_data(d);
-    int fd, status;
-    pid_t child;
-    long pid;
-
-    child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (datadir_writer_lock(&dir, &fd, &pid) == 0)
-            (void)raise(SIGKILL); /* the lock goes with us */
-        _exit(1);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_true(WIFSIGNALED(status));
-    assert_int_equal(datadir_writer_pid(&dir), 0);
-    assert_rc(datadir_writer_lock(&dir, &fd, &pid), 0);
-    assert_int_equal(datadir_writer_pid(&dir), getpid());
     assert_int_equal(close(fd), 0);
     datadir_close(&dir);
 }
