@@ -41,7 +41,6 @@
 #define FAILS_TOLD  20
 #define RANDOM      1000
 #define WHOLE       (-1)
-#define DROPPED     (-2)
 
 /* One thing that can happen to a file. */
 struct site {
@@ -227,47 +226,6 @@ try_whole(const struct site *site)
     return judge_outcome(right, said, right || check_keyspace(NULL));
 }
 
-static void
-no_fault(void *ctx, const char *text)
-{
-    (void)ctx; /* counted */
-    (void)text;
-}
-
-/* Whether the keyspace is there, empty, and sound. */
-static bool
-is_empty(enum specimen_keyspace k)
-{
-    const uint8_t *name = (const uint8_t *)specimen_name(k);
-    struct store *store = specimen_store(&specimen, false);
-    struct store_totals t = {.keys = 1};
-    const int rc = stored_totals(store, specimen_name(k), &t);
-    struct store_check_result result;
-
-    assert_rc(store_check(store, name, strlen(specimen_name(k)), no_fault, NULL,
-                          &result),
-              0);
-    store_close(store);
-    return rc == 0 && t.keys == 0 && result.faults == 0;
-}
-
-/* Drops it: LMDB is to give its pages free, or they are left alone. */
-static enum outcome
-try_drop(const struct site *site, enum specimen_keyspace k)
-{
-    const char *name = specimen_name(k);
-    struct store *store;
-    int rc;
-
-    specimen_restore_file(&specimen, site->file);
-    specimen_flip(&specimen, site->file, site->at, site->size, site->mask);
-    said_clear();
-    store = specimen_store(&specimen, true);
-    rc = store_drop(store, (const uint8_t *)name, strlen(name));
-    store_close(store);
-    return rc < 0 || !is_empty(k) ? SILENT : rc == 0 ? RIGHT : TOLD;
-}
-
 /* ---- many bits --------------------------------------------------------- */
 
 static const char *
@@ -315,9 +273,8 @@ try_sites(int light)
     for (; shared->next < site_count; shared->next++) {
         const struct site *site = &sites[shared->next];
         const enum outcome o =
-            light == DROPPED ? try_drop(site, SPECIMEN_SMALL)
-            : light >= 0     ? try_light(site, (enum specimen_keyspace)light)
-                             : try_whole(site);
+            light >= 0 ? try_light(site, (enum specimen_keyspace)light)
+                       : try_whole(site);
 
         if (o > TOLD)
             _exit(100 + (int)o);
@@ -327,8 +284,7 @@ try_sites(int light)
     _exit(0);
 }
 
-/* Tries all sites.  `light`: the keyspace that they are of; WHOLE; or DROPPED,
- * the small keyspace is dropped. */
+/* Tries all sites.  `light`: the keyspace that they are of, or WHOLE. */
 static void
 try_all(const char *what, int light)
 {
@@ -669,18 +625,6 @@ FLIPS(no_bit_of_a_hashed_name_is_wrong_and_silent)
         add_node(file, specimen_name(SPECIMEN_LONG), &kinds[i]);
         try_all(kinds[i].what, WHOLE);
     }
-}
-
-FLIPS(a_keyspace_with_a_flipped_bit_can_be_dropped)
-{
-    int file;
-
-    make_specimen(1u << SPECIMEN_SMALL, WHOLE);
-    file = specimen_find(&specimen, "keyspace/small.mdb");
-    specimen_restore(&specimen);
-    add_bits(file, find_page(file, KIND_BASE, "small"), PAGE_HEAD);
-    add_bits(file, find_page(file, KIND_BUFFER, "small"), PAGE_HEAD);
-    try_all("dropped", DROPPED);
 }
 
 /* ---- what waits --------------------------------------------------------- */
