@@ -20,31 +20,6 @@ open_copy(struct fleet *copy, const char *path)
                      "http.listen=127.0.0.1:0", NULL);
 }
 
-CASE(a_backup_knows_what_it_counts, f)
-{
-    const char *body = "p\ta\np\tb\n";
-    struct fleet copy;
-    struct tmpdir other;
-    char path[600];
-
-    fleet_start(f, FLEET_WRITE);
-    fleet_start(f, FLEET_WORKER);
-    expect_counted(f, "one", body, 2, false);
-    tmpdir_make(&other);
-    (void)snprintf(path, sizeof path, "%s/copy", other.path);
-    expect(FLEET_RUN(f, "backup", path), 0, "faults=0");
-    fleet_stop_all(f);
-    open_copy(&copy, path);
-    expect_counted(&copy, "one", body, 2, true);
-    expect_counted(&copy, "two", body, 2, false);
-    fleet_stop(&copy, FLEET_WRITE);
-    fleet_start(&copy, FLEET_WORKER);
-    expect_export(&copy, "p", "p\ta\t2\np\tb\t2\n");
-    fleet_stop_all(&copy);
-    fleet_fini(&copy);
-    tmpdir_remove(&other);
-}
-
 CASE(a_backup_of_logs_that_are_not_merged_knows_none, f)
 {
     struct fleet copy;

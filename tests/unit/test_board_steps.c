@@ -421,20 +421,6 @@ CASE(a_reader_that_is_overtaken_has_values_of_its_generation, r)
     }
 }
 
-/* The same through the contract that keeps the generation. */
-CASE(an_update_of_what_was_overtaken_is_refused, r)
-{
-    struct countd_board_last a = {.board = r->b};
-    int64_t shared[SHARED], values[PRIVATE];
-
-    overtaken = r;
-    looking = update_once;
-    assert_rc(countd_board_last_read(&a, 1, shared, values), 0);
-    update_once();
-
-    assert_rc(countd_board_last_update(&a, 1, shared, SHARED, NULL, 0), 0);
-}
-
 CASE(the_lock_of_the_table_is_waited_for_and_not_for_ever, r)
 {
     locking_fd = open(r->path, O_RDWR | O_CLOEXEC);
