@@ -200,22 +200,15 @@ overview_read(struct overview *o)
     return rc == 0 ? read_all(o) : rc;
 }
 
-const struct overview_row *
-overview_writer(const struct overview *o)
-{
-    for (size_t i = 0; i < o->count; i++)
-        if (o->rows[i].kind == STATUS_WRITER)
-            return &o->rows[i];
-    return NULL;
-}
-
 bool
 overview_writer_works(const struct overview *o)
 {
-    const struct overview_row *w = overview_writer(o);
+    bool silent = false;
 
-    return overview_fact(o, STATUS_D_WRITER_ALIVE) != 0 &&
-           (!w || w->values[STATUS_SILENT_MS] <= OVERVIEW_HUNG_MS);
+    for (size_t i = 0; i < o->count; i++)
+        silent |= o->rows[i].kind == STATUS_WRITER &&
+                  o->rows[i].values[STATUS_SILENT_MS] > OVERVIEW_HUNG_MS;
+    return overview_fact(o, STATUS_D_WRITER_ALIVE) != 0 && !silent;
 }
 
 /* ---- what needs an operator --------------------------------------------- */

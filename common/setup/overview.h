@@ -74,9 +74,6 @@ overview_is_dead(const struct overview_row *r)
 /* Whether countd-write is there and at work. */
 bool overview_writer_works(const struct overview *o);
 
-/* The row of the writer, or NULL. */
-const struct overview_row *overview_writer(const struct overview *o);
-
 /* What needs an operator, or is worth knowing: calls `each` for every such thing,
  * in words.  Returns how many need one. */
 int overview_troubles(const struct overview *o,
