@@ -391,37 +391,6 @@ CASE(a_flipped_bit_stops_a_replay_until_it_is_mended, s)
     assert_counts(s, 700127, 14, -35);
 }
 
-/* Any bit of a file: told, and nothing of the log applied; or it is one that
- * says nothing, and the log is as it was: in gzip's header, what fills the
- * stream's last byte, one of two ways to say the same. */
-CASE(any_flipped_bit_is_told_and_the_rest_replayed_on_request, s)
-{
-    struct random r = {random_seed(__func__)};
-    unsigned told = 0;
-    struct stat st;
-
-    archive_by_hand(s, 4);
-    assert_int_equal(stat(path_of(s, 1), &st), 0);
-    for (unsigned i = 0; i < 30; i++) {
-        const off_t at = (off_t)random_below(&r, (uint64_t)st.st_size);
-        int status;
-
-        flip_byte(s, 1, at);
-        status = REPLAY(s, s->archive, "--skip-damaged");
-        flip_byte(s, 1, at);
-        if (status == 0) {
-            expect(status, 0, ", damaged 0\n");
-            assert_counts(s, 400015, 8, -20);
-        } else {
-            told++;
-            expect(status, 1, ", damaged 1\n");
-            assert_counts(s, 300013, 6, -15);
-        }
-        remove_target(s);
-    }
-    assert_true(told > 20);
-}
-
 /* Most records stand before the damage, and a good log behind it. */
 CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
 {
