@@ -1,9 +1,9 @@
-/* common/client/cmd/serve_child.c - see serve_child.h.
+/* common/client/cmd/child.c - see child.h.
  *
  *     child_start() -> exec_program() -> give_sockets()
  *     child_keeper_take() -> take_request() */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/client/cmd/serve_child.h"
+#include "common/client/cmd/child.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* common/client/cmd/serve_child.h - a daemon of countd serve, and the listening
+/* common/client/cmd/child.h - a daemon of countd serve, and the listening
  * sockets that serve keeps for it.
  *
  * serve is the service manager of its daemons, in the way of common/net/keeper.h: a
@@ -6,8 +6,8 @@
  *
  * Errors: 0 or a negative errno.  The thread of serve. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_CLIENT_CMD_SERVE_CHILD_H
-#define COUNTD_COMMON_CLIENT_CMD_SERVE_CHILD_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_CHILD_H
+#define COUNTD_COMMON_CLIENT_CMD_CHILD_H
 
 #include <stdbool.h>
 #include <sys/types.h>
