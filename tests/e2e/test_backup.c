@@ -51,7 +51,7 @@ CASE(a_backup_of_logs_that_are_not_merged_knows_none, f)
     tmpdir_remove(&other);
 }
 
-/* What is recorded in live/requests is merged between its copy and those of
+/* Requests that live/requests has are merged between its copy and those of
  * keyspaces: else the copy would answer a request that it does not count. */
 CASE(a_backup_waits_for_what_its_requests_counted, f)
 {
@@ -209,7 +209,7 @@ expect_each_once(struct slow *s)
     assert_int_equal(service_count(&s->copy, "z", "k"), s->requests + 1);
 }
 
-/* What was merged while the keyspaces were copied is in the copies of some. */
+/* A fill that is merged while keyspaces are copied is in some copies only. */
 CASE(a_request_during_a_backup_counts_once_in_the_copy, f)
 {
     struct slow s;

@@ -34,8 +34,8 @@ flush_all(struct fleet *f)
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
-/* Breaks what a file tells of itself and nothing else: who has it open goes on
- * with it, and nobody can open it any more. */
+/* Breaks the magic of a file and nothing else: a process that has it open goes
+ * on with it, and none can open it any more. */
 static void
 break_magic(struct fleet *f, const char *name)
 {
@@ -155,7 +155,7 @@ CASE(a_sender_that_never_stops_loses_only_what_came_before, f)
 
 /* ---- drop killed ------------------------------------------------------- */
 
-/* Any call that others see the effect of: between two of them nothing differs. */
+/* At calls whose effect others see: between two of them nothing differs. */
 CASE(drop_killed_at_any_system_call_is_repeated, f)
 {
     enum { KILLS = 60 };

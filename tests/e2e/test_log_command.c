@@ -14,7 +14,7 @@
 #include "tests/lib/file.h"
 #include "tests/lib/serve_fixture.h"
 
-/* A log with five increments that nobody has merged. */
+/* A log with five increments that no worker has merged. */
 static void
 fill_log(struct serve_fixture *s, uid_t uid)
 {
@@ -57,7 +57,7 @@ WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was, s)
     assert_int_equal(st.st_nlink, 1);
 }
 
-/* Until flush tells the writer, which is us, to hand its log on. */
+/* Until flush asks the writer, which is this process, to seal its log. */
 static void
 await_rotation(void)
 {

@@ -1,6 +1,6 @@
 /* tests/e2e/test_replay.c - countd replay and countd explain: what a worker
  * archived gives the same counts in another directory, once, whatever happens
- * on the way; and tells where a count came from. */
+ * on the way; and explain shows where a count came from. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -273,7 +273,7 @@ CASE(a_replay_into_an_empty_directory_gives_the_same_history, s)
     expect(FLEET_RUN(&s->fleet, "-d", s->target, "check"), 0, "0 faults");
 }
 
-/* A backup of before, rolled forward. */
+/* An earlier backup, rolled forward. */
 CASE(a_replay_into_an_older_copy_adds_what_is_missing, s)
 {
     count_and_stop(s, 1500);

@@ -572,7 +572,8 @@ CASE(a_board_has_one_master_and_is_made_anew_after_it, r)
     assert_rc(create_board(r, &r->master), 0);
     assert_rc(countd_board_read(r->master, 0, shared, &g), 0);
     assert_int_equal(shared[3], 0);
-    /* Who has the old one is told, and reads no page that has gone. */
+    /* A process that has the old one gets an error, and reads no page that has
+     * gone. */
     assert_rc(countd_board_read(u.last.board, 0, shared, &g), -ENOTCONN);
     assert_rc(countd_board_update(u.last.board, 0, 1, shared, 0, NULL, 0, NULL),
               -ENOTCONN);

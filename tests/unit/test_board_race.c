@@ -21,7 +21,7 @@
 #define SHARED     5 /* a sum, the last writer, two of it, a checksum */
 #define GENERATION 0
 
-/* What the processes tell each other beside the board. */
+/* Shared by the processes beside the board. */
 struct between {
     _Atomic uint64_t updated, torn, failed;
     atomic_bool stop;
@@ -106,7 +106,7 @@ try_once(struct countd_board *b, struct between *t, int64_t who)
     return countd_board_update(b, 1, g, shared, 0, NULL, 0, NULL);
 }
 
-/* Updates `count` times (0: until it is told to stop), and attaches anew when the
+/* Updates `count` times (0: until `stop` is set), and attaches anew when the
  * board is retired. */
 static void
 update_many(struct fixture *r, int64_t who, uint64_t count)

@@ -314,7 +314,7 @@ register_when_the_table_is_full(struct fixture *r)
         struct board_process *e = entry_of(r->b, i);
 
         atomic_store(&e->pid, 1);
-        atomic_store(&e->locked, 1); /* and nobody has the lock */
+        atomic_store(&e->locked, 1); /* and no process has the lock */
         atomic_store(&e->state, ENTRY_USED);
     }
     for (uint32_t i = 0; i < 2; i++) {
@@ -335,7 +335,7 @@ nothing_is_left_of_the_dead(struct fixture *r)
 
     assert_rc(countd_board_update(r->b, 0, 7, one, 0, NULL, 0, NULL), 0);
     assert_rc(countd_board_update(r->b, 1, 7, one, 0, NULL, 0, NULL), 0);
-    /* Nobody owns them: a number may be another's from now on. */
+    /* They have no owner: a number may be another's from now on. */
     for (uint32_t i = 0; i < 2; i++) {
         assert_rc(countd_board_read_cell(r->b, i, 0, values, &owner), 0);
         assert_int_equal(owner, 0);

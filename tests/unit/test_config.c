@@ -465,7 +465,7 @@ CASE(a_file_of_more_than_a_mebibyte_is_refused, dir)
     assert_rc(set_file(path), 0);
 }
 
-/* getopt_long() may move the pointers of its copy; nobody writes the words. */
+/* getopt_long() may move the pointers of its copy, and writes no word. */
 static int
 run_words(const char *const *words)
 {
@@ -577,7 +577,7 @@ TEST(too_many_overrides_are_refused)
 
 /* ---- the file that is found -------------------------------------------- */
 
-/* Of a user who has set nothing, something, and the empty text. */
+/* The user has set nothing, something, or the empty text. */
 TEST(the_environment_names_the_settings_file_or_forbids_one)
 {
     struct config_sources sources = {0};

@@ -93,7 +93,7 @@ IN_TMPDIR(a_directory_is_made_for_a_user_once, d)
     assert_int_equal(st.st_mode, S_IFDIR | 0700);
     assert_true(st.st_uid == uid && st.st_gid == gid);
 
-    /* What is there is not given away. */
+    /* A directory that is there is not given away. */
     assert_int_equal(chown(data_path(d), geteuid(), getegid()), 0);
     assert_rc(datadir_make_for(data_path(d), uid, gid), 0);
     assert_int_equal(lstat(data_path(d), &st), 0);
@@ -308,7 +308,8 @@ IN_TMPDIR(a_writer_in_another_pid_namespace_is_there_and_has_no_pid_here, d)
     datadir_close(&dir);
 }
 
-/* Who only asks must not make a starting writer believe in another. */
+/* A process that only asks must not make a starting writer believe in
+ * another. */
 IN_TMPDIR(asking_for_the_writer_takes_no_lock, d)
 {
     struct datadir dir = open_data(d);
@@ -377,7 +378,7 @@ IN_TMPDIR(any_failing_call_leaks_nothing_and_the_next_start_works, d)
             assert_int_equal(fault_open_fds(), fds);
 
             make_data(d);
-            /* What it could not unlink may lie about. */
+            /* Probes that it could not unlink may lie about. */
             assert_in_range(tmpdir_count(d, "data/log"), 0, 2);
             tmpdir_remove(d);
             tmpdir_make(d);

@@ -477,8 +477,8 @@ CASE(a_removed_keyspace_makes_room_under_the_limit, d)
     store_close(s);
 }
 
-/* Somebody is between opening the lock file and opening the data file, which
- * LMDB would make; somebody is writing. */
+/* A process is between opening the lock file and opening the data file, which
+ * LMDB would make; a process is writing. */
 CASE(a_file_that_is_being_opened_or_written_is_not_removed, d)
 {
     struct store *s = open_store(d, 1 << 20, true);
@@ -492,7 +492,7 @@ CASE(a_file_that_is_being_opened_or_written_is_not_removed, d)
     (void)tend_store(s, "a");
     assert_true(tmpdir_has(d, "pages.mdb"));
 
-    /* And the other way round: nobody opens what is being removed. */
+    /* And the other way round: no process opens what is being removed. */
     assert_int_equal(flock(held, LOCK_EX), 0);
     assert_rc(apply_one(s, "pages2", "k", 1), -EAGAIN);
     assert_int_equal(close(held), 0);
@@ -603,7 +603,7 @@ take_file(struct store *s)
                : 0;
 }
 
-/* What is taken away, from what, and what is left. */
+/* The store, a step that takes something away, and the keys that are left. */
 static const struct taking {
     void (*make)(struct store *s);
     int (*take)(struct store *s);

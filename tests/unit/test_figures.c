@@ -124,7 +124,7 @@ be_well(void)
 }
 
 /* The value of the figure, and that of the one behind it, so that it is at its
- * limit and needs nobody, or beyond it by one. */
+ * limit and needs no operator, or beyond it by one. */
 static void
 set_value(const struct figure *f, int64_t *v, int64_t limit, int beyond)
 {

@@ -6,8 +6,8 @@
  * Every bit of what each kind of file has, where it means something; one bit of
  * each byte where nothing should; then random bits of all files together
  * (TEST_SEED repeats them).  All of it in this process, in children that are
- * forked for a run of bits and tell by which of them they died.  The logs' own
- * rules are in test_flips_log. */
+ * forked for a run of bits; the one at hand is known when they die.  The logs'
+ * own rules are in test_flips_log. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -309,7 +309,7 @@ try_all(const char *what, int light)
         if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
             break;
 
-        /* What was said within the last minute may not be said again. */
+        /* A line of the last minute may not be printed again. */
         shared->again = WIFEXITED(status) &&
                         WEXITSTATUS(status) == 100 + UNTOLD && !shared->again;
         if (shared->again)
@@ -352,7 +352,7 @@ add_bits(int file, size_t at, size_t size)
             add_site(file, i, (uint8_t)(1u << bit));
 }
 
-/* Bytes that nobody should read: all of them together. */
+/* Bytes that no program should read: all of them together. */
 static void
 add_rest(int file, size_t at, size_t end)
 {

@@ -1,5 +1,5 @@
 /* tests/unit/test_flips_log.c - any one bit of a commit log flips: what is read
- * afterwards is right, or it is told that it is not.
+ * afterwards is right, or is reported not to be.
  *
  * Every used bit of both headers and every bit of two slots, for a log that is
  * sealed, one whose owner died in this boot or before a power loss, and one
@@ -170,7 +170,7 @@ flip_each(const struct tmpdir *d, enum kind kind)
         for (at = parts[i].at; at < parts[i].at + parts[i].size; at++)
             for (int bit = 0; bit < 8; bit++)
                 flip_bits(d, kind, bytes, at, bit);
-    /* What is zero behind the headers: one bit of a byte in sixteen. */
+    /* The zeros behind the headers: one bit of a byte in sixteen. */
     for (at = LOG_HEADER_SIZE; at < LOG_BLOCK_SIZE; at += 16) {
         flip_bits(d, kind, bytes, at, (int)(at / 16 % 8));
         flip_bits(d, kind, bytes, LOG_BLOCK_SIZE + at, (int)(at / 16 % 8));
