@@ -363,28 +363,29 @@ TEST(every_statistic_is_in_countd_live_7)
 
 /* ---- flags ------------------------------------------------------------- */
 
-/* ".It Fl h , -help" and ".It Fl f Ar FILE" as "-h, --help", "-f FILE". */
+/* The words of a line of mdoc, `flag` at first: "h , -help" and "f Ar FILE" as
+ * "-h, --help" and "-f FILE"; or of a usage line: "[FILE]..." and
+ * "Op Ar FILE ..." both as "FILE". */
 static void
-flag_text(const char *macro, char *text, size_t size)
+plain_words(const char *macro, bool flag, char *text, size_t size)
 {
+    static const char *const macros[] = {"Op", "Oo", "Oc", "Cm", "Ar"};
     char copy[256];
     char *save, *word;
-    bool flag = true;
-    size_t length = 0;
+    size_t length = 0, i;
 
     text[0] = '\0';
     snprintf(copy, sizeof copy, "%s", macro);
-    for (word = strtok_r(copy, " ", &save); word != NULL;
-         word = strtok_r(NULL, " ", &save)) {
-        const char *space = length > 0 && word[0] != ',' ? " " : "";
-
-        if (strcmp(word, "Ar") == 0) {
-            flag = false;
+    for (word = strtok_r(copy, " []|.", &save); word != NULL;
+         word = strtok_r(NULL, " []|.", &save)) {
+        for (i = 0; i < COUNT(macros) && strcmp(word, macros[i]) != 0;)
+            i++;
+        flag = flag && strcmp(word, "Ar") != 0;
+        if (i < COUNT(macros))
             continue;
-        }
-        length +=
-            (size_t)snprintf(text + length, size - length, "%s%s%s", space,
-                             flag && word[0] != ',' ? "-" : "", word);
+        length += (size_t)snprintf(text + length, size - length, "%s%s%s",
+                                   length > 0 && word[0] != ',' ? " " : "",
+                                   flag && word[0] != ',' ? "-" : "", word);
     }
 }
 
@@ -416,7 +417,7 @@ TEST(every_flag_of_the_daemons_is_in_their_pages)
 
             if (value) /* a value that may follow */
                 *value = '\0';
-            flag_text(rest, flag, sizeof flag);
+            plain_words(rest, true, flag, sizeof flag);
             if (value)
                 assert_page_has(help, "\n  %s[=%s] ", flag, value + 15);
             else
@@ -428,27 +429,6 @@ TEST(every_flag_of_the_daemons_is_in_their_pages)
 }
 
 /* ---- countd.1 ---------------------------------------------------------- */
-
-/* The words of a usage line alone: "[FILE]..." and "Op Ar FILE ..." both are
- * "FILE ". */
-static void
-usage_words(const char *usage, char *text, size_t size)
-{
-    char copy[256];
-    char *save, *word;
-    size_t length = 0;
-
-    text[0] = '\0';
-    snprintf(copy, sizeof copy, "%s", usage);
-    for (word = strtok_r(copy, " []|.", &save); word != NULL;
-         word = strtok_r(NULL, " []|.", &save)) {
-        if (strcmp(word, "Ar") == 0 || strcmp(word, "Op") == 0 ||
-            strcmp(word, "Oo") == 0 || strcmp(word, "Oc") == 0 ||
-            strcmp(word, "Cm") == 0)
-            continue;
-        length += (size_t)snprintf(text + length, size - length, "%s ", word);
-    }
-}
 
 /* True when the item lists the option, alone or with another. */
 static bool
@@ -462,7 +442,7 @@ lists_option(const char *text, const struct cmd_option *o)
     while (next_line(&at, ".It Fl ", rest)) {
         char *save, *flag;
 
-        flag_text(rest, flags, sizeof flags);
+        plain_words(rest, true, flags, sizeof flags);
         for (flag = strtok_r(flags, ",", &save); flag != NULL;
              flag = strtok_r(NULL, ",", &save))
             if (strcmp(flag + strspn(flag, " "), wanted) == 0)
@@ -493,8 +473,8 @@ check_subcommand(const char *all, const struct cmd *c)
     snprintf(start, sizeof start, "\n.It Cm %s", c->name);
     text = at = find_part(all, start, "\n.It Cm ");
     assert_true(next_line(&at, ".It Cm ", usage));
-    usage_words(usage + strlen(c->name), got, sizeof got);
-    usage_words(c->arguments.text, wanted, sizeof wanted);
+    plain_words(usage + strlen(c->name), false, got, sizeof got);
+    plain_words(c->arguments.text, false, wanted, sizeof wanted);
     assert_string_equal(got, wanted);
 
     for (; options < CMD_OPTIONS_MAX && c->options[options].name; options++) {
