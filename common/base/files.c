@@ -32,18 +32,15 @@ files_raise(uint64_t own, uint64_t least)
     struct rlimit limit;
     int rc;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) < 0) {
-        rc = -errno;
-        diag_errno(DIAG_ERROR, rc, "read the limit of descriptors");
-        return rc;
-    }
-    if (limit.rlim_cur < want && limit.rlim_cur < limit.rlim_max) {
+    rc = getrlimit(RLIMIT_NOFILE, &limit);
+    if (rc == 0 && limit.rlim_cur < want && limit.rlim_cur < limit.rlim_max) {
         limit.rlim_cur = limit.rlim_max < want ? limit.rlim_max : want;
-        if (setrlimit(RLIMIT_NOFILE, &limit) < 0) {
-            rc = -errno;
-            diag_errno(DIAG_ERROR, rc, "raise the limit of descriptors");
-            return rc;
-        }
+        rc = setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (rc < 0) {
+        rc = -errno;
+        diag_errno(DIAG_ERROR, rc, "raise the limit of descriptors");
+        return rc;
     }
     if (limit.rlim_cur >= least)
         return 0;

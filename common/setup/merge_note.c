@@ -116,24 +116,10 @@ merge_note_is_in_place(const struct datadir *d)
 /* Writes a number above both that there are.  That of log/ needs no sync: the
  * number before it only shows fewer older copies. */
 static int
-write_both(const struct datadir *d, int log_fd, const struct merge_note *n,
-           uint64_t now_ms)
-{
-    const uint64_t last =
-        n->keyspace_ms > n->log_ms ? n->keyspace_ms : n->log_ms;
-    const uint64_t ms = now_ms > last ? now_ms : last + 1;
-    int rc;
-
-    rc = merge_note_put(d->keyspace_fd, ms);
-    if (rc == 0)
-        rc = write_number(log_fd, ms);
-    return rc;
-}
-
-static int
-write_locked(const struct datadir *d, int log_fd, uint64_t now_ms, bool accept)
+write_both(const struct datadir *d, int log_fd, uint64_t now_ms, bool accept)
 {
     struct merge_note n;
+    uint64_t ms;
     int rc;
 
     rc = merge_note_read(d, &n);
@@ -141,7 +127,12 @@ write_locked(const struct datadir *d, int log_fd, uint64_t now_ms, bool accept)
         return rc;
     if (!accept && merge_note_is_older(&n))
         return -ESTALE;
-    return write_both(d, log_fd, &n, now_ms);
+    ms = n.keyspace_ms > n.log_ms ? n.keyspace_ms : n.log_ms;
+    ms = now_ms > ms ? now_ms : ms + 1;
+    rc = merge_note_put(d->keyspace_fd, ms);
+    if (rc == 0)
+        rc = write_number(log_fd, ms);
+    return rc;
 }
 
 int
@@ -155,7 +146,7 @@ merge_note_write(const struct datadir *d, uint64_t now_ms, bool accept)
     if (flock(fd, LOCK_EX | LOCK_NB) < 0)
         rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
     else
-        rc = write_locked(d, fd, now_ms, accept);
+        rc = write_both(d, fd, now_ms, accept);
     (void)close(fd);
     return rc;
 }

@@ -41,29 +41,19 @@ parse_number(const char *text, struct account *a)
     return 0;
 }
 
-/* Called before there are threads, as getpwnam(3) wants it. */
-static int
-find_account(const char *user, struct account *a)
-{
-    const struct passwd *entry = getpwnam(user);
-    int rc = 0;
-
-    if (entry == NULL) {
-        rc = parse_number(user, a);
-        if (rc < 0)
-            return rc;
-        entry = getpwuid(a->uid);
-    }
-    if (entry != NULL)
-        *a = (struct account){.uid = entry->pw_uid, .gid = entry->pw_gid};
-    return rc;
-}
-
-/* As find_account(); reports when there is none. */
+/* Reports when there is none.  Called before there are threads, as getpwnam(3)
+ * wants it. */
 static int
 find_user(const char *user, struct account *a)
 {
-    if (find_account(user, a) == 0)
+    const struct passwd *entry = getpwnam(user);
+    const bool is_number = entry == NULL && parse_number(user, a) == 0;
+
+    if (is_number)
+        entry = getpwuid(a->uid);
+    if (entry != NULL)
+        *a = (struct account){.uid = entry->pw_uid, .gid = entry->pw_gid};
+    if (entry != NULL || is_number)
         return 0;
     diag(DIAG_ERROR,
          "user=%s: there is no such user; make one (useradd --system "

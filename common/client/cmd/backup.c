@@ -62,7 +62,7 @@ struct backup {
     int status;          /* what failed is reported; an exit status */
     struct progress progress;
     uint64_t keyspaces, keys, faults;
-    char name[NAME_TEXT_SIZE]; /* being copied or checked */
+    char what[NAME_TEXT_SIZE + 16]; /* being copied or checked */
 };
 
 /* ---- the new directory ------------------------------------------------- */
@@ -275,16 +275,7 @@ copy_fault(void *ctx, const char *text)
 
     b->faults++;
     progress_clear(&b->progress);
-    diag(DIAG_ERROR, "keyspace %s: %s", b->name, text);
-}
-
-static void
-waiting_fault(void *ctx, const char *text)
-{
-    struct backup *b = ctx;
-
-    b->faults++;
-    diag(DIAG_ERROR, "log/" WAITING_FOLDER ": %s", text);
+    diag(DIAG_ERROR, "%s: %s", b->what, text);
 }
 
 /* Copies what waits and reads the whole copy back. */
@@ -302,7 +293,8 @@ copy_waiting(struct backup *b)
         rc = waiting_open(&copy, b->log_fd, false, true, 0);
     if (rc < 0)
         return rc;
-    rc = waiting_check(&copy, waiting_fault, b);
+    (void)snprintf(b->what, sizeof b->what, "log/" WAITING_FOLDER);
+    rc = waiting_check(&copy, copy_fault, b);
     waiting_close(&copy);
     return rc;
 }
@@ -314,14 +306,15 @@ copy_keyspace(struct backup *b, const uint8_t *name, size_t size)
     struct store_check_result result = {0};
     int rc;
 
-    (void)name_escape(name, size, b->name);
+    (void)snprintf(b->what, sizeof b->what, "keyspace %s",
+                   cmd_text(name, size));
     rc = store_copy(b->in.store, name, size, b->keyspace_fd);
     if (rc == 0)
         rc = store_check(b->copy, name, size, copy_fault, b, &result);
     if (rc < 0) {
         b->faults++;
         progress_clear(&b->progress);
-        diag_errno(DIAG_ERROR, rc, "keyspace %s is not in the copy", b->name);
+        diag_errno(DIAG_ERROR, rc, "%s is not in the copy", b->what);
         /* The others are worth having; a full disk is the end of it. */
         return rc == -ENOSPC ? rc : 0;
     }
