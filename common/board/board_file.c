@@ -51,12 +51,12 @@ update_attempts(void)
 }
 
 static bool
-is_same_file(int one, int other)
+is_still_at(int fd, const char *path)
 {
     struct stat a, b;
 
-    return fstat(one, &a) == 0 && fstat(other, &b) == 0 &&
-           a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+    return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_ino == b.st_ino &&
+           a.st_dev == b.st_dev;
 }
 
 /* Maps the file through an open file of its own: a mapping goes to the children
@@ -72,7 +72,8 @@ map_board(const char *path, int fd, const struct board_header *h,
 
     if (rc < 0)
         return rc;
-    if (!is_same_file(fd, map_fd))
+    /* A name that has gone to a newer file does not come back to this one. */
+    if (!is_still_at(fd, path))
         rc = -EAGAIN;
     if (rc == 0)
         *out = mmap(NULL, (size_t)h->file_size, prot, MAP_SHARED, map_fd, 0);
@@ -152,15 +153,6 @@ countd_board_close(struct countd_board *b)
 }
 
 /* ---- creating ---------------------------------------------------------- */
-
-static bool
-is_still_at(int fd, const char *path)
-{
-    struct stat a, b;
-
-    return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_ino == b.st_ino &&
-           a.st_dev == b.st_dev;
-}
 
 /* Opens what has the name, which may be nothing, and locks it: who has that is
  * master to be. */

@@ -48,20 +48,10 @@ read_pid(int fd)
     return space == 0 || space == pid_namespace() ? pid : -pid;
 }
 
-/* Beside the flock, which says who is the writer, a lock that others can ask
- * about: a test with flock(2) would have to take it, and could make a writer
- * that starts just then believe in another. */
-static int
-lock_visibly(int fd)
-{
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-
-    return fcntl(fd, F_OFD_SETLK, &lock) < 0 ? -errno : 0;
-}
-
 int
 datadir_writer_lock(const struct datadir *d, int *fd, long *pid)
 {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     char text[PID_SIZE];
     int file, rc;
 
@@ -79,8 +69,11 @@ datadir_writer_lock(const struct datadir *d, int *fd, long *pid)
     snprintf(text, sizeof text, "%-20ld%-20llu\n", (long)getpid(),
              pid_namespace());
     rc = write_at(file, text, sizeof text - 1, 0);
-    if (rc == 0)
-        rc = lock_visibly(file);
+    /* Beside the flock, which says who is the writer, a lock that others can ask
+     * about: a test with flock(2) would have to take it, and could make a writer
+     * that starts just then believe in another. */
+    if (rc == 0 && fcntl(file, F_OFD_SETLK, &lock) < 0)
+        rc = -errno;
     if (rc == 0) {
         *fd = file;
         return 0;

@@ -76,16 +76,6 @@ refuse_file(void *ctx, int folder_fd, const char *name)
     return -ENOTEMPTY;
 }
 
-/* log/ of a copy has no logs; daemons and countd check expect it. */
-static int
-make_folders(struct backup *b)
-{
-    b->fd = folder_make(b->top_fd, DATADIR_PARTIAL);
-    b->log_fd = b->fd < 0 ? b->fd : folder_make(b->fd, "log");
-    b->keyspace_fd = b->log_fd < 0 ? b->log_fd : folder_make(b->fd, "keyspace");
-    return b->keyspace_fd < 0 ? b->keyspace_fd : 0;
-}
-
 static bool
 is_inside(const char *path, const char *data_dir)
 {
@@ -116,6 +106,7 @@ has_parent(const char *path)
     return has;
 }
 
+/* log/ of a copy has no logs; daemons and countd check expect it. */
 static int
 make_copy_dir(struct backup *b)
 {
@@ -125,7 +116,10 @@ make_copy_dir(struct backup *b)
     if (b->top_fd < 0)
         return b->top_fd;
     rc = dirstream_each(b->top_fd, ".", refuse_file, NULL);
-    return rc < 0 ? rc : make_folders(b);
+    b->fd = rc < 0 ? rc : folder_make(b->top_fd, DATADIR_PARTIAL);
+    b->log_fd = b->fd < 0 ? b->fd : folder_make(b->fd, "log");
+    b->keyspace_fd = b->log_fd < 0 ? b->log_fd : folder_make(b->fd, "keyspace");
+    return b->keyspace_fd < 0 ? b->keyspace_fd : 0;
 }
 
 static int

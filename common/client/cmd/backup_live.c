@@ -42,18 +42,6 @@ finish_file(int fd, int rc)
     return rc;
 }
 
-/* For dirstream_each(): copies a file to the folder *ctx. */
-static int
-copy_entry(void *ctx, int folder_fd, const char *name)
-{
-    const int *to_fd = ctx;
-    struct stat st;
-
-    if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? 0 : -errno;
-    return S_ISREG(st.st_mode) ? folder_copy_file(folder_fd, name, *to_fd) : 0;
-}
-
 /* ---- the quota journal and its note ------------------------------------ */
 
 #define QUOTA_JOURNAL "quota"
@@ -141,14 +129,6 @@ open_journal(int from_fd, struct quota_end *end)
     return fd;
 }
 
-static int
-write_note(int to_fd, const uint8_t *note)
-{
-    const int fd = make_file(to_fd, QUOTA_NOTE);
-
-    return fd < 0 ? fd : finish_file(fd, write_at(fd, note, NOTE_SIZE, 0));
-}
-
 /* Copies the journal up to the note's end and the zeros after it. */
 static int
 copy_journal(int from, int to_fd, uint64_t end)
@@ -172,8 +152,8 @@ static int
 copy_quotas(int from_fd, int to_fd)
 {
     struct quota_end end;
-    int rc = 0;
     const int fd = open_journal(from_fd, &end);
+    int to, rc = 0;
 
     if (fd < 0 && fd != -ENOENT)
         return fd;
@@ -183,8 +163,10 @@ copy_quotas(int from_fd, int to_fd)
     }
     if (rc < 0)
         return rc;
-    return end.byte == UINT64_MAX ? folder_copy_file(from_fd, QUOTA_NOTE, to_fd)
-                                  : write_note(to_fd, end.note);
+    if (end.byte == UINT64_MAX)
+        return folder_copy_file(from_fd, QUOTA_NOTE, to_fd);
+    to = make_file(to_fd, QUOTA_NOTE);
+    return to < 0 ? to : finish_file(to, write_at(to, end.note, NOTE_SIZE, 0));
 }
 
 /* ---- requests with an Idempotency-Key ---------------------------------- */
@@ -308,9 +290,14 @@ backup_requests_remove(int to_fd)
 static int
 copy_other(void *ctx, int folder_fd, const char *name)
 {
-    return strncmp(name, QUOTA_PREFIX, strlen(QUOTA_PREFIX)) == 0
-               ? 0
-               : copy_entry(ctx, folder_fd, name);
+    const int *to_fd = ctx;
+    struct stat st;
+
+    if (strncmp(name, QUOTA_PREFIX, strlen(QUOTA_PREFIX)) == 0)
+        return 0;
+    if (fstatat(folder_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : -errno;
+    return S_ISREG(st.st_mode) ? folder_copy_file(folder_fd, name, *to_fd) : 0;
 }
 
 int

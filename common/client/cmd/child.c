@@ -263,17 +263,6 @@ child_drop_sockets(struct child *c)
         drop_socket(c, c->kept_count - 1);
 }
 
-static void
-keep_socket(struct child *c, const char *name, int fd)
-{
-    if (c->kept_count == KEEPER_MAX) {
-        (void)close(fd);
-        return;
-    }
-    c->kept[c->kept_count].fd = fd;
-    (void)snprintf(c->kept[c->kept_count++].name, KEEPER_NAME_SIZE, "%s", name);
-}
-
 /* "FDSTORE=1" with a descriptor or "FDSTOREREMOVE=1", and "FDNAME=". */
 static void
 take_request(struct child *c, const char *text, int fd)
@@ -289,10 +278,13 @@ take_request(struct child *c, const char *text, int fd)
         for (size_t i = c->kept_count; i-- > 0;)
             if (strcmp(c->kept[i].name, name) == 0)
                 drop_socket(c, i);
-    if (fd >= 0 && strncmp(text, "FDSTORE=1\n", 10) == 0)
-        keep_socket(c, name, fd);
-    else if (fd >= 0)
+    if (fd >= 0 && c->kept_count < KEEPER_MAX &&
+        strncmp(text, "FDSTORE=1\n", 10) == 0) {
+        c->kept[c->kept_count].fd = fd;
+        memcpy(c->kept[c->kept_count++].name, name, sizeof name);
+    } else if (fd >= 0) {
         (void)close(fd);
+    }
 }
 
 /* Who sent a datagram, and the descriptor in it or -1. */

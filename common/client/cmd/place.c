@@ -75,15 +75,6 @@ read_state(const struct place *p, const uint8_t *name, size_t size,
     return rc;
 }
 
-/* Whether some file names the keyspace for this very fill already. */
-static bool
-is_waiting(const struct place *p, const uint8_t *name, size_t size)
-{
-    return p->in &&
-           waiting_has(&p->in->waiting,
-                       waiting_find(&p->in->waiting, name, size), &p->fill);
-}
-
 /* A keyspace that cannot be read gets its records when it can be. */
 static void
 decide_name(struct place *p, uint32_t number)
@@ -105,7 +96,10 @@ decide_name(struct place *p, uint32_t number)
         *increments = 0;
     } else {
         p->wanted += *increments;
-        if (is_waiting(p, name, size))
+        /* A file may name the keyspace for this very fill already. */
+        if (p->in &&
+            waiting_has(&p->in->waiting,
+                        waiting_find(&p->in->waiting, name, size), &p->fill))
             *increments = 0;
     }
 }

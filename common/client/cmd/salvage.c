@@ -344,17 +344,6 @@ report_ahead(const uint8_t *name, size_t name_size)
          cmd_text(name, name_size));
 }
 
-/* Places what is valid.  A keyspace that has another fill of this epoch is left
- * out: their order is unknown. */
-static int
-place_log(struct salvage *s)
-{
-    const struct archive_header h = archive_header_of(&s->report.header);
-    const int rc = unmerged_list(&s->in.waiting);
-
-    return rc == 0 ? place_fill(&s->place, &h, read_slots, s) : rc;
-}
-
 /* Removes or renames the file after all of it is placed. */
 static int
 remove_salvaged(struct salvage *s)
@@ -446,6 +435,7 @@ begin_merge(const struct salvage *s)
 static int
 run_salvage(struct salvage *s)
 {
+    struct archive_header h;
     int rc, merged, status;
 
     rc = read_log(s);
@@ -464,9 +454,14 @@ run_salvage(struct salvage *s)
             s->name);
     if (!begin_merge(s))
         return CONFIG_EXIT_SYSTEM;
+    h = archive_header_of(&s->report.header);
     rc = record_requests(s);
     if (rc == 0)
-        rc = place_log(s);
+        rc = unmerged_list(&s->in.waiting);
+    /* A keyspace that has another fill of this epoch is left out: their order
+     * is unknown. */
+    if (rc == 0)
+        rc = place_fill(&s->place, &h, read_slots, s);
     if (rc == 0)
         rc = remove_salvaged(s);
     if (rc < 0)

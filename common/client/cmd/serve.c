@@ -288,14 +288,6 @@ read_ready_line(struct serve *s, struct child *c)
     fail_with(s, CONFIG_EXIT_SYSTEM);
 }
 
-/* Starts a child again that was stopped: to upgrade it. */
-static void
-renew_child(struct child *c)
-{
-    diag(DIAG_INFO, "%s has stopped and is started again", c->program);
-    c->start_ms = clock_ms();
-}
-
 /* Starts a child again that a signal has ended, after a pause that doubles.
  * One that ends so again and again meets the same damage each time. */
 static void
@@ -338,7 +330,9 @@ take_end(struct serve *s, struct child *c)
         return;
     }
     if (s->phase == PHASE_SERVING && was_ready && WEXITSTATUS(c->status) == 0) {
-        renew_child(c);
+        /* It was stopped, to upgrade it. */
+        diag(DIAG_INFO, "%s has stopped and is started again", c->program);
+        c->start_ms = clock_ms();
         return;
     }
     if (s->phase != PHASE_SERVING &&
@@ -473,26 +467,17 @@ read_options(struct serve *s, int64_t *workers)
                                         : *status;
 }
 
-static int
-check_settings(const struct cmd_line *line)
-{
-    char why[CONFIG_WHY_SIZE];
-
-    if (config_check(&line->config, why) == 0)
-        return 0;
-    return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
-}
-
 int
 cmd_serve(struct cmd_line *line)
 {
     struct serve s = {.line = line, .signal_fd = -1};
+    char why[CONFIG_WHY_SIZE];
     int64_t workers;
     int status, rc;
 
     status = read_options(&s, &workers);
-    if (status == 0)
-        status = check_settings(line);
+    if (status == 0 && config_check(&line->config, why) < 0)
+        status = cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
     if (status == 0)
         status = set_user(line);
     if (status != 0)
