@@ -393,17 +393,18 @@ CASE(a_forked_child_writes_as_itself, r)
 
 /* ---- life -------------------------------------------------------------- */
 
-/* Ends what a test has begun, whatever becomes of that: a process reads until
- * the test closes its end. */
+/* A process that says what became of its claim, and stays until the test closes
+ * its end, whatever becomes of that. */
 struct far {
     int report[2], until[2];
     char said;
 };
 
 static pid_t
-start_far(struct fixture *r, void (*body)(struct fixture *r, struct far *f),
+start_far(struct fixture *r, const char *(*body)(struct fixture *r),
           struct far *f)
 {
+    char byte;
     pid_t pid;
 
     assert_int_equal(pipe2(f->report, O_CLOEXEC), 0);
@@ -412,7 +413,9 @@ start_far(struct fixture *r, void (*body)(struct fixture *r, struct far *f),
     assert_true(pid >= 0);
     if (pid == 0) {
         (void)close(f->until[1]);
-        body(r, f);
+        if (write(f->report[1], body(r), 1) == 1 &&
+            read(f->until[0], &byte, 1) < 0)
+            abort();
         _exit(0);
     }
     assert_int_equal(close(f->report[1]), 0);
@@ -426,15 +429,6 @@ end_far(struct far *f)
 {
     assert_int_equal(close(f->until[1]), 0);
     assert_int_equal(close(f->report[0]), 0);
-}
-
-static void
-report_and_stay(struct far *f, const char *said)
-{
-    char byte;
-
-    if (write(f->report[1], said, 1) == 1 && read(f->until[0], &byte, 1) < 0)
-        abort();
 }
 
 static const char *
@@ -459,15 +453,16 @@ life_in(struct countd_board *b)
     return owner.life;
 }
 
-static void
-claim_in_namespaces(struct fixture *r, struct far *f)
+static const char *
+claim_in_namespaces(struct fixture *r)
 {
     if (unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
-        report_and_stay(f, "-");
-    else if (fork() == 0) /* is process 1 there */
-        report_and_stay(f, claim_0(r));
-    else
-        (void)wait(NULL); /* and then ends, too */
+        return "-";
+    if (fork() > 0) {
+        (void)wait(NULL);
+        _exit(0);
+    }
+    return claim_0(r); /* as process 1 there */
 }
 
 CASE(an_owner_in_other_namespaces_is_alive_until_it_ends, r)
@@ -496,16 +491,15 @@ CASE(an_owner_in_other_namespaces_is_alive_until_it_ends, r)
     countd_board_close(reader);
 }
 
-/* Its child has all its open files. */
-static void
-claim_and_leave_a_child(struct fixture *r, struct far *f)
+/* The process that says so is its child, which has all its open files. */
+static const char *
+claim_and_leave_a_child(struct fixture *r)
 {
     const char *said = claim_0(r);
 
-    if (fork() == 0)
-        report_and_stay(f, said);
-    else
+    if (fork() > 0)
         (void)kill(getpid(), SIGSTOP);
+    return said;
 }
 
 CASE(a_child_that_outlives_its_parent_owns_nothing_of_it, r)
