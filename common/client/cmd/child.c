@@ -269,7 +269,7 @@ take_request(struct child *c, const char *text, int fd)
 {
     static const char key[] = "FDNAME=";
     const char *at = strstr(text, key);
-    char name[KEEPER_NAME_SIZE];
+    char name[KEEPER_NAME_SIZE] = "";
 
     (void)snprintf(name, sizeof name, "%.*s",
                    at ? (int)strcspn(at + strlen(key), "\n") : 0,
