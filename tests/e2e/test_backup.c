@@ -20,63 +20,6 @@ open_copy(struct fleet *copy, const char *path)
                      "http.listen=127.0.0.1:0", NULL);
 }
 
-CASE(a_backup_of_logs_that_are_not_merged_knows_none, f)
-{
-    struct fleet copy;
-    struct tmpdir other;
-    char path[600];
-
-    fleet_start(f, FLEET_WRITE);
-    expect_counted(f, "one", "p\ta\n", 1, false);
-    fleet_stop(f, FLEET_WRITE);
-    tmpdir_make(&other);
-    (void)snprintf(path, sizeof path, "%s/copy", other.path);
-    expect(FLEET_RUN(f, "backup", "--no-flush", path), 0,
-           "live/requests is not in the copy");
-    open_copy(&copy, path);
-    expect_counted(&copy, "one", "p\ta\n", 1, false);
-    fleet_stop_all(&copy);
-    fleet_fini(&copy);
-    /* Merged, it is in the copy. */
-    fleet_start(f, FLEET_WORKER);
-    fleet_await_drained(f, MERGE_MS);
-    fleet_stop_all(f);
-    (void)snprintf(path, sizeof path, "%s/copy-2", other.path);
-    expect(FLEET_RUN(f, "backup", "--no-flush", path), 0, "faults=0");
-    open_copy(&copy, path);
-    expect_counted(&copy, "one", "p\ta\n", 1, true);
-    expect_export(&copy, "p", "p\ta\t1\n");
-    fleet_stop_all(&copy);
-    fleet_fini(&copy);
-    tmpdir_remove(&other);
-}
-
-/* Requests that live/requests has are merged between its copy and those of
- * keyspaces: else the copy would answer a request that it does not count. */
-CASE(a_backup_waits_for_what_its_requests_counted, f)
-{
-    struct tmpdir other;
-
-    fleet_start(f, FLEET_WRITE);
-    fleet_start(f, FLEET_WORKER);
-    expect_counted(f, "one", "p\ta\n", 1, false);
-    tmpdir_make(&other);
-    assert_int_equal(expect_traced(other.path,
-                                   "-o trace -e trace=openat,linkat,renameat2",
-                                   "-d '%s' backup copy", f->path),
-                     0);
-    expect_text(
-        daemon_run(text, sizeof text, "/bin/sh", "-c",
-                   "grep -oE '\"0{9}[0-9]\", O_RDONLY|\"[0-9]{10}\", "
-                   "O_WRONLY|\"p[.]mdb' \"$1/trace\" | uniq | sed "
-                   "'s/.*RDONLY/logs/; s/.*WRONLY/requests/; s/\"//' | uniq | "
-                   "tr '\\n' ' '",
-                   "sh", other.path, NULL),
-        0, "logs requests logs p.mdb logs ");
-    tmpdir_remove(&other);
-    fleet_stop_all(f);
-}
-
 /* ---- what is done while one runs ------------------------------------------- */
 
 /* A slow backup of 13 keyspaces, and requests meanwhile. */
@@ -277,46 +220,4 @@ CASE(a_keyspace_that_is_dropped_during_a_backup_does_not_come_back_in_part, f)
     assert_in_range(service_count(&s.copy, "a", "k"), s.requests + 1,
                     2 * (s.requests + 1));
     remove_slow(&s);
-}
-
-/* What workers keep for it goes with the next merge. */
-CASE(a_backup_that_is_killed_leaves_nothing_behind, f)
-{
-    struct tmpdir other;
-
-    fleet_start(f, FLEET_WRITE);
-    expect_counted(f, "one", "p\ta\n", 1, false);
-    tmpdir_make(&other);
-    assert_int_not_equal(
-        expect_traced(other.path,
-                      "-o /dev/null -e inject=renameat,renameat2:signal=KILL",
-                      "-d '%s' backup --no-flush copy", f->path),
-        0);
-    assert_true(tmpdir_has(&f->dir, "log/kept"));
-    tmpdir_remove(&other);
-    fleet_start(f, FLEET_WORKER);
-    fleet_await_drained(f, MERGE_MS);
-    fleet_stop_all(f);
-    assert_false(tmpdir_has(&f->dir, "log/kept"));
-    fleet_check(f);
-}
-
-/* Without what is merged meanwhile there is no telling what the copy counts. */
-CASE(a_backup_for_which_nothing_can_be_kept_knows_none, f)
-{
-    struct tmpdir other;
-
-    fleet_start(f, FLEET_WRITE);
-    fleet_start(f, FLEET_WORKER);
-    expect_counted(f, "one", "p\ta\n", 1, false);
-    tmpdir_make(&other);
-    /* The folders of the copy come before. */
-    expect(expect_traced(other.path,
-                         "-o /dev/null -e inject=mkdirat:error=ENOSPC:when=5",
-                         "-d '%s' backup copy", f->path),
-           0, "make log/kept: ");
-    assert_has(text, "live/requests is not in the copy");
-    assert_int_equal(tmpdir_count(&other, "copy/live/requests"), 1);
-    tmpdir_remove(&other);
-    fleet_stop_all(f);
 }

@@ -1,5 +1,5 @@
 /* tests/e2e/test_log_command.c - countd log, check and backup: the transcript
- * log_command.txt, and what needs another user, a signal or a kill. */
+ * log_command.txt, and what needs another user or a signal. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -109,51 +109,4 @@ WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come, s)
     (void)signal(SIGUSR2, SIG_IGN); /* drops what is pending */
     assert_int_equal(sigprocmask(SIG_UNBLOCK, &mask, NULL), 0);
     (void)signal(SIGUSR2, SIG_DFL); /* a valid number */
-}
-
-/* Kills a backup at its call number `n` of `name`.  True when there are fewer
- * calls: it has ended. */
-static bool
-kill_backup_at(struct serve_fixture *s, const char *copy, const char *name,
-               unsigned n)
-{
-    char options[80];
-
-    snprintf(options, sizeof options,
-             "-o /dev/null -e inject=%s:signal=KILL:when=%u", name, n);
-    return expect_traced(s->dir.path, options, "-d '%s' backup --no-flush '%s'",
-                         s->data, copy) == 0;
-}
-
-WITH_SITE(a_backup_that_is_killed_is_never_called_whole, s)
-{
-    static const char *const calls[] = {"mkdirat", "renameat", "unlinkat",
-                                        "fsync"};
-    unsigned refused = 0;
-    char copy[640];
-    bool ended;
-
-    expect_text(RUN(s, "incr", "a", "b", "7"), 0, "");
-    expect_text(RUN(s, "incr", "c", "d", "7"), 0, "");
-    expect_text(RUN(s, "flush"), 0, "");
-    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
-        ended = false;
-        for (unsigned n = 1; !ended; n++) {
-            struct serve_fixture at = *s;
-
-            assert_true(n < 100);
-            snprintf(copy, sizeof copy, "%s/%s-%u", s->dir.path, calls[i], n);
-            ended = kill_backup_at(s, copy, calls[i], n);
-            snprintf(at.data, sizeof at.data, "%.*s", (int)sizeof at.data - 1,
-                     copy);
-            if (RUN(&at, "check") == 0)
-                expect(0, 0, "keyspaces=2 keys=2 ");
-            else if (tmpdir_has(&s->dir, strrchr(copy, '/') + 1))
-                refused++;
-            assert_true(!ended || strstr(text, "keyspaces=2") != NULL);
-        }
-    }
-    assert_true(refused > 8);
-    snprintf(copy, sizeof copy, "%s/fsync-1", s->dir.path);
-    expect(RUN(s, "backup", "--no-flush", copy), 100, "was not finished");
 }

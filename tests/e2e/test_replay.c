@@ -363,34 +363,6 @@ CASE(a_clock_that_was_set_back_loses_nothing, s)
     assert_counts(s, 900511, 18, -45);
 }
 
-CASE(a_dry_run_reads_all_and_makes_nothing, s)
-{
-    struct stat st;
-
-    archive_by_hand(s, 4);
-    expect(REPLAY(s, s->archive, "--dry-run"), 0,
-           "4 logs: 16 increments would be merged, 0 ");
-    assert_int_equal(stat(s->target, &st), -1);
-    expect(REPLAY(s, s->archive, "--to", "1700000120"), 0, ": 8 increments ");
-    expect(REPLAY(s, s->archive, "--dry-run"), 0,
-           "4 logs: 8 increments would be merged, 8 ");
-    flip_byte(s, 3, CRC_AT);
-    expect(REPLAY(s, s->archive, "--dry-run"), 1, "is damaged");
-}
-
-CASE(a_flipped_bit_stops_a_replay_until_it_is_mended, s)
-{
-    archive_by_hand(s, 7);
-    flip_byte(s, 4, CRC_AT);
-
-    expect(REPLAY(s, s->archive), 1, "is damaged: nothing of it is merged");
-    expect(0, 0, "4 logs: 16 increments merged, 0 ");
-    assert_counts(s, 400015, 8, -20);
-    flip_byte(s, 4, CRC_AT);
-    expect(REPLAY(s, s->archive), 0, "7 logs: 12 increments merged, 16 ");
-    assert_counts(s, 700127, 14, -35);
-}
-
 /* Most records stand before the damage, and a good log behind it. */
 CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
 {
@@ -416,106 +388,6 @@ CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
     expect(REPLAY(s, s->archive, "--skip-damaged"), 1,
            "1 log: 1 increment merged, 0 ");
     assert_counts(s, 1, 0, 0);
-}
-
-CASE(what_was_not_archived_is_told, s)
-{
-    const char *path = path_of(s, 1);
-    char gone[800];
-
-    archive_by_hand(s, 3);
-    snprintf(gone, sizeof gone, "%.*smissing", (int)(strlen(path) - 2), path);
-    assert_int_equal(rename(path, gone), 0);
-
-    expect(REPLAY(s, s->archive), 1, "is not in the archive");
-    expect(0, 0, "2 logs: 8 increments merged, ");
-    expect(0, 0, ", missing 1, ");
-}
-
-CASE(a_log_in_the_format_of_before_is_refused_with_what_to_do, s)
-{
-    static const char old[128] = "COUNTDA1\1";
-    const char *path = path_of(s, 1);
-    char name[800];
-
-    archive_by_hand(s, 3);
-    snprintf(name, sizeof name, "%.*spacked", (int)(strlen(path) - 2), path);
-    assert_int_equal(unlink(path), 0);
-    file_put(name, old, sizeof old);
-
-    expect(REPLAY(s, s->archive), 1,
-           "has the archive format of another version: replay it with the "
-           "countd that wrote it, or remove it");
-    expect(0, 0, "stopped before it");
-    assert_int_equal(unlink(name), 0);
-    expect(REPLAY(s, s->archive), 0, "2 logs: 4 increments merged, ");
-}
-
-CASE(other_message_sizes_are_refused, s)
-{
-    archive_by_hand(s, 1);
-    expect(REPLAY(s, s->archive, "-o", "message.key_size=100"), 100,
-           "message.key_size=256");
-}
-
-/* ---- explain ------------------------------------------------------------ */
-
-CASE(explain_tells_each_log_and_what_is_from_before, s)
-{
-    archive_by_hand(s, 4);
-    assert_int_equal(FLEET_RUN(&s->fleet, "replay", s->archive), 0);
-    assert_int_equal(unlink(path_of(s, 0)), 0); /* its time was over */
-
-    expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--tsv"), 0,
-           "1700000060\t1700000061\t1\t1\t2\t100002\tyes\n"
-           "1700000120\t1700000121\t2\t1\t2\t100004\tyes\n"
-           "1700000180\t1700000181\t0\t2\t2\t100008\tyes\n");
-    expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--utc"), 0,
-           "count now: 400015\nin history: 400015\n"
-           "from 6 increments in archived logs: 300014\n"
-           "the rest, from before the archive begins at 2023-11-14T22:14:20Z: "
-           "100001\n");
-    expect(FLEET_RUN(&s->fleet, "explain", "words", "the", "--json"), 0,
-           "\"count\": 400015, \"rows\": [\n {\"first_received\": 1700000060,");
-    expect(0, 0,
-           "], \"history\": [\n {\"from\": 1699920000, \"sum\": 400015, "
-           "\"logged\": 300014}], \"history_sum\": 400015, "
-           "\"history_since\": 0, \"not_in_history\": 0, "
-           "\"increments\": 6, \"sum\": 300014, \"rest\": 100001, "
-           "\"archive_begins\": 1700000060, \"not_in_the_count\": 0, "
-           "\"saturated\": 0, \"logs_missing\": 0, \"logs_damaged\": 0, "
-           "\"logs_not_archived\": 0, \"one_moment\": true}");
-    expect(FLEET_RUN(&s->fleet, "explain", "words", "nobody"), 1,
-           "count now: none");
-}
-
-CASE(explain_says_what_it_cannot_know, s)
-{
-    /* In the archive, in no keyspace. */
-    archive_by_hand(s, 4);
-    expect(FLEET_RUN(&s->fleet, "explain", "words", "the"), 0,
-           "that are not in the count: 8\n");
-    expect(0, 0,
-           "count now: none\nin history: no history is kept\n"
-           "from 0 increments in archived logs: 0\n");
-
-    /* Merged, and taken away by the user. */
-    assert_int_equal(FLEET_RUN(&s->fleet, "replay", s->archive), 0);
-    assert_int_equal(FLEET_RUN(&s->fleet, "del", "words", "the"), 0);
-    expect(FLEET_RUN(&s->fleet, "explain", "words", "the"), 0, ": -400015\n");
-    expect(0, 0, "del, drop and salvage are in no archived log");
-    expect(0, 0, "count now: none\nin history: 0\n");
-    expect(0, 0, "what is acknowledged and not merged yet is in none of it");
-
-    /* The last fill of a log is not there; another one is damaged. */
-    assert_int_equal(unlink(path_of(s, 3)), 0);
-    expect(FLEET_RUN(&s->fleet, "explain", "words", "of"), 0,
-           "the archive begins and not in it: 1;");
-    expect(0, 0, "in archived logs: 6\n");
-    flip_byte(s, 2, CRC_AT);
-    expect(FLEET_RUN(&s->fleet, "explain", "words", "of"), 1,
-           "archived logs that cannot be read: 1;");
-    expect(0, 0, "in archived logs: 4\n");
 }
 
 /* Some came before history was kept, some more than a day apart. */
@@ -551,16 +423,4 @@ CASE(explain_tells_each_day_and_from_when_on_it_is_known, s)
     expect(FLEET_RUN(&s->fleet, "explain", "words", "the"), 0,
            "not known: what came before ");
     expect(0, 0, "not in history: 1000, from before that, or changed by del");
-}
-
-CASE(explain_without_an_archive_knows_nothing_but_the_count, s)
-{
-    archive_by_hand(s, 2);
-    assert_int_equal(REPLAY(s, s->archive), 0);
-    expect(FLEET_RUN(&s->fleet, "-d", s->target, "explain", "words", "of"), 0,
-           "the rest: 4; no log is archived");
-    expect(FLEET_RUN(&s->fleet, "-d", s->target, "explain", "words", "of",
-                     "--archive", s->archive),
-           0, "the archive begins at ");
-    expect(0, 0, ": 0\n");
 }
