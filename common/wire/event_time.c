@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Of a number: its milliseconds are those of year 33658. */
+/* A number has no more: as milliseconds they reach to the year 33658. */
 #define DIGITS_MAX 15
 #define MS_FROM    INT64_C(100000000000) /* as seconds that is the year 5138 */
 
