@@ -42,10 +42,8 @@ message_is_zero(const uint8_t *at, size_t size)
     return memcmp(at, zeros, size) == 0;
 }
 
-/* Bytes of the name in its field up to the first NUL; 0 when it is empty or
- * something follows its NUL: the stream is not aligned to messages then. */
-static uint16_t
-name_size(const uint8_t *field, uint16_t field_size)
+uint16_t
+message_name_size(const uint8_t *field, uint16_t field_size)
 {
     const uint8_t *nul = memchr(field, 0, field_size);
     size_t size;
@@ -59,8 +57,9 @@ name_size(const uint8_t *field, uint16_t field_size)
 int
 message_parse(const struct layout *l, const uint8_t *bytes, struct message *out)
 {
-    const uint16_t keyspace_size = name_size(bytes + 8, l->keyspace_size);
-    const uint16_t key_size = name_size(bytes + l->key_at, l->key_size);
+    const uint16_t keyspace_size =
+        message_name_size(bytes + 8, l->keyspace_size);
+    const uint16_t key_size = message_name_size(bytes + l->key_at, l->key_size);
 
     if (keyspace_size == 0 || key_size == 0)
         return -EBADMSG;

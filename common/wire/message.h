@@ -92,6 +92,10 @@ bool message_is_time(const struct layout *l, const uint8_t *bytes,
 
 void message_put_time(const struct layout *l, uint32_t minute, uint8_t *bytes);
 
+/* Bytes of the NUL-padded name in a field; 0: it is empty, or something follows
+ * its first NUL, as where a peer has lost the beginning of its messages. */
+uint16_t message_name_size(const uint8_t *field, uint16_t field_size);
+
 /* True when `size` bytes at `at` are all zero. */
 bool message_is_zero(const uint8_t *at, size_t size);
 

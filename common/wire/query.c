@@ -6,40 +6,25 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/wire/message.h"
+
 /* Wire offsets; the table is in query.h. */
 #define AT_LENGTH   8
 #define AT_KEYSPACE 16
-
-/* Size of the NUL-padded name at `at`; -EINVAL when a byte follows its first
- * NUL, which is how a peer that lost the framing shows. */
-static int
-name_size(const uint8_t *at)
-{
-    const uint8_t *nul = memchr(at, 0, QUERY_NAME_SIZE);
-    size_t size;
-
-    if (!nul)
-        return QUERY_NAME_SIZE;
-    size = (size_t)(nul - at);
-    /* Each byte equals the one before it, and the first is zero. */
-    if (memcmp(nul, nul + 1, QUERY_NAME_SIZE - size - 1) != 0)
-        return -EINVAL;
-    return (int)size;
-}
 
 int
 query_parse(const uint8_t bytes[QUERY_SIZE], struct query_range *out)
 {
     struct query_range q = {.offset = get_le64s(bytes),
                             .length = get_le64s(bytes + AT_LENGTH),
-                            .keyspace = bytes + AT_KEYSPACE};
-    const int size = name_size(bytes + AT_KEYSPACE);
+                            .keyspace = bytes + AT_KEYSPACE,
+                            .keyspace_size = message_name_size(
+                                bytes + AT_KEYSPACE, QUERY_NAME_SIZE)};
 
-    if (q.offset == INT64_MIN || q.length < 0 || size <= 0)
+    if (q.offset == INT64_MIN || q.length < 0 || q.keyspace_size == 0)
         return -EINVAL;
     if (q.length > QUERY_ROWS_MAX)
         q.length = QUERY_ROWS_MAX;
-    q.keyspace_size = (uint16_t)size;
     *out = q;
     return 0;
 }
