@@ -216,7 +216,7 @@ open_bracket(struct json_reader *r, bool is_object)
     r->objects &= ~(UINT32_C(1) << r->depth);
     r->objects |= (uint32_t)is_object << r->depth;
     r->at++;
-    r->wanted = is_object ? JSON_WANTS_FIRST_MEMBER : JSON_WANTS_FIRST_VALUE;
+    r->wanted = JSON_WANTS_FIRST;
     return is_object ? JSON_OBJECT : JSON_ARRAY;
 }
 
@@ -259,22 +259,21 @@ read_member(struct json_reader *r)
     return JSON_MEMBER;
 }
 
-/* Behind a value: a comma and the next, or the bracket's end. */
+/* Within a bracket: its end, or behind a comma the next value or member. */
 static enum json_token
 go_on(struct json_reader *r)
 {
     const bool is_object = (r->objects >> r->depth & 1) != 0;
 
-    if (r->depth == 0)
-        return r->at == r->end ? JSON_END
-                               : refuse_token(r, "something behind the value");
     if (r->at < r->end && *r->at == (is_object ? '}' : ']'))
         return close_bracket(r, is_object);
-    if (r->at == r->end || *r->at != ',')
-        return refuse_token(
-            r, "neither a comma nor a closing bracket behind a value");
-    r->at++;
-    skip_blanks(r);
+    if (r->wanted == JSON_WANTS_COMMA) {
+        if (r->at == r->end || *r->at != ',')
+            return refuse_token(
+                r, "neither a comma nor a closing bracket behind a value");
+        r->at++;
+        skip_blanks(r);
+    }
     return is_object ? read_member(r) : read_value(r);
 }
 
@@ -282,23 +281,14 @@ enum json_token
 json_next(struct json_reader *r)
 {
     skip_blanks(r);
-    switch (r->wanted) {
-    case JSON_WANTS_VALUE:
+    if (r->wanted == JSON_WANTS_NOTHING)
+        return JSON_BAD;
+    if (r->wanted == JSON_WANTS_VALUE)
         return read_value(r);
-    case JSON_WANTS_FIRST_VALUE:
-        if (r->at < r->end && *r->at == ']')
-            return close_bracket(r, false);
-        return read_value(r);
-    case JSON_WANTS_FIRST_MEMBER:
-        if (r->at < r->end && *r->at == '}')
-            return close_bracket(r, true);
-        return read_member(r);
-    case JSON_WANTS_COMMA:
+    if (r->depth > 0)
         return go_on(r);
-    case JSON_WANTS_NOTHING:
-        break;
-    }
-    return JSON_BAD;
+    return r->at == r->end ? JSON_END
+                           : refuse_token(r, "something behind the value");
 }
 
 /* ---- strings ------------------------------------------------------------ */
@@ -306,26 +296,13 @@ json_next(struct json_reader *r)
 static size_t
 put_utf8(uint32_t c, uint8_t to[4])
 {
-    if (c < 0x80) {
-        to[0] = (uint8_t)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        to[0] = (uint8_t)(0xc0 | c >> 6);
-        to[1] = (uint8_t)(0x80 | (c & 0x3f));
-        return 2;
-    }
-    if (c < 0x10000) {
-        to[0] = (uint8_t)(0xe0 | c >> 12);
-        to[1] = (uint8_t)(0x80 | (c >> 6 & 0x3f));
-        to[2] = (uint8_t)(0x80 | (c & 0x3f));
-        return 3;
-    }
-    to[0] = (uint8_t)(0xf0 | c >> 18);
-    to[1] = (uint8_t)(0x80 | (c >> 12 & 0x3f));
-    to[2] = (uint8_t)(0x80 | (c >> 6 & 0x3f));
-    to[3] = (uint8_t)(0x80 | (c & 0x3f));
-    return 4;
+    static const uint8_t leads[] = {0, 0xc0, 0xe0, 0xf0};
+    const size_t more = (size_t)(c >= 0x80) + (c >= 0x800) + (c >= 0x10000);
+
+    for (size_t i = more; i > 0; i--, c >>= 6)
+        to[i] = (uint8_t)(0x80 | (c & 0x3f));
+    to[0] = (uint8_t)(leads[more] | c);
+    return more + 1;
 }
 
 /* The character behind the backslash at `at`, in UTF-8; *used with it. */

@@ -40,10 +40,9 @@ enum json_token {
 
 enum json_wanted {
     JSON_WANTS_VALUE,
-    JSON_WANTS_FIRST_VALUE,  /* or "]" */
-    JSON_WANTS_FIRST_MEMBER, /* or "}" */
-    JSON_WANTS_COMMA,        /* or the bracket's end; at depth 0 the end */
-    JSON_WANTS_NOTHING       /* it was bad */
+    JSON_WANTS_FIRST,  /* value or member, or the bracket's end */
+    JSON_WANTS_COMMA,  /* or the bracket's end; at depth 0 the end */
+    JSON_WANTS_NOTHING /* it was bad */
 };
 
 struct json_reader {
