@@ -53,32 +53,17 @@ read_failure(const struct read_request *a)
     return &unavailable;
 }
 
-/* The facts of a key: count, rank, saturated. */
+/* Reads the state of the keyspace.  False: the query failed. */
 static bool
-read_key_facts(struct read_request *a, struct read_facts *f)
-{
-    struct store_query q = {.op = STORE_RANK,
-                            .key = a->params.keys[0].bytes,
-                            .key_size = a->params.keys[0].size};
-
-    if (!read_run_query(a, &q))
-        return false;
-    *f = (struct read_facts){q.error == 0,
-                             {q.row.count, (int64_t)q.rank, q.row.saturated}};
-    return true;
-}
-
-/* Of the keyspace: total, keys, saturated. */
-static bool
-read_keyspace_facts(struct read_request *a, struct read_facts *f)
+read_facts(struct read_request *a)
 {
     struct store_query q = {.op = STORE_TOTAL};
 
     if (!read_run_query(a, &q))
         return false;
-    *f = (struct read_facts){q.error == 0,
-                             {store_total(&q.totals), (int64_t)q.totals.keys,
-                              (int64_t)q.totals.saturated}};
+    a->facts = (struct read_facts){q.error == 0, store_total(&q.totals),
+                                   (int64_t)q.totals.keys,
+                                   (int64_t)q.totals.saturated};
     a->nonce = q.totals.nonce;
     a->change = q.totals.change;
     return true;
@@ -87,28 +72,26 @@ read_keyspace_facts(struct read_request *a, struct read_facts *f)
 bool
 read_version(struct read_request *a)
 {
-    return read_keyspace_facts(a, &a->facts) && a->facts.any;
+    return read_facts(a) && a->facts.is_there;
 }
 
-/* The facts of the keyspace, which were read for the version just now. */
-static bool
-ask_keyspace(struct read_request *a, struct read_facts *f)
+/* Has a->facts, which may have been read for the version just now.  NULL, or why
+ * there is no answer about the keyspace. */
+static const struct read_problem *
+need_keyspace(struct read_request *a)
 {
-    if (!a->has_state)
-        return read_keyspace_facts(a, f);
-    *f = a->facts;
-    return true;
+    if (!a->has_state && !read_facts(a))
+        return read_failure(a);
+    return a->facts.is_there ? NULL : &read_no_keyspace;
 }
 
 /* Nothing is known of the key: is there its keyspace? */
 static const struct read_problem *
 explain_missing(struct read_request *a)
 {
-    struct read_facts f;
+    const struct read_problem *problem = need_keyspace(a);
 
-    if (!ask_keyspace(a, &f))
-        return read_failure(a);
-    return f.any ? &read_no_key : &read_no_keyspace;
+    return problem ? problem : &read_no_key;
 }
 
 /* ---- facts -------------------------------------------------------------- */
@@ -139,74 +122,77 @@ read_end_facts(struct read_request *a)
 }
 
 void
-read_put_numbers(struct read_request *a, const struct table_column *columns,
-                 const struct cell *cells, size_t count)
+read_put_numbers(struct read_request *a, const struct read_number *numbers,
+                 size_t columns, size_t count)
 {
+    struct table_column heads[READ_NUMBERS];
+    struct cell cells[READ_NUMBERS];
+
     for (size_t i = 0; i < count; i++)
-        table_fact(&a->table, columns[i].key, cells[i]);
-    if (a->table.format == TABLE_JSON)
-        return;
-    table_next_rows(&a->table, "rows", columns, count);
-    table_row(&a->table, cells);
-}
-
-/* One of the numbers of struct read_facts, and what an answer calls it. */
-struct fact {
-    const char *name;
-    unsigned number;
-};
-
-static void
-put_number(struct read_request *a, const char *name, int64_t number)
-{
-    const struct table_column column = {name, name, true};
-    const struct cell cell = cell_number(number);
-
-    read_put_numbers(a, &column, &cell, 1);
-}
-
-/* The first is the number of the answer. */
-static void
-put_facts(struct read_request *a, const struct read_facts *f,
-          const struct fact *facts, size_t count)
-{
-    read_begin_facts(a);
-    put_number(a, facts[0].name, f->number[facts[0].number]);
-    for (size_t i = 1; i < count; i++)
-        table_fact(&a->table, facts[i].name,
-                   cell_number(f->number[facts[i].number]));
+        table_fact(&a->table, numbers[i].name, numbers[i].value);
+    for (size_t i = 0; i < columns && a->table.format != TABLE_JSON; i++) {
+        heads[i] =
+            (struct table_column){numbers[i].name, numbers[i].name, true};
+        cells[i] = numbers[i].value;
+    }
+    if (a->table.format != TABLE_JSON) {
+        table_next_rows(&a->table, "rows", heads, columns);
+        table_row(&a->table, cells);
+    }
     read_end_facts(a);
 }
 
-/* An answer about a key. */
-static const struct read_problem *
-answer_key(struct read_request *a, const struct fact *facts, size_t count)
+static void
+put_key(struct read_request *a, const struct store_query *q, bool has_rank)
 {
-    struct read_facts f;
+    const struct read_number numbers[] = {
+        {"rank", cell_number((int64_t)q->rank)},
+        {"count", cell_number(q->row.count)},
+        {"saturated", cell_number(q->row.saturated)}};
 
-    if (!read_key_facts(a, &f))
+    read_begin_facts(a);
+    read_put_numbers(a, has_rank ? numbers : numbers + 1, 1, has_rank ? 3 : 2);
+}
+
+/* An answer about a key: its count, and before that its rank. */
+static const struct read_problem *
+answer_key(struct read_request *a, bool has_rank)
+{
+    struct store_query q = {.op = STORE_RANK,
+                            .key = a->params.keys[0].bytes,
+                            .key_size = a->params.keys[0].size};
+
+    if (!read_run_query(a, &q))
         return read_failure(a);
-    if (!f.any)
+    if (q.error < 0)
         return explain_missing(a);
-    put_facts(a, &f, facts, count);
+    put_key(a, &q, has_rank);
     return NULL;
+}
+
+static void
+put_total(struct read_request *a)
+{
+    const struct read_number numbers[] = {
+        {"total", cell_number(a->facts.total)},
+        {"keys", cell_number(a->facts.keys)},
+        {"saturated", cell_number(a->facts.saturated)}};
+
+    read_begin_facts(a);
+    read_put_numbers(a, numbers, 1, 3);
 }
 
 static const struct read_problem *
 answer_total(struct read_request *a)
 {
-    static const struct fact facts[] = {
-        {"total", 0}, {"keys", 1}, {"saturated", 2}};
-    struct read_facts f;
+    const struct read_problem *problem;
 
     if (read_is_long(a))
         return read_total_of_keys(a);
-    if (!ask_keyspace(a, &f))
-        return read_failure(a);
-    if (!f.any)
-        return &read_no_keyspace;
-    put_facts(a, &f, facts, 3);
-    return NULL;
+    problem = need_keyspace(a);
+    if (!problem)
+        put_total(a);
+    return problem;
 }
 
 static const struct read_problem *
@@ -215,12 +201,10 @@ answer_gets(struct read_request *a)
     static const struct table_column columns[] = {{"count", "count", true},
                                                   {"key", "key", false}};
     const struct http_params *p = &a->params;
-    struct read_facts f;
+    const struct read_problem *problem = need_keyspace(a);
 
-    if (!ask_keyspace(a, &f))
-        return read_failure(a);
-    if (!f.any)
-        return &read_no_keyspace;
+    if (problem)
+        return problem;
     read_begin_facts(a);
     table_next_rows(&a->table, "rows", columns, 2);
     for (size_t i = 0; i < p->key_count; i++) {
@@ -243,18 +227,13 @@ answer_gets(struct read_request *a)
 static const struct read_problem *
 answer_get(struct read_request *a)
 {
-    static const struct fact facts[] = {{"count", 0}, {"saturated", 2}};
-
-    return a->params.key_count > 1 ? answer_gets(a) : answer_key(a, facts, 2);
+    return a->params.key_count > 1 ? answer_gets(a) : answer_key(a, false);
 }
 
 static const struct read_problem *
 answer_rank(struct read_request *a)
 {
-    static const struct fact facts[] = {
-        {"rank", 1}, {"count", 0}, {"saturated", 2}};
-
-    return read_is_period(a) ? read_period_rank(a) : answer_key(a, facts, 3);
+    return read_is_period(a) ? read_period_rank(a) : answer_key(a, true);
 }
 
 /* Who asks waits for own counts.  What a store has that is not local is known by
@@ -265,6 +244,8 @@ answer_now(struct read_request *a)
     const struct http_params *p = &a->params;
     struct as_of *f = a->http->jobs->as_of;
     struct store_query q = {.op = STORE_TOTAL};
+    const struct read_number now = {"now_ms",
+                                    cell_number((int64_t)clock_unix_ms())};
     int64_t had;
 
     if (f->answered && p->keyspace.size == 0) {
@@ -281,8 +262,7 @@ answer_now(struct read_request *a)
         a->as_of_ms = had;
     a->error = 0;
     read_begin_facts(a);
-    put_number(a, "now_ms", (int64_t)clock_unix_ms());
-    read_end_facts(a);
+    read_put_numbers(a, &now, 1, 1);
     return NULL;
 }
 
@@ -341,23 +321,22 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
 {
     struct store_query q = {
         .op = STORE_RANGE, .offset = offset, .length = (uint64_t)length};
+    const struct read_problem *problem = need_keyspace(a);
+    const int64_t keys = a->facts.keys;
     struct query_row last;
-    struct read_facts f;
 
-    if (!ask_keyspace(a, &f))
-        return read_failure(a);
-    if (!f.any)
-        return &read_no_keyspace;
+    if (problem)
+        return problem;
     if (offset < 0) /* the rank of the first row that there is */
-        offset = offset + f.number[1] > 0 ? offset + f.number[1] : 0;
+        offset = offset + keys > 0 ? offset + keys : 0;
     if (!read_run_query(a, &q))
         return read_failure(a);
     a->next_page.has_offset = true;
     a->next_page.offset = offset + (int64_t)q.rows;
-    a->next_page.is_there = q.rows > 0 && a->next_page.offset < f.number[1];
+    a->next_page.is_there = q.rows > 0 && a->next_page.offset < keys;
     read_begin_facts(a);
     put_rows(a, ROWS_WITH_LIMIT, offset, &q, &last);
-    table_fact(&a->table, "saturated", cell_number(f.number[2]));
+    table_fact(&a->table, "saturated", cell_number(a->facts.saturated));
     read_end_facts(a);
     return NULL;
 }
@@ -390,13 +369,11 @@ answer_keys(struct read_request *a)
                             .after = p->after.bytes,
                             .after_size = p->after.size,
                             .length = (uint64_t)p->n};
+    const struct read_problem *problem = need_keyspace(a);
     struct query_row last;
-    struct read_facts f;
 
-    if (!ask_keyspace(a, &f))
-        return read_failure(a);
-    if (!f.any)
-        return &read_no_keyspace;
+    if (problem)
+        return problem;
     if (!read_run_query(a, &q))
         return read_failure(a);
     read_begin_facts(a);

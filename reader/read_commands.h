@@ -57,10 +57,17 @@ extern const struct read_problem read_no_keyspace;
 void read_begin_facts(struct read_request *a);
 void read_end_facts(struct read_request *a);
 
-/* Numbers that are not rows: facts, which in columns are a row of their own. */
-void read_put_numbers(struct read_request *a,
-                      const struct table_column *columns,
-                      const struct cell *cells, size_t count);
+/* A number of an answer, and its name. */
+struct read_number {
+    const char *name;
+    struct cell value;
+};
+
+/* Puts the numbers of an answer that has no rows, and its end: they are facts,
+ * and the first `columns` of them, READ_NUMBERS at most, are a row of columns. */
+#define READ_NUMBERS 3
+void read_put_numbers(struct read_request *a, const struct read_number *numbers,
+                      size_t columns, size_t count);
 
 /* Reads the board.  False: there is none. */
 bool read_board(struct read_http *h);

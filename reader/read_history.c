@@ -234,38 +234,17 @@ read_period_top(struct read_request *a)
     return NULL;
 }
 
-/* A number of the answer to a query, and its name. */
-struct number {
-    const char *name;
-    enum { NUMBER_RANK, NUMBER_SUM, NUMBER_KEYS } which;
-};
-
-/* Answers `count` numbers, of which the first are columns, too. */
+/* Answers with numbers of the query, of which the first are columns, too. */
 static const struct read_problem *
-answer_numbers(struct read_request *a, const struct number *n, size_t columns,
-               size_t count)
+answer_numbers(struct read_request *a, const struct read_number *numbers,
+               size_t columns, size_t count)
 {
     const struct read_problem *problem = find_problem(a);
-    const struct store_history_query *q = &a->job->history.q;
-    char text[CELL_SUM_SIZE];
-    const struct cell values[] = {[NUMBER_RANK] = cell_number((int64_t)q->rank),
-                                  [NUMBER_SUM] = cell_bucket(&q->sum, text),
-                                  [NUMBER_KEYS] =
-                                      cell_number((int64_t)q->keys)};
-    struct table_column heads[3];
-    struct cell cells[3];
 
     if (problem)
         return problem;
-    for (size_t i = 0; i < columns; i++) {
-        heads[i] = (struct table_column){n[i].name, n[i].name, true};
-        cells[i] = values[n[i].which];
-    }
     begin_period(a);
-    read_put_numbers(a, heads, cells, columns);
-    for (size_t i = columns; i < count; i++)
-        table_fact(&a->table, n[i].name, values[n[i].which]);
-    read_end_facts(a);
+    read_put_numbers(a, numbers, columns, count);
     return NULL;
 }
 
@@ -274,26 +253,32 @@ read_period_rank(struct read_request *a)
 {
     static const struct read_problem nothing = {
         HTTP_NOT_FOUND, "nothing-came", "nothing came to the key in that time"};
-    static const struct number numbers[] = {
-        {"rank", NUMBER_RANK}, {"sum", NUMBER_SUM}, {"keys", NUMBER_KEYS}};
     const struct history_query *h = &a->job->history;
+    char text[CELL_SUM_SIZE];
+    const struct read_number numbers[] = {
+        {"rank", cell_number((int64_t)h->q.rank)},
+        {"sum", cell_bucket(&h->q.sum, text)},
+        {"keys", cell_number((int64_t)h->q.keys)}};
 
     return h->error == 0 && !h->q.sum.any ? &nothing
                                           : answer_numbers(a, numbers, 3, 3);
 }
 
-/* Counts keys, or groups of keys. */
-static struct number
+/* How many keys there are, or groups of keys. */
+static struct read_number
 number_of_keys(const struct read_request *a)
 {
-    return (struct number){a->params.group != 0 ? "groups" : "keys",
-                           NUMBER_KEYS};
+    return (struct read_number){a->params.group != 0 ? "groups" : "keys",
+                                cell_number((int64_t)a->job->history.q.keys)};
 }
 
 const struct read_problem *
 read_total_of_keys(struct read_request *a)
 {
-    const struct number numbers[] = {{"total", NUMBER_SUM}, number_of_keys(a)};
+    char text[CELL_SUM_SIZE];
+    const struct read_number numbers[] = {
+        {"total", cell_bucket(&a->job->history.q.sum, text)},
+        number_of_keys(a)};
 
     return answer_numbers(a, numbers, 1, 2);
 }
@@ -301,7 +286,9 @@ read_total_of_keys(struct read_request *a)
 const struct read_problem *
 read_distinct(struct read_request *a)
 {
-    const struct number numbers[] = {number_of_keys(a), {"sum", NUMBER_SUM}};
+    char text[CELL_SUM_SIZE];
+    const struct read_number numbers[] = {
+        number_of_keys(a), {"sum", cell_bucket(&a->job->history.q.sum, text)}};
 
     return answer_numbers(a, numbers, 2, 2);
 }

@@ -59,10 +59,10 @@ struct read_listed {
     int64_t rank; /* what the list is sorted by */
 };
 
-/* Facts of a key, or of a keyspace: three numbers in order. */
+/* State of a keyspace. */
 struct read_facts {
-    bool any;
-    int64_t number[3];
+    bool is_there;
+    int64_t total, keys, saturated;
 };
 
 /* A request and how far its answer is. */
