@@ -57,11 +57,10 @@ struct function_call {
     int64_t interval; /* seconds of an argument that is an interval; or 0 */
     struct function_times times;
     struct scratch *scratch;
-    size_t at, again_at;      /* series that functions_step() is done with */
-    struct series_list made;  /* series of its own, so far */
-    struct series *total;     /* series that all are divided by */
-    struct regular *regular;  /* argument that is a regular expression */
-    uint32_t **values_counts; /* of an average: values per point of each */
+    size_t at, again_at;     /* series that functions_step() is done with */
+    struct series_list made; /* series of its own, so far */
+    struct series *total;    /* series that all are divided by */
+    struct regular *regular; /* argument that is a regular expression */
     char *why;
 };
 

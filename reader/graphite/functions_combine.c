@@ -1,8 +1,9 @@
 /* reader/graphite/functions_combine.c - functions that make one series of
- * several; see functions_internal.h.
+ * several, or divide by one; see functions_internal.h.
  *
  * Entry points: functions_combine_each(), functions_group_each(),
- * functions_wildcards_each(), and what finishes them. */
+ * functions_wildcards_each(), and what finishes them; functions_divide(),
+ * functions_percent_each(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
 
@@ -26,9 +27,10 @@ functions_aggregate(const struct target_node *v, enum series_aggregate usual)
     return usual;
 }
 
-int
-functions_check_aligned(struct function_call *call, const struct series *a,
-                        const struct series *b)
+/* Whether both have points at the same times: 0 or -EINVAL. */
+static int
+check_aligned(struct function_call *call, const struct series *a,
+              const struct series *b)
 {
     if (a->count == b->count && a->start == b->start && a->step == b->step &&
         a->last == b->last)
@@ -37,38 +39,29 @@ functions_check_aligned(struct function_call *call, const struct series *a,
                             "series of different steps: summarize them first");
 }
 
-/* Counts the values of each point: what an average is divided by. */
+/* Counts the values of each point of a group: what an average is divided by. */
 static int
-count_values(struct function_call *call, size_t group, const struct series *s)
+count_values(struct function_call *call, struct series *group,
+             const struct series *s)
 {
-    uint32_t *counts;
-
-    if (!call->values_counts)
-        call->values_counts =
-            scratch_take(call->scratch, call->list.count * sizeof(uint32_t *));
-    if (!call->values_counts)
-        return -ENOMEM;
-    if (!call->values_counts[group])
-        call->values_counts[group] =
-            scratch_take(call->scratch, s->count * sizeof *counts + 1);
-    counts = call->values_counts[group];
-    if (!counts)
+    if (!group->counts)
+        group->counts =
+            scratch_take(call->scratch, s->count * sizeof *group->counts);
+    if (!group->counts)
         return -ENOMEM;
     for (size_t i = 0; i < s->count; i++)
-        counts[i] += series_has(s, i) ? 1 : 0;
+        group->counts[i] += series_has(s, i) ? 1 : 0;
     return 0;
 }
 
-/* The index of the group with that name; a new one is empty. */
-static size_t
+/* The group with that name; NULL: there is none so far. */
+static struct series *
 find_group(const struct function_call *call, struct target_text name)
 {
-    size_t i = 0;
-
-    while (i < call->made.count &&
-           !target_text_equals(call->made.items[i]->name, name))
-        i++;
-    return i;
+    for (size_t i = 0; i < call->made.count; i++)
+        if (target_text_equals(call->made.items[i]->name, name))
+            return call->made.items[i];
+    return NULL;
 }
 
 /* How series are combined: as a word of an argument says, or always. */
@@ -89,7 +82,7 @@ add_to_group(struct function_call *call, struct series *s,
              struct target_text name)
 {
     const enum series_aggregate how = combined_how(call);
-    const size_t group = find_group(call, name);
+    struct series *group = find_group(call, name);
     int rc = 0;
 
     if (!call->made.items)
@@ -97,14 +90,14 @@ add_to_group(struct function_call *call, struct series *s,
             call->scratch, call->list.count * sizeof(struct series *));
     if (!call->made.items)
         return -ENOMEM;
-    if (group < call->made.count)
-        rc = functions_check_aligned(call, call->made.items[group], s);
+    if (group)
+        rc = check_aligned(call, group, s);
     if (how == SERIES_AVERAGE && rc == 0)
-        rc = count_values(call, group, s);
+        rc = count_values(call, group ? group : s, s);
     if (rc < 0)
         return rc;
-    if (group < call->made.count) {
-        series_combine(call->made.items[group], s, how);
+    if (group) {
+        series_combine(group, s, how);
         return 0;
     }
     s->name = name;
@@ -131,7 +124,8 @@ functions_combine_finish(struct function_call *call)
         struct series *s = call->made.items[i];
 
         for (size_t p = 0; how == SERIES_AVERAGE && p < s->count; p++)
-            s->points[p] /= call->values_counts[i][p];
+            s->points[p] /= s->counts[p];
+        s->counts = NULL;
         s->name = is_one ? path : s->name;
         s->path = has_paths ? s->name : path;
         rc = functions_show_name(call, s, s->name);
@@ -194,4 +188,91 @@ functions_wildcards_each(struct function_call *call, struct series *s)
                ? t.rc
                : add_to_group(call, s,
                               (struct target_text){t.at ? t.at : "", t.size});
+}
+
+/* ---- dividing -------------------------------------------------------------- */
+
+/* The one series to divide by, which is an argument's, and not among those of the
+ * call.  NULL: there is none, or *rc is an error. */
+static const struct series *
+find_divisor(struct function_call *call, int *rc)
+{
+    const struct target_node *v = call->values[1];
+    const struct series_list *divisors = v ? v->result : NULL;
+
+    *rc = 0;
+    if (!divisors)
+        return call->total;
+    if (divisors->count > 1)
+        *rc = functions_refuse(
+            call, "one series to divide by, not %zu: sum them first",
+            divisors->count);
+    return divisors->count == 1 ? divisors->items[0] : NULL;
+}
+
+/* Values times a factor, divided by those of the divisor: none where it has
+ * none, or 0. */
+static int
+divide_points(struct function_call *call, struct series *s, long double factor)
+{
+    int rc;
+    const struct series *by = find_divisor(call, &rc);
+
+    if (rc == 0 && by)
+        rc = check_aligned(call, s, by);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < s->count; i++)
+        s->points[i] = by && by->points[i] != 0
+                           ? s->points[i] * factor / by->points[i]
+                           : SERIES_NONE;
+    return functions_name_call(call, s, ",%.*s", by ? (int)by->name.size : 7,
+                               by ? by->name.at : "MISSING");
+}
+
+int
+functions_divide(struct function_call *call, struct series *s)
+{
+    return divide_points(call, s, 1);
+}
+
+/* Adds up what all others are a part of, if it is not given. */
+int
+functions_percent_each(struct function_call *call, struct series *s)
+{
+    int rc;
+
+    if (call->values[1])
+        return 0;
+    if (!call->total) {
+        call->total = series_new(call->scratch, s->count);
+        if (!call->total)
+            return -ENOMEM;
+        call->total->start = s->start;
+        call->total->step = s->step;
+        call->total->last = s->last;
+        rc = functions_name_combined(call, "sumSeries", false,
+                                     &call->total->path);
+        if (rc == 0)
+            rc = functions_show_name(call, call->total, call->total->path);
+        if (rc < 0)
+            return rc;
+    }
+    rc = check_aligned(call, call->total, s);
+    if (rc == 0)
+        series_combine(call->total, s, SERIES_SUM);
+    return rc;
+}
+
+int
+functions_percent_again(struct function_call *call, struct series *s)
+{
+    const struct target_node *v = call->values[1];
+
+    if (!v || v->kind != TARGET_NUMBER)
+        return divide_points(call, s, 100);
+    for (size_t i = 0; i < s->count; i++)
+        s->points[i] =
+            v->number == 0 ? SERIES_NONE : s->points[i] * 100 / v->number;
+    return functions_name_call(call, s, ",%Lg", v->number);
 }

@@ -63,17 +63,12 @@ function_each functions_alias, functions_alias_by_node,
 enum series_aggregate functions_aggregate(const struct target_node *v,
                                           enum series_aggregate usual);
 
-/* Whether both have points at the same times: 0 or -EINVAL. */
-int functions_check_aligned(struct function_call *call, const struct series *a,
-                            const struct series *b);
-
 /* Combine all into one, or by nodes, by function->how. */
 function_each functions_combine_each, functions_group_each,
     functions_group_nodes, functions_wildcards_each;
 function_all functions_combine_finish;
 
-/* ---- dividing (functions_ratio.c) ---------------------------------------- */
-
+/* Divide by a series. */
 function_each functions_divide, functions_percent_each, functions_percent_again;
 
 /* ---- choosing (functions_choose.c) --------------------------------------- */

@@ -13,15 +13,8 @@
 
 struct parameter {
     char name[HTTP_QUERY_NAME_SIZE];
-    const char *text;
-    size_t size;
+    struct target_text value;
 };
-
-static bool
-is_value(const struct parameter *p, const char *what)
-{
-    return p->size == strlen(what) && memcmp(p->text, what, p->size) == 0;
-}
 
 static int
 fail_parameter(struct graphite_job *g, const struct parameter *p,
@@ -35,8 +28,8 @@ static int
 keep_text(struct graphite_job *g, const struct parameter *p,
           struct target_text *out)
 {
-    out->at = scratch_copy(&g->scratch, p->text, p->size);
-    out->size = p->size;
+    out->at = scratch_copy(&g->scratch, p->value.at, p->value.size);
+    out->size = p->value.size;
     return out->at ? 0 : render_fail_memory(&g->render);
 }
 
@@ -44,16 +37,16 @@ keep_text(struct graphite_job *g, const struct parameter *p,
 static int
 read_data_points(struct graphite_job *g, const struct parameter *p)
 {
+    const char *at = p->value.at, *const end = at + p->value.size;
     int64_t points = 0;
-    size_t i = 0;
 
-    for (; i < p->size && isdigit((unsigned char)p->text[i]); i++)
+    for (; at < end && isdigit((unsigned char)*at); at++)
         if (points <= INT32_MAX)
-            points = 10 * points + (p->text[i] - '0');
-    if (i > 0 && i < p->size && p->text[i] == '.')
-        while (++i < p->size && isdigit((unsigned char)p->text[i]))
+            points = 10 * points + (*at - '0');
+    if (at > p->value.at && at < end && *at == '.')
+        while (++at < end && isdigit((unsigned char)*at))
             continue;
-    if (i < p->size)
+    if (at < end)
         return fail_parameter(g, p, "not a number of points");
     g->render.max_data_points = points;
     return 0;
@@ -66,7 +59,7 @@ read_render_format(struct graphite_job *g, const struct parameter *p)
         [RENDER_JSON] = "json", [RENDER_RAW] = "raw", [RENDER_CSV] = "csv"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (is_value(p, names[i])) {
+        if (target_text_is(p->value, names[i])) {
             g->render.format = (enum render_format)i;
             return 0;
         }
@@ -78,8 +71,8 @@ read_format(struct graphite_job *g, const struct parameter *p)
 {
     if (g->kind == GRAPHITE_RENDER)
         return read_render_format(g, p);
-    g->is_completer = is_value(p, "completer");
-    return g->is_completer || is_value(p, "treejson")
+    g->is_completer = target_text_is(p->value, "completer");
+    return g->is_completer || target_text_is(p->value, "treejson")
                ? 0
                : fail_parameter(g, p, "treejson or completer");
 }
@@ -101,7 +94,10 @@ read_parameter(struct graphite_job *g, const struct parameter *p)
     if (strcmp(p->name, "format") == 0 && g->kind != GRAPHITE_EXPAND)
         return read_format(g, p);
     if (renders && is_target(p))
-        return p->size == 0 || render_add_target(r, p->text, p->size) ? 0 : -1;
+        return p->value.size == 0 ||
+                       render_add_target(r, p->value.at, p->value.size)
+                   ? 0
+                   : -1;
     if (renders && strcmp(p->name, "from") == 0)
         return keep_text(g, p, &g->from);
     if (renders && strcmp(p->name, "until") == 0)
@@ -113,19 +109,20 @@ read_parameter(struct graphite_job *g, const struct parameter *p)
     if (!renders && strcmp(p->name, "query") == 0)
         return keep_text(g, p, &g->query);
     if (g->kind == GRAPHITE_EXPAND && strcmp(p->name, "leavesOnly") == 0)
-        g->only_leaves = !is_value(p, "0") && !is_value(p, "false");
+        g->only_leaves = !target_text_is(p->value, "0") &&
+                         !target_text_is(p->value, "false");
     return 0;
 }
 
 int
 graphite_read_parameters(struct graphite_job *g, struct http_text text)
 {
-    struct parameter p = {.text = g->site->value};
+    struct parameter p = {.value.at = g->site->value};
     int rc;
 
     for (;;) {
         rc = http_query_next(&text, p.name, (uint8_t *)g->site->value,
-                             TARGET_SIZE_MAX, &p.size);
+                             TARGET_SIZE_MAX, &p.value.size);
         if (rc == 0)
             return 0;
         if (rc == -ENAMETOOLONG &&

@@ -320,13 +320,6 @@ next_given(struct path_search *s)
         enter_keyspace(s, nodes);
 }
 
-static bool
-begins_with_start(const struct path_search *s, const uint8_t *name, size_t size)
-{
-    return size >= s->start.size &&
-           memcmp(name, s->start.bytes, s->start.size) == 0;
-}
-
 /* Looks at a listed keyspace. */
 static int
 take_keyspace(struct path_search *s, const struct store_listed *listed)
@@ -370,7 +363,8 @@ next_listed(struct path_search *s, uint64_t until_ns)
         s->is_listing = true;
     }
     rc = store_listing_next(s->listing, until_ns, &listed);
-    if (rc == 1 && begins_with_start(s, listed.name, listed.name_size))
+    if (rc == 1 && bytes_begin(listed.name, listed.name_size, s->start.bytes,
+                               s->start.size))
         return take_keyspace(s, &listed);
     if (rc >= 0) {
         path_search_stop(s);

@@ -9,7 +9,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <assert.h>
 #include <errno.h>
-#include <string.h>
 
 #include "reader/graphite/render.h"
 
@@ -89,9 +88,9 @@ next_keyspace(struct render *r)
         c->at = c->at->next;
     for (; c->leaf; c->at = c->leaf ? c->leaf->found : NULL) {
         for (; c->leaf->grid == r->grid && c->at; c->at = c->at->next)
-            if (!before || c->at->keyspace_size != before->keyspace_size ||
-                memcmp(c->at->keyspace, before->keyspace,
-                       before->keyspace_size) != 0)
+            if (!before ||
+                !bytes_equal(c->at->keyspace, c->at->keyspace_size,
+                             before->keyspace, before->keyspace_size))
                 return c->at;
         c->leaf = c->leaf->next;
     }

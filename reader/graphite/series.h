@@ -26,8 +26,9 @@ struct series {
                                 the step makes it; else 0 */
     size_t count;
     long double *points;
-    long double key; /* by which series are chosen */
-    size_t order;    /* its place before they are sorted */
+    uint32_t *counts; /* values in each point, while it becomes an average */
+    long double key;  /* by which series are chosen */
+    size_t order;     /* its place before they are sorted */
 };
 
 struct series_list {

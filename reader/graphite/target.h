@@ -26,6 +26,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "reader/scratch.h"
 
 #define TARGET_SIZE_MAX  65536u
@@ -96,17 +97,13 @@ int target_parse(struct scratch *scratch, const char *text, size_t size,
 static inline bool
 target_text_is(struct target_text text, const char *what)
 {
-    size_t i = 0;
-
-    while (i < text.size && what[i] != '\0' && text.at[i] == what[i])
-        i++;
-    return i == text.size && what[i] == '\0';
+    return bytes_equal(text.at, text.size, what, strlen(what));
 }
 
 static inline bool
 target_text_equals(struct target_text a, struct target_text b)
 {
-    return a.size == b.size && memcmp(a.at, b.at, a.size) == 0;
+    return bytes_equal(a.at, a.size, b.at, b.size);
 }
 
 #endif
