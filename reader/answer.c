@@ -1,4 +1,5 @@
-/* reader/answer.c - see answer.h: answer_query(), answer_report(). */
+/* reader/answer.c - see answer.h: answer_query(), answer_bytes(),
+ * answer_report(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/answer.h"
 
@@ -27,4 +28,15 @@ answer_query(struct store *s, struct store_query *q, uint8_t *rows, size_t size)
     if (rc < 0 && rc != -ENOENT && rc != -EAGAIN)
         answer_report(q->name, q->name_size, rc);
     return rc;
+}
+
+enum conn_next
+answer_bytes(struct http_call *x, const void *bytes, size_t size)
+{
+    uint8_t *body = http_body(x, size);
+
+    if (!body)
+        return CONN_FULL;
+    (void)bytes_append(body, bytes, size);
+    return http_end(x, HTTP_OK, size);
 }

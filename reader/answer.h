@@ -7,6 +7,7 @@
 #ifndef COUNTD_READER_ANSWER_H
 #define COUNTD_READER_ANSWER_H
 
+#include "common/net/http.h"
 #include "common/store/store.h"
 #include "common/wire/query.h"
 
@@ -22,6 +23,10 @@
  * -ENOENT and -EAGAIN were reported. */
 int answer_query(struct store *s, struct store_query *q, uint8_t *rows,
                  size_t size);
+
+/* Answers a request over HTTP with these bytes. */
+enum conn_next answer_bytes(struct http_call *x, const void *bytes,
+                            size_t size);
 
 /* Reports that a keyspace cannot be read. */
 void answer_report(const uint8_t *keyspace, size_t size, int error);

@@ -89,7 +89,7 @@ chunks_pack_start(struct chunks_packer *p, const struct chunks *from)
     return p->is_open ? 0 : -ENOMEM;
 }
 
-int
+bool
 chunks_pack_step(struct chunks_packer *p, uint64_t until_ns)
 {
     struct json_writer *to = &p->packed.json;
@@ -108,18 +108,17 @@ chunks_pack_step(struct chunks_packer *p, uint64_t until_ns)
                 p->given = 0;
             }
         }
-        rc = chunks_reserve(&p->packed, 1);
-        if (rc < 0)
-            return rc;
+        if (chunks_reserve(&p->packed, 1) < 0)
+            return true;
         z->next_out = to->at;
         z->avail_out = (uInt)(to->end - to->at);
         rc = deflate(z, p->at ? Z_NO_FLUSH : Z_FINISH);
         to->at = z->next_out;
     } while (rc != Z_STREAM_END && clock_ns() < until_ns);
-    if (rc != Z_STREAM_END)
-        return 0;
-    chunks_end(&p->packed);
-    return 1;
+    p->is_packed = rc == Z_STREAM_END;
+    if (p->is_packed)
+        chunks_end(&p->packed);
+    return p->is_packed;
 }
 
 void

@@ -50,6 +50,7 @@ void chunks_copy(const struct chunks *c, uint8_t *to);
 
 struct chunks_packer {
     struct chunks packed;
+    bool is_packed;   /* all of it is there */
     struct chunk *at; /* the next one */
     size_t given;     /* bytes of it that `deflate` was given */
     z_stream deflate;
@@ -59,9 +60,9 @@ struct chunks_packer {
 /* Begins with chunks at their end, into the same scratch.  -ENOMEM */
 int chunks_pack_start(struct chunks_packer *p, const struct chunks *from);
 
-/* Goes on until about until_ns (clock_ns()).  1: `packed` is at its end; 0: there is
- * more to do; -ENOMEM, -E2BIG. */
-int chunks_pack_step(struct chunks_packer *p, uint64_t until_ns);
+/* Goes on until about until_ns (clock_ns()).  True: `packed` is at its end, or,
+ * without is_packed, there was no memory for it and the text goes as it is. */
+bool chunks_pack_step(struct chunks_packer *p, uint64_t until_ns);
 
 /* Gives back zlib's memory, if is_open. */
 void chunks_pack_stop(struct chunks_packer *p);

@@ -288,7 +288,6 @@ read_metrics(struct http_call *x)
     const struct user_metrics *u;
     enum conn_next next;
     size_t size;
-    uint8_t *body;
 
     if (http_query_shows(x->request->query, shown)) {
         (void)snprintf(detail, sizeof detail, "unknown parameter: %s", shown);
@@ -302,9 +301,5 @@ read_metrics(struct http_call *x)
                       : "text/plain; version=0.0.4; charset=utf-8";
     size = put_all(read_board(h) ? &h->overview : NULL, u, is_open,
                    (char *)h->text);
-    body = http_body(x, size);
-    if (!body)
-        return CONN_FULL;
-    memcpy(body, h->text, size);
-    return http_end(x, HTTP_OK, size);
+    return answer_bytes(x, h->text, size);
 }

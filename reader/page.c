@@ -6,10 +6,10 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/bytes.h"
 #include "common/wire/gunzip.h"
+#include "reader/answer.h"
 
 /* Of page_data.S: the packed page, and its policy with a NUL. */
 extern const uint8_t page_packed[], page_packed_end[];
@@ -23,8 +23,8 @@ packed_size(void)
 
 #define PACKED_LINE "Content-Encoding: gzip\r\n"
 
-/* The header lines beside the type: PACKED_LINE, which is left out for who does
- * not take gzip, and the rest. */
+/* The header lines beside the type: PACKED_LINE, which is left out for a client
+ * that does not take gzip, and the rest. */
 static void
 format_headers(struct page *p)
 {
@@ -49,8 +49,6 @@ answer_page(struct http_call *x)
 {
     struct page *p = x->ctx;
     const bool is_packed = http_takes_gzip(x->request);
-    const size_t size = is_packed ? packed_size() : p->size;
-    uint8_t *body;
 
     x->cache = "no-cache";
     if (http_has_any_version(x->request) ||
@@ -60,11 +58,8 @@ answer_page(struct http_call *x)
     }
     x->type = "text/html; charset=utf-8";
     x->more = find_headers(p, is_packed);
-    body = http_body(x, size);
-    if (!body)
-        return CONN_FULL;
-    memcpy(body, is_packed ? page_packed : p->html, size);
-    return http_end(x, HTTP_OK, size);
+    return is_packed ? answer_bytes(x, page_packed, packed_size())
+                     : answer_bytes(x, p->html, p->size);
 }
 
 const struct http_route page_routes[] = {

@@ -282,26 +282,21 @@ static enum conn_next
 put_answer(struct http_call *x, const struct read_request *a,
            const uint8_t *text, size_t size)
 {
-    uint8_t *body;
-
     set_answer_headers(x, a);
-    body = http_body(x, size);
-    if (!body)
-        return CONN_FULL;
-    memcpy(body, text, size);
-    return http_end(x, HTTP_OK, size);
+    return answer_bytes(x, text, size);
 }
 
 /* The answer that a job has packed, or has had no memory to pack. */
 static enum conn_next
 put_chunks(struct http_call *x, const struct read_job *w)
 {
-    const struct chunks *c = w->is_packed ? &w->packer.packed : &w->answer;
+    const bool is_packed = w->packer.is_packed;
+    const struct chunks *c = is_packed ? &w->packer.packed : &w->answer;
     struct read_http *h = x->ctx;
     uint8_t *body;
 
     set_answer_headers(x, &w->request);
-    if (w->is_packed)
+    if (is_packed)
         strcat(h->more, "Content-Encoding: gzip\r\n");
     body = http_body(x, c->size);
     if (!body)

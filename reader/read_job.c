@@ -24,11 +24,8 @@ step_command(struct job *job, uint64_t until_ns)
 static bool
 step_packing(struct job *job, uint64_t until_ns)
 {
-    struct read_job *w = LOOP_OWNER(job, struct read_job, job);
-    const int rc = chunks_pack_step(&w->packer, until_ns);
-
-    w->is_packed = rc == 1;
-    return rc != 0;
+    return chunks_pack_step(&LOOP_OWNER(job, struct read_job, job)->packer,
+                            until_ns);
 }
 
 static void
@@ -69,7 +66,7 @@ clear_job(struct read_job *w)
     w->history.top = NULL;
     w->from = NULL;
     w->logs = (struct read_logs){.rows = NULL};
-    w->packer.is_open = w->is_packed = false;
+    w->packer.is_open = false;
     w->answer.size = 0;
     scratch_init(&w->scratch, SIZE_MAX);
 }

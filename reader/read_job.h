@@ -37,7 +37,6 @@ struct read_job {
     /* For an answer that is packed: */
     struct chunks answer; /* its text; of size 0: none is packed */
     struct chunks_packer packer;
-    bool is_packed; /* packer.packed is the answer, and no longer the text */
 
     /* While it waits: */
     const struct read_http *http;

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/wire/utf8.h"
 #include "reader/answer.h"
@@ -22,20 +21,6 @@
 #define VERSION "1.1.8" /* of Graphite: the functions of the editor */
 
 /* ---- answers ------------------------------------------------------------ */
-
-static enum conn_next
-answer_text(struct http_call *x, const char *type, const char *text)
-{
-    const size_t size = strlen(text);
-    uint8_t *body;
-
-    x->type = type;
-    body = http_body(x, size);
-    if (!body)
-        return CONN_FULL;
-    (void)bytes_append(body, text, size);
-    return http_end(x, HTTP_OK, size);
-}
 
 static enum conn_next
 answer_failure(struct http_call *x, enum http_status status, const char *why)
@@ -113,7 +98,8 @@ begin_pieces(struct http_call *x, struct graphite_job *g,
 static enum conn_next
 answer_done(struct http_call *x, struct graphite_job *g)
 {
-    const struct chunks *c = g->is_packed ? &g->packer.packed : &g->answer;
+    const bool is_packed = g->packer.is_packed;
+    const struct chunks *c = is_packed ? &g->packer.packed : &g->answer;
     char *more = g->site->more;
     uint8_t *body;
     int n;
@@ -126,7 +112,7 @@ answer_done(struct http_call *x, struct graphite_job *g)
                                          : "application/json";
     x->cache = "no-cache";
     n = snprintf(more, sizeof g->site->more, "Vary: Accept-Encoding\r\n%s",
-                 g->is_packed ? "Content-Encoding: gzip\r\n" : "");
+                 is_packed ? "Content-Encoding: gzip\r\n" : "");
     if (g->as_of_ms != INT64_MAX)
         (void)snprintf(more + n, sizeof g->site->more - (size_t)n,
                        "X-Countd-As-Of: %" PRId64 "\r\n", g->as_of_ms);
@@ -150,15 +136,11 @@ wants_packing(const struct graphite_job *g)
            g->answer.size >= PACKED_LEAST;
 }
 
-/* It is packed in the end, or there was no memory for it, and it goes as it is. */
 static bool
 step_packing(struct job *job, uint64_t until_ns)
 {
-    struct graphite_job *g = LOOP_OWNER(job, struct graphite_job, job);
-    const int rc = chunks_pack_step(&g->packer, until_ns);
-
-    g->is_packed = rc == 1;
-    return rc != 0;
+    return chunks_pack_step(&LOOP_OWNER(job, struct graphite_job, job)->packer,
+                            until_ns);
 }
 
 /* ---- the job ------------------------------------------------------------ */
@@ -356,17 +338,18 @@ answer_functions(struct http_call *x)
 static enum conn_next
 answer_version(struct http_call *x)
 {
-    return x->rest.size > 0
-               ? http_fail(x, HTTP_NOT_FOUND)
-               : answer_text(x, "text/plain; charset=utf-8", VERSION);
+    return x->rest.size > 0 ? http_fail(x, HTTP_NOT_FOUND)
+                            : http_answer_text(x, HTTP_OK, VERSION);
 }
 
 /* There are no tags and no events. */
 static enum conn_next
 answer_nothing(struct http_call *x)
 {
-    return x->rest.size > 0 ? http_fail(x, HTTP_NOT_FOUND)
-                            : answer_text(x, "application/json", "[]");
+    if (x->rest.size > 0)
+        return http_fail(x, HTTP_NOT_FOUND);
+    x->type = "application/json";
+    return answer_bytes(x, "[]", 2);
 }
 
 #define FLAGS (HTTP_READS_BODY | HTTP_LONG_BODY | HTTP_MESSAGES)

@@ -58,7 +58,6 @@ struct graphite_job {
     struct scratch answers; /* its part of the memory, for `answer` */
     struct chunks answer;
     bool takes_gzip; /* the client takes gzip */
-    bool is_packed;  /* packer.packed is the answer */
     struct chunks_packer packer;
     bool is_sent; /* in pieces: */
     const struct chunk *send_at;
