@@ -361,46 +361,6 @@ TEST(the_page_is_small_and_loads_nothing_from_elsewhere)
         assert_memory_equal(at, "http://www.w3.org/2000/svg'", 27);
 }
 
-CASE(the_page_is_served_packed_and_unpacked_with_its_hashes, f)
-{
-    service_start(f);
-    answer_shell(f, "curl -sSf $U/ | cmp - reader/page.html");
-    answer_shell(f, "curl -sSf --compressed $U/ | cmp - reader/page.html");
-    answer_shell(f, "curl -sSfD - -o /dev/null -H 'Accept-Encoding: gzip' $U/");
-    assert_has(text, "\r\nContent-Encoding: gzip\r\n");
-    assert_has(text, "\r\nVary: Accept-Encoding\r\n");
-    assert_has(text, "\r\nX-Content-Type-Options: nosniff\r\n");
-    assert_has(text, "; connect-src 'self'; img-src data:; "
-                     "base-uri 'none'; form-action 'none'; "
-                     "frame-ancestors 'none'\r\n");
-    for (int i = 0; i < 2; i++) {
-        char command[512];
-
-        (void)snprintf(
-            command, sizeof command,
-            "h=$(curl -sSfI $U/ | sed -n \"s/.*%s-src 'sha256-\\([^']*\\)'.*/"
-            "\\1/p\" | base64 -d | od -An -v -tx1 | tr -d ' \\n'); "
-            "s=$(awk 'index($0, \"</%s>\") == 1 { on = 0 } on { print } "
-            "$0 == \"<%s>\" { on = 1; print \"\" }' reader/page.html | "
-            "sha256sum); test \"$h  -\" = \"$s\"",
-            i ? "script" : "style", i ? "script" : "style",
-            i ? "script" : "style");
-        answer_shell(f, command);
-    }
-    answer_shell(f, "t=$(curl -sSfI $U/ | sed -n 's/^ETag: \\(.*\\)\\r/\\1/p');"
-                    " curl -sSfo /dev/null -w '%{http_code} %{size_download}'"
-                    " -H \"If-None-Match: $t\" $U");
-    assert_string_equal(text, "304 0");
-}
-
-CASE(the_page_can_be_turned_off, f)
-{
-    fleet_option(f, "read.page=off");
-    service_start(f);
-    answer_shell(f, "curl -so /dev/null -w '%{http_code}' $U/");
-    assert_string_equal(text, "404");
-}
-
 /* Shows the page. */
 static void
 open_page(struct fleet *f)
