@@ -234,7 +234,6 @@ init_job(struct graphite_job *g, struct graphite *site, enum graphite_kind kind)
            offsetof(struct graphite_job, render.buckets) - at);
     g->site = site;
     g->kind = kind;
-    g->render.status = HTTP_OK;
     g->as_of_ms = INT64_MAX;
     scratch_init(&g->scratch, GRAPHITE_MEMORY_MAX);
     scratch_init(&g->answers, GRAPHITE_MEMORY_MAX);

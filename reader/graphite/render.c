@@ -266,18 +266,13 @@ enter_leaf(struct render *r, struct render_leaf *leaf)
 void
 render_start(struct render *r)
 {
-    r->targets = NULL;
+    const size_t at = offsetof(struct render, targets);
+
+    memset((uint8_t *)r + at, 0, offsetof(struct render, buckets) - at);
     r->targets_end = &r->targets;
-    r->target_count = 0;
-    r->leaves = NULL;
     r->leaves_end = &r->leaves;
-    r->grids = NULL;
-    r->nodes = NULL;
     r->nodes_end = &r->nodes;
-    r->series = 0;
-    r->written = r->points = 0;
-    r->choice = (struct render_choice){.best = 0};
-    r->has_targets = false;
+    r->status = HTTP_OK;
 }
 
 static size_t

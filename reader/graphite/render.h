@@ -108,6 +108,8 @@ struct render {
     int64_t max_data_points; /* 0: any number */
     enum render_format format;
     const struct zone *zone; /* of the times in CSV */
+    struct chunks *answer;
+
     struct render_target *targets, **targets_end;
     size_t target_count;
     struct render_leaf *leaves, **leaves_end;
@@ -129,8 +131,7 @@ struct render {
     struct store_history_query query;
     size_t written; /* series of the target, and points of the series */
     size_t points;
-    const char *csv_name;  /* of the series that is written */
-    struct chunks *answer; /* the caller's */
+    const char *csv_name; /* of the series that is written */
 
     enum http_status status; /* of a failure, else HTTP_OK */
     char why[TARGET_WHY_SIZE];
@@ -184,16 +185,5 @@ int render_top_step(struct render *r, uint64_t until_ns);
 
 /* Writes more of the answer; as render_grid_step(). */
 int render_write_step(struct render *r, uint64_t until_ns);
-
-/* Sees to it that `size` bytes of the answer fit.  False: there is no memory, or
- * the answer is too long. */
-bool render_reserve(struct render *r, size_t size);
-
-/* The series of an answer in lines (render_lines.c).  False: it failed. */
-bool render_begin_raw(struct render *r, const struct series *s);
-bool render_put_raw(struct render *r, const struct series *s, size_t i);
-bool render_end_raw(struct render *r);
-bool render_begin_csv(struct render *r, const struct series *s);
-bool render_put_csv(struct render *r, const struct series *s, size_t i);
 
 #endif

@@ -1,15 +1,32 @@
-/* reader/graphite/render_write.c - the answer of /render; see render.h. */
+/* reader/graphite/render_write.c - the answer of /render: render_write_step(), by
+ * the functions of `formats`; see render.h.
+ *
+ *     json   [{"target":"web.a","tags":{"name":"web.a"},"datapoints":[[1,60]]}]
+ *     raw    web.a,1795219200,1795219500,60|1,2,None,4,5
+ *     csv    web.a,2026-11-21 00:00:00,1
+ *
+ * raw has the first time, the one after the last, and the step.  Names in lines
+ * are in text form, and in CSV one that a spreadsheet would take for a formula has
+ * its first byte as \xHH. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
 
 #include "common/base/clock.h"
+#include "common/wire/name.h"
 #include "reader/graphite/render.h"
 
-#define POINT_MAX    96  /* bytes of a point, with what follows the last one */
-#define POINTS_ATIME 256 /* between looks at the clock */
+#define POINT_MAX       96 /* bytes of a point, with what follows the last one */
+#define LINE_MAX_BEHIND 128 /* bytes of a line behind the name */
+#define POINTS_ATIME    256 /* between looks at the clock */
 
-bool
-render_reserve(struct render *r, size_t size)
+/* Sees to it that `size` bytes of the answer fit.  False: there is no memory, or
+ * the answer is too long. */
+static bool
+reserve_bytes(struct render *r, size_t size)
 {
     const int rc = chunks_reserve(r->answer, size);
 
@@ -27,7 +44,7 @@ begin_json(struct render *r, const struct series *s)
     struct json_writer *w = &r->answer->json;
 
     /* Each byte of a name may become six. */
-    if (!render_reserve(r, 6 * (s->name.size + s->path.size) + 128))
+    if (!reserve_bytes(r, 6 * (s->name.size + s->path.size) + 128))
         return false;
     json_object_begin(w);
     json_member(w, "target");
@@ -49,7 +66,7 @@ put_json_point(struct render *r, const struct series *s, size_t i)
     char text[SERIES_TEXT_SIZE];
     const char *value = series_text(s->points[i], text);
 
-    if (!render_reserve(r, POINT_MAX))
+    if (!reserve_bytes(r, POINT_MAX))
         return false;
     json_array_begin(w);
     json_digits(w, value ? value : "null");
@@ -61,12 +78,118 @@ put_json_point(struct render *r, const struct series *s, size_t i)
 static bool
 end_json(struct render *r)
 {
-    if (!render_reserve(r, POINT_MAX))
+    if (!reserve_bytes(r, POINT_MAX))
         return false;
     json_array_end(&r->answer->json);
     json_object_end(&r->answer->json);
     return true;
 }
+
+/* ---- lines ---------------------------------------------------------------- */
+
+static void
+put_text(struct render *r, const char *text)
+{
+    json_bytes(&r->answer->json, text, strlen(text));
+}
+
+/* Puts a value, or what stands for none. */
+static void
+put_value(struct render *r, const struct series *s, size_t i, const char *none)
+{
+    char text[SERIES_TEXT_SIZE];
+    const char *value = series_text(s->points[i], text);
+
+    put_text(r, value ? value : none);
+}
+
+static bool
+begin_raw(struct render *r, const struct series *s)
+{
+    char *name = scratch_take(r->scratch, 4 * s->name.size + 1);
+    char times[80];
+
+    if (!name)
+        return render_fail_memory(r) == 0;
+    if (!reserve_bytes(
+            r, name_escape((const uint8_t *)s->name.at, s->name.size, name) +
+                   LINE_MAX_BEHIND))
+        return false;
+    (void)snprintf(times, sizeof times, ",%" PRId64 ",%" PRId64 ",%" PRId64 "|",
+                   s->start, s->start + (int64_t)s->count * s->step,
+                   s->step); /* 63 bytes fit */
+    put_text(r, name);
+    put_text(r, times);
+    return true;
+}
+
+static bool
+put_raw(struct render *r, const struct series *s, size_t i)
+{
+    if (!reserve_bytes(r, LINE_MAX_BEHIND))
+        return false;
+    put_text(r, i > 0 ? "," : "");
+    put_value(r, s, i, "None");
+    return true;
+}
+
+static bool
+end_raw(struct render *r)
+{
+    if (!reserve_bytes(r, LINE_MAX_BEHIND))
+        return false;
+    put_text(r, "\n");
+    return true;
+}
+
+/* Makes the name a field, which each line begins with. */
+static bool
+begin_csv(struct render *r, const struct series *s)
+{
+    char *text = scratch_take(r->scratch, 4 * s->name.size + 1);
+    char *field = scratch_take(r->scratch, 8 * s->name.size + 8), *at = field;
+
+    if (!text || !field)
+        return render_fail_memory(r) == 0;
+    (void)name_escape((const uint8_t *)s->name.at, s->name.size, text);
+    r->csv_name = field;
+    *at++ = '"';
+    if (text[0] != '\0' && strchr("=+-@", text[0]))
+        at += sprintf(at, "\\x%02x", (unsigned)(uint8_t)*text++);
+    for (; *text != '\0'; text++) {
+        if (*text == '"')
+            *at++ = '"';
+        *at++ = *text;
+    }
+    *at = '\0';
+    if (strpbrk(field + 1, ",\""))
+        *at++ = '"';
+    else
+        r->csv_name = field + 1; /* without quotes */
+    *at = '\0';
+    return true;
+}
+
+static bool
+put_csv(struct render *r, const struct series *s, size_t i)
+{
+    const time_t local =
+        (time_t)(series_time(s, i) + zone_ahead(r->zone, series_time(s, i)));
+    char time[32] = "";
+    struct tm day;
+
+    if (!reserve_bytes(r, strlen(r->csv_name) + LINE_MAX_BEHIND))
+        return false;
+    if (gmtime_r(&local, &day))
+        (void)strftime(time, sizeof time, ",%Y-%m-%d %H:%M:%S,", &day);
+    put_text(r, r->csv_name);
+    put_text(r, time);
+    put_value(r, s, i, "");
+    put_text(r, "\r\n");
+    return true;
+}
+
+/* ---- the answer ----------------------------------------------------------- */
 
 static const struct {
     const char *type;
@@ -75,10 +198,9 @@ static const struct {
     bool (*end)(struct render *r); /* NULL: nothing is at the end */
 } formats[] = {
     [RENDER_JSON] = {"application/json", begin_json, put_json_point, end_json},
-    [RENDER_RAW] = {"text/plain; charset=utf-8", render_begin_raw,
-                    render_put_raw, render_end_raw},
-    [RENDER_CSV] = {"text/csv; charset=utf-8; header=absent", render_begin_csv,
-                    render_put_csv, NULL}};
+    [RENDER_RAW] = {"text/plain; charset=utf-8", begin_raw, put_raw, end_raw},
+    [RENDER_CSV] = {"text/csv; charset=utf-8; header=absent", begin_csv,
+                    put_csv, NULL}};
 
 const char *
 render_type(const struct render *r)
@@ -103,7 +225,7 @@ put_points(struct render *r, const struct series *s, uint64_t until_ns)
 static int
 end_answer(struct render *r)
 {
-    if (!render_reserve(r, POINT_MAX))
+    if (!reserve_bytes(r, POINT_MAX))
         return -1;
     if (r->format == RENDER_JSON)
         json_array_end(&r->answer->json);
@@ -118,7 +240,7 @@ render_write_step(struct render *r, uint64_t until_ns)
     int rc;
 
     if (!r->answer->last) {
-        if (!render_reserve(r, POINT_MAX))
+        if (!reserve_bytes(r, POINT_MAX))
             return -1;
         if (r->format == RENDER_JSON)
             json_array_begin(&r->answer->json);
