@@ -35,15 +35,6 @@ put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
 }
 
 static void
-put_number(struct table_writer *t, const struct cell *c)
-{
-    if (c->kind == CELL_SUM)
-        json_digits(&t->out, c->bytes);
-    else
-        json_integer(&t->out, c->number);
-}
-
-static void
 put_json(struct table_writer *t, const char *key, const struct cell *c)
 {
     char text[NAME_TEXT_SIZE];
@@ -68,21 +59,15 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
     case CELL_SUM:
         if (t->has_numbers_as_texts)
             json_text(&t->out, cell_plain(c, false, text));
+        else if (c->kind == CELL_SUM)
+            json_digits(&t->out, c->bytes);
         else
-            put_number(t, c);
+            json_integer(&t->out, c->number);
         break;
     case CELL_BOOL:
         json_bool(&t->out, c->number != 0);
         break;
     }
-}
-
-static void
-set_columns(struct table_writer *t, const struct table_column *columns,
-            size_t count)
-{
-    t->columns = columns;
-    t->column_count = count;
 }
 
 static void
@@ -272,8 +257,10 @@ table_begin(struct table_writer *t, enum table_format format, void *buffer,
             size_t size, const struct table_column *columns,
             size_t column_count)
 {
-    *t = (struct table_writer){.format = format, .rows_key = "rows"};
-    set_columns(t, columns, column_count);
+    *t = (struct table_writer){.format = format,
+                               .rows_key = "rows",
+                               .columns = columns,
+                               .column_count = column_count};
     json_write_init(&t->out, buffer, size);
     if (format == TABLE_JSON)
         json_object_begin(&t->out);
@@ -323,7 +310,8 @@ table_next_rows(struct table_writer *t, const char *key,
 {
     assert(!t->are_rows_open);
     t->rows_key = key;
-    set_columns(t, columns, column_count);
+    t->columns = columns;
+    t->column_count = column_count;
     t->is_headed = false;
 }
 
