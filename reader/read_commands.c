@@ -341,11 +341,20 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
     return NULL;
 }
 
+void
+read_set_next(struct read_request *a, const struct query_row *last)
+{
+    a->next_page.is_there = true;
+    a->next_page.has_offset = false;
+    a->next_page.after.size = last->key_size;
+    memcpy(a->next_page.after.bytes, last->key, last->key_size);
+}
+
 /* Where the next page of keys begins, if there is one. */
 static void
 set_next_key(struct read_request *a, const struct query_row *last)
 {
-    struct increment_name *after = &a->next_page.after;
+    const struct increment_name *after = &a->next_page.after;
     struct store_query q = {.op = STORE_KEYS,
                             .prefix = a->params.prefix.bytes,
                             .prefix_size = a->params.prefix.size,
@@ -353,10 +362,8 @@ set_next_key(struct read_request *a, const struct query_row *last)
                             .after_size = last->key_size,
                             .length = 1};
 
-    after->size = last->key_size; /* the next answer is put over it */
-    memcpy(after->bytes, last->key, last->key_size);
+    read_set_next(a, last); /* the next answer is put over it */
     a->next_page.is_there = read_run_query(a, &q) && q.rows > 0;
-    a->next_page.has_offset = false;
 }
 
 static const struct read_problem *

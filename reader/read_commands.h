@@ -69,6 +69,9 @@ struct read_number {
 void read_put_numbers(struct read_request *a, const struct read_number *numbers,
                       size_t columns, size_t count);
 
+/* The next page begins behind the name of this row. */
+void read_set_next(struct read_request *a, const struct query_row *last);
+
 /* Reads the board.  False: there is none. */
 bool read_board(struct read_http *h);
 
@@ -94,7 +97,6 @@ const struct read_problem *read_status(struct read_request *a);
 const struct read_problem *read_held(struct read_request *a);
 bool read_logs_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_logs(struct read_request *a);
-void read_logs_free(struct read_logs *l);
 
 /* The route of /metrics, whose context is the struct read_http, and which knows
  * no parameter. */

@@ -38,7 +38,7 @@ stop_job(struct job *job)
         store_listing_close(w->from);
     }
     history_query_fini(&w->history);
-    read_logs_free(&w->logs);
+    logfile_list_free(&w->logs.list);
     chunks_pack_stop(&w->packer);
     scratch_free(&w->scratch);
 }
@@ -76,7 +76,7 @@ static int
 take_memory(struct read_job *w, struct store *store)
 {
     if (w->request.command->answer == read_logs)
-        return 0; /* it takes its own */
+        return 0; /* as much as there are files, once they are listed */
     if (w->request.command->answer != read_keyspaces)
         return history_query_init(&w->history, store);
     w->listed = scratch_take(&w->scratch, READ_LISTED_MAX * sizeof *w->listed);

@@ -201,20 +201,6 @@ put_listed(struct read_request *a, const struct read_listed *l)
     table_row(&a->table, cells);
 }
 
-static void
-set_next_name(struct read_request *a)
-{
-    const struct query_row *last;
-
-    if (!is_by_name(a) || !a->job->has_more || a->count == 0)
-        return;
-    last = &a->job->listed[a->count - 1].row;
-    a->next_page.is_there = true;
-    a->next_page.has_offset = false;
-    a->next_page.after.size = last->key_size;
-    memcpy(a->next_page.after.bytes, last->key, last->key_size);
-}
-
 const struct read_problem *
 read_keyspaces(struct read_request *a)
 {
@@ -234,6 +220,7 @@ read_keyspaces(struct read_request *a)
     table_rows_end(&a->table);
     table_fact(&a->table, "as_of_ms", cell_number(a->as_of_ms));
     table_end(&a->table);
-    set_next_name(a);
+    if (is_by_name(a) && a->job->has_more && a->count > 0)
+        read_set_next(a, &a->job->listed[a->count - 1].row);
     return NULL;
 }

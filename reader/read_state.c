@@ -6,7 +6,6 @@
 #include "reader/read_commands.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
@@ -111,25 +110,16 @@ read_held(struct read_request *a)
 
 /* ---- logs ---------------------------------------------------------------- */
 
-void
-read_logs_free(struct read_logs *l)
-{
-    logfile_list_free(&l->list);
-    free(l->rows);
-    *l = (struct read_logs){.rows = NULL};
-}
-
 /* Reads the names; the error is what read_logs() reports. */
 static void
 list_logs(struct read_request *a)
 {
     struct read_logs *l = &a->job->logs;
 
-    read_logs_free(l);
     l->error = logfile_list_read(&l->list, a->http->dir->log_fd);
     if (l->error < 0 || l->list.count == 0 || l->list.count > ROWS_MAX)
         return;
-    l->rows = calloc(l->list.count, sizeof *l->rows);
+    l->rows = scratch_take(&a->job->scratch, l->list.count * sizeof *l->rows);
     l->error = l->rows ? 0 : -ENOMEM;
 }
 
