@@ -142,8 +142,7 @@ read_word(const struct value *v, void *to, struct http_params_fault *f)
     const struct words *w = v->has;
 
     for (unsigned i = 0; i < 4 && w->words[i]; i++) {
-        if (strlen(w->words[i]) != v->size ||
-            memcmp(v->text, w->words[i], v->size) != 0)
+        if (!bytes_equal(v->text, v->size, w->words[i], strlen(w->words[i])))
             continue;
         if (v->param->at != 0)
             *(unsigned *)to = i;

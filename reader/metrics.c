@@ -258,23 +258,23 @@ find_users(struct http_call *x, enum conn_next *next)
     struct read_http *h = x->ctx;
     struct scrape *s =
         (void *)job_hold(x, h->jobs, sizeof(struct scrape), stop_scrape);
+    const bool is_late = s && s->job.state == JOB_LATE;
 
     if (s && s->job.state == JOB_DONE)
         return &s->users;
     *next = CONN_PAUSE;
-    if (s && s->job.state != JOB_LATE &&
-        (s->job.state == JOB_RUNS || !job_enter(&s->job)))
-        return NULL;
-    if (s && s->job.state != JOB_LATE &&
-        user_metrics_open(&s->users, &h->users, loop_now_ms(h->jobs->loop)) ==
-            0) {
-        s->job.step = step_scrape;
-        job_run(&s->job);
-        return NULL;
+    if (s && !is_late) {
+        if (s->job.state == JOB_RUNS || !job_enter(&s->job))
+            return NULL;
+        if (user_metrics_open(&s->users, &h->users,
+                              loop_now_ms(h->jobs->loop)) == 0) {
+            s->job.step = step_scrape;
+            job_run(&s->job);
+            return NULL;
+        }
     }
     x->more = "Retry-After: 1\r\n";
-    *next = http_refuse(x, HTTP_UNAVAILABLE,
-                        s && s->job.state == JOB_LATE ? &late : &no_memory);
+    *next = http_refuse(x, HTTP_UNAVAILABLE, is_late ? &late : &no_memory);
     return NULL;
 }
 

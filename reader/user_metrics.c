@@ -40,8 +40,7 @@ start_list(struct user_metrics *u, const struct name_pattern *p)
 static bool
 is_match(const struct name_pattern *p, const struct store_listed *found)
 {
-    return found->name_size >= p->size &&
-           memcmp(found->name, p->name, p->size) == 0 &&
+    return bytes_begin(found->name, found->name_size, p->name, p->size) &&
            (p->prefix || found->name_size == p->size);
 }
 
@@ -49,8 +48,8 @@ static bool
 has_keyspace(const struct user_metrics *u, const struct store_listed *found)
 {
     for (size_t i = 0; i < u->count; i++)
-        if (u->rows[i].size == found->name_size &&
-            memcmp(u->rows[i].name, found->name, found->name_size) == 0)
+        if (bytes_equal(u->rows[i].name, u->rows[i].size, found->name,
+                        found->name_size))
             return true;
     return false;
 }
