@@ -212,7 +212,6 @@ is_due(struct job *job, uint64_t until_ns)
     return w->left == 0;
 }
 
-/* Its connection is in no state in which it could be served. */
 /* ---- snapshots ------------------------------------------------------------ */
 
 static struct store_engine spied;
