@@ -94,10 +94,9 @@ read_parameter(struct graphite_job *g, const struct parameter *p)
     if (strcmp(p->name, "format") == 0 && g->kind != GRAPHITE_EXPAND)
         return read_format(g, p);
     if (renders && is_target(p))
-        return p->value.size == 0 ||
-                       render_add_target(r, p->value.at, p->value.size)
+        return p->value.size == 0
                    ? 0
-                   : -1;
+                   : render_add_target(r, p->value.at, p->value.size);
     if (renders && strcmp(p->name, "from") == 0)
         return keep_text(g, p, &g->from);
     if (renders && strcmp(p->name, "until") == 0)

@@ -219,7 +219,7 @@ bind_calls(struct render *r, struct render_target *t)
     return rc;
 }
 
-bool
+int
 render_add_target(struct render *r, const char *text, size_t size)
 {
     struct render_target *t = scratch_take(r->scratch, sizeof *t);
@@ -227,28 +227,29 @@ render_add_target(struct render *r, const char *text, size_t size)
     int rc;
 
     if (!t || !copy)
-        return render_fail_memory(r) == 0;
+        return render_fail_memory(r);
     if (++r->target_count > r->limits.max_series)
         return render_fail(r, HTTP_BAD_REQUEST,
                            "more than %zu targets (graphite.max_series)",
-                           r->limits.max_series) == 0;
+                           r->limits.max_series);
     if (!utf8_is_valid((const uint8_t *)copy, size))
-        return render_fail(r, HTTP_BAD_REQUEST, "a target is not UTF-8") == 0;
+        return render_fail(r, HTTP_BAD_REQUEST, "a target is not UTF-8");
     rc = target_parse(r->scratch, copy, size, &t->target, r->why);
     if (rc == 0)
         rc = bind_calls(r, t);
     if (rc < 0)
-        return fail_target(r, rc) == 0;
+        return fail_target(r, rc);
     if (!target_read_path(t->target.root))
         return render_fail(r, HTTP_BAD_REQUEST,
-                           "a target is a path or a call of a function") == 0;
-    if (add_leaves(r, t, t->target.root, NULL, false) < 0)
-        return false;
+                           "a target is a path or a call of a function");
+    rc = add_leaves(r, t, t->target.root, NULL, false);
+    if (rc < 0)
+        return rc;
     *r->targets_end = t;
     r->targets_end = &t->next;
     *r->nodes_end = t->target.first;
     r->nodes_end = &t->target.root->after;
-    return true;
+    return 0;
 }
 
 /* ---- phases ------------------------------------------------------------- */

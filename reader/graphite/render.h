@@ -144,9 +144,9 @@ struct render {
 /* Begins a request without targets: the members before `targets` are set. */
 void render_start(struct render *r);
 
-/* Adds a target of `size` bytes, and checks it.  False: `status` and `why` say
+/* Adds a target of `size` bytes, and checks it.  Below 0: `status` and `why` say
  * what is wrong. */
-bool render_add_target(struct render *r, const char *text, size_t size);
+int render_add_target(struct render *r, const char *text, size_t size);
 
 /* Goes on until about until_ns (clock_ns()).  What the store keeps goes with
  * the next store_read_end().  1: the answer is made; 0: there is more to do;

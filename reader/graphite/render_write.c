@@ -23,9 +23,9 @@
 #define LINE_MAX_BEHIND 128 /* bytes of a line behind the name */
 #define POINTS_ATIME    256 /* between looks at the clock */
 
-/* Sees to it that `size` bytes of the answer fit.  False: there is no memory, or
- * the answer is too long. */
-static bool
+/* Sees to it that `size` bytes of the answer fit.  Below 0: there is no memory,
+ * or the answer is too long. */
+static int
 reserve_bytes(struct render *r, size_t size)
 {
     const int rc = chunks_reserve(r->answer, size);
@@ -34,18 +34,18 @@ reserve_bytes(struct render *r, size_t size)
         return render_fail(r, HTTP_BAD_REQUEST,
                            "an answer of more than %zu MiB: give a shorter "
                            "time, fewer series or maxDataPoints",
-                           r->limits.max_bytes >> 20) == 0;
-    return rc == 0 || render_fail_memory(r) == 0;
+                           r->limits.max_bytes >> 20);
+    return rc == 0 ? 0 : render_fail_memory(r);
 }
 
-static bool
+static int
 begin_json(struct render *r, const struct series *s)
 {
     struct json_writer *w = &r->answer->json;
 
     /* Each byte of a name may become six. */
-    if (!reserve_bytes(r, 6 * (s->name.size + s->path.size) + 128))
-        return false;
+    if (reserve_bytes(r, 6 * (s->name.size + s->path.size) + 128) < 0)
+        return -1;
     json_object_begin(w);
     json_member(w, "target");
     json_string(w, s->name.at, s->name.size);
@@ -56,33 +56,33 @@ begin_json(struct render *r, const struct series *s)
     json_object_end(w);
     json_member(w, "datapoints");
     json_array_begin(w);
-    return true;
+    return 0;
 }
 
-static bool
+static int
 put_json_point(struct render *r, const struct series *s, size_t i)
 {
     struct json_writer *w = &r->answer->json;
     char text[SERIES_TEXT_SIZE];
     const char *value = series_text(s->points[i], text);
 
-    if (!reserve_bytes(r, POINT_MAX))
-        return false;
+    if (reserve_bytes(r, POINT_MAX) < 0)
+        return -1;
     json_array_begin(w);
     json_digits(w, value ? value : "null");
     json_integer(w, series_time(s, i));
     json_array_end(w);
-    return true;
+    return 0;
 }
 
-static bool
+static int
 end_json(struct render *r)
 {
-    if (!reserve_bytes(r, POINT_MAX))
-        return false;
+    if (reserve_bytes(r, POINT_MAX) < 0)
+        return -1;
     json_array_end(&r->answer->json);
     json_object_end(&r->answer->json);
-    return true;
+    return 0;
 }
 
 /* ---- lines ---------------------------------------------------------------- */
@@ -103,54 +103,54 @@ put_value(struct render *r, const struct series *s, size_t i, const char *none)
     put_text(r, value ? value : none);
 }
 
-static bool
+static int
 begin_raw(struct render *r, const struct series *s)
 {
     char *name = scratch_take(r->scratch, 4 * s->name.size + 1);
     char times[80];
 
     if (!name)
-        return render_fail_memory(r) == 0;
-    if (!reserve_bytes(
+        return render_fail_memory(r);
+    if (reserve_bytes(
             r, name_escape((const uint8_t *)s->name.at, s->name.size, name) +
-                   LINE_MAX_BEHIND))
-        return false;
+                   LINE_MAX_BEHIND) < 0)
+        return -1;
     (void)snprintf(times, sizeof times, ",%" PRId64 ",%" PRId64 ",%" PRId64 "|",
                    s->start, s->start + (int64_t)s->count * s->step,
                    s->step); /* 63 bytes fit */
     put_text(r, name);
     put_text(r, times);
-    return true;
+    return 0;
 }
 
-static bool
+static int
 put_raw(struct render *r, const struct series *s, size_t i)
 {
-    if (!reserve_bytes(r, LINE_MAX_BEHIND))
-        return false;
+    if (reserve_bytes(r, LINE_MAX_BEHIND) < 0)
+        return -1;
     put_text(r, i > 0 ? "," : "");
     put_value(r, s, i, "None");
-    return true;
+    return 0;
 }
 
-static bool
+static int
 end_raw(struct render *r)
 {
-    if (!reserve_bytes(r, LINE_MAX_BEHIND))
-        return false;
+    if (reserve_bytes(r, LINE_MAX_BEHIND) < 0)
+        return -1;
     put_text(r, "\n");
-    return true;
+    return 0;
 }
 
 /* Makes the name a field, which each line begins with. */
-static bool
+static int
 begin_csv(struct render *r, const struct series *s)
 {
     char *text = scratch_take(r->scratch, 4 * s->name.size + 1);
     char *field = scratch_take(r->scratch, 8 * s->name.size + 8), *at = field;
 
     if (!text || !field)
-        return render_fail_memory(r) == 0;
+        return render_fail_memory(r);
     (void)name_escape((const uint8_t *)s->name.at, s->name.size, text);
     r->csv_name = field;
     *at++ = '"';
@@ -167,10 +167,10 @@ begin_csv(struct render *r, const struct series *s)
     else
         r->csv_name = field + 1; /* without quotes */
     *at = '\0';
-    return true;
+    return 0;
 }
 
-static bool
+static int
 put_csv(struct render *r, const struct series *s, size_t i)
 {
     const time_t local =
@@ -178,24 +178,24 @@ put_csv(struct render *r, const struct series *s, size_t i)
     char time[32] = "";
     struct tm day;
 
-    if (!reserve_bytes(r, strlen(r->csv_name) + LINE_MAX_BEHIND))
-        return false;
+    if (reserve_bytes(r, strlen(r->csv_name) + LINE_MAX_BEHIND) < 0)
+        return -1;
     if (gmtime_r(&local, &day))
         (void)strftime(time, sizeof time, ",%Y-%m-%d %H:%M:%S,", &day);
     put_text(r, r->csv_name);
     put_text(r, time);
     put_value(r, s, i, "");
     put_text(r, "\r\n");
-    return true;
+    return 0;
 }
 
 /* ---- the answer ----------------------------------------------------------- */
 
 static const struct {
     const char *type;
-    bool (*begin)(struct render *r, const struct series *s);
-    bool (*put)(struct render *r, const struct series *s, size_t i);
-    bool (*end)(struct render *r); /* NULL: nothing is at the end */
+    int (*begin)(struct render *r, const struct series *s);
+    int (*put)(struct render *r, const struct series *s, size_t i);
+    int (*end)(struct render *r); /* NULL: nothing is at the end */
 } formats[] = {
     [RENDER_JSON] = {"application/json", begin_json, put_json_point, end_json},
     [RENDER_RAW] = {"text/plain; charset=utf-8", begin_raw, put_raw, end_raw},
@@ -213,19 +213,19 @@ static int
 put_points(struct render *r, const struct series *s, uint64_t until_ns)
 {
     while (r->points < s->count) {
-        if (!formats[r->format].put(r, s, r->points++))
+        if (formats[r->format].put(r, s, r->points++) < 0)
             return -1;
         if (r->points % POINTS_ATIME == 0 && clock_ns() >= until_ns)
             return 0;
     }
-    return !formats[r->format].end || formats[r->format].end(r) ? 1 : -1;
+    return formats[r->format].end && formats[r->format].end(r) < 0 ? -1 : 1;
 }
 
 /* The end of the answer. */
 static int
 end_answer(struct render *r)
 {
-    if (!reserve_bytes(r, POINT_MAX))
+    if (reserve_bytes(r, POINT_MAX) < 0)
         return -1;
     if (r->format == RENDER_JSON)
         json_array_end(&r->answer->json);
@@ -240,7 +240,7 @@ render_write_step(struct render *r, uint64_t until_ns)
     int rc;
 
     if (!r->answer->last) {
-        if (!reserve_bytes(r, POINT_MAX))
+        if (reserve_bytes(r, POINT_MAX) < 0)
             return -1;
         if (r->format == RENDER_JSON)
             json_array_begin(&r->answer->json);
@@ -253,7 +253,8 @@ render_write_step(struct render *r, uint64_t until_ns)
         r->written = 0;
         return 0;
     }
-    if (!r->has_begun && !formats[r->format].begin(r, list->items[r->written]))
+    if (!r->has_begun &&
+        formats[r->format].begin(r, list->items[r->written]) < 0)
         return -1;
     r->has_begun = true;
     rc = put_points(r, list->items[r->written], until_ns);

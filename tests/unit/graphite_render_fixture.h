@@ -86,7 +86,7 @@ render(struct fixture *r, const char *target, int64_t from, int64_t until,
        int64_t max_points)
 {
     begin(r, from, until, max_points);
-    if (!render_add_target(&r->render, target, strlen(target)))
+    if (render_add_target(&r->render, target, strlen(target)) < 0)
         return r->render.why;
     return finish(r);
 }

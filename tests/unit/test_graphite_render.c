@@ -311,7 +311,7 @@ CASE(more_than_the_limits_is_refused, r)
     r->render.limits = (struct render_limits){2, 10, 1 << 20};
     begin(r, SOME);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(render_add_target(&r->render, "web.a", 5), i < 2);
+        assert_int_equal(render_add_target(&r->render, "web.a", 5) == 0, i < 2);
     assert_has(r->render.why, "more than 2 targets");
     r->scratch.max = 200000;
     r->render.limits = (struct render_limits){100, 1000000, 1 << 20};
