@@ -1,5 +1,5 @@
 /* tests/e2e/test_graphite.c - many connections and long answers for Grafana, of
- * the built countd-read.  What is answered is in graphite.txt. */
+ * the built countd-read.  graphite.txt has the answers. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 

@@ -26,7 +26,7 @@
 #define SCRIPT_MAX 32768
 #define BOSS       "a8d20c8b5f3e41f7"
 
-/* What goes wrong from the first byte of a page on. */
+/* Notes the faults of a page from its first byte on. */
 #define WATCH                                                                  \
     "window.faults = [];"                                                      \
     "addEventListener('securitypolicyviolation', e => faults.push("            \

@@ -286,7 +286,7 @@ CASE(pipelined_requests_are_answered_in_order_wherever_they_are_split, x)
 
 /* ---- what cannot be answered ------------------------------------------- */
 
-/* What comes behind it must not turn the answers into a reset. */
+/* The bytes behind it must not turn the answers into a reset. */
 CASE(a_malformed_request_is_answered_as_one_and_is_the_last, x)
 {
     static uint8_t rest[1 << 18];
@@ -373,7 +373,7 @@ CASE(a_damaged_file_is_an_error_of_its_keyspace_only, x)
     stop_reader(x, fd);
 }
 
-/* Only the file can be told: the page that was needed is gone. */
+/* Only the file is known: the page that was needed is gone. */
 CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end, x)
 {
     struct client_rows r;
@@ -447,7 +447,7 @@ CASE(an_acknowledged_increment_holds_as_of_until_it_is_merged, x)
     client_wins(ack, 1);
     acked = (int64_t)clock_unix_ms();
 
-    /* Whatever becomes of the log, nobody has merged it. */
+    /* Whatever becomes of the log, no worker has merged it. */
     while ((int64_t)clock_unix_ms() < acked + 300)
         assert_true(as_of(fd, "words") <= acked);
     assert_false(client_get(fd, "words", "the", &count));

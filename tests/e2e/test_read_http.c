@@ -1,6 +1,6 @@
 /* tests/e2e/test_read_http.c - connections to the HTTP port of the built
- * countd-read: places, waiting, answers in steps and the end.  What is answered
- * is in read_http.txt. */
+ * countd-read: places, waiting, answers in steps and the end.  read_http.txt
+ * has the answers. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 

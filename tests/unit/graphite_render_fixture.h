@@ -20,8 +20,8 @@ note_nothing(void *ctx, const uint8_t *keyspace, size_t size)
 }
 
 static inline void
-add(struct fixture *r, const char *keyspace, const char *key, int64_t time,
-    int64_t sum)
+add_sum(struct fixture *r, const char *keyspace, const char *key, int64_t time,
+        int64_t sum)
 {
     const struct store_delta d = {.key = (const uint8_t *)key,
                                   .key_size = (uint16_t)strlen(key),
@@ -37,16 +37,16 @@ static inline void
 add_some(struct fixture *r)
 {
     for (int i = 0; i < 5; i++) {
-        add(r, "web", "a", DAY0 + 60 * i, i + 1);
-        add(r, "web", "b", DAY0 + 60 * i, 10 * (i + 1));
+        add_sum(r, "web", "a", DAY0 + 60 * i, i + 1);
+        add_sum(r, "web", "b", DAY0 + 60 * i, 10 * (i + 1));
     }
-    add(r, "web", "c.d", DAY0 + 120, 7);
+    add_sum(r, "web", "c.d", DAY0 + 120, 7);
 }
 
 #define SOME DAY0 - 60, DAY0 + 240, 0 /* the five minutes */
 
 static inline void
-begin(struct fixture *r, int64_t from, int64_t until, int64_t max_points)
+begin_render(struct fixture *r, int64_t from, int64_t until, int64_t max_points)
 {
     scratch_free(&r->scratch);
     r->render.store = r->store;
@@ -65,7 +65,7 @@ begin(struct fixture *r, int64_t from, int64_t until, int64_t max_points)
 
 /* Returns the answer, or why there is none. */
 static inline const char *
-finish(struct fixture *r)
+finish_render(struct fixture *r)
 {
     int rc;
 
@@ -82,24 +82,24 @@ finish(struct fixture *r)
 }
 
 static inline const char *
-render(struct fixture *r, const char *target, int64_t from, int64_t until,
-       int64_t max_points)
+render_target(struct fixture *r, const char *target, int64_t from,
+              int64_t until, int64_t max_points)
 {
-    begin(r, from, until, max_points);
+    begin_render(r, from, until, max_points);
     if (render_add_target(&r->render, target, strlen(target)) < 0)
         return r->render.why;
-    return finish(r);
+    return finish_render(r);
 }
 
 /* The same, each series as NAME: VALUES, with its first time and step. */
 static inline const char *
-show(struct fixture *r, const char *target, int64_t from, int64_t until,
-     int64_t max_points)
+show_target(struct fixture *r, const char *target, int64_t from, int64_t until,
+            int64_t max_points)
 {
     static char shown[SHOWN];
     const struct series_list *list;
     char *at = shown;
-    const char *answer = render(r, target, from, until, max_points);
+    const char *answer = render_target(r, target, from, until, max_points);
 
     if (answer == r->render.why)
         return answer;

@@ -22,7 +22,7 @@ setup(void **state)
 
 /* As of the last look. */
 static uint64_t
-told(struct fixture *f, const char *keyspace)
+last_claim(struct fixture *f, const char *keyspace)
 {
     return (uint64_t)as_of_get(&f->as_of, (const uint8_t *)keyspace,
                                strlen(keyspace));
@@ -36,7 +36,7 @@ as_of(struct fixture *f, const char *keyspace)
 
     f->now_ms += 1000;
     as_of_refresh(&f->as_of, f->now_ms);
-    got = told(f, keyspace);
+    got = last_claim(f, keyspace);
     return got;
 }
 
@@ -70,7 +70,7 @@ seal_log(struct fixture *f, uint64_t index, uint64_t first_ms)
     filler_seal(&log);
 }
 
-/* A fill waits that has a record of each of so many keyspaces. */
+/* A fill waits that has a record of each of `count` keyspaces. */
 static void
 set_aside(struct fixture *f, const char *const *keyspaces, size_t count,
           const struct log_fill *mark)
@@ -86,7 +86,8 @@ set_aside(struct fixture *f, const char *const *keyspaces, size_t count,
 }
 
 static void
-hold(struct fixture *f, const char *keyspace, uint64_t first_ms, uint64_t epoch)
+hold_record(struct fixture *f, const char *keyspace, uint64_t first_ms,
+            uint64_t epoch)
 {
     const struct log_fill mark = {
         .uuid = {1}, .epoch = epoch, .first_ms = first_ms};
@@ -229,7 +230,7 @@ CASE(a_claim_is_not_above_the_snapshot_that_answers, f)
     f->now_ms += 1000;
     as_of_refresh(&f->as_of, f->now_ms);
     (void)store_read(f->store, &q, NULL, 0); /* in any case */
-    claim = told(f, "hot");
+    claim = last_claim(f, "hot");
     (void)store_read(f->store, &q, NULL, 0);
 
     assert_int_equal(claim, now - 5001);
@@ -277,9 +278,9 @@ CASE(records_held_for_one_keyspace_hold_back_that_one_only, f)
 {
     const uint64_t now = clock_unix_ms();
 
-    hold(f, "broken", now - 4000, 1);
-    hold(f, "broken", now - 9000, 2);
-    hold(f, "full", now - 2000, 1);
+    hold_record(f, "broken", now - 4000, 1);
+    hold_record(f, "broken", now - 9000, 2);
+    hold_record(f, "full", now - 2000, 1);
 
     assert_int_equal(as_of(f, "broken"), now - 9001);
     assert_int_equal(as_of(f, "full"), now - 2001);
@@ -329,11 +330,11 @@ CASE(records_that_left_since_the_look_are_in_a_snapshot_taken_now, f)
 {
     const uint64_t now = clock_unix_ms();
 
-    hold(f, "broken", now - 4000, 1);
+    hold_record(f, "broken", now - 4000, 1);
     assert_int_equal(as_of(f, "broken"), now - 4001);
     let_go(f, "broken");
 
-    assert_int_equal(told(f, "broken"), now - 4001); /* as of the look */
+    assert_int_equal(last_claim(f, "broken"), now - 4001); /* as of the look */
     expect_now(f, "broken");
 }
 
@@ -348,9 +349,9 @@ CASE(a_look_is_good_for_some_milliseconds, f)
     filler_empty(f->datadir.log_fd, 0);
 
     as_of_refresh(&f->as_of, f->now_ms + AS_OF_AGE_MS - 1);
-    assert_int_equal(told(f, "words"), first - 1);
+    assert_int_equal(last_claim(f, "words"), first - 1);
     as_of_refresh(&f->as_of, f->now_ms + 200);
-    assert_true(told(f, "words") > first);
+    assert_true(last_claim(f, "words") > first);
 }
 
 CASE(whatever_fails_it_claims_no_more_than_is_true, f)
@@ -362,7 +363,7 @@ CASE(whatever_fails_it_claims_no_more_than_is_true, f)
 
     seal_log(f, 0, now - 6000);
     begin_log(f, &open, 1, now - 5000);
-    hold(f, "broken", now - 8000, 1);
+    hold_record(f, "broken", now - 8000, 1);
 
     for (unsigned n = 1; hit; n++) {
         fault_inject("disk", n, EIO);
@@ -423,7 +424,7 @@ CASE(a_newer_log_does_not_hide_one_of_before_the_clock_was_set_back, f)
     expect_now(f, "words");
 }
 
-/* Its own time tells the reader, where no stamp is in the future. */
+/* The reader knows it by its own time, where no stamp is in the future. */
 CASE(a_reader_notices_that_the_clock_was_set_back, f)
 {
     const uint64_t first = clock_unix_ms() + 2000;
@@ -454,8 +455,8 @@ CASE(a_look_is_not_good_for_another_clock, f)
 
 CASE(held_records_of_a_clock_that_was_set_back_are_not_claimed, f)
 {
-    hold(f, "ahead", clock_unix_ms() + 3600000, 1);
-    hold(f, "ahead", clock_unix_ms(), 2);
+    hold_record(f, "ahead", clock_unix_ms() + 3600000, 1);
+    hold_record(f, "ahead", clock_unix_ms(), 2);
 
     assert_int_equal(as_of(f, "ahead"), 0);
     assert_int_equal(as_of(f, ""), 0); /* all keyspaces */
@@ -496,7 +497,7 @@ CASE(a_record_stamped_before_a_look_takes_nothing_back, f)
     filler_seal(&log);
     assert_int_equal(as_of(f, "words"), before);
 
-    hold(f, "words", before - 3, 1);
+    hold_record(f, "words", before - 3, 1);
     filler_empty(f->datadir.log_fd, 0);
     assert_int_equal(as_of(f, "words"), before);
     assert_int_equal(as_of(f, ""), before);
@@ -572,7 +573,7 @@ world_merge(struct world *w, size_t log)
         const uint64_t since = w->in_log[log][k];
 
         if (since < UINT64_MAX && (w->is_sick[k] || w->held[k] < UINT64_MAX)) {
-            hold(w->f, world_names[k], first_ms, ++w->epoch);
+            hold_record(w->f, world_names[k], first_ms, ++w->epoch);
             if (since < w->held[k])
                 w->held[k] = since;
         }
@@ -597,10 +598,10 @@ world_heal(struct world *w, size_t k)
 
 /* The claim is below all that is not in, and not below the one before. */
 static void
-world_look(struct world *w, size_t k, bool again)
+world_claim(struct world *w, size_t k, bool again)
 {
     const uint64_t got =
-        again ? as_of(w->f, world_names[k]) : told(w->f, world_names[k]);
+        again ? as_of(w->f, world_names[k]) : last_claim(w->f, world_names[k]);
 
     assert_true(got >= w->claimed[k]);
     assert_true(got < w->held[k]);
@@ -644,7 +645,7 @@ world_step(struct world *w)
         world_apply(w, log, k);
         break;
     default:
-        world_look(w, k, random_below(&w->random, 3) > 0);
+        world_claim(w, k, random_below(&w->random, 3) > 0);
     }
 }
 
@@ -655,7 +656,7 @@ CASE(claims_are_true_and_never_go_back_whatever_happens, f)
     w = (struct world){.f = f, .random = {random_seed(__func__)}};
     memset(w.in_log, 0xff, sizeof w.in_log);
     memset(w.held, 0xff, sizeof w.held);
-    (void)as_of(w.f, "a"); /* told() needs a look */
+    (void)as_of(w.f, "a"); /* last_claim() needs a look */
     for (int i = 0; i < 1500; i++)
         world_step(&w);
     for (size_t log = 0; log < WORLD_LOGS; log++)
@@ -676,7 +677,7 @@ CASE(when_what_is_held_cannot_be_read_it_claims_nothing_new, f)
 
     words = as_of(f, "words");
     broken = as_of(f, "broken");
-    hold(f, "broken", clock_unix_ms() - 4000, 1);
+    hold_record(f, "broken", clock_unix_ms() - 4000, 1);
     assert_rc(
         renameat(f->datadir.fd, "log/" WAITING_FOLDER, f->datadir.fd, "was"),
         0);

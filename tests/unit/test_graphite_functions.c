@@ -186,7 +186,7 @@ CASE(functions_compute_what_they_say, r)
 
     add_some(r);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *got = show(r, rows[i][0], SOME);
+        const char *got = show_target(r, rows[i][0], SOME);
 
         if (strcmp(got, rows[i][1]) != 0)
             fail_msg("%s:\n  %s, not\n  %s", rows[i][0], got, rows[i][1]);
@@ -202,14 +202,14 @@ CASE(numbers_in_names_are_sorted_by_their_values, r)
         {"sortByName(n.*, natural=true, reverse=true)", "yx10x09x9x1yx"}};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        add(r, "n", names[i], DAY0, 1);
+        add_sum(r, "n", names[i], DAY0, 1);
     for (size_t i = 0; i < sizeof orders / sizeof orders[0]; i++) {
         char target[96], got[64] = "";
         const struct series_list *list;
 
         (void)snprintf(target, sizeof target, "aliasByMetric(%s)",
                        orders[i][0]);
-        (void)render(r, target, DAY0 - 60, DAY0, 0);
+        (void)render_target(r, target, DAY0 - 60, DAY0, 0);
         list = r->render.targets->target.root->result;
         for (size_t n = 0; n < list->count; n++)
             strncat(got, list->items[n]->name.at, list->items[n]->name.size);
@@ -267,7 +267,7 @@ CASE(wrong_calls_are_refused_before_anything_is_read, r)
 
     add_some(r);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *got = show(r, rows[i][0], SOME);
+        const char *got = show_target(r, rows[i][0], SOME);
 
         if (strncmp(got, rows[i][1], strlen(rows[i][1])) != 0)
             fail_msg("%s: %s, not %s", rows[i][0], got, rows[i][1]);
@@ -334,7 +334,7 @@ CASE(regular_expressions_are_those_of_python, r)
                        "aliasSub(alias(web.a, \"%s\"), \"%s\", \"%s\")",
                        rows[i][1], rows[i][0], rows[i][2]);
         (void)snprintf(want, sizeof want, "%s +60/60: 1 2 3 4 5", rows[i][3]);
-        assert_string_equal(show(r, target, SOME), want);
+        assert_string_equal(show_target(r, target, SOME), want);
     }
 }
 
@@ -365,8 +365,9 @@ CASE(what_is_no_expression_or_takes_too_long_is_refused, r)
         memset(name, 'a', sizeof name - 1);
         (void)snprintf(target, sizeof target, "grep(alias(web.a, '%s'), '%s')",
                        name, rows[i]);
-        if (!strstr(show(r, target, SOME), "grep: the regular expression"))
-            fail_msg("%s: %s", rows[i], show(r, target, SOME));
+        if (!strstr(show_target(r, target, SOME),
+                    "grep: the regular expression"))
+            fail_msg("%s: %s", rows[i], show_target(r, target, SOME));
         assert_int_equal(r->render.status, HTTP_BAD_REQUEST);
     }
 }

@@ -38,7 +38,7 @@ add_key(struct fixture *r, struct keys *keys, const char *keyspace,
     strcpy(keys->rows[i].keyspace, keyspace);
     strcpy(keys->rows[i].key, key);
     keys->rows[i].amount = 1 + (int64_t)i * 1000003;
-    add(r, keyspace, key, DAY0, keys->rows[i].amount);
+    add_sum(r, keyspace, key, DAY0, keys->rows[i].amount);
     keys->count++;
 }
 
@@ -92,7 +92,7 @@ static int64_t
 sum_target(struct fixture *r, const char *target, size_t *series)
 {
     const struct series_list *list;
-    const char *answer = render(r, target, DAY0 - 60, DAY0, 0);
+    const char *answer = render_target(r, target, DAY0 - 60, DAY0, 0);
     int64_t sum = 0;
 
     *series = 0;
@@ -206,8 +206,8 @@ CASE(a_word_is_what_its_parameter_takes, r)
         {"sumSeries(k='v.x')", "sumSeries: there is no parameter k"}};
     size_t series;
 
-    add(r, "k=v", "x", DAY0, 7);
-    add(r, "2024", "1", DAY0, 5);
+    add_sum(r, "k=v", "x", DAY0, 7);
+    add_sum(r, "2024", "1", DAY0, 5);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const int64_t sum = sum_target(r, rows[i].target, &series);
 
@@ -216,7 +216,7 @@ CASE(a_word_is_what_its_parameter_takes, r)
                      (long long)sum);
     }
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        const char *why = render(r, wrong[i][0], DAY0 - 60, DAY0, 0);
+        const char *why = render_target(r, wrong[i][0], DAY0 - 60, DAY0, 0);
 
         if (!strstr(why, wrong[i][1]))
             fail_msg("%s: %s", wrong[i][0], why);
@@ -241,12 +241,12 @@ CASE(legends_have_names_as_they_are, r)
         {"k%3Dv.*", "k=v.x"},
         {"odd.*", "odd.caf\xc3\xa9%FF%09%7F%"}};
 
-    add(r, "pages", "/a b?x=1&y=(2) 100%", DAY0, 1);
-    add(r, "odd", "caf\xc3\xa9\xff\t\x7f%", DAY0, 1);
-    add(r, "k=v", "x", DAY0, 1);
+    add_sum(r, "pages", "/a b?x=1&y=(2) 100%", DAY0, 1);
+    add_sum(r, "odd", "caf\xc3\xa9\xff\t\x7f%", DAY0, 1);
+    add_sum(r, "k=v", "x", DAY0, 1);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct series_list *list;
-        const char *why = render(r, rows[i][0], DAY0 - 60, DAY0, 0);
+        const char *why = render_target(r, rows[i][0], DAY0 - 60, DAY0, 0);
         struct target_text name;
 
         if (why == r->render.why)
@@ -258,7 +258,7 @@ CASE(legends_have_names_as_they_are, r)
             fail_msg("%s: %.*s", rows[i][0], (int)name.size, name.at);
     }
     /* tags.name stays the path. */
-    assert_has(render(r, "pages.*", DAY0 - 60, DAY0, 0),
+    assert_has(render_target(r, "pages.*", DAY0 - 60, DAY0, 0),
                "{\"name\":\"pages./a%20b%3Fx=1&y=%282%29%20100%25\""
                "}");
 }

@@ -17,28 +17,30 @@ static const struct store_engine *plain_engine;
 CASE(points_are_the_increments_of_their_steps, r)
 {
     add_some(r);
-    assert_string_equal(show(r, "web.a", SOME), "web.a +60/60: 1 2 3 4 5");
+    assert_string_equal(show_target(r, "web.a", SOME),
+                        "web.a +60/60: 1 2 3 4 5");
     /* from < t <= until, at multiples of the step. */
-    assert_string_equal(show(r, "web.a", DAY0, DAY0 + 240, 0),
+    assert_string_equal(show_target(r, "web.a", DAY0, DAY0 + 240, 0),
                         "web.a +60/60: 2 3 4 5");
-    assert_string_equal(show(r, "web.a", DAY0 + 1, DAY0 + 239, 0),
+    assert_string_equal(show_target(r, "web.a", DAY0 + 1, DAY0 + 239, 0),
                         "web.a +59/60: 2 3 4");
-    assert_string_equal(show(r, "web.*", DAY0 - 1, DAY0 + 59, 0),
+    assert_string_equal(show_target(r, "web.*", DAY0 - 1, DAY0 + 59, 0),
                         "web.a +1/60: 1 | web.b +1/60: 10");
-    assert_string_equal(show(r, "web.*.d", SOME), "web.c.d +60/60: 0 0 7 0 0");
-    assert_string_equal(show(r, "web.nosuch", SOME), "");
-    assert_string_equal(show(r, "web", SOME), "");
+    assert_string_equal(show_target(r, "web.*.d", SOME),
+                        "web.c.d +60/60: 0 0 7 0 0");
+    assert_string_equal(show_target(r, "web.nosuch", SOME), "");
+    assert_string_equal(show_target(r, "web", SOME), "");
     /* There is at least one, also where no step begins. */
-    assert_string_equal(show(r, "web.a", DAY0 + 61, DAY0 + 89, 0),
+    assert_string_equal(show_target(r, "web.a", DAY0 + 61, DAY0 + 89, 0),
                         "web.a -1/60: 2");
-    assert_string_equal(show(r, "web.a", DAY0 + 60, DAY0 + 61, 1),
+    assert_string_equal(show_target(r, "web.a", DAY0 + 60, DAY0 + 61, 1),
                         "web.a +0/60: 2");
     assert_string_equal(
-        show(r, "summarize(web.*, '2min')", DAY0 + 130, DAY0 + 140, 0),
+        show_target(r, "summarize(web.*, '2min')", DAY0 + 130, DAY0 + 140, 0),
         "summarize(web.a, \"2min\", \"sum\") -10/120: 3 | "
         "summarize(web.b, \"2min\", \"sum\") -10/120: 30");
     /* A step after now has no value yet. */
-    assert_string_equal(show(r, "web.a", NOW - 60, NOW + 120, 0),
+    assert_string_equal(show_target(r, "web.a", NOW - 60, NOW + 120, 0),
                         "web.a +29/60: 0 - -");
 }
 
@@ -58,8 +60,8 @@ CASE(a_step_is_the_smallest_with_few_enough_points, r)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct render_grid *g = &(struct render_grid){0};
 
-        (void)render(r, "web.a", DAY0 - rows[i].span * 60, DAY0,
-                     rows[i].points);
+        (void)render_target(r, "web.a", DAY0 - rows[i].span * 60, DAY0,
+                            rows[i].points);
         assert_non_null(r->render.targets);
         g = r->render.grids;
         assert_int_equal(g->step, rows[i].step * 60);
@@ -100,8 +102,8 @@ CASE(a_step_is_the_finest_that_reaches_back, r)
     add_some(r);
     r->store->engine = &tiered;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *shown = show(r, "web.a", NOW - rows[i].days * 86400 + 3600,
-                                 NOW, rows[i].points);
+        const char *shown = show_target(
+            r, "web.a", NOW - rows[i].days * 86400 + 3600, NOW, rows[i].points);
 
         assert_int_equal(r->render.grids->step, rows[i].step);
         if (rows[i].days == 365) /* before it there is no value, not 0 */
@@ -152,15 +154,15 @@ TEST_IN(a_young_store_has_the_steps_that_are_configured, struct fixture *r,
 
     plain_engine = r->store->engine;
     young.history = read_young;
-    add(r, "web", "a", NOW, 1);
+    add_sum(r, "web", "a", NOW, 1);
     for (size_t i = 0; i < 2 * sizeof rows / sizeof rows[0]; i++) {
         const size_t row = i / 2;
 
         r->store->engine = i % 2 ? &young : plain_engine;
-        (void)show(r, "web.a",
-                   rows[row].days > NOW / 86400 ? 0
-                                                : NOW - rows[row].days * 86400,
-                   NOW, 0);
+        (void)show_target(
+            r, "web.a",
+            rows[row].days > NOW / 86400 ? 0 : NOW - rows[row].days * 86400,
+            NOW, 0);
         if (r->render.grids->step != rows[row].step)
             fail_msg("%lld days: %lld s", (long long)rows[row].days,
                      (long long)r->render.grids->step);
@@ -176,15 +178,15 @@ CASE(sums_are_exact_at_every_step, r)
     for (int i = 0; i < 200; i++) {
         at[i] = DAY0 + (int64_t)random_below(&random, 3 * 86400);
         sum[i] = (int64_t)random_next(&random) / 1024;
-        add(r, i % 2 ? "k" : "k.a", i % 2 ? "a.b" : "b", at[i], sum[i]);
+        add_sum(r, i % 2 ? "k" : "k.a", i % 2 ? "a.b" : "b", at[i], sum[i]);
     }
     for (int i = 0; i < 50; i++) {
         const int64_t from = DAY0 + (int64_t)random_below(&random, 2 * 86400);
         const int64_t until = from + 60 + (int64_t)random_below(&random, 86400);
         const struct series_list *list;
 
-        (void)render(r, "k.a.b", from, until,
-                     1 + (int64_t)random_below(&random, 60));
+        (void)render_target(r, "k.a.b", from, until,
+                            1 + (int64_t)random_below(&random, 60));
         list = r->render.targets->target.root->result;
         assert_int_equal(list->count, 1);
         for (size_t p = 0; p < list->items[0]->count; p++) {
@@ -200,7 +202,7 @@ CASE(sums_are_exact_at_every_step, r)
     }
 }
 
-/* The values of what show() returns; "" when there is none. */
+/* The values of what show_target() returns; "" when there is none. */
 static const char *
 values_of(const char *shown)
 {
@@ -224,9 +226,9 @@ CASE(the_sum_of_a_prefix_is_that_of_its_keys, r)
         for (size_t n = 0; n < size; n++)
             key[n] = "ab/."[random_below(&random, 4)];
         key[size] = '\0';
-        add(r, keyspaces[random_below(&random, 3)], key,
-            DAY0 + 60 * (int64_t)random_below(&random, 5),
-            (int64_t)random_below(&random, 100) - 30);
+        add_sum(r, keyspaces[random_below(&random, 3)], key,
+                DAY0 + 60 * (int64_t)random_below(&random, 5),
+                (int64_t)random_below(&random, 100) - 30);
     }
     for (int i = 0; i < 400; i++) {
         char *at = stpcpy(target, "sum(scale(u.");
@@ -235,12 +237,12 @@ CASE(the_sum_of_a_prefix_is_that_of_its_keys, r)
             at = stpcpy(at, parts[random_below(&random, 5)]);
         at = stpcpy(at, "*");
         strcpy(at, ",1))");
-        strcpy(expected, values_of(show(r, target, SOME)));
+        strcpy(expected, values_of(show_target(r, target, SOME)));
         strcpy(at, ")");
         memmove(target + 4, target + 10, strlen(target + 10) + 1);
-        if (strcmp(values_of(show(r, target, SOME)), expected) != 0)
-            fail_msg("%s is%s, not%s", target, values_of(show(r, target, SOME)),
-                     expected);
+        if (strcmp(values_of(show_target(r, target, SOME)), expected) != 0)
+            fail_msg("%s is%s, not%s", target,
+                     values_of(show_target(r, target, SOME)), expected);
         found += expected[0] != '\0';
     }
     assert_in_range(found, 50, 350);
@@ -252,16 +254,18 @@ CASE(the_sum_of_a_prefix_is_one_series_of_any_number_of_keys, r)
         char key[32];
 
         (void)sprintf(key, "acme/%d", i);
-        add(r, "usage", key, DAY0, i);
-        add(r, "usage", i % 2 ? "acme/x.y" : "acme", DAY0, 1);
+        add_sum(r, "usage", key, DAY0, i);
+        add_sum(r, "usage", i % 2 ? "acme/x.y" : "acme", DAY0, 1);
     }
     r->render.limits = (struct render_limits){1, 10, 1 << 20};
-    assert_string_equal(show(r, "usage.acme/*|sum()", SOME),
+    assert_string_equal(show_target(r, "usage.acme/*|sum()", SOME),
                         "sumSeries(usage.acme/*) +60/60: 499500 0 0 0 0");
-    assert_has(show(r, "usage.acme/*", SOME), "more than 1 series");
-    assert_has(show(r, "sum(usage.acme/*9)", SOME), "more than 1 series");
-    assert_has(show(r, "maxSeries(usage.acme/*)", SOME), "more than 1 series");
-    assert_string_equal(show(r, "sum(usage.acmeology*)", SOME), "");
+    assert_has(show_target(r, "usage.acme/*", SOME), "more than 1 series");
+    assert_has(show_target(r, "sum(usage.acme/*9)", SOME),
+               "more than 1 series");
+    assert_has(show_target(r, "maxSeries(usage.acme/*)", SOME),
+               "more than 1 series");
+    assert_string_equal(show_target(r, "sum(usage.acmeology*)", SOME), "");
 }
 
 CASE(a_summary_is_of_whole_steps, r)
@@ -269,31 +273,31 @@ CASE(a_summary_is_of_whole_steps, r)
     add_some(r);
     /* With three points 120 s would be the step, which does not divide 180. */
     assert_string_equal(
-        show(r, "summarize(web.a, '3min')", DAY0 - 60, DAY0 + 240, 3),
+        show_target(r, "summarize(web.a, '3min')", DAY0 - 60, DAY0 + 240, 3),
         "summarize(web.a, \"3min\", \"sum\") +60/180: 6 9");
     /* A shorter interval than the step is the step. */
-    assert_string_equal(show(r, "summarize(web.a, '10s')", SOME),
+    assert_string_equal(show_target(r, "summarize(web.a, '10s')", SOME),
                         "summarize(web.a, \"10s\", \"sum\") +60/60: 1 2 3 4 5");
 }
 
 CASE(answers_are_exact_integers_within_64_bits, r)
 {
-    add(r, "big", "x", DAY0, INT64_MAX);
-    add(r, "big", "y", DAY0, INT64_MAX);
-    add(r, "big", "n", DAY0, INT64_MIN);
+    add_sum(r, "big", "x", DAY0, INT64_MAX);
+    add_sum(r, "big", "y", DAY0, INT64_MAX);
+    add_sum(r, "big", "n", DAY0, INT64_MIN);
     assert_string_equal(
-        render(r, "big.x", DAY0 - 1, DAY0, 0),
+        render_target(r, "big.x", DAY0 - 1, DAY0, 0),
         "[{\"target\":\"big.x\",\"tags\":{\"name\":\"big.x\"},\"datapoints\":[["
         "9223372036854775807,1795219200]]}]");
-    assert_has(render(r, "sum(big.x,big.y)", DAY0 - 1, DAY0, 0),
+    assert_has(render_target(r, "sum(big.x,big.y)", DAY0 - 1, DAY0, 0),
                "[1.8446744073709552e+19,1795219200]");
-    assert_has(render(r, "scale(big.x,10)", DAY0 - 1, DAY0, 0),
+    assert_has(render_target(r, "scale(big.x,10)", DAY0 - 1, DAY0, 0),
                "[9.2233720368547758e+19,1795219200]");
-    assert_has(render(r, "big.n", DAY0 - 1, DAY0, 0),
+    assert_has(render_target(r, "big.n", DAY0 - 1, DAY0, 0),
                "[-9223372036854775808,1795219200]");
-    assert_has(render(r, "scale(big.x,0.1)", DAY0 - 1, DAY0, 0),
+    assert_has(render_target(r, "scale(big.x,0.1)", DAY0 - 1, DAY0, 0),
                "[9.2233720368547763e+17,1795219200]");
-    assert_has(render(r, "perSecond(big.x)", DAY0 - 1, DAY0 + 60, 0),
+    assert_has(render_target(r, "perSecond(big.x)", DAY0 - 1, DAY0 + 60, 0),
                "[[null,1795219200],[null,1795219260]]");
 }
 
@@ -301,21 +305,21 @@ CASE(more_than_the_limits_is_refused, r)
 {
     add_some(r);
     r->render.limits = (struct render_limits){1, 100, 1 << 20};
-    assert_has(show(r, "web.*", SOME), "more than 1 series");
+    assert_has(show_target(r, "web.*", SOME), "more than 1 series");
     r->render.limits = (struct render_limits){10, 9, 1 << 20};
-    assert_string_equal(show(r, "web.*", SOME),
+    assert_string_equal(show_target(r, "web.*", SOME),
                         "10 points, and 9 are the limit: give a shorter time, "
                         "fewer series or maxDataPoints (graphite.max_points)");
     r->render.limits = (struct render_limits){10, 10, 100};
-    assert_has(show(r, "web.*", SOME), "an answer of more than");
+    assert_has(show_target(r, "web.*", SOME), "an answer of more than");
     r->render.limits = (struct render_limits){2, 10, 1 << 20};
-    begin(r, SOME);
+    begin_render(r, SOME);
     for (int i = 0; i < 3; i++)
         assert_int_equal(render_add_target(&r->render, "web.a", 5) == 0, i < 2);
     assert_has(r->render.why, "more than 2 targets");
     r->scratch.max = 200000;
     r->render.limits = (struct render_limits){100, 1000000, 1 << 20};
-    assert_has(show(r, "web.*", DAY0 - 6000000, DAY0, 0),
+    assert_has(show_target(r, "web.*", DAY0 - 6000000, DAY0, 0),
                "of memory is needed");
 }
 
@@ -339,6 +343,7 @@ CASE(a_keyspace_that_cannot_be_read_is_an_error, r)
     failing.read = fail_reads;
     r->store->engine = &failing;
     read_error = -EBADMSG;
-    assert_string_equal(show(r, "web.*", SOME), "keyspace web cannot be read");
+    assert_string_equal(show_target(r, "web.*", SOME),
+                        "keyspace web cannot be read");
     assert_int_equal(r->render.status, HTTP_INTERNAL_ERROR);
 }

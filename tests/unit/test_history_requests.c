@@ -85,8 +85,8 @@ put_behind(struct fixture *f)
         continue;
 }
 
-/* What came in each of forty hours, while the care goes on and more comes to
- * what has been passed: no sum is half of it, or twice. */
+/* The sums of forty hours, while the history is maintained and more comes to hours
+ * that have been read: no sum is half of it, or twice. */
 CASE(a_long_history_is_answered_in_steps, f)
 {
     struct history_question q = ask_query(STORE_HISTORY_KEY, "h", 40 * HOUR, 0);

@@ -271,7 +271,7 @@ TEST(a_link_asks_the_same_from_another_place_on)
                  "%FF%3E%22%26%09%5C&n=2&names=raw>; rel=\"next\"\r\n");
 }
 
-TEST(the_longest_link_has_room)
+TEST(the_longest_link_fits)
 {
     static struct read_page keys = {.after = {.size = NAME_MAX_SIZE}};
     char line[READ_LINK_MAX];

@@ -68,7 +68,7 @@ setup(void **state)
 }
 
 static int
-end(void **state)
+close_office(void **state)
 {
     struct office *o = *state;
     void *site = o->site;
@@ -79,11 +79,11 @@ end(void **state)
     return teardown(&site);
 }
 
-#define CASE(name) TEST_IN(name, struct office *o, setup, end)
+#define CASE(name) TEST_IN(name, struct office *o, setup, close_office)
 
-/* Enters for a client; a job that has a place begins with so many steps. */
+/* Enters for a client; a job that has a place begins with `steps` of them. */
 static struct job *
-enter(struct office *o, size_t i, uint16_t client, unsigned steps)
+enter_job(struct office *o, size_t i, uint16_t client, unsigned steps)
 {
     struct work *w = &o->all[i];
 
@@ -105,10 +105,10 @@ run_turns(struct office *o, unsigned count)
 
 CASE(clients_take_turns_and_within_a_client_its_jobs)
 {
-    (void)enter(o, 0, 1, 9);
-    (void)enter(o, 1, 1, 9);
-    (void)enter(o, 2, 1, 9);
-    (void)enter(o, 3, 2, 9);
+    (void)enter_job(o, 0, 1, 9);
+    (void)enter_job(o, 1, 1, 9);
+    (void)enter_job(o, 2, 1, 9);
+    (void)enter_job(o, 3, 2, 9);
 
     run_turns(o, 8);
 
@@ -120,13 +120,13 @@ CASE(a_client_has_half_of_the_places_and_the_next_is_of_who_has_the_fewest)
     struct job *waits[2], *others;
 
     for (size_t i = 0; i < JOBS_MAX / 2; i++)
-        assert_int_equal(enter(o, i, 1, 1)->state, JOB_RUNS);
-    waits[0] = enter(o, JOBS_MAX, 1, 1);
+        assert_int_equal(enter_job(o, i, 1, 1)->state, JOB_RUNS);
+    waits[0] = enter_job(o, JOBS_MAX, 1, 1);
     assert_int_equal(waits[0]->state, JOB_IN_LINE);
     for (size_t i = JOBS_MAX / 2; i < JOBS_MAX; i++)
-        assert_int_equal(enter(o, i, (uint16_t)i, 1)->state, JOB_RUNS);
-    waits[1] = enter(o, JOBS_MAX + 1, 1, 1);
-    others = enter(o, JOBS_MAX + 2, 99, 1);
+        assert_int_equal(enter_job(o, i, (uint16_t)i, 1)->state, JOB_RUNS);
+    waits[1] = enter_job(o, JOBS_MAX + 1, 1, 1);
+    others = enter_job(o, JOBS_MAX + 2, 99, 1);
     assert_int_equal(others->state, JOB_IN_LINE);
 
     job_leave(&o->all[0].job);
@@ -140,7 +140,7 @@ CASE(a_client_has_half_of_the_places_and_the_next_is_of_who_has_the_fewest)
 CASE(what_stands_in_line_is_left_without_a_stop_and_what_works_with_one)
 {
     for (size_t i = 0; i < JOBS_MAX / 2 + 1; i++)
-        (void)enter(o, i, 1, 1);
+        (void)enter_job(o, i, 1, 1);
 
     job_leave(&o->all[JOBS_MAX / 2].job);
     job_leave(&o->all[0].job);
@@ -153,7 +153,7 @@ CASE(what_stands_in_line_is_left_without_a_stop_and_what_works_with_one)
 
 CASE(what_takes_longer_than_it_may_is_stopped_once_and_has_no_place)
 {
-    struct job *job = enter(o, 0, 1, 1000);
+    struct job *job = enter_job(o, 0, 1, 1000);
 
     run_turns(o, 2);
     assert_int_equal(o->steps, 2);
@@ -172,7 +172,7 @@ CASE(a_place_that_nobody_uses_is_given_to_another)
     struct job *job;
 
     for (size_t i = 0; i < JOBS_MAX / 2 + 2; i++)
-        job = enter(o, i, 1, 1000);
+        job = enter_job(o, i, 1, 1000);
     job_leave(&o->all[0].job);
     assert_int_equal(o->all[JOBS_MAX / 2].job.state, JOB_HAS_PLACE);
     assert_int_equal(job->state, JOB_IN_LINE);
@@ -187,7 +187,7 @@ CASE(a_place_that_nobody_uses_is_given_to_another)
 
 CASE(an_answer_that_nobody_takes_gives_its_place_to_another)
 {
-    struct job *job = enter(o, 0, 1, 1);
+    struct job *job = enter_job(o, 0, 1, 1);
 
     run_turns(o, 2);
     assert_int_equal(job->state, JOB_DONE);
@@ -273,7 +273,7 @@ CASE(each_step_has_a_snapshot_of_its_own_and_none_is_left)
 
 CASE(what_waits_is_looked_at_again_and_again_and_has_no_place)
 {
-    struct job *job = enter(o, 0, 1, 1);
+    struct job *job = enter_job(o, 0, 1, 1);
 
     run_turns(o, 1);
     assert_int_equal(o->jobs.placed, 1);
@@ -296,7 +296,7 @@ CASE(half_of_those_that_may_wait_are_of_one_client)
 {
     for (size_t i = 0; i < 5; i++) {
         assert_int_equal(jobs_may_wait(&o->jobs, &o->all[0].conn, 8), i < 4);
-        (void)enter(o, i, 0, 1);
+        (void)enter_job(o, i, 0, 1);
         job_wait(&o->all[i].job, is_due);
     }
     o->all[9].conn.client = 1;

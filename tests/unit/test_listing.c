@@ -32,7 +32,7 @@ open_lmdb(const struct tmpdir *d, bool writable)
 
 /* Adds a key, and the mark of a log of its own. */
 static int
-apply(struct lmdb *s, const char *name, unsigned key)
+apply_key(struct lmdb *s, const char *name, unsigned key)
 {
     struct log_fill mark = {.epoch = 1, .first_ms = 1};
     char text[16];
@@ -52,7 +52,7 @@ make_keyspaces(const struct tmpdir *d, const char *prefix, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         (void)snprintf(name, sizeof name, "%s%05u", prefix, i);
         for (unsigned key = 0; key <= i % 3; key++)
-            assert_rc(apply(s, name, key), 0);
+            assert_rc(apply_key(s, name, key), 0);
     }
     store_close(&s->store);
 }
@@ -176,7 +176,7 @@ CASE(more_names_than_a_batch_take_a_pass_for_each, d)
     struct store_listed row;
     char file[32];
 
-    /* Nobody can read them; the file of each is tried once. */
+    /* No process can read them; the file of each is tried once. */
     for (unsigned i = 0; i < COUNT; i++) {
         (void)snprintf(file, sizeof file, "n%05u.mdb", i * 3793 % COUNT);
         tmpdir_put(d, file, "", 0, 0600);
@@ -273,7 +273,7 @@ list_one(struct lmdb *s)
     return keys;
 }
 
-/* With so many marks, their database is a tree. */
+/* With as many marks, their database is a tree. */
 #define COMMITS 600
 
 CASE(keys_are_of_whole_commits_while_a_worker_writes, d)
@@ -283,14 +283,14 @@ CASE(keys_are_of_whole_commits_while_a_worker_writes, d)
     int status = 0;
     pid_t pid;
 
-    assert_rc(apply(s, "pages", 0), 0);
+    assert_rc(apply_key(s, "pages", 0), 0);
     store_close(&s->store);
     pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         s = open_lmdb(d, true);
         for (unsigned i = 1; i < COMMITS; i++)
-            if (apply(s, "pages", i) < 0)
+            if (apply_key(s, "pages", i) < 0)
                 _exit(1);
         _exit(0);
     }
@@ -317,7 +317,7 @@ CASE(a_damaged_file_never_tells_a_number_that_was_not_committed, d)
     int fd;
 
     for (unsigned i = 0; i < 200; i++)
-        assert_rc(apply(s, "pages", i), 0);
+        assert_rc(apply_key(s, "pages", i), 0);
     store_close(&s->store);
     s = open_lmdb(d, false);
     fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);

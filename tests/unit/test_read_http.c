@@ -55,7 +55,7 @@ after_turn(void *ctx)
     return more || works || conns_have_work(f->conns);
 }
 
-/* Rows whose keys are numbers of so many digits and a text. */
+/* Rows whose keys are numbers of `digits` digits and a text. */
 static void
 put_rows(struct store *s, const char *keyspace, unsigned count, int digits,
          const char *text)
@@ -74,7 +74,7 @@ put_rows(struct store *s, const char *keyspace, unsigned count, int digits,
 }
 
 static void
-fill(struct fixture *f)
+put_keyspaces(struct fixture *f)
 {
     assert_rc(stored_add(f->store, "a", NULL, "key", 1), 0);
     put_rows(f->store, "b", ROWS, 4, " of so many keys here");
@@ -90,7 +90,8 @@ setup(void **state)
                                           .pool_size = (size_t)64 << 20,
                                           .answer_max = READ_HTTP_LONGEST};
 
-    f = (struct server){.site = fixture_make(NULL, fill, 1), .peer = -1};
+    f = (struct server){.site = fixture_make(NULL, put_keyspaces, 1),
+                        .peer = -1};
     config_defaults(&f.config);
     f.loop = loop_new();
     assert_non_null(f.loop);
@@ -109,7 +110,7 @@ setup(void **state)
 }
 
 static int
-end(void **state)
+close_server(void **state)
 {
     struct server *f = *state;
     void *site = f->site;
@@ -122,7 +123,7 @@ end(void **state)
     return teardown(&site);
 }
 
-#define CASE(name) TEST_IN(name, struct server *f, setup, end)
+#define CASE(name) TEST_IN(name, struct server *f, setup, close_server)
 
 /* ---- peers --------------------------------------------------------------- */
 
@@ -139,7 +140,7 @@ ask_on(int fd, const char *target, const char *more)
 
 /* A connection that has asked. */
 static int
-ask(struct server *f, const char *target, const char *more)
+ask_server(struct server *f, const char *target, const char *more)
 {
     int pair[2];
 
@@ -162,7 +163,7 @@ first_done(const struct server *f)
 static void
 ask_and_go(struct server *f, const char *target, const char *more)
 {
-    const int fd = ask(f, target, more);
+    const int fd = ask_server(f, target, more);
 
     turns_run(f->loop);
     assert_ptr_equal(first_done(f)->job.conn,
@@ -172,7 +173,7 @@ ask_and_go(struct server *f, const char *target, const char *more)
 }
 
 static void
-hear(struct server *f, int fd, const char *last)
+hear_answer(struct server *f, int fd, const char *last)
 {
     f->peer = fd;
     f->last = last;
@@ -184,7 +185,7 @@ hear(struct server *f, int fd, const char *last)
 CASE(who_comes_to_the_place_of_another_gets_an_answer_of_its_own)
 {
     ask_and_go(f, "/v1/keyspaces", "");
-    hear(f, ask(f, "/v1/keyspaces?after=a", ""), "as_of_ms");
+    hear_answer(f, ask_server(f, "/v1/keyspaces?after=a", ""), "as_of_ms");
 
     assert_has(f->heard, "\"keyspace\": \"b\"");
     assert_lacks(f->heard, "\"keyspace\": \"a\"");
@@ -197,7 +198,7 @@ CASE(what_was_packed_for_another_is_not_sent_to_who_takes_no_gzip)
         "\r\nGET /v1/top?keyspace=b&n=2000 HTTP/1.1\r\nHost: a\r\n";
 
     ask_and_go(f, "/v1/top?keyspace=b&n=2000", "Accept-Encoding: gzip\r\n");
-    hear(f, ask(f, "/v1/now", next), "\"saturated\"");
+    hear_answer(f, ask_server(f, "/v1/now", next), "\"saturated\"");
 
     assert_lacks(f->heard, "Content-Encoding");
     assert_has(f->heard, "1999 of so many");
@@ -209,11 +210,11 @@ CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
 {
     const char *get = "/v1/get?keyspace=a&key=key";
     const int large =
-        ask(f, "/v1/top?keyspace=b&n=2000", "Accept-Encoding: gzip\r\n");
+        ask_server(f, "/v1/top?keyspace=b&n=2000", "Accept-Encoding: gzip\r\n");
     unsigned answers = 0;
 
     f->jobs.step_ns = 0;
-    f->peer = ask(f, get, "");
+    f->peer = ask_server(f, get, "");
     f->last = "\"saturated\"";
     turns_run(f->loop);
     f->size = 0;
@@ -229,7 +230,7 @@ CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
 
     client_close(f->peer);
     f->size = 0;
-    hear(f, large, "Content-Encoding: gzip");
+    hear_answer(f, large, "Content-Encoding: gzip");
 }
 
 /* Both come in one turn, the large one first; `now` is the last one answered.
@@ -243,7 +244,7 @@ CASE(what_takes_longer_than_it_may_is_refused_and_the_next_is_answered)
     for (size_t i = 0; i < 4; i++) {
         f->jobs.max_time_ms = i < 2 ? 0 : 10000;
         f->size = 0;
-        f->peer = ask(f, targets[i % 2], "");
+        f->peer = ask_server(f, targets[i % 2], "");
         turns_run(f->loop);
         client_close(f->peer);
 
@@ -255,8 +256,8 @@ CASE(what_takes_longer_than_it_may_is_refused_and_the_next_is_answered)
 
 CASE(a_large_answer_is_made_after_the_small_one_of_another)
 {
-    const int large = ask(f, "/v1/top?keyspace=b&n=2000", "");
-    const int small = ask(f, "/v1/get?keyspace=a&key=key", "");
+    const int large = ask_server(f, "/v1/top?keyspace=b&n=2000", "");
+    const int small = ask_server(f, "/v1/get?keyspace=a&key=key", "");
     char text[1024];
 
     f->peer = large;
@@ -281,11 +282,12 @@ CASE(a_short_question_is_answered_while_a_long_one_is)
 
     put_rows(f->site->store, "long", 4000, 250, "");
     f->jobs.step_ns = 0;
-    large = ask(f, "/v1/top?keyspace=long&n=4000", "Accept-Encoding: gzip\r\n");
+    large = ask_server(f, "/v1/top?keyspace=long&n=4000",
+                       "Accept-Encoding: gzip\r\n");
     f->last = "\r\n\r\n";
     for (size_t i = 0; i < 2; i++) {
         f->size = 0;
-        f->peer = ask(f, targets[i], "");
+        f->peer = ask_server(f, targets[i], "");
         turns_run(f->loop);
         client_close(f->peer);
 
@@ -293,7 +295,7 @@ CASE(a_short_question_is_answered_while_a_long_one_is)
         assert_int_equal(f->jobs.placed, 1);
     }
     f->size = 0;
-    hear(f, large, "Content-Encoding: gzip");
+    hear_answer(f, large, "Content-Encoding: gzip");
 }
 
 static struct store_engine failing;
@@ -314,9 +316,9 @@ CASE(a_list_is_made_in_steps_and_one_that_cannot_be_made_says_so)
 
     f->jobs.step_ns = 0; /* a keyspace at a step */
     f->turns = 0;
-    client_close(ask(f, "/v1/keyspaces?sort=keys", ""));
+    client_close(ask_server(f, "/v1/keyspaces?sort=keys", ""));
     f->last = "as_of_ms\":";
-    f->peer = ask(f, "/v1/keyspaces", "");
+    f->peer = ask_server(f, "/v1/keyspaces", "");
     turns_run(f->loop);
     client_close(f->peer);
     assert_in_range(f->turns, 4, 1000);
@@ -329,7 +331,7 @@ CASE(a_list_is_made_in_steps_and_one_that_cannot_be_made_says_so)
     f->site->store->engine = &failing;
     f->size = 0;
     f->last = "\"unreadable\"";
-    f->peer = ask(f, "/v1/keyspaces", "");
+    f->peer = ask_server(f, "/v1/keyspaces", "");
     turns_run(f->loop);
     client_close(f->peer);
     assert_has(f->heard, "HTTP/1.1 500");
@@ -343,7 +345,7 @@ CASE(memory_of_requests_to_graphite_is_of_all_of_them)
     f->http.graphite.memory.total = GRAPHITE_MEMORY_ALL - 100000;
     for (size_t i = 0; i < 2; i++) {
         f->size = 0;
-        f->peer = ask(f, "/render?target=b.*&from=-1h", "");
+        f->peer = ask_server(f, "/render?target=b.*&from=-1h", "");
         turns_run(f->loop);
         client_close(f->peer);
 
@@ -362,8 +364,9 @@ CASE(what_a_second_line_of_accept_names_is_answered_each_time)
     f->last = "\r\n\r\n";
     for (int i = 0; i < 3; i++) {
         f->size = 0;
-        f->peer = ask(f, "/v1/get?keyspace=a&key=key",
-                      "Accept: image/png\r\nX: y\r\nAccept: text/csv\r\n");
+        f->peer =
+            ask_server(f, "/v1/get?keyspace=a&key=key",
+                       "Accept: image/png\r\nX: y\r\nAccept: text/csv\r\n");
         turns_run(f->loop);
         assert_has(f->heard, "HTTP/1.1 200 OK\r\n");
         assert_has(f->heard, "Content-Type: text/csv");

@@ -47,7 +47,7 @@ static struct office {
 
 /* A call comes in, and may have to wait. */
 static bool
-enter(struct office *o)
+enter_engine(struct office *o)
 {
     bool fails;
 
@@ -68,7 +68,7 @@ static int
 fake_read(struct store *s, struct store_query *q, size_t size_max)
 {
     assert(size_max >= QUERY_ROW_SIZE + q->key_size);
-    if (!enter(((struct engine *)(void *)s)->office))
+    if (!enter_engine(((struct engine *)(void *)s)->office))
         return -EHOSTDOWN;
     if (q->name[0] == 'n')
         return -ENOENT;
@@ -84,7 +84,7 @@ static int
 fake_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
 {
     struct office *o = ((struct engine *)(void *)s)->office;
-    const bool works = enter(o);
+    const bool works = enter_engine(o);
 
     assert(until_ns > 0);
     if (!works)
@@ -149,7 +149,7 @@ fake_listing_next(struct store_listing *listing, uint64_t until_ns,
     struct fake_listing *l = (struct fake_listing *)(void *)listing;
 
     assert(until_ns > 0);
-    if (l->at % REMOTE_NAMES == 0 && !enter(l->office))
+    if (l->at % REMOTE_NAMES == 0 && !enter_engine(l->office))
         return -EHOSTDOWN;
     if (l->at == 600)
         return 0;
@@ -206,7 +206,7 @@ open_engine(void *ctx, unsigned thread, struct store **store)
 }
 
 static int64_t
-claim(void *ctx, const uint8_t *name, size_t size)
+claim_as_of(void *ctx, const uint8_t *name, size_t size)
 {
     (void)name;
     (void)size;
@@ -233,7 +233,7 @@ setup(void **state)
     assert_rc(-pthread_mutex_init(&o->lock, NULL), 0);
     assert_rc(-pthread_cond_init(&o->changed, NULL), 0);
     assert_rc(remote_open(&o->remote, open_engine, o), 0);
-    assert_rc(remote_start(o->remote, o->loop, claim, o), 0);
+    assert_rc(remote_start(o->remote, o->loop, claim_as_of, o), 0);
     for (size_t i = 0; i < 8; i++)
         o->askers[i] = (struct asker){.asker = {.wake = wake}, .office = o};
     *state = o;
@@ -243,7 +243,7 @@ setup(void **state)
 static void
 set_server(struct office *o, bool is_silent, bool is_down)
 {
-    (void)pthread_mutex_lock(&o->lock); /* as in enter() */
+    (void)pthread_mutex_lock(&o->lock); /* as in enter_engine() */
     o->is_silent = is_silent;
     o->is_down = is_down;
     (void)pthread_cond_broadcast(&o->changed);
@@ -272,7 +272,7 @@ teardown(void **state)
 static void
 await_inside(struct office *o, unsigned count)
 {
-    (void)pthread_mutex_lock(&o->lock); /* as in enter() */
+    (void)pthread_mutex_lock(&o->lock); /* as in enter_engine() */
     while (o->inside < count)
         (void)pthread_cond_wait(&o->changed, &o->lock);
     (void)pthread_mutex_unlock(&o->lock);
@@ -287,8 +287,8 @@ await_woken(struct office *o, unsigned count)
 
 /* Asks for the row of a key; the error. */
 static int
-ask(struct office *o, size_t i, bool again, const char *keyspace,
-    const char *key, struct store_query *out)
+ask_row(struct office *o, size_t i, bool again, const char *keyspace,
+        const char *key, struct store_query *out)
 {
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
     struct store_query q = {.op = STORE_AROUND,
@@ -314,22 +314,22 @@ CASE(an_answer_is_there_when_its_asker_is_woken)
 {
     struct store_query q;
 
-    assert_rc(ask(o, 0, true, "words", "the", &q), -EAGAIN);
+    assert_rc(ask_row(o, 0, true, "words", "the", &q), -EAGAIN);
     assert_true(remote_is_asking(&o->askers[0].asker));
     await_woken(o, 1);
     assert_false(remote_is_asking(&o->askers[0].asker));
     for (int i = 0; i < 3; i++) {
-        assert_rc(ask(o, 0, true, "words", "the", &q), 0);
+        assert_rc(ask_row(o, 0, true, "words", "the", &q), 0);
         assert_int_equal(q.row.count, 3);
     }
     assert_int_equal(o->calls, 1);
-    assert_rc(ask(o, 0, true, "words", "of", &q), -EAGAIN);
-    assert_rc(ask(o, 0, true, "none", "of", &q), -EAGAIN);
+    assert_rc(ask_row(o, 0, true, "words", "of", &q), -EAGAIN);
+    assert_rc(ask_row(o, 0, true, "none", "of", &q), -EAGAIN);
     await_woken(o, 2);
-    assert_rc(ask(o, 0, true, "none", "of", &q), -ENOENT);
-    assert_rc(ask(o, 0, true, "words", "of", &q), 0);
+    assert_rc(ask_row(o, 0, true, "none", "of", &q), -ENOENT);
+    assert_rc(ask_row(o, 0, true, "words", "of", &q), 0);
     remote_forget(o->remote, &o->askers[0].asker);
-    assert_rc(ask(o, 0, true, "words", "of", &q), -EAGAIN);
+    assert_rc(ask_row(o, 0, true, "words", "of", &q), -EAGAIN);
     await_woken(o, 3);
 }
 
@@ -337,12 +337,12 @@ CASE(what_goes_on_where_it_was_has_an_answer_once)
 {
     struct store_query q;
 
-    assert_rc(ask(o, 0, false, "words", "the", &q), -EAGAIN);
-    assert_rc(ask(o, 0, false, "words", "the", &q), -EAGAIN);
+    assert_rc(ask_row(o, 0, false, "words", "the", &q), -EAGAIN);
+    assert_rc(ask_row(o, 0, false, "words", "the", &q), -EAGAIN);
     await_woken(o, 1);
     assert_int_equal(o->calls, 1);
-    assert_rc(ask(o, 0, false, "words", "the", &q), 0);
-    assert_rc(ask(o, 0, false, "words", "the", &q), -EAGAIN);
+    assert_rc(ask_row(o, 0, false, "words", "the", &q), 0);
+    assert_rc(ask_row(o, 0, false, "words", "the", &q), -EAGAIN);
     await_woken(o, 2);
     assert_int_equal(o->calls, 2);
 }
@@ -362,7 +362,7 @@ CASE(as_of_is_of_before_the_answer_was_read)
     struct store_query q;
     int64_t claim = 0;
 
-    assert_rc(ask(o, 0, true, "words", "the", &q), -EAGAIN);
+    assert_rc(ask_row(o, 0, true, "words", "the", &q), -EAGAIN);
     o->as_of = 200;
     await_woken(o, 1);
     o->had = (struct store_as_of){300, 300}; /* of later snapshots */
@@ -386,26 +386,26 @@ CASE(while_the_server_is_down_one_call_finds_out_and_the_others_fail)
 
     set_server(o, true, true);
     for (size_t i = 0; i < 6; i++)
-        assert_rc(ask(o, i, true, "words", "the", &q), -EAGAIN);
+        assert_rc(ask_row(o, i, true, "words", "the", &q), -EAGAIN);
     await_inside(o, REMOTE_THREADS); /* and two wait for a thread */
     set_server(o, false, true);
     await_woken(o, 6);
     for (size_t i = 0; i < 6; i++)
-        assert_rc(ask(o, i, true, "words", "the", &q), -EHOSTDOWN);
+        assert_rc(ask_row(o, i, true, "words", "the", &q), -EHOSTDOWN);
     assert_string_equal(store_trouble(remote_store(o->remote)), "it is silent");
-    assert_rc(ask(o, 0, true, "words", "of", &q), -EHOSTDOWN);
+    assert_rc(ask_row(o, 0, true, "words", "of", &q), -EHOSTDOWN);
     remote_forget(o->remote, &o->askers[0].asker);
 
     set_server(o, true, true);
-    assert_rc(ask(o, 6, true, "words", "the", &q), -EAGAIN); /* finds out */
-    assert_rc(ask(o, 0, true, "words", "of", &q), -EHOSTDOWN);
-    assert_rc(ask(o, 7, true, "words", "the", &q), -EHOSTDOWN);
+    assert_rc(ask_row(o, 6, true, "words", "the", &q), -EAGAIN); /* finds out */
+    assert_rc(ask_row(o, 0, true, "words", "of", &q), -EHOSTDOWN);
+    assert_rc(ask_row(o, 7, true, "words", "the", &q), -EHOSTDOWN);
     set_server(o, false, false);
     await_woken(o, 7);
-    assert_rc(ask(o, 6, true, "words", "the", &q), 0);
-    assert_rc(ask(o, 7, true, "words", "the", &q), -EAGAIN);
+    assert_rc(ask_row(o, 6, true, "words", "the", &q), 0);
+    assert_rc(ask_row(o, 7, true, "words", "the", &q), -EAGAIN);
     await_woken(o, 8);
-    assert_rc(ask(o, 7, true, "words", "the", &q), 0);
+    assert_rc(ask_row(o, 7, true, "words", "the", &q), 0);
 }
 
 CASE(what_is_forgotten_wakes_nobody)
@@ -414,7 +414,7 @@ CASE(what_is_forgotten_wakes_nobody)
 
     set_server(o, true, false);
     for (size_t i = 0; i < 6; i++)
-        assert_rc(ask(o, i, true, "words", "the", &q), -EAGAIN);
+        assert_rc(ask_row(o, i, true, "words", "the", &q), -EAGAIN);
     await_inside(o, REMOTE_THREADS);
     for (size_t i = 0; i < 5; i++)
         remote_forget(o->remote, &o->askers[i].asker);
