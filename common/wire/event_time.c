@@ -20,14 +20,10 @@ struct reader {
 static bool
 take_any(struct reader *r, const char *set)
 {
-    if (r->at == r->end)
+    if (r->at == r->end || !memchr(set, *r->at, strlen(set)))
         return false;
-    for (; *set != '\0'; set++)
-        if (*r->at == *set) {
-            r->at++;
-            return true;
-        }
-    return false;
+    r->at++;
+    return true;
 }
 
 /* Takes as many digits as there are, at most `max`; returns how many. */
