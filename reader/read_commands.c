@@ -236,8 +236,8 @@ answer_rank(struct read_request *a)
     return read_is_period(a) ? read_period_rank(a) : answer_key(a, true);
 }
 
-/* Who asks waits for own counts.  What a store has that is not local is known by
- * a question to it, about any keyspace. */
+/* A client asks this to wait for its own counts.  What a store has that is not
+ * local is known by a question to it, about any keyspace. */
 static const struct read_problem *
 answer_now(struct read_request *a)
 {
