@@ -106,9 +106,9 @@ struct lines {
     uint64_t number;    /* number of the line given last, from 1 */
     uint64_t read_size; /* bytes read from fd */
     z_stream z;
-    size_t at, end; /* of the text not given yet */
-    uint8_t *raw;   /* gzip: as read */
-    char *text;
+    size_t at, end;            /* of the text not given yet */
+    uint8_t raw[LINES_BUFFER]; /* gzip: as read */
+    char text[LINES_BUFFER];
 };
 
 /* "-" is standard input. */

@@ -8,25 +8,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdlib.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 int
 lines_open(struct lines *l, const char *path)
 {
-    *l = (struct lines){.fd = STDIN_FILENO};
-    if (strcmp(path, "-") != 0) {
+    memset(l, 0, offsetof(struct lines, raw));
+    l->fd = STDIN_FILENO;
+    if (strcmp(path, "-") != 0)
         l->fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (l->fd < 0)
-            return -errno;
-    }
-    l->text = malloc(LINES_BUFFER);
-    l->raw = malloc(LINES_BUFFER);
-    if (l->text != NULL && l->raw != NULL)
-        return 0;
-    lines_close(l);
-    return -ENOMEM;
+    return l->fd < 0 ? -errno : 0;
 }
 
 void
@@ -34,8 +27,6 @@ lines_close(struct lines *l)
 {
     if (l->gzip)
         (void)inflateEnd(&l->z);
-    free(l->raw);
-    free(l->text);
     if (l->fd > STDIN_FILENO)
         (void)close(l->fd); /* only read: nothing can be lost */
     l->fd = -1;

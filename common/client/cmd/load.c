@@ -9,7 +9,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -23,6 +22,12 @@
 #define WAIT_MS       20                /* between two looks at the progress */
 #define CLOCK_LINES   1024              /* between two looks at the clock */
 #define PLACES        65536 /* increments whose line is remembered */
+
+/* Where increment i came from: i % PLACES. */
+static struct load_place {
+    const char *path;
+    uint64_t line;
+} places[PLACES];
 
 /* ---- lines ------------------------------------------------------------- */
 
@@ -92,7 +97,7 @@ send_record(struct load *l, const struct lines *lines,
     }
 
     if (rc == 0)
-        l->places[l->sent++ % PLACES] =
+        places[l->sent++ % PLACES] =
             (struct load_place){.path = l->path, .line = lines->number};
     return rc;
 }
@@ -312,7 +317,7 @@ print_totals(struct load *l)
 static void
 print_place(const struct load *l, uint64_t number, const char *what)
 {
-    const struct load_place *p = &l->places[(number - 1) % PLACES];
+    const struct load_place *p = &places[(number - 1) % PLACES];
 
     if (number == 0 || l->sent - number >= PLACES)
         return;
@@ -345,8 +350,11 @@ static int
 load_files(struct load *l)
 {
     const struct cmd_line *line = l->line;
-    int rc = 0;
+    int rc = interrupt_init(&l->stop), status;
 
+    if (rc < 0)
+        return cmd_failed(rc, "wait for signals");
+    progress_init(&l->progress, "loading", total_size(line));
     if (line->arg_count == 0)
         rc = load_file(l, "-");
     for (int i = 0; rc == 0 && !l->stopped && i < line->arg_count; i++)
@@ -358,28 +366,10 @@ load_files(struct load *l)
         diag(DIAG_WARNING,
              "stopped by a signal: %s:%" PRIu64 " is the last line taken",
              cmd_text(l->path, strlen(l->path)), l->last_line);
-    if (rc < 0) {
+    if (rc < 0)
         print_loss(l);
-        return cmd_peer_failed(line, l->peer, rc);
-    }
-    return print_totals(l);
-}
-
-static int
-load_with_places(struct load *l)
-{
-    int rc, status;
-
-    l->places = calloc(PLACES, sizeof *l->places);
-    rc = l->places != NULL ? interrupt_init(&l->stop) : -ENOMEM;
-    if (rc < 0) {
-        free(l->places);
-        return cmd_failed(rc, "wait for signals");
-    }
-    progress_init(&l->progress, "loading", total_size(l->line));
-    status = load_files(l);
+    status = rc < 0 ? cmd_peer_failed(line, l->peer, rc) : print_totals(l);
     interrupt_fini(&l->stop);
-    free(l->places);
     return status;
 }
 
@@ -433,7 +423,7 @@ cmd_load(struct cmd_line *line)
                  : *line->status;
     if (status != 0)
         return status;
-    status = load_with_places(&l);
+    status = load_files(&l);
     (void)countd_close(l.c); /* print_loss() has told what went with it */
     if (status == 0 && l.file_status != 0)
         return l.file_status;

@@ -7,12 +7,6 @@
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/wire/increment_line.h"
 
-/* Where an increment came from. */
-struct load_place {
-    const char *path;
-    uint64_t line;
-};
-
 struct load {
     struct countd *c; /* NULL: --dry-run */
     const struct cmd_line *line;
@@ -20,8 +14,7 @@ struct load {
     bool strict;
     bool once; /* --once */
     struct increment_form form;
-    struct csv *csv;           /* NULL: lines with tabs */
-    struct load_place *places; /* of increment i: i % PLACES */
+    struct csv *csv; /* NULL: lines with tabs */
     uint64_t timeout_ms;
     struct progress progress;
     const char *path;      /* of the file being read, as given */
