@@ -628,7 +628,7 @@ show_status(void *ctx)
 CASE(a_fill_that_waits_is_not_shown_as_the_log_0_that_is_merged, x)
 {
     int64_t values[STATUS_LOG_VALUES];
-    struct worker_status shown;
+    struct worker_status shown = {.due_ms = 0};
     struct status board;
 
     status_create(&board, x->tmp.path);
