@@ -334,7 +334,8 @@ join_files(void *ctx)
     waiting_close(&w);
 }
 
-/* Who lists has read the old names; the new one is not among them. */
+/* A process that lists may have read the old names, and passed the place of the
+ * new one. */
 CASE(files_are_not_joined_while_they_are_listed, x)
 {
     struct waiting w;
@@ -345,6 +346,7 @@ CASE(files_are_not_joined_while_they_are_listed, x)
     assert_rc(waiting_list(&w), 0);
     assert_true(fault_hit());
     fault_clear();
+    assert_int_equal(w.file_count, WAITING_JOIN_COUNT + 1);
     assert_int_equal(w.index.part_count, 2 * (WAITING_JOIN_COUNT + 1));
     waiting_close(&w);
 }
