@@ -283,21 +283,14 @@ take_header(struct archive_reader *r)
     return rc;
 }
 
-/* The list of names, while it is read. */
-struct name_list {
-    int (*name)(void *ctx, const struct archive_fill_name *n);
-    void *ctx;
-    uint32_t size, crc;
-};
+typedef int (*take_name_fn)(void *ctx, const struct archive_fill_name *n);
 
-/* Takes the next name out of `plain`. */
+/* Parses the next name in `plain`; returns its bytes. */
 static int
-take_name_entry(struct archive_reader *r, struct name_list *l)
+parse_name(struct archive_reader *r, struct archive_fill_name *n)
 {
-    struct archive_fill_name n;
     const uint8_t *at, *end;
     uint64_t increments;
-    size_t size;
     int rc = 0;
 
     if (r->to - r->from < ARCHIVE_RECORD_MAX)
@@ -307,26 +300,32 @@ take_name_entry(struct archive_reader *r, struct name_list *l)
     at = r->plain + r->from;
     end = r->plain + r->to;
     if (!take_varint(&at, end, &increments) || increments > r->header.count ||
-        !take_name(&at, end, r->header.keyspace_size, &n.name, &n.size))
+        !take_name(&at, end, r->header.keyspace_size, &n->name, &n->size))
         return -EBADMSG;
-    n.increments = (uint32_t)increments;
-    size = (size_t)(at - (r->plain + r->from));
-    l->size += (uint32_t)size;
-    l->crc = (uint32_t)crc32(l->crc, r->plain + r->from, (unsigned)size);
-    r->from += size;
-    return l->name ? l->name(l->ctx, &n) : 0;
+    n->increments = (uint32_t)increments;
+    return (int)(at - (r->plain + r->from));
 }
 
-/* Goes through the names, which must be what the header says. */
+/* Goes through the names, which must be what the header says; `name`, unless it
+ * is NULL, is called with each. */
 static int
-take_names(struct archive_reader *r, struct name_list *l)
+take_names(struct archive_reader *r, take_name_fn name, void *ctx)
 {
+    uint32_t size = 0, crc = 0;
     int rc = 0;
 
-    for (uint32_t i = 0; rc == 0 && i < r->header.names; i++)
-        rc = take_name_entry(r, l);
-    if (rc == 0 &&
-        (l->size != r->header.names_size || l->crc != r->header.names_crc))
+    for (uint32_t i = 0; rc == 0 && i < r->header.names; i++) {
+        struct archive_fill_name n;
+        const int bytes = parse_name(r, &n);
+
+        if (bytes < 0)
+            return bytes;
+        size += (uint32_t)bytes;
+        crc = (uint32_t)crc32(crc, r->plain + r->from, (unsigned)bytes);
+        r->from += (size_t)bytes;
+        rc = name ? name(ctx, &n) : 0;
+    }
+    if (rc == 0 && (size != r->header.names_size || crc != r->header.names_crc))
         rc = -EBADMSG;
     return rc;
 }
@@ -369,7 +368,6 @@ archive_reader_open(struct archive_reader **out, int fd,
                     const struct archive_member *m)
 {
     const struct archive_record *records;
-    struct name_list checked = {.name = NULL}, again = {.name = NULL};
     struct archive_member only;
     struct archive_reader *r = NULL;
     int rc = 0;
@@ -379,13 +377,13 @@ archive_reader_open(struct archive_reader **out, int fd,
     if (rc == 0)
         rc = open_reader(&r, fd, m ? m : &only);
     if (rc == 0)
-        rc = take_names(r, &checked);
+        rc = take_names(r, NULL, NULL);
     while (rc == 0 && (rc = archive_reader_next(r, &records)) > 0)
         rc = 0;
     if (rc == 0)
         rc = take_header(r);
     if (rc == 0)
-        rc = take_names(r, &again);
+        rc = take_names(r, NULL, NULL);
     if (rc < 0)
         archive_reader_close(r);
     else
@@ -426,7 +424,8 @@ archive_read_header(int fd, struct archive_header *out)
 
 /* The names of a member that lists none are those of its records. */
 static int
-names_of_records(int fd, const struct archive_member *m, struct name_list *l)
+names_of_records(int fd, const struct archive_member *m, take_name_fn name,
+                 void *ctx)
 {
     const struct archive_record *records;
     struct archive_reader *r;
@@ -441,7 +440,7 @@ names_of_records(int fd, const struct archive_member *m, struct name_list *l)
             const struct archive_fill_name n = {records[i].m.keyspace,
                                                 records[i].m.keyspace_size, 1};
 
-            rc = records[i].m.increment != 0 ? l->name(l->ctx, &n) : 0;
+            rc = records[i].m.increment != 0 ? name(ctx, &n) : 0;
         }
     }
     archive_reader_close(r);
@@ -454,7 +453,6 @@ archive_read_names(int fd, const struct archive_member *m,
                    int (*name)(void *ctx, const struct archive_fill_name *n),
                    void *ctx)
 {
-    struct name_list l = {.name = name, .ctx = ctx};
     struct archive_reader *r;
     int rc;
 
@@ -462,7 +460,7 @@ archive_read_names(int fd, const struct archive_member *m,
     if (rc == 0)
         *out = r->header;
     if (rc == 0 && r->header.names > 0)
-        rc = take_names(r, &l);
+        rc = take_names(r, name, ctx);
     archive_reader_close(r);
-    return rc == 0 && out->names == 0 ? names_of_records(fd, m, &l) : rc;
+    return rc == 0 && out->names == 0 ? names_of_records(fd, m, name, ctx) : rc;
 }
