@@ -130,7 +130,7 @@ batch_release(struct log_batch *b, struct batch_log *l)
 
     assert(l->claimed);
     l->claimed = false;
-    if (l->file)
+    if (l->fill)
         return; /* the pass has its lock */
     rc = log_release(&l->log);
     if (rc == 0)
@@ -168,9 +168,9 @@ fold_source(struct log_batch *b, unsigned number)
 {
     const struct batch_log *l = &b->logs[number];
 
-    return l->file
-               ? fold_add_member(&b->fold, l->file->lock_fd, &l->member, number)
-               : fold_add(&b->fold, &l->log, number);
+    return l->fill ? fold_add_member(&b->fold, l->fill->file->lock_fd,
+                                     &l->fill->member, number)
+                   : fold_add(&b->fold, &l->log, number);
 }
 
 /* Adds log `number`; one that does not fit even alone takes what it needs. */
@@ -212,8 +212,8 @@ fold_log(struct log_batch *b, unsigned number)
 static void
 drop_log(struct log_batch *b, struct batch_log *l, int rc)
 {
-    if (l->file) {
-        l->file->damaged |= rc == -EBADMSG || rc == -EIO;
+    if (l->fill) {
+        l->fill->file->damaged |= rc == -EBADMSG || rc == -EIO;
         batch_release(b, l);
         return;
     }
@@ -349,15 +349,12 @@ take_log(struct log_batch *b, const struct logfile *entry)
 }
 
 int
-batch_add_waiting(struct log_batch *b, const struct waiting_fill *f)
+batch_add_waiting(struct log_batch *b, struct waiting_fill *f)
 {
     struct batch_log *l = &b->logs[b->count];
 
-    *l = (struct batch_log){.claimed = true,
-                            .file = f->file,
-                            .member = f->member,
-                            .count = f->count,
-                            .mark = f->id};
+    *l = (struct batch_log){
+        .claimed = true, .fill = f, .count = f->count, .mark = f->id};
     return fold_next(b);
 }
 
@@ -437,7 +434,7 @@ batch_release_unmerged(struct log_batch *b, bool failed)
 
         if (!l->claimed)
             continue;
-        if (failed && !l->file)
+        if (failed && !l->fill)
             defer_log(b, l->log.header.index);
         batch_release(b, l);
     }

@@ -42,10 +42,9 @@ struct batch_log {
     bool claimed; /* false: it leaves the batch */
     bool whole;   /* all its records are durable in their keyspaces or in
                      log/waiting/ */
-    struct waiting_file *file; /* that has the fill; NULL: it is of `log` */
-    struct archive_member member;
-    uint32_t count;   /* records in it, at most */
-    uint64_t records; /* increments in it, but those of 0 */
+    struct waiting_fill *fill; /* that waits; NULL: it is of `log` */
+    uint32_t count;            /* records in it, at most */
+    uint64_t records;          /* increments in it, but those of 0 */
     uint64_t zeros;
 };
 
@@ -101,12 +100,12 @@ int batch_take(struct log_batch *b);
 /* Adds and folds a fill of a file that is claimed, after fold_clear() and the
  * others.  Returns whether more may be added, or as batch_take(); what could
  * not be folded is not in b->logs, and a damaged file is marked. */
-int batch_add_waiting(struct log_batch *b, const struct waiting_fill *f);
+int batch_add_waiting(struct log_batch *b, struct waiting_fill *f);
 
 static inline bool
 batch_is_waiting(const struct log_batch *b)
 {
-    return b->count > 0 && b->logs[0].file != NULL;
+    return b->count > 0 && b->logs[0].fill != NULL;
 }
 
 /* Quarantines a log, or releases it unmerged for the next batch.  It still

@@ -87,11 +87,12 @@ is_wanted(const struct waiting_pass *p, const struct waiting_fill *f)
 static int
 by_age(const void *a, const void *b)
 {
-    const struct waiting_fill *const *x = a, *const *y = b;
+    const struct waiting_fill *x = *(struct waiting_fill *const *)a,
+                              *y = *(struct waiting_fill *const *)b;
 
-    const uint64_t s = (*x)->id.first_ms, t = (*y)->id.first_ms;
-
-    return s != t ? (s > t) - (s < t) : (*x > *y) - (*x < *y);
+    if (x->id.first_ms != y->id.first_ms)
+        return x->id.first_ms < y->id.first_ms ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
 }
 
 /* The first wanted fill of each log, oldest first; returns how many. */
@@ -102,7 +103,7 @@ choose_fills(const struct waiting_pass *p, struct waiting_fill **out)
     size_t count = 0;
 
     for (size_t i = 0; i < x->fill_count; i++) {
-        struct waiting_fill *f = &x->fills[i];
+        struct waiting_fill *f = x->fills[i];
 
         if (is_wanted(p, f) &&
             (count == 0 ||
@@ -181,7 +182,7 @@ waiting_pass_take(struct waiting_pass *p, struct log_batch *b)
 /* Notes what a keyspace has, or that it refused. */
 static void
 note_keyspace(struct waiting_pass *p, const struct log_batch *b,
-              const struct fold_keyspace *k, struct waiting_fill **fills)
+              const struct fold_keyspace *k)
 {
     const uint32_t name = waiting_find(p->folder, k->name, k->name_size);
 
@@ -191,8 +192,8 @@ note_keyspace(struct waiting_pass *p, const struct log_batch *b,
         return;
     }
     for (unsigned i = 0; i < b->count; i++)
-        if (fills[i] && fold_bit(k->touched, i) &&
-            waiting_set_in(p->folder, fills[i], k->name, k->name_size))
+        if (fold_bit(k->touched, i) &&
+            waiting_set_in(p->folder, b->logs[i].fill, k->name, k->name_size))
             p->merged = true;
 }
 
@@ -203,32 +204,15 @@ let_go(struct waiting_pass *p)
         waiting_let_go(p->folder->files[i]);
 }
 
-/* Finds the fills of the batch in the index, which may be another one than when
- * they were taken. */
-static void
-find_fills(const struct waiting_pass *p, const struct log_batch *b,
-           struct waiting_fill **fills)
-{
-    for (unsigned i = 0; i < b->count; i++) {
-        const struct batch_log *l = &b->logs[i];
-
-        fills[i] = waiting_fill_of(p->folder, &l->mark, l->file, l->member.at);
-        if (fills[i])
-            fills[i]->tried = p->number;
-    }
-}
-
 void
 waiting_pass_end_batch(struct waiting_pass *p, const struct log_batch *b)
 {
-    struct waiting_fill **fills = calloc(b->max, sizeof(struct waiting_fill *));
     const struct fold_keyspace *k;
 
-    if (fills)
-        find_fills(p, b, fills);
-    for (k = b->fold.first; fills && k; k = k->next)
-        note_keyspace(p, b, k, fills);
-    free(fills);
+    for (unsigned i = 0; i < b->count; i++)
+        b->logs[i].fill->tried = p->number;
+    for (k = b->fold.first; k; k = k->next)
+        note_keyspace(p, b, k);
     let_go(p);
 }
 

@@ -38,6 +38,8 @@ waiting_close(struct waiting *w)
         free(w->files[i]);
     }
     free(w->files);
+    while (w->index.fill_count > 0)
+        free(w->index.fills[--w->index.fill_count]);
     free(w->index.fills);
     free(w->index.parts);
     name_table_clear(&w->names);
@@ -53,6 +55,7 @@ add_part(void *ctx, const struct archive_fill_name *n)
 {
     struct waiting *w = ctx;
     struct waiting_index *x = &w->index;
+    struct waiting_fill *fill = x->fills[x->fill_count];
     struct waiting_part *p;
     uint32_t name;
     int rc;
@@ -65,13 +68,11 @@ add_part(void *ctx, const struct archive_fill_name *n)
         return rc;
     assert(x->parts);
     p = x->part_count > 0 ? &x->parts[x->part_count - 1] : NULL;
-    if (p && p->name == name && p->fill == x->fill_count)
+    if (p && p->name == name && p->fill == fill)
         p->increments += n->increments;
     else
-        x->parts[x->part_count++] =
-            (struct waiting_part){.name = name,
-                                  .fill = (uint32_t)x->fill_count,
-                                  .increments = n->increments};
+        x->parts[x->part_count++] = (struct waiting_part){
+            .name = name, .fill = fill, .increments = n->increments};
     return 0;
 }
 
@@ -82,22 +83,26 @@ add_member(void *ctx, int fd, const struct archive_member *m)
     struct waiting *w = ctx;
     struct waiting_index *x = &w->index;
     const size_t parts = x->part_count;
+    struct waiting_fill *fill;
     struct archive_header h;
     int rc;
 
     rc = array_grow(&x->fills, &x->fill_capacity, x->fill_count + 1,
-                    sizeof *x->fills);
-    if (rc == 0)
-        rc = archive_read_names(fd, m, &h, add_part, w);
+                    sizeof(struct waiting_fill *));
+    fill = rc == 0 ? malloc(sizeof *fill) : NULL;
+    if (!fill)
+        return -ENOMEM;
+    x->fills[x->fill_count] = fill;
+    rc = archive_read_names(fd, m, &h, add_part, w);
     if (rc != 0) {
         x->part_count = parts;
+        free(fill);
         return rc;
     }
-    x->fills[x->fill_count] =
-        (struct waiting_fill){.id = LOG_FILL_OF(&h),
-                              .file = w->files[w->file_count - 1],
-                              .member = *m,
-                              .count = (uint32_t)h.count};
+    *fill = (struct waiting_fill){.id = LOG_FILL_OF(&h),
+                                  .file = w->files[w->file_count - 1],
+                                  .member = *m,
+                                  .count = (uint32_t)h.count};
     x->fill_count++;
     return 0;
 }
@@ -231,7 +236,7 @@ count_all(struct waiting *w)
                                          WAITING_BLOCK * WAITING_BLOCK;
     }
     for (size_t i = 0; i < w->index.fill_count; i++) {
-        const struct waiting_fill *f = &w->index.fills[i];
+        const struct waiting_fill *f = w->index.fills[i];
 
         f->file->fills++;
         if (f->file->placed)
@@ -260,15 +265,16 @@ read_folder(struct waiting *w)
     for (size_t i = 0; i < w->file_count; i++)
         gone = gone || !w->files[i]->listed;
     any_new = w->file_count > w->sorted_count;
-    if (rc == 0 && (gone || any_new))
-        rc = waiting_index_sort(w);
     if (rc < 0) {
+        while (w->index.fill_count > fills)
+            free(w->index.fills[--w->index.fill_count]);
         while (w->file_count > w->sorted_count)
             free(w->files[--w->file_count]);
-        w->index.fill_count = fills;
         w->index.part_count = parts;
         return rc;
     }
+    if (gone || any_new)
+        waiting_index_sort(w);
     drop_files(w);
     if (w->file_count == 0)
         name_table_clear(&w->names);

@@ -64,7 +64,7 @@
  *    worker of the command that placed all of them: what a log or a held file
  *    has goes behind what is missing.
  *
- * An index of all fills and names is in memory: 80 bytes a fill, 16 for each
+ * An index of all fills and names is in memory: 100 bytes a fill, 24 for each
  * name in it, each name once.  Files never change, so each is read once.
  *
  * Ownership: struct waiting is the caller's between open and close; one thread
@@ -101,13 +101,12 @@ struct waiting_file {
     uint32_t left; /* parts that are not known to be in: waiting_sweep() */
 };
 
-/* Sorted by log_fill_compare(). */
 struct waiting_fill {
     struct log_fill id;
     struct waiting_file *file;
     struct archive_member member;
     uint32_t count;  /* records */
-    uint32_t number; /* before it was sorted */
+    uint32_t number; /* its place in the index */
     uint32_t tried;  /* the pass that tried it */
     bool wanted;     /* waiting_sweep() */
     bool copied;     /* into the file that replaces its own */
@@ -115,14 +114,14 @@ struct waiting_fill {
 
 /* A keyspace of a fill; sorted by name, then fill. */
 struct waiting_part {
+    struct waiting_fill *fill;
     uint32_t name;
-    uint32_t fill;
     uint32_t increments;
     bool in; /* durably in the keyspace, as this handle knows */
 };
 
 struct waiting_index {
-    struct waiting_fill *fills;
+    struct waiting_fill **fills; /* sorted by log_fill_compare() */
     struct waiting_part *parts;
     size_t fill_count, fill_capacity, part_count, part_capacity;
 };
@@ -158,8 +157,9 @@ void waiting_close(struct waiting *w);
 
 /* ---- what waits --------------------------------------------------------- */
 
-/* Lists the folder.  Pointers to fills and parts are valid until the next list;
- * those to files that this handle has claimed, until it lets go of them.
+/* Lists the folder.  Pointers to parts are valid until the next list; so are
+ * those to files and fills, but of files that this handle has claimed, until it
+ * lets go of them.
  *   -EAGAIN  files are being replaced: let go of all, and come again
  *   -EPROTONOSUPPORT  a newer version wrote a file; reported */
 int waiting_list(struct waiting *w);
@@ -179,11 +179,6 @@ const struct log_fill *waiting_earlier(const struct waiting *w, uint32_t name,
 bool waiting_has(const struct waiting *w, uint32_t name,
                  const struct log_fill *id);
 
-/* The fill that member `at` of a file is; NULL: it is not in the list. */
-struct waiting_fill *waiting_fill_of(const struct waiting *w,
-                                     const struct log_fill *id,
-                                     struct waiting_file *file, uint64_t at);
-
 /* ---- merging it (worker) ------------------------------------------------- */
 
 /* Takes the flock of a file and opens it: file->lock_fd.
@@ -192,7 +187,7 @@ int waiting_claim(struct waiting *w, struct waiting_file *file);
 void waiting_let_go(struct waiting_file *file);
 
 /* A keyspace has a fill, durably.  Returns whether that was not known. */
-bool waiting_set_in(struct waiting *w, const struct waiting_fill *fill,
+bool waiting_set_in(struct waiting *w, struct waiting_fill *fill,
                     const uint8_t *name, size_t size);
 
 /* Counts what is left of each file, and finds which fills are wanted in this

@@ -4,12 +4,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/waiting_internal.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "common/base/array.h"
-#include "common/base/bytes.h"
 
 /* ---- order --------------------------------------------------------------- */
 
@@ -22,7 +18,8 @@ compare_u64(uint64_t x, uint64_t y)
 static int
 by_fill(const void *a, const void *b)
 {
-    const struct waiting_fill *x = a, *y = b;
+    const struct waiting_fill *x = *(struct waiting_fill *const *)a,
+                              *y = *(struct waiting_fill *const *)b;
     int c = log_fill_compare(&x->id, &y->id);
 
     if (c == 0)
@@ -36,7 +33,7 @@ by_part(const void *a, const void *b)
     const struct waiting_part *x = a, *y = b;
 
     return x->name != y->name ? compare_u64(x->name, y->name)
-                              : compare_u64(x->fill, y->fill);
+                              : compare_u64(x->fill->number, y->fill->number);
 }
 
 /* A keyspace of a fill that was read record by record is there many times. */
@@ -53,53 +50,32 @@ add_up_parts(struct waiting_part *parts, size_t count)
     return kept;
 }
 
-/* Gives parts their fills' new numbers, without those of NONE, and sorts them,
- * unless they are: without new ones they stay in order. */
-static void
-map_parts(struct waiting_index *x, const uint32_t *map)
-{
-    bool sorted = true;
-    size_t count = 0;
-
-    for (size_t i = 0; i < x->part_count; i++) {
-        struct waiting_part p = x->parts[i];
-
-        p.fill = map[p.fill];
-        if (p.fill == WAITING_NONE)
-            continue;
-        sorted =
-            sorted && (count == 0 || by_part(&x->parts[count - 1], &p) < 0);
-        x->parts[count++] = p;
-    }
-    if (!sorted)
-        qsort(x->parts, count, sizeof *x->parts, by_part);
-    x->part_count = sorted ? count : add_up_parts(x->parts, count);
-}
-
-int
+void
 waiting_index_sort(struct waiting *w)
 {
+    /* Without new files, what stays is in order. */
+    const bool any_new = w->file_count > w->sorted_count;
     struct waiting_index *x = &w->index;
-    uint32_t *map = malloc((x->fill_count + 1) * sizeof *map);
-    size_t count = 0;
+    size_t fills = 0, parts = 0;
 
-    if (!map)
-        return -ENOMEM;
-    for (size_t i = 0; i < x->fill_count; i++) {
-        map[i] = WAITING_NONE;
-        x->fills[i].number = (uint32_t)i;
-        if (x->fills[i].file->listed)
-            x->fills[count++] = x->fills[i];
+    for (size_t i = 0; i < x->part_count; i++)
+        if (x->parts[i].fill->file->listed)
+            x->parts[parts++] = x->parts[i];
+    for (size_t i = 0; i < x->fill_count; i++)
+        if (x->fills[i]->file->listed)
+            x->fills[fills++] = x->fills[i];
+        else
+            free(x->fills[i]);
+    if (any_new && fills > 0)
+        qsort(x->fills, fills, sizeof(struct waiting_fill *), by_fill);
+    for (size_t i = 0; i < fills; i++)
+        x->fills[i]->number = (uint32_t)i;
+    if (any_new && parts > 0) {
+        qsort(x->parts, parts, sizeof *x->parts, by_part);
+        parts = add_up_parts(x->parts, parts);
     }
-    /* Without new ones they stay in order. */
-    if (count > 0 && w->file_count > w->sorted_count)
-        qsort(x->fills, count, sizeof *x->fills, by_fill);
-    for (size_t i = 0; i < count; i++)
-        map[x->fills[i].number] = (uint32_t)i;
-    x->fill_count = count;
-    map_parts(x, map);
-    free(map);
-    return 0;
+    x->fill_count = fills;
+    x->part_count = parts;
 }
 
 /* ---- searches ------------------------------------------------------------ */
@@ -115,8 +91,8 @@ find_part(const struct waiting *w, uint32_t name, const struct log_fill *id)
         const size_t at = from + (to - from) / 2;
         const struct waiting_part *p = &x->parts[at];
 
-        if (p->name < name || (p->name == name &&
-                               log_fill_compare(&x->fills[p->fill].id, id) < 0))
+        if (p->name < name ||
+            (p->name == name && log_fill_compare(&p->fill->id, id) < 0))
             from = at + 1;
         else
             to = at;
@@ -156,7 +132,7 @@ waiting_earlier(const struct waiting *w, uint32_t name,
     if (at == 0)
         return NULL;
     p = &w->index.parts[at - 1];
-    f = &w->index.fills[p->fill].id;
+    f = &p->fill->id;
     return p->name == name && log_fill_is_of_log(f, id->uuid) ? f : NULL;
 }
 
@@ -169,30 +145,31 @@ waiting_has(const struct waiting *w, uint32_t name, const struct log_fill *id)
     if (at == w->index.part_count)
         return false;
     p = &w->index.parts[at];
-    return p->name == name &&
-           log_fill_compare(&w->index.fills[p->fill].id, id) == 0;
+    return p->name == name && log_fill_compare(&p->fill->id, id) == 0;
 }
 
 struct waiting_fill *
 waiting_fill_of(const struct waiting *w, const struct log_fill *id,
                 struct waiting_file *file, uint64_t at)
 {
-    const struct waiting_fill key = {.id = *id, .file = file, .member.at = at};
+    struct waiting_fill fill = {.id = *id, .file = file, .member.at = at};
+    struct waiting_fill *key = &fill, **found;
 
-    return w->index.fill_count == 0
-               ? NULL
-               : bsearch(&key, w->index.fills, w->index.fill_count, sizeof key,
-                         by_fill);
+    found = w->index.fill_count == 0
+                ? NULL
+                : bsearch(&key, w->index.fills, w->index.fill_count, sizeof key,
+                          by_fill);
+    return found ? *found : NULL;
 }
 
 /* ---- what is in --------------------------------------------------------- */
 
 bool
-waiting_set_in(struct waiting *w, const struct waiting_fill *fill,
+waiting_set_in(struct waiting *w, struct waiting_fill *fill,
                const uint8_t *name, size_t size)
 {
     const struct waiting_part key = {.name = waiting_find(w, name, size),
-                                     .fill = (uint32_t)(fill - w->index.fills)};
+                                     .fill = fill};
     struct waiting_part *p;
 
     p = key.name == WAITING_NONE
@@ -213,10 +190,10 @@ waiting_sweep(struct waiting *w, uint32_t pass)
     for (size_t i = 0; i < w->file_count; i++)
         w->files[i]->left = 0;
     for (size_t i = 0; i < x->fill_count; i++)
-        x->fills[i].wanted = false;
+        x->fills[i]->wanted = false;
     for (size_t i = 0; i < x->part_count; i++) {
         const struct waiting_part *p = &x->parts[i];
-        struct waiting_fill *f = &x->fills[p->fill];
+        struct waiting_fill *f = p->fill;
 
         if (p->in)
             continue;

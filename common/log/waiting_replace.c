@@ -124,11 +124,15 @@ is_same_member(const struct waiting_fill *a, const struct waiting_fill *b)
 static bool
 is_copied(const struct waiting *w, const struct waiting_fill *f)
 {
-    const struct waiting_fill *e = f;
+    const struct waiting_fill *e;
 
-    while (e-- > w->index.fills && log_fill_compare(&e->id, &f->id) == 0)
+    for (uint32_t i = f->number; i-- > 0;) {
+        e = w->index.fills[i];
+        if (log_fill_compare(&e->id, &f->id) != 0)
+            return false;
         if (e->copied && is_same_member(e, f))
             return true;
+    }
     return false;
 }
 
@@ -226,7 +230,7 @@ replace_files(struct waiting *w, struct waiting_file **files, size_t count,
 
     l->w = w;
     for (size_t i = 0; i < w->index.fill_count; i++)
-        w->index.fills[i].copied = false;
+        w->index.fills[i]->copied = false;
     rc = waiting_begin(w, &l->new, files[0]->placed);
     if (rc < 0)
         return rc;
@@ -297,7 +301,7 @@ count_left_out(const struct waiting *w, const struct waiting_file *f,
 
     p = waiting_parts(w, waiting_find(w, l->name, l->size), &count);
     for (size_t i = 0; i < count; i++) {
-        const struct waiting_fill *fill = &w->index.fills[p[i].fill];
+        const struct waiting_fill *fill = p[i].fill;
 
         found +=
             fill->file == f && (!l->leaves || l->leaves(l->ctx, &fill->id));

@@ -37,8 +37,7 @@ count_in(struct store *s, const struct waiting *w,
 
     while (s && sum->error == 0 && from < count) {
         const size_t at = from + (count - from) / 2;
-        const int rc = waiting_is_in(s, name, name_size,
-                                     &w->index.fills[parts[at].fill].id);
+        const int rc = waiting_is_in(s, name, name_size, &parts[at].fill->id);
 
         if (rc < 0)
             sum->error = rc;
@@ -66,10 +65,9 @@ add_fill(struct waiting_sum *sum, const struct waiting_fill *f,
 
 /* Whether part i is of the fill of the part before: another file has it, too. */
 static bool
-is_copy(const struct waiting *w, const struct waiting_part *p, size_t i)
+is_copy(const struct waiting_part *p, size_t i)
 {
-    return i > 0 && log_fill_compare(&w->index.fills[p[i - 1].fill].id,
-                                     &w->index.fills[p[i].fill].id) == 0;
+    return i > 0 && log_fill_compare(&p[i - 1].fill->id, &p[i].fill->id) == 0;
 }
 
 void
@@ -77,7 +75,6 @@ waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
             bool (*counts)(void *ctx, const struct log_fill *id), void *ctx,
             struct waiting_sum *out)
 {
-    const struct waiting_fill *fills = w->index.fills;
     const struct waiting_part *p;
     size_t count, i, end;
 
@@ -85,14 +82,13 @@ waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
     p = waiting_parts(w, name, &count);
     for (i = 0; i < count; i = end) {
         for (end = i + 1;
-             end < count && log_fill_is_of_log(&fills[p[end].fill].id,
-                                               fills[p[i].fill].id.uuid);)
+             end < count &&
+             log_fill_is_of_log(&p[end].fill->id, p[i].fill->id.uuid);)
             end++;
         i += count_in(s, w, p + i, end - i, out);
         for (; i < end; i++)
-            if (!is_copy(w, p, i) &&
-                (!counts || counts(ctx, &fills[p[i].fill].id)))
-                add_fill(out, &fills[p[i].fill], p[i].increments);
+            if (!is_copy(p, i) && (!counts || counts(ctx, &p[i].fill->id)))
+                add_fill(out, p[i].fill, p[i].increments);
     }
 }
 

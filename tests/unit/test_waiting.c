@@ -54,7 +54,7 @@ fills_of(const struct waiting *w, const char *keyspace)
     text[0] = '\0';
     p = waiting_parts(w, waiting_find(w, (const uint8_t *)keyspace, 1), &count);
     for (size_t i = 0; i < count; i++) {
-        const struct waiting_fill *f = &w->index.fills[p[i].fill];
+        const struct waiting_fill *f = p[i].fill;
 
         (void)snprintf(text + strlen(text), sizeof text - strlen(text),
                        "%u.%u ", f->id.uuid[0], (unsigned)f->id.epoch);
@@ -263,7 +263,7 @@ CASE(a_damaged_fill_is_lost_alone_and_the_file_is_kept, x)
     assert_rc(waiting_join(&w), 0);
     assert_rc(waiting_list(&w), 0);
     assert_true(w.files[0]->fills == WAITING_JOIN_COUNT);
-    at = w.index.fills[2].member.at + 60;
+    at = w.index.fills[2]->member.at + 60;
     fd = openat(w.dir_fd, w.files[0]->name, O_RDWR | O_CLOEXEC);
     assert_int_equal(pwrite(fd, "damage", 6, (off_t)at), 6);
     assert_int_equal(close(fd), 0);

@@ -435,7 +435,7 @@ purge_waiting(struct purge *p, uint64_t deadline_ms)
         w, waiting_find(w, p->keyspace->bytes, p->keyspace->size), &count);
     for (size_t i = 0; i < count; i++)
         report_left(p, "log/" WAITING_FOLDER,
-                    w->index.fills[parts[i].fill].file->name,
+                    parts[i].fill->file->name,
                     "it waits for the keyspace and may have a key");
     return 0;
 }
