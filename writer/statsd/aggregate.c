@@ -3,7 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/aggregate.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 
 #define AGGREGATE_UNIT   16 /* entries begin at multiples of this */
 #define PAGE             4096
-#define AGGREGATE_SPREAD 32 /* bytes of entries for one place of the index */
+#define AGGREGATE_SPREAD 64 /* bytes of entries for one place of the index */
 
 struct aggregate_entry {
     int128 millionths;
@@ -30,9 +29,6 @@ struct aggregate_entry {
     uint8_t half : 1;
     uint8_t names[]; /* keyspace, then key */
 };
-
-static_assert(offsetof(struct aggregate_entry, names) > AGGREGATE_SPREAD,
-              "an entry takes 48 bytes: a third of the index stays free");
 
 /* ---- memory ------------------------------------------------------------- */
 
@@ -80,10 +76,29 @@ aggregate_name_size(size_t keyspace_size, size_t key_size)
     return size / AGGREGATE_UNIT * AGGREGATE_UNIT;
 }
 
+/* Names that the young half has places for.  A quarter of the index stays
+ * free, so that a search is short. */
+static size_t
+free_places(const struct aggregate *s)
+{
+    return s->index_count - s->index_count / 4 - s->halves[s->young].names;
+}
+
+/* Names with a fraction may keep half of the bytes and of the places. */
+static size_t
+kept_places(const struct aggregate *s)
+{
+    return (s->index_count - s->index_count / 4) / 2;
+}
+
 size_t
 aggregate_free(const struct aggregate *s)
 {
-    return s->half_size - s->halves[s->young].used;
+    const size_t bytes = s->half_size - s->halves[s->young].used;
+    const size_t smallest = aggregate_name_size(1, 1);
+    const size_t places = free_places(s);
+
+    return places < bytes / smallest ? places * smallest : bytes;
 }
 
 /* ---- names -------------------------------------------------------------- */
@@ -121,13 +136,12 @@ find_entry(const struct aggregate *s, const struct aggregate_half *h,
     return NULL;
 }
 
-/* Whether a name at the end of a half has room among those that are kept:
- * names with a fraction may keep half of it. */
+/* Whether a name at the end of a half has room among those that are kept. */
 static bool
 has_kept_room(const struct aggregate *s, const struct aggregate_half *h,
               size_t size)
 {
-    return h->used + size <= s->half_size / 2;
+    return h->used + size <= s->half_size / 2 && h->names < kept_places(s);
 }
 
 /* Enters `e`, which lies at h->used, into the index of its half. */
@@ -140,6 +154,7 @@ add_to_half(struct aggregate *s, struct aggregate_half *h,
     while (h->index[i] != 0)
         i = (i + 1) & (s->index_count - 1);
     h->index[i] = (uint32_t)(h->used / AGGREGATE_UNIT) + 1;
+    h->names++;
     h->used += size;
     h->fractions += e->has_fraction;
 }
@@ -154,7 +169,7 @@ make_entry(struct aggregate *s, const struct aggregate_name *name,
         aggregate_name_size(name->keyspace_size, name->key_size);
     struct aggregate_entry *e;
 
-    if (s->half_size - h->used < size)
+    if (s->half_size - h->used < size || free_places(s) == 0)
         return NULL;
     e = (struct aggregate_entry *)(void *)(h->bytes + h->used);
     e->millionths = 0;
@@ -372,7 +387,7 @@ aggregate_age(struct aggregate *s)
     if (madvise(old->index, s->index_count * sizeof(uint32_t), MADV_DONTNEED) <
         0)
         memset(old->index, 0, s->index_count * sizeof(uint32_t));
-    old->used = 0;
+    old->used = old->names = 0;
     old->fractions = 0;
     keep_fractions(s, old, end);
     /* Whole pages go back to the kernel, which may keep them: they are free. */

@@ -35,6 +35,7 @@ struct aggregate_half {
     uint8_t *bytes;     /* entries, one after the other */
     uint32_t *index;    /* entry at / AGGREGATE_UNIT + 1 by hash; 0: free */
     size_t used;        /* bytes */
+    size_t names;       /* entries in the index */
     uint64_t waiting;   /* entries that wait for a flush */
     uint64_t fractions; /* entries that had a fraction */
 };
