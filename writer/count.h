@@ -1,8 +1,8 @@
 /* writer/count.h - POST /v1/count: increments over HTTP.
  *
- * A request is parsed to its end before anything is appended: one bad line, and
- * nothing of it counts.  Its increments are appended in one go to one log, and
- * its answer waits behind the gate of the logs' commit, as the acknowledging
+ * The increments of a request are staged until it is parsed to its end: one bad
+ * line, and nothing of it counts.  They are appended in one go to one log, and
+ * the answer waits behind the gate of the logs' commit, as the acknowledging
  * port's do.
  *
  * While the logs have no room for all of a request it waits, for count.wait at
@@ -13,9 +13,10 @@
  * them (common/store/as_of.h).  The file is written at the end of the turn, for all
  * its requests at once: count_turn().
  *
- * A request with an Idempotency-Key is appended behind its mark (keys.h).  The next one with this key and this body is answered with
- * the same count, and appends nothing; while the first is in flight its answer
- * waits for the next sync, which ends after that of the first.
+ * A request with an Idempotency-Key is appended behind its mark (keys.h).  The
+ * next one with this key and this body is answered with the same count, and
+ * appends nothing; while the first is in flight its answer waits for the next
+ * sync, which ends after that of the first.
  *
  * Ownership: the caller's, between open and close.  The loop's thread; nothing
  * allocates after count_open().
@@ -30,15 +31,14 @@
 #include "common/net/http.h"
 #include "common/net/loop.h"
 #include "common/wire/gunzip.h"
-#include "common/wire/increment_line.h"
+#include "writer/count_body.h"
 #include "writer/count_pages.h"
 #include "writer/ingest.h"
 
 #define COUNT_INCREMENTS_MAX 4096
 #define COUNT_INFLATED_MAX   262144u
-#define COUNT_BODY_MAX       65536u
 
-static_assert(COUNT_BODY_MAX == HTTP_BODY_MAX, "as countd(5) has it");
+static_assert(HTTP_BODY_MAX == 65536, "as countd(5) has it");
 
 #define COUNT_TIMES_MAX 4096
 #define COUNT_TIME_SIZE 13 /* digits of a time from 2001 to 2286 */
@@ -51,6 +51,15 @@ struct count_times {
         const struct conn *conn;
         uint32_t at; /* conn_gated_at() of the time's first digit */
     } places[COUNT_TIMES_MAX];
+};
+
+/* What the head of a request says of its body. */
+struct count_head {
+    enum count_format format;
+    enum name_form names;
+    struct increment_form form;
+    bool is_packed; /* by gzip */
+    bool is_page;   /* a page of count.cors sent it */
 };
 
 struct count_stats {
@@ -71,8 +80,12 @@ struct count {
     uint64_t no_log_ms; /* monotonic: there is no log since; 0: there is one */
     struct count_times times;
     struct gunzip *gunzip;
-    uint8_t inflated[COUNT_INFLATED_MAX];
     struct count_stats stats;
+    /* Of the request at its route. */
+    struct count_head head;
+    struct increment *staged; /* COUNT_INCREMENTS_MAX, and one too many */
+    uint32_t staged_count;
+    uint8_t inflated[COUNT_INFLATED_MAX];
 };
 
 extern const struct http_route count_routes[];

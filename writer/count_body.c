@@ -9,16 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What an object has; a name that is null is there, and is not one. */
+/* The members of an object. */
 enum {
     HAS_KEYSPACE = 1,
-    HAS_KEY = 2,
-    HAS_N = 4,
-    HAS_KEYSPACE_HEX = 8,
-    HAS_KEY_HEX = 16,
-    NULL_KEYSPACE = 32,
-    NULL_KEY = 64,
-    HAS_AT = 128
+    HAS_KEYSPACE_HEX = 2,
+    HAS_KEY = 4,
+    HAS_KEY_HEX = 8,
+    HAS_N = 16,
+    HAS_AT = 32,
+    HAS_EITHER_KEYSPACE = HAS_KEYSPACE | HAS_KEYSPACE_HEX,
+    HAS_EITHER_KEY = HAS_KEY | HAS_KEY_HEX
 };
 
 void
@@ -37,34 +37,48 @@ count_body_init(struct count_body *b, enum count_format format,
         json_read_init(&b->json, b->at, (size_t)(b->end - b->at));
 }
 
+/* ---- faults ------------------------------------------------------------- */
+
 static int
-fail_detail(const struct count_body *b, struct count_fault *fault,
-            const char *code, const char *detail)
+fail_with(struct count_body *b, const char *code, const char *text,
+          const char *shown, const char *behind)
 {
-    fault->code = code;
-    fault->line = b->line > 0 ? b->line : 1;
-    (void)snprintf(fault->detail, sizeof fault->detail, "%s",
-                   detail); /* a cut text still helps */
+    b->fault.code = code;
+    b->fault.line = b->line > 0 ? b->line : 1;
+    /* A cut text still helps. */
+    (void)snprintf(b->fault.detail, sizeof b->fault.detail, "%s%s%s", text,
+                   shown, behind);
     return -1;
 }
 
 static int
-fail_line(const struct count_body *b, struct count_fault *fault,
-          const struct increment_fault *why)
+fail(struct count_body *b, const char *code, const char *detail)
 {
-    return fail_detail(b, fault, why->code, why->text);
+    return fail_with(b, code, detail, "", "");
+}
+
+static int
+fail_json(struct count_body *b)
+{
+    return fail(b, "bad-json", b->json.why);
+}
+
+/* 0 where nothing is wrong. */
+static int
+check_fault(struct count_body *b, const struct increment_fault *why)
+{
+    return why ? fail(b, why->code, why->text) : 0;
 }
 
 /* A detail that shows JSON's last token, in text form. */
 static int
-fail_with(const struct count_body *b, struct count_fault *fault,
-          const char *code, const char *text, const char *behind)
+fail_token(struct count_body *b, const char *code, const char *text,
+           const char *behind)
 {
-    char shown[NAME_SHOWN_SIZE], detail[COUNT_DETAIL_SIZE];
+    char shown[NAME_SHOWN_SIZE];
 
-    (void)snprintf(detail, sizeof detail, "%s%s%s", text,
-                   name_show(b->json.text, b->json.size, shown), behind);
-    return fail_detail(b, fault, code, detail);
+    return fail_with(b, code, text,
+                     name_show(b->json.text, b->json.size, shown), behind);
 }
 
 /* ---- lines -------------------------------------------------------------- */
@@ -89,17 +103,17 @@ next_line(struct count_body *b, const uint8_t **line, size_t *size)
 }
 
 static int
-next_of_tsv(struct count_body *b, struct increment *out,
-            struct count_fault *fault)
+next_of_tsv(struct count_body *b, struct increment *out)
 {
-    const struct increment_fault *why;
     const uint8_t *line;
     size_t size;
 
     if (!next_line(b, &line, &size))
         return 0;
-    why = increment_line_read(&b->form, (const char *)line, size, out);
-    return why ? fail_line(b, fault, why) : 1;
+    return check_fault(b, increment_line_read(&b->form, (const char *)line,
+                                              size, out)) < 0
+               ? -1
+               : 1;
 }
 
 /* ---- objects ------------------------------------------------------------ */
@@ -107,76 +121,57 @@ next_of_tsv(struct count_body *b, struct increment *out,
 /* A name: JSON's escapes first, then those of a text form.  A control
  * character that came through the first is one of the name. */
 static int
-take_name(struct count_body *b, const char *member, bool is_hex, size_t max,
-          struct increment_name *out, struct count_fault *fault)
+take_name(struct count_body *b, bool is_hex, size_t max,
+          struct increment_name *out, const char *member)
 {
-    const struct increment_fault *why;
-    uint8_t text[NAME_TEXT_SIZE];
-    char detail[COUNT_DETAIL_SIZE];
+    char text[NAME_TEXT_SIZE];
     int size;
 
-    if (b->token == JSON_BAD)
-        return fail_detail(b, fault, "bad-json", b->json.why);
-    if (b->token != JSON_STRING) {
-        (void)snprintf(detail, sizeof detail, "%s must be a string", member);
-        return fail_detail(b, fault, "bad-member", detail);
-    }
-    size = json_unescape(b->json.text, b->json.size, text, sizeof text);
+    if (b->token != JSON_STRING)
+        return fail_with(b, "bad-member", member, " must be a string", "");
+    size =
+        json_unescape(b->json.text, b->json.size, (uint8_t *)text, sizeof text);
     if (size < 0)
-        return fail_detail(b, fault, "bad-name",
-                           "a name is longer than 256 bytes");
-    why = is_hex ? increment_name_read_hex((const char *)text, (size_t)size,
-                                           max, out)
-                 : increment_name_read(&b->form, (const char *)text,
-                                       (size_t)size, max, out);
-    return why ? fail_line(b, fault, why) : 0;
+        return fail(b, "bad-name", "a name is longer than 256 bytes");
+    return check_fault(
+        b, is_hex
+               ? increment_name_read_hex(text, (size_t)size, max, out)
+               : increment_name_read(&b->form, text, (size_t)size, max, out));
 }
 
 /* A number without fraction or exponent, or a string of one. */
 static int
-take_count(struct count_body *b, int64_t *out, struct count_fault *fault)
+take_count(struct count_body *b, int64_t *out)
 {
-    const char *text = (const char *)b->json.text;
-    const size_t size = b->json.size;
+    int rc = -EINVAL;
 
-    if (b->token == JSON_BAD)
-        return fail_detail(b, fault, "bad-json", b->json.why);
-    if (b->token != JSON_NUMBER && b->token != JSON_STRING)
-        return fail_detail(b, fault, "bad-number", "n must be a whole number");
-    switch (increment_number_parse(text, size, out)) {
-    case 0:
-        return 0;
-    case -ERANGE:
-        return fail_with(b, fault, "bad-number",
-                         "n: not a whole number of 64 bits: ", "");
-    default:
-        return fail_detail(b, fault, "bad-number", "n must be a whole number");
-    }
+    if (b->token == JSON_NUMBER || b->token == JSON_STRING)
+        rc = increment_number_parse((const char *)b->json.text, b->json.size,
+                                    out);
+    if (rc == -ERANGE)
+        return fail_token(b, "bad-number",
+                          "n: not a whole number of 64 bits: ", "");
+    return rc < 0 ? fail(b, "bad-number", "n must be a whole number") : 0;
 }
 
 /* A time, as a number or as a string. */
 static int
-take_time(struct count_body *b, int64_t *out, struct count_fault *fault)
+take_time(struct count_body *b, int64_t *out)
 {
-    const struct increment_fault *why;
-
-    if (b->token == JSON_BAD)
-        return fail_detail(b, fault, "bad-json", b->json.why);
     if (b->token != JSON_NUMBER && b->token != JSON_STRING)
-        return fail_detail(b, fault, "bad-time",
-                           "at must be a number or a string");
-    why = increment_time_read(&b->form, (const char *)b->json.text,
-                              b->json.size, out);
-    return why ? fail_line(b, fault, why) : 0;
+        return fail(b, "bad-time", "at must be a number or a string");
+    return check_fault(b,
+                       increment_time_read(&b->form, (const char *)b->json.text,
+                                           b->json.size, out));
 }
 
-/* The bit of the member whose name is the token; 0: there is none such. */
+/* The member whose name is the token; 0: there is none such. */
 static unsigned
 find_member(const struct count_body *b)
 {
     static const struct {
         const char *name;
-        unsigned bit;
+        unsigned member;
     } members[] = {{"keyspace", HAS_KEYSPACE},
                    {"key", HAS_KEY},
                    {"n", HAS_N},
@@ -186,92 +181,81 @@ find_member(const struct count_body *b)
 
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)
         if (json_is(&b->json, members[i].name))
-            return members[i].bit;
+            return members[i].member;
     return 0;
 }
 
 static int
-take_member(struct count_body *b, struct increment *out, unsigned *has,
-            struct count_fault *fault)
+take_member(struct count_body *b, struct increment *out)
 {
     const unsigned member = find_member(b);
-    const bool is_keyspace = (member & (HAS_KEYSPACE | HAS_KEYSPACE_HEX)) != 0;
     const bool is_hex = (member & (HAS_KEYSPACE_HEX | HAS_KEY_HEX)) != 0;
 
     if (member == 0)
-        return fail_with(b, fault, "unknown-member", "unknown member \"",
-                         "\"; there are keyspace, key, n and at");
-    if ((*has & member) != 0)
-        return fail_detail(b, fault, "bad-json", "a member is there twice");
-    *has |= member;
+        return fail_token(b, "unknown-member", "unknown member \"",
+                          "\"; there are keyspace, key, n and at");
+    if ((b->members & member) != 0)
+        return fail(b, "bad-json", "a member is there twice");
+    b->members |= member;
     b->token = json_next(&b->json);
+    if (b->token == JSON_BAD)
+        return fail_json(b);
     if (member == HAS_N)
-        return take_count(b, &out->count, fault);
+        return take_count(b, &out->count);
     if (member == HAS_AT)
-        return take_time(b, &out->at, fault);
-    if (b->token == JSON_NULL && !is_hex) {
-        *has |= is_keyspace ? NULL_KEYSPACE : NULL_KEY;
+        return take_time(b, &out->at);
+    if (b->token == JSON_NULL && !is_hex)
         return 0;
-    }
-    return is_keyspace
-               ? take_name(b, "keyspace", is_hex, b->form.keyspace_max,
-                           &out->keyspace, fault)
-               : take_name(b, "key", is_hex, b->form.key_max, &out->key, fault);
+    b->names |= member;
+    return (member & HAS_EITHER_KEYSPACE) != 0
+               ? take_name(b, is_hex, b->form.keyspace_max, &out->keyspace,
+                           "keyspace")
+               : take_name(b, is_hex, b->form.key_max, &out->key, "key");
 }
 
 /* Whether each name is there once, as text or in hexadecimal digits. */
 static int
-check_names(const struct count_body *b, unsigned has, struct count_fault *fault)
+check_names(struct count_body *b)
 {
-    const bool keyspace =
-        (has & (HAS_KEYSPACE | NULL_KEYSPACE)) == HAS_KEYSPACE;
-    const bool key = (has & (HAS_KEY | NULL_KEY)) == HAS_KEY;
-    const bool keyspace_hex = (has & HAS_KEYSPACE_HEX) != 0;
-    const bool key_hex = (has & HAS_KEY_HEX) != 0;
+    const unsigned keyspace = b->names & HAS_EITHER_KEYSPACE;
+    const unsigned key = b->names & HAS_EITHER_KEY;
 
-    if (!keyspace && !keyspace_hex)
-        return fail_detail(b, fault, "bad-member", "keyspace is missing");
-    if (!key && !key_hex)
-        return fail_detail(b, fault, "bad-member", "key is missing");
-    if ((keyspace && keyspace_hex) || (key && key_hex))
-        return fail_detail(b, fault, "bad-member",
-                           "a name is there as text and in hexadecimal digits");
-    return 0;
+    if (keyspace == 0)
+        return fail(b, "bad-member", "keyspace is missing");
+    if (key == 0)
+        return fail(b, "bad-member", "key is missing");
+    if (keyspace == HAS_EITHER_KEYSPACE || key == HAS_EITHER_KEY)
+        return fail(b, "bad-member",
+                    "a name is there as text and in hexadecimal digits");
+    return 1;
 }
 
-/* From behind an object's first bracket to behind its last.  0, or -1. */
+/* An object that b->token begins; nothing else may be there.  1, or -1. */
 static int
-take_object(struct count_body *b, struct increment *out,
-            struct count_fault *fault)
+take_object(struct count_body *b, struct increment *out)
 {
-    enum json_token token;
-    unsigned has = 0;
-
+    if (b->token == JSON_BAD)
+        return fail_json(b);
+    if (b->token != JSON_OBJECT)
+        return fail(b, "bad-json", "an object was expected");
     out->count = 1;
     out->at = b->form.at;
-    while ((token = json_next(&b->json)) == JSON_MEMBER)
-        if (take_member(b, out, &has, fault) < 0)
+    b->members = b->names = 0;
+    while ((b->token = json_next(&b->json)) == JSON_MEMBER)
+        if (take_member(b, out) < 0)
             return -1;
-    if (token == JSON_BAD)
-        return fail_detail(b, fault, "bad-json", b->json.why);
-    return check_names(b, has, fault);
+    return b->token == JSON_BAD ? fail_json(b) : check_names(b);
 }
 
-/* An object that `token` begins; nothing else may be there. */
+/* Behind the last object nothing may follow. */
 static int
-take_one(struct count_body *b, enum json_token token, struct increment *out,
-         struct count_fault *fault)
+take_end(struct count_body *b, int result)
 {
-    if (token == JSON_BAD)
-        return fail_detail(b, fault, "bad-json", b->json.why);
-    if (token != JSON_OBJECT)
-        return fail_detail(b, fault, "bad-json", "an object was expected");
-    return take_object(b, out, fault);
+    return json_next(&b->json) == JSON_END ? result : fail_json(b);
 }
 
 static int
-next_of_ndjson(struct count_body *b, struct increment *out,
-               struct count_fault *fault)
+next_of_ndjson(struct count_body *b, struct increment *out)
 {
     const uint8_t *line;
     size_t size;
@@ -279,46 +263,36 @@ next_of_ndjson(struct count_body *b, struct increment *out,
     if (!next_line(b, &line, &size))
         return 0;
     json_read_init(&b->json, line, size);
-    if (take_one(b, json_next(&b->json), out, fault) < 0)
-        return -1;
-    return json_next(&b->json) == JSON_END
-               ? 1
-               : fail_detail(b, fault, "bad-json", b->json.why);
+    b->token = json_next(&b->json);
+    return take_object(b, out) < 0 ? -1 : take_end(b, 1);
 }
 
 static int
-next_of_json(struct count_body *b, struct increment *out,
-             struct count_fault *fault)
+next_of_json(struct count_body *b, struct increment *out)
 {
-    enum json_token token = json_next(&b->json);
-
-    if (!b->has_begun && token == JSON_ARRAY) {
+    if (b->has_begun && !b->is_array)
+        return take_end(b, 0);
+    b->token = json_next(&b->json);
+    if (!b->has_begun && b->token == JSON_ARRAY) {
         b->is_array = true;
-        token = json_next(&b->json);
-    } else if (b->has_begun && !b->is_array)
-        return token == JSON_END
-                   ? 0
-                   : fail_detail(b, fault, "bad-json", b->json.why);
+        b->token = json_next(&b->json);
+    }
     b->has_begun = true;
     b->line++;
-    if (!b->is_array || token != JSON_ARRAY_END)
-        return take_one(b, token, out, fault) < 0 ? -1 : 1;
-    return json_next(&b->json) == JSON_END
-               ? 0
-               : fail_detail(b, fault, "bad-json", b->json.why);
+    return b->is_array && b->token == JSON_ARRAY_END ? take_end(b, 0)
+                                                     : take_object(b, out);
 }
 
 int
-count_body_next(struct count_body *b, struct increment *out,
-                struct count_fault *fault)
+count_body_next(struct count_body *b, struct increment *out)
 {
     switch (b->format) {
     case COUNT_TSV:
-        return next_of_tsv(b, out, fault);
+        return next_of_tsv(b, out);
     case COUNT_NDJSON:
-        return next_of_ndjson(b, out, fault);
+        return next_of_ndjson(b, out);
     case COUNT_JSON:
         break;
     }
-    return next_of_json(b, out, fault);
+    return next_of_json(b, out);
 }

@@ -14,8 +14,7 @@
  * A name is the text of its field or of its JSON string; without form.raw that
  * is in text form.
  *
- * Pure; allocates nothing: a body is read twice, once to see that all of it is
- * well formed, and once to append it.
+ * Pure; allocates nothing.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_COUNT_BODY_H
@@ -44,9 +43,11 @@ struct count_body {
     struct increment_form form; /* of names */
     const uint8_t *at, *end;    /* by lines */
     struct json_reader json;    /* of the body, or of the line */
-    enum json_token token;      /* of a member's value */
+    enum json_token token;      /* the last of json */
     bool has_begun, is_array;
+    unsigned members, names; /* of an object: there, and not null */
     uint32_t line;
+    struct count_fault fault; /* once count_body_next() was -1 */
 };
 
 /* `bytes` stay the caller's.  `form` says how names are, and how many bytes
@@ -55,8 +56,8 @@ void count_body_init(struct count_body *b, enum count_format format,
                      const uint8_t *bytes, size_t size,
                      const struct increment_form *form);
 
-/* The next increment: 1; 0 at the end; -1: *fault says what is wrong. */
-int count_body_next(struct count_body *b, struct increment *out,
-                    struct count_fault *fault);
+/* The next increment: 1; 0 at the end; -1: b->fault says what is wrong, and *out
+ * is undefined. */
+int count_body_next(struct count_body *b, struct increment *out);
 
 #endif

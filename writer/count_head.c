@@ -7,7 +7,6 @@
 
 #include "common/net/http_query.h"
 #include "common/wire/event_time.h"
-#include "writer/count_body.h"
 
 enum conn_next
 count_refuse(struct http_call *x, enum http_status status, const char *code,
@@ -21,75 +20,60 @@ count_refuse(struct http_call *x, enum http_status status, const char *code,
     return next;
 }
 
-static bool
-is_page(const struct http_call *x)
-{
-    return http_serves_page(conn_ctx(x->conn), x->request, x->flags);
-}
-
 /* False: none that is known.  A page of count.cors may send plain text, as
  * sendBeacon() does and for which a browser asks nothing first: it is JSON. */
 static bool
-find_format(const struct http_call *x, enum count_format *format)
+find_format(struct http_text type, struct count_head *head)
 {
     static const struct {
         const char *type;
         enum count_format format;
     } types[] = {{"application/json", COUNT_JSON},
+                 {"text/tab-separated-values", COUNT_TSV},
                  {"application/x-ndjson", COUNT_NDJSON},
-                 {"application/jsonl", COUNT_NDJSON},
-                 {"text/tab-separated-values", COUNT_TSV}};
-    const struct http_text type = http_media_type(x->request->type);
+                 {"application/jsonl", COUNT_NDJSON}};
 
-    *format = COUNT_JSON;
-    if (is_page(x) && http_text_is_like(type, "text/plain"))
-        return true;
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (http_text_is_like(type, types[i].type)) {
-            *format = types[i].format;
+            head->format = types[i].format;
             return true;
         }
-    return false;
+    head->format = COUNT_JSON;
+    return head->is_page && http_text_is_like(type, "text/plain");
 }
 
-static bool
-is_plain(const struct http_request *r)
-{
-    return r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
-}
+/* ---- the query ---------------------------------------------------------- */
 
 /* A value that `rc` says is whole.  NULL, or what is wrong with it. */
 static const struct increment_fault *
-read_names(struct count_query *q, const uint8_t *value, size_t size, int rc)
+read_names(struct count_head *head, const uint8_t *value, size_t size, int rc)
 {
     static const struct increment_fault bad = {"bad-names",
                                                "names: raw or text"};
 
-    return rc < 0 || !name_form_read(value, size, &q->names) ? &bad : NULL;
+    return rc < 0 || !name_form_read(value, size, &head->names) ? &bad : NULL;
 }
 
 static const struct increment_fault *
-read_at(struct count_query *q, const uint8_t *value, size_t size, int rc)
+read_at(struct count_head *head, const uint8_t *value, size_t size, int rc)
 {
-    const struct increment_form form = {.latest = q->latest};
-
     if (rc > 0 && size == 3 && memcmp(value, "now", 3) == 0)
         return NULL;
-    return increment_time_read(&form, (const char *)value, rc > 0 ? size : 0,
-                               &q->at);
+    return increment_time_read(&head->form, (const char *)value,
+                               rc > 0 ? size : 0, &head->form.at);
 }
 
-bool
-count_read_query(struct http_call *x, struct count_query *q,
-                 enum conn_next *next)
+static const struct parameter {
+    const char *name;
+    const struct increment_fault *(*read)(struct count_head *head,
+                                          const uint8_t *value, size_t size,
+                                          int rc);
+} parameters[] = {{"names", read_names}, {"at", read_at}};
+
+/* False: *next is the answer. */
+static bool
+read_query(struct http_call *x, struct count_head *head, enum conn_next *next)
 {
-    static const struct {
-        const char *name;
-        const struct increment_fault *(*read)(struct count_query *q,
-                                              const uint8_t *value, size_t size,
-                                              int rc);
-    } parameters[] = {{"names", read_names}, {"at", read_at}};
-    const struct count *s = x->ctx;
     const size_t count = sizeof parameters / sizeof parameters[0];
     struct http_text query = x->request->query, rest = query;
     char name[HTTP_QUERY_NAME_SIZE], shown[HTTP_QUERY_SHOWN];
@@ -100,9 +84,6 @@ count_read_query(struct http_call *x, struct count_query *q,
     unsigned has = 0;
     int rc;
 
-    *q = (struct count_query){
-        .names = NAMES_USUAL,
-        .latest = (int64_t)(loop_unix_ms(s->loop) / 1000) + EVENT_TIME_AHEAD};
     for (;
          (rc = http_query_next(&query, name, value, sizeof value, &size)) != 0;
          rest = query) {
@@ -122,7 +103,7 @@ count_read_query(struct http_call *x, struct count_query *q,
             return false;
         }
         has |= 1u << i;
-        fault = parameters[i].read(q, value, size, rc);
+        fault = parameters[i].read(head, value, size, rc);
         if (fault) {
             *next = count_refuse(x, HTTP_BAD_REQUEST, fault->code, fault->text);
             return false;
@@ -130,6 +111,8 @@ count_read_query(struct http_call *x, struct count_query *q,
     }
     return true;
 }
+
+/* ---- the head ----------------------------------------------------------- */
 
 /* An Idempotency-Key is never ignored. */
 static bool
@@ -159,27 +142,37 @@ check_key(struct http_call *x, enum conn_next *next)
 bool
 count_check_head(struct http_call *x, enum conn_next *next)
 {
+    struct count *s = x->ctx;
+    const struct layout *l = &s->ingest->logs->layout;
     const struct http_request *r = x->request;
-    enum count_format format;
-    struct count_query query;
+    const bool is_plain =
+        r->encoding.size == 0 || http_text_is_like(r->encoding, "identity");
+    struct count_head *head = &s->head;
 
-    if (!find_format(x, &format))
+    *head = (struct count_head){
+        .is_packed = !is_plain,
+        .is_page = http_serves_page(conn_ctx(x->conn), r, x->flags),
+        .names = NAMES_USUAL,
+        .form = {.keyspace_max = l->keyspace_size,
+                 .key_max = l->key_size,
+                 .latest = (int64_t)(loop_unix_ms(s->loop) / 1000) +
+                           EVENT_TIME_AHEAD}};
+    if (!find_format(http_media_type(r->type), head))
         *next =
             count_refuse(x, HTTP_MEDIA_TYPE, "media-type",
                          "Content-Type must be application/json, "
                          "application/x-ndjson or text/tab-separated-values; "
                          "with curl: --json, or -H 'Content-Type: ...'");
-    else if (!is_plain(r) && !http_text_is_like(r->encoding, "gzip"))
+    else if (!is_plain && !http_text_is_like(r->encoding, "gzip"))
         *next = count_refuse(x, HTTP_MEDIA_TYPE, "encoding",
                              "Content-Encoding must be gzip, or none");
     else if (!r->has_length && !r->is_chunked)
         *next = count_refuse(x, HTTP_LENGTH_REQUIRED, "length",
                              "Content-Length, or a body in chunks, is needed");
-    else if (count_read_query(x, &query, next)) {
-        x->note = (unsigned)format << NOTE_FORMAT |
-                  (is_plain(r) ? 0 : NOTE_PACKED) |
-                  (is_page(x) ? NOTE_PAGE : 0);
-        return !r->key.at || check_key(x, next);
+    else if (read_query(x, head, next) && (!r->key.at || check_key(x, next))) {
+        head->form.raw =
+            name_form_is_raw(head->names, head->format == COUNT_TSV);
+        return true;
     }
     return false;
 }

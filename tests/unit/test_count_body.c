@@ -23,7 +23,6 @@ spell_as(const struct increment_form *form, enum count_format format,
 {
     uint8_t *copy = malloc(size > 0 ? size : 1);
     char keyspace[NAME_TEXT_SIZE], key[NAME_TEXT_SIZE];
-    struct count_fault fault;
     struct count_body b;
     struct increment i;
     size_t at = 0;
@@ -33,7 +32,7 @@ spell_as(const struct increment_form *form, enum count_format format,
     memcpy(copy, bytes, size); /* nothing behind it may be read */
     count_body_init(&b, format, copy, size, form);
     to[0] = '\0';
-    while ((rc = count_body_next(&b, &i, &fault)) > 0) {
+    while ((rc = count_body_next(&b, &i)) > 0) {
         (void)name_escape(i.keyspace.bytes, i.keyspace.size, keyspace);
         (void)name_escape(i.key.bytes, i.key.size, key);
         at += (size_t)snprintf(to + at, TEXT_MAX - at, "%s.%s=%lld", keyspace,
@@ -44,7 +43,8 @@ spell_as(const struct increment_form *form, enum count_format format,
         assert_true(at < TEXT_MAX);
     }
     if (rc < 0)
-        (void)snprintf(to + at, TEXT_MAX - at, "%s %u", fault.code, fault.line);
+        (void)snprintf(to + at, TEXT_MAX - at, "%s %u", b.fault.code,
+                       b.fault.line);
     free(copy);
 }
 
@@ -297,18 +297,17 @@ TEST(a_time_of_the_form_is_of_increments_without_one)
                                   .latest = LATEST};
     static const char tsv[] = "a\tb\na\tb\t3\na\tb\t3\t\na\tb\t3\t60\n",
                       json[] = "{\"keyspace\":\"a\",\"key\":\"b\"}";
-    struct count_fault fault;
     struct count_body b;
     struct increment i;
 
     count_body_init(&b, COUNT_TSV, (const uint8_t *)tsv, sizeof tsv - 1, &form);
     for (int n = 0; n < 4; n++) {
-        assert_int_equal(count_body_next(&b, &i, &fault), 1);
+        assert_int_equal(count_body_next(&b, &i), 1);
         assert_int_equal(i.at, n < 3 ? 7200 : 60);
     }
     count_body_init(&b, COUNT_JSON, (const uint8_t *)json, sizeof json - 1,
                     &form);
-    assert_int_equal(count_body_next(&b, &i, &fault), 1);
+    assert_int_equal(count_body_next(&b, &i), 1);
     assert_int_equal(i.at, 7200);
 }
 
@@ -348,7 +347,6 @@ TEST(names_may_be_bytes_and_hexadecimal_digits)
 TEST(names_have_as_many_bytes_as_a_message_has_room_for)
 {
     char body[8192], text[TEXT_MAX];
-    struct count_fault fault;
     const struct increment_form shorter = {.keyspace_max = 3, .key_max = 2};
     struct count_body b;
     struct increment i;
@@ -366,8 +364,8 @@ TEST(names_have_as_many_bytes_as_a_message_has_room_for)
     spell(COUNT_TSV, body, strlen(body), text);
     assert_string_equal(text, "bad-name 1");
     count_body_init(&b, COUNT_TSV, (const uint8_t *)"abc\tabc", 7, &shorter);
-    assert_int_equal(count_body_next(&b, &i, &fault), -1);
-    assert_string_equal(fault.code, "bad-name");
+    assert_int_equal(count_body_next(&b, &i), -1);
+    assert_string_equal(b.fault.code, "bad-name");
 }
 
 /* ---- gzip --------------------------------------------------------------- */
