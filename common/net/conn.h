@@ -176,9 +176,9 @@ enum protocol_flags {
      * them (common/wire/first_bytes.h). */
     CONN_REFUSES_BROWSERS = 2,
     /* The end of a peer's input ends a pause, as in Redis: a client that has
-     * closed looks the same as one that only half-closed.  An answer behind a
-     * gate is waited for CONN_LEFT_MS more: as a rule it comes at once, and a
-     * peer that half-closes behind its request is to get it. */
+     * closed looks the same as one that only half-closed.  An answer that is, or
+     * will be, behind a gate is waited for CONN_LEFT_MS more: as a rule it comes
+     * at once, and a peer that half-closes behind its request is to get it. */
     CONN_EOF_ENDS_PAUSE = 4,
     /* The end of a peer's input wakes a pause once, so that what is due then is
      * answered; a connection that pauses again has CONN_LEFT_MS, too. */

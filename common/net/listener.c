@@ -216,8 +216,8 @@ close_old(struct listener *d, enum conn_state state, uint32_t now, uint32_t ms)
     }
 }
 
-/* Closes the connections whose peers ended their input and whose answers have
- * been behind a gate, or not there, for long since. */
+/* Closes the connections whose peers ended their input a while ago and whose
+ * answers are still behind a gate, or not there. */
 static void
 close_left(struct listener *d, uint32_t now)
 {
@@ -229,8 +229,7 @@ close_left(struct listener *d, uint32_t now)
         struct conn *c = LOOP_OWNER(link, struct conn, link);
 
         next = link->next;
-        if ((c->flags & F_EOF) == 0 ||
-            (conn_gated(c) == 0 && (c->flags & F_HOLD) == 0) ||
+        if ((c->flags & (F_EOF | F_STARVED)) != F_EOF ||
             now - c->moved_ms < CONN_LEFT_MS)
             continue;
         conn_close(c);

@@ -73,7 +73,7 @@ begin_long(struct conn *c, uint16_t kib, bool whole)
 }
 
 static enum conn_next
-hold_conn(struct conn *c, const uint8_t *body, size_t size)
+hold_conn(struct conn *c, const uint8_t *body, size_t size, struct gate *gate)
 {
     struct echo *f = echo_of(c);
 
@@ -82,7 +82,7 @@ hold_conn(struct conn *c, const uint8_t *body, size_t size)
         return put_bytes(c, body, size);
     }
     f->held = c;
-    return CONN_PAUSE;
+    return gate && conn_gate(c, gate) ? CONN_FULL : CONN_PAUSE;
 }
 
 static enum conn_next
@@ -126,7 +126,8 @@ do_request(struct conn *c, const uint8_t *at, size_t size)
     case 'L':
         return begin_long(c, get_be16(body), at[2] == 'L');
     case 'h':
-        return hold_conn(c, body, size);
+    case 'H':
+        return hold_conn(c, body, size, at[2] == 'H' ? f->gate : NULL);
     case 's':
         return put_bytes(c, body, 1);
     case 'w':
@@ -202,7 +203,7 @@ static const struct protocol protocols[ECHO_LISTENERS] = {
      .state_size = sizeof(struct echo_state),
      .input_limit = echo_room,
      .take = echo_take},
-    {.flags = CONN_REFUSES_BROWSERS,
+    {.flags = CONN_REFUSES_BROWSERS | CONN_EOF_ENDS_PAUSE,
      .stop = STOP_CUT,
      .takes = "bytes",
      .ended = echo_ended,

@@ -10,6 +10,7 @@
  *     l  the same KiB by KiB
  *     L  the same in one piece, but begun as a long answer
  *     h  waits for the test to wake it, then echoes
+ *     H  waits for the group commit, and only then echoes
  *     s  needs one byte of its body, the rest is surplus; that byte comes back
  *     w  work: takes 100 us of a driven clock (fault_stop_ns), no answer
  *     o  owes the pattern as often as the body says (u16), behind the gate
@@ -17,7 +18,8 @@
  *     c  cuts the connection
  *
  * The listeners: ECHO answers half-closed peers and what has arrived before a
- * stop; CUT does none of that; WINS has a pattern; RAW refuses browsers.
+ * stop; CUT does none of that; WINS has a pattern; RAW refuses browsers,
+ * and the end of a peer's input ends a pause there.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_ECHO_H

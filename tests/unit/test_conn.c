@@ -232,6 +232,34 @@ CASE(a_half_closed_peer_that_is_held_gets_its_answer, f)
     echo_hear_end(f, a, "held");
 }
 
+CASE(what_waits_for_a_gate_is_let_go_a_while_after_its_peer_has_closed, f)
+{
+    const struct listener *d = conns_listener(f->conns, RAW);
+
+    for (int before = 0; before < 2; before++) { /* the request is taken */
+        const int a = echo_join(f, RAW), b = echo_join(f, RAW);
+
+        echo_ask(a, 'H', "at once");
+        assert_int_equal(shutdown(a, SHUT_WR), 0);
+        echo_turns(f, 2);
+        echo_commit(&f->own);
+        echo_hear_end(f, a, "at once");
+
+        echo_ask(b, 'H', "never heard");
+        if (!before)
+            echo_turns(f, 2);
+        assert_int_equal(shutdown(b, SHUT_WR), 0);
+        echo_turns(f, 2);
+        assert_int_equal(d->open, 1);
+        fault_pass_ns(CONN_LEFT_MS * UINT64_C(1000000));
+        echo_turns(f, 2);
+        assert_int_equal(d->open, 0);
+        f->held = NULL;
+        echo_commit(&f->own);
+        assert_int_equal(d->used, 0);
+    }
+}
+
 CASE(without_room_no_byte_leaves_the_kernel, f)
 {
     int a;
