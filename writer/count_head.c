@@ -26,15 +26,15 @@ static bool
 find_format(struct http_text type, struct count_head *head)
 {
     static const struct {
-        const char *type;
+        struct http_text type;
         enum count_format format;
-    } types[] = {{"application/json", COUNT_JSON},
-                 {"text/tab-separated-values", COUNT_TSV},
-                 {"application/x-ndjson", COUNT_NDJSON},
-                 {"application/jsonl", COUNT_NDJSON}};
+    } types[] = {{HTTP_TEXT("application/json"), COUNT_JSON},
+                 {HTTP_TEXT("application/x-ndjson"), COUNT_NDJSON},
+                 {HTTP_TEXT("application/jsonl"), COUNT_NDJSON},
+                 {HTTP_TEXT("text/tab-separated-values"), COUNT_TSV}};
 
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (http_text_is_like(type, types[i].type)) {
+        if (http_text_is_same(type, types[i].type)) {
             head->format = types[i].format;
             return true;
         }

@@ -4,8 +4,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/http_parse.h"
 
-#include <strings.h>
-
+#include "common/base/bytes.h"
 #include "common/wire/increment_line.h"
 
 enum { LINE_WHOLE, LINE_CUT, LINE_BAD };
@@ -16,16 +15,26 @@ struct parser {
     size_t next; /* where the next line begins */
     struct http_text line;
     bool has_bare_end; /* a line ended with LF alone */
-    struct http_request *r;
 };
 
 /* ---- bytes -------------------------------------------------------------- */
+
+/* Whether one of eight bytes is a control character. */
+static bool
+has_control(const uint8_t *at)
+{
+    const uint64_t word = get_le64(at), ones = UINT64_MAX / 0xff;
+
+    return ((word - ones * ' ') & ~word & ones << 7) != 0;
+}
 
 /* The first byte from `i` on that belongs in no line: a control character but
  * TAB. */
 static size_t
 skip_plain(const uint8_t *at, size_t i, size_t size)
 {
+    while (i + 8 <= size && !has_control(at + i))
+        i += 8;
     while (i < size && (at[i] >= ' ' || at[i] == '\t'))
         i++;
     return i;
@@ -33,20 +42,16 @@ skip_plain(const uint8_t *at, size_t i, size_t size)
 
 /* Letters and digits, and what else a name of a header may have. */
 static bool
-is_token(uint8_t c)
+is_token(struct http_text text)
 {
     static const uint32_t set[8] = {
         /* ! # $ % & ' * + - . 0-9 | A-Z ^ _ | ` a-z | ~ */
         0, 0x03ff6cfa, 0xc7fffffe, 0x57ffffff, 0, 0, 0, 0};
 
-    return (set[c >> 5] >> (c & 31) & 1) != 0;
-}
-
-bool
-http_text_is_like(struct http_text text, const char *what)
-{
-    return text.size == strlen(what) &&
-           strncasecmp((const char *)text.at, what, text.size) == 0;
+    for (size_t i = 0; i < text.size; i++)
+        if ((set[text.at[i] >> 5] >> (text.at[i] & 31) & 1) == 0)
+            return false;
+    return text.size > 0;
 }
 
 static bool
@@ -179,13 +184,12 @@ parse_request_line(struct http_request *r, struct http_text line)
     r->target = cut_word(&line);
     if (r->target.size > 0)
         split_target(r);
-    if (method.size == 0 || r->target.size == 0 || !is_version(line) ||
+    if (r->target.size == 0 || !is_version(line) ||
         memchr(r->target.at, '\t', r->target.size))
         return 400;
-    for (size_t i = 0; i < method.size; i++)
-        if (!is_token(method.at[i]))
-            return 400;
     r->method = method_of(method);
+    if (r->method == 0 && !is_token(method))
+        return 400;
     if (line.at[5] != '1' || line.at[7] > '1')
         return 505;
     r->minor = (uint8_t)(line.at[7] - '0');
@@ -290,38 +294,32 @@ parse_fetch_mode(struct http_request *r, struct http_text value)
  * that offset of struct http_request: of one that may be there once, or of the
  * first line of a list. */
 struct header {
-    const char *name;
+    struct http_text name;
     int (*parse)(struct http_request *r, struct http_text value);
     size_t at;
     bool once;
 };
 
-#define LIST(name, field)                                                      \
-    {                                                                          \
-        name, NULL, offsetof(struct http_request, field), false                \
-    }
-#define ONCE(name, field)                                                      \
-    {                                                                          \
-        name, NULL, offsetof(struct http_request, field), true                 \
-    }
+/* No parse(), and where the value is kept. */
+#define KEPT(field) NULL, offsetof(struct http_request, field)
 
 static const struct header headers[] = {
-    ONCE("host", host),
-    LIST("accept", accept),
-    LIST("accept-encoding", codings),
-    {"connection", parse_connection, 0, false},
-    {"content-length", parse_length, 0, false},
-    ONCE("content-type", type),
-    ONCE("content-encoding", encoding),
-    {"transfer-encoding", parse_transfer_encoding, 0, false},
-    ONCE("idempotency-key", key),
-    LIST("if-none-match", versions),
-    ONCE("authorization", authorization),
-    {"expect", parse_expect, 0, false},
-    {"origin", parse_origin, 0, false},
-    {"referer", parse_referer, 0, false},
-    {"sec-fetch-site", parse_fetch_site, 0, false},
-    {"sec-fetch-mode", parse_fetch_mode, 0, false},
+    {HTTP_TEXT("host"), KEPT(host), true},
+    {HTTP_TEXT("accept"), KEPT(accept), false},
+    {HTTP_TEXT("accept-encoding"), KEPT(codings), false},
+    {HTTP_TEXT("connection"), parse_connection, 0, false},
+    {HTTP_TEXT("content-length"), parse_length, 0, false},
+    {HTTP_TEXT("content-type"), KEPT(type), true},
+    {HTTP_TEXT("content-encoding"), KEPT(encoding), true},
+    {HTTP_TEXT("transfer-encoding"), parse_transfer_encoding, 0, false},
+    {HTTP_TEXT("idempotency-key"), KEPT(key), true},
+    {HTTP_TEXT("if-none-match"), KEPT(versions), false},
+    {HTTP_TEXT("authorization"), KEPT(authorization), true},
+    {HTTP_TEXT("expect"), parse_expect, 0, false},
+    {HTTP_TEXT("origin"), parse_origin, 0, false},
+    {HTTP_TEXT("referer"), parse_referer, 0, false},
+    {HTTP_TEXT("sec-fetch-site"), parse_fetch_site, 0, false},
+    {HTTP_TEXT("sec-fetch-mode"), parse_fetch_mode, 0, false},
 };
 
 static int
@@ -339,33 +337,24 @@ keep_value(struct http_request *r, const struct header *h,
     return 0;
 }
 
-/* Headers that are not in the table are passed over. */
+/* Headers that are not in the table are passed over.  No blank may stand before
+ * the colon, and no line goes on the one before. */
 static int
-parse_value(struct http_request *r, struct http_text name,
-            struct http_text value)
+parse_header(struct http_request *r, struct http_text line)
 {
-    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++)
-        if (http_text_is_like(name, headers[i].name))
-            return headers[i].parse ? headers[i].parse(r, value)
-                                    : keep_value(r, &headers[i], value);
-    return 0;
-}
+    struct http_text value = line;
+    const struct http_text name = http_cut(&value, ':');
 
-static int
-parse_header(struct parser *p)
-{
-    struct http_text name = p->line, value = p->line;
-
-    name.size = 0;
-    while (name.size < p->line.size && is_token(name.at[name.size]))
-        name.size++;
-    /* No blank before the colon, and no line that goes on the one before. */
-    if (name.size == 0 || name.size == p->line.size ||
-        name.at[name.size] != ':')
+    if (name.size == line.size)
         return 400;
-    value.at += name.size + 1;
-    value.size -= name.size + 1;
-    return parse_value(p->r, name, trim_blanks(value));
+    value = trim_blanks(value);
+    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
+        const struct header *h = &headers[i];
+
+        if (http_text_is_same(name, h->name))
+            return h->parse ? h->parse(r, value) : keep_value(r, h, value);
+    }
+    return is_token(name) ? 0 : 400;
 }
 
 /* ---- a head ------------------------------------------------------------- */
@@ -374,7 +363,7 @@ int
 http_parse(const uint8_t *at, size_t size, struct http_request *r)
 {
     const size_t most = size < HTTP_HEAD_MAX ? size : HTTP_HEAD_MAX;
-    struct parser p = {.at = at, .size = most, .r = r};
+    struct parser p = {.at = at, .size = most};
     int is, status = 0;
 
     *r = (struct http_request){.minor = 1};
@@ -395,8 +384,8 @@ http_parse(const uint8_t *at, size_t size, struct http_request *r)
         }
         /* Empty lines may be left from the request before. */
         if (p.line.size > 0)
-            status =
-                r->target.at ? parse_header(&p) : parse_request_line(r, p.line);
+            status = r->target.at ? parse_header(r, p.line)
+                                  : parse_request_line(r, p.line);
     }
     return status != 0 ? -status : -431;
 }

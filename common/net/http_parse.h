@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 #define HTTP_HEAD_MAX      65536u /* bytes of a head, with its empty line */
 #define HTTP_LINES_MAX     128    /* lines of a head */
@@ -36,6 +37,12 @@ struct http_text {
     const uint8_t *at; /* NULL: there is none */
     size_t size;
 };
+
+/* The initializer of one. */
+#define HTTP_TEXT(literal)                                                     \
+    {                                                                          \
+        (const uint8_t *)(literal), sizeof(literal) - 1                        \
+    }
 
 struct http_request {
     enum http_method method;
@@ -114,7 +121,19 @@ http_text_is(struct http_text text, const char *what)
     return text.size == strlen(what) && memcmp(text.at, what, text.size) == 0;
 }
 
-/* As that, whatever the case of letters; `what` is in lower case. */
-bool http_text_is_like(struct http_text text, const char *what);
+/* As that, whatever the case of letters. */
+static inline bool
+http_text_is_same(struct http_text a, struct http_text b)
+{
+    return a.size == b.size &&
+           strncasecmp((const char *)a.at, (const char *)b.at, a.size) == 0;
+}
+
+static inline bool
+http_text_is_like(struct http_text text, const char *what)
+{
+    return http_text_is_same(
+        text, (struct http_text){(const uint8_t *)what, strlen(what)});
+}
 
 #endif
