@@ -388,11 +388,12 @@ int conns_listen(struct conns *cs, size_t listener, int fd);
  * there is no place; it stays the caller's. */
 int conns_take(struct conns *cs, size_t listener, int fd);
 
-/* At the end of each turn of the loop.  True: do not wait before the next. */
+/* At the end of each turn of the loop.  True: the next turn is not to wait, as
+ * closed connections have left more to be done. */
 bool conn_turn(struct conns *cs);
 
-/* Whether a connection waits to be served: a gate may have opened after
- * conn_turn(). */
+/* Whether a connection waits to be served, and the next turn is not to wait:
+ * once conn_turn(), and whatever may release a gate, is done. */
 bool conns_have_work(const struct conns *cs);
 
 /* Stops accepting and ends all connections, each as its protocol says: those of

@@ -165,7 +165,7 @@ conn_turn(struct conns *cs)
         if (!list_alone(&d->lists[CONN_CLOSED]))
             more |= end_all(d, turn_end_ns());
     }
-    return more || conns_have_work(cs);
+    return more;
 }
 
 bool

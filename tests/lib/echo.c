@@ -218,15 +218,13 @@ static bool
 after_turn(void *ctx)
 {
     struct echo *f = ctx;
-    bool more = conn_turn(f->conns);
+    const bool more = conn_turn(f->conns);
 
-    if (f->after) {
+    if (f->after)
         f->after(f->ctx);
-        more |= conns_have_work(f->conns);
-    }
     if (f->enough(f))
         loop_stop(f->loop);
-    return more;
+    return more || conns_have_work(f->conns);
 }
 
 void
