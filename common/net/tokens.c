@@ -48,31 +48,17 @@ struct tokens {
 
 /* ---- lines -------------------------------------------------------------- */
 
-/* Cuts the next word off *at, up to `end`.  Returns its size; 0: none is left.
- */
-static size_t
-next_word(const char **at, const char *end, const char **word)
-{
-    while (*at < end && (**at == ' ' || **at == '\t' || **at == '\r'))
-        (*at)++;
-    *word = *at;
-    while (*at < end && **at != ' ' && **at != '\t' && **at != '\r')
-        (*at)++;
-    return (size_t)(*at - *word);
-}
-
 static bool
-is_printable(const char *text, size_t size)
+is_printable(const char *text)
 {
-    for (size_t i = 0; i < size; i++)
-        if (text[i] <= ' ' || text[i] > '~')
-            return false;
-    return true;
+    while (*text > ' ' && *text <= '~')
+        text++;
+    return *text == '\0';
 }
 
 /* Returns the rights that a list names; 0: a word is not one. */
 static unsigned
-parse_rights(const char *at, size_t size)
+parse_rights(char *list)
 {
     static const struct {
         const char *name;
@@ -81,25 +67,19 @@ parse_rights(const char *at, size_t size)
                  {"count", TOKENS_COUNT},
                  {"quota", TOKENS_QUOTA},
                  {"admin", TOKENS_ALL}};
-    const char *end = at + size;
+    const size_t count = sizeof names / sizeof names[0];
+    const char *word;
     unsigned rights = 0;
+    size_t i;
 
-    for (;;) {
-        const char *comma = memchr(at, ',', (size_t)(end - at));
-        const size_t length = (size_t)((comma ? comma : end) - at);
-        unsigned right = 0;
-
-        for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-            if (strlen(names[i].name) == length &&
-                memcmp(names[i].name, at, length) == 0)
-                right = names[i].rights;
-        if (right == 0)
+    while ((word = strsep(&list, ","))) {
+        for (i = 0; i < count && strcmp(word, names[i].name) != 0;)
+            i++;
+        if (i == count)
             return 0;
-        rights |= right;
-        if (!comma)
-            return rights;
-        at = comma + 1;
+        rights |= names[i].rights;
     }
+    return rights;
 }
 
 static const struct token *
@@ -117,29 +97,30 @@ find_token(const struct token_list *list, struct hash_wide hash)
 /* Adds the token of a line.  Returns NULL, or what is wrong, without the
  * token. */
 static const char *
-add_line(struct tokens *t, const char *at, const char *end)
+add_line(struct tokens *t, char *line)
 {
-    const char *name, *rights, *token, *more;
-    const size_t name_size = next_word(&at, end, &name);
-    const size_t rights_size = next_word(&at, end, &rights);
-    const size_t token_size = next_word(&at, end, &token);
+    static const char blanks[] = " \t\r";
+    char *rest;
+    const char *name = strtok_r(line, blanks, &rest);
+    char *rights = strtok_r(NULL, blanks, &rest);
+    const char *token = strtok_r(NULL, blanks, &rest);
     struct token_list *list = &t->next;
     struct token row;
 
-    if (name_size == 0 || name[0] == '#')
+    if (!name || name[0] == '#')
         return NULL;
-    if (token_size == 0 || next_word(&at, end, &more) > 0)
+    if (!token || strtok_r(NULL, blanks, &rest))
         return "give NAME RIGHTS TOKEN";
-    if (name_size > TOKENS_NAME_MAX || !is_printable(name, name_size))
+    if (strlen(name) > TOKENS_NAME_MAX || !is_printable(name))
         return "the name is not 1 to 64 printable characters";
-    row.rights = parse_rights(rights, rights_size);
+    row.rights = parse_rights(rights);
     if (row.rights == 0)
         return "the rights are not a list of read, count, quota and admin "
                "with commas between";
-    if (token_size < TOKENS_SIZE_MIN || token_size > TOKENS_SIZE_MAX ||
-        !is_printable(token, token_size))
+    if (strlen(token) < TOKENS_SIZE_MIN || strlen(token) > TOKENS_SIZE_MAX ||
+        !is_printable(token))
         return "the token is not 16 to 128 printable characters";
-    row.hash = hash_bytes_wide(&t->key, (const uint8_t *)token, token_size);
+    row.hash = tokens_hash(t, token, strlen(token));
     if (find_token(list, row.hash))
         return "a line before has the same token";
     if (list->count == TOKENS_MAX)
@@ -148,25 +129,26 @@ add_line(struct tokens *t, const char *at, const char *end)
     return NULL;
 }
 
+/* A zero byte would hide all that follows it. */
 static int
 parse_lines(struct tokens *t, size_t size, char why[WHY_SIZE])
 {
-    const char *at = t->text, *end = t->text + size;
+    char *at = t->text, *const end = t->text + size, *line;
+    unsigned number = 0;
 
+    *end = '\0';
     at += increment_text_begin(at, size); /* a byte order mark */
     t->next.count = 0;
-    for (unsigned line = 1; at < end; line++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        const char *wrong;
+    while ((line = strsep(&at, "\n"))) {
+        const char *wrong = !at && strlen(line) < (size_t)(end - line)
+                                ? "it has a zero byte"
+                                : add_line(t, line);
 
-        if (!stop)
-            stop = end;
-        wrong = add_line(t, at, stop);
+        number++;
         if (wrong) {
-            (void)snprintf(why, WHY_SIZE, "line %u: %s", line, wrong);
+            (void)snprintf(why, WHY_SIZE, "line %u: %s", number, wrong);
             return -EINVAL;
         }
-        at = stop + 1;
     }
     return 0;
 }

@@ -81,6 +81,8 @@ CASE(a_wrong_line_refuses_the_file, d)
         assert_rc(open_file(d, &t), -EINVAL);
         assert_null(t);
     }
+    tmpdir_put(d, "tokens", "# who may\0\nboss\n", 16, 0600);
+    assert_rc(open_file(d, &t), -EINVAL);
 }
 
 CASE(a_file_that_others_may_read_is_refused, d)
