@@ -37,34 +37,6 @@ static const struct http_route health_routes[] = {
 
 /* ---- open and close ----------------------------------------------------- */
 
-static int
-open_count(struct http_service *h, struct loop *loop, struct ingest *ingest,
-           const struct config *config)
-{
-    const int rc = count_open(&h->count, loop, ingest, config);
-
-    h->count_on = rc == 0;
-    if (rc == 0)
-        http_site_add(&h->site, count_routes, count_route_count, &h->count,
-                      TOKENS_COUNT);
-    return rc;
-}
-
-static int
-open_sequence(struct http_service *h, struct loop *loop,
-              const struct datadir *dir, const struct config *config)
-{
-    const int rc = sequence_open(&h->sequence, loop, dir->live_fd,
-                                 (uint32_t)config->sequence_reserve,
-                                 (uint32_t)config->sequence_server_no);
-
-    h->sequence_on = rc == 0;
-    if (rc == 0)
-        http_site_add(&h->site, sequence_routes, sequence_route_count,
-                      &h->sequence, TOKENS_QUOTA);
-    return rc;
-}
-
 int
 http_service_open(struct http_service *h, struct loop *loop,
                   struct datadir *dir, const struct config *config,
@@ -82,12 +54,22 @@ http_service_open(struct http_service *h, struct loop *loop,
     http_site_add(&h->site, health_routes,
                   sizeof health_routes / sizeof health_routes[0], h,
                   TOKENS_READ);
-    if (config->count_http)
-        rc = open_count(h, loop, ingest, config);
-    if (rc == 0 && config->sequence_enable)
+    if (config->count_http) {
+        rc = count_open(&h->count, loop, ingest, config);
+        h->count_on = rc == 0;
+        http_site_add(&h->site, count_routes, count_route_count, &h->count,
+                      TOKENS_COUNT);
+    }
+    if (rc == 0 && config->sequence_enable) {
         rc = datadir_live(dir);
-    if (rc == 0 && config->sequence_enable)
-        rc = open_sequence(h, loop, dir, config);
+        if (rc == 0)
+            rc = sequence_open(&h->sequence, loop, dir->live_fd,
+                               (uint32_t)config->sequence_reserve,
+                               (uint32_t)config->sequence_server_no);
+        h->sequence_on = rc == 0;
+        http_site_add(&h->site, sequence_routes, sequence_route_count,
+                      &h->sequence, TOKENS_QUOTA);
+    }
     if (rc < 0)
         http_service_close(h);
     return rc;

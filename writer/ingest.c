@@ -6,9 +6,6 @@
  * and a write; an answer waits for the sync of all that came meanwhile. */
 #define SLICE ((uint32_t)256 << 10)
 
-static const char malformed[] =
-    "an empty keyspace or key, or bytes behind a name's first NUL";
-
 /* Bytes of the messages that the logs have free slots for: whole ones, so that
  * a sender that is ahead leaves no rest to be kept.  None while the group that
  * a client waits for is full: its sync would take longer the more others send.
@@ -31,18 +28,19 @@ struct ingest_state {
     uint32_t unused;
 };
 
-/* Puts the whole messages there are into the logs.  Returns their number, time
- * messages too; *bad: the next one is malformed. */
-static uint32_t
-put_all(struct conn *c, struct input *input, bool *bad)
+/* Puts the whole messages there are into the logs; acknowledges them, and time
+ * messages too, where the protocol does. */
+static enum conn_next
+take(struct conn *c, struct input *input)
 {
     struct ingest_state *state = conn_state(c);
     struct ingest *in = conn_ctx(c);
     const struct layout *l = &in->logs->layout;
     struct message m;
     uint32_t count = 0, times = 0;
+    bool bad = false;
 
-    *bad = false;
+    input->need = l->message_size;
     while (input->size >= l->message_size) {
         if (message_parse(l, input->at, &m) == 0) {
             m.minute = state->minute;
@@ -50,7 +48,7 @@ put_all(struct conn *c, struct input *input, bool *bad)
         } else if (message_is_time(l, input->at, &state->minute)) {
             times++;
         } else {
-            *bad = true;
+            bad = true;
             break;
         }
         input->at += l->message_size;
@@ -58,33 +56,14 @@ put_all(struct conn *c, struct input *input, bool *bad)
         count++;
     }
     in->messages += count - times;
-    input->need = l->message_size;
-    return count;
-}
-
-static enum conn_next
-take_silent(struct conn *c, struct input *input)
-{
-    bool bad;
-
-    (void)put_all(c, input, &bad);
-    return bad ? conn_refuse(c, malformed) : CONN_NEED_INPUT;
-}
-
-static enum conn_next
-take_ack(struct conn *c, struct input *input)
-{
-    struct ingest *in = conn_ctx(c);
-    uint32_t count;
-    bool bad;
-
-    count = put_all(c, input, &bad);
-    if (count > 0) {
-        (void)conn_gate(c,
-                        &in->commit->gate); /* the only gate of this listener */
+    if (count > 0 && c->listener->row->protocol->ack) {
+        /* The only gate of this listener. */
+        (void)conn_gate(c, &in->commit->gate);
         conn_add_acks(c, count);
     }
-    return bad ? conn_refuse(c, malformed) : CONN_NEED_INPUT;
+    return bad ? conn_refuse(c, "an empty keyspace or key, or bytes behind a "
+                                "name's first NUL")
+               : CONN_NEED_INPUT;
 }
 
 const struct protocol ingest_silent = {
@@ -94,7 +73,7 @@ const struct protocol ingest_silent = {
     .takes = "increments",
     .slice = SLICE,
     .input_limit = input_limit,
-    .take = take_silent};
+    .take = take};
 
 const struct protocol ingest_ack = {.state_size = sizeof(struct ingest_state),
                                     .flags = CONN_REFUSES_BROWSERS |
@@ -105,4 +84,4 @@ const struct protocol ingest_ack = {.state_size = sizeof(struct ingest_state),
                                     .refusal = "FAIL",
                                     .slice = SLICE,
                                     .input_limit = input_limit,
-                                    .take = take_ack};
+                                    .take = take};
