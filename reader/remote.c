@@ -129,7 +129,7 @@ remote_call_new(struct remote *r, enum remote_kind kind, size_t size,
     *out = c = malloc(sizeof *c + size);
     if (!c)
         return -ENOMEM;
-    *c = (struct remote_call){.job = {make_call, call_made, NULL},
+    *c = (struct remote_call){.job = {.run = make_call, .done = call_made},
                               .remote = r,
                               .asker = a,
                               .kind = kind,

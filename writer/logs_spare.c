@@ -254,8 +254,8 @@ recover_due(struct loop_timer *timer)
 void
 logs_set_up_spares(struct logs *l)
 {
-    l->make.job = (struct io_job){make_run, make_done, NULL};
-    l->recover = (struct io_job){recover_run, recover_done, NULL};
+    l->make.job = (struct io_job){.run = make_run, .done = make_done};
+    l->recover = (struct io_job){.run = recover_run, .done = recover_done};
     l->retry_timer = (struct loop_timer){.slot = -1, .due = retry_due};
     l->recover_timer = (struct loop_timer){.slot = -1, .due = recover_due};
 }

@@ -354,7 +354,7 @@ writer_status_open(struct writer_status *s, const char *data_dir,
     s->parts = *parts;
     s->totals = (struct status_row){.kind = STATUS_WRITER};
     s->scan.log_fd = parts->log_fd;
-    s->scan.job = (struct io_job){scan_run, scan_done, NULL};
+    s->scan.job = (struct io_job){.run = scan_run, .done = scan_done};
     s->timer = (struct loop_timer){.slot = -1, .due = on_tick};
     status_create(&s->status, data_dir);
     if (!s->status.board)

@@ -56,7 +56,7 @@ bind_at(const struct listener_config *row, int type, struct net_address *bound)
                       &address);
     if (rc < 0)
         return rc;
-    fd = keeper_port(row->name, type, &address, bound);
+    fd = keeper_take(row->name, type, &address, bound);
     if (fd >= 0)
         return fd;
     fd = net_bind(&address, type, 0, bound);

@@ -12,28 +12,10 @@
 
 #include "common/base/diag.h"
 
-static void
-push_job(struct io_queue *q, struct io_job *job)
-{
-    job->next = NULL;
-    if (q->tail)
-        q->tail->next = job;
-    else
-        q->head = job;
-    q->tail = job;
-}
-
 static struct io_job *
-pop_job(struct io_queue *q)
+pop_job(struct list_link *list)
 {
-    struct io_job *job = q->head;
-
-    if (!job)
-        return NULL;
-    q->head = job->next;
-    if (!q->head)
-        q->tail = NULL;
-    return job;
+    return LOOP_OWNER(list_pop(list), struct io_job, link);
 }
 
 static void
@@ -58,18 +40,18 @@ run_jobs(void *arg)
 
     (void)pthread_mutex_lock(&io->mutex);
     for (;;) {
-        job = pop_job(&io->todo);
-        if (!job) {
+        if (list_alone(&io->todo)) {
             if (io->stopping)
                 break;
             pthread_cond_wait(&io->wake, &io->mutex);
             continue;
         }
+        job = pop_job(&io->todo);
         (void)pthread_mutex_unlock(&io->mutex);
         job->run(job);
         (void)pthread_mutex_lock(&io->mutex);
-        first = !io->finished.head;
-        push_job(&io->finished, job);
+        first = list_alone(&io->finished);
+        list_add(&io->finished, &job->link);
         if (first) {
             (void)pthread_mutex_unlock(&io->mutex);
             wake_loop(io);
@@ -84,19 +66,21 @@ static void
 take_finished(struct loop_source *source, uint32_t events)
 {
     struct io *io = LOOP_OWNER(source, struct io, source);
-    struct io_job *job, *next;
+    struct list_link finished;
+    struct io_job *job;
     uint64_t count;
 
     (void)events; /* readable is all it can be */
     /* Only resets the counter; the queue says what is finished. */
     if (read(source->fd, &count, sizeof count) < 0)
         return;
+    list_init(&finished);
     (void)pthread_mutex_lock(&io->mutex);
-    job = io->finished.head;
-    io->finished = (struct io_queue){NULL, NULL};
+    while (!list_alone(&io->finished))
+        list_add(&finished, list_pop(&io->finished));
     (void)pthread_mutex_unlock(&io->mutex);
-    for (; job; job = next) {
-        next = job->next;
+    while (!list_alone(&finished)) {
+        job = pop_job(&finished);
         job->done(job);
     }
 }
@@ -132,6 +116,8 @@ io_start(struct io *io, struct loop *loop)
 
     *io = (struct io){.loop = loop, .source = {.fd = -1}};
     io->source.ready = take_finished;
+    list_init(&io->todo);
+    list_init(&io->finished);
     fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (fd < 0)
         return report_error(-errno, "make an eventfd");
@@ -170,8 +156,8 @@ io_push(struct io *io, struct io_job *job)
     assert(job->run);
     assert(job->done);
     (void)pthread_mutex_lock(&io->mutex);
-    idle = !io->todo.head;
-    push_job(&io->todo, job);
+    idle = list_alone(&io->todo);
+    list_add(&io->todo, &job->link);
     (void)pthread_mutex_unlock(&io->mutex);
     if (idle)
         pthread_cond_signal(&io->wake);

@@ -19,17 +19,13 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+#include "common/base/list.h"
 #include "common/net/loop.h"
 
 struct io_job {
     void (*run)(struct io_job *job);  /* in the I/O thread; may block */
     void (*done)(struct io_job *job); /* in the loop; may push again */
-    struct io_job *next;              /* io.c's */
-};
-
-struct io_queue {
-    struct io_job *head;
-    struct io_job *tail;
+    struct list_link link;            /* io.c's */
 };
 
 struct io {
@@ -38,8 +34,7 @@ struct io {
     pthread_t thread;
     pthread_mutex_t mutex; /* of everything below */
     pthread_cond_t wake;
-    struct io_queue todo;
-    struct io_queue finished;
+    struct list_link todo, finished; /* jobs */
     bool stopping;
 };
 

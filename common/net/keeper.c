@@ -1,5 +1,5 @@
-/* common/net/keeper.c - see keeper.h: keeper_port(), keeper_take(), keeper_put(),
- * keeper_end(); keeper_ready(). */
+/* common/net/keeper.c - see keeper.h: keeper_take(), keeper_put(), keeper_end();
+ * keeper_ready(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/keeper.h"
 
@@ -174,10 +174,10 @@ drop_socket(size_t i)
     (void)send_text(text, -1);
 }
 
-/* `want` NULL: the name says enough.  A port of that name at another address is
- * dropped now: later the new one of the same name would go with it. */
-static int
-find_socket(const char *name, int type, const struct net_address *want,
+/* A port of that name at another address is dropped now: later the new one of
+ * the same name would go with it. */
+int
+keeper_take(const char *name, int type, const struct net_address *want,
             struct net_address *bound)
 {
     load_given();
@@ -194,21 +194,6 @@ find_socket(const char *name, int type, const struct net_address *want,
         return fd;
     }
     return -ENOENT;
-}
-
-int
-keeper_port(const char *name, int type, const struct net_address *want,
-            struct net_address *bound)
-{
-    return find_socket(name, type, want, bound);
-}
-
-int
-keeper_take(const char *name)
-{
-    struct net_address none;
-
-    return find_socket(name, 0, NULL, &none);
 }
 
 bool

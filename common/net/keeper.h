@@ -25,14 +25,11 @@
 #define KEEPER_MAX       24
 #define KEEPER_NAME_SIZE 64
 
-/* Takes the port of that name and socket type which listens at `want`, or at
- * any port of its host where that is 0: the descriptor, and its address in
- * *bound.  -ENOENT: there is none. */
-int keeper_port(const char *name, int type, const struct net_address *want,
+/* Takes the socket of that name.  With an address, `want`, it is of that type
+ * and listens there, or at any port of that host where its port is 0: *bound is
+ * its address.  NULL: the name says enough.  -ENOENT: there is none. */
+int keeper_take(const char *name, int type, const struct net_address *want,
                 struct net_address *bound);
-
-/* Takes the socket of that name; -ENOENT. */
-int keeper_take(const char *name);
 
 /* Has a socket kept from now on.  False: there is no manager. */
 bool keeper_put(const char *name, int fd);

@@ -114,7 +114,8 @@ open_socket(const struct local_folder *f, const char *name, int type,
     char kept[KEEPER_NAME_SIZE];
     int rc;
 
-    l->fd = name_kept(f, name, kept) ? keeper_take(kept) : -ENOENT;
+    l->fd = name_kept(f, name, kept) ? keeper_take(kept, type, NULL, NULL)
+                                     : -ENOENT;
     l->is_kept = l->fd >= 0;
     if (l->is_kept)
         return set_access(f, name);
