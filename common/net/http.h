@@ -7,8 +7,9 @@
  * site.  A body, also one in chunks, is given to a route with HTTP_READS_BODY,
  * and read and thrown away for others.  Refused are, with these statuses:
  *
- *   400  malformed; two Hosts, lengths, types or encodings of a body, tokens or
- *        Idempotency-Keys; below /v1/ without Host in HTTP/1.1
+ *   400  malformed; two Hosts, lengths, types or encodings of a body, tokens,
+ *        Idempotency-Keys or Sec-Fetch-Sites; below /v1/ without Host in
+ *        HTTP/1.1
  *   401  http_site.tokens, and the request has no token that is known; never
  *        on a unix socket, whose mode says who may connect
  *   403  Origin or Referer is there, Sec-Fetch-Site names another site, or

@@ -106,6 +106,14 @@ http_serves_page(const struct http_site *s, const struct http_request *r,
            http_find_origin(s, r) >= 0;
 }
 
+/* Whether a browser says that a page of another site asks. */
+static bool
+is_cross_site(const struct http_request *r)
+{
+    return r->fetch_site.at && !http_text_is_like(r->fetch_site, "none") &&
+           !http_text_is_like(r->fetch_site, "same-origin");
+}
+
 /* A site that changes nothing serves its own page at /, and a link to that may
  * be followed from anywhere. */
 bool
@@ -115,9 +123,11 @@ http_is_foreign(const struct http_site *s, const struct http_request *r,
     if (http_serves_page(s, r, flags))
         return false;
     if (!s->only_reads)
-        return r->foreign;
+        return r->origin.at || r->referer.at || is_cross_site(r);
     return (r->origin.at && !is_own_origin(r)) ||
-           (r->is_cross_site && !(r->navigates && http_text_is(r->path, "/")));
+           (is_cross_site(r) &&
+            !(http_text_is_like(r->fetch_mode, "navigate") &&
+              http_text_is(r->path, "/")));
 }
 
 bool

@@ -256,40 +256,6 @@ parse_expect(struct http_request *r, struct http_text value)
     return 0;
 }
 
-/* A browser sends these for pages. */
-static int
-parse_origin(struct http_request *r, struct http_text value)
-{
-    r->foreign = true;
-    if (!r->origin.at)
-        r->origin = value;
-    return 0;
-}
-
-static int
-parse_referer(struct http_request *r, struct http_text value)
-{
-    (void)value;
-    r->foreign = true;
-    return 0;
-}
-
-static int
-parse_fetch_site(struct http_request *r, struct http_text value)
-{
-    if (!http_text_is_like(value, "none") &&
-        !http_text_is_like(value, "same-origin"))
-        r->foreign = r->is_cross_site = true;
-    return 0;
-}
-
-static int
-parse_fetch_mode(struct http_request *r, struct http_text value)
-{
-    r->navigates = http_text_is_like(value, "navigate");
-    return 0;
-}
-
 /* A header that decides something is parsed; of others the value is kept, at
  * that offset of struct http_request: of one that may be there once, or of the
  * first line of a list. */
@@ -316,10 +282,10 @@ static const struct header headers[] = {
     {HTTP_TEXT("if-none-match"), KEPT(versions), false},
     {HTTP_TEXT("authorization"), KEPT(authorization), true},
     {HTTP_TEXT("expect"), parse_expect, 0, false},
-    {HTTP_TEXT("origin"), parse_origin, 0, false},
-    {HTTP_TEXT("referer"), parse_referer, 0, false},
-    {HTTP_TEXT("sec-fetch-site"), parse_fetch_site, 0, false},
-    {HTTP_TEXT("sec-fetch-mode"), parse_fetch_mode, 0, false},
+    {HTTP_TEXT("origin"), KEPT(origin), false},
+    {HTTP_TEXT("referer"), KEPT(referer), false},
+    {HTTP_TEXT("sec-fetch-site"), KEPT(fetch_site), true},
+    {HTTP_TEXT("sec-fetch-mode"), KEPT(fetch_mode), true},
 };
 
 static int

@@ -46,14 +46,10 @@ struct http_text {
 
 struct http_request {
     enum http_method method;
-    uint8_t minor;      /* HTTP/1.minor: 0 or 1 */
-    bool keep;          /* the connection is to be kept */
-    bool closes;        /* Connection: close */
-    bool foreign;       /* a web page made it: Origin, Referer, or
-                           Sec-Fetch-Site of another site */
-    bool is_cross_site; /* Sec-Fetch-Site of another site */
-    bool navigates;     /* Sec-Fetch-Mode: navigate */
-    bool has_length;    /* Content-Length is there */
+    uint8_t minor;     /* HTTP/1.minor: 0 or 1 */
+    bool keep;         /* the connection is to be kept */
+    bool closes;       /* Connection: close */
+    bool has_length;   /* Content-Length is there */
     bool is_chunked;   /* Transfer-Encoding: chunked; its length is not known */
     bool has_expected; /* Expect: 100-continue, of an HTTP/1.1 client */
     bool has_more_lists; /* one of the lists goes on in a further line */
@@ -69,9 +65,11 @@ struct http_request {
     struct http_text key;       /* Idempotency-Key */
     struct http_text type;      /* Content-Type */
     struct http_text encoding;  /* Content-Encoding */
-    struct http_text origin;    /* the first, if there are more */
-    struct http_text authorization; /* that is there once */
-    struct http_text head;          /* all of it */
+    struct http_text origin;    /* Origin: the first, if there are more */
+    struct http_text referer;   /* Referer, as that */
+    struct http_text fetch_site, fetch_mode; /* Sec-Fetch-Site, -Mode */
+    struct http_text authorization;          /* that is there once */
+    struct http_text head;                   /* all of it */
     /* Lists, which may go on in further lines: the first that is not
      * empty. */
     struct http_text accept;   /* Accept */
