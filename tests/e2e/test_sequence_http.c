@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "tests/lib/client.h"
 #include "tests/lib/numbers.h"
@@ -25,10 +24,15 @@
     "reserve: 2  server_no: 1  secondstamp: 1492962986 "                       \
     "(2017-04-23 23:56:26)  serial_no: 2\n"
 
+#define NOT_KNOWN                                                              \
+    "the Host example.com is not known here; if it is this server's, add it "  \
+    "to http.hosts"
+
 /* Local time is eight hours east. */
 static const char *const env[] = {"TZ=CST-8", NULL};
 
-/* Recorded exchanges; the answers' surplus bytes are left out. */
+/* Recorded exchanges, but those of /fetch?n=; the answers' surplus bytes are left
+ * out. */
 static const struct {
     const char *line, *answer;
 } exchanges[] = {
@@ -62,6 +66,12 @@ static const struct {
     {"GET /explain?sequence=aR2011o%5FcWG00002", BAD},
     {"GET /explain?sequence=aR2011o.cWG00002", BAD},
     {"GET /explain?sequence=", BAD},
+    {"GET /fetch?n=0", BAD},
+    {"GET /fetch?n=4097", BAD},
+    {"GET /fetch?n=", BAD},
+    {"GET /fetch?n=-1", BAD},
+    {"GET /fetch?n=1x", BAD},
+    {"GET /fetch?n=99999999999999999999", BAD},
     {"GET /", NONE},
     {"GET /fetch/", NONE},
     {"GET /fetchx", NONE},
@@ -84,6 +94,29 @@ static const struct {
 
 #define CASE(name, f)                                                          \
     TEST_IN(name, struct fleet *f, numbers_setup, service_teardown)
+
+/* The serial of the number that is answered next. */
+static uint64_t
+take_serial(int fd)
+{
+    struct sequence_parts n;
+    char line[NUMBERS_LINE];
+
+    assert_true(numbers_take(fd, line, &n));
+    return n.serial;
+}
+
+/* On a connection of its own, which ends then. */
+static void
+expect_last(struct fleet *f, const char *request, const char *answer)
+{
+    const int fd = fleet_http(f);
+
+    client_say(fd, request);
+    client_hear(fd, answer);
+    client_expect_end(fd);
+    client_close(fd);
+}
 
 CASE(answers_are_those_that_were_recorded, f)
 {
@@ -125,32 +158,21 @@ CASE(the_first_number_has_serial_1_and_the_next_goes_on, f)
 
 CASE(a_web_page_takes_no_number, f)
 {
-    struct sequence_parts n;
-    char line[NUMBERS_LINE];
     int fd;
 
     fleet_start_with(f, FLEET_WRITE, "http.hosts=seq.example.org", NULL);
-    fd = fleet_http(f);
-    client_say(fd, "GET /fetch HTTP/1.1\r\nHost: example.com:9527\r\n\r\n");
-    client_hear(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 95\r\n\r\n"
-                    "Forbidden: the Host example.com is not known here; if it "
-                    "is this server's, add it to http.hosts");
-    client_expect_end(fd);
-    client_close(fd);
-    assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)),
-               "the Host example.com is not known here; if it "
-               "is this server's, add it to http.hosts");
-    fd = fleet_http(f);
-    client_say(fd, "POST /fetch HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                   "Origin: http://example.com\r\n\r\n");
-    client_hear(fd, "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\n"
-                    "Forbidden");
-    client_expect_end(fd);
-    client_close(fd);
+    expect_last(f, "GET /fetch HTTP/1.1\r\nHost: example.com:9527\r\n\r\n",
+                "HTTP/1.1 403 Forbidden\r\nContent-length: 95\r\n\r\n"
+                "Forbidden: " NOT_KNOWN);
+    assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)), NOT_KNOWN);
+    expect_last(f,
+                "POST /fetch HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                "Origin: http://example.com\r\n\r\n",
+                "HTTP/1.1 403 Forbidden\r\nContent-length: 9\r\n\r\n"
+                "Forbidden");
     fd = fleet_http(f);
     client_say(fd, "POST /fetch HTTP/1.1\r\nHost: seq.example.org\r\n\r\n");
-    assert_true(numbers_take(fd, line, &n));
-    assert_int_equal(n.serial, 1);
+    assert_int_equal(take_serial(fd), 1);
     client_close(fd);
     fleet_stop(f, FLEET_WRITE);
 }
@@ -198,8 +220,6 @@ connect_to(const struct sockaddr_in *address, uint16_t port)
 CASE(at_other_addresses_than_loopback_only_a_post_takes_a_number, f)
 {
     struct sockaddr_in address;
-    struct sequence_parts n;
-    char line[NUMBERS_LINE];
     int fd;
 
     if (!find_own_address(&address))
@@ -213,19 +233,18 @@ CASE(at_other_addresses_than_loopback_only_a_post_takes_a_number, f)
     client_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
     client_hear(fd, EXAMPLE);
     client_say(fd, "POST /fetch HTTP/1.1\r\n\r\n");
-    assert_true(numbers_take(fd, line, &n));
-    assert_int_equal(n.serial, 1);
+    assert_int_equal(take_serial(fd), 1);
     client_close(fd);
     fd = fleet_http(f);
     numbers_ask(fd);
-    assert_true(numbers_take(fd, line, &n));
+    assert_int_equal(take_serial(fd), 2);
     client_close(fd);
     fleet_stop(f, FLEET_WRITE);
 
     fleet_start_with(f, FLEET_WRITE, "http.get_changes=on", NULL);
     fd = connect_to(&address, fleet_writer_port(f, "http"));
     numbers_ask(fd);
-    assert_true(numbers_take(fd, line, &n));
+    assert_int_equal(take_serial(fd), 1);
     client_close(fd);
     fleet_stop(f, FLEET_WRITE);
 }
@@ -253,8 +272,7 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, f)
                  {"seq.example.org", false},
                  {"2130706433", false},
                  {"localhost.evil", false}};
-    struct sequence_parts n;
-    char line[NUMBERS_LINE], request[256];
+    char request[256];
     unsigned taken = 0;
     int fd;
 
@@ -268,12 +286,10 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, f)
                        "GET /fetch HTTP/1.1\r\nHost: %s\r\n\r\n",
                        cases[i].host);
         client_say(fd, request);
-        if (!cases[i].taken) {
+        if (cases[i].taken)
+            assert_int_equal(take_serial(fd), ++taken);
+        else
             client_hear(fd, NOT_BY_GET);
-            continue;
-        }
-        assert_true(numbers_take(fd, line, &n));
-        assert_int_equal(n.serial, ++taken);
     }
     client_close(fd);
     fleet_stop(f, FLEET_WRITE);
@@ -312,57 +328,5 @@ CASE(without_a_setting_there_is_no_http_port, f)
                  "-o", "counter.enable=false", NULL);
     for (size_t i = 0; i < writer->port_count; i++)
         assert_string_not_equal(writer->ports[i].name, "http");
-    fleet_stop(f, FLEET_WRITE);
-}
-
-/* ---- curl --------------------------------------------------------------- */
-
-CASE(curl_is_content, f)
-{
-    struct sequence_parts a, b;
-    char url[64], text[4096];
-
-    if (access("/usr/bin/curl", X_OK) < 0)
-        test_skip("no curl");
-    fleet_start(f, FLEET_WRITE);
-    (void)snprintf(url, sizeof url, "http://127.0.0.1:%u/fetch",
-                   fleet_writer_port(f, "http"));
-    assert_int_equal(
-        daemon_run(text, sizeof text, "/usr/bin/curl", "-sSf", "--no-buffer",
-                   url, "--next", "-sSf", "-d", "a=b", url, "--next", "-sSf",
-                   "-H", "Expect: 100-continue", "-d", "a=b", url, "--next",
-                   "-sSf", "-H", "Transfer-Encoding: chunked", "-d", "a=b", url,
-                   NULL),
-        0);
-    assert_int_equal(strlen(text), 4 * NUMBERS_LINE);
-    assert_true(sequence_parse(text, SEQUENCE_SIZE, &a));
-    assert_true(sequence_parse(text + NUMBERS_LINE, SEQUENCE_SIZE, &b));
-    assert_true(numbers_order(&a, &b) < 0);
-    fleet_stop(f, FLEET_WRITE);
-}
-
-CASE(a_damaged_mark_stops_numbers_and_nothing_else, f)
-{
-    static const uint8_t damage[8192] = {1};
-    int fd;
-
-    f->env = env;
-    fleet_start(f, FLEET_WRITE);
-    fleet_stop(f, FLEET_WRITE);
-    tmpdir_put(&f->dir, "live/sequence-2-1", damage, sizeof damage, 0600);
-    fleet_start(f, FLEET_WRITE);
-    assert_has(daemon_text(fleet_daemon(f, FLEET_WRITE)),
-               "live/sequence-2-1 is damaged");
-    fd = fleet_http(f);
-    client_say(fd, "GET /fetch HTTP/1.1\r\n\r\n");
-    client_hear(fd, "HTTP/1.1 503 Service Unavailable\r\n" KEPT
-                    "Content-length: 19\r\n\r\nService Unavailable");
-    client_say(fd, "GET /explain?sequence=aR2011o_cWG00002 HTTP/1.1\r\n\r\n");
-    client_hear(fd, EXAMPLE);
-    client_close(fd);
-    fd = client_connect(fleet_ack_port(f));
-    client_increment(fd, "pages", "/", 1);
-    client_wins(fd, 1);
-    client_close(fd);
     fleet_stop(f, FLEET_WRITE);
 }
