@@ -23,29 +23,50 @@
 #define SLOT_AT(n) (8192 + 544 * (off_t)(n)) /* in a log */
 
 static void
+expect_reply(struct reply r, int status, const char *has)
+{
+    if (r.status != status || !strstr(r.text, has))
+        fail_msg("%d, not %d with %s: %s", r.status, status, has, r.text);
+}
+
+/* Sends it on a connection of its own. */
+static void
+expect_refused(struct fleet *f, const char *key, int status, const char *has)
+{
+    const int fd = fleet_http(f);
+
+    expect_reply(send_keyed(fd, key, "p\ta\n"), status, has);
+    client_close(fd);
+}
+
+static void
 expect_reused(int fd, const char *request, size_t size)
 {
-    struct reply r;
-
     client_send(fd, request, size);
-    r = read_reply(fd);
-    assert_int_equal(r.status, 422);
-    assert_has(r.text, "\"code\": \"key-reused\"");
+    expect_reply(read_reply(fd), 422, "\"code\": \"key-reused\"");
 }
 
 static void
 expect_no_keys(struct fleet *f)
 {
-    struct reply r;
-    int fd;
-
     fleet_start(f, FLEET_WRITE);
-    fd = fleet_http(f);
-    r = send_keyed(fd, "one", "p\ta\n");
-    assert_int_equal(r.status, 400);
-    assert_has(r.text, "\"code\": \"no-keys\"");
-    client_close(fd);
+    expect_refused(f, "one", 400, "\"code\": \"no-keys\"");
     fleet_stop(f, FLEET_WRITE);
+}
+
+/* Sends it until it is known whether it counts. */
+static void
+await_counted(struct fleet *f, const char *key, bool replayed)
+{
+    const int fd = fleet_http(f);
+    struct reply r;
+
+    do
+        r = send_keyed(fd, key, "p\ta\n");
+    while (r.status == 503);
+    assert_int_equal(r.status, 200);
+    assert_int_equal(r.replayed, replayed);
+    client_close(fd);
 }
 
 /* ---- tests --------------------------------------------------------------- */
@@ -57,7 +78,6 @@ CASE(a_key_is_of_one_reading_of_names, f)
     static const char line[] = "POST /v1/count HTTP/1.1\r\n",
                       raw_line[] = "POST /v1/count?names=raw HTTP/1.1\r\n";
     char request[1024], raw_request[sizeof request + sizeof raw_line];
-    struct reply r;
     size_t size;
     int fd;
 
@@ -67,12 +87,10 @@ CASE(a_key_is_of_one_reading_of_names, f)
     (void)snprintf(raw_request, sizeof raw_request, "%s%s", raw_line,
                    request + sizeof line - 1);
     client_send(fd, request, size);
-    r = read_reply(fd);
-    assert_int_equal(r.counted, 1);
+    expect_reply(read_reply(fd), 200, "\"counted\": 1,");
     expect_reused(fd, raw_request, strlen(raw_request));
     client_send(fd, request, size);
-    r = read_reply(fd);
-    assert_true(r.replayed);
+    expect_reply(read_reply(fd), 200, "\r\nIdempotency-Replayed: true\r\n");
     client_close(fd);
 }
 
@@ -153,31 +171,22 @@ CASE(a_key_is_refused_where_it_cannot_be_kept, f)
 {
     static char key[300], body[40000];
     size_t size = 0;
-    struct reply r;
     int fd;
 
     fleet_option(f, "log.size=1M"); /* 1912 slots */
     fleet_start(f, FLEET_WRITE);
-    fd = fleet_http(f);
     memset(key, 'k', 256);
-    r = send_keyed(fd, key, "p\ta\n");
-    assert_int_equal(r.status, 400);
-    assert_has(r.text, "\"code\": \"bad-key\"");
+    expect_refused(f, key, 400, "\"code\": \"bad-key\"");
     key[255] = '\0';
-    r = send_keyed(fd, key, "p\ta\n");
-    assert_int_equal(r.status, 200);
-    r = send_keyed(fd, "", "p\ta\n");
-    assert_int_equal(r.status, 400);
+    expect_counted(f, key, "p\ta\n", 1, false);
+    expect_refused(f, "", 400, "\"code\": \"bad-key\"");
     for (int i = 0; i < 956; i++)
         size += (size_t)sprintf(body + size, "p\tmany\n");
-    r = send_keyed(fd, "many", body);
-    assert_int_equal(r.status, 413);
-    assert_has(r.text, "\"code\": \"too-many\"");
-    body[size - 7] = '\0';
-    r = send_keyed(fd, "many", body);
-    assert_int_equal(r.status, 200);
-    assert_int_equal(r.counted, 955);
+    fd = fleet_http(f);
+    expect_reply(send_keyed(fd, "many", body), 413, "\"code\": \"too-many\"");
     client_close(fd);
+    body[size - 7] = '\0';
+    expect_counted(f, "many", body, 955, false);
     fleet_stop(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
     fleet_await_drained(f, MERGE_MS);
@@ -267,9 +276,7 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
 {
     const char *live = file_path(f->path, "live/requests");
     const char *away = file_path(f->path, "live/away");
-    struct reply r;
     char bad[64];
-    int fd;
 
     fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h", "log.merge_share=0",
                      NULL);
@@ -278,21 +285,14 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     assert_int_equal(rename(live, away), 0);
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
-    fd = fleet_http(f);
-    r = send_keyed(fd, "one", "p\ta\n");
-    assert_int_equal(r.status, 503);
+    expect_refused(f, "one", 503, "\"code\": \"not-ready\"");
     /* When the worker has come to it. */
     do
         expect(FLEET_RUN(f, "status"), 1, "live/requests/secret is lost");
     while (strstr(text, "1 log cannot be recovered") == NULL);
     /* It is found again. */
     assert_int_equal(rename(away, live), 0);
-    do
-        r = send_keyed(fd, "one", "p\ta\n");
-    while (r.status == 503);
-    assert_int_equal(r.status, 200);
-    assert_true(r.replayed);
-    client_close(fd);
+    await_counted(f, "one", true);
     fleet_await_drained(f, MERGE_MS);
     do
         (void)FLEET_RUN(f, "status"); /* no reader runs: 1 */
@@ -308,13 +308,7 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     fleet_start(f, FLEET_WORKER);
     expect(FLEET_RUN(f, "log", "accept"), 0, "keys under it are forgotten");
     fleet_await_drained(f, MERGE_MS);
-    fd = fleet_http(f);
-    do
-        r = send_keyed(fd, "three", "p\ta\n");
-    while (r.status == 503);
-    assert_int_equal(r.status, 200);
-    assert_false(r.replayed); /* it counts again, as was said */
-    client_close(fd);
+    await_counted(f, "three", false); /* it counts again, as was said */
     fleet_stop(f, FLEET_WORKER);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     set_aside_open_log(f, bad);
@@ -339,7 +333,7 @@ CASE(salvage_says_what_a_damaged_mark_may_count_twice, f)
     expect(FLEET_RUN(f, "log", "salvage", bad, "--dry-run", "--json"), 0,
            "\"unsure\": 0");
     path = file_path(f->path, "log/%s", bad);
-    /* An increment of "one" is damaged: that is no mark. */
+    /* An increment of "one" is damaged: that is not a mark. */
     file_flip(path, SLOT_AT(2) + 300, 1);
     expect(FLEET_RUN(f, "log", "salvage", bad, "--dry-run", "--json"), 0,
            "\"unsure\": 0");
@@ -400,26 +394,17 @@ CASE(check_finds_damage_of_what_is_recorded, f)
 
 CASE(while_another_recovers_a_log_keys_wait, f)
 {
-    struct reply r;
-    int fd, lock;
+    int lock;
 
     fleet_start_with(f, FLEET_WRITE, "count.wait=50ms", NULL);
     expect_counted(f, "one", "p\ta\n", 1, false);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     lock = lock_file(f, "log/0000000000");
     fleet_start(f, FLEET_WRITE);
-    fd = fleet_http(f);
-    r = send_keyed(fd, "one", "p\ta\n");
-    assert_int_equal(r.status, 503);
-    assert_has(r.text, "\"code\": \"not-ready\"");
-    assert_has(r.text, "\r\nRetry-After: 1\r\n");
+    expect_refused(f, "one", 503, "\"code\": \"not-ready\"");
+    expect_refused(f, "one", 503, "\r\nRetry-After: 1\r\n");
     (void)close(lock);
-    do
-        r = send_keyed(fd, "one", "p\ta\n");
-    while (r.status == 503);
-    assert_int_equal(r.status, 200);
-    assert_true(r.replayed);
-    client_close(fd);
+    await_counted(f, "one", true);
     fleet_stop_all(f);
 }
 
