@@ -87,6 +87,9 @@ static const struct body raw_bodies[] = {
      "bad-json 1"},
 };
 
+/* The usual object, without its end. */
+#define AB "{\"keyspace\":\"a\",\"key\":\"b\""
+
 static const struct body bodies[] = {
     {COUNT_JSON, "{\"keyspace\":\"a\",\"key_hex\":\"5c\"}", "a.\\\\=1 "},
     {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":null}", "bad-member 1"},
@@ -122,7 +125,7 @@ static const struct body bodies[] = {
     {COUNT_TSV, "a\tb\\y", "bad-escape 1"},
     {COUNT_TSV, "a\t\\x00", "bad-escape 1"},
 
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\"}", "a.b=1 "},
+    {COUNT_JSON, AB "}", "a.b=1 "},
     {COUNT_JSON, " [ ] ", ""},
     {COUNT_JSON,
      "[{\"key\":\"b\",\"n\":-5,\"keyspace\":\"a\"},\n"
@@ -131,20 +134,17 @@ static const struct body bodies[] = {
     {COUNT_JSON,
      "{\"keyspace\":\"\\u0061\",\"k\\u0065y\":\"\\u00e9\\n\\\\xff\"}",
      "a.\xc3\xa9\\n\\xff=1 "},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":9223372036854775807}",
-     "a.b=9223372036854775807 "},
+    {COUNT_JSON, AB ",\"n\":9223372036854775807}", "a.b=9223372036854775807 "},
     {COUNT_JSON,
      "[{\"keyspace\":\"a\",\"key\":\"b\",\"at\":1709287245.75},"
      "{\"at\":\"1709287245750\",\"keyspace\":\"a\",\"key\":\"b\"},"
      "{\"at\":\"2024-03-01 11:00:45+01:00\",\"keyspace\":\"a\","
      "\"key\":\"b\"},{\"keyspace\":\"a\",\"key\":\"b\"}]",
      "a.b=1@1709287245 a.b=1@1709287245 a.b=1@1709287245 a.b=1 "},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"at\":1e9}", "bad-time 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"at\":null}",
-     "bad-time 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"at\":0}", "old 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"at\":60,\"at\":61}",
-     "bad-json 1"},
+    {COUNT_JSON, AB ",\"at\":1e9}", "bad-time 1"},
+    {COUNT_JSON, AB ",\"at\":null}", "bad-time 1"},
+    {COUNT_JSON, AB ",\"at\":0}", "old 1"},
+    {COUNT_JSON, AB ",\"at\":60,\"at\":61}", "bad-json 1"},
     {COUNT_JSON, "", "bad-json 1"},
     {COUNT_JSON, "1", "bad-json 1"},
     {COUNT_JSON, "[1]", "bad-json 1"},
@@ -159,39 +159,31 @@ static const struct body bodies[] = {
     {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"\\u0000\"}", "bad-name 1"},
     {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"\\\\x00\"}", "bad-escape 1"},
     {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"C:\\\\dir\"}", "bad-escape 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"count\":5}",
-     "unknown-member 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"key\":\"c\"}",
-     "bad-json 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":1.0}",
-     "bad-number 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":1e3}",
-     "bad-number 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":true}",
-     "bad-number 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":\"\"}",
-     "bad-number 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":\"1 \"}",
-     "bad-number 1"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\",\"n\":9223372036854775808}",
-     "bad-number 1"},
+    {COUNT_JSON, AB ",\"count\":5}", "unknown-member 1"},
+    {COUNT_JSON, AB ",\"key\":\"c\"}", "bad-json 1"},
+    {COUNT_JSON, AB ",\"n\":1.0}", "bad-number 1"},
+    {COUNT_JSON, AB ",\"n\":1e3}", "bad-number 1"},
+    {COUNT_JSON, AB ",\"n\":true}", "bad-number 1"},
+    {COUNT_JSON, AB ",\"n\":\"\"}", "bad-number 1"},
+    {COUNT_JSON, AB ",\"n\":\"1 \"}", "bad-number 1"},
+    {COUNT_JSON, AB ",\"n\":9223372036854775808}", "bad-number 1"},
     {COUNT_JSON, "[{\"keyspace\":\"a\",\"key\":\"b\"},{\"keyspace\":\"a\"}]",
      "a.b=1 bad-member 2"},
     {COUNT_JSON, "[{\"keyspace\":\"a\",\"key\":\"b\"},]", "a.b=1 bad-json 2"},
-    {COUNT_JSON, "{\"keyspace\":\"a\",\"key\":\"b\"} {}", "a.b=1 bad-json 1"},
+    {COUNT_JSON, AB "} {}", "a.b=1 bad-json 1"},
     {COUNT_JSON, "[{\"keyspace\":\"a\",\"key\":\"b\"}] x", "a.b=1 bad-json 2"},
 
     {COUNT_NDJSON, "", ""},
     {COUNT_NDJSON,
-     "{\"keyspace\":\"a\",\"key\":\"b\"}\r\n\n"
-     " {\"keyspace\":\"c\",\"key\":\"d\",\"n\":2}",
+     AB "}\r\n\n"
+        " {\"keyspace\":\"c\",\"key\":\"d\",\"n\":2}",
      "a.b=1 c.d=2 "},
     {COUNT_NDJSON,
-     "{\"keyspace\":\"a\",\"key\":\"b\"}\n{\"keyspace\":\"a\",\n"
-     "\"key\":\"b\"}",
+     AB "}\n{\"keyspace\":\"a\",\n"
+        "\"key\":\"b\"}",
      "a.b=1 bad-json 2"},
     {COUNT_NDJSON, "\n[{\"keyspace\":\"a\",\"key\":\"b\"}]", "bad-json 2"},
-    {COUNT_NDJSON, "{\"keyspace\":\"a\",\"key\":\"b\"}{}", "bad-json 1"},
+    {COUNT_NDJSON, AB "}{}", "bad-json 1"},
 };
 
 TEST(a_body_has_its_increments_up_to_the_first_fault)

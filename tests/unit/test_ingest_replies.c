@@ -8,27 +8,36 @@
 
 /* ---- replies ----------------------------------------------------------- */
 
-ON_FIXTURE(a_failed_sync_is_not_acknowledged_and_ends_the_writer, r)
+/* It takes nothing more, either. */
+static void
+fail_call(struct fixture *r, const char *call)
 {
     uint8_t message[SIZE], reply[3];
     int fd;
 
     start(r, 100, 4);
-    diag_init("test_ingest", DIAG_ERROR);
     fd = connect_pair(r, LISTENER_ACK);
     put(message, 0);
     client_send(fd, message, SIZE);
-    fault_inject("fdatasync", 1, EIO);
+    fault_inject(call, 1, EIO);
     run(r, has_failed, 0);
     fault_clear();
     assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
-
-    /* It takes nothing more either. */
     client_send(fd, message, SIZE);
     run(r, pushes_back, 0);
     assert_int_equal(r->ingest.messages, 1);
     close_all(r);
     client_close(fd);
+}
+
+ON_FIXTURE(a_failed_sync_is_not_acknowledged_and_ends_the_writer, r)
+{
+    fail_call(r, "fdatasync");
+}
+
+ON_FIXTURE(a_failed_append_is_not_acknowledged_and_ends_the_writer, r)
+{
+    fail_call(r, "disk");
 }
 
 ON_FIXTURE(a_group_that_a_client_waits_for_grows_no_further_while_a_sync_runs,
@@ -65,21 +74,4 @@ ON_FIXTURE(a_group_that_a_client_waits_for_grows_no_further_while_a_sync_runs,
     finish(r);
 
     assert_int_equal(records_sum(&r->records, "space", "flood", NULL), count);
-}
-
-ON_FIXTURE(a_failed_append_is_not_acknowledged_and_ends_the_writer, r)
-{
-    uint8_t message[SIZE], reply[3];
-    int fd;
-
-    start(r, 100, 4);
-    fd = connect_pair(r, LISTENER_ACK);
-    put(message, 0);
-    client_send(fd, message, SIZE);
-    fault_inject("disk", 1, EIO);
-    run(r, has_failed, 0);
-    fault_clear();
-    assert_rc(client_try_read(fd, reply, 3, 0), -EAGAIN);
-    close_all(r);
-    client_close(fd);
 }
