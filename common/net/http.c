@@ -18,11 +18,9 @@ struct http_asked {
     size_t size; /* bytes of its head */
     struct http_request request;
     const struct http_route *route; /* NULL: there is none for its method */
-    unsigned flags; /* enum http_route_flags, of the routes of its path */
-    unsigned allow; /* enum http_method, or-ed: with a route */
-    void *ctx;
-    unsigned right; /* enum tokens_right that `route` needs */
-    struct http_text rest, value;
+    unsigned allow;                 /* enum http_method, or-ed: with a route */
+    unsigned right;                 /* enum tokens_right that `route` needs */
+    struct http_call call; /* with the flags of all routes of its path */
 };
 
 /* ---- routes -------------------------------------------------------------- */
@@ -43,8 +41,8 @@ is_path(const struct http_route *route, struct http_asked *a)
 
     if (path.size < size || memcmp(path.at, route->path, size) != 0)
         return false;
-    a->rest = (struct http_text){path.at + size, path.size - size};
-    return a->rest.size == 0 || (size > 1 && route->path[size - 1] == '/');
+    a->call.rest = (struct http_text){path.at + size, path.size - size};
+    return path.size == size || (size > 1 && route->path[size - 1] == '/');
 }
 
 /* What the query begins with: `name=`, then the value. */
@@ -70,21 +68,24 @@ is_query(const struct http_route *route, struct http_asked *a)
         return query.at == NULL;
     if (strcmp(route->query, "*") == 0)
         return true;
-    return query.at && begins_with(query, route->query, &a->value);
+    return query.at && begins_with(query, route->query, &a->call.value);
 }
 
 /* Finds the route of a request, also of one that is refused, for the form of
  * the answer.  `OPTIONS *` is about all routes, and every other method has none
  * there. */
 static void
-find_route(const struct http_site *s, struct http_asked *a)
+find_route(struct conn *c, struct http_asked *a)
 {
+    const struct http_site *s = conn_ctx(c);
     const bool of_all = http_text_is(a->request.target, "*");
 
     a->route = NULL;
-    a->ctx = NULL;
-    a->rest = a->value = (struct http_text){NULL, 0};
-    a->allow = a->right = a->flags = 0;
+    a->allow = a->right = 0;
+    a->call =
+        (struct http_call){.conn = c,
+                           .held = &((struct http_state *)conn_state(c))->held,
+                           .request = &a->request};
     /* The paths of coconut are not asked for in absolute form. */
     if (a->request.authority.at && !http_is_versioned(&a->request))
         return;
@@ -96,12 +97,12 @@ find_route(const struct http_site *s, struct http_asked *a)
 
             if (!of_all && (!is_path(route, a) || !is_query(route, a)))
                 continue;
-            a->ctx = table->ctx;
+            a->call.ctx = table->ctx;
             a->right = table->right;
             a->allow |= route->methods;
             if (of_all)
                 continue;
-            a->flags |= route->flags;
+            a->call.flags |= route->flags;
             if ((route->methods & a->request.method) != 0) {
                 a->route = route;
                 return;
@@ -111,19 +112,6 @@ find_route(const struct http_site *s, struct http_asked *a)
 }
 
 /* ---- calls --------------------------------------------------------------- */
-
-static struct http_call
-make_call(struct conn *c, const struct http_asked *a)
-{
-    return (struct http_call){.conn = c,
-                              .held =
-                                  &((struct http_state *)conn_state(c))->held,
-                              .ctx = a->ctx,
-                              .request = &a->request,
-                              .flags = a->flags,
-                              .rest = a->rest,
-                              .value = a->value};
-}
 
 /* Whether the request has a route with one of these flags. */
 static bool
@@ -164,11 +152,11 @@ answer_no_route(struct http_call *x, unsigned allow)
  * is the answer.  A client without a token does not learn which paths there
  * are. */
 static bool
-is_admitted(struct http_call *x, const struct http_asked *a,
-            enum conn_next *next)
+is_admitted(struct http_asked *a, enum conn_next *next)
 {
+    struct http_call *x = &a->call;
     const struct http_site *site = conn_ctx(x->conn);
-    const bool is_page = http_serves_page(site, x->request, a->flags);
+    const bool is_page = http_serves_page(site, x->request, x->flags);
 
     /* A browser sends no token with the preflight of a page. */
     if (!a->route && x->request->method == HTTP_OPTIONS && is_page) {
@@ -186,29 +174,12 @@ is_admitted(struct http_call *x, const struct http_asked *a,
     return !a->route->check || a->route->check(x, next);
 }
 
-static enum conn_next
-answer_request(struct conn *c, const struct http_asked *a,
-               struct http_text body)
-{
-    struct http_call x = make_call(c, a);
-    enum conn_next next;
-
-    x.body = body;
-    if (!is_admitted(&x, a, &next))
-        return next;
-    assert(a->route);
-    next = a->route->answer(&x);
-    if (next == CONN_LONG)
-        ((struct http_state *)conn_state(c))->ends = !a->request.keep;
-    return next;
-}
-
 /* ---- requests ----------------------------------------------------------- */
 
 /* The last answer on this connection.  A Host that is not known is named, since
  * it may well be this server's, whose operator then has a setting to change. */
 static enum conn_next
-refuse_request(struct conn *c, const struct http_asked *a, int status)
+refuse_request(struct conn *c, struct http_asked *a, int status)
 {
     static const struct http_problem not_listed = {
         "foreign-page",
@@ -221,29 +192,29 @@ refuse_request(struct conn *c, const struct http_asked *a, int status)
         "whose pages may count",
         0};
     const struct http_site *site = conn_ctx(c);
-    struct http_request r = a->request;
-    struct http_call x = {.conn = c, .request = &r, .flags = a->flags};
+    struct http_call *x = &a->call;
     char detail[HTTP_DETAIL_SIZE];
     const struct http_problem not_known = {"foreign-host", detail, 0};
     const struct http_problem *p = NULL;
     enum conn_next next;
 
-    r.keep = false;
-    if (status == HTTP_FORBIDDEN && !http_is_foreign(site, &r, a->flags)) {
-        http_describe_host(&r, detail);
+    a->request.keep = false;
+    if (status == HTTP_FORBIDDEN &&
+        !http_is_foreign(site, x->request, x->flags)) {
+        http_describe_host(x->request, detail);
         p = &not_known;
     } else if (status == HTTP_FORBIDDEN && site->only_reads) {
         p = &not_listed;
     } else if (status == HTTP_FORBIDDEN && site->origins &&
-               (a->flags & HTTP_TAKES_PAGES) != 0) {
+               (x->flags & HTTP_TAKES_PAGES) != 0) {
         p = &may_not_count;
     }
-    next = p ? http_refuse(&x, (enum http_status)status, p)
-             : http_fail(&x, (enum http_status)status);
+    next = p ? http_refuse(x, (enum http_status)status, p)
+             : http_fail(x, (enum http_status)status);
     if (next != CONN_ANSWERED)
         return CONN_FULL;
     if (!p)
-        p = http_usual_problem(&x, (enum http_status)status);
+        p = http_usual_problem(x, (enum http_status)status);
     (void)conn_refuse(c, p->detail); /* it has said its last word just now */
     return conn_last(c);
 }
@@ -265,12 +236,12 @@ next_request(struct conn *c, const struct input *in, struct http_asked *a)
 
     if (size == 0)
         return 0;
-    find_route(site, a);
+    find_route(c, a);
     if (size < 0)
         return size;
     a->size = (size_t)size;
     if (!has_flag(a, HTTP_IS_OPEN) &&
-        (http_is_foreign(site, &a->request, a->flags) ||
+        (http_is_foreign(site, &a->request, a->call.flags) ||
          (!http_knows_host(site, &a->request) &&
           http_end_of(c) != HTTP_END_SOCKET)))
         return -HTTP_FORBIDDEN;
@@ -350,24 +321,25 @@ pass_request(struct http_state *s, struct input *in, const struct http_asked *a)
 /* Whether a request will be refused by what is in its head; *next is then the
  * answer, the last on its connection. */
 static bool
-is_refused(struct conn *c, const struct http_asked *a, enum conn_next *next)
+is_refused(struct conn *c, struct http_asked *a, enum conn_next *next)
 {
-    struct http_asked last = *a;
-    struct http_call x = make_call(c, &last);
+    const bool keep = a->request.keep;
 
-    last.request.keep = false;
-    if (is_admitted(&x, &last, next))
-        return false;
-    if (*next == CONN_ANSWERED)
-        *next = conn_last(c);
-    return true;
+    a->request.keep = false;
+    if (!is_admitted(a, next)) {
+        if (*next == CONN_ANSWERED)
+            *next = conn_last(c);
+        return true;
+    }
+    a->request.keep = keep;
+    return false;
 }
 
 /* A client that waits before it sends its body: 100 Continue where a
  * route takes it.  Else it gets its answer and the end, as it may
  * or may not send the body then.  ANSWERED: go on. */
 static enum conn_next
-answer_expectation(struct conn *c, const struct http_asked *a)
+answer_expectation(struct conn *c, struct http_asked *a)
 {
     static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct http_state *s = conn_state(c);
@@ -405,8 +377,12 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
     /* At a stop the answer says that it is the last, unless more has come. */
     if (c->listener->stopping && in->size <= request_size(s, a))
         a->request.keep = false;
-    next = answer_request(c, a, body_of(c, in, a));
-    if (next != CONN_ANSWERED && next != CONN_LONG)
+    a->call.body = body_of(c, in, a);
+    if (is_admitted(a, &next))
+        next = a->route->answer(&a->call);
+    if (next == CONN_LONG)
+        s->ends = !a->request.keep;
+    else if (next != CONN_ANSWERED)
         return next;
     site->stats.requests++;
     pass_request(s, in, a);

@@ -127,7 +127,6 @@ struct http_call {
     const struct http_request *request;
     unsigned flags;          /* enum http_route_flags, or-ed, of the route */
     unsigned rights;         /* enum tokens_right, or-ed, of the client */
-    unsigned note;           /* what the route's check() found */
     struct http_text rest;   /* the path behind the route's */
     struct http_text value;  /* value of the parameter that the route names */
     struct http_text body;   /* with HTTP_READS_BODY */
