@@ -40,8 +40,8 @@ count_body_init(struct count_body *b, enum count_format format,
 /* ---- faults ------------------------------------------------------------- */
 
 static int
-fail_with(struct count_body *b, const char *code, const char *text,
-          const char *shown, const char *behind)
+format_fault(struct count_body *b, const char *code, const char *text,
+             const char *shown, const char *behind)
 {
     b->fault.code = code;
     b->fault.line = b->line > 0 ? b->line : 1;
@@ -52,33 +52,33 @@ fail_with(struct count_body *b, const char *code, const char *text,
 }
 
 static int
-fail(struct count_body *b, const char *code, const char *detail)
+set_fault(struct count_body *b, const char *code, const char *detail)
 {
-    return fail_with(b, code, detail, "", "");
+    return format_fault(b, code, detail, "", "");
 }
 
 static int
-fail_json(struct count_body *b)
+set_json_fault(struct count_body *b)
 {
-    return fail(b, "bad-json", b->json.why);
+    return set_fault(b, "bad-json", b->json.why);
 }
 
 /* 0 where nothing is wrong. */
 static int
 check_fault(struct count_body *b, const struct increment_fault *why)
 {
-    return why ? fail(b, why->code, why->text) : 0;
+    return why ? set_fault(b, why->code, why->text) : 0;
 }
 
 /* A detail that shows JSON's last token, in text form. */
 static int
-fail_token(struct count_body *b, const char *code, const char *text,
-           const char *behind)
+set_token_fault(struct count_body *b, const char *code, const char *text,
+                const char *behind)
 {
     char shown[NAME_SHOWN_SIZE];
 
-    return fail_with(b, code, text,
-                     name_show(b->json.text, b->json.size, shown), behind);
+    return format_fault(b, code, text,
+                        name_show(b->json.text, b->json.size, shown), behind);
 }
 
 /* ---- lines -------------------------------------------------------------- */
@@ -128,11 +128,11 @@ take_name(struct count_body *b, bool is_hex, size_t max,
     int size;
 
     if (b->token != JSON_STRING)
-        return fail_with(b, "bad-member", member, " must be a string", "");
+        return format_fault(b, "bad-member", member, " must be a string", "");
     size =
         json_unescape(b->json.text, b->json.size, (uint8_t *)text, sizeof text);
     if (size < 0)
-        return fail(b, "bad-name", "a name is longer than 256 bytes");
+        return set_fault(b, "bad-name", "a name is longer than 256 bytes");
     return check_fault(
         b, is_hex
                ? increment_name_read_hex(text, (size_t)size, max, out)
@@ -149,9 +149,9 @@ take_count(struct count_body *b, int64_t *out)
         rc = increment_number_parse((const char *)b->json.text, b->json.size,
                                     out);
     if (rc == -ERANGE)
-        return fail_token(b, "bad-number",
-                          "n: not a whole number of 64 bits: ", "");
-    return rc < 0 ? fail(b, "bad-number", "n must be a whole number") : 0;
+        return set_token_fault(b, "bad-number",
+                               "n: not a whole number of 64 bits: ", "");
+    return rc < 0 ? set_fault(b, "bad-number", "n must be a whole number") : 0;
 }
 
 /* A time, as a number or as a string. */
@@ -159,7 +159,7 @@ static int
 take_time(struct count_body *b, int64_t *out)
 {
     if (b->token != JSON_NUMBER && b->token != JSON_STRING)
-        return fail(b, "bad-time", "at must be a number or a string");
+        return set_fault(b, "bad-time", "at must be a number or a string");
     return check_fault(b,
                        increment_time_read(&b->form, (const char *)b->json.text,
                                            b->json.size, out));
@@ -192,14 +192,14 @@ take_member(struct count_body *b, struct increment *out)
     const bool is_hex = (member & (HAS_KEYSPACE_HEX | HAS_KEY_HEX)) != 0;
 
     if (member == 0)
-        return fail_token(b, "unknown-member", "unknown member \"",
-                          "\"; there are keyspace, key, n and at");
+        return set_token_fault(b, "unknown-member", "unknown member \"",
+                               "\"; there are keyspace, key, n and at");
     if ((b->members & member) != 0)
-        return fail(b, "bad-json", "a member is there twice");
+        return set_fault(b, "bad-json", "a member is there twice");
     b->members |= member;
     b->token = json_next(&b->json);
     if (b->token == JSON_BAD)
-        return fail_json(b);
+        return set_json_fault(b);
     if (member == HAS_N)
         return take_count(b, &out->count);
     if (member == HAS_AT)
@@ -221,12 +221,12 @@ check_names(struct count_body *b)
     const unsigned key = b->names & HAS_EITHER_KEY;
 
     if (keyspace == 0)
-        return fail(b, "bad-member", "keyspace is missing");
+        return set_fault(b, "bad-member", "keyspace is missing");
     if (key == 0)
-        return fail(b, "bad-member", "key is missing");
+        return set_fault(b, "bad-member", "key is missing");
     if (keyspace == HAS_EITHER_KEYSPACE || key == HAS_EITHER_KEY)
-        return fail(b, "bad-member",
-                    "a name is there as text and in hexadecimal digits");
+        return set_fault(b, "bad-member",
+                         "a name is there as text and in hexadecimal digits");
     return 1;
 }
 
@@ -235,23 +235,23 @@ static int
 take_object(struct count_body *b, struct increment *out)
 {
     if (b->token == JSON_BAD)
-        return fail_json(b);
+        return set_json_fault(b);
     if (b->token != JSON_OBJECT)
-        return fail(b, "bad-json", "an object was expected");
+        return set_fault(b, "bad-json", "an object was expected");
     out->count = 1;
     out->at = b->form.at;
     b->members = b->names = 0;
     while ((b->token = json_next(&b->json)) == JSON_MEMBER)
         if (take_member(b, out) < 0)
             return -1;
-    return b->token == JSON_BAD ? fail_json(b) : check_names(b);
+    return b->token == JSON_BAD ? set_json_fault(b) : check_names(b);
 }
 
 /* Behind the last object nothing may follow. */
 static int
 take_end(struct count_body *b, int result)
 {
-    return json_next(&b->json) == JSON_END ? result : fail_json(b);
+    return json_next(&b->json) == JSON_END ? result : set_json_fault(b);
 }
 
 static int

@@ -58,7 +58,7 @@ count_body(int fd, const char *type, const char *body, int counted)
     return readable;
 }
 
-/* What is answered next: its status, and what its head or body has. */
+/* The next answer has this status, and this in its head or body. */
 static void
 expect_answer(int fd, int status, const char *has)
 {

@@ -158,7 +158,7 @@ CASE(a_foreign_page_can_not_count, f)
         403);
     assert_int_equal(
         post_counts(f, "Origin: http://shop.example\r\n" PLAIN, VIEW), 403);
-    /* Without a page it is no type of increments. */
+    /* Without a page that is not a type of increments. */
     assert_int_equal(post_counts(f, PLAIN, VIEW), 415);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     expect_text(FLEET_RUN(f, "export"), 0, "");

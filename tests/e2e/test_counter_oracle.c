@@ -66,7 +66,7 @@ name_of(unsigned n, char name[16])
 
 /* ---- requests ----------------------------------------------------------- */
 
-/* What nobody should send: any magic, opcode, size and body. */
+/* What no client should send: any magic, opcode, size and body. */
 static size_t
 put_nonsense(struct oracle *o, struct request *r, uint32_t opaque, uint8_t *at)
 {

@@ -33,7 +33,7 @@ static struct {
 
 /* Counts a call; true when it is to fail. */
 static bool
-fails(bool sync)
+is_to_fail(bool sync)
 {
     if (!fault.armed || fault.hits == fault.most || (fault.syncs && !sync))
         return false;
@@ -48,7 +48,7 @@ fails(bool sync)
 static long
 run_call(bool sync, long number, int fd, long a, long b, long c)
 {
-    const bool fail = fails(sync);
+    const bool fail = is_to_fail(sync);
     long done = 0;
 
     if (!fail || (fault.how == AFTER && fault.hits == 1))
@@ -128,7 +128,7 @@ assert_counts(struct store *s, uint64_t logs)
 }
 
 static void
-arm(unsigned nth, enum how how, unsigned most)
+arm_fault(unsigned nth, enum how how, unsigned most)
 {
     fault.armed = true;
     fault.left = nth;
@@ -153,7 +153,7 @@ fail_each_call(const struct tmpdir *d, enum how how, unsigned most,
         int rc;
 
         epoch++;
-        arm(n, how, most);
+        arm_fault(n, how, most);
         rc = apply_log(s, epoch);
         hit = fault.hits > 0;
         fault.armed = false;
@@ -214,7 +214,7 @@ CASE(what_follows_a_large_commit_may_fail, d)
     assert_rc(apply_keys(s, 1, LARGE_KEYS, LARGE_SIZE), 0);
     fault.syncs = true;
     for (unsigned nth = 1; nth <= 3; nth++) {
-        arm(nth, BEFORE, 1);
+        arm_fault(nth, BEFORE, 1);
         assert_rc(apply_keys(s, 1 + nth, LARGE_KEYS, LARGE_SIZE),
                   nth == 1 ? -EIO : 0);
         fault.armed = false;
@@ -235,7 +235,7 @@ fail_each_time(struct store *s, enum how how, unsigned most, unsigned nth,
     unsigned failed = 0;
     int rc;
 
-    arm(nth, how, most);
+    arm_fault(nth, how, most);
     rc = call(s);
     *hit = fault.hits > 0;
     fault.armed = false;

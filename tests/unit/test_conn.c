@@ -310,8 +310,8 @@ CASE(places_are_reserved_for_each_listener, f)
 
 /* ---- waiting for several things ------------------------------------------ */
 
-/* Begins with little memory, most of which a large answer has that nobody
- * reads. */
+/* Begins with little memory, most of which a large answer has that its peer
+ * does not read. */
 static int
 start_short(struct echo *f)
 {
@@ -537,7 +537,7 @@ open_listener(struct echo *f, size_t listener)
 }
 
 static int
-knock(struct echo *f, const struct net_address *a)
+connect_client(struct echo *f, const struct net_address *a)
 {
     const int fd = client_connect_to(a);
 
@@ -574,7 +574,7 @@ UNSTARTED(each_full_port_reports_it_and_what_to_set, f)
     for (size_t i = 0; i < 2; i++) {
         at[i] = open_listener(f, i);
         for (int n = 0; n < 5; n++)
-            (void)knock(f, &at[i]);
+            (void)connect_client(f, &at[i]);
     }
     text = capture_stop(&c);
     assert_int_equal(conns_listener(f->conns, ECHO)->open, 2);
@@ -595,8 +595,8 @@ UNSTARTED(a_client_waits_at_a_full_port_until_another_leaves, f)
     f->rows[ECHO].max = 1;
     echo_start(f);
     at = open_listener(f, ECHO);
-    a = knock(f, &at);
-    b = knock(f, &at);
+    a = connect_client(f, &at);
+    b = connect_client(f, &at);
     echo_ask(b, 'e', "in");
     echo_hear_nothing(f, b);
     assert_int_equal(shutdown(a, SHUT_RDWR), 0);
@@ -612,7 +612,7 @@ CASE(a_port_that_cannot_accept_for_now_does_so_later, f)
     at = open_listener(f, ECHO);
     for (size_t i = 0; i < 2; i++) {
         fault_inject("accept4", 1, errors[i]);
-        a = knock(f, &at);
+        a = connect_client(f, &at);
         echo_ask(a, 'e', "in");
         echo_hear(f, a, "in");
         assert_true(fault_hit());
@@ -634,7 +634,7 @@ UNSTARTED(an_accepted_connection_has_its_options, f)
     f->rows[ECHO].keep_alive_s = 345;
     echo_start(f);
     at = open_listener(f, ECHO);
-    (void)knock(f, &at);
+    (void)connect_client(f, &at);
     c = listener_open_conn(conns_listener(f->conns, ECHO), 0);
     assert_non_null(c);
     assert_true((fcntl(c->source.fd, F_GETFL) & O_NONBLOCK) != 0);
@@ -654,7 +654,7 @@ CASE(a_stopped_port_refuses, f)
     struct net_address at;
 
     at = open_listener(f, ECHO);
-    (void)knock(f, &at);
+    (void)connect_client(f, &at);
     echo_stop(f, 1000);
     echo_run(f, echo_has_stopped);
     assert_rc(client_connect_to(&at), -ECONNREFUSED);
@@ -672,14 +672,14 @@ UNSTARTED(at_a_full_port_the_longest_idle_connection_yields, f)
     d = conns_listener(f->conns, ECHO);
     at = open_listener(f, ECHO);
     for (int i = 0; i < 3; i++) {
-        a[i] = knock(f, &at);
+        a[i] = connect_client(f, &at);
         echo_ask(a[i], 'e', "here");
         echo_hear(f, a[i], "here");
     }
     fault_pass_ns(UINT64_C(540) * 1000000000);
     echo_ask(a[0], 'e', "active");
     echo_hear(f, a[0], "active");
-    b = knock(f, &at);
+    b = connect_client(f, &at);
     echo_ask(b, 'e', "in");
     echo_hear_nothing(f, b);
     assert_int_equal(d->open, 3);
@@ -703,10 +703,10 @@ UNSTARTED(one_that_never_sent_a_byte_yields_after_a_tenth_of_that, f)
     echo_start(f);
     at = open_listener(f, ECHO);
     for (int i = 0; i < 2; i++)
-        a[i] = knock(f, &at);
+        a[i] = connect_client(f, &at);
     echo_ask(a[0], 'e', "here");
     echo_hear(f, a[0], "here");
-    b = knock(f, &at);
+    b = connect_client(f, &at);
     echo_ask(b, 'e', "in");
     fault_pass_ns(UINT64_C(59) * 1000000000);
     echo_hear_nothing(f, b);
@@ -730,11 +730,11 @@ UNSTARTED(a_client_leaves_places_of_a_small_listener_to_others, f)
     echo_start(f);
     at = open_listener(f, ECHO);
     for (int i = 0; i < MOST; i++) {
-        a = knock(f, &at);
+        a = connect_client(f, &at);
         echo_ask(a, 'e', "in");
         echo_hear(f, a, "in");
     }
-    echo_hear_end(f, knock(f, &at), "");
+    echo_hear_end(f, connect_client(f, &at), "");
     assert_int_equal(echo_stats(f, ECHO)->turned_away, 1);
 
     a = client_connect_from("127.0.0.2", &at);
@@ -759,11 +759,11 @@ UNSTARTED(a_client_has_half_of_a_listener_at_most, f)
     echo_start(f);
     d = conns_listener(f->conns, ECHO);
     at = open_listener(f, ECHO);
-    a = knock(f, &at);
+    a = connect_client(f, &at);
     for (int i = 1; i < HALF; i++)
-        (void)knock(f, &at);
+        (void)connect_client(f, &at);
     capture_start(&c);
-    b = knock(f, &at);
+    b = connect_client(f, &at);
     assert_has(capture_stop(&c), "echo: a connection from 127.0.0."
                                  "1");
     echo_hear_end(f, b, "");
@@ -779,7 +779,7 @@ UNSTARTED(a_client_has_half_of_a_listener_at_most, f)
 
     /* Its own idle ones make way, and those that leave. */
     fault_pass_ns(UINT64_C(61) * 1000000000);
-    b = knock(f, &at);
+    b = connect_client(f, &at);
     echo_ask(b, 'e', "in");
     echo_hear(f, b, "in");
     echo_hear_end(f, a, "");
@@ -797,12 +797,12 @@ UNSTARTED(no_connection_yields_while_there_is_room_or_without_yield_s, f)
     echo_start(f);
     for (size_t i = 0; i < 2; i++) {
         at[i] = open_listener(f, i);
-        (void)knock(f, &at[i]);
+        (void)connect_client(f, &at[i]);
     }
     fault_pass_ns(UINT64_C(3600) * 1000000000);
-    (void)knock(f, &at[ECHO]);
+    (void)connect_client(f, &at[ECHO]);
     assert_int_equal(conns_listener(f->conns, ECHO)->open, 2);
-    b = knock(f, &at[CUT]);
+    b = connect_client(f, &at[CUT]);
     echo_ask(b, 'e', "");
     echo_hear_nothing(f, b);
     assert_int_equal(echo_stats(f, CUT)->yielded, 0);
@@ -970,7 +970,7 @@ CASE(a_stop_answers_what_has_arrived_and_waits_for_the_commit, f)
     echo_say(c, "\0", 1);
     echo_stop(f, 1000);
     echo_hear(f, a, "one,");
-    /* Nobody who has closed behind his answers is waited for. */
+    /* A peer that has closed behind its answers is not waited for. */
     echo_hear_end(f, c, "three");
     assert_int_equal(shutdown(c, SHUT_WR), 0);
     echo_turns(f, 2);

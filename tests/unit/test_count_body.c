@@ -49,7 +49,7 @@ spell_as(const struct increment_form *form, enum count_format format,
 }
 
 static void
-spell(enum count_format format, const char *bytes, size_t size, char *to)
+spell_body(enum count_format format, const char *bytes, size_t size, char *to)
 {
     static const struct increment_form text = {.keyspace_max = NAME_MAX_SIZE,
                                                .key_max = NAME_MAX_SIZE,
@@ -191,11 +191,12 @@ TEST(a_body_has_its_increments_up_to_the_first_fault)
     char text[TEXT_MAX];
 
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
-        spell(bodies[i].format, bodies[i].body, strlen(bodies[i].body), text);
+        spell_body(bodies[i].format, bodies[i].body, strlen(bodies[i].body),
+                   text);
         if (strcmp(text, bodies[i].has) != 0)
             fail_msg("%s: %s, not %s", bodies[i].body, text, bodies[i].has);
     }
-    spell(COUNT_TSV, "a\tb\0c", 5, text);
+    spell_body(COUNT_TSV, "a\tb\0c", 5, text);
     assert_string_equal(text, "bad-name 1");
 }
 
@@ -203,7 +204,7 @@ TEST(a_time_is_read_in_each_of_its_forms_and_in_no_other)
 {
     static const struct {
         const char *text;
-        int64_t at; /* -1: it is no time */
+        int64_t at; /* -1: it is not a time */
     } times[] = {
         {"0", 0},
         {"1709287245", 1709287245},
@@ -311,13 +312,13 @@ TEST(a_byte_order_mark_is_no_part_of_the_first_name)
         "\xef\xbb\xbf{\"keyspace\": \"pages\", \"key\": \"/a\", \"n\": 2}";
     char said[TEXT_MAX];
 
-    spell(COUNT_TSV, tsv, sizeof tsv - 1, said);
+    spell_body(COUNT_TSV, tsv, sizeof tsv - 1, said);
     assert_string_equal(said, "pages./a=2 \\xef\\xbb\\xbfpages./b=1 ");
-    spell(COUNT_JSON, json, sizeof json - 1, said);
+    spell_body(COUNT_JSON, json, sizeof json - 1, said);
     assert_string_equal(said, "pages./a=2 ");
-    spell(COUNT_NDJSON, json, sizeof json - 1, said);
+    spell_body(COUNT_NDJSON, json, sizeof json - 1, said);
     assert_string_equal(said, "pages./a=2 ");
-    spell(COUNT_TSV, tsv, 2, said); /* not a whole one */
+    spell_body(COUNT_TSV, tsv, 2, said); /* not a whole one */
     assert_has(said, "bad-line");
 }
 
@@ -345,15 +346,15 @@ TEST(names_have_as_many_bytes_as_a_message_has_room_for)
 
     for (size_t size = 255; size <= 257; size++) {
         (void)snprintf(body, sizeof body, "a\t%0*d", (int)size, 0);
-        spell(COUNT_TSV, body, strlen(body), text);
+        spell_body(COUNT_TSV, body, strlen(body), text);
         assert_int_equal(strcmp(text, "bad-name 1") == 0, size > 256);
         (void)snprintf(body, sizeof body,
                        "{\"keyspace\":\"a\",\"key\":\"%0*d\"}", (int)size, 0);
-        spell(COUNT_JSON, body, strlen(body), text);
+        spell_body(COUNT_JSON, body, strlen(body), text);
         assert_int_equal(strcmp(text, "bad-name 1") == 0, size > 256);
     }
     (void)snprintf(body, sizeof body, "a\t%0*d", 8000, 0);
-    spell(COUNT_TSV, body, strlen(body), text);
+    spell_body(COUNT_TSV, body, strlen(body), text);
     assert_string_equal(text, "bad-name 1");
     count_body_init(&b, COUNT_TSV, (const uint8_t *)"abc\tabc", 7, &shorter);
     assert_int_equal(count_body_next(&b, &i), -1);

@@ -14,8 +14,8 @@
 #include "tests/lib/echo.h"
 #include "writer/commit.h"
 
-/* What is appended is what the echo protocol put behind the gate; nobody
- * counts it but by group. */
+/* Its bytes are those that the echo protocol put behind the gate, counted by
+ * group. */
 struct file {
     unsigned flushed, begun, synced, ended;
     bool due;
@@ -81,7 +81,7 @@ static const struct commit_file counting = {.flush = flush,
                                             .end = end};
 
 static void
-after(void *ctx)
+end_turn(void *ctx)
 {
     struct fixture *r = ctx;
 
@@ -94,7 +94,7 @@ set_up(struct fixture *r)
     assert_int_equal(sem_init(&r->file.may, 0, 0), 0);
     r->echo = echo_new();
     r->echo->ctx = r;
-    r->echo->after = after;
+    r->echo->after = end_turn;
     r->echo->gate = &r->commit.gate;
     assert_rc(io_start(&r->io, r->echo->loop), 0);
     assert_rc(
@@ -122,7 +122,7 @@ let_sync(struct fixture *r)
     assert_int_equal(sem_post(&r->file.may), 0);
 }
 
-/* Until the next turn of the loop is told of it. */
+/* Until the next turn of the loop has an event of it. */
 static void
 await_sync(struct fixture *r)
 {
@@ -164,7 +164,7 @@ CASE(who_comes_while_a_sync_runs_is_in_the_next_which_departs_at_once, r)
     echo_hear(r->echo, a, "one");
     echo_hear_nothing(r->echo, b);
     echo_hear_nothing(r->echo, c);
-    /* Its sync is under way though nobody came since. */
+    /* Its sync is under way though no answer came since. */
     assert_int_equal(r->file.begun, 2);
     let_sync(r);
     echo_hear(r->echo, b, "two");

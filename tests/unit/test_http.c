@@ -69,7 +69,8 @@ struct web {
 };
 
 static enum conn_next
-say(struct http_call *x, enum http_status status, const void *text, size_t size)
+answer_bytes(struct http_call *x, enum http_status status, const void *text,
+             size_t size)
 {
     uint8_t *body = http_body(x, size);
 
@@ -83,10 +84,10 @@ static enum conn_next
 answer_ok(struct http_call *x)
 {
     ((struct web *)x->ctx)->calls++;
-    return say(x, HTTP_OK, "ok\n", 3);
+    return answer_bytes(x, HTTP_OK, "ok\n", 3);
 }
 
-/* As many bytes as it is told. */
+/* As many bytes as its query says. */
 static enum conn_next
 answer_large(struct http_call *x)
 {
@@ -124,7 +125,8 @@ answer_held(struct http_call *x)
 {
     struct web *w = x->ctx;
 
-    return w->open ? say(x, HTTP_OK, "ok\n", 3) : http_hold(x, &w->line);
+    return w->open ? answer_bytes(x, HTTP_OK, "ok\n", 3)
+                   : http_hold(x, &w->line);
 }
 
 static enum conn_next
@@ -132,7 +134,7 @@ answer_when_waited(struct http_call *x)
 {
     struct web *w = x->ctx;
 
-    return http_waited_ms(x) >= 60000 ? say(x, HTTP_OK, "ok\n", 3)
+    return http_waited_ms(x) >= 60000 ? answer_bytes(x, HTTP_OK, "ok\n", 3)
                                       : http_hold(x, &w->line);
 }
 
@@ -160,7 +162,7 @@ answer_never(struct http_call *x)
 static enum conn_next
 answer_body(struct http_call *x)
 {
-    return say(x, HTTP_OK, x->body.at, x->body.size);
+    return answer_bytes(x, HTTP_OK, x->body.at, x->body.size);
 }
 
 static bool
@@ -192,7 +194,7 @@ static const struct http_route routes[] = {
 static void
 set_up(struct web *w)
 {
-    diag_init("test", DIAG_ERROR); /* what is refused is told as a warning */
+    diag_init("test", DIAG_ERROR); /* a refusal is a warning */
     w->f = echo_new();
     http_line_init(&w->line);
     http_site_add(&w->site, routes, sizeof routes / sizeof routes[0], w,
@@ -230,7 +232,7 @@ static const struct dialogue dialogues[] = {
     {"\r\n" GET(""), OK, false},
     {GET("X:\r\nX-Long: a\tb \xc3\xa9 c\r\n"), OK, false},
 
-    /* What is kept. */
+    /* Which connections are kept. */
     {GET("Connection: close\r\n"), LAST, true},
     {GET("Connection: CLOSE\r\n"), LAST, true},
     {GET("Connection: Upgrade, close\r\n"), LAST, true},
@@ -465,7 +467,7 @@ static const struct dialogue dialogues[] = {
 };
 
 static void
-hear(struct echo *f, int fd, const struct dialogue *d)
+hear_dialogue(struct echo *f, int fd, const struct dialogue *d)
 {
     if (!d->hear)
         echo_hear_nothing(f, fd);
@@ -477,7 +479,7 @@ hear(struct echo *f, int fd, const struct dialogue *d)
 
 /* A place of its own for each connection. */
 static int
-join(struct echo *f)
+join_site(struct echo *f)
 {
     if (f->peer_count > 0) {
         f->peer_count--;
@@ -494,14 +496,14 @@ CASE(each_dialogue_goes_as_it_should_wherever_it_is_split, w)
         const size_t size = strlen(d->say);
 
         for (size_t split = 0; split < size; split++) {
-            const int fd = join(w->f);
+            const int fd = join_site(w->f);
 
             if (split > 0) {
                 echo_say(fd, d->say, split);
                 echo_turns(w->f, 1);
             }
             echo_say(fd, d->say + split, size - split);
-            hear(w->f, fd, d);
+            hear_dialogue(w->f, fd, d);
         }
     }
 }
@@ -510,13 +512,13 @@ CASE(each_dialogue_goes_as_it_should_wherever_it_is_split, w)
 CASE(each_dialogue_may_come_byte_by_byte, w)
 {
     for (size_t i = 0; i < sizeof dialogues / sizeof dialogues[0]; i++) {
-        const int fd = join(w->f);
+        const int fd = join_site(w->f);
 
         for (const char *at = dialogues[i].say; *at != '\0'; at++) {
             (void)send(fd, at, 1, MSG_NOSIGNAL);
             echo_turns(w->f, 1);
         }
-        hear(w->f, fd, &dialogues[i]);
+        hear_dialogue(w->f, fd, &dialogues[i]);
     }
 }
 
@@ -569,7 +571,7 @@ CASE(newer_paths_answer_problems_in_json, w)
 
     w->site.elsewhere = "ask elsewhere";
     for (size_t i = 0; i < sizeof talks / sizeof talks[0]; i++) {
-        const int fd = join(w->f);
+        const int fd = join_site(w->f);
 
         echo_say(fd, talks[i].say, strlen(talks[i].say));
         (void)snprintf(length, sizeof length, "Content-length: %zu\r\n\r\n",
@@ -662,7 +664,7 @@ CASE(a_body_of_64_kib_may_come_in_chunks, w)
     const char *head = "POST /ok HTTP/1.1\r\nTransfer-Encoding: chunked\r\nx:";
 
     for (size_t i = 0; i < sizeof bodies / sizeof bodies[0]; i++) {
-        const int fd = join(w->f);
+        const int fd = join_site(w->f);
         size_t at = strlen(head), piece;
 
         memset(text, 'x', HTTP_HEAD_MAX);
@@ -838,7 +840,7 @@ CASE(a_request_that_is_held_is_asked_again_with_all_behind_it, w)
 
     for (size_t i = 0; i < all; i++) {
         const size_t split = i < first ? i : i - first;
-        const int fd = join(w->f);
+        const int fd = join_site(w->f);
 
         if (i == first) {
             ask = ask_in_chunks;
@@ -973,9 +975,9 @@ CASE(who_asks_now_and_then_is_kept_and_who_does_not_is_not, w)
     echo_hear_end(w->f, fd, "");
 }
 
-/* Somebody who is not late stands in front of it. */
+/* A connection that is not late stands in front of it. */
 static void
-dribble(struct web *w, int fd, int other)
+send_slowly(struct web *w, int fd, int other)
 {
     echo_say(other, GET(""), strlen(GET("")));
     echo_hear(w->f, other, OK);
@@ -997,11 +999,11 @@ CASE(a_request_must_be_whole_in_time, w)
         echo_turns(w->f, 2);
         for (int n = 0; n < 5; n++) {
             pass_s(w, HTTP_IDLE_S / 6);
-            dribble(w, fd, other);
+            send_slowly(w, fd, other);
             assert_int_equal(conns_listener(w->f->conns, ECHO)->open, 2);
         }
         pass_s(w, HTTP_IDLE_S / 6 + 1);
-        dribble(w, fd, other);
+        send_slowly(w, fd, other);
         assert_int_equal(conns_listener(w->f->conns, ECHO)->open, 1);
         echo_hear_end(w->f, fd, "");
     }

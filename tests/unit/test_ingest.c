@@ -88,7 +88,7 @@ ON_FIXTURE(messages_are_kept_in_the_order_they_came, r)
 }
 
 /* A time is of its connection, and of what comes behind it; it is answered, and
- * is no increment. */
+ * is not an increment. */
 ON_FIXTURE(a_time_is_that_of_the_messages_behind_it, r)
 {
     static const uint32_t minutes[] = {0, 27609690, 27609690, 0, 5};

@@ -38,7 +38,7 @@ expect_table(const struct listener_config *rows, size_t count,
 }
 
 static void
-set(struct config *c, const char *key, const char *value)
+set_key(struct config *c, const char *key, const char *value)
 {
     char why[CONFIG_WHY_SIZE];
 
@@ -62,26 +62,26 @@ TEST(the_ports_of_countd_write_have_their_settings_and_times)
     struct config c;
 
     config_defaults(&c);
-    set(&c, "request_timeout", "77");
-    set(&c, "live.address", "[::1]");
-    set(&c, "live.allow", "::1/128");
-    set(&c, "counter.port", "3");
-    set(&c, "counter.max_connections", "30");
-    set(&c, "semaphore.enable", "on");
-    set(&c, "semaphore.port", "4");
-    set(&c, "semaphore.max_connections", "8");
-    set(&c, "quota.enable", "on");
-    set(&c, "http.listen", "127.0.0.1:5");
-    set(&c, "http.allow", "10.0.0.0/8");
-    set(&c, "http.max_connections", "40");
-    set(&c, "write.listen", "127.0.0.1:6");
-    set(&c, "write.ack_listen", "127.0.0.1:7");
-    set(&c, "write.allow", "11.0.0.0/8");
-    set(&c, "write.max_connections", "16");
-    set(&c, "statsd.tcp_listen", "127.0.0.1:8");
-    set(&c, "statsd.allow", "12.0.0.0/8");
-    set(&c, "graphite.listen", "127.0.0.1:9");
-    set(&c, "graphite.allow", "13.0.0.0/8");
+    set_key(&c, "request_timeout", "77");
+    set_key(&c, "live.address", "[::1]");
+    set_key(&c, "live.allow", "::1/128");
+    set_key(&c, "counter.port", "3");
+    set_key(&c, "counter.max_connections", "30");
+    set_key(&c, "semaphore.enable", "on");
+    set_key(&c, "semaphore.port", "4");
+    set_key(&c, "semaphore.max_connections", "8");
+    set_key(&c, "quota.enable", "on");
+    set_key(&c, "http.listen", "127.0.0.1:5");
+    set_key(&c, "http.allow", "10.0.0.0/8");
+    set_key(&c, "http.max_connections", "40");
+    set_key(&c, "write.listen", "127.0.0.1:6");
+    set_key(&c, "write.ack_listen", "127.0.0.1:7");
+    set_key(&c, "write.allow", "11.0.0.0/8");
+    set_key(&c, "write.max_connections", "16");
+    set_key(&c, "statsd.tcp_listen", "127.0.0.1:8");
+    set_key(&c, "statsd.allow", "12.0.0.0/8");
+    set_key(&c, "graphite.listen", "127.0.0.1:9");
+    set_key(&c, "graphite.allow", "13.0.0.0/8");
     init_writer(&c);
     for (size_t i = 0; i < LISTENERS; i++) { /* by the limit of open files */
         assert_true(w.rows[i].reserved > 0);
@@ -134,7 +134,7 @@ TEST(live_names_without_a_limit_wait_and_are_not_closed)
     struct config c;
 
     config_defaults(&c);
-    set(&c, "counter.port", "socket");
+    set_key(&c, "counter.port", "socket");
     init_writer(&c);
 
     assert_string_equal(w.rows[LISTENER_COUNTER].listen, LISTENER_NO_PORT);

@@ -308,7 +308,7 @@ TEST(every_failing_call_of_listen_is_reported_and_leaks_nothing)
 /* ---- networks ----------------------------------------------------------- */
 
 static bool
-contains(const char *networks, const char *address)
+contains_address(const char *networks, const char *address)
 {
     const char *wrong;
     struct net_address a;
@@ -371,9 +371,9 @@ TEST(an_address_is_in_the_networks_whose_prefix_it_has)
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (cases[i].in)
-            assert_true(contains(cases[i].networks, cases[i].in));
+            assert_true(contains_address(cases[i].networks, cases[i].in));
         if (cases[i].out)
-            assert_false(contains(cases[i].networks, cases[i].out));
+            assert_false(contains_address(cases[i].networks, cases[i].out));
     }
 }
 

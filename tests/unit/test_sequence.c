@@ -80,7 +80,7 @@ try_start(struct fixture *r)
 /* Starts, and lets the clock reach the second that the first number waits for,
  * and not one more. */
 static void
-start(struct fixture *r)
+start_numbers(struct fixture *r)
 {
     const uint64_t now = now_s();
 
@@ -93,7 +93,7 @@ start(struct fixture *r)
 
 /* Nothing is written at the end: this is a crash, too. */
 static void
-stop(struct fixture *r)
+stop_numbers(struct fixture *r)
 {
     if (!r->f)
         return;
@@ -115,7 +115,7 @@ static void
 tear_down(struct fixture *r)
 {
     fault_clear();
-    stop(r);
+    stop_numbers(r);
     tmpdir_remove(&r->dir);
 }
 
@@ -128,14 +128,14 @@ start_and_hear(struct fixture *r)
     static struct capture said;
 
     capture_start(&said);
-    start(r);
+    start_numbers(r);
     return capture_stop(&said);
 }
 
 /* ---- numbers ------------------------------------------------------------ */
 
 static void
-ask(struct fixture *r, const char *target)
+ask_for(struct fixture *r, const char *target)
 {
     char text[128];
 
@@ -144,7 +144,7 @@ ask(struct fixture *r, const char *target)
 }
 
 static int
-compare(const struct sequence_parts *a, const struct sequence_parts *b)
+compare_numbers(const struct sequence_parts *a, const struct sequence_parts *b)
 {
     if (a->second != b->second)
         return a->second < b->second ? -1 : 1;
@@ -153,7 +153,7 @@ compare(const struct sequence_parts *a, const struct sequence_parts *b)
 
 /* A line of an answer is a number above all before. */
 static void
-check(struct fixture *r, const uint8_t *line)
+check_number(struct fixture *r, const uint8_t *line)
 {
     struct sequence_parts p;
 
@@ -161,33 +161,33 @@ check(struct fixture *r, const uint8_t *line)
     assert_true(sequence_parse((const char *)line, SEQUENCE_SIZE, &p));
     assert_int_equal(line[SEQUENCE_SIZE], '\n');
     assert_true(p.serial > 0);
-    assert_true(compare(&r->last, &p) < 0);
+    assert_true(compare_numbers(&r->last, &p) < 0);
     r->last = p;
 }
 
 static void
-fetch(struct fixture *r)
+fetch_number(struct fixture *r)
 {
     const size_t head = strlen(HEAD_ONE);
 
-    ask(r, "/fetch");
+    ask_for(r, "/fetch");
     echo_hear_size(r->f, r->fd, head + SEQUENCE_LINE_SIZE);
     assert_memory_equal(r->f->heard, HEAD_ONE, head);
-    check(r, r->f->heard + head);
+    check_number(r, r->f->heard + head);
 }
 
 CASE(numbers_are_of_the_second_and_the_serial_goes_on, r)
 {
     const uint64_t before = now_s();
 
-    start(r);
+    start_numbers(r);
     for (uint64_t serial = 1; serial < 10; serial++) {
-        fetch(r);
+        fetch_number(r);
         assert_int_equal(r->last.serial, serial);
         assert_in_range(r->last.second, before, now_s());
     }
     set_clock(r, 2000);
-    fetch(r);
+    fetch_number(r);
     assert_int_equal(r->last.serial, 10);
     assert_true(r->last.second >= before + 2);
 }
@@ -197,13 +197,13 @@ CASE(many_are_given_at_once, r)
     const size_t size = SEQUENCE_COUNT_MAX * SEQUENCE_LINE_SIZE;
     const char *head = HEAD "69632\r\n\r\n";
 
-    start(r);
-    ask(r, "/fetch?n=4096");
+    start_numbers(r);
+    ask_for(r, "/fetch?n=4096");
     echo_hear_size(r->f, r->fd, strlen(head) + size);
     assert_memory_equal(r->f->heard, head, strlen(head));
     for (size_t i = 0; i < SEQUENCE_COUNT_MAX; i++)
-        check(r, r->f->heard + strlen(head) + i * SEQUENCE_LINE_SIZE);
-    fetch(r);
+        check_number(r, r->f->heard + strlen(head) + i * SEQUENCE_LINE_SIZE);
+    fetch_number(r);
 }
 
 /* ---- crashes and clocks ------------------------------------------------- */
@@ -211,11 +211,11 @@ CASE(many_are_given_at_once, r)
 CASE(restarts_within_a_second_never_step_back, r)
 {
     for (unsigned i = 0; i < 100; i++) {
-        start(r);
-        fetch(r);
-        fetch(r);
+        start_numbers(r);
+        fetch_number(r);
+        fetch_number(r);
         assert_true(r->last.second <= now_s()); /* never ahead of the clock */
-        stop(r);
+        stop_numbers(r);
     }
 }
 
@@ -224,18 +224,18 @@ CASE(restarts_without_a_number_leave_the_mark_where_it_is, r)
 {
     uint64_t before;
 
-    start(r);
-    fetch(r);
-    stop(r);
+    start_numbers(r);
+    fetch_number(r);
+    stop_numbers(r);
     before = now_s();
     for (unsigned i = 0; i < 50; i++) {
         assert_rc(try_start(r), 0);
-        stop(r);
+        stop_numbers(r);
     }
-    start(r);
+    start_numbers(r);
     assert_true(r->s.second <= now_s());
     assert_true(now_s() <= before + SEQUENCE_AHEAD_S + 3);
-    fetch(r);
+    fetch_number(r);
 }
 
 CASE(a_clock_that_steps_goes_unnoticed, r)
@@ -245,28 +245,28 @@ CASE(a_clock_that_steps_goes_unnoticed, r)
                                     -DAY_MS, 3 * DAY_MS, 999999};
 
     for (int restarted = 0; restarted < 2; restarted++) {
-        start(r);
+        start_numbers(r);
         for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
             set_clock(r, steps[i] + restarted * 7 * DAY_MS);
-            fetch(r);
+            fetch_number(r);
             if (restarted) {
-                stop(r);
-                start(r);
-                fetch(r);
+                stop_numbers(r);
+                start_numbers(r);
+                fetch_number(r);
             }
         }
-        stop(r);
+        stop_numbers(r);
     }
 }
 
 CASE(a_clock_far_behind_is_an_error_that_is_said, r)
 {
-    start(r);
-    fetch(r);
-    stop(r);
+    start_numbers(r);
+    fetch_number(r);
+    stop_numbers(r);
     set_clock(r, -2 * 3600 * 1000);
     assert_has(start_and_hear(r), "seconds behind the sequence");
-    fetch(r);
+    fetch_number(r);
 }
 
 CASE(when_serials_end_they_begin_again_in_a_new_second, r)
@@ -274,13 +274,13 @@ CASE(when_serials_end_they_begin_again_in_a_new_second, r)
     const size_t head = strlen(HEAD "170\r\n\r\n");
     uint64_t second;
 
-    start(r);
-    fetch(r);
+    start_numbers(r);
+    fetch_number(r);
     for (unsigned i = 0; i < 20; i++) {
         r->s.serial = SEQUENCE_SERIAL_MAX - i % 12;
         r->last.serial = r->s.serial;
         second = r->last.second;
-        ask(r, "/fetch?n=10");
+        ask_for(r, "/fetch?n=10");
         /* Time goes on only as far as it must. */
         echo_turns(r->f, 1);
         if (i % 12 < 10) {
@@ -292,7 +292,7 @@ CASE(when_serials_end_they_begin_again_in_a_new_second, r)
         }
         echo_hear_size(r->f, r->fd, head + 10 * SEQUENCE_LINE_SIZE);
         for (size_t n = 0; n < 10; n++)
-            check(r, r->f->heard + head + n * SEQUENCE_LINE_SIZE);
+            check_number(r, r->f->heard + head + n * SEQUENCE_LINE_SIZE);
         if (i % 12 < 10) {
             assert_int_equal(r->last.serial, 10);
             assert_true(r->last.second > second);
@@ -309,22 +309,22 @@ CASE(no_number_leaves_before_the_mark_is_durable, r)
 {
     static const char *const calls[] = {"pwrite", "fdatasync"};
 
-    start(r);
-    fetch(r);
+    start_numbers(r);
+    fetch_number(r);
     for (unsigned i = 0; i < 2; i++) {
         /* The clock is past the mark, and the mark cannot be moved. */
         fault_inject_from(calls[i], 1, EIO);
         set_clock(r, (i + 1) * DAY_MS);
-        ask(r, "/fetch");
+        ask_for(r, "/fetch");
         echo_hear(r->f, r->fd, BUSY);
-        ask(r, "/fetch");
+        ask_for(r, "/fetch");
         echo_hear(r->f, r->fd, BUSY);
         assert_true(fault_hit());
         fault_clear();
         set_clock(r, (i + 1) * DAY_MS);
         fault_pass_ns((i + 1) * UINT64_C(2000000000));
         echo_turns(r->f, 1);
-        fetch(r);
+        fetch_number(r);
     }
 }
 
@@ -340,8 +340,8 @@ CASE(the_mark_moves_on_while_it_is_of_use_and_only_then, r)
     const uint64_t idle_s = SEQUENCE_IDLE_MS / 1000;
     uint64_t moves = 0, waited;
 
-    start(r);
-    fetch(r);
+    start_numbers(r);
+    fetch_number(r);
     waited = r->s.stats.waited;
     for (uint64_t i = 1; i <= 2 * idle_s; i++) {
         set_clock(r, (int64_t)i * 1000);
@@ -349,7 +349,7 @@ CASE(the_mark_moves_on_while_it_is_of_use_and_only_then, r)
         echo_turns(r->f, 2);
         wait_for_move(r);
         if (i == 3) {
-            fetch(r); /* which needed not wait */
+            fetch_number(r); /* which needed not wait */
             assert_int_equal(r->s.stats.waited, waited);
         }
         if (i == idle_s + 6)
@@ -357,7 +357,7 @@ CASE(the_mark_moves_on_while_it_is_of_use_and_only_then, r)
     }
     assert_true(moves > idle_s / 2);
     assert_int_equal(r->s.stats.moves, moves);
-    fetch(r);
+    fetch_number(r);
     assert_true(r->s.stats.waited > waited);
 }
 
@@ -418,7 +418,7 @@ CASE(a_move_that_fails_leaves_one_mark_or_the_other, r)
 /* ---- damage ------------------------------------------------------------- */
 
 static void
-load(const struct fixture *r, uint8_t mark[MARK_SIZE])
+load_mark(const struct fixture *r, uint8_t mark[MARK_SIZE])
 {
     const int fd = openat(r->dir.fd, NAME, O_RDONLY);
 
@@ -428,7 +428,7 @@ load(const struct fixture *r, uint8_t mark[MARK_SIZE])
 }
 
 static void
-store(const struct fixture *r, const uint8_t mark[MARK_SIZE])
+store_mark(const struct fixture *r, const uint8_t mark[MARK_SIZE])
 {
     const int fd = openat(r->dir.fd, NAME, O_WRONLY);
 
@@ -454,9 +454,9 @@ try_mark(struct fixture *r, struct sequence_mark *m, const char **said)
 static void
 expect_refused(struct fixture *r)
 {
-    ask(r, "/fetch");
+    ask_for(r, "/fetch");
     echo_hear(r->f, r->fd, BUSY);
-    ask(r, "/explain?sequence=00");
+    ask_for(r, "/explain?sequence=00");
     echo_hear_size(r->f, r->fd, strlen(HEAD_ONE));
     assert_memory_equal(r->f->heard, HEAD, strlen(HEAD));
 }
@@ -467,23 +467,23 @@ CASE(one_flipped_bit_is_damage_that_is_reported, r)
     struct sequence_mark m;
     const char *said;
 
-    start(r);
-    fetch(r);
-    stop(r);
-    load(r, good);
+    start_numbers(r);
+    fetch_number(r);
+    stop_numbers(r);
+    load_mark(r, good);
     for (size_t bit = 0; bit < (size_t)MARK_SIZE * 8; bit++) {
         memcpy(bad, good, sizeof bad);
         bad[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        store(r, bad);
+        store_mark(r, bad);
         assert_rc(try_mark(r, &m, &said), -EBADMSG);
         assert_has(said, "damaged");
     }
     assert_has(start_and_hear(r), "damaged");
     expect_refused(r);
-    stop(r);
-    store(r, good);
-    start(r);
-    fetch(r);
+    stop_numbers(r);
+    store_mark(r, good);
+    start_numbers(r);
+    fetch_number(r);
 }
 
 CASE(a_mark_that_ends_anywhere_is_damage, r)
@@ -492,10 +492,10 @@ CASE(a_mark_that_ends_anywhere_is_damage, r)
     struct sequence_mark m;
     const char *said;
 
-    start(r);
-    fetch(r);
-    stop(r);
-    load(r, good);
+    start_numbers(r);
+    fetch_number(r);
+    stop_numbers(r);
+    load_mark(r, good);
     for (size_t size = 0; size <= MARK_SIZE; size++) {
         assert_int_equal(unlinkat(r->dir.fd, NAME, 0), 0);
         tmpdir_put(&r->dir, NAME, good, size, 0600);
@@ -511,16 +511,16 @@ CASE(an_older_mark_or_none_after_many_restarts_repeats_no_number, r)
 {
     uint8_t old[MARK_SIZE];
 
-    start(r);
-    fetch(r);
-    load(r, old);
-    stop(r);
+    start_numbers(r);
+    fetch_number(r);
+    load_mark(r, old);
+    stop_numbers(r);
     for (unsigned i = 0; i < 60; i++) {
-        start(r);
-        fetch(r);
-        stop(r);
+        start_numbers(r);
+        fetch_number(r);
+        stop_numbers(r);
         if (i % 4 == 1)
-            store(r, old);
+            store_mark(r, old);
         if (i % 4 > 1)
             assert_int_equal(unlinkat(r->dir.fd, NAME, 0), 0);
         if (i % 4 == 2)
