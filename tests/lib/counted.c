@@ -291,6 +291,27 @@ apply_deltas(struct store *s, const uint8_t *name, size_t name_size,
 }
 
 int
+apply_keys(struct store *s, uint64_t epoch, unsigned count, size_t size,
+           struct store_applied *applied)
+{
+    const struct log_fill mark = {.uuid = "a log", .epoch = epoch};
+    struct store_delta *deltas = test_memory(calloc(count, sizeof *deltas));
+    char *keys = test_memory(calloc(count, size + 1));
+    int rc;
+
+    for (unsigned i = 0; i < count; i++) {
+        char *key = keys + i * (size + 1);
+
+        (void)snprintf(key, size + 1, "key-%0*u", (int)size - 4, i);
+        deltas[i] = delta(key, 1);
+    }
+    rc = apply_deltas(s, KS, &mark, epoch > 0, deltas, count, applied);
+    free(keys);
+    free(deltas);
+    return rc;
+}
+
+int
 apply_one(struct store *s, const char *name, const char *key, int64_t sum)
 {
     return stored_add(s, name, NULL, key, sum);

@@ -86,6 +86,10 @@ int apply_deltas(struct store *s, const uint8_t *name, size_t name_size,
                  const struct log_fill *marks, size_t mark_count,
                  const struct store_delta *deltas, size_t count,
                  struct store_applied *applied);
+/* Applies a log of one each of `count` keys of `size` bytes: key-0, key-1 ...,
+ * with zeros in front.  Epoch 0: without a mark. */
+int apply_keys(struct store *s, uint64_t epoch, unsigned count, size_t size,
+               struct store_applied *applied);
 int apply_one(struct store *s, const char *name, const char *key, int64_t sum);
 
 /* A count, or an error. */

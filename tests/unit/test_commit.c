@@ -9,9 +9,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -79,34 +76,12 @@ fdatasync(int fd)
 
 #define KEYS 300
 
-/* Applies log `epoch`, one to each of `count` keys of `size` bytes, as a worker
- * does. */
-static int
-apply_keys(struct store *s, uint64_t epoch, unsigned count, size_t size)
-{
-    const struct log_fill mark = {.uuid = "a log", .epoch = epoch};
-    struct store_delta *deltas = calloc(count, sizeof *deltas);
-    char *keys = calloc(count, size + 1);
-    struct store_applied applied;
-    int rc;
-
-    assert_true(deltas != NULL && keys != NULL);
-    for (unsigned i = 0; i < count; i++) {
-        char *key = keys + i * (size + 1);
-
-        (void)snprintf(key, size + 1, "key-%0*u", (int)size - 4, i);
-        deltas[i] = delta(key, 1);
-    }
-    rc = apply_deltas(s, KS, &mark, 1, deltas, count, &applied);
-    free(keys);
-    free(deltas);
-    return rc;
-}
-
 static int
 apply_log(struct store *s, uint64_t epoch)
 {
-    return apply_keys(s, epoch, KEYS, 9);
+    struct store_applied applied;
+
+    return apply_keys(s, epoch, KEYS, 9, &applied);
 }
 
 /* Each of `keys` keys has been counted `logs` times, and the file is sound. */
@@ -210,17 +185,18 @@ TEST(a_call_that_fails_loses_and_doubles_nothing)
 CASE(what_follows_a_large_commit_may_fail, d)
 {
     struct store *s = open_store(d, 1 << 28, true);
+    struct store_applied applied;
 
-    assert_rc(apply_keys(s, 1, LARGE_KEYS, LARGE_SIZE), 0);
+    assert_rc(apply_keys(s, 1, LARGE_KEYS, LARGE_SIZE, &applied), 0);
     fault.syncs = true;
     for (unsigned nth = 1; nth <= 3; nth++) {
         arm_fault(nth, BEFORE, 1);
-        assert_rc(apply_keys(s, 1 + nth, LARGE_KEYS, LARGE_SIZE),
+        assert_rc(apply_keys(s, 1 + nth, LARGE_KEYS, LARGE_SIZE, &applied),
                   nth == 1 ? -EIO : 0);
         fault.armed = false;
         assert_int_equal(fault.hits, 1);
 
-        assert_rc(apply_keys(s, 1 + nth, LARGE_KEYS, LARGE_SIZE), 0);
+        assert_rc(apply_keys(s, 1 + nth, LARGE_KEYS, LARGE_SIZE, &applied), 0);
         assert_keys(s, LARGE_KEYS, 1 + nth);
     }
     fault.syncs = false;

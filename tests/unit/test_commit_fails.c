@@ -7,8 +7,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -72,53 +70,45 @@ pwrite(int fd, const void *bytes, size_t size, off_t at)
     return syscall(SYS_pwrite64, fd, bytes, size, at);
 }
 
+/* The last of the keys of a large merge has this count. */
+static void
+expect_last(struct store *s, uint64_t count)
+{
+    char key[KEY_SIZE + 1];
+
+    (void)snprintf(key, sizeof key, "key-%0*u", (int)KEY_SIZE - 4, KEYS - 1);
+    assert_int_equal(get_one(s, KS_NAME, key), count);
+    check_clean(s);
+}
+
 /* A large merge is a commit, and one of nothing behind it. */
 TEST_IN(a_large_merge_whose_second_commit_fails_is_readable, struct tmpdir *d,
         in_memory, remove_dir)
 {
     struct store *s = open_store(d, 1 << 28, true);
-    struct store_delta *deltas = calloc(KEYS, sizeof *deltas);
-    char(*keys)[KEY_SIZE + 1] = calloc(KEYS, sizeof *keys);
     struct store_applied applied;
 
-    assert_true(deltas != NULL && keys != NULL);
-    for (unsigned i = 0; i < KEYS; i++) {
-        (void)snprintf(keys[i], sizeof keys[i], "%0*u", (int)KEY_SIZE, i);
-        deltas[i] = delta(keys[i], 1);
-    }
     /* Until pages of the file are used again: what is behind its end as of the
      * commit before is not looked at. */
     for (unsigned i = 1; i < ROUNDS; i++)
-        assert_rc(apply_deltas(s, KS, NULL, 0, deltas, KEYS, &applied), 0);
+        assert_rc(apply_keys(s, 0, KEYS, KEY_SIZE, &applied), 0);
     fails_in = 2;
-    assert_rc(apply_deltas(s, KS, NULL, 0, deltas, KEYS, &applied), 0);
+    assert_rc(apply_keys(s, 0, KEYS, KEY_SIZE, &applied), 0);
     assert_int_equal(fails_in, 0);
     assert_int_equal(applied.commits, 1);
     store_close(s);
 
     s = open_store(d, 1 << 28, true);
-    assert_int_equal(get_one(s, KS_NAME, keys[KEYS - 1]), ROUNDS);
-    check_clean(s);
+    expect_last(s, ROUNDS);
     store_close(s);
-    free(keys);
-    free(deltas);
 }
-
-#define LOG_KEYS 300u
 
 static int
 apply_log(struct store *s, uint64_t epoch)
 {
-    const struct log_fill mark = {.uuid = "a log", .epoch = epoch};
-    struct store_delta deltas[LOG_KEYS];
-    char keys[LOG_KEYS][12];
     struct store_applied applied;
 
-    for (unsigned i = 0; i < LOG_KEYS; i++) {
-        (void)snprintf(keys[i], sizeof keys[i], "key-%05u", i);
-        deltas[i] = delta(keys[i], 1);
-    }
-    return apply_deltas(s, KS, &mark, 1, deltas, LOG_KEYS, &applied);
+    return apply_keys(s, epoch, 300, 9, &applied);
 }
 
 /* The process whose commit failed ends at once; returns what the next one says
@@ -192,26 +182,13 @@ TEST_IN(a_root_that_was_not_put_back_is_refused_until_it_is_repaired,
 static int
 apply_large(const struct tmpdir *d, uint64_t epoch)
 {
-    const struct log_fill mark = {.uuid = "a log", .epoch = epoch};
     struct store *s = open_store(d, 1 << 28, true);
-    struct store_delta *deltas = calloc(KEYS, sizeof *deltas);
-    char(*keys)[KEY_SIZE + 1] = calloc(KEYS, sizeof *keys);
     struct store_applied applied;
-    int rc;
+    const int rc = apply_keys(s, epoch, KEYS, KEY_SIZE, &applied);
 
-    assert_true(deltas != NULL && keys != NULL);
-    for (unsigned i = 0; i < KEYS; i++) {
-        (void)snprintf(keys[i], sizeof keys[i], "%0*u", (int)KEY_SIZE, i);
-        deltas[i] = delta(keys[i], 1);
-    }
-    rc = apply_deltas(s, KS, &mark, 1, deltas, KEYS, &applied);
-    if (rc == 0) {
-        assert_int_equal(get_one(s, KS_NAME, keys[KEYS - 1]), epoch);
-        check_clean(s);
-    }
+    if (rc == 0)
+        expect_last(s, epoch);
     store_close(s);
-    free(keys);
-    free(deltas);
     return rc;
 }
 
