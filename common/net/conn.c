@@ -18,13 +18,23 @@
 
 /* ---- states ------------------------------------------------------------ */
 
+static bool
+is_work(unsigned state)
+{
+    return state == CONN_QUEUED || state == CONN_BUSY;
+}
+
 /* Puts a connection into a state, at the end of its listener's list. */
 static void
 enter_state(struct conn *c, enum conn_state state)
 {
+    struct listener *d = c->listener;
+
+    d->working += is_work(state);
+    d->working -= is_work(c->state);
     list_remove(&c->link);
     c->state = (uint8_t)state;
-    list_add(&c->listener->lists[state], &c->link);
+    list_add(&d->lists[state], &c->link);
 }
 
 void

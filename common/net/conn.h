@@ -285,6 +285,7 @@ struct listener {
     size_t touched;    /* index: connections from here on were never used */
     size_t used;       /* connections not FREE */
     size_t open;       /* connections with a socket */
+    size_t working;    /* connections that are QUEUED or BUSY */
     size_t client_max; /* connections of one client; more are closed */
     uint32_t clients[NETWORKS_CLIENTS]; /* open connections of each client */
     uint16_t port;                      /* 0: it has only its socket */

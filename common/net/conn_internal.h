@@ -98,13 +98,6 @@ listener_conn(const struct listener *d, size_t number)
     return (struct conn *)(void *)(d->array + number * d->stride);
 }
 
-static inline bool
-listener_has_work(const struct listener *d)
-{
-    return !list_alone(&d->lists[CONN_QUEUED]) ||
-           !list_alone(&d->lists[CONN_BUSY]);
-}
-
 static inline uint32_t
 conn_slice(const struct protocol *p)
 {

@@ -70,10 +70,7 @@ serve_all(struct list_link *queued, struct list_link *busy, uint64_t until_ns)
 static bool
 has_one_queued(const struct listener *d)
 {
-    const struct list_link *queued = &d->lists[CONN_QUEUED];
-
-    return list_alone(&d->lists[CONN_BUSY]) && !list_alone(queued) &&
-           queued->next == queued->prev;
+    return d->working == 1 && list_alone(&d->lists[CONN_BUSY]);
 }
 
 bool
@@ -160,7 +157,7 @@ conn_turn(struct conns *cs)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = &cs->listeners[i];
 
-        if (listener_has_work(d))
+        if (d->working > 0)
             serve_listener(d);
         if (!list_alone(&d->lists[CONN_CLOSED]))
             more |= end_all(d, turn_end_ns());
@@ -172,7 +169,7 @@ bool
 conns_have_work(const struct conns *cs)
 {
     for (size_t i = 0; i < cs->count; i++)
-        if (listener_has_work(&cs->listeners[i]))
+        if (cs->listeners[i].working > 0)
             return true;
     return cs->starved > 0 && cs->starved_free != cs->pool.free_count;
 }

@@ -132,8 +132,7 @@ is_quiet(struct conns *cs, uint64_t now)
 
         if (d->row->protocol->stop != STOP_DRAIN || d->open == 0)
             continue;
-        if (d->blocked || listener_has_work(d) ||
-            now < d->moved_ms + CONN_QUIET_MS)
+        if (d->blocked || d->working > 0 || now < d->moved_ms + CONN_QUIET_MS)
             return false;
     }
     return true;
