@@ -1,6 +1,7 @@
 /* common/net/loop.c - see loop.h: loop_add(), loop_arm(), loop_signals(), and
  * at the end loop_run().  epoll is level-triggered unless a source asks
- * otherwise. Timers are few, so they are in a small array that is searched. */
+ * otherwise. Timers are few, so they are in a small array, which is searched when
+ * one of them may be due. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/loop.h"
 
@@ -30,6 +31,7 @@ struct loop {
 
     struct loop_timer *timers[LOOP_TIMERS_MAX]; /* in no order */
     int timer_count;
+    uint64_t first_ms; /* no timer is due before */
 
     struct loop_source signals;
     void (*signal)(void *ctx, int signo, int value);
@@ -53,6 +55,7 @@ loop_new(void)
     loop->epoll_fd = fd;
     loop->signals.fd = -1;
     loop->now_ms = clock_ms();
+    loop->first_ms = UINT64_MAX;
     return loop;
 }
 
@@ -126,6 +129,8 @@ loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
     }
     assert(loop->timers[timer->slot] == timer);
     timer->deadline_ms = deadline_ms;
+    if (deadline_ms < loop->first_ms)
+        loop->first_ms = deadline_ms;
     return 0;
 }
 
@@ -204,22 +209,19 @@ loop_stop(struct loop *loop)
     loop->stopped = true;
 }
 
-/* Milliseconds until the first deadline, for epoll_wait. */
+/* Milliseconds until a timer may be due, for epoll_wait. */
 static int
 wait_ms(const struct loop *loop)
 {
-    uint64_t first = UINT64_MAX, now;
-    int i;
+    uint64_t now;
 
-    for (i = 0; i < loop->timer_count; i++)
-        if (loop->timers[i]->deadline_ms < first)
-            first = loop->timers[i]->deadline_ms;
-    if (first == UINT64_MAX)
+    if (loop->first_ms == UINT64_MAX)
         return -1;
     now = clock_ms();
-    if (first <= now)
+    if (loop->first_ms <= now)
         return 0;
-    return first - now > INT_MAX ? INT_MAX : (int)(first - now);
+    return loop->first_ms - now > INT_MAX ? INT_MAX
+                                          : (int)(loop->first_ms - now);
 }
 
 static void
@@ -243,6 +245,8 @@ run_timers(struct loop *loop)
     struct loop_timer *timer;
     int i;
 
+    if (loop->now_ms < loop->first_ms)
+        return;
     for (i = loop->timer_count - 1; i >= 0; i--) {
         if (i >= loop->timer_count)
             continue; /* the one before has disarmed several */
@@ -252,6 +256,10 @@ run_timers(struct loop *loop)
         loop_disarm(loop, timer);
         timer->due(timer);
     }
+    loop->first_ms = UINT64_MAX;
+    for (i = 0; i < loop->timer_count; i++)
+        if (loop->timers[i]->deadline_ms < loop->first_ms)
+            loop->first_ms = loop->timers[i]->deadline_ms;
 }
 
 int
