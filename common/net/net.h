@@ -46,6 +46,9 @@ int net_resolve(const char *text, struct net_address *out, size_t max);
 /* What such an error means: "is a host name that ...". */
 const char *net_resolve_error(int rc);
 
+/* Digits and nothing else, of a number up to `max`; or -EINVAL. */
+int net_parse_number(const char *text, int max);
+
 void net_format(const struct net_address *a, char text[NET_ADDRESS_SIZE]);
 bool net_is_loopback(const struct net_address *a);
 
@@ -54,13 +57,6 @@ bool net_is_loopback(const struct net_address *a);
  * port. */
 int net_bind(const struct net_address *a, int type, uint64_t wait_ms,
              struct net_address *bound);
-
-static inline int
-net_listen(const struct net_address *a, uint64_t wait_ms,
-           struct net_address *bound)
-{
-    return net_bind(a, SOCK_STREAM, wait_ms, bound);
-}
 
 /* Whether both ends of a connection are this socket.  A client that tries a
  * port of the ephemeral range again and again can meet itself, and would be

@@ -1,7 +1,7 @@
 /* common/net/net_address.c - addresses as text, and host names; see net.h.
  *
  * net_parse() and net_check() look nothing up; net_resolve() does;
- * net_format() is the reverse. */
+ * net_format() is the reverse; net_parse_number() is for networks, too. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <arpa/inet.h>
 #include <assert.h>
@@ -16,16 +16,15 @@
 
 #define LABEL_MAX 63 /* between dots */
 
-static int
-parse_port(const char *text, in_port_t *port)
+int
+net_parse_number(const char *text, int max)
 {
     int64_t value;
 
-    if (*text < '0' || *text > '9' || strlen(text) > 6 ||
-        increment_number_parse(text, strlen(text), &value) < 0 || value > 65535)
+    if (*text < '0' || *text > '9' ||
+        increment_number_parse(text, strlen(text), &value) < 0 || value > max)
         return -EINVAL;
-    *port = htons((uint16_t)value);
-    return 0;
+    return (int)value;
 }
 
 static int
@@ -59,10 +58,12 @@ static int
 split_port(const char *text, char host[NET_HOST_SIZE], in_port_t *port)
 {
     const char *colon = strrchr(text, ':');
+    const int number = colon ? net_parse_number(colon + 1, 65535) : -EINVAL;
     size_t size;
 
-    if (!colon || parse_port(colon + 1, port) < 0)
-        return -EINVAL;
+    if (number < 0)
+        return number;
+    *port = htons((uint16_t)number);
     size = (size_t)(colon - text);
     if (size == 0 || size >= NET_HOST_SIZE)
         return -EINVAL;

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "common/base/hash.h"
-#include "common/wire/increment_line.h"
 
 #define BLANKS    " \t"
 #define MAPPED_AT 12 /* bytes of ::ffff:0:0 in front of an IPv4 address */
@@ -18,18 +17,6 @@ map_v4(const struct in_addr *v4, uint8_t bytes[16])
     memset(bytes, 0, 16);
     memset(bytes + MAPPED_AT - 2, 0xff, 2);
     memcpy(bytes + MAPPED_AT, v4, sizeof *v4);
-}
-
-/* The digits behind the slash; below 0: there are none, or too large. */
-static int
-parse_bits(const char *text, int max)
-{
-    int64_t bits;
-
-    if (*text < '0' || *text > '9' || strlen(text) > 3 ||
-        increment_number_parse(text, strlen(text), &bits) < 0 || bits > max)
-        return -EINVAL;
-    return (int)bits;
 }
 
 /* Whether the first `bits` bits are equal. */
@@ -54,11 +41,12 @@ parse_network(char *text, struct network *out)
     if (slash)
         *slash = '\0';
     is_v4 = inet_pton(AF_INET, text, &v4) == 1;
+    bits = is_v4 ? 32 : 128;
     if (is_v4)
         map_v4(&v4, out->bytes);
     else if (inet_pton(AF_INET6, text, out->bytes) != 1)
         return -EINVAL;
-    bits = slash ? parse_bits(slash + 1, is_v4 ? 32 : 128) : is_v4 ? 32 : 128;
+    bits = slash ? net_parse_number(slash + 1, bits) : bits;
     if (bits < 0)
         return bits;
     out->bits = (uint8_t)(bits + (is_v4 ? 8 * MAPPED_AT : 0));

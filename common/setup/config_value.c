@@ -84,7 +84,7 @@ refuse_value(const struct change *ch)
 
 /* ---- texts ------------------------------------------------------------- */
 
-/* Only the form: whether the address can be had, net_listen() will see. */
+/* Only the form: whether the address can be had, net_bind() will see. */
 static int
 check_address(const struct change *ch)
 {

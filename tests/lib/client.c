@@ -103,7 +103,7 @@ client_listen(uint16_t *port)
     int fd;
 
     assert_rc(net_parse("127.0.0.1:0", &any), 0);
-    fd = net_listen(&any, 0, &bound);
+    fd = net_bind(&any, SOCK_STREAM, 0, &bound);
     assert_true(fd >= 0);
     *port = ntohs(bound.v4.sin_port);
     return fd;

@@ -320,7 +320,7 @@ echo_join(struct echo *f, size_t listener)
     int l, client, server;
 
     assert_rc(net_parse("127.0.0.1:0", &a), 0);
-    l = net_listen(&a, 0, &bound);
+    l = net_bind(&a, SOCK_STREAM, 0, &bound);
     assert_true(l >= 0);
     client = client_connect_to(&bound);
     assert_true(client >= 0);

@@ -163,7 +163,7 @@ start_listening(struct fixture *r, struct live_options o)
 
     start_server(r, o);
     assert_rc(net_parse("127.0.0.1:0", &address), 0);
-    fd = net_listen(&address, 0, &bound);
+    fd = net_bind(&address, SOCK_STREAM, 0, &bound);
     assert_true(fd >= 0);
     assert_rc(conns_listen(r->conns, 0, fd), 0);
     net_format(&bound, text);

@@ -530,7 +530,7 @@ open_listener(struct echo *f, size_t listener)
     int fd;
 
     assert_rc(net_parse("127.0.0.1:0", &a), 0);
-    fd = net_listen(&a, 0, &bound);
+    fd = net_bind(&a, SOCK_STREAM, 0, &bound);
     assert_true(fd >= 0);
     assert_rc(conns_listen(f->conns, listener, fd), 0);
     return bound;

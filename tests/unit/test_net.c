@@ -298,7 +298,7 @@ TEST(every_failing_call_of_listen_is_reported_and_leaks_nothing)
     assert_rc(net_parse("127.0.0.1:0", &any), 0);
     for (i = 0; i < sizeof calls / sizeof calls[0]; i++) {
         fault_inject(calls[i], 1, EACCES);
-        assert_rc(net_listen(&any, 0, &bound), -EACCES);
+        assert_rc(net_bind(&any, SOCK_STREAM, 0, &bound), -EACCES);
         assert_true(fault_hit());
         fault_clear();
         assert_int_equal(fault_open_fds(), fds);
