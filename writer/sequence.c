@@ -59,18 +59,6 @@ needs_move(const struct sequence *s)
     return s->until <= soon;
 }
 
-static void
-report_behind(struct sequence *s, uint64_t second)
-{
-    const uint64_t now = clock_second(s);
-
-    if (second > now + SEQUENCE_WAIT_S)
-        diag_repeating(&s->behind_warning, DIAG_ERROR,
-                       "the clock is %llu seconds behind the sequence numbers "
-                       "that were given; they go on from there",
-                       (unsigned long long)(second - now));
-}
-
 /* In the I/O thread. */
 static void
 move_mark(struct io_job *job)
@@ -106,18 +94,21 @@ mark_moved(struct io_job *job)
 static void
 begin_move(struct sequence *s, uint64_t second)
 {
+    const uint64_t now = clock_second(s);
     const uint64_t slow =
         s->took_s < SEQUENCE_SLOW_S ? s->took_s : SEQUENCE_SLOW_S;
-    uint64_t want = clock_second(s) + SEQUENCE_AHEAD_S;
+    uint64_t want = now + SEQUENCE_AHEAD_S + (s->took_s > 1 ? slow : 0);
 
-    if (s->took_s > 1)
-        want += slow;
     if (want <= second)
         want = second + 1;
     s->want = want > s->until ? want : s->until;
     s->moving = true;
     s->began_ms = clock_ms();
-    report_behind(s, second);
+    if (second > now + SEQUENCE_WAIT_S)
+        diag_repeating(&s->behind_warning, DIAG_ERROR,
+                       "the clock is %llu seconds behind the sequence numbers "
+                       "that were given; they go on from there",
+                       (unsigned long long)(second - now));
     io_push(&s->io, &s->job);
 }
 
