@@ -196,16 +196,10 @@ give_numbers(struct http_call *x, uint32_t count)
 static enum conn_next
 answer_fetch(struct http_call *x)
 {
-    return give_numbers(x, 1);
-}
+    int64_t count = 1;
 
-static enum conn_next
-answer_fetch_many(struct http_call *x)
-{
-    int64_t count;
-
-    if (!http_number(x->value, &count) || count < 1 ||
-        count > SEQUENCE_COUNT_MAX)
+    if (x->value.at && (!http_number(x->value, &count) || count < 1 ||
+                        count > SEQUENCE_COUNT_MAX))
         return http_fail(x, HTTP_BAD_REQUEST);
     return give_numbers(x, (uint32_t)count);
 }
@@ -213,26 +207,21 @@ answer_fetch_many(struct http_call *x)
 static enum conn_next
 answer_explain(struct http_call *x)
 {
-    const char *text = (const char *)x->value.at;
+    uint8_t *body = http_body(x, SEQUENCE_TEXT_SIZE);
     struct sequence_parts parts;
-    char line[SEQUENCE_TEXT_SIZE];
     size_t size = 0;
-    uint8_t *body;
 
-    if (sequence_parse(text, x->value.size, &parts))
-        size = sequence_explain(&parts, line);
-    if (size == 0)
-        return http_fail(x, HTTP_BAD_REQUEST);
-    body = http_body(x, size);
     if (!body)
         return CONN_FULL;
-    memcpy(body, line, size);
-    return http_end(x, HTTP_OK, size);
+    if (sequence_parse((const char *)x->value.at, x->value.size, &parts))
+        size = sequence_explain(&parts, (char *)body);
+    return size > 0 ? http_end(x, HTTP_OK, size)
+                    : http_fail(x, HTTP_BAD_REQUEST);
 }
 
 const struct http_route sequence_routes[] = {
     {"/fetch", NULL, HTTP_GET | HTTP_POST, answer_fetch, 0, NULL},
-    {"/fetch", "n", HTTP_GET | HTTP_POST, answer_fetch_many, 0, NULL},
+    {"/fetch", "n", HTTP_GET | HTTP_POST, answer_fetch, 0, NULL},
     {"/explain", "sequence", HTTP_GET | HTTP_HEAD | HTTP_POST, answer_explain,
      0, NULL},
 };
