@@ -63,53 +63,42 @@ read_at(struct count_head *head, const uint8_t *value, size_t size, int rc)
                                rc > 0 ? size : 0, &head->form.at);
 }
 
-static const struct parameter {
-    const char *name;
-    const struct increment_fault *(*read)(struct count_head *head,
-                                          const uint8_t *value, size_t size,
-                                          int rc);
-} parameters[] = {{"names", read_names}, {"at", read_at}};
-
 /* False: *next is the answer. */
 static bool
 read_query(struct http_call *x, struct count_head *head, enum conn_next *next)
 {
-    const size_t count = sizeof parameters / sizeof parameters[0];
     struct http_text query = x->request->query, rest = query;
     char name[HTTP_QUERY_NAME_SIZE], shown[HTTP_QUERY_SHOWN];
     char detail[HTTP_DETAIL_SIZE];
-    const struct increment_fault *fault;
+    const struct increment_fault unknown = {"unknown-parameter", detail},
+                                 twice = {"twice", detail}, *fault = NULL;
+    bool has[2] = {false};
     uint8_t value[40];
-    size_t size = 0, i;
-    unsigned has = 0;
+    size_t size = 0;
     int rc;
 
-    for (;
-         (rc = http_query_next(&query, name, value, sizeof value, &size)) != 0;
-         rest = query) {
-        for (i = 0; i < count && strcmp(name, parameters[i].name) != 0;)
-            i++;
-        if (i == count) {
+    while (!fault && (rc = http_query_next(&query, name, value, sizeof value,
+                                           &size)) != 0) {
+        const bool is_at = strcmp(name, "at") == 0;
+
+        if (!is_at && strcmp(name, "names") != 0) {
             (void)http_query_shows(rest, shown);
             (void)snprintf(detail, sizeof detail, "unknown parameter: %s",
                            shown);
-            *next =
-                count_refuse(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
-            return false;
-        }
-        if ((has & 1u << i) != 0) {
+            fault = &unknown;
+        } else if (has[is_at]) {
             (void)snprintf(detail, sizeof detail, "%s is there twice", name);
-            *next = count_refuse(x, HTTP_BAD_REQUEST, "twice", detail);
-            return false;
+            fault = &twice;
+        } else {
+            fault = is_at ? read_at(head, value, size, rc)
+                          : read_names(head, value, size, rc);
         }
-        has |= 1u << i;
-        fault = parameters[i].read(head, value, size, rc);
-        if (fault) {
-            *next = count_refuse(x, HTTP_BAD_REQUEST, fault->code, fault->text);
-            return false;
-        }
+        has[is_at] = true;
+        rest = query;
     }
-    return true;
+    if (fault)
+        *next = count_refuse(x, HTTP_BAD_REQUEST, fault->code, fault->text);
+    return !fault;
 }
 
 /* ---- the head ----------------------------------------------------------- */
