@@ -179,15 +179,10 @@ http_end_of(struct conn *c)
 static struct http_text
 find_token(const struct http_request *r)
 {
-    static const char scheme[] = "bearer ";
-    const size_t size = sizeof scheme - 1;
     struct http_text t = r->authorization;
-    const struct http_text first = {t.at, size};
 
-    if (!t.at || t.size < size || !http_text_is_like(first, scheme))
+    if (!t.at || !http_text_is_like(http_cut(&t, ' '), "bearer"))
         return (struct http_text){NULL, 0};
-    t.at += size;
-    t.size -= size;
     for (; t.size > 0 && *t.at == ' '; t.size--)
         t.at++;
     return t;
