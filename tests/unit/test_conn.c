@@ -44,23 +44,14 @@ teardown(void **state)
 #define UNSTARTED(name, f)                                                     \
     TEST_IN(name, struct echo *f, setup_unstarted, teardown)
 
-/* ---- tests ------------------------------------------------------------- */
-
-CASE(answers_come_in_order_wherever_requests_are_split, f)
+static void
+expect_echo(struct echo *f, int fd, const char *text)
 {
-    uint8_t bytes[64];
-    size_t size, split;
-    const int a = echo_join(f, ECHO);
-
-    size = echo_request(bytes, 'e', "one,");
-    size += echo_request(bytes + size, 'e', "a longer body,");
-    for (split = 1; split < size; split++) {
-        echo_say(a, bytes, split);
-        echo_turns(f, 2);
-        echo_say(a, bytes + split, size - split);
-        echo_hear(f, a, "one,a longer body,");
-    }
+    echo_ask(fd, 'e', text);
+    echo_hear(f, fd, text);
 }
+
+/* ---- tests ------------------------------------------------------------- */
 
 CASE(gated_answers_wait_for_the_commit_and_so_does_what_is_behind, f)
 {
@@ -71,8 +62,7 @@ CASE(gated_answers_wait_for_the_commit_and_so_does_what_is_behind, f)
     echo_ask(a, 'g', "first,");
     echo_ask(a, 'e', "behind,");
     echo_hear(f, a, "free,");
-    echo_ask(b, 'e', "b");
-    echo_hear(f, b, "b");
+    expect_echo(f, b, "b");
     assert_true(gate_has_waiters(&f->own));
     gate_close_group(&f->own);
     assert_false(gate_has_waiters(&f->own));
@@ -377,8 +367,7 @@ UNSTARTED(who_waits_for_room_and_for_its_peer_goes_on_after_both, f)
     echo_turns(f, 4);
     echo_hear_size(f, a, 240000);
     echo_hear(f, a, "later");
-    echo_ask(a, 'e', "and more");
-    echo_hear(f, a, "and more");
+    expect_echo(f, a, "and more");
 }
 
 UNSTARTED(a_long_answer_waits_for_memory, f)
@@ -613,8 +602,7 @@ CASE(a_port_that_cannot_accept_for_now_does_so_later, f)
     for (size_t i = 0; i < 2; i++) {
         fault_inject("accept4", 1, errors[i]);
         a = connect_client(f, &at);
-        echo_ask(a, 'e', "in");
-        echo_hear(f, a, "in");
+        expect_echo(f, a, "in");
         assert_true(fault_hit());
     }
 }
@@ -673,12 +661,10 @@ UNSTARTED(at_a_full_port_the_longest_idle_connection_yields, f)
     at = open_listener(f, ECHO);
     for (int i = 0; i < 3; i++) {
         a[i] = connect_client(f, &at);
-        echo_ask(a[i], 'e', "here");
-        echo_hear(f, a[i], "here");
+        expect_echo(f, a[i], "here");
     }
     fault_pass_ns(UINT64_C(540) * 1000000000);
-    echo_ask(a[0], 'e', "active");
-    echo_hear(f, a[0], "active");
+    expect_echo(f, a[0], "active");
     b = connect_client(f, &at);
     echo_ask(b, 'e', "in");
     echo_hear_nothing(f, b);
@@ -689,8 +675,7 @@ UNSTARTED(at_a_full_port_the_longest_idle_connection_yields, f)
     echo_hear_end(f, a[1], "");
     assert_int_equal(d->stats.yielded, 1);
     assert_int_equal(d->open, 3);
-    echo_ask(a[0], 'e', "still");
-    echo_hear(f, a[0], "still");
+    expect_echo(f, a[0], "still");
 }
 
 UNSTARTED(one_that_never_sent_a_byte_yields_after_a_tenth_of_that, f)
@@ -704,8 +689,7 @@ UNSTARTED(one_that_never_sent_a_byte_yields_after_a_tenth_of_that, f)
     at = open_listener(f, ECHO);
     for (int i = 0; i < 2; i++)
         a[i] = connect_client(f, &at);
-    echo_ask(a[0], 'e', "here");
-    echo_hear(f, a[0], "here");
+    expect_echo(f, a[0], "here");
     b = connect_client(f, &at);
     echo_ask(b, 'e', "in");
     fault_pass_ns(UINT64_C(59) * 1000000000);
@@ -713,8 +697,7 @@ UNSTARTED(one_that_never_sent_a_byte_yields_after_a_tenth_of_that, f)
     fault_pass_ns(UINT64_C(2) * 1000000000);
     echo_hear(f, b, "in");
     echo_hear_end(f, a[1], "");
-    echo_ask(a[0], 'e', "still");
-    echo_hear(f, a[0], "still");
+    expect_echo(f, a[0], "still");
 }
 
 UNSTARTED(a_client_leaves_places_of_a_small_listener_to_others, f)
@@ -731,16 +714,14 @@ UNSTARTED(a_client_leaves_places_of_a_small_listener_to_others, f)
     at = open_listener(f, ECHO);
     for (int i = 0; i < MOST; i++) {
         a = connect_client(f, &at);
-        echo_ask(a, 'e', "in");
-        echo_hear(f, a, "in");
+        expect_echo(f, a, "in");
     }
     echo_hear_end(f, connect_client(f, &at), "");
     assert_int_equal(echo_stats(f, ECHO)->turned_away, 1);
 
     a = client_connect_from("127.0.0.2", &at);
     assert_true(a >= 0);
-    echo_ask(a, 'e', "another");
-    echo_hear(f, a, "another");
+    expect_echo(f, a, "another");
     client_close(a);
 }
 
@@ -771,8 +752,7 @@ UNSTARTED(a_client_has_half_of_a_listener_at_most, f)
 
     b = client_connect_from("127.0.0.2", &at);
     assert_true(b >= 0);
-    echo_ask(b, 'e', "another");
-    echo_hear(f, b, "another");
+    expect_echo(f, b, "another");
     client_close(b);
     echo_turns(f, 2);
     assert_int_equal(d->open, HALF);
@@ -780,8 +760,7 @@ UNSTARTED(a_client_has_half_of_a_listener_at_most, f)
     /* Its own idle ones make way, and those that leave. */
     fault_pass_ns(UINT64_C(61) * 1000000000);
     b = connect_client(f, &at);
-    echo_ask(b, 'e', "in");
-    echo_hear(f, b, "in");
+    expect_echo(f, b, "in");
     echo_hear_end(f, a, "");
     assert_int_equal(d->stats.yielded, 1);
 }
