@@ -335,21 +335,19 @@ refuse_in_text(struct http_call *x, enum http_status status, unsigned allow,
 {
     const struct http_site *site = conn_ctx(x->conn);
     const char *text = text_of(status), *between = detail ? ": " : "";
-    const size_t size =
-        strlen(text) + strlen(between) + (detail ? strlen(detail) : 0);
-    uint8_t *body;
+    uint8_t *body, *end;
 
+    if (!detail)
+        detail = "";
     x->cache = NULL;
     x->type = site->only_reads || (x->flags & HTTP_IS_OPEN) != 0
                   ? "text/plain; charset=utf-8"
                   : NULL;
-    body = http_body(x, size);
+    body = http_body(x, strlen(text) + strlen(between) + strlen(detail));
     if (!body)
         return CONN_FULL;
-    body = put_text(put_text(body, text), between);
-    if (detail)
-        (void)put_text(body, detail); /* nothing comes behind it */
-    return end_answer(x, status, allow, size);
+    end = put_text(put_text(put_text(body, text), between), detail);
+    return end_answer(x, status, allow, (size_t)(end - body));
 }
 
 static void
