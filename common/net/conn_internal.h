@@ -78,20 +78,6 @@ struct conns {
     void *ctx;
 };
 
-static inline bool
-listener_accepts(const struct listener *d)
-{
-    return d->acceptors[LISTENER_PORT].source.fd >= 0 ||
-           d->acceptors[LISTENER_SOCKET].source.fd >= 0;
-}
-
-static inline bool
-listener_is_paused(const struct listener *d)
-{
-    return d->acceptors[LISTENER_PORT].paused ||
-           d->acceptors[LISTENER_SOCKET].paused;
-}
-
 static inline struct conn *
 listener_conn(const struct listener *d, size_t number)
 {
@@ -168,9 +154,6 @@ void conn_forget(struct conn *c);
 
 /* ---- conn_out.c ---- */
 
-/* Whether the pool has memory for so many more bytes of answers. */
-bool conn_fits(const struct conn *c, size_t size);
-
 void conn_starve(struct conn *c, bool starved);
 
 /* Ends connections until the pool has `chunks` free ones.  False: the served
@@ -206,7 +189,8 @@ bool conn_flush(struct conn *c);
 
 /* ---- listener_accept.c ---- */
 
-/* Accepts while there is a place, or a connection that yields one. */
+/* Accepts while there is a place, or a connection that yields one; not where it
+ * is off. */
 void conns_update_accepting(struct listener *d);
 
 void conns_stop_accepting(struct listener *d);

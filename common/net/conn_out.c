@@ -80,8 +80,9 @@ conns_reserve_chunks(struct conns *cs, uint32_t chunks)
     return true;
 }
 
-bool
-conn_fits(const struct conn *c, size_t size)
+/* Whether the pool has memory for so many bytes of answers. */
+static bool
+has_memory(const struct conn *c, size_t size)
 {
     const struct conns *cs = c->listener->conns;
     const uint32_t left = size > CONN_SMALL_ANSWER ? cs->reserve : 0;
@@ -100,7 +101,7 @@ conn_space(struct conn *c, size_t size)
     cs->is_short = false;
     if (all > cs->out_size || cs->out_used > (size_t)2 * CONN_SLICE)
         return NULL;
-    if (conn_fits(c, all) ||
+    if (has_memory(c, all) ||
         (all <= CONN_SMALL_ANSWER &&
          conns_reserve_chunks(cs, chain_lacks(&c->out, all))))
         return cs->out + cs->out_used;

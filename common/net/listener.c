@@ -266,8 +266,7 @@ tick_due(struct loop_timer *timer)
         close_left(d, (uint32_t)now);
         serve_late(d);
         /* A connection may yield by now, or there are descriptors again. */
-        if (listener_is_paused(d))
-            conns_update_accepting(d);
+        conns_update_accepting(d);
     }
     if (cs->starved > 0)
         (void)conns_evict(cs, true);

@@ -88,13 +88,15 @@ pause_accepting(struct acceptor *a, bool paused)
                       paused ? 0 : EPOLLIN);
 }
 
-/* Accepts as long as there is a place for one more, or one who makes way. */
 void
 conns_update_accepting(struct listener *d)
 {
-    const bool open = d->row->close_over || has_place(d) ||
-                      find_yielding(d, ANY_CLIENT) != NULL;
+    bool open;
 
+    if (d->acceptors[LISTENER_PORT].source.fd < 0 &&
+        d->acceptors[LISTENER_SOCKET].source.fd < 0)
+        return;
+    open = d->row->close_over || has_place(d) || find_yielding(d, ANY_CLIENT);
     if (!open && d->accepts)
         diag_repeating(&d->full_warning, DIAG_WARNING,
                        "%s: full with connections=%zu, more wait: %s, or the "
@@ -114,8 +116,7 @@ conns_note_closed(struct listener *d)
     if (cs->stopping)
         return;
     for (size_t i = 0; i < cs->count; i++)
-        if (listener_accepts(&cs->listeners[i]))
-            conns_update_accepting(&cs->listeners[i]);
+        conns_update_accepting(&cs->listeners[i]);
 }
 
 static struct conn *
