@@ -103,7 +103,8 @@ put_methods(uint8_t *to, unsigned methods)
     for (unsigned i = 0; i < HTTP_METHODS; i++) {
         if ((methods & 1u << i) == 0)
             continue;
-        to = put_text(put_text(to, between), http_method_names[i]);
+        to = bytes_append(put_text(to, between), http_method_names[i].at,
+                          http_method_names[i].size);
         between = ", ";
     }
     return to;

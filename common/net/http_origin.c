@@ -24,12 +24,12 @@ is_short_name(struct http_text host)
 
     for (size_t i = 0; i < host.size; i++) {
         const uint8_t c = host.at[i], letter = c | 0x20;
-        const bool is_digit = c >= '0' && c <= '9';
 
-        if (!is_digit && !(letter >= 'a' && letter <= 'z') && c != '-' &&
-            c != '_')
+        if (c >= '0' && c <= '9')
+            continue;
+        if (!(letter >= 'a' && letter <= 'z') && c != '-' && c != '_')
             return false;
-        is_number &= is_digit;
+        is_number = false;
     }
     return !is_number;
 }

@@ -19,13 +19,14 @@ struct parser {
 
 /* ---- bytes -------------------------------------------------------------- */
 
-/* Whether one of eight bytes is a control character. */
-static bool
-has_control(const uint8_t *at)
+/* Of eight bytes: the lowest bit that is set is of the first control character,
+ * if there is one. */
+static uint64_t
+find_control(const uint8_t *at)
 {
     const uint64_t word = get_le64(at), ones = UINT64_MAX / 0xff;
 
-    return ((word - ones * ' ') & ~word & ones << 7) != 0;
+    return (word - ones * ' ') & ~word & ones << 7;
 }
 
 /* The first byte from `i` on that belongs in no line: a control character but
@@ -33,8 +34,12 @@ has_control(const uint8_t *at)
 static size_t
 skip_plain(const uint8_t *at, size_t i, size_t size)
 {
-    while (i + 8 <= size && !has_control(at + i))
+    uint64_t found = 0;
+
+    while (i + 8 <= size && (found = find_control(at + i)) == 0)
         i += 8;
+    if (found != 0)
+        i += (size_t)__builtin_ctzll(found) / 8;
     while (i < size && (at[i] >= ' ' || at[i] == '\t'))
         i++;
     return i;
@@ -107,14 +112,17 @@ next_line(struct parser *p)
 
 /* ---- the request line --------------------------------------------------- */
 
-const char *const http_method_names[HTTP_METHODS] = {
-    "GET", "HEAD", "POST", "DELETE", "PUT", "TRACE", "OPTIONS"};
+const struct http_text http_method_names[HTTP_METHODS] = {
+    HTTP_TEXT("GET"),    HTTP_TEXT("HEAD"), HTTP_TEXT("POST"),
+    HTTP_TEXT("DELETE"), HTTP_TEXT("PUT"),  HTTP_TEXT("TRACE"),
+    HTTP_TEXT("OPTIONS")};
 
 static enum http_method
 method_of(struct http_text t)
 {
     for (unsigned i = 0; i < HTTP_METHODS; i++)
-        if (http_text_is(t, http_method_names[i]))
+        if (t.size == http_method_names[i].size &&
+            memcmp(t.at, http_method_names[i].at, t.size) == 0)
             return (enum http_method)(1u << i);
     return (enum http_method)0;
 }
@@ -143,7 +151,8 @@ skip_authority(struct http_request *r)
     struct http_text t = r->target, begin = {t.at, sizeof scheme - 1};
     size_t i = begin.size;
 
-    if (t.size <= begin.size || !http_text_is_like(begin, scheme))
+    if (t.at[0] == '/' || t.size <= begin.size ||
+        !http_text_is_like(begin, scheme))
         return t;
     while (i < t.size && t.at[i] != '/' && t.at[i] != '?' && t.at[i] != '#')
         i++;

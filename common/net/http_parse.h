@@ -30,9 +30,6 @@ enum http_method {
     HTTP_OPTIONS = 64
 };
 
-#define HTTP_METHODS 7
-extern const char *const http_method_names[HTTP_METHODS];
-
 struct http_text {
     const uint8_t *at; /* NULL: there is none */
     size_t size;
@@ -43,6 +40,9 @@ struct http_text {
     {                                                                          \
         (const uint8_t *)(literal), sizeof(literal) - 1                        \
     }
+
+#define HTTP_METHODS 7
+extern const struct http_text http_method_names[HTTP_METHODS];
 
 struct http_request {
     enum http_method method;
