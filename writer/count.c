@@ -249,16 +249,19 @@ count_is_stuck(struct count *s, uint64_t for_ms)
 
 /* ---- the route ---------------------------------------------------------- */
 
+/* `readable_ms` 0: zeros, which count_turn() overwrites. */
 static size_t
 write_answer(uint8_t *body, uint32_t count, uint64_t readable_ms)
 {
+    static const char zeros[] = "0000000000000";
     static const char counted[] = "{\"counted\": ";
     static const char readable[] = ", \"readable_ms\": ";
     uint8_t *at = body;
 
     at = decimal_put(bytes_append(at, counted, sizeof counted - 1), count);
-    at = decimal_put(bytes_append(at, readable, sizeof readable - 1),
-                     readable_ms);
+    at = bytes_append(at, readable, sizeof readable - 1);
+    at = readable_ms > 0 ? decimal_put(at, readable_ms)
+                         : bytes_append(at, zeros, COUNT_TIME_SIZE);
     at = bytes_append(at, BEHIND_TIME, sizeof BEHIND_TIME - 1);
     return (size_t)(at - body);
 }
@@ -270,16 +273,15 @@ static enum conn_next
 put_answer(struct http_call *x, uint8_t *body, uint32_t count, bool gated)
 {
     struct count *s = x->ctx;
-    uint64_t now_ms = loop_unix_ms(s->loop);
+    const uint64_t now_ms = loop_unix_ms(s->loop);
     const bool later = gated && s->times.count < COUNT_TIMES_MAX &&
                        now_ms >= TIME_MIN && now_ms <= TIME_MAX;
     enum conn_next next;
 
-    if (!later) {
+    if (!later)
         logs_file.flush(s->ingest->logs);
-        now_ms = clock_unix_ms();
-    }
-    next = http_end(x, HTTP_OK, write_answer(body, count, now_ms));
+    next = http_end(x, HTTP_OK,
+                    write_answer(body, count, later ? 0 : clock_unix_ms()));
     if (later)
         s->times.places[s->times.count++] = (struct count_place){
             x->conn, conn_gated_at(x->conn) - COUNT_TIME_SIZE -

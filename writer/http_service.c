@@ -51,9 +51,6 @@ http_service_open(struct http_service *h, struct loop *loop,
         config->count_http
             ? "counting is POST /v1/count, and countd-read answers at read.http"
             : "countd-read answers questions, at read.http";
-    http_site_add(&h->site, health_routes,
-                  sizeof health_routes / sizeof health_routes[0], h,
-                  TOKENS_READ);
     if (config->count_http) {
         rc = count_open(&h->count, loop, ingest, config);
         h->count_on = rc == 0;
@@ -70,6 +67,9 @@ http_service_open(struct http_service *h, struct loop *loop,
         http_site_add(&h->site, sequence_routes, sequence_route_count,
                       &h->sequence, TOKENS_QUOTA);
     }
+    http_site_add(&h->site, health_routes,
+                  sizeof health_routes / sizeof health_routes[0], h,
+                  TOKENS_READ);
     if (rc < 0)
         http_service_close(h);
     return rc;

@@ -210,7 +210,8 @@ serve_input(struct conn *c)
     ssize_t size;
     bool failed;
 
-    conn_starve(c, false);
+    if ((c->flags & F_STARVED) != 0)
+        conn_starve(c, false);
     c->flags &= (uint16_t)~F_BLOCKED;
     if ((c->flags & F_LONG) != 0)
         return continue_answer(c);
