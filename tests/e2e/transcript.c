@@ -1,6 +1,6 @@
 /* tests/e2e/transcript.c - commands of a user and what they print, as a text:
- * test_x plays x.txt behind the tests of test_x.c, where there is one.  Read
- * the code from the end.
+ * test_x plays x.txt behind the tests in C of that name, where there are some.
+ * Read the code from the end.
  *
  *     == drop empties a keyspace, and what comes after counts
  *     $ start
@@ -11,7 +11,7 @@
  *     countd: info: no such ...
  *     [1]
  *
- * A case begins with ==; its sentence, with _ for what is no letter, names the
+ * A case begins with ==; its sentence, with _ between its words, names the
  * test.  A command is a line of /bin/sh after "$ ", continued by "> ".  Below
  * it stands what it prints on stdout and stderr: `...` is any text within a
  * line and, alone, any lines; a failure shows control bytes as \x1b.  [N] is
@@ -257,7 +257,8 @@ find_beside(struct transcript *t, const char *name)
     return NULL;
 }
 
-/* What stands before a line of shell: the directory, and what it may use. */
+/* Puts a line of shell behind what it needs: the directory, and what it may
+ * use. */
 static void
 put_script(struct transcript *t, const char *command, char *script, size_t size)
 {

@@ -39,7 +39,7 @@
 
 struct acquire_holding {
     const struct cmd_line *line;
-    struct live_name name;
+    struct cmd_live_name name;
     uint32_t resources;
     uint32_t bound;
     uint64_t wait_ms; /* UINT64_MAX: for ever */
@@ -267,7 +267,7 @@ acquire_and_run(struct acquire_holding *h)
     if (rc == 0)
         return run_command(h);
     if (rc != -EBUSY)
-        return cmd_peer_failed(h->line, live_peer(h->line), rc);
+        return cmd_peer_failed(h->line, cmd_live_peer(h->line), rc);
     if (cmd_value(h->line, "q") != NULL)
         return h->refused;
     diag(DIAG_INFO, "%s: %" PRIu32 " of %" PRIu32 " not available%s",
@@ -286,9 +286,9 @@ cmd_acquire(struct cmd_line *line)
     h.line = line;
     line->args[line->arg_count] = NULL; /* for execvp(); argv has room */
     status = parse_numbers(&h);
-    h.name = live_name(line, line->args[0]);
+    h.name = cmd_live_name(line, line->args[0]);
     if (status == 0)
-        status = live_connect(line, &h.l);
+        status = cmd_live_open(line, &h.l);
     if (status == 0)
         status = acquire_and_run(&h);
     if (h.pid == 0 || !h.inherited)

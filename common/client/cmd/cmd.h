@@ -310,19 +310,20 @@ void cmd_time_format(uint64_t ms, bool utc, char text[TIME_TEXT_SIZE]);
 /* Size of a name in text form, with NUL. */
 #define LIVE_TEXT_SIZE (4 * (size_t)LIVE_NAME_MAX + 1)
 
-struct live_name {
+struct cmd_live_name {
     size_t size;
     uint8_t bytes[LIVE_NAME_MAX]; /* any, NUL too */
 };
 
-bool live_is_semaphore(const struct cmd_line *line);
-enum cmd_peer live_peer(const struct cmd_line *line);
+bool cmd_is_semaphore(const struct cmd_line *line);
+enum cmd_peer cmd_live_peer(const struct cmd_line *line);
 
 /* A name in its text form, as cmd_name(). */
-struct live_name live_name(const struct cmd_line *line, const char *text);
+struct cmd_live_name cmd_live_name(const struct cmd_line *line,
+                                   const char *text);
 
 /* Connects now.  Says what went wrong and returns an exit status. */
-int live_connect(const struct cmd_line *line, struct countd_live **out);
+int cmd_live_open(const struct cmd_line *line, struct countd_live **out);
 
 /* ---- subcommands ------------------------------------------------------- */
 

@@ -232,15 +232,15 @@ cmd_http_open(const struct cmd_line *line, enum cmd_peer peer,
 /* ---- live peer --------------------------------------------------------- */
 
 bool
-live_is_semaphore(const struct cmd_line *line)
+cmd_is_semaphore(const struct cmd_line *line)
 {
     return cmd_value(line, "semaphore") != NULL;
 }
 
-struct live_name
-live_name(const struct cmd_line *line, const char *text)
+struct cmd_live_name
+cmd_live_name(const struct cmd_line *line, const char *text)
 {
-    struct live_name name = {.size = 0};
+    struct cmd_live_name name = {.size = 0};
     int size;
 
     if (*line->status != 0)
@@ -254,23 +254,23 @@ live_name(const struct cmd_line *line, const char *text)
 }
 
 enum cmd_peer
-live_peer(const struct cmd_line *line)
+cmd_live_peer(const struct cmd_line *line)
 {
-    return live_is_semaphore(line) ? CMD_SEMAPHORE : CMD_COUNTER;
+    return cmd_is_semaphore(line) ? CMD_SEMAPHORE : CMD_COUNTER;
 }
 
 int
-live_connect(const struct cmd_line *line, struct countd_live **out)
+cmd_live_open(const struct cmd_line *line, struct countd_live **out)
 {
     struct countd_live_options options = {.size = sizeof options,
-                                          .semaphore = live_is_semaphore(line)};
+                                          .semaphore = cmd_is_semaphore(line)};
     struct cmd_place place;
-    int rc = find_port(line, live_peer(line), &place);
+    int rc = find_port(line, cmd_live_peer(line), &place);
 
     if (rc != 0)
         return rc;
     options.directory = place.directory;
     options.address = place.address;
     rc = countd_live_open(out, &options);
-    return rc < 0 ? cmd_peer_failed(line, live_peer(line), rc) : 0;
+    return rc < 0 ? cmd_peer_failed(line, cmd_live_peer(line), rc) : 0;
 }

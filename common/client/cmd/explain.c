@@ -26,7 +26,7 @@
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
-#include "common/client/cmd/explain_history.h"
+#include "common/client/cmd/key_history.h"
 
 #define READS_MAX 100
 

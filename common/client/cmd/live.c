@@ -29,7 +29,7 @@ static void
 report_missing(const struct cmd_line *line, const char *arg)
 {
     diag(DIAG_INFO, "no such %s: %.*s",
-         live_is_semaphore(line) ? "semaphore" : "counter", WORD_MAX, arg);
+         cmd_is_semaphore(line) ? "semaphore" : "counter", WORD_MAX, arg);
 }
 
 /* ---- get --------------------------------------------------------------- */
@@ -44,7 +44,7 @@ ask_values(const struct cmd_line *line, struct countd_live *l,
     int rc = 0;
 
     for (int i = 1; i < line->arg_count && rc == 0; i++) {
-        const struct live_name name = live_name(line, line->args[i]);
+        const struct cmd_live_name name = cmd_live_name(line, line->args[i]);
         struct cell cells[2] = {cell_none()};
         uint32_t value;
 
@@ -142,7 +142,7 @@ static int
 ask_holders(const struct cmd_line *line, struct countd_live *l,
             struct output *out)
 {
-    const struct live_name name = live_name(line, line->args[1]);
+    const struct cmd_live_name name = cmd_live_name(line, line->args[1]);
     const int rc = countd_live_who(l, name.bytes, name.size, print_holder, out);
 
     output_rows_end(out);
@@ -182,7 +182,7 @@ static const struct look {
 static int
 run_look(struct cmd_line *line)
 {
-    const bool is_semaphore = live_is_semaphore(line);
+    const bool is_semaphore = cmd_is_semaphore(line);
     const struct look *k = looks;
     struct countd_live *l;
     struct output out;
@@ -195,8 +195,8 @@ run_look(struct cmd_line *line)
                         "the semaphore protocol has no Dump; countd live get "
                         "--semaphore NAME shows one");
     for (int i = 1; i < line->arg_count; i++)
-        (void)live_name(line, line->args[i]); /* refused at once */
-    status = live_connect(line, &l);
+        (void)cmd_live_name(line, line->args[i]); /* refused at once */
+    status = cmd_live_open(line, &l);
     if (status != 0)
         return status;
     output_init(&out, line,
@@ -206,7 +206,7 @@ run_look(struct cmd_line *line)
     countd_live_close(l);
     status = output_fini(&out);
     if (rc < 0 && rc != -ENOENT)
-        return cmd_peer_failed(line, live_peer(line), rc);
+        return cmd_peer_failed(line, cmd_live_peer(line), rc);
     return rc < 0 && status == 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 

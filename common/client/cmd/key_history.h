@@ -1,4 +1,4 @@
-/* common/client/cmd/explain_history.h - for countd explain: all that history has
+/* common/client/cmd/key_history.h - for countd explain: all that history has
  * of a key, beside what archived logs have of it.
  *
  * There is a row for each step in which there is either.  The step is the longest
@@ -8,8 +8,8 @@
  *
  * Ownership: the caller's, all zero at first.  Errors: 0 or a negative errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_CLIENT_CMD_EXPLAIN_HISTORY_H
-#define COUNTD_COMMON_CLIENT_CMD_EXPLAIN_HISTORY_H
+#ifndef COUNTD_COMMON_CLIENT_CMD_KEY_HISTORY_H
+#define COUNTD_COMMON_CLIENT_CMD_KEY_HISTORY_H
 
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"

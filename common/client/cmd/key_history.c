@@ -1,7 +1,7 @@
-/* common/client/cmd/explain_history.c - see explain_history.h:
+/* common/client/cmd/key_history.c - see key_history.h:
  * key_history_read(), then key_history_add() for each increment. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/client/cmd/explain_history.h"
+#include "common/client/cmd/key_history.h"
 
 #include <stdio.h>
 #include <stdlib.h>
