@@ -82,6 +82,7 @@ add_member(void *ctx, int fd, const struct archive_member *m)
 {
     struct waiting *w = ctx;
     struct waiting_index *x = &w->index;
+    struct waiting_file *file = w->files[w->file_count - 1];
     const size_t parts = x->part_count;
     struct waiting_fill *fill;
     struct archive_header h;
@@ -100,9 +101,11 @@ add_member(void *ctx, int fd, const struct archive_member *m)
         return rc;
     }
     *fill = (struct waiting_fill){.id = LOG_FILL_OF(&h),
-                                  .file = w->files[w->file_count - 1],
+                                  .file = file,
+                                  .before = file->last,
                                   .member = *m,
                                   .count = (uint32_t)h.count};
+    file->last = fill;
     x->fill_count++;
     return 0;
 }

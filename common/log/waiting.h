@@ -64,7 +64,7 @@
  *    worker of the command that placed all of them: what a log or a held file
  *    has goes behind what is missing.
  *
- * An index of all fills and names is in memory: 100 bytes a fill, 24 for each
+ * An index of all fills and names is in memory: 110 bytes a fill, 24 for each
  * name in it, each name once.  Files never change, so each is read once.
  *
  * Ownership: struct waiting is the caller's between open and close; one thread
@@ -94,9 +94,10 @@ struct waiting_file {
     uint64_t size;
     uint64_t since_ms; /* Unix time when its first fill was set aside */
     bool placed;
-    bool damaged; /* a member is: waiting_repair() */
-    bool listed;  /* is in the folder */
-    int lock_fd;  /* has its flock, to read it; -1 */
+    bool damaged;              /* a member is: waiting_repair() */
+    bool listed;               /* is in the folder */
+    int lock_fd;               /* has its flock, to read it; -1 */
+    struct waiting_fill *last; /* the last fill in it that can be read */
     uint32_t fills;
     uint32_t left; /* parts that are not known to be in: waiting_sweep() */
 };
@@ -104,6 +105,7 @@ struct waiting_file {
 struct waiting_fill {
     struct log_fill id;
     struct waiting_file *file;
+    struct waiting_fill *before; /* in the file */
     struct archive_member member;
     uint32_t count;  /* records */
     uint32_t number; /* its place in the index */

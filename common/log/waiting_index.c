@@ -148,20 +148,6 @@ waiting_has(const struct waiting *w, uint32_t name, const struct log_fill *id)
     return p->name == name && log_fill_compare(&p->fill->id, id) == 0;
 }
 
-struct waiting_fill *
-waiting_fill_of(const struct waiting *w, const struct log_fill *id,
-                struct waiting_file *file, uint64_t at)
-{
-    struct waiting_fill fill = {.id = *id, .file = file, .member.at = at};
-    struct waiting_fill *key = &fill, **found;
-
-    found = w->index.fill_count == 0
-                ? NULL
-                : bsearch(&key, w->index.fills, w->index.fill_count, sizeof key,
-                          by_fill);
-    return found ? *found : NULL;
-}
-
 /* ---- what is in --------------------------------------------------------- */
 
 bool

@@ -13,11 +13,6 @@
 /* Sorts the index, and removes the fills of files that are not listed. */
 void waiting_index_sort(struct waiting *w);
 
-/* The fill that member `at` of a file is; NULL: it is not in the list. */
-struct waiting_fill *waiting_fill_of(const struct waiting *w,
-                                     const struct log_fill *id,
-                                     struct waiting_file *file, uint64_t at);
-
 /* ---- waiting_replace.c ----------------------------------------------------- */
 
 /* Takes the folder, shared (LOCK_SH) or not (LOCK_EX), and lists it.

@@ -142,11 +142,13 @@ write_member(struct left_out *l, int fd, const struct archive_member *m,
              struct archive_reader *r)
 {
     const struct log_fill id = LOG_FILL_OF(&l->header);
-    struct waiting_fill *fill = waiting_fill_of(l->w, &id, l->file, m->at);
+    struct waiting_fill *fill = l->file->last;
     int64_t copied;
 
     if (l->found && (!l->leaves || l->leaves(l->ctx, &id)))
         return l->increments > 0 ? filter_member(l, r) : 0;
+    while (fill && fill->member.at != m->at)
+        fill = fill->before;
     if (fill && is_copied(l->w, fill))
         return 0;
     if (l->header.first_ms < l->new.first_ms)
