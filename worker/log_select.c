@@ -131,12 +131,12 @@ find_behind(const struct log_select *a, const struct fold_keyspace *k,
     return rc < 0 ? rc : 0;
 }
 
-/* Reads what the keyspace's marks and what waits say about its n logs. */
+/* Reads what the marks of the keyspace, which is `name` in log/waiting/, and what
+ * waits there say about its n logs. */
 static int
 read_states(const struct log_select *a, struct log_select_lane *l,
-            const struct fold_keyspace *k, unsigned n)
+            const struct fold_keyspace *k, uint32_t name, unsigned n)
 {
-    const uint32_t name = waiting_find(a->waiting, k->name, k->name_size);
     int rc;
 
     rc = store_marks(a->store, k->name, k->name_size, l->marks, n, l->infos);
@@ -176,16 +176,6 @@ refuse_keyspace(const struct log_select *a, struct fold_keyspace *k, int rc)
     k->state = state == KEYSPACE_REFUSED ? KEYSPACE_REFUSED : KEYSPACE_FAILED;
 }
 
-/* Whether the keyspace refused before in this pass over what waits. */
-static bool
-has_refused(const struct log_select *a, const struct fold_keyspace *k)
-{
-    const uint32_t name = waiting_find(a->waiting, k->name, k->name_size);
-
-    return name != WAITING_NONE &&
-           a->waiting->names.entries[name].note == a->pass;
-}
-
 /* Marks the logs that the keyspace's states exclude from the batch. */
 static void
 select_for_keyspace(struct log_select *a, struct log_select_lane *l,
@@ -193,15 +183,17 @@ select_for_keyspace(struct log_select *a, struct log_select_lane *l,
 {
     const struct log_batch *b = a->batch;
     const bool waiting = batch_is_waiting(b);
+    const uint32_t name = waiting_find(a->waiting, k->name, k->name_size);
     const unsigned n = log_select_touching(l, b, k);
     unsigned i, first = n; /* of those that stay */
     int rc;
 
-    if (waiting && has_refused(a, k)) {
-        k->state = KEYSPACE_REFUSED;
+    if (waiting && name != WAITING_NONE &&
+        a->waiting->names.entries[name].note == a->pass) {
+        k->state = KEYSPACE_REFUSED; /* it has, in this pass over what waits */
         return;
     }
-    rc = read_states(a, l, k, n);
+    rc = read_states(a, l, k, name, n);
     if (rc < 0) {
         refuse_keyspace(a, k, rc);
         return;
