@@ -219,12 +219,9 @@ uint32_t logs_slots(const struct logs *l);
 /* Whether a log is the current one or a spare. */
 bool logs_has_open(const struct logs *l, uint64_t index);
 
-/* Takes the next slot for message `m`, whose names were checked. */
+/* Takes the next slot for a message, whose names message_parse() or
+ * message_check() has passed. */
 void logs_put(struct logs *l, const struct message *m);
-
-/* Takes the next slot for a message that was not parsed.  Takes none if a name
- * is empty, too long or has a NUL: -EINVAL, -ENAMETOOLONG. */
-int logs_put_message(struct logs *l, const struct message *m);
 
 /* Whether `count` messages, at most logs_slots(), may be put now into
  * one log, without calling logs_free_slots() in between; rotates if needed.

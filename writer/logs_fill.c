@@ -1,7 +1,7 @@
 /* writer/logs_fill.c - messages into the current log; see logs.h.
  *
  * Entry points: logs_free_slots(), logs_have_run(), logs_slots(), logs_put(),
- * logs_put_message(), logs_put_mark(), logs_flush().
+ * logs_put_mark(), logs_flush().
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
@@ -138,16 +138,6 @@ logs_put(struct logs *l, const struct message *m)
     assert(l->current.count + l->staged < l->current.header.slots);
     put_message(l, l->slots + (size_t)l->staged * l->layout.slot_size, m);
     l->staged++;
-}
-
-int
-logs_put_message(struct logs *l, const struct message *m)
-{
-    const int rc = message_check(&l->layout, m);
-
-    if (rc == 0)
-        logs_put(l, m);
-    return rc;
 }
 
 int

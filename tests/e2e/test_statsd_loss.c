@@ -12,6 +12,14 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+/* The client has sent all: so a clean stop counts all. */
+static void
+end_client(struct fixture *r, int fd)
+{
+    client_close(fd);
+    stop_writer(r);
+}
+
 /* ---- names and limits --------------------------------------------------- */
 
 ON_FIXTURE(lengths_have_limits, r)
@@ -38,8 +46,7 @@ ON_FIXTURE(lengths_have_limits, r)
     memcpy(text, "_e{", 3);
     strcpy(text + 65501, "\nd:1|c");
     assert_int_equal(send(fd, text, 65507, 0), 65507);
-    client_close(fd);
-    stop_writer(r);
+    end_client(r, fd);
 
     assert_int_equal(sum_told(r, "datagrams"), 4);
     assert_int_equal(sum_told(r, "lines"), 7);
@@ -63,8 +70,7 @@ ON_FIXTURE(a_line_above_8192_bytes_ends_a_connection, r)
     strcpy(text + 8194 + 8193, "\nc:1|c\n");
     client_send(fd, text, strlen(text));
     client_expect_end(fd);
-    client_close(fd);
-    stop_writer(r);
+    end_client(r, fd);
 
     assert_int_equal(sum_counted(r, C, "a"), 1);
     assert_int_equal(sum_counted(r, C, "b"), 0);
@@ -98,8 +104,7 @@ ON_FIXTURE(figures_about_itself_can_be_off, r)
     BEGIN(r, "log.size=1M", "statsd.self=off");
     fd = connect_udp(&r->writer);
     send_lines(fd, "a:1|c\nbad");
-    client_close(fd);
-    stop_writer(r);
+    end_client(r, fd);
 
     assert_int_equal(r->records.count, 1);
     assert_int_equal(sum_counted(r, C, "a"), 1);
@@ -142,8 +147,7 @@ ON_FIXTURE(datagrams_come_to_a_socket_with_a_long_path, r)
     memcpy(longer + 65530, "c:12345|c", 9);
     assert_int_equal(send(fd, longer, sizeof longer, 0), sizeof longer);
     send_lines(fd, "a:1|c");
-    client_close(fd);
-    stop_writer(r);
+    end_client(r, fd);
 
     assert_int_equal(sum_counted(r, C, "a"), 2);
     assert_int_equal(sum_counted(r, C, "b"), 2);
@@ -174,8 +178,7 @@ ON_FIXTURE(a_nul_anywhere_is_a_malformed_line, r)
         assert_int_equal(send(fd, text, size, 0), size);
     }
     send_lines(fd, "a:1|c");
-    client_close(fd);
-    stop_writer(r);
+    end_client(r, fd);
     assert_int_equal(sum_told(r, "lines"), 13);
     assert_int_equal(sum_told(r, "bad"), 6);
     assert_int_equal(sum_counted(r, C, "a"), 1);
@@ -202,8 +205,7 @@ ON_FIXTURE(lines_that_make_many_names_wait_for_memory, r)
         client_send(fd, line, size);
     }
     client_send(fd, "a:1|c\n", 6);
-    client_close(fd);
-    stop_writer(r);
+    end_client(r, fd);
     assert_int_equal(sum_told(r, "lines"), 101);
     assert_int_equal(sum_told(r, "bad"), 0);
     assert_int_equal(sum_told(r, "no_memory"), 0);
@@ -221,8 +223,7 @@ ON_FIXTURE(rests_survive_stops, r)
         BEGIN(r, "log.size=1M");
         fd = connect_udp(&r->writer);
         send_lines(fd, "slow.q:0.4|h\nb:1|c|@0.7");
-        client_close(fd);
-        stop_writer(r);
+        end_client(r, fd);
         daemon_fini(&r->writer);
     }
     assert_int_equal(sum_counted(r, C ".timer.count", "slow.q"), 10);
@@ -252,8 +253,7 @@ ON_FIXTURE(rests_that_kills_forget_are_right_on_average, r)
         assert_int_equal(st.st_size, 0);
         fd = connect_udp(&r->writer);
         send_lines(fd, text);
-        client_close(fd);
-        stop_writer(r);
+        end_client(r, fd);
         daemon_fini(&r->writer);
         assert_rc(truncate(path, 0), 0);
     }
@@ -332,8 +332,7 @@ ON_FIXTURE(drops_of_the_kernel_are_told_to_the_number, r)
     for (int i = 0; i < SENT; i++)
         send_lines(fd, "a:1|c\na:1|c");
     daemon_signal(&r->writer, SIGCONT);
-    client_close(fd);
-    stop_writer(r);
+    end_client(r, fd);
 
     assert_true(sum_told(r, "dropped") > 0);
     assert_int_equal(sum_told(r, "dropped") + sum_told(r, "datagrams"), SENT);
@@ -383,8 +382,7 @@ ON_FIXTURE(sigterm_under_a_flood_loses_nothing_received, r)
         client_increment(fd, "other", "k", 1);
         client_wins(fd, 1);
     }
-    client_close(fd);
-    stop_writer(r);
+    end_client(r, fd);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
 
     assert_int_equal(sum_counted(r, "other", "k"), 200);

@@ -105,10 +105,12 @@ put_names(struct statsd *s, uint32_t slice)
                              .keyspace_size = (uint16_t)name.keyspace_size,
                              .key_size = (uint16_t)name.key_size,
                              .minute = name.minute};
-        if (logs_put_message(s->logs, &m) < 0)
+        if (message_check(&s->logs->layout, &m) < 0) {
             s->counts[STATSD_LINE_PROTOCOL][STATSD_BAD]++;
-        else
-            slots--;
+            continue;
+        }
+        logs_put(s->logs, &m);
+        slots--;
     }
     return slice;
 }

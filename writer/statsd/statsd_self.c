@@ -39,7 +39,8 @@ put_change(struct statsd *s, const char *keyspace, const char *key,
     if (logs_free_slots(s->logs) == 0)
         return false;
     /* Without room for its names in the settings' sizes the count is left out. */
-    (void)logs_put_message(s->logs, &m);
+    if (message_check(&s->logs->layout, &m) == 0)
+        logs_put(s->logs, &m);
     return true;
 }
 
