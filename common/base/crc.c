@@ -113,6 +113,25 @@ machine_multiplies(void)
     return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("ssse3");
 }
 
+#else
+
+#define LEAST 1
+#define FOLD
+
+static uint32_t
+multiply(const uint8_t *at, size_t size)
+{
+    return (uint32_t)crc32_z(0, at, size);
+}
+
+static bool
+machine_multiplies(void)
+{
+    return false;
+}
+
+#endif
+
 uint32_t
 crc_of(const uint8_t *bytes, size_t size)
 {
@@ -145,23 +164,3 @@ crc_each(const uint8_t *bytes, size_t stride, const size_t *sizes, size_t count,
     for (i = 0; i < count; i++)
         out[i] = (uint32_t)crc32_z(0, bytes + i * stride, sizes[i]);
 }
-
-#else
-
-uint32_t
-crc_of(const uint8_t *bytes, size_t size)
-{
-    return (uint32_t)crc32_z(0, bytes, size);
-}
-
-void
-crc_each(const uint8_t *bytes, size_t stride, const size_t *sizes, size_t count,
-         uint32_t *out)
-{
-    size_t i;
-
-    for (i = 0; i < count; i++)
-        out[i] = (uint32_t)crc32_z(0, bytes + i * stride, sizes[i]);
-}
-
-#endif

@@ -225,7 +225,7 @@ copy_requests(struct backup *b)
     rc = kept_begin(&b->kept, b->in.dir.log_fd);
     if (rc < 0)
         diag_errno(DIAG_WARNING, rc, "make log/" KEPT_FOLDER);
-    rc = backup_requests(b->in.dir.fd, b->fd);
+    rc = backup_requests(b->in.dir.fd, b->fd, NULL);
     return rc < 0 ? cmd_failed(rc, "copy " REQUESTS_FOLDER) : settle_logs(b);
 }
 

@@ -1,7 +1,7 @@
 /* common/client/cmd/backup_live.c - see cmd_data.h.
  *
  * Entry points, read from the end: backup_dropped(), backup_kept(), backup_live(),
- * backup_requests_add(), copy_quotas(). */
+ * backup_requests(), copy_quotas(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
 
@@ -234,7 +234,7 @@ copy_requests(void *ctx, int folder_fd, const char *name)
 }
 
 int
-backup_requests_add(int from_fd, int to_fd, const struct archived_list *fills)
+backup_requests(int from_fd, int to_fd, const struct archived_list *fills)
 {
     struct requests_copy c = {.fills = fills};
     uint8_t secret[REQUESTS_KEY_SIZE];
@@ -254,12 +254,6 @@ backup_requests_add(int from_fd, int to_fd, const struct archived_list *fills)
              : finish_file(c.to_fd, dirstream_each(from_fd, REQUESTS_FOLDER,
                                                    copy_requests, &c));
     return finish_file(live, rc);
-}
-
-int
-backup_requests(int from_fd, int to_fd)
-{
-    return backup_requests_add(from_fd, to_fd, NULL);
 }
 
 static int
@@ -337,7 +331,7 @@ backup_kept(int from_fd, const char *kept_path, struct store_session *copy,
     place_fini(&place);
     archived_sort_fills(&list);
     if (rc == 0 && list.count > 0)
-        rc = backup_requests_add(from_fd, to_fd, &list);
+        rc = backup_requests(from_fd, to_fd, &list);
     archived_free(&list);
     return rc;
 }

@@ -300,14 +300,11 @@ int purge_files(struct store_session *in, const struct cmd_name *keyspace,
  * There may be none. */
 int backup_live(int from_fd, int to_fd);
 
-/* Copies live/requests, durably, which backup_live() does not.  A record that is
- * being written is not in the copy. */
-int backup_requests(int from_fd, int to_fd);
-
-/* Adds the records of these fills (archived_sort_fills()); some may be in the
- * copy already, which does no harm. */
-int backup_requests_add(int from_fd, int to_fd,
-                        const struct archived_list *fills);
+/* Copies live/requests, durably, which backup_live() does not; or (`fills` not
+ * NULL, archived_sort_fills()) adds the records of these fills, some of which may
+ * be in the copy already, which does no harm.  A record that is being written is
+ * not in the copy. */
+int backup_requests(int from_fd, int to_fd, const struct archived_list *fills);
 
 /* Removes that copy again, except the secret.  1: there was one, 0 */
 int backup_requests_remove(int to_fd);
