@@ -19,6 +19,7 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/base/version.h"
+#include "common/client/cmd/cmd.h"
 #include "common/client/lib/countd.h"
 #include "common/client/lib/link.h"
 #include "common/wire/first_bytes.h"
@@ -39,6 +40,7 @@ struct server {
     pthread_mutex_t lock;   /* of what follows */
     int status;             /* of the document */
     char document[8192];    /* that answers each question */
+    bool has_more;          /* the first one of them */
     char question[1 << 16]; /* the last one's head */
     atomic_bool enough;     /* a thread of the test may end */
     atomic_int finished;    /* threads that have counted all of theirs */
@@ -865,8 +867,12 @@ answer_questions(struct server *s, int fd)
         memcpy(s->question, head, size + 1);
         n = snprintf(answer, sizeof answer,
                      "HTTP/1.1 %d Words\r\nConnection: keep-alive\r\n"
-                     "ETag: W/\"a1-2f\"\r\nContent-length: %zu\r\n\r\n%s",
-                     s->status, strlen(s->document), s->document);
+                     "%sETag: W/\"a1-2f\"\r\nContent-length: %zu\r\n\r\n%s",
+                     s->status,
+                     s->has_more && s->received == 1
+                         ? "Link: </v1/keyspaces?after=k&n=1>; rel=\"next\"\r\n"
+                         : "",
+                     strlen(s->document), s->document);
         (void)pthread_mutex_unlock(&s->lock);
         (void)hand_put(fd, answer, (size_t)n); /* the test notices */
         size = 0;
@@ -1109,6 +1115,22 @@ CASE(questions_that_are_none_are_not_sent, s)
               -ENAMETOOLONG);
     assert_rc(countd_get(s->c, "k", 1, "a", 1, &n), -ENOENT);
     assert_int_equal(s->received, 1);
+}
+
+CASE(the_command_asks_until_no_keyspaces_are_left, s)
+{
+    char words[][16] = {"countd", "-o", "keyspaces", "--tsv"}, read[64];
+    char *argv[] = {words[0], words[1], read, words[2], words[3], NULL};
+
+    (void)snprintf(read, sizeof read, "read.http=%s", s->hand.address);
+    begin_documents(s, 1, "");
+    s->has_more = true;
+
+    assert_int_equal(cmd_main(5, argv), 0);
+
+    close_client(s);
+    assert_int_equal(s->received, 2);
+    assert_has(s->question, "GET /v1/keyspaces?&after=k&");
 }
 
 static void

@@ -305,12 +305,13 @@ take_headers(struct ask *a, const struct document *d)
 {
     char *link = copy_until(http_header(&d->answer, "Link:"), "\r\n");
     char *version = copy_until(http_header(&d->answer, "ETag:"), "\r\n");
-    const char *at = link ? strstr(link, "&offset=") : NULL;
+    /* A name in the link has no =, which is escaped. */
+    const char *at = link ? strstr(link, "offset=") : NULL;
 
     if (link && !at)
-        at = strstr(link, "&after=");
+        at = strstr(link, "after=");
     free(a->next);
-    a->next = at ? copy_until(at + 1, "&>") : NULL;
+    a->next = copy_until(at, "&>");
     free(link);
     if (version && a->version && strcmp(version, a->version) != 0)
         a->has_changed = true;
