@@ -50,24 +50,6 @@ chunks_reserve(struct chunks *c, size_t size)
     return 0;
 }
 
-int
-chunks_put(struct chunks *c, const void *bytes, size_t size)
-{
-    const uint8_t *at = bytes;
-    int rc = 0;
-
-    while (rc == 0 && size > 0) {
-        const size_t n = size < CHUNKS_PIECE ? size : CHUNKS_PIECE;
-
-        rc = chunks_reserve(c, n);
-        if (rc == 0)
-            json_bytes(&c->json, at, n);
-        at += n;
-        size -= n;
-    }
-    return rc;
-}
-
 void
 chunks_copy(const struct chunks *c, uint8_t *to)
 {

@@ -42,9 +42,6 @@ int chunks_reserve(struct chunks *c, size_t size);
 
 void chunks_end(struct chunks *c);
 
-/* Puts bytes of any number; as chunks_reserve(). */
-int chunks_put(struct chunks *c, const void *bytes, size_t size);
-
 /* Copies all. */
 void chunks_copy(const struct chunks *c, uint8_t *to);
 

@@ -113,10 +113,12 @@ read_job_pack(struct read_job *w, const struct read_request *request,
     if (w->job.state == JOB_HAS_PLACE)
         clear_job(w);
     chunks_init(&w->answer, &w->scratch, READ_HTTP_LONGEST);
-    rc = chunks_put(&w->answer, text, size);
-    chunks_end(&w->answer);
-    if (rc == 0)
+    rc = chunks_reserve(&w->answer, size);
+    if (rc == 0) {
+        json_bytes(&w->answer.json, text, size);
+        chunks_end(&w->answer);
         rc = chunks_pack_start(&w->packer, &w->answer);
+    }
     if (rc < 0) {
         w->answer.size = 0;
         if (w->job.state == JOB_HAS_PLACE) /* else its answer is there, too */
