@@ -32,6 +32,8 @@ CASE(functions_compute_what_they_say, r)
         {"averageSeries(web.*)",
          "averageSeries(web.*) +60/60: 5.5 11 16.5 22 27.5"},
         {"avg(web.a)", "averageSeries(web.a) +60/60: 1 2 3 4 5"},
+        {"avg(avg(web.*), web.c.d)", "averageSeries(avg(web.*),web.c.d) "
+                                     "+60/60: 2.75 5.5 11.75 11 13.75"},
         {"maxSeries(web.*, scale(web.b,-1))",
          "maxSeries(web.*,scale(web.b,-1)) +60/60: 10 20 30 40 50"},
         {"minSeries(web.*, web.c.d)",
