@@ -343,7 +343,6 @@ run_loop(struct writer *w)
         if (w->stop_signal != SIGINT) /* ^C, and how countd serve stops it */
             print_stats(w);
     }
-    writer_status_end(&w->status);
     return w->failed ? -EIO : rc;
 }
 

@@ -1,5 +1,5 @@
 /* writer/writer_status.c - see writer_status.h: writer_status_print(),
- * writer_status_handed(), writer_status_end(). */
+ * writer_status_handed(), writer_status_close(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/writer_status.h"
 
@@ -365,13 +365,8 @@ writer_status_open(struct writer_status *s, const char *data_dir,
 }
 
 void
-writer_status_end(struct writer_status *s)
-{
-    loop_disarm(s->parts.loop, &s->timer);
-}
-
-void
 writer_status_close(struct writer_status *s)
 {
+    loop_disarm(s->parts.loop, &s->timer);
     status_close(&s->status);
 }

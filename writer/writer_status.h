@@ -63,10 +63,8 @@ struct writer_status {
 void writer_status_open(struct writer_status *s, const char *data_dir,
                         const struct writer_parts *parts);
 
-/* Before the logs are closed: no scan begins after this. */
-void writer_status_end(struct writer_status *s);
-
-/* After the logs are closed. */
+/* After the logs are closed, whose thread may be scanning; also where it was not
+ * opened. */
 void writer_status_close(struct writer_status *s);
 
 /* A log has been handed on to the workers. */

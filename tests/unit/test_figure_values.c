@@ -441,7 +441,6 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
     expect_live("counter", 1000);
     expect_live("semaphore", 2000);
     expect_port("ack", (const int64_t[4]){0});
-    writer_status_end(&s);
     writer_status_close(&s);
     loop_free(loop);
 }
@@ -463,7 +462,6 @@ CASE(a_scan_that_is_late_does_not_hide_a_log_that_was_handed_on, dir)
     s.scan.job.done(&s.scan.job);
     see_status(dir);
     assert_int_equal(seen.rows[0].values[STATUS_D_UNMERGED], 10);
-    writer_status_end(&s);
     writer_status_close(&s);
     loop_free(loop);
 }
