@@ -12,7 +12,7 @@
  *     h  waits for the test to wake it, then echoes
  *     H  waits for the group commit, and only then echoes
  *     s  needs one byte of its body, the rest is surplus; that byte comes back
- *     w  work: takes 100 us of a driven clock (fault_stop_ns), no answer
+ *     w  work: takes 100 us of a driven clock (fault_stop_clock), no answer
  *     o  owes the pattern as often as the body says (u16), behind the gate
  *     x  is malformed
  *     c  cuts the connection

@@ -93,7 +93,7 @@ static void (*called)(void *ctx); /* of ACT_HOOK */
 static void *called_ctx;
 static _Atomic int64_t clock_offset_ms;
 static _Atomic uint64_t passed_ns;
-static _Atomic uint64_t stopped_ns; /* 0: clock_ns() goes */
+static _Atomic uint64_t stopped_ns; /* 0: clock_ns() and clock_ms() go */
 
 static bool
 belongs_to(enum call c, const char *name)
@@ -430,21 +430,26 @@ REAL_AND_WRAP(uint64_t, clock_unix_ms, (void))
     return __real_clock_unix_ms() + (uint64_t)atomic_load(&clock_offset_ms);
 }
 
-REAL_AND_WRAP(uint64_t, clock_ns, (void))
+static uint64_t
+pass_clock(uint64_t now_ns)
 {
     const uint64_t stopped = atomic_load(&stopped_ns);
 
-    return (stopped > 0 ? stopped : __real_clock_ns()) +
-           atomic_load(&passed_ns);
+    return (stopped > 0 ? stopped : now_ns) + atomic_load(&passed_ns);
+}
+
+REAL_AND_WRAP(uint64_t, clock_ns, (void))
+{
+    return pass_clock(__real_clock_ns());
 }
 
 REAL_AND_WRAP(uint64_t, clock_ms, (void))
 {
-    return __real_clock_ms() + atomic_load(&passed_ns) / 1000000;
+    return pass_clock(__real_clock_ns()) / 1000000;
 }
 
 void
-fault_stop_ns(void)
+fault_stop_clock(void)
 {
     atomic_store(&stopped_ns, __real_clock_ns());
 }

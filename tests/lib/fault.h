@@ -67,10 +67,11 @@ unsigned fault_calls(const char *call);
  * fault_clear() undoes it. */
 void fault_clock(int64_t offset_ms);
 
-/* Lets time pass on clock_ns() and clock_ms(); from fault_stop_ns() on, only
- * that moves clock_ns().  fault_clear() undoes both. */
+/* Lets time pass on clock_ns() and clock_ms(); from fault_stop_clock() on, only
+ * that moves them, so that a busy machine cannot make anything late.
+ * fault_clear() undoes both. */
 void fault_pass_ns(uint64_t ns);
-void fault_stop_ns(void);
+void fault_stop_clock(void);
 
 /* Descriptors open in this process, to see that a failure leaks none. */
 unsigned fault_open_fds(void);

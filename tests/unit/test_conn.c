@@ -685,6 +685,7 @@ UNSTARTED(one_that_never_sent_a_byte_yields_after_a_tenth_of_that, f)
 
     f->rows[ECHO].max = 2;
     f->rows[ECHO].yield_s = 600;
+    fault_stop_clock();
     echo_start(f);
     at = open_listener(f, ECHO);
     for (int i = 0; i < 2; i++)
@@ -803,7 +804,7 @@ start_wide(struct echo *f)
     for (size_t i = 0; i < ECHO_LISTENERS; i++)
         f->rows[i].max = 256;
     f->options.shared = 512;
-    fault_stop_ns();
+    fault_stop_clock();
     echo_start(f);
 }
 
@@ -947,7 +948,7 @@ CASE(a_stop_answers_what_has_arrived_and_waits_for_the_commit, f)
     echo_ask(b, 'h', "cut");
     echo_ask(c, 'e', "three");
     echo_say(c, "\0", 1);
-    echo_stop(f, 1000);
+    echo_stop(f, 600000);
     echo_hear(f, a, "one,");
     /* A peer that has closed behind its answers is not waited for. */
     echo_hear_end(f, c, "three");
@@ -965,8 +966,10 @@ CASE(a_stop_does_not_reset_a_peer_that_sends_on, f)
 {
     const int a = echo_join(f, ECHO);
 
+    fault_stop_clock();
     echo_ask(a, 'e', "one");
     echo_stop(f, 1000);
+    fault_pass_ns(UINT64_C(20000000)); /* a tick */
     echo_hear(f, a, "one");
     echo_turns(f, 2);
     echo_ask(a, 'e', "late");
@@ -981,9 +984,11 @@ CASE(a_stop_does_not_reset_a_peer_whose_acks_are_on_their_way, f)
 {
     const int a = echo_join(f, WINS);
 
+    fault_stop_clock();
     echo_ask_number(a, 'o', 2);
     echo_hear_nothing(f, a);
     echo_stop(f, 1000);
+    fault_pass_ns(UINT64_C(20000000));  /* a tick */
     fault_pass_ns(UINT64_C(300000000)); /* it is quiet */
     echo_turns(f, 3);
     echo_commit(&f->own);

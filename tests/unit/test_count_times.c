@@ -150,7 +150,7 @@ CASE(a_turn_of_more_answers_than_places_writes_them_as_they_come, r)
     int fds[CONNS];
 
     start_count(r);
-    fault_stop_ns(); /* a turn takes all that there is */
+    fault_stop_clock(); /* a turn takes all that there is */
     for (size_t i = 0; i < CONNS; i++) {
         fds[i] = connect_pair(r, LISTENER_HTTP);
         send_requests(fds[i], PIPELINED);

@@ -920,6 +920,7 @@ CASE(what_is_not_there_is_waited_for_a_moment_after_its_peer_left, w)
     const char *ask = "GET /held HTTP/1.1\r\n\r\n";
     const int half = echo_join(w->f, ECHO), left = echo_join(w->f, ECHO);
 
+    fault_stop_clock();
     echo_say(half, ask, strlen(ask));
     echo_say(left, ask, strlen(ask));
     echo_hear_nothing(w->f, half);

@@ -94,7 +94,7 @@ CASE(a_failed_sync_answers_nobody_that_waited, r)
             fixture_ask(p, "POST", k == 5 ? "/query" : "/apply?amt=1", NULL);
     }
     /* One turn takes all of them: no time passes in it. */
-    fault_stop_ns();
+    fault_stop_clock();
     fault_inject("fdatasync", 1, EIO);
     r->waits = &r->peers[1];
     r->want = 1;

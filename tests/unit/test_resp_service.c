@@ -169,6 +169,7 @@ setup(void **state)
 static int
 setup_patient(void **state)
 {
+    fault_stop_clock();
     return setup_with(state, 2000);
 }
 
