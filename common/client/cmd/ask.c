@@ -19,6 +19,7 @@
 #include "common/wire/query.h"
 
 #define KEYS_MAX  256
+#define LINK_SIZE 8192 /* three names, of which a byte is six characters */
 #define ANSWER_MS 5000 /* for an answer to come, when it is made */
 #define DAY_MS    ((uint64_t)86400000)
 #define STEP_MS   ((uint64_t)3600000)
@@ -280,7 +281,7 @@ put_page(const struct ask *a, struct document *d)
         document_put_number(d, ask_is_range(a) ? "length" : "n",
                             a->rows < QUERY_ROWS_MAX ? a->rows : QUERY_ROWS_MAX,
                             "");
-    if (a->next)
+    if (a->next[0] != '\0')
         document_put_text(d, a->next);
     else if (ask_is_range(a))
         document_put_number(d, "offset", a->offset, "");
@@ -291,11 +292,12 @@ put_page(const struct ask *a, struct document *d)
                           a->line->raw ? "format=tsv&names=raw" : "format=tsv");
 }
 
-/* A copy of what is before one of these characters; NULL of NULL. */
-static char *
-copy_until(const char *text, const char *ends)
+/* Copies what is before one of these characters; nothing of NULL. */
+static void
+copy_until(char *to, size_t size, const char *text, const char *ends)
 {
-    return text ? strndup(text, strcspn(text, ends)) : NULL;
+    (void)snprintf(to, size, "%.*s", text ? (int)strcspn(text, ends) : 0,
+                   text ? text : "");
 }
 
 /* Notes where the next document begins, and whether the keyspace is another
@@ -303,22 +305,18 @@ copy_until(const char *text, const char *ends)
 static void
 take_headers(struct ask *a, const struct document *d)
 {
-    char *link = copy_until(http_header(&d->answer, "Link:"), "\r\n");
-    char *version = copy_until(http_header(&d->answer, "ETag:"), "\r\n");
-    /* A name in the link has no =, which is escaped. */
-    const char *at = link ? strstr(link, "offset=") : NULL;
+    char link[LINK_SIZE], version[sizeof a->version];
+    const char *at;
 
-    if (link && !at)
-        at = strstr(link, "after=");
-    free(a->next);
-    a->next = copy_until(at, "&>");
-    free(link);
-    if (version && a->version && strcmp(version, a->version) != 0)
-        a->has_changed = true;
-    if (a->version)
-        free(version);
-    else
-        a->version = version;
+    copy_until(link, sizeof link, http_header(&d->answer, "Link:"), "\r\n");
+    /* A name in the link has no =, which is escaped. */
+    at = strstr(link, "offset=");
+    copy_until(a->next, sizeof a->next, at ? at : strstr(link, "after="), "&>");
+    copy_until(version, sizeof version, http_header(&d->answer, "ETag:"),
+               "\r\n");
+    if (a->version[0] == '\0')
+        strcpy(a->version, version);
+    a->has_changed |= version[0] != '\0' && strcmp(version, a->version) != 0;
 }
 
 /* ---- documents ----------------------------------------------------------- */
@@ -333,7 +331,7 @@ print_document(struct ask *a, struct document *d)
     if (a->out.format == OUTPUT_JSON) {
         while (document_next(d))
             continue;
-        if (a->pages == 0 && a->next && d->rows) {
+        if (a->pages == 0 && a->next[0] != '\0' && d->rows) {
             a->ending = strdup(d->rows_end);
             to = d->rows_end;
         } else if (a->pages > 0 && d->rows) {
@@ -410,7 +408,8 @@ print_pages(struct ask *a)
             a->rows -= QUERY_ROWS_MAX;
         }
         rc = document_end(&d);
-    } while (rc == 0 && a->next && (a->rows > 0 || a->question->rows_max == 0));
+    } while (rc == 0 && a->next[0] != '\0' &&
+             (a->rows > 0 || a->question->rows_max == 0));
     return rc;
 }
 
@@ -476,8 +475,6 @@ cmd_ask(struct cmd_line *line)
     a.width = chart_width(&a.out);
     status = run_question(&a);
     (void)countd_close(a.c); /* nothing was sent to be counted */
-    free(a.next);
-    free(a.version);
     free(a.ending);
     free(a.sums);
     return status;

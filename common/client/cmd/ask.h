@@ -42,8 +42,8 @@ struct ask {
 
     /* Of the documents: */
     size_t pages;
-    char *next;    /* parameter of the next page; NULL: this is the last */
-    char *version; /* version of the first page */
+    char next[2048];  /* parameter of the next page; "": this is the last */
+    char version[64]; /* version of the first page */
     bool has_changed;
     char *ending; /* in JSON: what follows the rows of the first page */
     int64_t from, to, since, saturated, as_of_ms;
