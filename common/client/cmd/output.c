@@ -13,7 +13,7 @@
  * memory is bounded; later pages only widen columns. */
 #define PAGE_ROWS 4096
 #define PAGE_SIZE ((size_t)1 << 20)
-#define ROW_MAX   (LIVE_TEXT_SIZE + TABLE_COLUMNS_MAX * NAME_TEXT_SIZE)
+#define ROW_MAX   (LIVE_TEXT_SIZE + (size_t)TABLE_COLUMNS_MAX * NAME_TEXT_SIZE)
 
 /* Cells of people's rows, each with its NUL. */
 static char page[PAGE_SIZE + ROW_MAX];
