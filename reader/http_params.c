@@ -151,37 +151,26 @@ read_word(const struct value *v, void *to, struct http_params_fault *f)
     return set_fault(f, w->code, "%s", w->wrong);
 }
 
-/* What of an ETag follows its two numbers: the minutes of a period, of which
- * the request has its own. */
-static size_t
-span_minutes(const char *text)
-{
-    static const char digits[] = "0123456789";
-    const size_t from = text[0] == '-' ? strspn(text + 1, digits) : 0;
-    const size_t to =
-        from > 0 && text[1 + from] == '-' ? strspn(text + 2 + from, digits) : 0;
-
-    return to > 0 ? from + to + 2 : 0;
-}
-
-/* As the ETag has it between its quotes. */
+/* As the ETag has it between its quotes: behind its two numbers it may have the
+ * minutes of a period, of which the request has its own. */
 static bool
 read_version(const struct value *v, void *to, struct http_params_fault *f)
 {
-    static const char digits[] = "0123456789abcdef";
-    const size_t nonce = strspn(v->text, digits);
-    const size_t change =
-        v->text[nonce] == '-' ? strspn(v->text + nonce + 1, digits) : 0;
     uint64_t *version = to;
+    char nonce[17], change[17];
+    int size = 0, with_period = 0;
 
-    if (nonce == 0 || nonce > 16 || change == 0 || change > 16 ||
-        nonce + 1 + change + span_minutes(v->text + nonce + 1 + change) !=
-            v->size)
+    (void)sscanf(v->text,
+                 "%16[0123456789abcdef]-%16[0123456789abcdef]%n"
+                 "-%*[0123456789]-%*[0123456789]%n",
+                 nonce, change, &size, &with_period);
+    if (size == 0 ||
+        (v->size != (size_t)size && v->size != (size_t)with_period))
         return set_fault(
             f, "bad-version",
             "version: NONCE-CHANGE, as the ETag of an answer has it");
-    version[0] = strtoull(v->text, NULL, 16);
-    version[1] = strtoull(v->text + nonce + 1, NULL, 16);
+    version[0] = strtoull(nonce, NULL, 16);
+    version[1] = strtoull(change, NULL, 16);
     return true;
 }
 
