@@ -52,14 +52,6 @@ put_text(struct sink *s, const char *format, ...)
 
 /* ---- families ----------------------------------------------------------- */
 
-static bool
-ends_with(const char *name, size_t size, const char *end)
-{
-    const size_t n = strlen(end);
-
-    return size >= n && memcmp(name + size - n, end, n) == 0;
-}
-
 /* In OpenMetrics a family's name has no _total and no _info, and has a
  * unit. */
 static void
@@ -145,9 +137,9 @@ has_figure(const struct overview_row *r, const struct figure *f)
 {
     if (f->kind == STATUS_PROCESS)
         return status_is_daemon(r->kind);
-    return f->kind == r->kind && (f < &figures[STATUS_L_HTTP_2XX] ||
-                                  f > &figures[STATUS_L_HTTP_5XX] ||
-                                  ends_with(r->name, strlen(r->name), "http"));
+    return f->kind == r->kind &&
+           (f < &figures[STATUS_L_HTTP_2XX] ||
+            f > &figures[STATUS_L_HTTP_5XX] || strstr(r->name, "http"));
 }
 
 /* The samples of a figure: one for each row, or the largest of them alone. */
