@@ -217,12 +217,6 @@ put_all(const struct overview *o, const struct user_metrics *u, bool is_open,
 
 /* ---- scrapes ------------------------------------------------------------ */
 
-static bool
-wants_openmetrics(const struct http_request *r)
-{
-    return http_weight(r, "application/openmetrics-text") > 0;
-}
-
 struct scrape {
     struct job job;
     struct user_metrics users;
@@ -274,7 +268,8 @@ enum conn_next
 read_metrics(struct http_call *x)
 {
     struct read_http *h = x->ctx;
-    const bool is_open = wants_openmetrics(x->request);
+    const bool is_open =
+        http_weight(x->request, "application/openmetrics-text") > 0;
     char shown[HTTP_QUERY_SHOWN], detail[HTTP_DETAIL_SIZE];
     const struct http_problem unknown = {"unknown-parameter", detail, 0};
     const struct user_metrics *u;

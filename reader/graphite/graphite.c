@@ -126,15 +126,7 @@ answer_done(struct http_call *x, struct graphite_job *g)
     return http_end(x, HTTP_OK, c->size);
 }
 
-/* ---- packing ------------------------------------------------------------ */
-
-/* Whether the answer that is there is to be packed. */
-static bool
-wants_packing(const struct graphite_job *g)
-{
-    return g->render.status == HTTP_OK && g->takes_gzip &&
-           g->answer.size >= PACKED_LEAST;
-}
+/* ---- the job ------------------------------------------------------------ */
 
 static bool
 step_packing(struct job *job, uint64_t until_ns)
@@ -142,8 +134,6 @@ step_packing(struct job *job, uint64_t until_ns)
     return chunks_pack_step(&LOOP_OWNER(job, struct graphite_job, job)->packer,
                             until_ns);
 }
-
-/* ---- the job ------------------------------------------------------------ */
 
 static bool
 step_request(struct job *job, uint64_t until_ns)
@@ -157,7 +147,9 @@ step_request(struct job *job, uint64_t until_ns)
         return false;
     if (g->as_of_ms != INT64_MAX)
         g->as_of_ms = as_of_bound(job->jobs->as_of, g->as_of_ms);
-    if (!wants_packing(g) || chunks_pack_start(&g->packer, &g->answer) < 0)
+    if (g->render.status != HTTP_OK || !g->takes_gzip ||
+        g->answer.size < PACKED_LEAST ||
+        chunks_pack_start(&g->packer, &g->answer) < 0)
         return true;
     job->step = step_packing;
     return false;
