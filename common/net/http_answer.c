@@ -158,8 +158,10 @@ has_date(const struct http_site *site, const struct http_call *x)
 static uint8_t *
 put_cache(uint8_t *to, const struct http_call *x)
 {
-    to = put_text(to, "Cache-Control: ");
-    return put_text(put_text(to, x->cache ? x->cache : "no-store"), "\r\n");
+    if (!x->cache)
+        return put_text(to, "Cache-Control: no-store\r\n");
+    to = put_text(put_text(to, "Cache-Control: "), x->cache);
+    return put_text(to, "\r\n");
 }
 
 /* What an answer with a Content-Type has beside it. */

@@ -157,6 +157,8 @@ conn_turn(struct conns *cs)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = &cs->listeners[i];
 
+        if (d->used == 0)
+            continue;
         if (d->working > 0)
             serve_listener(d);
         if (!list_alone(&d->lists[CONN_CLOSED]))
