@@ -66,10 +66,7 @@ die_at_fsync(const char *path, unsigned n)
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
 }
 
-#define CASE(name, dir)                                                        \
-    TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
-
-CASE(the_next_one_makes_a_dead_creators_name_durable, dir)
+IN_TMPDIR(the_next_one_makes_a_dead_creators_name_durable, dir)
 {
     struct side s;
 

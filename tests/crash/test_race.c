@@ -305,10 +305,7 @@ take_the_rest(void)
     }
 }
 
-#define CASE(name, dir)                                                        \
-    TEST_IN(name, struct tmpdir *dir, tmpdir_setup, tmpdir_teardown)
-
-CASE(a_log_has_one_owner_and_gives_each_increment_once, dir)
+IN_TMPDIR(a_log_has_one_owner_and_gives_each_increment_once, dir)
 {
     struct random random = {random_seed(__func__)};
     uint64_t lost = 0, doubled = 0;

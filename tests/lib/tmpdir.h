@@ -31,6 +31,10 @@ void tmpdir_remove(struct tmpdir *dir);
 int tmpdir_setup(void **state);
 int tmpdir_teardown(void **state);
 
+/* A test (tests/lib/test.h) in one. */
+#define IN_TMPDIR(name, d)                                                     \
+    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
+
 /* Writes a whole file below it with this mode. */
 void tmpdir_put(const struct tmpdir *dir, const char *name, const void *bytes,
                 size_t size, mode_t mode);

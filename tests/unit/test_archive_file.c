@@ -191,9 +191,6 @@ read_back(int fd, enum kind kind)
 
 /* ---- what is read is what was archived ---------------------------------- */
 
-#define IN_TMPDIR(name, d)                                                     \
-    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
-
 IN_TMPDIR(logs_of_any_kind_come_back_and_are_small, d)
 {
     static const struct {

@@ -10,10 +10,7 @@
 #include "common/log/kept.h"
 #include "tests/lib/tmpdir.h"
 
-#define CASE(name, d)                                                          \
-    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
-
-CASE(workers_find_it_while_a_backup_runs, d)
+IN_TMPDIR(workers_find_it_while_a_backup_runs, d)
 {
     struct kept k = {.begun = false};
     int fd;
@@ -28,7 +25,7 @@ CASE(workers_find_it_while_a_backup_runs, d)
     assert_false(tmpdir_has(d, KEPT_FOLDER));
 }
 
-CASE(a_worker_removes_what_a_killed_backup_left, d)
+IN_TMPDIR(a_worker_removes_what_a_killed_backup_left, d)
 {
     struct kept k = {.begun = false};
 
@@ -40,7 +37,7 @@ CASE(a_worker_removes_what_a_killed_backup_left, d)
     assert_false(tmpdir_has(d, KEPT_FOLDER));
 }
 
-CASE(the_first_backup_to_end_leaves_it_to_the_other, d)
+IN_TMPDIR(the_first_backup_to_end_leaves_it_to_the_other, d)
 {
     struct kept k = {.begun = false}, other = {.begun = false};
 
@@ -52,7 +49,7 @@ CASE(the_first_backup_to_end_leaves_it_to_the_other, d)
     assert_false(tmpdir_has(d, KEPT_FOLDER));
 }
 
-CASE(a_backup_that_begins_later_does_not_hide_what_is_missing, d)
+IN_TMPDIR(a_backup_that_begins_later_does_not_hide_what_is_missing, d)
 {
     struct kept k = {.begun = false}, other = {.begun = false};
 

@@ -129,9 +129,6 @@ TEST(as_many_slots_as_fit_the_size)
 
 /* ---- create ------------------------------------------------------------- */
 
-#define IN_TMPDIR(name, d)                                                     \
-    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
-
 IN_TMPDIR(a_new_log_is_empty_and_shows_it, d)
 {
     struct inspect r;

@@ -143,26 +143,25 @@ TEST(a_header_says_whether_there_are_marks)
                            .slots = MARKED_SLOTS,
                            .keyspace_size = 8,
                            .key_size = 48,
-                           .count = 4,
-                           .features = LOG_HAS_MARKS,
-                           .marks = 2};
+                           .count = 4};
+    static const struct {
+        uint32_t features, marks;
+        int rc;
+    } rows[] = {{LOG_HAS_MARKS, 2, 0},
+                {LOG_HAS_MARKS, 5, -EBADMSG}, /* of four slots */
+                {0, 1, -EBADMSG},
+                {4, 1, -EPROTONOSUPPORT}};
     uint8_t bytes[LOG_BLOCK_SIZE];
     struct log_header got;
 
-    log_header_put(&h, bytes);
-    assert_rc(log_header_get(bytes, &got), 0);
-    assert_int_equal(got.marks, 2);
-    assert_int_equal(got.features, LOG_HAS_MARKS);
-    h.marks = 5;
-    log_header_put(&h, bytes);
-    assert_rc(log_header_get(bytes, &got), -EBADMSG);
-    h.marks = 1;
-    h.features = 0;
-    log_header_put(&h, bytes);
-    assert_rc(log_header_get(bytes, &got), -EBADMSG);
-    h.features = 4;
-    log_header_put(&h, bytes);
-    assert_rc(log_header_get(bytes, &got), -EPROTONOSUPPORT);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        h.features = rows[i].features;
+        h.marks = rows[i].marks;
+        log_header_put(&h, bytes);
+        assert_rc(log_header_get(bytes, &got), rows[i].rc);
+        if (rows[i].rc == 0)
+            assert_true(got.marks == 2 && got.features == LOG_HAS_MARKS);
+    }
 }
 
 /* ---- recovery ------------------------------------------------------------ */
@@ -208,9 +207,6 @@ claim_full(int dirfd)
     assert_rc(log_claim(&log, dirfd, 0, LOG_MODE_FULL), 0);
     return log;
 }
-
-#define IN_TMPDIR(name, d)                                                     \
-    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
 
 IN_TMPDIR(marks_are_stored_before_a_dead_writers_log_is_sealed, d)
 {

@@ -134,9 +134,6 @@ remove_records(void *ctx, int folder_fd, const char *name)
     return 0;
 }
 
-#define IN_TMPDIR(name, d)                                                     \
-    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
-
 #define FIRST FOLDER "0000000000"
 
 /* ---- the secret ---------------------------------------------------------- */
