@@ -36,7 +36,8 @@ batch_close(struct log_batch *b)
 {
     if (!b->dir.stream)
         return; /* it is not open */
-    batch_release_unmerged(b, false);
+    if (b->logs)
+        batch_release_unmerged(b, false);
     free(b->ready);
     free(b->logs);
     fold_close(&b->fold);

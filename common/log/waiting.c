@@ -197,8 +197,8 @@ see_name(void *ctx, int folder_fd, const char *name)
         return 0;
     strcpy(file.name, name);
     if (w->sorted_count > 0)
-        known =
-            bsearch(&key, w->files, w->sorted_count, sizeof key, by_file_name);
+        known = bsearch(&key, w->files, w->sorted_count,
+                        sizeof(struct waiting_file *), by_file_name);
     if (!known)
         return add_file(w, &file);
     (*known)->listed = true;
