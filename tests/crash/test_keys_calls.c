@@ -91,11 +91,11 @@ live_until_killed(const char *path, unsigned killed_at, bool *answered)
     fault_kill("disk", killed_at);
     open_writer(&w, path);
     append_request(&w);
-    run(&w, is_synced, 0);
+    run_until(&w, is_synced, 0);
     *answered = true;
     logs_rotate(&w.logs);
     logs_finish(&w.logs);
-    run(&w, is_finished, 0);
+    run_until(&w, is_finished, 0);
     fault_clear();
     close_writer(&w);
     _exit(w.finished > 0 ? 0 : 1);

@@ -232,7 +232,7 @@ ON_FIXTURE(rests_survive_stops, r)
     assert_int_equal(sum_told(r, "rounded"), 0);
 }
 
-/* A kill leaves the file of rests empty; on average that is no loss. */
+/* A kill leaves the file of rests empty; on average nothing is lost. */
 ON_FIXTURE(rests_that_kills_forget_are_right_on_average, r)
 {
     enum { KILLS = 6, NAMES = 50 };
@@ -452,7 +452,7 @@ ON_FIXTURE(full_logs_push_back_and_nothing_is_lost, r)
     fd = client_connect(daemon_port(&r->writer, "statsd-tcp"));
     sent = send_names(fd, 0, most, 500);
     assert_true(sent < most);
-    /* Other ports are served, and countd-write ends the wait of nobody. */
+    /* Other ports are served, and no connection is closed. */
     assert_true(daemon_alive(&r->writer));
     daemon_start(&worker, "countd-worker", "-d", r->data, NULL);
     most = (sent / NAME_LINE + 1000) * NAME_LINE;

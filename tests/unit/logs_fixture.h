@@ -1,9 +1,9 @@
 /* tests/unit/logs_fixture.h - the logs of a writer in a directory of their own,
  * with a real loop and its I/O threads.
  *
- *     start(r);
+ *     start_logs(r);
  *     put_at_once(r, 3);
- *     run(r, has_sealed, 1); */
+ *     run_until(r, has_sealed, 1); */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_UNIT_LOGS_FIXTURE_H
 #define COUNTD_TESTS_UNIT_LOGS_FIXTURE_H
@@ -75,7 +75,7 @@ after_turn(void *ctx)
 }
 
 static inline void
-run(struct fixture *r, bool (*until)(struct fixture *r), uint64_t want)
+run_until(struct fixture *r, bool (*until)(struct fixture *r), uint64_t want)
 {
     r->until = until;
     r->want = want;
@@ -137,10 +137,10 @@ tear_down(struct fixture *r)
 }
 
 static inline void
-start(struct fixture *r)
+start_logs(struct fixture *r)
 {
     assert_rc(open_logs(r), 0);
-    run(r, has_spare, 0);
+    run_until(r, has_spare, 0);
 }
 
 static inline void

@@ -191,7 +191,7 @@ CASE(a_full_table_refuses_and_an_age_empties_it, s)
 
         (void)snprintf(key, sizeof key, "%d", count);
         rc = add_value(s, key, UNIT);
-        /* What is said to be free can be used. */
+        /* The bytes of aggregate_free() can be used. */
         assert_true(rc == 0 || before < aggregate_name_size(1, sizeof key));
     }
     assert_true(count > 1000);
@@ -270,7 +270,7 @@ count_flush(struct aggregate *s, int64_t *counted)
     }
 }
 
-/* What was added in minutes, and what came out of all of them. */
+/* The sums of all minutes are compared, as rests move between them. */
 CASE(random_minutes_are_right_to_less_than_a_unit_in_the_end, s)
 {
     struct random random = {.state = random_seed("minutes")};

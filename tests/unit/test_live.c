@@ -362,7 +362,7 @@ do_something(struct fixture *r, struct model *m)
         do_sweep(r, m);
 }
 
-/* Does so many random things; `m` has been made for the fixture. */
+/* Does random things, `steps` of them; `m` has been made for the fixture. */
 static void
 run_model(struct fixture *r, struct model *m, unsigned steps)
 {

@@ -1,5 +1,5 @@
 /* tests/unit/test_live_ends.c - counters and semaphores: what ends. Connections
- * and with them what they hold, windows, objects that nobody uses. */
+ * and with them what they hold, windows, objects without a holder. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/unit/live_fixture.h"
 

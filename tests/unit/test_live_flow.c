@@ -30,7 +30,7 @@ CASE(who_does_not_read_is_not_read_from, r)
         sent += n > 0 ? (size_t)n : 0;
     }
 
-    /* It is stuck, in bounded memory, and harms nobody. */
+    /* It is stuck, in bounded memory, and other peers are served. */
     assert_true(sent < size);
     assert_true(bytes_kept(r) <= LIVE_PROTOCOL_OUT_SIZE + 2 * CONN_SLICE);
     live_client_noop(q);

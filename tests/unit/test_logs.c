@@ -17,7 +17,7 @@ begin_sync(struct fixture *r)
 }
 
 static uint64_t
-synced(const struct fixture *r)
+count_syncs(const struct fixture *r)
 {
     return r->commit.syncs - (r->commit.in_flight || r->commit.failed);
 }
@@ -25,7 +25,7 @@ synced(const struct fixture *r)
 static bool
 has_synced(struct fixture *r)
 {
-    return synced(r) >= r->want;
+    return count_syncs(r) >= r->want;
 }
 
 static bool
@@ -65,35 +65,35 @@ is_due(struct fixture *r)
 }
 
 static bool
-always(struct fixture *r)
+has_turned(struct fixture *r)
 {
     (void)r;
     return true;
 }
 
 static void
-look(struct fixture *r)
+read_records(struct fixture *r)
 {
     records_free(&r->records);
     records_read(&r->records, r->data.log_fd);
 }
 
 static void
-finish(struct fixture *r)
+finish_logs(struct fixture *r)
 {
     logs_finish(&r->logs);
-    run(r, has_finished, 0);
+    run_until(r, has_finished, 0);
     logs_close(&r->logs);
-    look(r);
+    read_records(r);
     assert_int_equal(r->records.states[LOG_OPEN], 0);
     assert_int_equal(r->records.damaged, 0);
 }
 
 static void
-put(struct fixture *r, int count)
+put_messages(struct fixture *r, int count)
 {
     for (int i = 0; i < count; i++) {
-        run(r, has_room, 0);
+        run_until(r, has_room, 0);
         put_one(r);
     }
     logs_file.flush(&r->logs);
@@ -129,23 +129,23 @@ stale_slot(struct fixture *r, uint64_t index, bool write)
 /* Two logs: the current one and the spare. */
 ON_FIXTURE(logs_with_nothing_in_them_are_cleared_on_request, r)
 {
-    start(r);
-    finish(r);
+    start_logs(r);
+    finish_logs(r);
     assert_true(stale_slot(r, 0, true));
     assert_true(stale_slot(r, 1, true));
     r->finished = 0;
-    start(r);
+    start_logs(r);
 
     logs_clear(&r->logs); /* the current one, as the spare replaces it */
-    run(r, has_spare, 0);
+    run_until(r, has_spare, 0);
     logs_clear(&r->logs);
-    run(r, has_spare, 0);
+    run_until(r, has_spare, 0);
 
     assert_false(stale_slot(r, 0, false));
     assert_false(stale_slot(r, 1, false));
-    put(r, 1); /* they still take increments */
+    put_messages(r, 1); /* they still take increments */
     logs_clear(&r->logs);
-    finish(r);
+    finish_logs(r);
     assert_int_equal(r->records.count, 1);
 }
 
@@ -179,7 +179,7 @@ put_names(struct fixture *r, unsigned keyspace_size, unsigned key_size)
     r->config.log_size = LOG_SLOTS_AT + 400 * 544;
     r->config.keyspace_size = keyspace_size;
     r->config.key_size = key_size;
-    start(r);
+    start_logs(r);
     for (i = 0; i < 400; i++) {
         put_le64s(bytes, (int64_t)i);
         put_letters(bytes + 8, 1 + i * 37 % keyspace_size, keyspace_size);
@@ -189,7 +189,7 @@ put_names(struct fixture *r, unsigned keyspace_size, unsigned key_size)
         if (i % 7 == 0)
             logs_file.flush(&r->logs);
     }
-    finish(r);
+    finish_logs(r);
 
     assert_int_equal(r->records.count, 400);
     for (i = 0; i < 400; i++) {
@@ -217,10 +217,10 @@ ON_FIXTURE(a_sync_covers_the_log_before_the_rotation_first, r)
 {
     int old_fd, fd;
 
-    start(r);
-    put(r, SLOTS);
+    start_logs(r);
+    put_messages(r, SLOTS);
     old_fd = r->logs.current.fd;
-    put(r, 1);
+    put_messages(r, 1);
     fd = r->logs.current.fd;
     assert_int_not_equal(old_fd, fd);
 
@@ -229,8 +229,8 @@ ON_FIXTURE(a_sync_covers_the_log_before_the_rotation_first, r)
     assert_int_equal(r->logs.sync.items[0].fd, old_fd);
     assert_int_equal(r->logs.sync.items[1].fd, fd);
     assert_false(begin_sync(r));
-    run(r, has_synced, 1);
-    finish(r);
+    run_until(r, has_synced, 1);
+    finish_logs(r);
 
     assert_int_equal(r->records.count, SLOTS + 1);
 }
@@ -240,8 +240,8 @@ ON_FIXTURE(a_group_is_full_only_while_a_sync_runs, r)
     const int most = (int)(LOGS_GROUP / 544);
 
     r->config.log_size = LOG_SLOTS_AT + LOGS_GROUP + 10 * 544;
-    start(r);
-    put(r, 1);
+    start_logs(r);
+    put_messages(r, 1);
     assert_false(logs_group_is_full(&r->logs));
     assert_true(begin_sync(r));
     put_at_once(r, most);
@@ -249,13 +249,13 @@ ON_FIXTURE(a_group_is_full_only_while_a_sync_runs, r)
     put_at_once(r, 1);
     assert_true(logs_group_is_full(&r->logs));
     assert_int_equal(r->ready, 0);
-    run(r, has_synced, 1);
+    run_until(r, has_synced, 1);
     assert_int_equal(r->ready, 1);
     assert_false(logs_group_is_full(&r->logs));
     assert_true(begin_sync(r));
-    run(r, has_synced, 2);
+    run_until(r, has_synced, 2);
     assert_int_equal(r->ready, 1);
-    finish(r);
+    finish_logs(r);
 }
 
 ON_FIXTURE(either_half_of_a_sync_failing_fails_it_all, r)
@@ -264,14 +264,14 @@ ON_FIXTURE(either_half_of_a_sync_failing_fails_it_all, r)
 
     for (n = 1; n <= 2; n++) {
         r->failed = 0;
-        start(r);
-        put(r, SLOTS + 1);
-        run(r, has_spare, 0);
+        start_logs(r);
+        put_messages(r, SLOTS + 1);
+        run_until(r, has_spare, 0);
         fault_inject("fdatasync", n, EIO);
         assert_true(begin_sync(r));
-        run(r, has_failed, 0);
+        run_until(r, has_failed, 0);
         fault_clear();
-        assert_int_equal(synced(r), 0);
+        assert_int_equal(count_syncs(r), 0);
         assert_int_equal(logs_free_slots(&r->logs), 0);
         logs_close(&r->logs);
     }
@@ -281,84 +281,84 @@ ON_FIXTURE(a_log_is_sealed_only_after_a_sync, r)
 {
     int i;
 
-    start(r);
-    put(r, SLOTS + 1);
+    start_logs(r);
+    put_messages(r, SLOTS + 1);
     assert_true(logs_file.is_due(&r->logs));
     for (i = 0; i < 20; i++)
-        run(r, always, 0);
-    look(r);
+        run_until(r, has_turned, 0);
+    read_records(r);
     assert_int_equal(r->records.states[LOG_SEALED], 0);
 
     assert_true(begin_sync(r));
-    run(r, has_sealed, 1);
-    look(r);
+    run_until(r, has_sealed, 1);
+    read_records(r);
     assert_int_equal(r->records.states[LOG_SEALED], 1);
-    finish(r);
+    finish_logs(r);
 }
 
 /* Sealing costs one sync then, that of the header. */
 ON_FIXTURE(a_log_that_is_durable_is_sealed_without_another_sync, r)
 {
-    start(r);
-    put(r, 3);
+    start_logs(r);
+    put_messages(r, 3);
     assert_true(begin_sync(r));
-    run(r, has_synced, 1);
-    run(r, has_spare, 0);
+    run_until(r, has_synced, 1);
+    run_until(r, has_spare, 0);
     fault_clear();
     r->logs.finishing = true; /* no spare is made meanwhile */
     logs_rotate(&r->logs);
     r->logs.finishing = false;
     assert_false(logs_file.is_due(&r->logs));
-    run(r, has_sealed, 1);
+    run_until(r, has_sealed, 1);
     assert_int_equal(fault_calls("fdatasync"), 1);
-    finish(r);
+    finish_logs(r);
     assert_int_equal(r->records.count, 3);
 }
 
 /* An answer waits for the sync of a log that has nothing new. */
 ON_FIXTURE(a_durable_log_that_a_sync_is_wanted_of_waits_for_it, r)
 {
-    start(r);
-    put(r, 3);
+    start_logs(r);
+    put_messages(r, 3);
     assert_true(begin_sync(r));
-    run(r, has_synced, 1);
-    run(r, has_spare, 0);
+    run_until(r, has_synced, 1);
+    run_until(r, has_spare, 0);
     assert_true(logs_want_sync(&r->logs));
     logs_rotate(&r->logs);
     assert_true(logs_file.is_due(&r->logs));
     assert_true(begin_sync(r));
-    run(r, has_sealed, 1);
+    run_until(r, has_sealed, 1);
 
     /* Nor is it closed while a sync has its descriptor. */
-    run(r, has_spare, 0);
-    put(r, 3);
+    run_until(r, has_spare, 0);
+    put_messages(r, 3);
     assert_true(begin_sync(r));
-    run(r, has_synced, 3);
+    run_until(r, has_synced, 3);
     assert_true(logs_want_sync(&r->logs));
     assert_true(begin_sync(r));
     logs_rotate(&r->logs);
     assert_int_equal(r->logs.retired[0].state, RETIRED_DIRTY);
-    run(r, has_sealed, 2);
-    finish(r);
+    run_until(r, has_sealed, 2);
+    finish_logs(r);
     assert_int_equal(r->records.count, 6);
 }
 
 ON_FIXTURE(a_failing_seal_ends_the_writer_and_recovery_mends_it, r)
 {
-    start(r);
-    put(r, 5);
-    run(r, has_spare, 0);
+    start_logs(r);
+    put_messages(r, 5);
+    run_until(r, has_spare, 0);
     logs_rotate(&r->logs);
-    run(r, has_spare, 0);
+    run_until(r, has_spare, 0);
     /* The group's sync is the first, the seal is behind it. */
     fault_inject("fdatasync", 2, EIO);
     assert_true(begin_sync(r));
-    run(r, has_failed, 0);
+    run_until(r, has_failed, 0);
     fault_clear();
     logs_close(&r->logs);
 
-    start(r);
-    finish(r);
+    start_logs(r);
+    finish_logs(r);
     assert_int_equal(r->records.count, 5);
 }
 
@@ -366,16 +366,16 @@ ON_FIXTURE(slots_say_how_many_before_them_are_durable, r)
 {
     int i;
 
-    start(r);
-    put(r, 3);
+    start_logs(r);
+    put_messages(r, 3);
     assert_true(begin_sync(r));
-    put(r, 2); /* the sync is not known to be done */
-    run(r, has_synced, 1);
-    put(r, 1);
+    put_messages(r, 2); /* the sync is not known to be done */
+    run_until(r, has_synced, 1);
+    put_messages(r, 1);
     assert_true(begin_sync(r));
-    run(r, has_synced, 2);
-    put(r, SLOTS);
-    finish(r);
+    run_until(r, has_synced, 2);
+    put_messages(r, SLOTS);
+    finish_logs(r);
 
     for (i = 0; i < 3; i++)
         assert_int_equal(r->records.at[i].stamp.synced, 0);
@@ -389,28 +389,28 @@ ON_FIXTURE(slots_say_how_many_before_them_are_durable, r)
 ON_FIXTURE(the_interval_makes_a_sync_due, r)
 {
     r->config.log_sync_ms = 20;
-    start(r);
+    start_logs(r);
     assert_false(logs_file.is_due(&r->logs));
-    put(r, 1);
+    put_messages(r, 1);
     assert_false(logs_file.is_due(&r->logs));
-    run(r, is_due, 0);
+    run_until(r, is_due, 0);
     assert_true(begin_sync(r));
     assert_false(logs_file.is_due(&r->logs));
-    run(r, has_synced, 1);
+    run_until(r, has_synced, 1);
     assert_false(logs_file.is_due(&r->logs));
-    finish(r);
+    finish_logs(r);
 }
 
 ON_FIXTURE(with_always_a_sync_is_due_at_once_and_with_never_not, r)
 {
     r->config.log_sync_ms = CONFIG_SYNC_ALWAYS;
-    start(r);
+    start_logs(r);
     assert_false(logs_file.is_due(&r->logs));
-    put(r, 1);
+    put_messages(r, 1);
     assert_true(logs_file.is_due(&r->logs));
     r->config.log_sync_ms = CONFIG_SYNC_NEVER;
     assert_false(logs_file.is_due(&r->logs));
-    finish(r);
+    finish_logs(r);
     assert_int_equal(r->records.count, 1);
 }
 
@@ -421,15 +421,15 @@ ON_FIXTURE(received_ms_never_goes_back_in_a_log, r)
     const struct record *at;
     int i;
 
-    start(r);
-    put(r, 2);
+    start_logs(r);
+    put_messages(r, 2);
     fault_clock(-3600000);
-    put(r, SLOTS);
+    put_messages(r, SLOTS);
     fault_clock(3600000);
-    put(r, 2);
+    put_messages(r, 2);
     fault_clear();
-    put(r, 2);
-    finish(r);
+    put_messages(r, 2);
+    finish_logs(r);
 
     assert_int_equal(r->records.count, SLOTS + 6);
     at = r->records.at;
@@ -443,14 +443,14 @@ ON_FIXTURE(a_clock_that_is_set_back_begins_a_log_of_its_own, r)
     const struct record *at;
     uint64_t after;
 
-    start(r);
-    put(r, 2);
-    run(r, has_spare, 0);
+    start_logs(r);
+    put_messages(r, 2);
+    run_until(r, has_spare, 0);
     fault_clock(-3600000);
-    run(r, always, 0); /* the loop reads the clock once a turn */
-    put(r, 2);
+    run_until(r, has_turned, 0); /* the loop reads the clock once a turn */
+    put_messages(r, 2);
     after = clock_unix_ms();
-    finish(r);
+    finish_logs(r);
 
     assert_int_equal(r->records.count, 4);
     at = r->records.at;
@@ -466,25 +466,25 @@ ON_FIXTURE(a_clock_that_is_set_back_begins_a_log_of_its_own, r)
 ON_FIXTURE(an_old_log_is_handed_on_however_steady_the_trickle, r)
 {
     r->config.log_rotate_after_ms = 30;
-    start(r);
+    start_logs(r);
     while (r->logs.fill == 1) {
-        put(r, 1);
+        put_messages(r, 1);
         assert_true(r->logs.current.count < SLOTS);
-        run(r, always, 0);
+        run_until(r, has_turned, 0);
         if (r->logs.current.count == SLOTS - 1)
             break;
         usleep(2000);
     }
     assert_int_equal(r->logs.fill, 2);
-    finish(r);
+    finish_logs(r);
 }
 
 ON_FIXTURE(an_empty_log_is_not_handed_on, r)
 {
-    start(r);
+    start_logs(r);
     logs_rotate(&r->logs);
     assert_int_equal(r->logs.fill, 1);
-    finish(r);
+    finish_logs(r);
     assert_int_equal(r->records.states[LOG_SEALED], 0);
 }
 
@@ -497,23 +497,23 @@ ON_FIXTURE(without_a_spare_an_old_log_is_handed_on_all_the_same, r)
     r->config.log_max = 1;
     r->config.log_count = 1;
     assert_rc(open_logs(r), 0);
-    put(r, 1);
+    put_messages(r, 1);
     logs_rotate(&r->logs);
     assert_true(r->logs.has_current); /* it waits for a spare a while */
-    put(r, 1);
+    put_messages(r, 1);
     while (r->logs.has_current)
-        run(r, always, 0);
+        run_until(r, has_turned, 0);
     assert_true(clock_ms() - begin_ms >= 1000);
     assert_int_equal(logs_free_slots(&r->logs), 0);
     assert_true(begin_sync(r));
-    run(r, has_sealed, 1);
+    run_until(r, has_sealed, 1);
 
     assert_rc(log_claim(&log, r->data.log_fd, 0, LOG_MODE_FULL), 0);
     assert_rc(log_empty(&log), 0);
     assert_rc(log_release(&log), 0);
-    run(r, has_room, 0);
-    put(r, 1);
-    finish(r);
+    run_until(r, has_room, 0);
+    put_messages(r, 1);
+    finish_logs(r);
     assert_int_equal(r->records.count, 1);
 }
 
@@ -529,27 +529,27 @@ ON_FIXTURE(a_new_directory_serves_with_its_first_log, r)
     r->config.log_count = 5;
     assert_rc(open_logs(r), 0);
     assert_false(has_fifth_log(r));
-    put(r, 1);
-    run(r, has_fifth_log, 0);
-    put(r, SLOTS + 1);
-    finish(r);
+    put_messages(r, 1);
+    run_until(r, has_fifth_log, 0);
+    put_messages(r, SLOTS + 1);
+    finish_logs(r);
     assert_int_equal(r->records.count, SLOTS + 2);
     assert_false(tmpdir_has(&r->dir, "log/0000000005"));
 }
 
 ON_FIXTURE(creating_that_fails_is_tried_again, r)
 {
-    start(r);
+    start_logs(r);
     /* Two logs: one in use, one spare; the third has to be made. */
     fault_inject_from("posix_fallocate", 1, ENOSPC);
     fault_inject_from("fsync", 1, ENOSPC);
-    put(r, SLOTS + 1);
-    run(r, has_tried, 0);
+    put_messages(r, SLOTS + 1);
+    run_until(r, has_tried, 0);
     assert_int_equal(r->logs.spare_count, 0);
     assert_int_equal(r->failed, 0);
     fault_clear();
-    run(r, has_spare, 0);
-    finish(r);
+    run_until(r, has_spare, 0);
+    finish_logs(r);
     assert_int_equal(r->records.count, SLOTS + 1);
 }
 
@@ -572,7 +572,7 @@ ON_FIXTURE(every_failing_call_of_the_start_is_an_error_or_harmless, r)
             if (rc == 0) {
                 /* The fault may still hit the file thread. */
                 logs_finish(&r->logs);
-                run(r, has_ended, 0);
+                run_until(r, has_ended, 0);
                 logs_close(&r->logs);
             }
             assert_int_equal(fault_open_fds(), fds);
@@ -588,12 +588,12 @@ ON_FIXTURE(a_hundred_rotations_keep_every_message, r)
     int i;
 
     r->config.log_max = 1000;
-    start(r);
+    start_logs(r);
     for (i = 0; i < 100; i++) {
-        put(r, SLOTS);
+        put_messages(r, SLOTS);
         (void)begin_sync(r); /* false while one is in flight */
     }
-    finish(r);
+    finish_logs(r);
     assert_int_equal(r->records.count, 100 * SLOTS);
     assert_int_equal(r->records.states[LOG_SEALED], 100);
 }

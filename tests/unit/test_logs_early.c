@@ -13,29 +13,30 @@ has_waited(struct fixture *r)
 }
 
 static void
-begin(struct fixture *r)
+set_up_early(struct fixture *r)
 {
     set_up(r);
     r->config.log_count = 4;
     r->config.log_merge_share = 10;
     r->config.log_sync_ms = CONFIG_SYNC_ALWAYS;
     r->syncs = true;
-    start(r);
+    start_logs(r);
 }
 
 static void
-end(struct fixture *r)
+tear_down_early(struct fixture *r)
 {
     assert_int_equal(r->failed, 0);
     logs_close(&r->logs);
     tear_down(r);
 }
 
-#define CASE(name, r) TEST_WITH(name, struct fixture, r, begin, end)
+#define CASE(name, r)                                                          \
+    TEST_WITH(name, struct fixture, r, set_up_early, tear_down_early)
 
 /* The log that was retired last is OTHER, `age_ms` ago, and has this mode. */
 static void
-other(struct fixture *r, mode_t mode, uint64_t age_ms)
+set_previous(struct fixture *r, mode_t mode, uint64_t age_ms)
 {
     struct logs_early *e = &r->logs.early;
     char name[LOG_NAME_SIZE];
@@ -77,7 +78,7 @@ CASE(a_log_goes_when_the_one_before_is_merged_and_its_share_has_passed, r)
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        other(r, rows[i].mode, rows[i].age_ms);
+        set_previous(r, rows[i].mode, rows[i].age_ms);
         r->config.log_merge_share = rows[i].share;
         r->logs.early.took_ms = rows[i].took_ms;
         assert_int_equal(logs_early_wait(&r->logs), rows[i].wait_ms);
@@ -89,19 +90,19 @@ CASE(a_log_goes_when_the_one_before_is_merged_and_its_share_has_passed, r)
 
 CASE(a_log_that_is_being_sealed_is_not_merged_and_one_in_use_again_is, r)
 {
-    other(r, LOG_MODE_EMPTY, 100);
+    set_previous(r, LOG_MODE_EMPTY, 100);
     r->logs.early.sealed_ms = 0;
     assert_int_equal(logs_early_wait(&r->logs), 25);
 
-    other(r, GONE, 100);
+    set_previous(r, GONE, 100);
     r->logs.early.index = r->logs.spares[0].header.index;
     assert_int_equal(logs_early_wait(&r->logs), 0);
-    other(r, GONE, 100);
+    set_previous(r, GONE, 100);
     r->logs.early.index = r->logs.current.header.index;
     assert_int_equal(logs_early_wait(&r->logs), 0);
 
     /* Without a spare the next log would have to wait. */
-    other(r, GONE, 100);
+    set_previous(r, GONE, 100);
     r->logs.spare_count--;
     while (r->logs.spare_count > 0)
         log_abandon(&r->logs.spares[r->logs.spare_count--]);
@@ -117,7 +118,7 @@ CASE(what_a_merge_takes_is_learned_and_a_stopped_worker_forgotten, r)
     int logs;
 
     log_name(OTHER, name);
-    other(r, LOG_MODE_EMPTY, 100);
+    set_previous(r, LOG_MODE_EMPTY, 100);
     assert_int_equal(fstatat(r->data.log_fd, name, &st, 0), 0);
     e->sealed_ms = (uint64_t)st.st_ctim.tv_sec * 1000 +
                    (uint64_t)st.st_ctim.tv_nsec / 1000000 - 11;
@@ -125,15 +126,15 @@ CASE(what_a_merge_takes_is_learned_and_a_stopped_worker_forgotten, r)
     (void)logs_early_wait(&r->logs);
     assert_int_equal(e->took_ms, 8); /* half of the way up */
 
-    /* Nobody looked for the end of this one before the next was retired. */
-    other(r, LOG_MODE_FULL, 8000);
+    /* The next log was retired before the end of this one was looked for. */
+    set_previous(r, LOG_MODE_FULL, 8000);
     e->sealed_ms = loop_unix_ms(r->loop) - 8000;
     logs_early_retired(&r->logs, OTHER);
     assert_int_equal(e->took_ms, 4004);
     assert_int_equal(e->sealed_ms, 0);
 
     for (logs = 0; e->took_ms > 20; logs++) {
-        other(r, LOG_MODE_EMPTY, 100);
+        set_previous(r, LOG_MODE_EMPTY, 100);
         (void)logs_early_wait(&r->logs);
     }
     assert_int_equal(logs, 4);
@@ -143,25 +144,25 @@ CASE(while_merges_leave_files_logs_go_by_their_age, r)
 {
     const int log_fd = r->data.log_fd;
 
-    other(r, GONE, 100);
+    set_previous(r, GONE, 100);
     assert_int_equal(logs_early_wait(&r->logs), 0);
     assert_int_equal(mkdirat(log_fd, "waiting", 0700), 0);
-    other(r, GONE, 100);
+    set_previous(r, GONE, 100);
     assert_int_equal(logs_early_wait(&r->logs), 0); /* only seen */
 
     assert_int_equal(
         utimensat(log_fd, "waiting", (struct timespec[2]){{1, 1}, {1, 1}}, 0),
         0);
-    other(r, GONE, 100);
+    set_previous(r, GONE, 100);
     assert_true(logs_early_wait(&r->logs) == UINT64_MAX);
-    other(r, GONE, 100);
+    set_previous(r, GONE, 100);
     assert_int_equal(logs_early_wait(&r->logs), 0);
 }
 
 /* ---- the timer ----------------------------------------------------------- */
 
 static void
-merge(struct fixture *r, uint64_t index)
+merge_log(struct fixture *r, uint64_t index)
 {
     struct log log;
 
@@ -177,19 +178,19 @@ CASE(one_log_after_the_other_is_handed_on_while_they_are_merged, r)
     for (uint64_t i = 1; i <= 5; i++) {
         index = r->logs.current.header.index;
         put_at_once(r, 1);
-        run(r, has_sealed, i);
+        run_until(r, has_sealed, i);
         if (i < 5)
-            merge(r, index);
-        run(r, has_spare, 0);
+            merge_log(r, index);
+        run_until(r, has_spare, 0);
     }
 
-    /* Nobody merges the last one: the next stays. */
+    /* The last one is not merged: the next stays. */
     put_at_once(r, 1);
-    run(r, has_waited, loop_now_ms(r->loop) + 100);
+    run_until(r, has_waited, loop_now_ms(r->loop) + 100);
     assert_int_equal(r->logs.stats.sealed, 5);
     assert_int_equal(r->logs.current.count, 1);
-    merge(r, index);
-    run(r, has_sealed, 6);
+    merge_log(r, index);
+    run_until(r, has_sealed, 6);
 }
 
 CASE(the_age_of_a_log_the_share_and_an_archive_forbid_it, r)

@@ -15,7 +15,7 @@
 /* ---- a failing disk ---------------------------------------------- */
 
 static long
-remaining(struct quota_server *r)
+ask_remaining(struct quota_server *r)
 {
     char body[64];
 
@@ -35,7 +35,7 @@ ask_with_fault(struct quota_server *r, const char *call, unsigned n, int error,
     int status;
 
     fixture_start(r);
-    before = remaining(r);
+    before = ask_remaining(r);
     if (lasting)
         fault_inject_from(call, n, error);
     else
@@ -46,15 +46,15 @@ ask_with_fault(struct quota_server *r, const char *call, unsigned n, int error,
     assert_int_equal(status, r->has_failed ? FIXTURE_CLOSED : 200);
     if (r->has_failed) {
         fixture_restart(r);
-        after = remaining(r);
+        after = ask_remaining(r);
         assert_true(after == before || after == before - 7);
     } else {
-        after = remaining(r);
+        after = ask_remaining(r);
         assert_int_equal(after, before - 7);
     }
     assert_int_equal(fixture_once(r, "/apply?amt=1", body), 200);
     fixture_restart(r);
-    assert_int_equal(remaining(r), after - 1);
+    assert_int_equal(ask_remaining(r), after - 1);
     fixture_stop(r);
     return hit;
 }
@@ -80,7 +80,7 @@ CASE(whatever_call_fails_the_answer_is_true, r)
     assert_true(hits >= 6);
 }
 
-/* Nobody who waits behind a sync that failed is told anything. */
+/* No request that waits behind a sync that failed gets an answer. */
 CASE(a_failed_sync_answers_nobody_that_waited, r)
 {
     char body[64];
@@ -108,9 +108,9 @@ CASE(a_failed_sync_answers_nobody_that_waited, r)
     fixture_stop(r);
 }
 
-/* Leaves the journal, which is made first, so many bytes for records. */
+/* Makes the journal, and leaves it `size` bytes for records. */
 static void
-shorten(struct quota_server *r, off_t size)
+shorten_journal(struct quota_server *r, off_t size)
 {
     fixture_start(r);
     fixture_stop(r);
@@ -127,7 +127,7 @@ CASE(a_full_disk_refuses_changes_only, r)
     char body[64], key[24];
     int status = 200;
 
-    shorten(r, 90000);
+    shorten_journal(r, 90000);
     fault_inject_from("fsync", 3, ENOSPC); /* behind those of the start */
     fixture_start(r);
     assert_true(fault_hit());
@@ -148,17 +148,17 @@ CASE(a_full_disk_refuses_changes_only, r)
     fault_clear();
     r->service.retry_ms = 0; /* a second later */
     assert_int_equal(fixture_once(r, "/apply?amt=1", body), 200);
-    assert_int_equal(remaining(r), left - 1);
+    assert_int_equal(ask_remaining(r), left - 1);
     assert_int_equal(r->service.store->journal.head.generation, 1);
     fixture_restart(r);
-    assert_int_equal(remaining(r), left - 1);
+    assert_int_equal(ask_remaining(r), left - 1);
     fixture_stop(r);
 }
 
 /* A journal of an earlier version has fewer zeros. */
 CASE(a_short_journal_is_replaced_at_the_start, r)
 {
-    shorten(r, 300000);
+    shorten_journal(r, 300000);
     fixture_start(r);
     assert_int_equal(r->service.store->journal.head.generation, 1);
     fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");

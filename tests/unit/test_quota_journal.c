@@ -70,7 +70,7 @@ write_groups(struct book *b, struct history *h)
 }
 
 static size_t
-load(const struct tmpdir *d, uint8_t *bytes, size_t size)
+load_journal(const struct tmpdir *d, uint8_t *bytes, size_t size)
 {
     const int fd = openat(d->fd, JOURNAL_NAME, O_RDONLY | O_CLOEXEC);
     ssize_t n;
@@ -106,7 +106,7 @@ put_note(const struct tmpdir *d, enum loss loss, uint64_t end)
 }
 
 static void
-save(const struct tmpdir *d, const uint8_t *bytes, size_t size)
+save_journal(const struct tmpdir *d, const uint8_t *bytes, size_t size)
 {
     (void)unlinkat(d->fd, JOURNAL_NAME, 0); /* the first time there is none */
     tmpdir_put(d, JOURNAL_NAME, bytes, size, 0600);
@@ -140,7 +140,7 @@ try_open(const struct tmpdir *d, struct state *out, bool *cut)
 }
 
 static struct history
-make(const struct tmpdir *d, uint8_t *bytes)
+make_journal(const struct tmpdir *d, uint8_t *bytes)
 {
     struct history h;
     struct book b;
@@ -149,7 +149,7 @@ make(const struct tmpdir *d, uint8_t *bytes)
     book_open(&b, d->fd);
     write_groups(&b, &h);
     book_close(&b);
-    (void)load(d, bytes, FILE_MOST);
+    (void)load_journal(d, bytes, FILE_MOST);
     fd = openat(d->fd, JOURNAL_NOTE_NAME, O_RDONLY | O_CLOEXEC);
     assert_int_equal(read(fd, note, sizeof note), sizeof note);
     assert_int_equal(close(fd), 0);
@@ -186,7 +186,7 @@ teardown(void **state)
 CASE(what_was_answered_is_there_however_the_last_group_is_torn, d)
 {
     static uint8_t whole[FILE_MOST], torn[FILE_MOST];
-    const struct history h = make(d, whole);
+    const struct history h = make_journal(d, whole);
     const uint64_t from = byte_of(h.first[GROUPS - 1]);
     const uint64_t to = byte_of(h.first[GROUPS]);
     struct state s;
@@ -200,7 +200,7 @@ CASE(what_was_answered_is_there_however_the_last_group_is_torn, d)
 
             memcpy(torn, whole, sizeof torn);
             memset(torn + begin, 0, (end < to ? end : to) - begin);
-            save(d, torn, sizeof torn);
+            save_journal(d, torn, sizeof torn);
             put_note(d, how < 3 ? NOTE_LOST : NOTE_OLD, h.first[GROUPS - 1]);
             assert_rc(try_open(d, &s, &cut), 0);
             /* Every one of its changes takes a number or changes tea. */
@@ -217,7 +217,7 @@ CASE(what_was_answered_is_there_however_the_last_group_is_torn, d)
 CASE(what_the_note_calls_durable_is_not_cut, d)
 {
     static uint8_t whole[FILE_MOST], torn[FILE_MOST];
-    const struct history h = make(d, whole);
+    const struct history h = make_journal(d, whole);
     struct state s;
     bool cut;
 
@@ -227,7 +227,7 @@ CASE(what_the_note_calls_durable_is_not_cut, d)
 
             memcpy(torn, whole, sizeof torn);
             memset(torn + from, 0, sizeof torn - from);
-            save(d, torn, sizeof torn);
+            save_journal(d, torn, sizeof torn);
             put_note(d, how == 0 ? KILLED : NOTE_OLD, h.first[group]);
             assert_rc(try_open(d, &s, &cut), how == 1 ? 0 : -EBADMSG);
             if (how == 1)
@@ -240,12 +240,12 @@ CASE(what_the_note_calls_durable_is_not_cut, d)
 CASE(what_follows_an_older_note_is_not_cut, d)
 {
     static uint8_t whole[FILE_MOST];
-    const struct history h = make(d, whole);
+    const struct history h = make_journal(d, whole);
     struct state s;
     bool cut;
 
     for (int group = 0; group < GROUPS; group++) {
-        save(d, whole, sizeof whole);
+        save_journal(d, whole, sizeof whole);
         put_note(d, NOTE_OLD, h.first[group]);
         assert_rc(try_open(d, &s, &cut), 0);
         assert_false(cut);
@@ -256,14 +256,14 @@ CASE(what_follows_an_older_note_is_not_cut, d)
 CASE(a_file_that_ends_anywhere_is_a_beginning_of_it, d)
 {
     static uint8_t whole[FILE_MOST];
-    const struct history h = make(d, whole);
+    const struct history h = make_journal(d, whole);
     struct state s;
     bool cut;
 
     for (size_t size = 0; size < byte_of(h.first[GROUPS]); size++) {
         int group = 0;
 
-        save(d, whole, size);
+        save_journal(d, whole, size);
         put_note(d, KILLED, 0);
         assert_rc(try_open(d, &s, &cut), -EBADMSG);
         put_note(d, NOTE_LOST, 0);
@@ -284,7 +284,7 @@ static void
 flip_all(const struct tmpdir *d, enum loss loss)
 {
     static uint8_t whole[FILE_MOST], bad[FILE_MOST];
-    const struct history h = make(d, whole);
+    const struct history h = make_journal(d, whole);
     const uint64_t end = byte_of(h.first[GROUPS]);
     size_t reported = 0;
 
@@ -299,7 +299,7 @@ flip_all(const struct tmpdir *d, enum loss loss)
             continue; /* nothing is there */
         memcpy(bad, whole, sizeof bad);
         bad[at] ^= (uint8_t)(1 << bit % 8);
-        save(d, bad, sizeof bad);
+        save_journal(d, bad, sizeof bad);
         put_note(d, loss, h.first[GROUPS - 1]);
         rc = try_open(d, &s, &cut);
         reported += rc < 0;
@@ -325,12 +325,12 @@ CASE(any_bit_after_a_kill_or_a_power_loss_is_reported_or_harmless, d)
 CASE(any_bit_of_the_note_is_reported_and_harmless, d)
 {
     static uint8_t whole[FILE_MOST];
-    const struct history h = make(d, whole);
+    const struct history h = make_journal(d, whole);
     struct state s;
     bool cut;
 
     for (size_t bit = 0; bit < (size_t)8 * JOURNAL_NOTE_SIZE; bit++) {
-        save(d, whole, sizeof whole);
+        save_journal(d, whole, sizeof whole);
         note[bit / 8] ^= (uint8_t)(1 << bit % 8);
         put_note(d, KILLED, 0);
         note[bit / 8] ^= (uint8_t)(1 << bit % 8);
@@ -341,7 +341,7 @@ CASE(any_bit_of_the_note_is_reported_and_harmless, d)
 
 /* ---- faults ------------------------------------------------------ */
 
-/* It was written, nobody could know whether it was durable, and nobody was
+/* It was written, it was unknown whether it was durable, and no request was
  * answered: it is durable from the next start on. */
 CASE(a_group_that_failed_counts_as_a_whole_or_not_at_all, d)
 {
@@ -499,7 +499,7 @@ CASE(any_bit_of_a_checkpoint_is_reported, d)
     assert_rc(book_checkpoint(&b), 0);
     end = RECORDS_AT + b.journal.head.checkpoint_size;
     book_close(&b);
-    (void)load(d, whole, FILE_MOST);
+    (void)load_journal(d, whole, FILE_MOST);
     for (size_t bit = 0; bit < 8 * end; bit++) {
         const size_t at = bit / 8;
 
@@ -507,7 +507,7 @@ CASE(any_bit_of_a_checkpoint_is_reported, d)
             continue;
         memcpy(bad, whole, sizeof bad);
         bad[at] ^= (uint8_t)(1 << bit % 8);
-        save(d, bad, sizeof bad);
+        save_journal(d, bad, sizeof bad);
         put_note(d, NOTE_LOST, 0);
         if (at >= RECORDS_AT) {
             assert_rc(try_open(d, &s, &cut), -EBADMSG);
@@ -553,13 +553,13 @@ CASE(a_journal_of_a_later_version_is_refused, d)
     struct state s;
     bool cut;
 
-    (void)make(d, bytes);
+    (void)make_journal(d, bytes);
     for (size_t i = 0; i < HEADER_COPIES; i++) {
         uint8_t *at = bytes + HEADER_AT(i);
 
         at[40] = 1;
         put_le32(at + HEADER_SIZE - 4, crc_of(at, HEADER_SIZE - 4));
     }
-    save(d, bytes, sizeof bytes);
+    save_journal(d, bytes, sizeof bytes);
     assert_rc(try_open(d, &s, &cut), -EPROTO);
 }

@@ -154,7 +154,7 @@ CASE(a_key_repeats_the_first_answer, r)
         fixture_expect(r, "/query", 200, "0\n");
         fixture_restart(r);
     }
-    /* What was not tried does not use its key up. */
+    /* A request that was refused unseen does not use its key up. */
     fixture_expect_keyed(r, "POST", "/apply?amt=x", "k10", 200, "-1\n");
     fixture_expect_keyed(r, "POST", "/quota/cup/apply?amt=1", "k10", 404,
                          "Not Found");

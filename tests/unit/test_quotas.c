@@ -4,7 +4,7 @@
 #include "tests/unit/quota_fixture.h"
 
 static void
-reopen(struct book *b, int dirfd)
+reopen_book(struct book *b, int dirfd)
 {
     book_close(b);
     book_open(b, dirfd);
@@ -51,7 +51,7 @@ CASE(any_of_many_numbers_is_cancelled, d)
     assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), MANY + 1,
                 LIMIT + MANY / 2 + 2);
     assert_rc(book_sync(&b), 0);
-    reopen(&b, d->fd);
+    reopen_book(&b, d->fd);
     assert_form(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 1), ANSWER_REFUSED,
                 0);
     assert_pair(book_put(&b, NULL, JOURNAL_RECORD_CANCEL, 2), MANY + 2,
