@@ -80,7 +80,7 @@ conns_reserve_chunks(struct conns *cs, uint32_t chunks)
     return true;
 }
 
-/* Whether the pool has memory for so many bytes of answers. */
+/* Whether the pool has memory for `size` bytes of answers. */
 static bool
 has_memory(const struct conn *c, size_t size)
 {

@@ -1,8 +1,7 @@
 /* common/net/http_internal.h - what the files of http.h share; no other
  * file includes it.
  *
- *     http.c         requests: received, answered
- *     http_wait.c    those that wait
+ *     http.c         requests: received, answered, and those that wait
  *     http_chunks.c  a body in chunks
  *     http_origin.c  whose requests, and where a GET may change something
  *     http_answer.c  answers, put where they are sent from
@@ -57,9 +56,6 @@ struct http_state {
     uint32_t held_ms;          /* clock, cut: when the request first waited; 0:
                            it has not */
 };
-
-/* The place of a connection in a line. */
-struct list_link *http_waits_of(struct conn *c);
 
 /* Whether a web page made a request that this site does not serve to it; `flags`
  * are those of its path.  And whether its Host is ours. */

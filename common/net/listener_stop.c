@@ -170,14 +170,15 @@ conns_stop_some(struct conns *cs)
         for (size_t i = 0; i < cs->count; i++)
             end_listener(&cs->listeners[i]);
     }
-    for (size_t i = 0; i < cs->count; i++)
-        if ((cs->listeners[i].row->protocol->flags & CONN_SAYS_CLOSE) != 0)
-            end_quiet(&cs->listeners[i]);
-    for (size_t i = 0; i < cs->count; i++)
-        if (now >= deaf_ms(cs, &cs->listeners[i]))
-            close_deaf(&cs->listeners[i], false);
-    for (size_t i = 0; i < cs->count; i++)
-        used += cs->listeners[i].used;
+    for (size_t i = 0; i < cs->count; i++) {
+        struct listener *d = &cs->listeners[i];
+
+        if ((d->row->protocol->flags & CONN_SAYS_CLOSE) != 0)
+            end_quiet(d);
+        if (now >= deaf_ms(cs, d))
+            close_deaf(d, false);
+        used += d->used;
+    }
     if (used == 0 && cs->ending && cs->done) {
         void (*done)(void *ctx) = cs->done;
 
