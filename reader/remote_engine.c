@@ -27,14 +27,6 @@ error_of(int error)
 }
 
 static void
-make_read(struct remote_call *c, struct store *s)
-{
-    c->query.error = error_of(store_read(s, &c->query, c->rows, c->capacity));
-    if (c->query.error == -EHOSTDOWN)
-        c->error = -EHOSTDOWN;
-}
-
-static void
 make_names(struct remote_call *c, struct store *s)
 {
     const uint64_t until_ns = clock_ns() + REMOTE_STEP_NS;
@@ -80,9 +72,11 @@ remote_call_make(struct remote_call *c, struct store *s)
         lower_bound(&c->bound, &had);
     if (c->error < 0)
         remote_call_fail(c, error_of(c->error));
-    else if (c->kind == REMOTE_READ)
-        make_read(c, s);
-    else if (c->kind == REMOTE_LIST)
+    else if (c->kind == REMOTE_READ) {
+        c->query.error =
+            error_of(store_read(s, &c->query, c->rows, c->capacity));
+        c->error = c->query.error == -EHOSTDOWN ? -EHOSTDOWN : 0;
+    } else if (c->kind == REMOTE_LIST)
         make_names(c, s);
     else
         c->error = store_history(s, &c->history, clock_ns() + REMOTE_STEP_NS);
