@@ -6,6 +6,9 @@
 
 #include "tests/lib/test.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "reader/graphite/render.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/stored.h"
@@ -58,6 +61,117 @@ tear_down(void **state)
     scratch_free(&r->scratch);
     free(r);
     return 0;
+}
+
+/* ---- targets -------------------------------------------------------------- */
+
+#define DAY0 ((int64_t)1795219200) /* a midnight */
+
+static inline void
+note_nothing(void *ctx, const uint8_t *keyspace, size_t size)
+{
+    (void)ctx;
+    (void)keyspace;
+    (void)size;
+}
+
+static inline void
+add_sum(struct fixture *r, const char *keyspace, const char *key, int64_t time,
+        int64_t sum)
+{
+    const struct store_delta d = {.key = (const uint8_t *)key,
+                                  .key_size = (uint16_t)strlen(key),
+                                  .minute = (uint32_t)(time / 60),
+                                  .sum_high = sum < 0 ? -1 : 0,
+                                  .sum_low = (uint64_t)sum};
+
+    assert_rc(stored_apply(r->store, keyspace, NULL, &d, 1), 0);
+}
+
+/* Five minutes of two keys and one that has a dot. */
+static inline void
+add_some(struct fixture *r)
+{
+    for (int i = 0; i < 5; i++) {
+        add_sum(r, "web", "a", DAY0 + 60 * i, i + 1);
+        add_sum(r, "web", "b", DAY0 + 60 * i, 10 * (i + 1));
+    }
+    add_sum(r, "web", "c.d", DAY0 + 120, 7);
+}
+
+#define SOME DAY0 - 60, DAY0 + 240, 0 /* the five minutes */
+
+static inline void
+begin_render(struct fixture *r, int64_t from, int64_t until, int64_t max_points)
+{
+    scratch_free(&r->scratch);
+    r->render.store = r->store;
+    r->render.scratch = &r->scratch;
+    r->render.search = &r->search;
+    r->render.entered = note_nothing;
+    r->render.now = NOW;
+    r->render.times = (struct function_times){from, until};
+    r->render.max_data_points = max_points;
+    if (r->render.limits.max_series == 0)
+        r->render.limits = (struct render_limits){100, 100000, 1 << 20};
+    r->render.answer = &r->answer;
+    chunks_init(&r->answer, &r->scratch, r->render.limits.max_bytes);
+    render_start(&r->render);
+}
+
+/* Returns the answer, or why there is none. */
+static inline const char *
+finish_render(struct fixture *r)
+{
+    int rc;
+
+    do {
+        rc = render_step(&r->render, 0);
+        store_read_end(r->store);
+    } while (rc == 0);
+    if (rc < 0)
+        return r->render.why;
+    assert_true(r->answer.size < sizeof r->text);
+    chunks_copy(&r->answer, (uint8_t *)r->text);
+    r->text[r->answer.size] = '\0';
+    return r->text;
+}
+
+static inline const char *
+render_target(struct fixture *r, const char *target, int64_t from,
+              int64_t until, int64_t max_points)
+{
+    begin_render(r, from, until, max_points);
+    if (render_add_target(&r->render, target, strlen(target)) < 0)
+        return r->render.why;
+    return finish_render(r);
+}
+
+/* The same, each series as NAME: VALUES, with its first time and step. */
+static inline const char *
+show_target(struct fixture *r, const char *target, int64_t from, int64_t until,
+            int64_t max_points)
+{
+    static char shown[SHOWN];
+    const struct series_list *list;
+    char *at = shown;
+    const char *answer = render_target(r, target, from, until, max_points);
+
+    if (answer == r->render.why)
+        return answer;
+    *at = '\0';
+    list = r->render.targets->target.root->result;
+    for (size_t i = 0; i < list->count; i++) {
+        const struct series *s = list->items[i];
+
+        at += sprintf(at, "%s%.*s %+lld/%lld:", i > 0 ? " | " : "",
+                      (int)s->name.size, s->name.at,
+                      (long long)(s->start - from), (long long)s->step);
+        for (size_t p = 0; p < s->count; p++)
+            at += series_has(s, p) ? sprintf(at, " %.6Lg", s->points[p])
+                                   : sprintf(at, " -");
+    }
+    return shown;
 }
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/unit/graphite_render_fixture.h"
+#include "tests/unit/graphite_fixture.h"
 
 #define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 

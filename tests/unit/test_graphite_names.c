@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/lib/random.h"
-#include "tests/unit/graphite_render_fixture.h"
+#include "tests/unit/graphite_fixture.h"
 
 #define CASE(name, r) TEST_IN(name, struct fixture *r, set_up, tear_down)
 

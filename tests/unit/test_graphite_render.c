@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "tests/lib/random.h"
-#include "tests/unit/graphite_render_fixture.h"
+#include "tests/unit/graphite_fixture.h"
 
 /* ---- points ------------------------------------------------------------- */
 
