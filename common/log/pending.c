@@ -72,20 +72,15 @@ judge_open_file(int fd, uint64_t index, struct pending_log *p)
         return rc;
     if (look.headers_rc < 0)
         return JUDGE_AGAIN;
-    switch (look.header.state) {
-    case LOG_SEALED:
+    if (look.header.state == LOG_SEALED) {
         p->first_ms = look.header.first_ms;
         p->merging = true;
         p->fill = LOG_FILL_OF(&look.header);
         return JUDGED;
-    case LOG_EMPTY:
-        if (look.header_ok[look.next_block])
-            return JUDGED_NONE;
-        break;
-    case LOG_OPEN:
-        break;
     }
-    return judge_first_slot(fd, &look, &p->first_ms);
+    return log_owner_is_doubtful(&look)
+               ? judge_first_slot(fd, &look, &p->first_ms)
+               : JUDGED_NONE;
 }
 
 /* Judges a log by its header, since its mode shows that it is owned, or may be

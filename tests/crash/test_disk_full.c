@@ -407,19 +407,6 @@ remove_lock_files(const struct full *f)
     assert_int_equal(unlink(path), 0);
 }
 
-static void
-await_complaint(struct full *f, enum fleet_role role, const char *words)
-{
-    const uint64_t end_ms = test_deadline(LIMIT_MS);
-
-    while (!strstr(text_of(f, role), words)) {
-        expect_alive(f, role);
-        if (clock_ms() > end_ms)
-            assert_has(text_of(f, role), words);
-        (void)poll(NULL, 0, 1); /* paces the looking */
-    }
-}
-
 TEST(a_restored_directory_on_a_full_disk_is_waited_for)
 {
     struct full f = {0};
@@ -450,7 +437,8 @@ TEST(a_restored_directory_on_a_full_disk_is_waited_for)
     client_increment(send, "words", "key", 1);
     client_wins(send, 1);
     fleet_start(&f.fleet, FLEET_WORKER);
-    await_complaint(&f, FLEET_WORKER, "make its lock file");
+    daemon_await_words(fleet_daemon(&f.fleet, FLEET_WORKER),
+                       "make its lock file");
     expect_alive(&f, FLEET_WORKER);
 
     assert_int_equal(unlink(f.disk.ballast), 0);
