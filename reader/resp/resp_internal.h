@@ -176,14 +176,6 @@ resp_keyspace(const struct resp_call *call)
     return key > 1 || key < -1 ? &call->args[1] : &call->service->strings;
 }
 
-/* A query about a keyspace. */
-static inline struct store_query
-resp_query_of(enum store_op op, const struct resp_arg *keyspace)
-{
-    return (struct store_query){
-        .op = op, .name = keyspace->at, .name_size = keyspace->size};
-}
-
 /* What the snapshot says of a key; negative: it cannot be read. */
 int resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
                   const struct resp_arg *key, struct last_answers_read *out);

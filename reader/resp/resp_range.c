@@ -40,15 +40,15 @@ resp_put_row(const struct resp_call *call, uint8_t *out, enum resp_form form,
 {
     size_t size = 0;
 
+    if (form == RESP_MEMBERS)
+        return resp_put_bulk(out, row->key, row->key_size);
     if (form == RESP_SCORES && resp_is_3(call))
         size = resp_put_number(out, '*', 2);
     if (form != RESP_VALUES)
         size += resp_put_bulk(out + size, row->key, row->key_size);
-    if (form == RESP_SCORES)
-        size += resp_put_score(call, out + size, row->count);
-    else if (form != RESP_MEMBERS)
-        size += resp_put_number_bulk(out + size, row->count);
-    return size;
+    return size + (form == RESP_SCORES
+                       ? resp_put_score(call, out + size, row->count)
+                       : resp_put_number_bulk(out + size, row->count));
 }
 
 /* Writes the rows that the store gave. */
@@ -73,12 +73,14 @@ answer_rows(struct resp_call *call, const struct resp_arg *keyspace,
             const struct rows *rows)
 {
     struct resp_service *r = call->service;
-    struct store_query q = resp_query_of(STORE_RANGE, keyspace);
+    struct store_query q = {.op = STORE_RANGE,
+                            .name = keyspace->at,
+                            .name_size = keyspace->size,
+                            .offset = (int64_t)rows->first,
+                            .length = rows->count};
     uint8_t *out;
     int rc = -ENOENT;
 
-    q.offset = (int64_t)rows->first;
-    q.length = rows->count;
     if (rows->count > RESP_ROWS_MAX)
         return resp_too_many_rows(call);
     out = resp_space(call, RESP_ROWS_SIZE(rows->count));

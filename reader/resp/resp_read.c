@@ -81,15 +81,16 @@ int
 resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
               const struct resp_arg *key, struct last_answers_read *out)
 {
-    struct store_query q = resp_query_of(STORE_GET, keyspace);
+    struct store_query q = {.op = STORE_GET,
+                            .name = keyspace->at,
+                            .name_size = keyspace->size,
+                            .key = key->at,
+                            .key_size = key->size};
     /* Before the snapshot: what it claims is in the snapshot then. */
     const int64_t as_of =
         as_of_own(call->service->jobs->as_of, keyspace->at, keyspace->size);
-    int rc;
+    const int rc = resp_query(call, &q, NULL, 0);
 
-    q.key = key->at;
-    q.key_size = key->size;
-    rc = resp_query(call, &q, NULL, 0);
     if (rc < 0 && rc != -ENOENT)
         return rc;
     out->as_of_ms = (uint64_t)as_of;
@@ -122,7 +123,8 @@ resp_read_count(struct resp_call *call, const struct resp_arg *keyspace,
 int64_t
 resp_count_keys(struct resp_call *call, const struct resp_arg *keyspace)
 {
-    struct store_query q = resp_query_of(STORE_TOTAL, keyspace);
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = keyspace->at, .name_size = keyspace->size};
     const int rc = resp_query(call, &q, NULL, 0);
 
     if (rc == -ENOENT)
@@ -145,12 +147,13 @@ resp_count_before(struct resp_call *call, enum store_op op,
         return count;
     while (from < to) {
         const int64_t middle = from + (to - from) / 2;
-        struct store_query q = resp_query_of(op, keyspace);
-        int rc;
+        struct store_query q = {.op = op,
+                                .name = keyspace->at,
+                                .name_size = keyspace->size,
+                                .offset = middle,
+                                .length = 1};
+        const int rc = resp_query(call, &q, row, sizeof row);
 
-        q.offset = middle;
-        q.length = 1;
-        rc = resp_query(call, &q, row, sizeof row);
         if (rc < 0 && rc != -ENOENT)
             return rc;
         if (q.rows == 1)
@@ -258,7 +261,11 @@ enum conn_next
 resp_do_rank(struct resp_call *call)
 {
     const struct resp_arg *keyspace = &call->args[1];
-    struct store_query q = resp_query_of(STORE_RANK, keyspace);
+    struct store_query q = {.op = STORE_RANK,
+                            .name = keyspace->at,
+                            .name_size = keyspace->size,
+                            .key = call->args[2].at,
+                            .key_size = call->args[2].size};
     const bool with_score = call->count > 3;
     int64_t keys = 0;
     int rc;
@@ -266,8 +273,6 @@ resp_do_rank(struct resp_call *call)
     if (with_score &&
         (call->count > 4 || !resp_is_word(&call->args[3], "withscore")))
         return resp_syntax_error(call);
-    q.key = call->args[2].at;
-    q.key_size = call->args[2].size;
     rc = resp_query(call, &q, NULL, 0);
     if (rc == -ENOENT && with_score && !resp_is_3(call))
         return resp_answer(call, "*-1\r\n");

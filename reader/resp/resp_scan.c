@@ -322,7 +322,9 @@ enum conn_next
 resp_do_scan_keys(struct resp_call *call)
 {
     struct resp_wanted wanted = {.left = SCAN_COUNT};
-    struct store_query q = resp_query_of(STORE_KEYS, &call->args[1]);
+    struct store_query q = {.op = STORE_KEYS,
+                            .name = call->args[1].at,
+                            .name_size = call->args[1].size};
 
     if (!parse_scan(call, &wanted, 2))
         return call->next;
