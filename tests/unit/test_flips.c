@@ -186,44 +186,30 @@ said_something(void)
            strstr(shared->text, "warning: ") != NULL;
 }
 
+/* `light`: the file is this keyspace's, and nothing else can be touched by it;
+ * or WHOLE. */
 static enum outcome
-judge_outcome(bool right, bool said, bool found)
+try_site(const struct site *site, int light)
 {
+    bool right, said, found;
+
+    if (light >= 0)
+        specimen_restore_file(&specimen, site->file);
+    else
+        specimen_restore(&specimen);
+    specimen_flip(&specimen, site->file, site->at, site->size, site->mask);
+    said_clear();
+    if (light >= 0)
+        work_light((enum specimen_keyspace)light);
+    else
+        work_all();
+    right = read_all(light >= 0 ? 1u << light : specimen.parts);
+    said = said_something();
     if (right)
         return RIGHT;
-    if (said)
-        return found ? TOLD : UNFOUND;
-    return found ? UNTOLD : SILENT;
-}
-
-/* The file is one keyspace's: nothing else can be touched by it. */
-static enum outcome
-try_light(const struct site *site, enum specimen_keyspace k)
-{
-    bool right, said;
-
-    specimen_restore_file(&specimen, site->file);
-    specimen_flip(&specimen, site->file, site->at, site->size, site->mask);
-    said_clear();
-    work_light(k);
-    right = read_all(1u << k);
-    said = said_something();
-    return judge_outcome(right, said,
-                         right || check_keyspace(specimen_name(k)));
-}
-
-static enum outcome
-try_whole(const struct site *site)
-{
-    bool right, said;
-
-    specimen_restore(&specimen);
-    specimen_flip(&specimen, site->file, site->at, site->size, site->mask);
-    said_clear();
-    work_all();
-    right = read_all(specimen.parts);
-    said = said_something();
-    return judge_outcome(right, said, right || check_keyspace(NULL));
+    found = check_keyspace(
+        light >= 0 ? specimen_name((enum specimen_keyspace)light) : NULL);
+    return said ? (found ? TOLD : UNFOUND) : (found ? UNTOLD : SILENT);
 }
 
 /* ---- many bits --------------------------------------------------------- */
@@ -272,9 +258,7 @@ try_sites(int light)
     assert_true(dup2(said_fd, 1) == 1 && dup2(said_fd, 2) == 2);
     for (; shared->next < site_count; shared->next++) {
         const struct site *site = &sites[shared->next];
-        const enum outcome o =
-            light >= 0 ? try_light(site, (enum specimen_keyspace)light)
-                       : try_whole(site);
+        const enum outcome o = try_site(site, light);
 
         if (o > TOLD)
             _exit(100 + (int)o);
@@ -527,10 +511,7 @@ assert_sound(int light, int file)
 
     site_count = 1;
     sites[0] = none;
-    assert_int_equal(light >= 0
-                         ? try_light(&none, (enum specimen_keyspace)light)
-                         : try_whole(&none),
-                     RIGHT);
+    assert_int_equal(try_site(&none, light), RIGHT);
     specimen_restore(&specimen);
     site_count = 0;
 }
