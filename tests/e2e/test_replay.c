@@ -203,14 +203,6 @@ path_of(const struct fixture *s, unsigned i)
     return file_path(s->archive, "%s", name);
 }
 
-#define CRC_AT (-8) /* gzip's, from the end of the file */
-
-static void
-flip_byte(const struct fixture *s, unsigned i, off_t at)
-{
-    file_flip(path_of(s, i), at, 4);
-}
-
 /* ---- replay ------------------------------------------------------------- */
 
 CASE(a_replay_into_an_empty_directory_gives_the_same_counts, s)
@@ -383,7 +375,7 @@ CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
         assert_rc(log_release(&log), 0);
     }
     archive_close(&a);
-    flip_byte(s, 0, -1);
+    file_flip(path_of(s, 0), -1, 4);
 
     expect(REPLAY(s, s->archive, "--skip-damaged"), 1,
            "1 log: 1 increment merged, 0 ");

@@ -7,7 +7,6 @@
 #include "common/setup/disk.h"
 
 #define LENGTH(a)    (sizeof(a) / sizeof((a)[0]))
-#define CREATORS     8
 #define PATH_SIZE    600
 #define FOLDER_COUNT 3
 
