@@ -293,34 +293,25 @@ check_probe(int dirfd, const char *path)
 {
     const int rc = disk_probe(dirfd);
 
-    switch (rc) {
-    case 0:
+    if (rc == 0)
         return 0;
-    case -EPERM:
-    case -EOPNOTSUPP:
-    case -EMLINK:
-        diag(DIAG_ERROR,
-             "data directory %s: its file system has no hard links, which the "
-             "commit logs need; set data_dir to another",
-             path);
-        return -EOPNOTSUPP;
-    case -ENOLCK:
-        diag(DIAG_ERROR,
-             "data directory %s: flock does not exclude on its file system; "
-             "set data_dir to another",
-             path);
-        return -EOPNOTSUPP;
-    case -ENOSPC:
-    case -EDQUOT:
+    if (rc == -ENOSPC || rc == -EDQUOT) {
         /* No more than a running daemon would say: what is there can be read
          * and merged, and the writer pushes back until there is room. */
         diag_errno(DIAG_WARNING, rc,
                    "data directory %s: links, locks and syncs are not tried",
                    path);
         return 0;
-    default:
-        return report_refusal(rc, "try links, locks and syncs in", path);
     }
+    if (rc != -ENOLCK && rc != -EPERM && rc != -EOPNOTSUPP && rc != -EMLINK)
+        return report_refusal(rc, "try links, locks and syncs in", path);
+    diag(DIAG_ERROR,
+         "data directory %s: its file system has no %s; set data_dir to "
+         "another",
+         path,
+         rc == -ENOLCK ? "flock that excludes"
+                       : "hard links, which the commit logs need");
+    return -EOPNOTSUPP;
 }
 
 /* ---- open and close ----------------------------------------------------- */
