@@ -243,7 +243,6 @@ static const struct {
     {"POST /v1/count", "Content-Type: " TSV, "p\ta\n", 400,
      "\"code\": \"bad-request\"", true},
     {"GET /v1/count", NAMED "X: y", NULL, 405, "\"code\": \"method\"", false},
-    {"HEAD /v1/count", NAMED "X: y", NULL, 405, "", false},
     {"OPTIONS /v1/count", NAMED "X: y", NULL, 405, "\"code\": \"method\"",
      false},
     {"PUT /v1/count", NAMED "Content-Type: " TSV, "p\ta\n", 405,
@@ -254,19 +253,10 @@ static const struct {
      false},
     {"POST /v1/count/", NAMED "Content-Type: " TSV, "p\ta\n", 404,
      "\"code\": \"no-such-path\"", false},
-    /* Web pages. */
+    /* A web page: test_http has all of its headers. */
     {"POST /v1/count",
      NAMED "Origin: http://evil.example\r\nContent-Type: " TSV, "p\ta\n", 403,
      "\"code\": \"foreign-page\"", true},
-    {"POST /v1/count", NAMED "Origin: null\r\nContent-Type: " JSON,
-     "{\"keyspace\":\"p\",\"key\":\"a\"}", 403, "\"code\": \"foreign-page\"",
-     true},
-    {"POST /v1/count", NAMED "Referer: http://localhost/\r\nContent-Type: " TSV,
-     "p\ta\n", 403, "\"code\": \"foreign-page\"", true},
-    {"POST /v1/count", NAMED "Sec-Fetch-Site: cross-site\r\nContent-Type: " TSV,
-     "p\ta\n", 403, "\"code\": \"foreign-page\"", true},
-    {"POST /v1/count", "Host: rebound.example:9527\r\nContent-Type: " TSV,
-     "p\ta\n", 403, "the Host rebound.example is not known here", true},
     {"OPTIONS /v1/count",
      NAMED "Origin: http://a.b\r\nAccess-Control-Request-Method: POST", NULL,
      403, "\"code\": \"foreign-page\"", true},
@@ -281,8 +271,6 @@ CASE(a_request_that_is_refused_counts_nothing, f)
 
     start_all(f);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
-        const bool is_head = strncmp(rules[i].line, "HEAD", 4) == 0;
-
         fd = fleet_http(f);
         n = snprintf(head, sizeof head, "%s HTTP/1.1\r\n%s\r\n", rules[i].line,
                      rules[i].head);
@@ -293,10 +281,6 @@ CASE(a_request_that_is_refused_counts_nothing, f)
         else
             n += snprintf(head + n, sizeof head - (size_t)n, "\r\n");
         client_send(fd, head, (size_t)n);
-        if (is_head) {
-            client_close(fd);
-            continue;
-        }
         answer_read(fd, &a);
         if (a.status != rules[i].status || !strstr(a.body, rules[i].has))
             fail_msg("%s\n%s: %d, %s", head, rules[i].has, a.status, a.body);
