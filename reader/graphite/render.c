@@ -320,19 +320,6 @@ search_leaf(struct render *r, uint64_t until_ns)
     return rc;
 }
 
-static int
-choose_grid(struct render *r, uint64_t until_ns)
-{
-    (void)until_ns; /* it looks at one keyspace */
-    return render_grid_step(r);
-}
-
-static int
-find_top(struct render *r, uint64_t until_ns)
-{
-    return r->leaf->is_top ? render_top_step(r, until_ns) : 1;
-}
-
 /* Refuses more points than there may be, before any is read. */
 static int
 check_points(struct render *r)
@@ -348,16 +335,6 @@ check_points(struct render *r)
                        "time, fewer series or maxDataPoints "
                        "(graphite.max_points)",
                        points, r->limits.max_points);
-}
-
-static int
-read_leaf(struct render *r, uint64_t until_ns)
-{
-    const int rc = render_read_step(r, until_ns);
-
-    if (rc == 1 && r->leaf->is_top)
-        functions_call(r->leaf->node)->list = r->leaf->list;
-    return rc;
 }
 
 /* Computes one series of a call. */
@@ -381,9 +358,9 @@ compute_node(struct render *r, uint64_t until_ns)
 static const struct {
     enum { LEAVES, GRIDS, NODES, ANSWER } over;
     int (*step)(struct render *r, uint64_t until_ns);
-} phases[] = {{LEAVES, search_leaf}, {GRIDS, choose_grid},
-              {LEAVES, find_top},    {LEAVES, read_leaf},
-              {NODES, compute_node}, {ANSWER, render_write_step}};
+} phases[] = {{LEAVES, search_leaf},     {GRIDS, render_grid_step},
+              {LEAVES, render_top_step}, {LEAVES, render_read_step},
+              {NODES, compute_node},     {ANSWER, render_write_step}};
 
 #define PHASES (sizeof phases / sizeof phases[0])
 
@@ -431,7 +408,7 @@ take_step(struct render *r, uint64_t until_ns)
         return rc;
     }
     enter_phase(r, r->phase + 1);
-    return phases[r->phase].step == read_leaf ? check_points(r) : 0;
+    return phases[r->phase].step == render_read_step ? check_points(r) : 0;
 }
 
 int

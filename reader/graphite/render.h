@@ -172,7 +172,7 @@ int render_fail_search(struct render *r, int error, const char *what,
 
 /* Chooses the step of r->grid, looking at one keyspace.  1: it is chosen; 0:
  * there is more to do; below 0: as render_step(). */
-int render_grid_step(struct render *r);
+int render_grid_step(struct render *r, uint64_t until_ns);
 
 /* The span that is read of a leaf, once its step is chosen. */
 struct render_span render_span(const struct render_leaf *leaf);
@@ -180,7 +180,7 @@ struct render_span render_span(const struct render_leaf *leaf);
 /* Reads more of the series of r->leaf; as render_grid_step(). */
 int render_read_step(struct render *r, uint64_t until_ns);
 
-/* Finds the keys of r->leaf, which is topKeys; as render_grid_step(). */
+/* Finds the keys of r->leaf if it is topKeys; as render_grid_step(). */
 int render_top_step(struct render *r, uint64_t until_ns);
 
 /* Writes more of the answer; as render_grid_step(). */

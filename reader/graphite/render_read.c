@@ -153,8 +153,11 @@ render_read_step(struct render *r, uint64_t until_ns)
     size_t elapsed;
     int rc;
 
-    if (!r->found)
+    if (!r->found) {
+        if (r->leaf->is_top)
+            functions_call(r->leaf->node)->list = r->leaf->list;
         return 1;
+    }
     s = find_series(r);
     if (!s)
         return render_fail_memory(r);
@@ -231,6 +234,8 @@ render_top_step(struct render *r, uint64_t until_ns)
     const struct path_found *keyspace = r->leaf->found;
     int rc;
 
+    if (!r->leaf->is_top)
+        return 1;
     if (!r->has_begun) {
         r->query = (struct store_history_query){
             .op = STORE_HISTORY_TOP,
