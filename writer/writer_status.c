@@ -146,32 +146,26 @@ fill_rows(struct writer_status *s)
                              conns_listener(s->parts.conns, i));
 }
 
-/* Calls `each` for every row that is on. */
+/* Calls `show` for every row that is on. */
 static void
 each_row(struct writer_status *s,
-         void (*each)(struct writer_status *s, struct status_row *row))
+         void (*show)(struct status *status, struct status_row *row))
 {
     fill_rows(s);
-    each(s, &s->totals);
+    show(&s->status, &s->totals);
     for (size_t i = 0; i < LISTENERS; i++)
         if (is_on(conns_listener(s->parts.conns, i)))
-            each(s, &s->listeners[i]);
+            show(&s->status, &s->listeners[i]);
     for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++)
         if (s->parts.lives->on[i])
-            each(s, &s->lives[i]);
+            show(&s->status, &s->lives[i]);
 }
 
 static void
-print_row(struct writer_status *s, struct status_row *row)
+print_row(struct status *status, struct status_row *row)
 {
-    (void)s;
+    (void)status;
     status_print("", row);
-}
-
-static void
-put_row(struct writer_status *s, struct status_row *row)
-{
-    status_put(&s->status, row);
 }
 
 void
@@ -333,7 +327,7 @@ on_tick(struct loop_timer *timer)
     struct writer_status *s = LOOP_OWNER(timer, struct writer_status, timer);
     const uint64_t now = loop_now_ms(s->parts.loop);
 
-    each_row(s, put_row);
+    each_row(s, status_put);
     put_own_logs(s);
     if (!s->scanning && now >= s->next_scan_ms) {
         s->scanning = true;
