@@ -138,9 +138,9 @@ int config_ready_fd(const char *text, int *fd);
 
 /* -t, after config_check(): looks host names up, and checks, as a start does,
  * that each address is of loopback or has networks that may connect, that there
- * are `user` and `socket.group`, and the file of http.tokens as far as it may.  As root with `user` the process
- * becomes that user.  Prints that the settings are good, or reports an error.
- * Returns an exit status. */
+ * are `user` and `socket.group`, and the file of http.tokens as far as it may.
+ * As root with `user` the process becomes that user.  Prints that the settings
+ * are good, or reports an error.  Returns an exit status. */
 int config_test(const struct config *c);
 
 /* Defaults, then sources, of which the file is that of config_find() when none
