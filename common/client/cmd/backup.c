@@ -79,19 +79,12 @@ refuse_file(void *ctx, int folder_fd, const char *name)
 static bool
 is_inside(const char *path, const char *data_dir)
 {
-    char *top = realpath(data_dir, NULL), *parent = NULL, *text = strdup(path);
-    bool is = false;
+    char *inner = realpath(path, NULL), *top = realpath(data_dir, NULL);
+    const size_t size = top ? strlen(top) : 0;
+    const bool is =
+        inner && top && strncmp(inner, top, size) == 0 && inner[size] == '/';
 
-    if (top && text)
-        parent = realpath(dirname(text), NULL);
-    if (parent) {
-        const size_t size = strlen(top);
-
-        is = strncmp(parent, top, size) == 0 &&
-             (parent[size] == '\0' || parent[size] == '/');
-    }
-    free(parent);
-    free(text);
+    free(inner);
     free(top);
     return is;
 }
@@ -417,17 +410,17 @@ run_backup(struct backup *b)
     struct unmerged unmerged;
     int rc, status;
 
-    if (is_inside(b->path, b->line->config.data_dir))
-        diag(DIAG_WARNING,
-             "%s is inside the data directory and is lost with it; give "
-             "another place",
-             b->path);
     status = flush_logs(b);
     if (status != 0)
         return status;
     rc = make_copy_dir(b);
     if (rc < 0)
         return refuse_dir(b, rc);
+    if (is_inside(b->path, b->line->config.data_dir))
+        diag(DIAG_WARNING,
+             "%s is inside the data directory and is lost with it; give "
+             "another place",
+             b->path);
     status = copy_requests(b);
     rc = status == 0 ? copy_all(b) : 0;
     status = status == 0 ? b->status : status;
