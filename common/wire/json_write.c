@@ -38,12 +38,6 @@ json_bytes(struct json_writer *w, const void *bytes, size_t size)
     w->at += size;
 }
 
-static void
-put_text(struct json_writer *w, const char *text)
-{
-    json_bytes(w, text, strlen(text));
-}
-
 /* Puts the comma before a value or a member's name. */
 static inline void
 put_separator(struct json_writer *w, const char *comma)
@@ -57,14 +51,14 @@ static void
 open_bracket(struct json_writer *w, const char *bracket)
 {
     put_separator(w, ", ");
-    put_text(w, bracket);
+    json_chars(w, bracket);
     w->is_first = true;
 }
 
 static void
 close_bracket(struct json_writer *w, const char *bracket)
 {
-    put_text(w, bracket);
+    json_chars(w, bracket);
     w->is_first = false;
 }
 
@@ -96,7 +90,7 @@ void
 json_row(struct json_writer *w)
 {
     put_separator(w, ",");
-    put_text(w, "\n {");
+    json_chars(w, "\n {");
     w->is_first = true;
 }
 
@@ -138,21 +132,21 @@ void
 json_digits(struct json_writer *w, const char *digits)
 {
     put_separator(w, ", ");
-    put_text(w, digits);
+    json_chars(w, digits);
 }
 
 void
 json_bool(struct json_writer *w, bool value)
 {
     put_separator(w, ", ");
-    put_text(w, value ? "true" : "false");
+    json_chars(w, value ? "true" : "false");
 }
 
 void
 json_null(struct json_writer *w)
 {
     put_separator(w, ", ");
-    put_text(w, "null");
+    json_chars(w, "null");
 }
 
 static void
@@ -163,9 +157,9 @@ put_escaped(struct json_writer *w, uint8_t c)
                             digits[c >> 4], digits[c & 15]};
 
     if (c == '"')
-        put_text(w, "\\\"");
+        json_chars(w, "\\\"");
     else if (c == '\\')
-        put_text(w, "\\\\");
+        json_chars(w, "\\\\");
     else
         json_bytes(w, escape, sizeof escape);
 }
@@ -177,7 +171,7 @@ put_string(struct json_writer *w, const uint8_t *bytes, size_t size)
 
     if (put_plain(w, bytes, size))
         return;
-    put_text(w, "\"");
+    json_chars(w, "\"");
     for (size_t i = 0; i < size; i++) {
         if (bytes[i] >= 0x20 && bytes[i] != '"' && bytes[i] != '\\')
             continue;
@@ -186,7 +180,7 @@ put_string(struct json_writer *w, const uint8_t *bytes, size_t size)
         from = i + 1;
     }
     json_bytes(w, bytes + from, size - from);
-    put_text(w, "\"");
+    json_chars(w, "\"");
 }
 
 void

@@ -65,4 +65,10 @@ void json_name(struct json_writer *w, const uint8_t *name, size_t size);
 /* Bytes as they are, such as the line feed behind the last bracket. */
 void json_bytes(struct json_writer *w, const void *bytes, size_t size);
 
+static inline void
+json_chars(struct json_writer *w, const char *chars)
+{
+    json_bytes(w, chars, strlen(chars));
+}
+
 #endif

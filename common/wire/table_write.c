@@ -178,22 +178,16 @@ table_plain_counts(struct table_writer *t, bool has_rank, int64_t rank,
 /* ---- columns ------------------------------------------------------------ */
 
 static void
-put_text(struct table_writer *t, const char *text)
-{
-    json_bytes(&t->out, text, strlen(text));
-}
-
-static void
 put_tsv_row(struct table_writer *t, const struct cell *cells)
 {
     char text[NAME_TEXT_SIZE];
 
     for (size_t i = 0; i < t->column_count; i++) {
         if (i > 0)
-            put_text(t, "\t");
-        put_text(t, cell_plain(&cells[i], t->names == NAMES_RAW, text));
+            json_chars(&t->out, "\t");
+        json_chars(&t->out, cell_plain(&cells[i], t->names == NAMES_RAW, text));
     }
-    put_text(t, "\n");
+    json_chars(&t->out, "\n");
 }
 
 /* A field in quotes where it has to be. */
@@ -201,16 +195,16 @@ static void
 put_csv_field(struct table_writer *t, const char *text)
 {
     if (strpbrk(text, ",\"\r\n") == NULL) {
-        put_text(t, text);
+        json_chars(&t->out, text);
         return;
     }
-    put_text(t, "\"");
+    json_chars(&t->out, "\"");
     for (; *text != '\0'; text++) {
         if (*text == '"')
-            put_text(t, "\"");
+            json_chars(&t->out, "\"");
         json_bytes(&t->out, text, 1);
     }
-    put_text(t, "\"");
+    json_chars(&t->out, "\"");
 }
 
 /* A name that a spreadsheet would take for a formula has its first byte as
@@ -237,17 +231,17 @@ put_csv_row(struct table_writer *t, const struct cell *cells)
     char text[NAME_TEXT_SIZE];
 
     for (size_t i = 0; !t->is_headed && i < t->column_count; i++) {
-        put_text(t, i > 0 ? "," : "");
+        json_chars(&t->out, i > 0 ? "," : "");
         put_csv_field(t, t->columns[i].key);
     }
-    put_text(t, t->is_headed ? "" : "\r\n");
+    json_chars(&t->out, t->is_headed ? "" : "\r\n");
     t->is_headed = true;
     for (size_t i = 0; cells && i < t->column_count; i++) {
-        put_text(t, i > 0 ? "," : "");
+        json_chars(&t->out, i > 0 ? "," : "");
         if (cells[i].kind != CELL_NONE && cells[i].kind != CELL_ABSENT)
             put_csv_field(t, csv_text(t, &cells[i], text));
     }
-    put_text(t, cells ? "\r\n" : "");
+    json_chars(&t->out, cells ? "\r\n" : "");
 }
 
 /* ---- documents ---------------------------------------------------------- */
@@ -322,5 +316,5 @@ table_end(struct table_writer *t)
     if (t->format != TABLE_JSON)
         return;
     json_object_end(&t->out);
-    put_text(t, "\n");
+    json_chars(&t->out, "\n");
 }

@@ -87,12 +87,6 @@ end_json(struct render *r)
 
 /* ---- lines ---------------------------------------------------------------- */
 
-static void
-put_text(struct render *r, const char *text)
-{
-    json_bytes(&r->answer->json, text, strlen(text));
-}
-
 /* Puts a value, or what stands for none. */
 static void
 put_value(struct render *r, const struct series *s, size_t i, const char *none)
@@ -100,7 +94,7 @@ put_value(struct render *r, const struct series *s, size_t i, const char *none)
     char text[SERIES_TEXT_SIZE];
     const char *value = series_text(s->points[i], text);
 
-    put_text(r, value ? value : none);
+    json_chars(&r->answer->json, value ? value : none);
 }
 
 static int
@@ -118,8 +112,8 @@ begin_raw(struct render *r, const struct series *s)
     (void)snprintf(times, sizeof times, ",%" PRId64 ",%" PRId64 ",%" PRId64 "|",
                    s->start, s->start + (int64_t)s->count * s->step,
                    s->step); /* 63 bytes fit */
-    put_text(r, name);
-    put_text(r, times);
+    json_chars(&r->answer->json, name);
+    json_chars(&r->answer->json, times);
     return 0;
 }
 
@@ -128,7 +122,7 @@ put_raw(struct render *r, const struct series *s, size_t i)
 {
     if (reserve_bytes(r, LINE_MAX_BEHIND) < 0)
         return -1;
-    put_text(r, i > 0 ? "," : "");
+    json_chars(&r->answer->json, i > 0 ? "," : "");
     put_value(r, s, i, "None");
     return 0;
 }
@@ -138,7 +132,7 @@ end_raw(struct render *r)
 {
     if (reserve_bytes(r, LINE_MAX_BEHIND) < 0)
         return -1;
-    put_text(r, "\n");
+    json_chars(&r->answer->json, "\n");
     return 0;
 }
 
@@ -182,10 +176,10 @@ put_csv(struct render *r, const struct series *s, size_t i)
         return -1;
     if (gmtime_r(&local, &day))
         (void)strftime(time, sizeof time, ",%Y-%m-%d %H:%M:%S,", &day);
-    put_text(r, r->csv_name);
-    put_text(r, time);
+    json_chars(&r->answer->json, r->csv_name);
+    json_chars(&r->answer->json, time);
     put_value(r, s, i, "");
-    put_text(r, "\r\n");
+    json_chars(&r->answer->json, "\r\n");
     return 0;
 }
 
