@@ -232,7 +232,8 @@ void
 count_ready(struct count *s)
 {
     s->no_log_ms = 0;
-    http_wake(&s->line);
+    if (count_is_on(s))
+        http_wake(&s->line);
 }
 
 bool
@@ -446,7 +447,7 @@ count_open(struct count *s, struct loop *loop, struct ingest *ingest,
         return -ENOMEM;
     rc = gunzip_open(&s->gunzip);
     if (rc < 0)
-        free(s->staged);
+        count_close(s);
     return rc;
 }
 

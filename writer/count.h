@@ -91,10 +91,17 @@ struct count {
 extern const struct http_route count_routes[];
 extern const size_t count_route_count;
 
-/* 0 or -ENOMEM. */
+/* 0 or -ENOMEM.  One that is all zero, or closed, is off: count_turn() and
+ * count_ready() do nothing. */
 int count_open(struct count *s, struct loop *loop, struct ingest *ingest,
                const struct config *config);
 void count_close(struct count *s);
+
+static inline bool
+count_is_on(const struct count *s)
+{
+    return s->staged != NULL;
+}
 
 /* The end of a turn, before its commit: writes what was put into the logs, and
  * fills in readable_ms of the answers. */

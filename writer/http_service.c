@@ -22,7 +22,7 @@ answer_ready(struct http_call *x)
 
     if (h->stopping)
         return http_answer_text(x, HTTP_UNAVAILABLE, "stopping\n");
-    if (h->count_on && count_is_stuck(&h->count, STUCK_MS))
+    if (count_is_on(&h->count) && count_is_stuck(&h->count, STUCK_MS))
         return http_answer_text(x, HTTP_UNAVAILABLE,
                                 "no log to write to: the disk is full, or the "
                                 "worker is behind and log.max is reached\n");
@@ -53,7 +53,6 @@ http_service_open(struct http_service *h, struct loop *loop,
             : "countd-read answers questions, at read.http";
     if (config->count_http) {
         rc = count_open(&h->count, loop, ingest, config);
-        h->count_on = rc == 0;
         http_site_add(&h->site, count_routes, count_route_count, &h->count,
                       TOKENS_COUNT);
     }
@@ -80,21 +79,6 @@ http_service_close(struct http_service *h)
 {
     if (h->sequence_on)
         sequence_close(&h->sequence);
-    if (h->count_on)
-        count_close(&h->count);
-    h->sequence_on = h->count_on = false;
-}
-
-void
-http_service_logs_are_ready(struct http_service *h)
-{
-    if (h->count_on)
-        count_ready(&h->count);
-}
-
-void
-http_service_turn(struct http_service *h)
-{
-    if (h->count_on)
-        count_turn(&h->count);
+    h->sequence_on = false;
+    count_close(&h->count);
 }

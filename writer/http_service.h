@@ -21,7 +21,7 @@ struct http_service {
     struct http_site site;
     struct count count;
     struct sequence sequence;
-    bool count_on, sequence_on;
+    bool sequence_on;
     bool stopping; /* the caller's to set: it is not ready any more */
 };
 
@@ -33,11 +33,5 @@ int http_service_open(struct http_service *h, struct loop *loop,
 
 /* All connections of the listener have ended before. */
 void http_service_close(struct http_service *h);
-
-/* The logs have free slots again. */
-void http_service_logs_are_ready(struct http_service *h);
-
-/* The end of a turn, before the logs' commit. */
-void http_service_turn(struct http_service *h);
 
 #endif

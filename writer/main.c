@@ -71,7 +71,7 @@ logs_are_ready(void *ctx)
 
     listener_wake(conns_listener(w->conns, LISTENER_ACK));
     listener_wake(conns_listener(w->conns, LISTENER_SILENT));
-    http_service_logs_are_ready(&w->http);
+    count_ready(&w->http.count);
     statsd_logs_ready(&w->statsd);
 }
 
@@ -140,7 +140,7 @@ after_turn(void *ctx)
     more |= live_service_turn(&w->lives);
     more |= statsd_turn(&w->statsd);
     quota_turn(&w->quota);
-    http_service_turn(&w->http);
+    count_turn(&w->http.count);
     /* The last: it syncs what all others have put. */
     commit_turn(&w->commit);
     return more || conns_have_work(w->conns);
