@@ -176,3 +176,25 @@ CASE(a_reset_in_the_middle_of_a_dump_is_survived, r)
         run_turns(r, 1);
     assert_int_equal(live_client_get(q, "many:0"), 0);
 }
+
+CASE(who_knows_the_age_of_a_connection_after_a_dump, r)
+{
+    uint8_t bytes[64];
+    struct live_client_dump dump;
+    struct live_client_answer a;
+    struct live_client *p;
+
+    start_counter(r);
+    p = join_pair(r);
+    expect_taken(p, "n", 3, 3);
+    live_client_dump(p, &dump);
+    live_client_dump_free(&dump);
+    live_client_put(bytes, FRAME_WHO, 9, "\0\0\0\0\0\1n", 7);
+    bytes[2] = FRAME_WHO_FLAGS;
+    live_client_send(p, bytes, LIVE_CLIENT_HEADER + 7);
+    live_client_read(p, &a);
+    assert_int_equal(a.status, LIVE_CLIENT_OK);
+    assert_int_equal(get_be32(a.body), 0); /* nothing is left */
+    assert_int_equal(get_be32(a.body + 4), 3);
+    assert_in_range(get_be32(a.body + 8), 0, 3600);
+}
