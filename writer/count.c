@@ -410,7 +410,8 @@ answer_count(struct http_call *x)
         return next;
     if (has_key) {
         mark = mark_of(x, body);
-        e = keys_find(&logs->keys, &mark, clock_steady_unix_ms());
+        e = idempotency_find(&logs->keys.table, mark.hash,
+                             clock_steady_unix_ms());
     }
     if (e)
         return replay_answer(x, e, &mark);

@@ -1,5 +1,5 @@
 /* writer/keys.c - see keys.h: keys_begin() and keys_load() at a start,
- * keys_mark(), keys_find() and keys_add() for a request. */
+ * keys_mark() and keys_add() for a request. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/keys.h"
 
@@ -83,7 +83,7 @@ take_request(void *ctx, const struct counted_request *q)
     struct keys *k = ctx;
     const uint64_t at_ms = (uint64_t)q->at_s * 1000;
 
-    if (!keys_find(k, &q->mark, at_ms))
+    if (!idempotency_find(&k->table, q->mark.hash, at_ms))
         keys_add(k, &q->mark, 0, at_ms);
 }
 
@@ -192,12 +192,6 @@ keys_mark(const struct keys *k, const uint8_t *key, size_t key_size,
     put_le64(m.hash, wide.low);
     put_le64(m.hash + 8, wide.high);
     return m;
-}
-
-const struct key_entry *
-keys_find(const struct keys *k, const struct request_mark *m, uint64_t now_ms)
-{
-    return idempotency_find(&k->table, m->hash, now_ms);
 }
 
 void

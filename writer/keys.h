@@ -82,12 +82,9 @@ struct request_mark keys_mark(const struct keys *k, const uint8_t *key,
                               size_t key_size, const uint8_t *body,
                               size_t body_size);
 
-/* What the table has of a request: key_entry.request is the hash of its body,
- * number its increments, and remaining `position`.  NULL: it does not count. */
-const struct key_entry *
-keys_find(const struct keys *k, const struct request_mark *m, uint64_t now_ms);
-
-/* Adds a request that was appended; `position` says when it is durable. */
+/* Adds a request that was appended; `position` says when it is durable.  In the
+ * table key_entry.request is the hash of its body, number its increments, and
+ * remaining `position`. */
 void keys_add(struct keys *k, const struct request_mark *m, uint64_t position,
               uint64_t now_ms);
 

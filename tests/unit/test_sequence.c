@@ -417,11 +417,16 @@ CASE(a_move_that_fails_leaves_one_mark_or_the_other, r)
 
 /* ---- damage ------------------------------------------------------------- */
 
+/* The mark of a start that has given a number and stopped. */
 static void
-load_mark(const struct fixture *r, uint8_t mark[MARK_SIZE])
+load_mark(struct fixture *r, uint8_t mark[MARK_SIZE])
 {
-    const int fd = openat(r->dir.fd, NAME, O_RDONLY);
+    int fd;
 
+    start_numbers(r);
+    fetch_number(r);
+    stop_numbers(r);
+    fd = openat(r->dir.fd, NAME, O_RDONLY);
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, mark, MARK_SIZE, 0), MARK_SIZE);
     assert_int_equal(close(fd), 0);
@@ -467,9 +472,6 @@ CASE(one_flipped_bit_is_damage_that_is_reported, r)
     struct sequence_mark m;
     const char *said;
 
-    start_numbers(r);
-    fetch_number(r);
-    stop_numbers(r);
     load_mark(r, good);
     for (size_t bit = 0; bit < (size_t)MARK_SIZE * 8; bit++) {
         memcpy(bad, good, sizeof bad);
@@ -492,9 +494,6 @@ CASE(a_mark_that_ends_anywhere_is_damage, r)
     struct sequence_mark m;
     const char *said;
 
-    start_numbers(r);
-    fetch_number(r);
-    stop_numbers(r);
     load_mark(r, good);
     for (size_t size = 0; size <= MARK_SIZE; size++) {
         assert_int_equal(unlinkat(r->dir.fd, NAME, 0), 0);
@@ -511,10 +510,7 @@ CASE(an_older_mark_or_none_after_many_restarts_repeats_no_number, r)
 {
     uint8_t old[MARK_SIZE];
 
-    start_numbers(r);
-    fetch_number(r);
     load_mark(r, old);
-    stop_numbers(r);
     for (unsigned i = 0; i < 60; i++) {
         start_numbers(r);
         fetch_number(r);
