@@ -28,10 +28,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -445,16 +447,58 @@ run_backup(struct backup *b)
     return b->faults > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }
 
-/* Where only root may make the copy's directory, root makes it for the user of
- * the settings, and becomes this user. */
 static int
-become_user(const struct backup *b)
+open_and_run(struct backup *b)
+{
+    const int *const fds[] = {&b->log_fd, &b->keyspace_fd, &b->fd, &b->top_fd};
+    int status = store_session_open(b->line, false, &b->in);
+
+    if (status != 0)
+        return status;
+    status = run_backup(b);
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (*fds[i] >= 0)
+            (void)close(*fds[i]); /* synced, or failed already */
+    store_session_close(&b->in);
+    return status;
+}
+
+/* Waits for the process that is the user.  A directory that it left empty is
+ * removed, which only root may do there. */
+static int
+await_child(const struct backup *b, pid_t pid, bool is_new)
+{
+    int status;
+
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR)
+            return cmd_failed(-errno, "wait for the copying process");
+    if (is_new)
+        (void)rmdir(b->path); /* fails if there is something in it */
+    return WIFEXITED(status) ? WEXITSTATUS(status) : CONFIG_EXIT_SYSTEM;
+}
+
+/* Where only root may make the copy's directory, root makes it for the user of
+ * the settings, and a process that becomes this user copies. */
+static int
+run_as_user(struct backup *b)
 {
     struct config c = b->line->config;
+    const bool is_new = access(b->path, F_OK) < 0 && errno == ENOENT;
+    pid_t pid;
+    int status;
 
+    (void)signal(SIGINT, SIG_IGN); /* the child ends, then this */
+    pid = fork();
+    if (pid < 0)
+        return cmd_failed(-errno, "start a process");
+    if (pid > 0)
+        return await_child(b, pid, is_new);
+    (void)signal(SIGINT, SIG_DFL);
     (void)snprintf(c.data_dir, sizeof c.data_dir, "%s",
                    b->path); /* a cut path is none, and refused */
-    return privilege_become(&c, DATADIR_WRITE);
+    status = privilege_become(&c, DATADIR_WRITE);
+    return status != 0 ? status : open_and_run(b);
 }
 
 int
@@ -466,26 +510,14 @@ cmd_backup(struct cmd_line *line)
                        .fd = -1,
                        .log_fd = -1,
                        .keyspace_fd = -1};
-    const int *const fds[] = {&b.log_fd, &b.keyspace_fd, &b.fd, &b.top_fd};
-    int status = 0;
 
     if (line->config.store_postgresql)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "store = postgresql: PostgreSQL copies its counters, "
                         "with pg_basebackup or pg_dump");
-    if (geteuid() == 0 && line->config.user[0] != '\0') {
-        if (!has_parent(b.path))
-            return refuse_dir(&b, -ENOENT);
-        status = become_user(&b);
-    }
-    if (status == 0)
-        status = store_session_open(line, false, &b.in);
-    if (status != 0)
-        return status;
-    status = run_backup(&b);
-    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
-        if (*fds[i] >= 0)
-            (void)close(*fds[i]); /* synced, or failed already */
-    store_session_close(&b.in);
-    return status;
+    if (geteuid() != 0 || line->config.user[0] == '\0')
+        return open_and_run(&b);
+    if (!has_parent(b.path))
+        return refuse_dir(&b, -ENOENT);
+    return run_as_user(&b);
 }
