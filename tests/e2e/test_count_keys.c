@@ -306,7 +306,7 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     assert_int_equal(rename(live, away), 0);
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
-    expect(FLEET_RUN(f, "log", "accept"), 0, "keys under it are forgotten");
+    expect(FLEET_RUN(f, "log", "accept"), 0, "keys forgotten=2:");
     fleet_await_drained(f, MERGE_MS);
     await_counted(f, "three", false); /* it counts again, as was said */
     fleet_stop(f, FLEET_WORKER);
@@ -388,7 +388,7 @@ CASE(check_finds_damage_of_what_is_recorded, f)
     assert_int_equal(unlink(file_path(f->path, "live/requests/secret")), 0);
     expect(FLEET_RUN(f, "check"), 1, "secret, which its keys");
     /* "one" was damaged, and recorded again. */
-    expect(FLEET_RUN(f, "log", "accept"), 0, "keys under it are forgotten");
+    expect(FLEET_RUN(f, "log", "accept"), 0, "keys forgotten=2:");
     expect(FLEET_RUN(f, "log", "accept"), 0, "nothing to accept");
 }
 

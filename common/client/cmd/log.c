@@ -282,45 +282,80 @@ dump_log(struct cmd_line *line)
 
 /* ---- a lost secret ------------------------------------------------------- */
 
-/* Whether a log may have marks, which mean nothing without a secret.  One that
- * cannot be read now is a live process's, or none with marks. */
-static bool
-has_marks(int log_fd, const char *name)
-{
-    const int fd = logfile_open(log_fd, name);
-    struct log_header h;
-    bool has;
+struct forgotten {
+    uint64_t count;   /* requests; one whose log was just being sealed twice */
+    bool is_recorded; /* some are in live/requests */
+    bool has_logs;    /* some logs take marks */
+};
 
-    if (fd < 0)
-        return false;
-    has = logfile_header(fd, &h) == 0 && h.state != LOG_EMPTY &&
-          (h.features & LOG_HAS_MARKS) != 0;
-    (void)close(fd);
-    return has;
+static void
+count_request(void *ctx, const struct counted_request *q)
+{
+    struct forgotten *f = ctx;
+
+    (void)q;
+    f->count++;
+    f->is_recorded = true;
 }
 
-/* Whether any request was hashed under a secret: 1, 0, or an error. */
 static int
-has_requests(const struct datadir *d, struct requests *r)
+count_mark(void *ctx, uint32_t number, const struct message *m,
+           const struct slot_stamp *stamp)
+{
+    struct forgotten *f = ctx;
+
+    (void)number;
+    (void)stamp;
+    f->count += mark_is(m);
+    return 0;
+}
+
+/* The marks of a log that is sealed are in live/requests, if that is there.  A log
+ * that cannot be read now is a live process's, or none with marks. */
+static void
+count_log(struct forgotten *f, int log_fd, const char *name)
+{
+    const int fd = logfile_open(log_fd, name);
+    struct inspect report;
+    uint32_t skipped;
+
+    if (fd < 0)
+        return;
+    if (log_inspect(fd, UINT64_MAX, &report) == 0 && report.headers_rc == 0 &&
+        report.header.state != LOG_EMPTY &&
+        (report.header.features & LOG_HAS_MARKS) != 0) {
+        f->has_logs = true;
+        if (report.header.state == LOG_OPEN || !f->is_recorded)
+            (void)logfile_each(fd, &report.header, report.end, count_mark, f,
+                               &skipped);
+    }
+    (void)close(fd);
+}
+
+static int
+count_forgotten(const struct datadir *d, struct requests *r,
+                struct forgotten *f)
 {
     struct logfile_list list;
     int rc;
 
-    rc = logfile_list_read(&list, d->log_fd);
+    rc = requests_each(r, count_request, f);
+    if (rc == 0)
+        rc = logfile_list_read(&list, d->log_fd);
     if (rc < 0)
         return rc;
-    rc = requests_exist(r);
-    for (size_t i = 0; rc == 0 && i < list.count; i++)
-        rc = list.files[i].kind == LOGFILE_LOG && list.files[i].ours &&
-             has_marks(d->log_fd, list.files[i].name);
+    for (size_t i = 0; i < list.count; i++)
+        if (list.files[i].kind == LOGFILE_LOG && list.files[i].ours)
+            count_log(f, d->log_fd, list.files[i].name);
     logfile_list_free(&list);
-    return rc;
+    return 0;
 }
 
 /* Makes a secret where one is lost; *accepted: it did. */
 static int
 accept_lost_secret(const struct datadir *d, bool *accepted)
 {
+    struct forgotten f = {.count = 0};
     uint8_t secret[REQUESTS_KEY_SIZE];
     struct requests r;
     int rc;
@@ -332,18 +367,19 @@ accept_lost_secret(const struct datadir *d, bool *accepted)
         return rc == -EPROTONOSUPPORT ? CONFIG_EXIT_SYSTEM /* reported */
                : rc < 0               ? cmd_failed(rc, "read " REQUESTS_FOLDER)
                                       : CONFIG_EXIT_OK;
-    rc = has_requests(d, &r);
-    *accepted = rc > 0;
-    if (rc > 0)
+    rc = count_forgotten(d, &r, &f);
+    *accepted = f.has_logs || requests_exist(&r) > 0;
+    if (rc == 0 && *accepted)
         rc = requests_make(&r);
     if (rc < 0)
         return cmd_failed(rc, "make " REQUESTS_FOLDER "/" REQUESTS_SECRET);
     if (*accepted)
         diag(DIAG_INFO,
              "accepted: " REQUESTS_FOLDER "/" REQUESTS_SECRET
-             " was lost, and the keys under it are forgotten: a request with "
-             "one of them that is sent again counts again; logs are merged "
-             "again");
+             " was lost; keys forgotten=%" PRIu64
+             ": a request with one of them that is sent again counts again; "
+             "logs are merged again",
+             f.count);
     return CONFIG_EXIT_OK;
 }
 
