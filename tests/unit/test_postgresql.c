@@ -1,6 +1,6 @@
 /* tests/unit/test_postgresql.c - PostgreSQL's engine: against a model, with
- * processes and connections that end at any step, and with servers that are
- * silent, locked, or without their standby. */
+ * connections that end at any message, and with servers that are silent, locked,
+ * or without their standby. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -11,9 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "tests/lib/counted.h"
@@ -190,63 +188,6 @@ CASE(limits_of_keyspaces_and_keys_are_kept, x)
     assert_true(applied.at_keyspace_max);
     assert_rc(stored_add(s, KS_NAME, NULL, "a", 1), 0);
     assert_int_equal(get_one(s, KS_NAME, "a"), 2);
-}
-
-/* ---- two processes ----------------------------------------------------- */
-
-#define BATCHES 40
-
-/* A process that counts 1 into "the" with each of its fills. */
-static pid_t
-count_in_child(const struct pg_store *x, uint8_t log)
-{
-    struct log_fill fill = {.uuid = {log}};
-    struct store *s;
-    const pid_t pid = fork();
-
-    if (pid != 0)
-        return pid;
-    if (postgresql_store_open(&s, &x->options) < 0)
-        _exit(2);
-    for (fill.epoch = 1; fill.epoch <= BATCHES; fill.epoch++)
-        if (add_until_known(s, &fill, 1) != 0)
-            _exit(3);
-    _exit(0);
-}
-
-CASE(two_processes_count_into_one_keyspace, x)
-{
-    pid_t pids[2];
-    int status;
-
-    for (uint8_t i = 0; i < 2; i++)
-        pids[i] = count_in_child(x, (uint8_t)(i + 1));
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
-        assert_int_equal(status, 0);
-    }
-    assert_int_equal(get_one(x->s, KS_NAME, "the"), 2 * BATCHES);
-    check_clean(x->s);
-}
-
-/* A row takes so long that all of them do not end in time. */
-CASE(a_server_that_is_slow_gets_fewer_keys_in_a_statement, x)
-{
-    const uint64_t deadline = clock_ms() + 60000 * (uint64_t)test_slow();
-    struct store *s;
-    int rc;
-
-    (void)pg_server_run(
-        "CREATE FUNCTION @.slow() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN "
-        "PERFORM pg_sleep(0.0005); RETURN NEW; END$$; CREATE TRIGGER slow "
-        "BEFORE INSERT ON @.counter FOR EACH ROW EXECUTE FUNCTION @.slow()");
-    x->options.timeout_ms = 1000;
-    s = pg_store_open_other(x);
-    do
-        rc = add_many(s, 1);
-    while (rc == -EHOSTDOWN && clock_ms() < deadline);
-    assert_rc(rc, 0);
-    assert_int_equal(get_one(x->s, KS_NAME, "001999"), 1);
 }
 
 /* ---- what goes through a connection -------------------------------------- */
@@ -437,6 +378,26 @@ CASE(a_commit_that_waits_for_its_standby_is_given_up, x)
 }
 
 /* ---- deadlines --------------------------------------------------------- */
+
+/* A row takes so long that all of them do not end in time. */
+CASE(a_server_that_is_slow_gets_fewer_keys_in_a_statement, x)
+{
+    const uint64_t deadline = clock_ms() + 60000 * (uint64_t)test_slow();
+    struct store *s;
+    int rc;
+
+    (void)pg_server_run(
+        "CREATE FUNCTION @.slow() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN "
+        "PERFORM pg_sleep(0.0005); RETURN NEW; END$$; CREATE TRIGGER slow "
+        "BEFORE INSERT ON @.counter FOR EACH ROW EXECUTE FUNCTION @.slow()");
+    x->options.timeout_ms = 1000;
+    s = pg_store_open_other(x);
+    do
+        rc = add_many(s, 1);
+    while (rc == -EHOSTDOWN && clock_ms() < deadline);
+    assert_rc(rc, 0);
+    assert_int_equal(get_one(x->s, KS_NAME, "001999"), 1);
+}
 
 CASE(a_silent_server_is_given_up_and_named, x)
 {
