@@ -255,13 +255,3 @@ PG_MACHINES(status_names_a_lock_of_another_session, x)
     /* No other connection gets as far as a table that is locked. */
     name_lock(f, pg_server_session("BEGIN; LOCK TABLE @.mark"), false);
 }
-
-PG_MACHINES(status_names_a_database_that_does_not_answer, x)
-{
-    struct fleet *f = &x->fleets[0];
-
-    service_start(f);
-    pg_server_stop();
-    await_words(f, "status", "! the database does not answer");
-    pg_server_start();
-}
