@@ -434,8 +434,7 @@ purge_waiting(struct purge *p, uint64_t deadline_ms)
     parts = waiting_parts(
         w, waiting_find(w, p->keyspace->bytes, p->keyspace->size), &count);
     for (size_t i = 0; i < count; i++)
-        report_left(p, "log/" WAITING_FOLDER,
-                    parts[i].fill->file->name,
+        report_left(p, "log/" WAITING_FOLDER, parts[i].fill->file->name,
                     "it waits for the keyspace and may have a key");
     return 0;
 }
