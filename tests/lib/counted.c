@@ -82,7 +82,7 @@ model_add(struct model *m, size_t sorted, const uint8_t *key, uint16_t size,
 /* ---- random numbers and keys ---- */
 
 static uint64_t
-rnd(void)
+draw_number(void)
 {
     struct random r = {rng};
     const uint64_t next = random_next(&r);
@@ -94,7 +94,7 @@ rnd(void)
 uint64_t
 below(uint64_t n)
 {
-    return rnd() % n;
+    return draw_number() % n;
 }
 
 /* ---- batches ---- */
@@ -142,7 +142,7 @@ batch_make(struct batch_keys *b, size_t n, uint64_t span, int shape,
         sum128 sum = (int64_t)below((uint64_t)(2 * most + 1)) - most;
 
         if (huge && below(4) == 0)
-            sum = (below(2) ? 1 : -1) * ((sum128)rnd() << below(20));
+            sum = (below(2) ? 1 : -1) * ((sum128)draw_number() << below(20));
         d->key = b->bytes + i * 256;
         d->key_size = make_key(b->bytes + i * 256, below(span), shape);
         d->minute = (uint32_t)below(2);
