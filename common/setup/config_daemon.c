@@ -16,6 +16,7 @@
 #include "common/base/diag.h"
 #include "common/base/version.h"
 #include "common/net/keeper.h"
+#include "common/wire/likeness.h"
 
 int
 config_source_add(struct config_sources *s, int letter, const char *text)
@@ -167,16 +168,36 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
+/* Adds the option that a word was meant to be, if it is like one. */
+static const char *
+hint_option(const char *text, char hint[LIKENESS_HINT_SIZE])
+{
+    struct likeness meant = likeness_of(text + strlen("--"));
+    char dashed[LIKENESS_WORD_MAX];
+
+    for (const struct option *o = long_options; o->name != NULL; o++)
+        likeness_try(&meant, o->name);
+    if (meant.word) {
+        (void)snprintf(dashed, sizeof dashed, "--%s", meant.word);
+        meant.word = dashed;
+    }
+    return likeness_hint(&meant, hint);
+}
+
 /* Says what is wrong with the option getopt_long() stopped at. */
 static int
 bad_option(int option, char **argv)
 {
     const char *what = option == ':' ? "needs a value" : "no such option";
     const char *text = argv[optind - 1];
+    char hint[LIKENESS_HINT_SIZE];
 
     /* A letter is in optopt; of a long option only the word is known. */
     if (optopt > 0 && strncmp(text, "--", 2) != 0)
         diag(DIAG_ERROR, "-%c: %s; see -h", optopt, what);
+    else if (option == '?' && optopt == 0)
+        diag(DIAG_ERROR, "%s: %s%s; see -h", text, what,
+             hint_option(text, hint));
     else
         diag(DIAG_ERROR, "%s: %s; see -h", text, what);
     return CONFIG_EXIT_USAGE;
