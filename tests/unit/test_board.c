@@ -365,6 +365,23 @@ CASE(the_cell_of_a_dead_owner_is_claimed_anew, r)
     assert_int_equal(owner, getpid());
 }
 
+CASE(closing_gives_up_what_was_claimed, r)
+{
+    struct countd_board *b;
+    int64_t values[2];
+    uint32_t cell;
+    pid_t owner;
+
+    assert_rc(attach_board(r, 0, &b), 0);
+    assert_rc(countd_board_claim(b, 1, &cell), 0);
+    assert_rc(countd_board_add(b, 1, cell, 0, 8, NULL), 0);
+    countd_board_close(b);
+
+    assert_rc(countd_board_read_cell(r->master, 1, cell, values, &owner), 0);
+    assert_int_equal(owner, 0);
+    assert_int_equal(values[0], 8);
+}
+
 CASE(a_forked_child_writes_as_itself, r)
 {
     uint32_t cell;
