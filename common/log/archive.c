@@ -160,8 +160,10 @@ put_file(struct archive *a, const struct log *log, const struct archive_name *n)
 
     archive_name_put(n, name);
     rc = write_file(a, log, temporary);
+    /* A purge that took an earlier file of this name for a dead owner's may have
+     * removed this one. */
     if (rc == 0 && renameat(a->fd, temporary, a->fd, name) < 0)
-        rc = -errno;
+        rc = errno == ENOENT ? -ESTALE : -errno;
     if (rc < 0)
         (void)unlinkat(a->fd, temporary, 0); /* else it stays as %t */
     return rc;

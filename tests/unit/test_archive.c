@@ -169,6 +169,32 @@ CASE(what_a_killed_worker_left_is_written_anew, p)
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
 }
 
+static void
+remove_part(void *ctx)
+{
+    struct place *p = ctx;
+    char path[ARCHIVE_NAME_SIZE + 16] = "archive/%t";
+    const struct archive_name n = {.first_ms = FIRST, .index = 2, .epoch = 1};
+
+    archive_name_put(&n, path + 10);
+    assert_int_equal(unlinkat(p->tmp.fd, path, 0), 0);
+}
+
+/* It has the flock of a file that a worker has just made, and removes its name
+ * when the worker has given that up and made another. */
+CASE(a_purge_that_takes_a_worker_for_dead_loses_no_log, p)
+{
+    struct log log = full_log(p, 2, 0);
+
+    fault_hook("renameat", 1, remove_part, p);
+    assert_rc(archive_add(&p->archive, &log), 0);
+    assert_true(fault_hit());
+    fault_clear();
+    let_go(&log);
+    assert_true(has(p, 2, 0, false));
+    assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
+}
+
 /* ---- its time is over --------------------------------------------------- */
 
 CASE(logs_go_when_their_time_is_over_and_not_before, p)
