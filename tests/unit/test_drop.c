@@ -150,8 +150,8 @@ CASE(what_is_taken_away_is_room_for_the_very_next_merge, d)
     }
 }
 
-/* A file that is none; pages that LMDB cannot follow; a state that is not
- * whole. */
+/* A file that is none; pages that LMDB cannot follow; a state that is not whole;
+ * values of a page that seem to have the next one, too. */
 static void
 damage_file(const struct tmpdir *d, unsigned how)
 {
@@ -163,8 +163,10 @@ damage_file(const struct tmpdir *d, unsigned how)
     for (ssize_t at = how == 0 ? 0 : 8192; at + 16 < size; at++) {
         if (how < 2)
             bytes[at] = 'x';
-        else if (memcmp(bytes + at, "state", 5) == 0)
+        else if (how == 2 && memcmp(bytes + at, "state", 5) == 0)
             bytes[at + 15] ^= 1;
+        else if (how == 3 && at % 4096 == 0 && bytes[at + 10] == 4)
+            bytes[at + 12]++;
     }
     assert_int_equal(pwrite(fd, bytes, (size_t)size, 0), size);
     assert_int_equal(close(fd), 0);
@@ -194,6 +196,20 @@ CASE(a_damaged_keyspace_is_dropped_for_a_fresh_one, d)
         assert_int_equal(tmpdir_count(d, "."), 2); /* and its lock file */
         tmpdir_empty(d);
     }
+}
+
+/* LMDB would give free what is not the value's. */
+CASE(pages_are_not_given_free_by_damaged_ones, d)
+{
+    struct store *s = open_store(d, 1 << 26, true);
+
+    add_many(s, 1);
+    store_close(s);
+    damage_file(d, 3);
+    s = open_store(d, 1 << 26, true);
+    assert_rc(store_drop(s, KS), 1); /* there is a new file */
+    expect_totals(s, 0, 0);
+    store_close(s);
 }
 
 CASE(a_file_of_another_keyspace_is_not_dropped, d)
