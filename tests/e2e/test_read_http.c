@@ -28,7 +28,7 @@ CASE(idle_connections_of_one_port_leave_places_to_the_others, f)
     service_start(f);
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         assert_true((fds[i] = local_connect(f->path, "read")) >= 0);
-    answer_shell(f, "curl -sSf $U/healthz $U/metrics");
+    answer_shell(f, "curl -sSf --fail-early $U/healthz $U/metrics");
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         client_close(fds[i]);
 }
