@@ -439,10 +439,10 @@ run_backup(struct backup *b)
         diag_errno(DIAG_WARNING, rc, "read quarantined logs, and what waits");
     else
         unmerged_warn(&unmerged, "not in the copy");
-    if (printf("copied and checked keyspaces=%" PRIu64 " keys=%" PRIu64
-               " faults=%" PRIu64 "\n",
-               b->keyspaces, b->keys, b->faults) < 0 ||
-        fflush(stdout) != 0)
+    (void)printf("copied and checked keyspaces=%" PRIu64 " keys=%" PRIu64
+                 " faults=%" PRIu64 "\n",
+                 b->keyspaces, b->keys, b->faults);
+    if (cmd_printed() != 0)
         return CONFIG_EXIT_SYSTEM;
     return b->faults > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }

@@ -351,7 +351,7 @@ end_drop(struct drop *d, int status)
         store_session_close(&d->in);
     free(d->keys);
     free(d->found);
-    return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
+    return cmd_printed() != 0 ? CONFIG_EXIT_SYSTEM : status;
 }
 
 int

@@ -143,9 +143,9 @@ init_store(struct cmd_line *line)
         text = postgresql_schema_text(line->config.store_schema);
         if (!text)
             return cmd_failed(-ENOMEM, "print the statements");
-        (void)fputs(text, stdout); /* fflush() reports it */
+        (void)fputs(text, stdout); /* cmd_printed() reports it */
         free(text);
-        return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
+        return cmd_printed();
     }
     status = open_store(line, NULL, false, &s);
     if (status != 0)
@@ -156,7 +156,7 @@ init_store(struct cmd_line *line)
     else
         (void)printf("made schema=%s\n", line->config.store_schema);
     store_close(s);
-    return fflush(stdout) == 0 ? status : CONFIG_EXIT_SYSTEM;
+    return cmd_printed() != 0 ? CONFIG_EXIT_SYSTEM : status;
 }
 
 /* ---- keyspaces of files --------------------------------------------------- */
@@ -248,7 +248,7 @@ import_all(struct import *i, const struct cmd_line *line)
     if (i->count > 0 && postgresql_store_analyze(i->to) < 0)
         diag(DIAG_WARNING, "ANALYZE: %s: queries may be slow for some minutes",
              store_trouble(i->to));
-    return fflush(stdout) == 0 ? i->status : CONFIG_EXIT_SYSTEM;
+    return cmd_printed() != 0 ? CONFIG_EXIT_SYSTEM : i->status;
 }
 
 static int
@@ -314,7 +314,7 @@ accept_loss(struct cmd_line *line, struct store *s)
         (void)printf("accepted: the database had %" PRIu64 " of %" PRIu64
                      " transactions; workers merge again\n",
                      has, acked);
-    return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
+    return cmd_printed();
 }
 
 static int
