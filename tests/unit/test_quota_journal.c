@@ -485,6 +485,32 @@ CASE(a_checkpoint_has_all_that_the_records_had, d)
     book_close(&b);
 }
 
+/* Else it would have a gap, and a checksum that is good. */
+CASE(a_checkpoint_that_lacks_memory_is_none, d)
+{
+    unsigned n = 0;
+    uint8_t *bytes;
+    size_t size;
+    struct book b;
+    bool hit;
+
+    book_open(&b, d->fd);
+    for (int i = 0; i < 100; i++)
+        (void)book_put(&b, NULL, JOURNAL_RECORD_APPLY, 1);
+    do {
+        int rc;
+
+        fault_inject("memory", ++n, ENOMEM);
+        rc = checkpoint_write(&b.quotas, &bytes, &size);
+        hit = fault_hit();
+        fault_clear();
+        assert_rc(rc, hit ? -ENOMEM : 0);
+        free(bytes); /* NULL where it failed */
+    } while (hit);
+    assert_true(n > 2);
+    book_close(&b);
+}
+
 CASE(any_bit_of_a_checkpoint_is_reported, d)
 {
     static uint8_t whole[FILE_MOST], bad[FILE_MOST];

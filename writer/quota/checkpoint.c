@@ -1,39 +1,56 @@
 /* writer/quota/checkpoint.c - see checkpoint.h.
  *
  * Entry points: checkpoint_write(), checkpoint_begin().  An error is stored in
- * the stream that is written, or in the struct that is read from, and each step
- * after it does nothing: it is checked once at the end.
+ * the struct that is written to or read from, and each step after it does
+ * nothing: it is checked once at the end.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/checkpoint.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 
 #define KEY_SIZE 48u
 
 /* ---- writing ----------------------------------------------------- */
 
+/* Not a stream of open_memstream(): ferror() does not say that it had no memory
+ * for some of the bytes, and the others would be a checkpoint with a gap. */
+struct writing {
+    uint8_t *bytes;
+    size_t size, capacity;
+    int rc;
+};
+
 static void
-put_bytes(FILE *o, const void *bytes, size_t size)
+put_bytes(struct writing *o, const void *bytes, size_t size)
 {
-    (void)fwrite(bytes, 1, size, o); /* ferror() says whether it could */
+    if (o->rc == 0)
+        o->rc = array_grow(&o->bytes, &o->capacity, o->size + size, 1);
+    if (o->rc < 0)
+        return;
+    memcpy(o->bytes + o->size, bytes, size);
+    o->size += size;
 }
 
 static void
-put_varint(FILE *o, uint64_t n)
+put_varint(struct writing *o, uint64_t n)
 {
+    uint8_t bytes[10];
+    size_t size = 0;
+
     for (; n >= 0x80; n >>= 7)
-        (void)putc_unlocked((int)(n & 0x7f) | 0x80, o);
-    (void)putc_unlocked((int)n, o);
+        bytes[size++] = (uint8_t)(n | 0x80);
+    bytes[size++] = (uint8_t)n;
+    put_bytes(o, bytes, size);
 }
 
 static void
-put_number(FILE *o, uint64_t number, const struct quota_number *n)
+put_number(struct writing *o, uint64_t number, const struct quota_number *n)
 {
     if (n->amount == NUMBER_IS_CANCEL) {
         put_varint(o, 0);
@@ -48,7 +65,7 @@ put_number(FILE *o, uint64_t number, const struct quota_number *n)
 }
 
 static void
-put_quota(FILE *o, const struct quota *quota)
+put_quota(struct writing *o, const struct quota *quota)
 {
     put_varint(o, quota->id);
     put_varint(o, quota->name_size);
@@ -61,7 +78,7 @@ put_quota(FILE *o, const struct quota *quota)
 }
 
 static void
-put_keys(FILE *o, const struct idempotency *k)
+put_keys(struct writing *o, const struct idempotency *k)
 {
     put_varint(o, idempotency_count(k));
     for (uint64_t i = k->first; i < k->next; i++) {
@@ -81,27 +98,18 @@ put_keys(FILE *o, const struct idempotency *k)
 int
 checkpoint_write(const struct quotas *q, uint8_t **bytes, size_t *size)
 {
-    char *text = NULL;
-    FILE *o = open_memstream(&text, size);
-    int rc = 0;
+    struct writing o = {.size = 0};
 
-    *bytes = NULL;
-    if (!o)
-        return -ENOMEM;
-    put_varint(o, q->count + 1);
-    put_quota(o, quotas_unnamed(q));
+    put_varint(&o, q->count + 1);
+    put_quota(&o, quotas_unnamed(q));
     for (size_t i = 0; i < q->count; i++)
-        put_quota(o, q->names[i]);
-    put_keys(o, &q->keys);
-    if (ferror(o))
-        rc = -ENOMEM;
-    if (fclose(o) != 0)
-        rc = -ENOMEM;
-    if (rc == 0)
-        *bytes = (uint8_t *)text;
-    else
-        free(text);
-    return rc;
+        put_quota(&o, q->names[i]);
+    put_keys(&o, &q->keys);
+    if (o.rc < 0)
+        free(o.bytes);
+    *bytes = o.rc < 0 ? NULL : o.bytes;
+    *size = o.size;
+    return o.rc;
 }
 
 /* ---- reading ----------------------------------------------------- */
