@@ -267,8 +267,11 @@ tick_due(struct loop_timer *timer)
             close_old(d, CONN_IDLE, (uint32_t)now, d->row->idle_s * 1000);
         close_left(d, (uint32_t)now);
         serve_late(d);
-        /* A connection may yield by now, or there are descriptors again. */
-        conns_update_accepting(d);
+        /* Where clients wait: a connection may yield by now, or there are
+         * descriptors again. */
+        if (d->acceptors[LISTENER_PORT].paused ||
+            d->acceptors[LISTENER_SOCKET].paused)
+            conns_update_accepting(d);
     }
     if (cs->starved > 0)
         (void)conns_evict(cs, true);

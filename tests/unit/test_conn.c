@@ -576,6 +576,29 @@ UNSTARTED(each_full_port_reports_it_and_what_to_set, f)
     assert_int_equal(count_of(text, "cut.max"), 1);
 }
 
+UNSTARTED(a_full_port_is_not_reported_while_no_client_waits, f)
+{
+    struct net_address at;
+    struct capture c;
+    int a;
+
+    f->rows[ECHO].max = 1;
+    f->rows[ECHO].yield_s = 600;
+    echo_start(f);
+    at = open_listener(f, ECHO);
+    a = connect_client(f, &at);
+    capture_start(&c);
+    for (int i = 0; i < 2; i++) { /* it could yield, then it could not */
+        expect_echo(f, a, "here");
+        fault_pass_ns(UINT64_C(601) * 1000000000);
+        echo_turns(f, 2);
+    }
+    expect_echo(f, a, "here");
+    fault_pass_ns(UINT64_C(1000000000));
+    echo_turns(f, 2);
+    assert_lacks(capture_stop(&c), "full");
+}
+
 UNSTARTED(a_client_waits_at_a_full_port_until_another_leaves, f)
 {
     struct net_address at;
