@@ -8,8 +8,8 @@
  * and read and thrown away for others.  Refused are, with these statuses:
  *
  *   400  malformed; two Hosts, lengths, types or encodings of a body, tokens,
- *        Idempotency-Keys or Sec-Fetch-Sites; below /v1/ without Host in
- *        HTTP/1.1
+ *        Idempotency-Keys, Sec-Fetch-Sites or -Modes; below /v1/ without Host
+ *        in HTTP/1.1
  *   401  http_site.tokens, and the request has no token that is known; never
  *        on a unix socket, whose mode says who may connect
  *   403  Origin or Referer is there, Sec-Fetch-Site names another site, or

@@ -449,6 +449,7 @@ static const struct dialogue dialogues[] = {
     {GET("Sec-Fetch-Site: same-site\r\n"), NOT_US, true},
     {GET("Sec-Fetch-Site: none\r\n"), OK, false},
     {GET("Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n"), BAD, true},
+    {GET("Sec-Fetch-Mode: navigate\r\nSec-Fetch-Mode: cors\r\n"), BAD, true},
     {GET("sec-fetch-site: same-origin\r\n"), OK, false},
     {GET("Host: evil.example.com\r\n"), NO_HOST("100", "evil.example.com"),
      true},
