@@ -1,9 +1,11 @@
 /* tests/unit/test_runs_scan.c - all keys of a span, of runs that have many
  * blocks, most of which a scan for the largest passes over; how many runs a day
- * that is not over has; and a span of very many runs. */
+ * that is not over has; and more runs than are read at a time. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "common/store/history/runs.h"
 #include "tests/lib/memkv.h"
@@ -34,7 +36,7 @@ start_of_day(void)
 }
 
 static void
-begin_life(struct fixture *f, const char *text, uint64_t seed)
+begin_life(struct fixture *f, uint64_t seed)
 {
     struct tiers tiers;
     const char *why;
@@ -44,7 +46,7 @@ begin_life(struct fixture *f, const char *text, uint64_t seed)
     for (unsigned i = 0; i < KEYS; i++)
         f->hot[i] = random_chance(&f->random, 1);
     memkv_init(&f->kv);
-    assert_rc(tiers_parse(text, &tiers, &why), 0);
+    assert_rc(tiers_parse("1m:2d,1h:90d,1d:10y", &tiers, &why), 0);
     history_begin(&f->h, &tiers, start_of_day(), true, 0);
     f->care = history_compact_new();
     assert_non_null(f->care);
@@ -66,12 +68,14 @@ random_sum(struct fixture *f, unsigned key)
     return f->negative && random_chance(&f->random, 30) ? -sum : sum;
 }
 
-/* Some of the keys, in one minute, which counts as one of this hour. */
+/* Some of the keys, in one minute. */
 static void
-merge_at(struct fixture *f, unsigned hour, unsigned percent, uint32_t minute)
+merge_some(struct fixture *f, unsigned hour, unsigned percent)
 {
     static struct store_delta deltas[KEYS];
     static char keys[KEYS][16];
+    const uint32_t minute =
+        start_of_day() + 60 * hour + (uint32_t)random_below(&f->random, 60);
     uint64_t ahead;
     size_t n = 0;
 
@@ -86,19 +90,12 @@ merge_at(struct fixture *f, unsigned hour, unsigned percent, uint32_t minute)
         f->sums[hour][i] += sum;
         f->any[hour][i] = true;
     }
-    assert_rc(history_append(&f->h, &f->kv.kv, deltas, n, minute + 59, &ahead),
+    assert_rc(history_append(&f->h, &f->kv.kv, deltas, n,
+                             start_of_day() + 60 * hour + 59, &ahead),
               0);
 }
 
-static void
-merge_some(struct fixture *f, unsigned hour, unsigned percent)
-{
-    merge_at(f, hour, percent,
-             start_of_day() + 60 * hour +
-                 (uint32_t)random_below(&f->random, 60));
-}
-
-/* About `blocks` blocks; 0: all that there is to do. */
+/* About so many blocks; 0: all that there is to do. */
 static void
 compact_some(struct fixture *f, unsigned hour, size_t blocks)
 {
@@ -142,13 +139,13 @@ take_sum(void *ctx, const uint8_t *key, size_t size, int128 sum)
     return t->top[TOP - 1];
 }
 
-/* In pieces; an hour takes `unit` minutes. */
+/* In pieces. */
 static void
-find_largest(struct fixture *f, unsigned from, unsigned to, uint32_t unit)
+find_largest(struct fixture *f, unsigned from, unsigned to)
 {
     static struct taken t;
-    struct history_scan scan = {.from = start_of_day() + unit * from,
-                                .to = start_of_day() + unit * to,
+    struct history_scan scan = {.from = start_of_day() + 60 * from,
+                                .to = start_of_day() + 60 * to,
                                 .row = take_sum,
                                 .ctx = &t,
                                 .until_ns = 1,
@@ -183,7 +180,7 @@ TEST(the_largest_are_found_whatever_is_passed_over)
     static struct fixture f;
 
     for (unsigned round = 0; round < 30; round++) {
-        begin_life(&f, "1m:2d,1h:90d,1d:10y", seed + round);
+        begin_life(&f, seed + round);
         for (unsigned hour = 0; hour < HOURS; hour++) {
             const unsigned from = (unsigned)random_below(&f.random, hour + 1);
 
@@ -191,8 +188,8 @@ TEST(the_largest_are_found_whatever_is_passed_over)
             if (random_chance(&f.random, 50))
                 merge_some(&f, hour, 1 + (unsigned)random_below(&f.random, 10));
             compact_some(&f, hour, random_below(&f.random, 4));
-            find_largest(&f, from, hour + 1, 60);
-            find_largest(&f, 0, HOURS, 60);
+            find_largest(&f, from, hour + 1);
+            find_largest(&f, 0, HOURS);
         }
         end_life(&f);
     }
@@ -204,7 +201,7 @@ TEST(hours_of_a_day_that_is_not_over_are_one_run_and_an_eighth)
 {
     static struct fixture f;
 
-    begin_life(&f, "1m:2d,1h:90d,1d:10y", random_seed("hours"));
+    begin_life(&f, random_seed("hours"));
     for (unsigned hour = 0; hour < HOURS; hour++) {
         uint64_t blocks = 0, most = 0;
         struct period p;
@@ -225,18 +222,143 @@ TEST(hours_of_a_day_that_is_not_over_are_one_run_and_an_eighth)
     end_life(&f);
 }
 
-/* ---- very many runs ----------------------------------------------------- */
+/* ---- more runs than are read at a time ---------------------------------- */
 
-#define DAYS (50 * HOURS) /* of a tier of hours, each a run */
+#define DAYS  1500 /* of a tier of hours, each a run */
+#define NAMES 12000
+
+struct long_life {
+    int64_t sums[NAMES];
+    bool any[NAMES], taken[NAMES];
+    unsigned count; /* keys that were taken */
+};
+
+/* Some keys a day, in one of its hours. */
+static void
+live_long(struct fixture *f, struct long_life *l)
+{
+    static char keys[NAMES][16];
+    struct tiers tiers;
+    const char *why;
+    uint64_t ahead;
+
+    *l = (struct long_life){.count = 0};
+    *f = (struct fixture){.random = {random_seed("runs")}};
+    memkv_init(&f->kv);
+    assert_rc(tiers_parse("1h:10y", &tiers, &why), 0);
+    history_begin(&f->h, &tiers, start_of_day(), true, 0);
+    for (unsigned day = 0; day < DAYS; day++) {
+        struct store_delta deltas[NAMES / 400];
+        size_t n = 0;
+
+        for (unsigned i = (unsigned)random_below(&f->random, 500); i < NAMES;
+             i += 500 + (unsigned)random_below(&f->random, 500)) {
+            const int64_t sum = (int64_t)random_below(&f->random, 99) - 20;
+
+            (void)snprintf(keys[i], sizeof keys[i], "key%06u", i);
+            deltas[n++] = stored_delta(
+                keys[i], 9, start_of_day() + DAY * day + 60 * (day % HOURS),
+                sum);
+            l->sums[i] += sum;
+            l->any[i] = true;
+        }
+        assert_rc(history_append(&f->h, &f->kv.kv, deltas, n,
+                                 start_of_day() + DAY * DAYS, &ahead),
+                  0);
+    }
+}
+
+static int128
+take_long(void *ctx, const uint8_t *key, size_t size, int128 sum)
+{
+    struct long_life *l = ctx;
+    char text[16] = {0};
+    unsigned i;
+
+    assert_int_equal(size, 9);
+    memcpy(text, key, size);
+    i = (unsigned)strtoul(text + 3, NULL, 10);
+    assert_in_range(i, 0, NAMES - 1);
+    assert_false(l->taken[i]);
+    assert_true(l->any[i] && sum == l->sums[i]);
+    l->taken[i] = true;
+    l->count++;
+    return INT128_LEAST;
+}
+
+/* Takes the keys of a prefix, which are those from `first` to `end`, in pieces,
+ * and sees that none is missing. */
+static void
+take_prefix(struct fixture *f, struct long_life *l, const char *prefix,
+            unsigned first, unsigned end)
+{
+    struct history_scan scan = {.prefix = (const uint8_t *)prefix,
+                                .prefix_size = strlen(prefix),
+                                .from = start_of_day(),
+                                .to = start_of_day() + DAY * DAYS,
+                                .until_ns = 1,
+                                .row = take_long,
+                                .ctx = l,
+                                .least = INT128_LEAST};
+    struct store_bucket bucket = {.any = false};
+    struct history_scan keys = {.ctx = l, .least = INT128_LEAST};
+    const struct history_range range = {
+        scan.prefix, scan.prefix_size, scan.from, scan.to,
+        DAY * DAYS,  &bucket,          &keys};
+    uint32_t done = 0;
+    int128 sum = 0;
+    int rc;
+
+    memset(l->taken, 0, sizeof l->taken);
+    do
+        rc = history_scan(&f->h, &f->kv.kv, &scan);
+    while (rc == -EAGAIN);
+    assert_rc(rc, 0);
+    for (unsigned i = 0; i < NAMES; i++) {
+        assert_int_equal(l->taken[i], i >= first && i < end && l->any[i]);
+        sum += l->taken[i] ? l->sums[i] : 0;
+    }
+
+    do
+        rc = history_read(&f->h, &f->kv.kv, &range, 1, &done);
+    while (rc == -EAGAIN);
+    assert_rc(rc, 0);
+    assert_true(store_bucket_sum(&bucket) == sum);
+}
 
 TEST(a_span_of_any_number_of_runs_is_read)
 {
+    static struct long_life l;
+    static struct store_top rows[100];
     static struct fixture f;
+    struct store_history_query q = {
+        .op = STORE_HISTORY_STEP, .to = UINT32_MAX, .top = rows, .length = 100};
 
-    begin_life(&f, "1h:10y", random_seed("runs"));
-    for (unsigned day = 0; day < DAYS; day++)
-        merge_at(&f, day % HOURS, 1,
-                 start_of_day() + DAY * day + 60 * (day % HOURS));
-    find_largest(&f, 0, HOURS, DAY * (DAYS / HOURS));
-    end_life(&f);
+    live_long(&f, &l);
+    take_prefix(&f, &l, "", 0, NAMES);
+    take_prefix(&f, &l, "key00", 0, 10000);
+    take_prefix(&f, &l, "key00123", 1230, 1240);
+    memset(l.taken, 0, sizeof l.taken);
+    l.count = 0;
+    do {
+        struct store_top last;
+
+        assert_rc(history_answer(&f.h, &f.kv.kv, &q, 0), 0);
+        for (unsigned i = 0; i < q.rows; i++)
+            (void)take_long(&l, rows[i].key, rows[i].key_size,
+                            store_bucket_sum(&rows[i].sum));
+        last = rows[q.rows > 0 ? q.rows - 1 : 0];
+        if (q.rows < q.length)
+            break;
+        q = (struct store_history_query){.op = STORE_HISTORY_STEP,
+                                         .to = UINT32_MAX,
+                                         .top = rows,
+                                         .length = 100,
+                                         .key = f.key,
+                                         .key_size = last.key_size};
+        memcpy(f.key, last.key, last.key_size);
+    } while (true);
+    for (unsigned i = 0; i < NAMES; i++)
+        assert_int_equal(l.taken[i], l.any[i]);
+    memkv_fini(&f.kv);
 }

@@ -13,7 +13,7 @@ struct history_compact {
     struct source sources[HISTORY_RUNS_MAX];
     uint64_t words[SOURCES_CAPACITY(HISTORY_RUNS_MAX)];
     uint64_t least[SOURCES_CAPACITY(HISTORY_RUNS_MAX) / 8];
-    uint32_t lowest[SOURCES_CAPACITY(HISTORY_RUNS_MAX)];
+    uint16_t lowest[SOURCES_CAPACITY(HISTORY_RUNS_MAX)];
     struct run_writer writer;
     struct history_row row;
     int128 sums[HISTORY_CELLS];

@@ -172,7 +172,7 @@ struct sources {
     struct source *all;
     uint64_t *words;
     uint64_t *least;  /* the least of each eight words */
-    uint32_t *lowest; /* numbers of those with the lowest key */
+    uint16_t *lowest; /* numbers of those with the lowest key */
     size_t lowest_count;
     bool unclear; /* other keys have the lowest one's word */
     uint16_t base_size;

@@ -1,7 +1,10 @@
 /* common/store/history/scan.c - keys of a span, each with its sum.
  *
- * All runs that have something in the span are read side by side; each takes
- * some 700 bytes of memory until the scan ends or stops.
+ * Up to SOURCES_MAX runs are read side by side.  If there are more, that many at a
+ * time are read as far as the first WINDOW_ROWS keys go, whose sums are added up;
+ * then the same for the keys behind these.  So the memory does not depend on how many runs
+ * there are, and each piece opens each run once; blocks are passed over only
+ * where all runs are read side by side.
  *
  * Entry points: history_scan(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -15,43 +18,77 @@
 
 #include "common/base/clock.h"
 
+#define SOURCES_MAX     1024
+#define WINDOW_ROWS     4096
 #define STEPS_PER_CLOCK 1024 /* rows and heads between looks at the clock */
+
+/* A run that has cells in the span. */
+struct span_run {
+    uint8_t tier, level;
+    uint32_t period, run;
+    uint64_t cells;
+};
+
+struct window_row {
+    int128 sum;
+    uint16_t key_size;
+    uint8_t key[HISTORY_KEY_MAX];
+};
+
+/* The rows of the runs that were read before, and these with those of the runs
+ * that are read now. */
+struct window {
+    struct window_row *rows, *merged;
+    size_t count, at; /* rows; which comes next */
+    size_t merged_count;
+};
 
 struct scan {
     const struct history *h;
     const struct kv *kv;
-    struct history_scan *asked;
-    struct sources sources;
-    size_t capacity; /* sources that there is memory for */
-    size_t loaded;   /* blocks, by all sources */
+    uint32_t from, to;
+    struct span_run *runs;
+    size_t count, capacity; /* runs */
+    struct source *sources;
+    uint64_t *words;              /* memory of struct sources */
+    size_t loaded;                /* blocks, by all sources */
+    size_t end_size;              /* 0: no end */
+    uint8_t end[HISTORY_KEY_MAX]; /* this key and those behind are not read */
+    struct window window;
 };
 
 /* ---- opening ----------------------------------------------------------- */
 
-/* Opens a run that has cells in the span. */
 static int
-open_run(void *ctx, const struct period *p, const struct run_info *run)
+add_run(void *ctx, const struct period *p, const struct run_info *run)
 {
     struct scan *s = ctx;
-    const struct history_scan *asked = s->asked;
-    const struct history_tier *t = &s->h->tier[p->tier];
-    const uint64_t mask =
-        runs_cells_between(t, p->start, asked->from, asked->to);
-    struct sources *l = &s->sources;
-    struct source *to;
 
-    if ((run->cells & mask) == 0)
+    if ((run->cells & runs_cells_between(&s->h->tier[p->tier], p->start,
+                                         s->from, s->to)) == 0)
         return 0;
-    if (array_grow(&l->all, &s->capacity, l->count + 1, sizeof *l->all) < 0)
+    if (array_grow(&s->runs, &s->capacity, s->count + 1, sizeof *s->runs) < 0)
         return -ENOMEM;
-    to = &l->all[l->count++];
-    to->copy = NULL;
-    to->loaded = &s->loaded;
-    to->mask = mask;
-    to->all = (run->cells & ~mask) == 0;
-    to->start = p->start;
-    to->step = t->step;
-    return source_open(to, s->kv, p, run, asked->at, asked->at_size);
+    s->runs[s->count++] =
+        (struct span_run){p->tier, run->level, p->start, run->run, run->cells};
+    return 0;
+}
+
+static int
+open_source(struct scan *s, struct source *at, const struct span_run *r,
+            const struct history_scan *asked)
+{
+    const struct history_tier *t = &s->h->tier[r->tier];
+    const struct period period = {.tier = r->tier, .start = r->period};
+    const struct run_info run = {.level = r->level, .run = r->run};
+
+    at->copy = NULL;
+    at->loaded = &s->loaded;
+    at->mask = runs_cells_between(t, r->period, s->from, s->to);
+    at->all = (r->cells & ~at->mask) == 0;
+    at->start = r->period;
+    at->step = t->step;
+    return source_open(at, s->kv, &period, &run, asked->at, asked->at_size);
 }
 
 /* ---- blocks that cannot matter ----------------------------------------- */
@@ -193,34 +230,33 @@ give_lowest(struct history_scan *asked, struct sources *l)
 
 /* Whether keys with the prefix are left: there is none behind another key. */
 static bool
-has_more(const struct history_scan *asked, const struct sources *l)
+has_more(const struct scan *s, const struct history_scan *asked,
+         const struct sources *l)
 {
     const struct rows_reader *b;
 
-    if (l->left == 0 || asked->prefix_size == 0)
+    if (l->left == 0 || (asked->prefix_size == 0 && s->end_size == 0))
         return l->left > 0;
     b = &sources_lowest(l, 0)->block;
-    return bytes_begin(b->key, b->key_size, asked->prefix, asked->prefix_size);
+    return bytes_begin(b->key, b->key_size, asked->prefix,
+                       asked->prefix_size) &&
+           (s->end_size == 0 ||
+            bytes_compare(b->key, b->key_size, s->end, s->end_size) < 0);
 }
 
 /* Whether rows can be passed over is asked when a block begins: `loaded` counts
- * blocks.  Between two looks at the clock come at least as many rows as there
- * are runs: what stops has to open them all again. */
+ * blocks. */
 static int
-give_rows(struct scan *s)
+give_rows(const struct scan *s, struct history_scan *asked, struct sources *l)
 {
-    struct history_scan *asked = s->asked;
-    struct sources *l = &s->sources;
-    const size_t least =
-        l->count > STEPS_PER_CLOCK ? l->count : STEPS_PER_CLOCK;
     size_t looked = 0; /* value of `loaded` at the last check */
     unsigned steps = 0;
     int rc = 0;
 
-    while (rc == 0 && has_more(asked, l)) {
+    while (rc == 0 && has_more(s, asked, l)) {
         if (asked->is_full && asked->is_full(asked->ctx))
             return 0;
-        if (steps >= least) {
+        if (steps >= STEPS_PER_CLOCK) {
             steps = 0;
             if (asked->until_ns != 0 && clock_ns() >= asked->until_ns)
                 return stop_here(asked, l);
@@ -236,26 +272,189 @@ give_rows(struct scan *s)
     return rc;
 }
 
+/* Reads as many runs as are read at a time, the first of which is `first`. */
+static int
+scan_runs(struct scan *s, size_t first, struct history_scan *asked)
+{
+    const size_t left = s->count - first;
+    const size_t count = left < SOURCES_MAX ? left : SOURCES_MAX;
+    const size_t capacity = SOURCES_CAPACITY(count);
+    struct sources l = {.count = count,
+                        .all = s->sources,
+                        .words = s->words,
+                        .least = s->words + capacity,
+                        .lowest =
+                            (uint16_t *)(s->words + capacity + capacity / 8)};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < count; i++)
+        rc = open_source(s, &s->sources[i], &s->runs[first + i], asked);
+    if (rc < 0)
+        return rc;
+    sources_begin(&l);
+    return give_rows(s, asked, &l);
+}
+
+/* ---- more runs than are read at a time ---------------------------------- */
+
+/* Adds a row to the merged ones.  False: there is no place, and the window ends
+ * before it. */
+static bool
+push_row(struct scan *s, const uint8_t *key, size_t size, int128 sum)
+{
+    struct window *w = &s->window;
+    struct window_row *to;
+
+    if (w->merged_count == WINDOW_ROWS) {
+        memcpy(s->end, key, size);
+        s->end_size = size;
+        return false;
+    }
+    to = &w->merged[w->merged_count++];
+    to->sum = sum;
+    to->key_size = (uint16_t)size;
+    memcpy(to->key, key, size);
+    return true;
+}
+
+/* Adds the rows of earlier runs that come before a key; size 0: all. */
+static bool
+push_before(struct scan *s, const uint8_t *key, size_t size)
+{
+    struct window *w = &s->window;
+
+    for (; w->at < w->count; w->at++) {
+        const struct window_row *r = &w->rows[w->at];
+
+        if (size > 0 && bytes_compare(r->key, r->key_size, key, size) >= 0)
+            break;
+        if (!push_row(s, r->key, r->key_size, r->sum))
+            return false;
+    }
+    return true;
+}
+
+static int128
+merge_row(void *ctx, const uint8_t *key, size_t size, int128 sum)
+{
+    struct scan *s = ctx;
+    struct window *w = &s->window;
+
+    if (push_before(s, key, size)) {
+        const struct window_row *r = &w->rows[w->at];
+
+        if (w->at < w->count && bytes_equal(r->key, r->key_size, key, size)) {
+            sum += r->sum;
+            w->at++;
+        }
+        (void)push_row(s, key, size, sum); /* then the scan ends here */
+    }
+    return INT128_LEAST;
+}
+
+/* Fills the window from asked->at on; it ends before s->end. */
+static int
+fill_window(struct scan *s, const struct history_scan *asked)
+{
+    struct window *w = &s->window;
+    int rc = 0;
+
+    w->count = 0;
+    s->end_size = 0;
+    for (size_t i = 0; rc == 0 && i < s->count; i += SOURCES_MAX) {
+        struct history_scan part = *asked;
+        struct window_row *const rows = w->rows;
+
+        part.wants = NULL; /* or it could go over any number of keys */
+        part.until_ns = 0;
+        part.row = merge_row;
+        part.is_full = NULL;
+        part.ctx = s;
+        part.range = NULL;
+        part.least = INT128_LEAST;
+        w->at = w->merged_count = 0;
+        rc = scan_runs(s, i, &part);
+        if (rc == 0)
+            (void)push_before(s, s->end, s->end_size); /* then it ends there */
+        w->rows = w->merged;
+        w->merged = rows;
+        w->count = w->merged_count;
+    }
+    return rc;
+}
+
+/* Gives the rows of the window; for a range they say only where it ends. */
+static int
+give_window(struct scan *s, struct history_scan *asked)
+{
+    struct history_scan part = *asked;
+    int rc = 0;
+
+    part.until_ns = 0;
+    for (size_t i = 0; asked->range && rc == 0 && i < s->count;
+         i += SOURCES_MAX)
+        rc = scan_runs(s, i, &part);
+    for (size_t i = 0; !asked->range && i < s->window.count; i++) {
+        const struct window_row *r = &s->window.rows[i];
+
+        if (asked->is_full && asked->is_full(asked->ctx))
+            break;
+        if (r->sum >= asked->least &&
+            (!asked->wants || asked->wants(asked->ctx, r->key, r->key_size)))
+            asked->least = asked->row(asked->ctx, r->key, r->key_size, r->sum);
+    }
+    return rc;
+}
+
+static int
+scan_windows(struct scan *s, struct history_scan *asked)
+{
+    struct window *w = &s->window;
+    struct window_row *rows = malloc((size_t)2 * WINDOW_ROWS * sizeof *rows);
+    int rc;
+
+    if (rows == NULL)
+        return -ENOMEM;
+    w->rows = rows;
+    w->merged = rows + WINDOW_ROWS;
+    for (;;) {
+        rc = fill_window(s, asked);
+        if (rc == 0)
+            rc = give_window(s, asked);
+        if (rc < 0 || s->end_size == 0 ||
+            (asked->is_full && asked->is_full(asked->ctx)))
+            break;
+        memcpy(asked->at, s->end, s->end_size);
+        asked->at_size = (uint16_t)s->end_size;
+        if (asked->until_ns != 0 && clock_ns() >= asked->until_ns) {
+            rc = -EAGAIN;
+            break;
+        }
+    }
+    free(rows);
+    return rc;
+}
+
 /* ---- a scan ------------------------------------------------------------ */
 
 /* The memory of what is done with several sources: words, their least ones,
  * numbers. */
 static int
-scan_all(struct scan *s)
+scan_all(struct scan *s, struct history_scan *asked)
 {
-    struct sources *l = &s->sources;
-    const size_t capacity = SOURCES_CAPACITY(l->count);
-    int rc;
+    const size_t count = s->count < SOURCES_MAX ? s->count : SOURCES_MAX;
+    const size_t capacity = SOURCES_CAPACITY(count);
+    int rc = -ENOMEM;
 
-    l->words = malloc((capacity + capacity / 8) * sizeof *l->words +
-                      capacity * sizeof *l->lowest);
-    if (l->words == NULL)
-        return -ENOMEM;
-    l->least = l->words + capacity;
-    l->lowest = (uint32_t *)(l->least + capacity / 8);
-    sources_begin(l);
-    rc = give_rows(s);
-    free(l->words);
+    s->sources = malloc(count * sizeof *s->sources);
+    s->words =
+        malloc(capacity * sizeof *s->words + capacity / 8 * sizeof *s->words +
+               capacity * sizeof(uint16_t));
+    if (s->sources && s->words)
+        rc = s->count <= SOURCES_MAX ? scan_runs(s, 0, asked)
+                                     : scan_windows(s, asked);
+    free(s->sources);
+    free(s->words);
     return rc;
 }
 
@@ -264,7 +463,7 @@ history_scan(const struct history *h, const struct kv *kv,
              struct history_scan *asked)
 {
     const struct history_range *r = asked->range;
-    struct scan s = {.h = h, .kv = kv, .asked = asked};
+    struct scan s = {.h = h, .kv = kv, .from = asked->from, .to = asked->to};
     unsigned tier;
     int rc;
 
@@ -276,9 +475,9 @@ history_scan(const struct history *h, const struct kv *kv,
         asked->at_size = (uint16_t)asked->prefix_size;
     }
     if (rc == 0)
-        rc = runs_each(h, kv, tier, asked->from, asked->to, open_run, &s);
-    if (rc == 0 && s.sources.count > 0)
-        rc = scan_all(&s);
-    free(s.sources.all);
+        rc = runs_each(h, kv, tier, asked->from, asked->to, add_run, &s);
+    if (rc == 0 && s.count > 0)
+        rc = scan_all(&s, asked);
+    free(s.runs);
     return rc;
 }

@@ -279,7 +279,7 @@ add_lowest(struct sources *l, size_t i)
         if (d < 0)
             l->lowest_count = 0;
     }
-    l->lowest[l->lowest_count++] = (uint32_t)i;
+    l->lowest[l->lowest_count++] = (uint16_t)i;
 }
 
 static void
