@@ -1,6 +1,6 @@
 /* common/setup/config_internal.h - what the files of config.h share.  Internal:
- * config.c (the table), config_value.c, config_file.c, config_check.c,
- * config_daemon.c. */
+ * config.c (the table, of settings.def), config_value.c, config_file.c,
+ * config_check.c, config_daemon.c. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_SETUP_CONFIG_INTERNAL_H
 #define COUNTD_COMMON_SETUP_CONFIG_INTERNAL_H
