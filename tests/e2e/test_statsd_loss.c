@@ -279,13 +279,19 @@ say_total(const struct fixture *r, const char *value)
     client_close(fd);
 }
 
-/* Half of a sample before, too. */
+/* Half of a sample before, too.  A kill finds none of them in the file. */
 ON_FIXTURE(totals_go_on_after_a_stop, r)
 {
     static const char *const values[] = {"10", "15.5", "31", "4"};
+    char path[sizeof r->data + 32];
 
+    (void)snprintf(path, sizeof path, "%s/live/statsd-totals", r->data);
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        struct stat st;
+
         BEGIN(r, "log.size=1M", "statsd.self=off", "graphite.total=up.*");
+        assert_rc(stat(path, &st), 0);
+        assert_int_equal(st.st_size, 0);
         say_total(r, values[i]);
         stop_writer(r);
         daemon_fini(&r->writer);
