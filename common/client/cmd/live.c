@@ -132,7 +132,7 @@ print_holder(void *ctx, const char *address, uint32_t amount, uint32_t age_s)
                       text);
     output_row(ctx, (const struct cell[]){
                         cell_number(amount),
-                        age_s != UINT32_MAX ? cell_number(age_s) : cell_none(),
+                        cell_number(age_s),
                         cell_text(text),
                     });
     return 0;

@@ -390,10 +390,9 @@ int countd_live_dump(struct countd_live *l,
                                  uint32_t current, uint32_t maximum),
                      void *ctx);
 /* Calls `each` for every connection that holds of `name`: its address as text,
- * how much it holds, and its age in seconds (UINT32_MAX: not known).  Whatever
- * changes meanwhile is seen or not.  -ENOENT; -EOPNOTSUPP by servers other than
- * countd; stop early by returning a value other than 0, which is then
- * returned. */
+ * how much it holds, and its age in seconds.  Whatever changes meanwhile is seen
+ * or not.  -ENOENT; -EOPNOTSUPP by servers other than countd; stop early by
+ * returning a value other than 0, which is then returned. */
 int countd_live_who(struct countd_live *l, const void *name, size_t size,
                     int (*each)(void *ctx, const char *address, uint32_t amount,
                                 uint32_t age_s),
