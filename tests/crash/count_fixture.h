@@ -8,6 +8,7 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,21 +27,22 @@ struct sender {
 
 /* Sends request `number`; whether the connection stands shows its answer. */
 static inline void
-send_lines(struct sender *s, int number, int lines)
+send_lines(struct sender *s, int number, int lines, bool keyed)
 {
-    char request[320 + LINES_MOST * 24], body[LINES_MOST * 24];
+    char request[320 + LINES_MOST * 24], body[LINES_MOST * 24], key[64] = "";
     size_t size = 0;
     int n;
 
     s->size = 0;
     for (int i = 0; i < lines; i++)
         size += (size_t)sprintf(body + size, "http\t%d\n", number);
+    if (keyed)
+        snprintf(key, sizeof key, "Idempotency-Key: request-%d\r\n", number);
     n = snprintf(request, sizeof request,
                  "POST /v1/count HTTP/1.1\r\nHost: localhost\r\n"
                  "Content-Type: text/tab-separated-values\r\n"
-                 "Idempotency-Key: request-%d\r\n"
-                 "Content-Length: %zu\r\n\r\n%s",
-                 number, size, body);
+                 "%sContent-Length: %zu\r\n\r\n%s",
+                 key, size, body);
     (void)client_try_send(s->fd, request, (size_t)n);
 }
 

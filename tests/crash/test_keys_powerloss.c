@@ -53,7 +53,7 @@ send_next(struct run *r, struct sender *s)
             .lines = 1 + (int)random_below(&r->cut.random, LINES_MAX),
             .sent = powercut_now(&r->cut)};
     }
-    send_lines(s, s->request, r->requests[s->request].lines);
+    send_lines(s, s->request, r->requests[s->request].lines, true);
 }
 
 static void
@@ -148,7 +148,7 @@ send_again(struct run *r, struct fleet *f, uint64_t cut)
     for (int i = 0; i < r->count; i++) {
         if (r->requests[i].sent >= cut)
             continue;
-        send_lines(&s, i, r->requests[i].lines);
+        send_lines(&s, i, r->requests[i].lines, true);
         do {
             struct pollfd p = {.fd = s.fd, .events = POLLIN};
 
