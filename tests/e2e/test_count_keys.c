@@ -272,17 +272,23 @@ lock_file(struct fleet *f, const char *name)
     return fd;
 }
 
+static void
+move_file(const struct fleet *f, const char *from, const char *to)
+{
+    assert_int_equal(
+        rename(file_path(f->path, "%s", from), file_path(f->path, "%s", to)),
+        0);
+}
+
 CASE(a_lost_secret_waits_until_it_is_accepted, f)
 {
-    const char *live = file_path(f->path, "live/requests");
-    const char *away = file_path(f->path, "live/away");
     char bad[64];
 
     fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h", "log.merge_share=0",
                      NULL);
     expect_counted(f, "one", "p\ta\n", 1, false);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
-    assert_int_equal(rename(live, away), 0);
+    move_file(f, "live/requests", "live/away");
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
     expect_refused(f, "one", 503, "\"code\": \"not-ready\"");
@@ -291,7 +297,7 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
         expect(FLEET_RUN(f, "status"), 1, "live/requests/secret is lost");
     while (strstr(text, "1 log cannot be recovered") == NULL);
     /* It is found again. */
-    assert_int_equal(rename(away, live), 0);
+    move_file(f, "live/away", "live/requests");
     await_counted(f, "one", true);
     fleet_await_drained(f, MERGE_MS);
     do
@@ -303,7 +309,7 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
     fleet_stop(f, FLEET_WORKER);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     /* It is lost for good. */
-    assert_int_equal(rename(live, away), 0);
+    move_file(f, "live/requests", "live/away");
     fleet_start(f, FLEET_WRITE);
     fleet_start(f, FLEET_WORKER);
     expect(FLEET_RUN(f, "log", "accept"), 0, "keys forgotten=2:");
@@ -319,7 +325,6 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
 
 CASE(salvage_says_what_a_damaged_mark_may_count_twice, f)
 {
-    const char *path;
     char bad[64];
 
     fleet_option(f, "log.rotate_after=1h");
@@ -332,13 +337,12 @@ CASE(salvage_says_what_a_damaged_mark_may_count_twice, f)
     set_aside_open_log(f, bad);
     expect(FLEET_RUN(f, "log", "salvage", bad, "--dry-run", "--json"), 0,
            "\"unsure\": 0");
-    path = file_path(f->path, "log/%s", bad);
     /* An increment of "one" is damaged: that is not a mark. */
-    file_flip(path, SLOT_AT(2) + 300, 1);
+    file_flip(file_path(f->path, "log/%s", bad), SLOT_AT(2) + 300, 1);
     expect(FLEET_RUN(f, "log", "salvage", bad, "--dry-run", "--json"), 0,
            "\"unsure\": 0");
     /* The mark of "two" is damaged, too; that of "three" is not. */
-    file_flip(path, SLOT_AT(3) + 300, 1);
+    file_flip(file_path(f->path, "log/%s", bad), SLOT_AT(3) + 300, 1);
     expect(FLEET_RUN(f, "log", "salvage", bad, "--json"), 0, "\"unsure\": 2");
     expect_export(f, "p", "p\ta\t2\np\tc\t1\np\td\t1\n");
 }

@@ -80,17 +80,17 @@ CASE(a_damaged_journal_refuses_quotas_alone_and_is_reported, f)
  * to be merged. */
 CASE(a_backup_has_the_quotas_of_one_moment, f)
 {
-    const char *end = file_path(f->path, "live/quota-end");
     struct fleet copy;
     char path[600];
     uint8_t note[72 + 1];
 
     fleet_start(f, FLEET_WRITE);
     expect(f, "/apply?amt=10", "1 990\n");
-    assert_int_equal(file_read(end, note, sizeof note), 72);
+    assert_int_equal(
+        file_read(file_path(f->path, "live/quota-end"), note, sizeof note), 72);
     expect(f, "/apply?amt=20", "2 970\n");
     expect(f, "/apply?amt=30", "3 940\n");
-    file_write(end, 0, note, 72);
+    file_write(file_path(f->path, "live/quota-end"), 0, note, 72);
     (void)snprintf(path, sizeof path, "%s/copy", f->path);
     assert_int_equal(FLEET_RUN(f, "backup", "--no-flush", path), 0);
     fleet_init_at(&copy, path);

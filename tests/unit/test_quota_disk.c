@@ -182,19 +182,18 @@ start_and_hear(struct quota_server *r)
 
 CASE(an_older_copy_of_the_journal_is_reported, r)
 {
-    const char *path = file_path(r->dir.path, JOURNAL_NAME);
     static uint8_t bytes[1 << 24];
     size_t size;
 
     fixture_start(r);
     fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
     fixture_stop(r);
-    size = file_read(path, bytes, sizeof bytes);
+    size = file_read(file_path(r->dir.path, JOURNAL_NAME), bytes, sizeof bytes);
     assert_string_equal(start_and_hear(r), "");
     fixture_expect(r, "/apply?amt=1", 200, "2 999998\n");
     fixture_stop(r);
 
-    file_put(path, bytes, size);
+    file_put(file_path(r->dir.path, JOURNAL_NAME), bytes, size);
     assert_has(start_and_hear(r), "or is an older copy");
     fixture_expect(r, "/apply?amt=1", 503, "Service Unavailable");
     fixture_expect_keyed(r, "GET", "/quota", NULL, 503, "Service Unavailable");
