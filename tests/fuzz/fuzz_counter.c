@@ -25,6 +25,7 @@
 #include "common/base/bytes.h"
 #include "common/wire/first_bytes.h"
 #include "common/wire/frame.h"
+#include "tests/fuzz/fuzz_turn.h"
 #include "tests/lib/checks.h"
 #include "writer/live/live_protocol.h"
 #include "writer/live/live_server.h"
@@ -81,22 +82,6 @@ one_turn(void *ctx)
     (void)live_server_turn(&server); /* there are turns enough */
     loop_stop(loop);
     return true;
-}
-
-static void
-no_step(struct loop_timer *timer)
-{
-    (void)timer;
-}
-
-/* A turn that does not wait, since a timer is due. */
-static void
-turn_loop(void)
-{
-    struct loop_timer now = {.slot = -1, .due = no_step};
-
-    assert(loop_arm(loop, &now, 1) == 0);
-    assert(loop_run(loop) == 0);
 }
 
 static void
@@ -328,7 +313,7 @@ pump_peers(void)
         bool moved = false;
 
         assert(turns < TURNS_MAX);
-        turn_loop();
+        fuzz_turn(loop);
         for (int i = 0; i < PEERS; i++)
             moved = listen_to(&peers[i]) || moved;
         quiet = moved ? 0 : quiet + 1;

@@ -16,6 +16,7 @@
 #include "common/base/diag.h"
 #include "common/net/http.h"
 #include "common/net/http_query.h"
+#include "tests/fuzz/fuzz_turn.h"
 
 #define INPUT_MAX  8192
 #define HEARD_MAX  (1024 * 1024)
@@ -97,22 +98,6 @@ one_turn(void *ctx)
 }
 
 static void
-no_step(struct loop_timer *timer)
-{
-    (void)timer;
-}
-
-/* A turn that does not wait, since a timer is due. */
-static void
-turn_loop(void)
-{
-    struct loop_timer now = {.slot = -1, .due = no_step};
-
-    assert(loop_arm(loop, &now, 1) == 0);
-    assert(loop_run(loop) == 0);
-}
-
-static void
 start_server(void)
 {
     static const struct listener_config row = {.name = "http",
@@ -178,12 +163,12 @@ talk_once(const uint8_t *bytes, size_t size, size_t piece, struct heard *h)
             at += (size_t)sent;
         if (at == size)
             (void)shutdown(fds[1], SHUT_WR); /* it may have gone */
-        turn_loop();
+        fuzz_turn(loop);
         hear_answers(fds[1], h);
     }
     (void)close(fds[1]); /* nothing more is sent */
     while (conns_listener(conns, 0)->open > 0)
-        turn_loop();
+        fuzz_turn(loop);
 }
 
 /* ---- what holds --------------------------------------------------------- */
