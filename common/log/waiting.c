@@ -102,9 +102,12 @@ add_member(void *ctx, int fd, const struct archive_member *m)
     }
     *fill = (struct waiting_fill){.id = LOG_FILL_OF(&h),
                                   .file = file,
-                                  .before = file->last,
                                   .member = *m,
                                   .count = (uint32_t)h.count};
+    if (file->last)
+        file->last->next = fill;
+    else
+        file->first = fill;
     file->last = fill;
     x->fill_count++;
     return 0;

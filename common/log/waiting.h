@@ -94,10 +94,10 @@ struct waiting_file {
     uint64_t size;
     uint64_t since_ms; /* Unix time when its first fill was set aside */
     bool placed;
-    bool damaged;              /* a member is: waiting_repair() */
-    bool listed;               /* is in the folder */
-    int lock_fd;               /* has its flock, to read it; -1 */
-    struct waiting_fill *last; /* the last fill in it that can be read */
+    bool damaged;                      /* a member is: waiting_repair() */
+    bool listed;                       /* is in the folder */
+    int lock_fd;                       /* has its flock, to read it; -1 */
+    struct waiting_fill *first, *last; /* those in it that can be read */
     uint32_t fills;
     uint32_t left; /* parts that are not known to be in: waiting_sweep() */
 };
@@ -105,7 +105,7 @@ struct waiting_file {
 struct waiting_fill {
     struct log_fill id;
     struct waiting_file *file;
-    struct waiting_fill *before; /* in the file */
+    struct waiting_fill *next; /* behind it in the file */
     struct archive_member member;
     uint32_t count;  /* records */
     uint32_t number; /* its place in the index */

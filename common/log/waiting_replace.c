@@ -53,8 +53,8 @@ struct left_out {
     /* While files are written again. */
     struct waiting *w;
     struct waiting_new new;
-    struct waiting_file *file;
-    int error; /* of writing */
+    struct waiting_fill *next; /* of the file: at the member, or behind it */
+    int error;                 /* of writing */
 
     /* State while a member is copied. */
     struct archive_header header;
@@ -142,13 +142,14 @@ write_member(struct left_out *l, int fd, const struct archive_member *m,
              struct archive_reader *r)
 {
     const struct log_fill id = LOG_FILL_OF(&l->header);
-    struct waiting_fill *fill = l->file->last;
+    struct waiting_fill *fill;
     int64_t copied;
 
     if (l->found && (!l->leaves || l->leaves(l->ctx, &id)))
         return l->increments > 0 ? filter_member(l, r) : 0;
-    while (fill && fill->member.at != m->at)
-        fill = fill->before;
+    while (l->next && l->next->member.at < m->at)
+        l->next = l->next->next;
+    fill = l->next && l->next->member.at == m->at ? l->next : NULL;
     if (fill && is_copied(l->w, fill))
         return 0;
     if (l->header.first_ms < l->new.first_ms)
@@ -192,7 +193,7 @@ rewrite_file(struct left_out *l, struct waiting_file *f)
         return rc;
     if (l->new.since_ms == 0 || f->since_ms < l->new.since_ms)
         l->new.since_ms = f->since_ms;
-    l->file = f;
+    l->next = f->first;
     rc = archive_each_member(f->lock_fd, f->size, rewrite_member, l, &damaged);
     return rc < 0 ? rc : rc > 0 ? l->error : damaged;
 }
