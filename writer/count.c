@@ -144,13 +144,14 @@ origin_of(const struct http_call *x)
     return http_find_origin(conn_ctx(x->conn), x->request);
 }
 
-/* Whether the pages of its site may count now.  False: *next is the answer. */
+/* Whether the pages of its site may count now: asked before the body is looked
+ * at, which is what costs.  False: *next is the answer. */
 static bool
 check_rate(struct http_call *x, enum conn_next *next)
 {
     struct count *s = x->ctx;
 
-    if (!s->head.is_page || s->staged_count == 0 ||
+    if (!s->head.is_page ||
         count_pages_have(&s->pages, origin_of(x), clock_ns()))
         return true;
     x->more = "Retry-After: 1\r\n";
@@ -406,7 +407,7 @@ answer_count(struct http_call *x)
         return hold_request(x, &loading);
     if (!has_key && logs_free_slots(logs) == 0)
         return wait_for_log(x);
-    if (!open_body(x, &body, &next))
+    if (!check_rate(x, &next) || !open_body(x, &body, &next))
         return next;
     if (has_key) {
         mark = mark_of(x, body);
@@ -415,7 +416,7 @@ answer_count(struct http_call *x)
     }
     if (e)
         return replay_answer(x, e, &mark);
-    if (!stage_body(x, body, &next) || !check_rate(x, &next))
+    if (!stage_body(x, body, &next))
         return next;
     if (!logs_have_run(logs, s->staged_count + has_key))
         return wait_for_log(x);

@@ -456,8 +456,8 @@ int
 purge_files(struct store_session *in, const struct cmd_name *keyspace,
             const struct store_key *keys, size_t count, uint64_t deadline_ms)
 {
-    static const char *const left[] = {"live/statsd-rests",
-                                       "live/statsd-totals"};
+    static const char *const left[] = {
+        "live/statsd-rests", "live/statsd-totals", "live/statsd.new"};
     struct purge p = {.in = in,
                       .dir = &in->dir,
                       .keyspace = keyspace,
@@ -471,9 +471,10 @@ purge_files(struct store_session *in, const struct cmd_name *keyspace,
         rc = purge_logs(&p, deadline_ms);
     if (rc == 0)
         rc = search_quarantined(&p);
-    /* What a stopped writer left for the next one: less than one of each name,
-     * and where totals were, so it is not worth writing again without the keys. */
-    for (size_t i = 0; rc == 0 && i < 2; i++)
+    /* What a writer that stopped, or was killed while it did, left for the next
+     * one: less than one of each name, and where totals were, so it is not worth
+     * writing again without the keys. */
+    for (size_t i = 0; rc == 0 && i < sizeof left / sizeof left[0]; i++)
         if (unlinkat(in->dir.fd, left[i], 0) < 0 && errno != ENOENT)
             rc = -errno;
     if (rc == 0)
