@@ -1,10 +1,10 @@
 /* tests/fuzz/fuzz_count.c - any bytes as the body of POST /v1/count, in each of
  * its formats, and as its gzip.
  *
- * Whatever the bytes: nothing outside them is read; each increment can be put
- * into a message; what a line or an element was read from is written as JSON
- * again and read as the same; and what gzip inflates to is within its limit, and
- * a body, too.
+ * Whatever the bytes: nothing outside them is read; they are read as the same
+ * each time; each increment can be put into a message; what a line or an element
+ * was read from is written as JSON again and read as the same; and what gzip
+ * inflates to is within its limit, and a body, too.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/fuzz/fuzz.h"
@@ -101,21 +101,44 @@ check_increment(const struct increment *i)
     check_again(i, true);
 }
 
-static void
-check_body(enum count_format format, const struct increment_form *form,
-           const uint8_t *bytes, size_t size)
+/* What a body came to. */
+struct outcome {
+    uint64_t increments, bytes, sum; /* of names, and of counts: it wraps */
+    uint32_t line;                   /* of the fault; 0: there is none */
+};
+
+static struct outcome
+read_body(enum count_format format, const struct increment_form *form,
+          const uint8_t *bytes, size_t size)
 {
+    struct outcome o = {0};
     struct count_body b;
     struct increment i;
     int rc;
 
     count_body_init(&b, format, bytes, size, form);
-    while ((rc = count_body_next(&b, &i)) > 0)
+    for (; (rc = count_body_next(&b, &i)) > 0; o.increments++) {
         check_increment(&i);
+        o.bytes += i.keyspace.size + i.key.size;
+        o.sum += (uint64_t)i.count + (uint64_t)i.at;
+    }
     if (rc < 0) {
         assert(b.fault.line > 0 && b.fault.code[0] != '\0');
         assert(memchr(b.fault.detail, '\0', sizeof b.fault.detail));
+        o.line = b.fault.line;
     }
+    return o;
+}
+
+static void
+check_body(enum count_format format, const struct increment_form *form,
+           const uint8_t *bytes, size_t size)
+{
+    const struct outcome one = read_body(format, form, bytes, size),
+                         again = read_body(format, form, bytes, size);
+
+    assert(memcmp(&one, &again, offsetof(struct outcome, line)) == 0 &&
+           one.line == again.line);
 }
 
 int

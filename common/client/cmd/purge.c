@@ -456,8 +456,8 @@ int
 purge_files(struct store_session *in, const struct cmd_name *keyspace,
             const struct store_key *keys, size_t count, uint64_t deadline_ms)
 {
-    static const char *const left[] = {
-        "live/statsd-rests", "live/statsd-totals", "live/statsd.new"};
+    static const char *const left[] = {"live/statsd-rests",
+                                       "live/statsd-totals", "live/statsd.new"};
     struct purge p = {.in = in,
                       .dir = &in->dir,
                       .keyspace = keyspace,
