@@ -15,6 +15,8 @@
 #include "common/base/bytes.h"
 #include "writer/map.h"
 
+#define FORGET_STEP 64 /* keys in one go: a request adds one */
+
 static_assert(sizeof(struct key_entry) == 48, "56 bytes with its two slots");
 
 int
@@ -123,7 +125,9 @@ drop_first(struct idempotency *k)
 void
 idempotency_forget(struct idempotency *k, uint64_t now_ms)
 {
-    while (k->first < k->next && is_old(&k->ring[k->first % k->max], now_ms))
+    for (int i = 0; i < FORGET_STEP && k->first < k->next &&
+                    is_old(&k->ring[k->first % k->max], now_ms);
+         i++)
         drop_first(k);
 }
 

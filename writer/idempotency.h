@@ -51,8 +51,8 @@ const struct key_entry *idempotency_find(const struct idempotency *k,
                                          const uint8_t hash[IDEMPOTENCY_HASH],
                                          uint64_t now_ms);
 
-/* Gives up the oldest keys, as far as they were used too long ago: not of the
- * time of a single request, whose clock may have been wrong. */
+/* Gives up some of the oldest keys, as far as they were used too long ago: not
+ * of the time of a single request, whose clock may have been wrong. */
 void idempotency_forget(struct idempotency *k, uint64_t now_ms);
 
 /* A key that idempotency_find() does not find; `at_ms`: when it was used. */
