@@ -101,6 +101,7 @@ begin(void *ctx)
     j = &s->store->journal;
     /* The memory is as after this group, and stays so until its end. */
     s->paused = is_due(s);
+    s->is_full = false;
     if (!s->paused && journal_is_durable(j) &&
         !gate_has_waiters(&s->commit.gate))
         return false;
@@ -114,10 +115,13 @@ sync_journal(void *ctx)
     struct quota_service *s = ctx;
     struct journal *j = &s->store->journal;
     const struct journal_group *g = &j->groups[1 - j->collecting];
+    const uint32_t generation = j->head.generation;
     int rc = journal_sync(j);
 
-    if (rc == 0 && s->paused && journal_needs_checkpoint(j))
+    if (rc == 0 && s->paused && journal_needs_checkpoint(j)) {
         rc = write_checkpoint(s->store, g->first + g->count);
+        s->is_full = j->head.generation == generation;
+    }
     if (rc == 0 && s->paused && s->wants_export)
         s->export_rc = write_export(s->store, s->config->quota_export);
     return rc;
@@ -127,11 +131,9 @@ sync_journal(void *ctx)
 static void
 end_pause(struct quota_service *s)
 {
-    const bool failed = journal_needs_checkpoint(&s->store->journal);
-
     s->paused = false;
-    s->stats.failures += failed;
-    if (failed || s->wants_export) {
+    s->stats.failures += s->is_full;
+    if (s->is_full || s->wants_export) {
         s->retry_ms = loop_now_ms(s->loop) + QUOTA_RETRY_MS;
         /* Cannot fail: it was armed at the start, so it has a place. */
         (void)loop_arm(s->loop, &s->retry, s->retry_ms);

@@ -65,6 +65,7 @@ struct quota_service {
     struct commit commit;
     struct http_line line; /* requests that wait for room */
     bool paused; /* a checkpoint or an export is written: requests wait */
+    bool is_full; /* the checkpoint that was due could not be written */
     bool wants_export;
     int export_rc;
     uint64_t retry_ms;       /* clock: neither is written before */
