@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "common/base/bytes.h"
 #include "writer/map.h"

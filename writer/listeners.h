@@ -11,7 +11,7 @@
 #include "common/net/http.h"
 #include "common/setup/ports.h"
 #include "writer/ingest.h"
-#include "writer/live/live_service.h"
+#include "writer/live/live_server.h"
 #include "writer/statsd/statsd.h"
 
 enum {

@@ -17,7 +17,7 @@
 #include "writer/http_service.h"
 #include "writer/ingest.h"
 #include "writer/listeners.h"
-#include "writer/live/live_service.h"
+#include "writer/live/live_server.h"
 #include "writer/logs.h"
 #include "writer/quota/quota_service.h"
 

@@ -1,11 +1,12 @@
 /* writer/live/live_server.c - see live_server.h: live_server_peer(),
- * live_server_turn(). */
+ * live_server_turn(), live_service_open(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/live/live_server.h"
 
 #include <assert.h>
 #include <string.h>
 
+#include "common/base/diag.h"
 #include "writer/live/live_protocol.h"
 
 /* Where memory for what waits is short, answers are made in pieces that may
@@ -203,4 +204,102 @@ live_server_fini(struct live_server *s)
 {
     loop_disarm(s->loop, &s->sweep_timer);
     live_fini(&s->live);
+}
+
+/* ---- both kinds ---------------------------------------------------------- */
+
+static int
+open_kind(struct live_service *l, struct loop *loop,
+          const struct config *config, enum live_kind kind,
+          const struct listener *listener)
+{
+    const bool counts = kind == LIVE_COUNTER;
+    const uint64_t buckets =
+        counts ? config->counter_buckets : config->semaphore_buckets;
+    const struct live_options options = {
+        .kind = kind,
+        .holders = (uint32_t)listener->row->max,
+        .places = (size_t)buckets,
+        .window_s = (uint32_t)(counts ? config->counter_stats_interval_s
+                                      : config->semaphore_gc_interval_s),
+        .budget = &l->budget};
+    int rc;
+
+    if (!(counts ? config->counter_enable : config->semaphore_enable))
+        return 0;
+    rc = live_server_init(&l->servers[kind], loop, &options);
+    if (rc < 0)
+        diag_errno(DIAG_ERROR, rc,
+                   "%s: memory for %zu connections (lower counter.max_memory, "
+                   "or raise ulimit -v)",
+                   counts ? "counter" : "semaphore", listener->row->max);
+    l->servers[kind].listener = listener;
+    l->on[kind] = rc == 0;
+    return rc;
+}
+
+int
+live_service_open(struct live_service *l, struct loop *loop,
+                  const struct config *config,
+                  const struct listener *const listeners[LIVE_SERVICE_KINDS])
+{
+    int rc = 0;
+
+    *l = (struct live_service){.budget = {.max = config->counter_max_memory}};
+    for (int kind = 0; rc == 0 && kind < LIVE_SERVICE_KINDS; kind++)
+        rc = open_kind(l, loop, config, (enum live_kind)kind, listeners[kind]);
+    if (rc < 0)
+        live_service_close(l);
+    return rc;
+}
+
+void
+live_service_close(struct live_service *l)
+{
+    for (int kind = 0; kind < LIVE_SERVICE_KINDS; kind++) {
+        if (l->on[kind])
+            live_server_fini(&l->servers[kind]);
+        l->on[kind] = false;
+    }
+}
+
+static const struct live *
+live_of(const struct live_service *l, enum live_kind kind)
+{
+    return &l->servers[kind].live; /* of nothing, when it is not on */
+}
+
+static void
+report_no_memory(struct live_service *l)
+{
+    static struct diag_repeat repeat;
+    const struct live *counters = live_of(l, LIVE_COUNTER);
+    const struct live *semaphores = live_of(l, LIVE_SEMAPHORE);
+    const uint64_t no_memory =
+        counters->stats.no_memory + semaphores->stats.no_memory;
+
+    if (no_memory == l->no_memory)
+        return;
+    l->no_memory = no_memory;
+    diag_repeating(
+        &repeat, DIAG_WARNING,
+        "counter.max_memory=%llu is used up: new names are refused, %llu so "
+        "far; of %zu counters and %zu semaphores %zu are idle, counters among "
+        "them stay until their window ends: raise counter.max_memory, or "
+        "shorten counter.stats_interval",
+        (unsigned long long)l->budget.max, (unsigned long long)no_memory,
+        counters->count, semaphores->count, counters->idle + semaphores->idle);
+}
+
+bool
+live_service_turn(struct live_service *l)
+{
+    bool more = false;
+
+    for (int kind = 0; kind < LIVE_SERVICE_KINDS; kind++) {
+        if (l->on[kind])
+            more |= live_server_turn(&l->servers[kind]);
+    }
+    report_no_memory(l);
+    return more;
 }

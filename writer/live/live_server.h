@@ -1,5 +1,4 @@
-/* writer/live/live_server.h - counters, or semaphores, as a protocol at a
- * listener.
+/* writer/live/live_server.h - counters and semaphores as a protocol at listeners.
  *
  * One struct live_server serves one of the two kinds: its objects (live.h),
  * its statistics, the clock of its windows.  live_protocol.h makes answers of
@@ -9,8 +8,11 @@
  * in the same turn, more in steps in the following ones.  There is no idle
  * close.
  *
- * Ownership: the caller's, between init and fini.  The loop's thread.
- * Errors: 0 or a negative errno.
+ * A struct live_service has both, as the settings of a writer say: one budget of
+ * memory, one table and one port for each kind.
+ *
+ * Ownership: the caller's, between init and fini, or open and close.  The loop's
+ * thread.  Errors: 0 or a negative errno; the service's text goes to diag.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_LIVE_LIVE_SERVER_H
@@ -22,6 +24,7 @@
 
 #include "common/net/conn.h"
 #include "common/net/loop.h"
+#include "common/setup/config.h"
 #include "writer/live/live.h"
 
 #define LIVE_DROP_STEP    1024 /* holdings of a connection in one go */
@@ -61,5 +64,26 @@ void live_server_fini(struct live_server *s);
 /* At the end of each turn of the loop: a bounded piece of a sweep.  True: there
  * is more, the next turn should not wait. */
 bool live_server_turn(struct live_server *s);
+
+/* ---- both kinds ---------------------------------------------------------- */
+
+#define LIVE_SERVICE_KINDS 2 /* enum live_kind */
+
+struct live_service {
+    struct budget budget; /* of both kinds */
+    uint64_t no_memory;   /* requests refused for it, as far as it was said */
+    struct live_server servers[LIVE_SERVICE_KINDS];
+    bool on[LIVE_SERVICE_KINDS];
+};
+
+/* Allocates what is enabled, for the connections of the listener of each kind. */
+int
+live_service_open(struct live_service *l, struct loop *loop,
+                  const struct config *config,
+                  const struct listener *const listeners[LIVE_SERVICE_KINDS]);
+void live_service_close(struct live_service *l);
+
+/* At the end of each turn of the loop.  True: the next one should not wait. */
+bool live_service_turn(struct live_service *l);
 
 #endif
