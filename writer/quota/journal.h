@@ -123,31 +123,4 @@ bool journal_needs_checkpoint(const struct journal *j);
 int journal_checkpoint(struct journal *j, uint64_t end, const uint8_t *state,
                        size_t size);
 
-/* ---- journal internal -------------------------------------------------- */
-
-/* What only journal.c and journal_replay.c share. */
-
-static inline uint64_t
-journal_byte(const struct journal *j, uint64_t record)
-{
-    return j->records_at + (record - j->head.first) * JOURNAL_RECORD_SIZE;
-}
-
-/* The byte where records begin after a checkpoint of this size. */
-static inline uint64_t
-journal_records_at(uint64_t checkpoint_size)
-{
-    return RECORDS_AT + (checkpoint_size + 4095) / 4096 * 4096;
-}
-
-/* Writes a new file, durably, and renames it into place: its header, the state,
- * zeros for its records.  Returns its descriptor; the folder is not synced. */
-int journal_write_file(int dirfd, const struct journal_header *h,
-                       const uint8_t *state, uint64_t *size);
-
-int journal_write_note(const struct journal *j, uint64_t end);
-
-/* The end that the note has, 0 where it does not say.  Opens or makes it. */
-int journal_read_note(struct journal *j, uint64_t *end);
-
 #endif

@@ -64,7 +64,7 @@ struct quota_service {
     struct io io;
     struct commit commit;
     struct http_line line; /* requests that wait for room */
-    bool paused; /* a checkpoint or an export is written: requests wait */
+    bool paused;  /* a checkpoint or an export is written: requests wait */
     bool is_full; /* the checkpoint that was due could not be written */
     bool wants_export;
     int export_rc;
@@ -104,25 +104,5 @@ size_t quota_answer_max(const struct config *config);
 
 /* At the end of each turn. */
 void quota_turn(struct quota_service *s);
-
-/* ---- for quota_routes.c ------------------------------------------------ */
-
-#define QUOTA_BODY_MAX 64u /* bytes of all bodies but that of /quota */
-
-/* Sends an answer in the body that http_body() returned; quota_send_form() one
- * that depends only on the request. */
-enum conn_next quota_send(struct http_call *x, uint8_t *body,
-                          const struct key_answer *a);
-enum conn_next quota_send_form(struct http_call *x, enum answer_form form);
-
-/* Called before an answer is put: it waits behind the gate if it depends on
- * changes that are not durable yet, as it does if it `changes` something.
- * False: CONN_FULL. */
-bool quota_wait_until_durable(struct http_call *x, bool changes);
-
-/* Answers a request to change something.  `name` is as it was asked. */
-enum conn_next quota_change_asked(struct http_call *x,
-                                  const struct quota_request *r,
-                                  const struct quota_name *name);
 
 #endif
