@@ -14,7 +14,7 @@
  * earlier run has a lower second, so the numbers stay unique even when older
  * files were restored or the mark was deleted. Requests wait for that second.
  *
- * A clock that was set back is what the mark (sequence_mark.h) is for. Numbers
+ * A clock that was set back is what the mark is for. Numbers
  * are given for seconds below the mark only, and it is kept SEQUENCE_AHEAD_S
  * ahead of the clock by a thread while numbers are requested. A start whose
  * mark is later than the clock waits for the clock to reach the mark; if that
@@ -26,7 +26,22 @@
  * after a minute without a request, after a jump of the clock, and when the
  * disk is slow. When the disk fails, requests are refused (503) until it works.
  *
- * Ownership: the caller's, between open and close.  The loop's thread.
+ * The mark is in a file of its own, and durable before a number below it is
+ * given.  Each move overwrites it: it lies in one sector, so that a crash leaves
+ * the old mark or the new one.
+ *
+ *   at   size  field of live/sequence-RESERVE-SERVER_NO
+ *    0      8  magic "COUNTDS2"
+ *    8      4  reserve, little-endian as all below
+ *   12      4  server_no
+ *   16      8  until: Unix time in seconds
+ *   24     16  0; the identity of the file in earlier versions
+ *   40      4  crc32 of the 40 bytes before
+ *   44         end
+ *
+ * Ownership: the caller's, between open and close.  The loop's thread, and the
+ * mark its own while it is moved.  The writer's lock on the data directory makes
+ * sure that no other process moves it.
  * Errors: 0 or a negative errno; text goes to diag.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -40,7 +55,6 @@
 #include "common/net/http.h"
 #include "common/net/io.h"
 #include "common/wire/sequence.h"
-#include "writer/sequence_mark.h"
 
 #define SEQUENCE_AHEAD_S   2     /* of the clock, the mark */
 #define SEQUENCE_SLOW_S    5     /* more ahead at most, when the disk is slow */
@@ -51,6 +65,13 @@
 #define SEQUENCE_LINE_SIZE (SEQUENCE_SIZE + 1)
 #define SEQUENCE_SECOND_AT SEQUENCE_PREFIX
 #define SEQUENCE_SERIAL_AT (SEQUENCE_PREFIX + 6)
+
+struct sequence_mark {
+    int fd; /* -1: not open */
+    char name[32];
+    uint32_t reserve, server_no;
+    uint64_t until; /* seconds; no number at or above it was ever given */
+};
 
 struct sequence_stats {
     uint64_t given;  /* numbers */
@@ -91,5 +112,18 @@ extern const size_t sequence_route_count;
 int sequence_open(struct sequence *s, struct loop *loop, int live_fd,
                   uint32_t reserve, uint32_t server_no);
 void sequence_close(struct sequence *s);
+
+/* ---- the mark ------------------------------------------------------------ */
+
+/* Opens or makes the file in folder `dirfd`, and reads the mark, which is 0 in a
+ * new one.  sequence_mark_close() in any case.
+ *   -EBADMSG  the mark is damaged */
+int sequence_mark_open(struct sequence_mark *m, int dirfd, uint32_t reserve,
+                       uint32_t server_no);
+void sequence_mark_close(struct sequence_mark *m);
+
+/* Makes `until` the mark, durably. After an error either mark may be on disk;
+ * m->until is then still the old one. */
+int sequence_mark_move(struct sequence_mark *m, uint64_t until);
 
 #endif
