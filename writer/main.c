@@ -20,7 +20,7 @@
 #include "writer/ingest.h"
 #include "writer/listeners.h"
 #include "writer/live/live_protocol.h"
-#include "writer/live/live_service.h"
+#include "writer/live/live_server.h"
 #include "writer/logs.h"
 #include "writer/quota/quota_service.h"
 #include "writer/writer_status.h"
@@ -72,7 +72,6 @@ logs_are_ready(void *ctx)
     listener_wake(conns_listener(w->conns, LISTENER_ACK));
     listener_wake(conns_listener(w->conns, LISTENER_SILENT));
     count_ready(&w->http.count);
-    statsd_logs_ready(&w->statsd);
 }
 
 static void

@@ -94,7 +94,6 @@ struct statsd {
     struct loop_timer flush_timer;
     uint64_t flush_left; /* names of this flush that are not in the log yet */
     bool flushing;       /* names, then counts about them */
-    bool stuck;          /* a flush waits for a free slot */
     bool pressed;        /* memory is short: sockets are not read */
     uint64_t age_ms;     /* clock: names idle since the last age leave */
 
@@ -120,9 +119,6 @@ void statsd_close(struct statsd *s);
 /* At the end of each turn of the loop, before the commit.  True: do not wait
  * before the next one. */
 bool statsd_turn(struct statsd *s);
-
-/* A log has a free slot again. */
-void statsd_logs_ready(struct statsd *s);
 
 /* Puts what has arrived into the log, as far as there are free slots. */
 void statsd_flush(struct statsd *s);
@@ -161,10 +157,5 @@ void statsd_rests_write(const struct statsd *s);
 
 /* Takes what the last stop left, and empties the files. */
 void statsd_rests_read(struct statsd *s);
-
-/* ---- statsd_self.c ------------------------------------------------------ */
-
-/* Puts the counts that have changed into the log.  False: no slot is free. */
-bool statsd_put_counts(struct statsd *s);
 
 #endif
