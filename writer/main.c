@@ -9,51 +9,17 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/net/loop.h"
 #include "common/net/net.h"
-#include "common/setup/config.h"
-#include "common/setup/datadir.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
-#include "writer/commit.h"
-#include "writer/http_service.h"
-#include "writer/ingest.h"
-#include "writer/listeners.h"
 #include "writer/live/live_protocol.h"
-#include "writer/live/live_server.h"
-#include "writer/logs.h"
-#include "writer/quota/quota_service.h"
-#include "writer/writer_status.h"
+#include "writer/writer.h"
 
 /* The largest answer of any listener here. */
 #define ANSWER_MAX                                                             \
     (LIVE_PROTOCOL_OUT_SIZE > HTTP_OUT_SIZE ? LIVE_PROTOCOL_OUT_SIZE           \
                                             : HTTP_OUT_SIZE)
 #define PATIENCE_MS 1000 /* with write.drain: a stop waits for room in logs */
-
-struct writer {
-    struct config config;
-    struct config_command command;
-    struct datadir dir;
-    int lock_fd;
-    struct local_folder sockets;
-    struct binding binding;
-    struct loop *loop;
-    struct logs logs;
-    struct commit commit; /* of the logs */
-    struct ingest ingest;
-    struct live_service lives;
-    struct http_service http;
-    struct tokens *tokens; /* NULL: no client needs one */
-    struct quota_service quota;
-    struct statsd statsd;
-    struct listeners listeners;
-    struct conns *conns;
-    struct writer_status status;
-    int stop_signal; /* 0: none */
-    bool stopping;
-    bool failed;
-};
 
 /* ---- events ------------------------------------------------------------ */
 
@@ -276,24 +242,6 @@ log_was_handed(void *ctx, const struct log *log)
     writer_status_handed(&((struct writer *)ctx)->status, log);
 }
 
-static void
-open_status(struct writer *w)
-{
-    const struct writer_parts parts = {.loop = w->loop,
-                                       .logs = &w->logs,
-                                       .commit = &w->commit,
-                                       .ingest = &w->ingest,
-                                       .lives = &w->lives,
-                                       .statsd = &w->statsd,
-                                       .http = &w->http,
-                                       .quota = &w->quota,
-                                       .conns = w->conns,
-                                       .log_fd = w->dir.log_fd};
-
-    writer_status_open(&w->status, w->config.data_dir, &parts);
-    w->logs.handed = log_was_handed;
-}
-
 static int
 open_http(struct writer *w)
 {
@@ -332,7 +280,8 @@ run_loop(struct writer *w)
 {
     int rc;
 
-    open_status(w);
+    writer_status_open(&w->status, w);
+    w->logs.handed = log_was_handed;
     rc = bind_serve(&w->binding, w->conns);
     if (rc == 0) {
         report_ready(w);

@@ -11,32 +11,33 @@
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/log/logfile.h"
+#include "writer/writer.h"
 
 /* ---- rows -------------------------------------------------------------- */
 
 static void
 fill_totals(struct writer_status *s)
 {
-    const struct writer_parts *p = &s->parts;
+    const struct writer *w = s->writer;
     const struct listener_stats *ack =
-        &conns_listener(p->conns, LISTENER_ACK)->stats;
+        &conns_listener(w->conns, LISTENER_ACK)->stats;
     const struct listener_stats *silent =
-        &conns_listener(p->conns, LISTENER_SILENT)->stats;
-    const struct logs_stats *l = &p->logs->stats;
+        &conns_listener(w->conns, LISTENER_SILENT)->stats;
+    const struct logs_stats *l = &w->logs.stats;
     int64_t *v = s->totals.values;
 
-    v[STATUS_W_MESSAGES] = (int64_t)p->ingest->messages;
+    v[STATUS_W_MESSAGES] = (int64_t)w->ingest.messages;
     v[STATUS_W_BYTES] = (int64_t)(ack->received + silent->received);
     v[STATUS_W_CONNECTIONS] = (int64_t)(ack->accepted + silent->accepted);
     v[STATUS_W_REPLIES] = (int64_t)((ack->sent - 4 * ack->malformed) / 3);
     v[STATUS_W_MALFORMED] = (int64_t)(ack->malformed + silent->malformed);
     v[STATUS_W_PARTIAL] = (int64_t)(ack->cut_off + silent->cut_off);
     v[STATUS_W_APPENDS] = (int64_t)l->flushes;
-    v[STATUS_W_SYNCS] = (int64_t)p->commit->syncs;
+    v[STATUS_W_SYNCS] = (int64_t)w->commit.syncs;
     v[STATUS_W_LOGS] = (int64_t)l->sealed;
     v[STATUS_W_PUSHED_BACK] = (int64_t)l->pushed_back;
     v[STATUS_W_SECRET_LOST] = l->secret_lost;
-    v[STATUS_W_SYNC_US] = (int64_t)(p->commit->sync_ns / 1000);
+    v[STATUS_W_SYNC_US] = (int64_t)(w->commit.sync_ns / 1000);
 }
 
 /* Figures of StatsD and Graphite lines. */
@@ -127,23 +128,23 @@ is_on(const struct listener *d)
 static void
 fill_rows(struct writer_status *s)
 {
+    const struct writer *w = s->writer;
     int64_t *v = s->totals.values;
 
     fill_totals(s);
-    fill_lines(v, s->parts.statsd);
-    fill_http(v, s->parts.http);
-    fill_quotas(v, s->parts.quota);
+    fill_lines(v, &w->statsd);
+    fill_http(v, &w->http);
+    fill_quotas(v, &w->quota);
     v[STATUS_W_OBJECTS] = v[STATUS_W_NO_MEMORY] = 0;
     for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++)
-        if (s->parts.lives->on[i]) {
-            fill_live(&s->lives[i], &s->parts.lives->servers[i],
+        if (w->lives.on[i]) {
+            fill_live(&s->lives[i], &w->lives.servers[i],
                       i == LIVE_COUNTER ? "counter" : "semaphore");
             v[STATUS_W_OBJECTS] += s->lives[i].values[STATUS_V_OBJECTS];
             v[STATUS_W_NO_MEMORY] += s->lives[i].values[STATUS_V_NO_MEMORY];
         }
     for (size_t i = 0; i < LISTENERS; i++)
-        status_fill_listener(&s->listeners[i],
-                             conns_listener(s->parts.conns, i));
+        status_fill_listener(&s->listeners[i], conns_listener(w->conns, i));
 }
 
 /* Calls `show` for every row that is on. */
@@ -154,10 +155,10 @@ each_row(struct writer_status *s,
     fill_rows(s);
     show(&s->status, &s->totals);
     for (size_t i = 0; i < LISTENERS; i++)
-        if (is_on(conns_listener(s->parts.conns, i)))
+        if (is_on(conns_listener(s->writer->conns, i)))
             show(&s->status, &s->listeners[i]);
     for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++)
-        if (s->parts.lives->on[i])
+        if (s->writer->lives.on[i])
             show(&s->status, &s->lives[i]);
 }
 
@@ -190,14 +191,14 @@ put_own(struct writer_status *s, const struct log *log, uint32_t more)
     if (log->count > 0)
         values[STATUS_LOG_SINCE_MS] = (int64_t)log->first_ms;
     else if (count > 0)
-        values[STATUS_LOG_SINCE_MS] = (int64_t)s->parts.logs->staged_first_ms;
+        values[STATUS_LOG_SINCE_MS] = (int64_t)s->writer->logs.staged_first_ms;
     status_put_log(&s->status, log->header.index, values);
 }
 
 static void
 put_own_logs(struct writer_status *s)
 {
-    const struct logs *l = s->parts.logs;
+    const struct logs *l = &s->writer->logs;
 
     for (size_t i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state == RETIRED_DIRTY ||
@@ -315,7 +316,7 @@ scan_done(struct io_job *job)
     v[STATUS_W_DISK_FREE] = s->scan.disk_free;
     v[STATUS_W_DISK_SIZE] = s->scan.disk_size;
     for (uint64_t i = 0; i < STATUS_LOGS; i++)
-        if (!s->scan.handed[i] && !is_own(s->parts.logs, i))
+        if (!s->scan.handed[i] && !is_own(&s->writer->logs, i))
             put_found(s, i, s->scan.logs[i]);
 }
 
@@ -325,7 +326,7 @@ static void
 on_tick(struct loop_timer *timer)
 {
     struct writer_status *s = LOOP_OWNER(timer, struct writer_status, timer);
-    const uint64_t now = loop_now_ms(s->parts.loop);
+    const uint64_t now = loop_now_ms(s->writer->loop);
 
     each_row(s, status_put);
     put_own_logs(s);
@@ -333,27 +334,26 @@ on_tick(struct loop_timer *timer)
         s->scanning = true;
         memset(s->scan.handed, 0, sizeof s->scan.handed);
         s->next_scan_ms = now + WRITER_STATUS_SCAN_MS;
-        io_push(&s->parts.logs->file_io, &s->scan.job);
+        io_push(&s->writer->logs.file_io, &s->scan.job);
     }
     /* Cannot fail: its place is its own. */
-    (void)loop_arm(s->parts.loop, timer, now + STATUS_TICK_MS);
+    (void)loop_arm(s->writer->loop, timer, now + STATUS_TICK_MS);
 }
 
 void
-writer_status_open(struct writer_status *s, const char *data_dir,
-                   const struct writer_parts *parts)
+writer_status_open(struct writer_status *s, struct writer *w)
 {
     int rc;
 
-    s->parts = *parts;
+    s->writer = w;
     s->totals = (struct status_row){.kind = STATUS_WRITER};
-    s->scan.log_fd = parts->log_fd;
+    s->scan.log_fd = w->dir.log_fd;
     s->scan.job = (struct io_job){.run = scan_run, .done = scan_done};
     s->timer = (struct loop_timer){.slot = -1, .due = on_tick};
-    status_create(&s->status, data_dir);
+    status_create(&s->status, w->config.data_dir);
     if (!s->status.board)
         return;
-    rc = loop_arm(parts->loop, &s->timer, loop_now_ms(parts->loop));
+    rc = loop_arm(w->loop, &s->timer, loop_now_ms(w->loop));
     if (rc < 0)
         diag_errno(DIAG_WARNING, rc, "arm a timer for countd status");
 }
@@ -361,6 +361,7 @@ writer_status_open(struct writer_status *s, const char *data_dir,
 void
 writer_status_close(struct writer_status *s)
 {
-    loop_disarm(s->parts.loop, &s->timer);
+    if (s->writer)
+        loop_disarm(s->writer->loop, &s->timer);
     status_close(&s->status);
 }

@@ -5,42 +5,23 @@
  * The thread that makes and seals logs scans data/log once a second for the
  * state of the logs that this process does not own.
  *
- * Ownership: the caller's between open and close; the parts are
- * borrowed.  The loop's thread.
+ * Ownership: the caller's between open and close.  The loop's thread.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_WRITER_WRITER_STATUS_H
 #define COUNTD_WRITER_WRITER_STATUS_H
 
 #include "common/setup/status.h"
-#include "writer/commit.h"
-#include "writer/http_service.h"
-#include "writer/ingest.h"
 #include "writer/listeners.h"
-#include "writer/live/live_server.h"
-#include "writer/logs.h"
-#include "writer/quota/quota_service.h"
+
+struct writer;
 
 #define WRITER_STATUS_SCAN_MS 1000
-
-/* The parts of the writer whose figures are shown. */
-struct writer_parts {
-    struct loop *loop;
-    struct logs *logs;
-    const struct commit *commit;
-    const struct ingest *ingest;
-    const struct live_service *lives;
-    const struct statsd *statsd;
-    const struct http_service *http;
-    const struct quota_service *quota;
-    struct conns *conns;
-    int log_fd; /* of the directory */
-};
 
 /* What a scan of data/log finds; the job owns it while it runs. */
 struct status_scan {
     struct io_job job;
-    int log_fd;
+    int log_fd; /* of the directory */
     int64_t logs[STATUS_LOGS][STATUS_LOG_VALUES];
     int64_t quarantined, disk_free, disk_size;
     bool handed[STATUS_LOGS]; /* on, since it began: what it found is older */
@@ -48,7 +29,7 @@ struct status_scan {
 
 struct writer_status {
     struct status status;
-    struct writer_parts parts;
+    struct writer *writer; /* whose parts are shown; borrowed */
     struct status_row totals;
     struct status_row listeners[LISTENERS];
     struct status_row lives[LIVE_SERVICE_KINDS];
@@ -60,8 +41,7 @@ struct writer_status {
 
 /* Makes the board and begins.  Cannot fail: without a board, or a timer, it
  * says so, and nothing is shown. */
-void writer_status_open(struct writer_status *s, const char *data_dir,
-                        const struct writer_parts *parts);
+void writer_status_open(struct writer_status *s, struct writer *w);
 
 /* After the logs are closed, whose thread may be scanning; also where it was not
  * opened. */

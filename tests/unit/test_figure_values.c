@@ -19,7 +19,7 @@
 #include "reader/reader_status.h"
 #include "tests/lib/tmpdir.h"
 #include "worker/worker_status.h"
-#include "writer/writer_status.h"
+#include "writer/writer.h"
 
 struct expected {
     enum status_figure figure;
@@ -347,13 +347,7 @@ expect_live(const char *name, int64_t n)
                {STATUS_V_STATS, n + 12}, {STATUS_V_DUMP, n + 13}, );
 }
 
-static struct logs logs;
-static struct commit commit;
-static struct ingest ingest;
-static struct live_service lives;
-static struct statsd statsd;
-static struct http_service http;
-static struct quota_service quota;
+static struct writer writer;
 static struct quota_store quota_store;
 static struct listener writer_ports[LISTENERS];
 static struct listener_config writer_rows[LISTENERS];
@@ -372,28 +366,23 @@ put_writer(struct writer_status *s, struct loop *loop)
 
 CASE(the_writer_puts_every_figure_of_its_own, dir)
 {
-    static struct writer_status s;
-    struct loop *loop = loop_new();
+    struct writer *w = &writer;
+    struct writer_status *s = &w->status;
     struct conns cs;
-    struct writer_parts parts = {.loop = loop,
-                                 .logs = &logs,
-                                 .commit = &commit,
-                                 .ingest = &ingest,
-                                 .lives = &lives,
-                                 .statsd = &statsd,
-                                 .http = &http,
-                                 .quota = &quota,
-                                 .conns = &cs,
-                                 .log_fd = dir->fd};
     const struct overview_row *row;
 
-    fill_increments(&ingest, &logs, &commit);
-    fill_lines(&statsd);
-    fill_http(&http);
-    fill_quotas(&quota, &quota_store);
+    w->loop = loop_new();
+    w->conns = &cs;
+    w->dir.log_fd = dir->fd;
+    (void)snprintf(w->config.data_dir, sizeof w->config.data_dir, "%s",
+                   dir->path);
+    fill_increments(&w->ingest, &w->logs, &w->commit);
+    fill_lines(&w->statsd);
+    fill_http(&w->http);
+    fill_quotas(&w->quota, &quota_store);
     for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++) {
-        lives.on[i] = true;
-        fill_live(&lives.servers[i], 1000 * (i + 1));
+        w->lives.on[i] = true;
+        fill_live(&w->lives.servers[i], 1000 * (i + 1));
     }
     fill_ports(&cs, writer_ports, LISTENERS, writer_rows);
     writer_rows[LISTENER_ACK] =
@@ -402,8 +391,8 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
     tmpdir_put(dir, "bad-0000000001-1", "", 0, 0600);
     tmpdir_put(dir, "bad-0000000002-1", "", 0, 0600);
 
-    writer_status_open(&s, dir->path, &parts);
-    put_writer(&s, loop);
+    writer_status_open(s, w);
+    put_writer(s, w->loop);
     see_status(dir);
     row = find_row(STATUS_WRITER, "");
 
@@ -441,29 +430,30 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
     expect_live("counter", 1000);
     expect_live("semaphore", 2000);
     expect_port("ack", (const int64_t[4]){0});
-    writer_status_close(&s);
-    loop_free(loop);
+    writer_status_close(s);
+    loop_free(w->loop);
 }
 
 /* The scan found it empty; the writer has filled it and handed it on since. */
 CASE(a_scan_that_is_late_does_not_hide_a_log_that_was_handed_on, dir)
 {
-    static struct writer_status s;
-    static struct logs none;
-    struct loop *loop = loop_new();
-    const struct writer_parts parts = {
-        .loop = loop, .logs = &none, .log_fd = dir->fd};
+    static struct writer w;
+    struct writer_status *s = &w.status;
     const struct log log = {
         .header.index = 3, .count = 10, .first_ms = clock_unix_ms()};
 
-    writer_status_open(&s, dir->path, &parts);
-    s.scan.job.run(&s.scan.job);
-    writer_status_handed(&s, &log);
-    s.scan.job.done(&s.scan.job);
+    w.loop = loop_new();
+    w.dir.log_fd = dir->fd;
+    (void)snprintf(w.config.data_dir, sizeof w.config.data_dir, "%s",
+                   dir->path);
+    writer_status_open(s, &w);
+    s->scan.job.run(&s->scan.job);
+    writer_status_handed(s, &log);
+    s->scan.job.done(&s->scan.job);
     see_status(dir);
     assert_int_equal(seen.rows[0].values[STATUS_D_UNMERGED], 10);
-    writer_status_close(&s);
-    loop_free(loop);
+    writer_status_close(s);
+    loop_free(w.loop);
 }
 
 /* ---- the directory ------------------------------------------------------- */
