@@ -8,7 +8,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -85,11 +84,6 @@ bind_local(struct datagrams *d, const struct local_folder *folder)
     int rc;
 
     d->folder = *folder;
-    if (folder->fd >= 0) {
-        d->folder.fd = fcntl(folder->fd, F_DUPFD_CLOEXEC, 0);
-        if (d->folder.fd < 0)
-            return -errno;
-    }
     rc = bind_socket(&d->folder, LOCAL_STATSD, d->config->statsd_listen,
                      SOCK_DGRAM, &d->local);
     d->sources[LISTENER_SOCKET].fd = d->local.fd;
@@ -333,8 +327,6 @@ datagram_close(struct datagrams *d)
         d->sources[i].fd = -1;
     }
     local_close(&d->folder, &d->local);
-    if (d->folder.fd >= 0)
-        (void)close(d->folder.fd); /* a duplicate */
     d->folder.fd = -1;
     if (d->slots)
         (void)munmap(d->slots, sizeof *d->slots); /* mapped: cannot fail */

@@ -48,7 +48,7 @@ struct datagrams {
     const struct config *config;
     struct loop *loop;
     struct datagram_source sources[LISTENER_ACCEPTORS];
-    struct local_folder folder; /* its descriptor is ours */
+    struct local_folder folder; /* its descriptor is borrowed */
     struct local local;
     struct networks allow;
     struct datagram_slots *slots; /* of a batch */
@@ -67,8 +67,8 @@ void datagram_init(struct datagrams *d);
  * -EINVAL for an address that cannot be. */
 int datagram_begin(struct datagrams *d, const struct config *config);
 
-/* Binds all else.  Nothing is received yet.  The folder's descriptor stays the
- * caller's.  -EINVAL as above. */
+/* Binds all else.  Nothing is received yet.  The folder's descriptor is borrowed
+ * until datagram_close().  -EINVAL as above. */
 int datagram_bind(struct datagrams *d, const struct local_folder *folder);
 bool datagram_is_on(const struct datagrams *d);
 
