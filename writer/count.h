@@ -18,6 +18,11 @@
  * appends nothing; while the first is in flight its answer waits for the next
  * sync, which ends after that of the first.
  *
+ * A web page of another site that is in count.cors needs no token.  It counts
+ * into the keyspaces of count.cors_keyspaces alone, from 1 to COUNT_PAGE_MOST at
+ * a time, and the pages of each site have count.cors_rate increments a second, as
+ * many at once as they have in a second.
+ *
  * Ownership: the caller's, between open and close.  The loop's thread; nothing
  * allocates after count_open().
  */
@@ -30,9 +35,10 @@
 
 #include "common/net/http.h"
 #include "common/net/loop.h"
+#include "common/setup/config.h"
+#include "common/setup/name_pattern.h"
 #include "common/wire/gunzip.h"
 #include "writer/count_body.h"
-#include "writer/count_pages.h"
 #include "writer/ingest.h"
 
 #define COUNT_INCREMENTS_MAX 4096
@@ -60,6 +66,15 @@ struct count_head {
     struct increment_form form;
     bool is_packed; /* by gzip */
     bool is_page;   /* a page of count.cors sent it */
+};
+
+#define COUNT_PAGE_MOST   1000
+#define COUNT_ORIGINS_MAX 256 /* more than the text of count.cors has */
+
+struct count_pages {
+    struct name_patterns keyspaces;
+    uint64_t step_ns; /* that an increment takes of its site's time */
+    uint64_t due_ns[COUNT_ORIGINS_MAX]; /* when all that was counted is due */
 };
 
 struct count_stats {

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/base/diag.h"
 #include "common/log/log_recover.h"
@@ -202,20 +201,4 @@ keys_add(struct keys *k, const struct request_mark *m, uint64_t position,
                                  .remaining = (int64_t)position};
 
     idempotency_add(&k->table, m->hash, m->body, &a, now_ms);
-}
-
-int
-keys_reserve(struct mark_list *list)
-{
-    return array_grow(&list->at, &list->capacity, list->count + 1,
-                      sizeof *list->at);
-}
-
-void
-keys_list_add(struct mark_list *list, const struct request_mark *m,
-              uint64_t received_ms)
-{
-    assert(list->count < list->capacity);
-    list->at[list->count++] =
-        (struct marked){.mark = *m, .received_ms = received_ms};
 }

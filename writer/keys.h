@@ -88,9 +88,4 @@ struct request_mark keys_mark(const struct keys *k, const uint8_t *key,
 void keys_add(struct keys *k, const struct request_mark *m, uint64_t position,
               uint64_t now_ms);
 
-/* Makes sure that a list takes one mark more.  -ENOMEM */
-int keys_reserve(struct mark_list *list);
-void keys_list_add(struct mark_list *list, const struct request_mark *m,
-                   uint64_t received_ms);
-
 #endif

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "common/base/array.h"
 #include "common/base/bytes.h"
 #include "common/log/slot.h"
 
@@ -143,7 +144,8 @@ logs_put(struct logs *l, const struct message *m)
 int
 logs_reserve_mark(struct logs *l)
 {
-    return keys_reserve(&l->marks);
+    return array_grow(&l->marks.at, &l->marks.capacity, l->marks.count + 1,
+                      sizeof *l->marks.at);
 }
 
 void
@@ -155,7 +157,9 @@ logs_put_mark(struct logs *l, const struct request_mark *mark)
     mark_put(&l->layout, mark, bytes, &m);
     logs_put(l, &m);
     l->current.marks++;
-    keys_list_add(&l->marks, mark, l->last_ms);
+    assert(l->marks.count < l->marks.capacity);
+    l->marks.at[l->marks.count++] =
+        (struct marked){.mark = *mark, .received_ms = l->last_ms};
 }
 
 uint64_t
