@@ -157,17 +157,8 @@ start_counter(struct fixture *r)
 static inline void
 start_listening(struct fixture *r, struct live_options o)
 {
-    struct net_address address, bound;
-    char text[NET_ADDRESS_SIZE];
-    int fd;
-
     start_server(r, o);
-    assert_rc(net_parse("127.0.0.1:0", &address), 0);
-    fd = net_bind(&address, SOCK_STREAM, 0, &bound);
-    assert_true(fd >= 0);
-    assert_rc(conns_listen(r->conns, 0, fd), 0);
-    net_format(&bound, text);
-    r->port = (uint16_t)strtoul(strrchr(text, ':') + 1, NULL, 10);
+    assert_rc(conns_listen(r->conns, 0, client_listen(&r->port)), 0);
 }
 
 static inline int

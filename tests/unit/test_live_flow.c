@@ -151,32 +151,6 @@ CASE(a_dump_of_long_names_goes_out, r)
     live_client_expect_nothing(p, 0);
 }
 
-CASE(a_reset_in_the_middle_of_a_dump_is_survived, r)
-{
-    const int room = 16384;
-    uint8_t bytes[LIVE_CLIENT_HEADER];
-    struct live_client *p, *q;
-
-    start_listening(r, (struct live_options){.kind = LIVE_COUNTER});
-    p = join_tcp(r);
-    q = join_tcp(r);
-    acquire_many(p, 300000); /* more than the sockets hold */
-    assert_int_equal(
-        setsockopt(p->fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room), 0);
-    live_client_send(p, bytes,
-                     live_client_put(bytes, LIVE_CLIENT_DUMP, 2, NULL, 0));
-    run_turns(r, 300);
-    assert_in_range(bytes_kept(r), 1, LIVE_PROTOCOL_OUT_SIZE);
-    live_client_reset(p);
-    run_turns(r, 3);
-
-    assert_int_equal(r->listener->open, 1);
-    assert_int_equal(bytes_kept(r), 0);
-    while (r->listener->used > 1)
-        run_turns(r, 1);
-    assert_int_equal(live_client_get(q, "many:0"), 0);
-}
-
 CASE(who_knows_the_age_of_a_connection_after_a_dump, r)
 {
     uint8_t bytes[64];
