@@ -150,23 +150,3 @@ TEST(a_key_of_a_time_to_come_makes_no_other_go)
     assert_int_equal(idempotency_count(&k), 1);
     idempotency_fini(&k);
 }
-
-TEST(the_oldest_key_makes_way)
-{
-    const struct key_answer a = {.form = ANSWER_PAIR};
-    const uint64_t now = 1700000000000;
-    uint8_t hash[IDEMPOTENCY_HASH] = {0};
-    struct idempotency k;
-
-    assert_rc(idempotency_init(&k, IDEMPOTENCY_MAX), 0);
-    for (uint32_t i = 0; i < IDEMPOTENCY_MAX + 3; i++) {
-        put_le32(hash, i * 2654435761u);
-        idempotency_add(&k, hash, i, &a, now);
-    }
-    assert_int_equal(idempotency_count(&k), IDEMPOTENCY_MAX);
-    for (uint32_t i = 0; i < IDEMPOTENCY_MAX + 3; i += i < 4 ? 1 : 9973) {
-        put_le32(hash, i * 2654435761u);
-        assert_int_equal(idempotency_find(&k, hash, now) != NULL, i > 2);
-    }
-    idempotency_fini(&k);
-}
