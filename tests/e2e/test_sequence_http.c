@@ -297,28 +297,6 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, f)
 
 /* ---- starting ----------------------------------------------------------- */
 
-static int
-start_with(struct fleet *f, const char *option, char *text, size_t size)
-{
-    return daemon_run(text, size, "countd-write", "-d", f->path, "-o",
-                      "sequence.enable=on", "-o", option, "-t", NULL);
-}
-
-CASE(numbers_that_do_not_fit_are_refused_at_the_start, f)
-{
-    static const char *const bad[] = {
-        "sequence.reserve=64",   "sequence.reserve=abc",
-        "sequence.reserve=",     "sequence.server_no=4096",
-        "sequence.server_no=-1", "sequence.enable=maybe",
-        "http.listen=nowhere"};
-    char text[4096];
-
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_int_equal(start_with(f, bad[i], text, sizeof text), 100);
-    assert_int_equal(
-        start_with(f, "sequence.server_no=4095", text, sizeof text), 0);
-}
-
 CASE(without_a_setting_there_is_no_http_port, f)
 {
     struct daemon *writer = fleet_daemon(f, FLEET_WRITE);

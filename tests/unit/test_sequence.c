@@ -4,7 +4,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,6 +15,7 @@
 #include "tests/lib/capture.h"
 #include "tests/lib/echo.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/tmpdir.h"
 #include "writer/sequence.h"
 
@@ -419,27 +419,20 @@ CASE(a_move_that_fails_leaves_one_mark_or_the_other, r)
 
 /* The mark of a start that has given a number and stopped. */
 static void
-load_mark(struct fixture *r, uint8_t mark[MARK_SIZE])
+load_mark(struct fixture *r, uint8_t mark[MARK_SIZE + 1])
 {
-    int fd;
-
     start_numbers(r);
     fetch_number(r);
     stop_numbers(r);
-    fd = openat(r->dir.fd, NAME, O_RDONLY);
-    assert_true(fd >= 0);
-    assert_int_equal(pread(fd, mark, MARK_SIZE, 0), MARK_SIZE);
-    assert_int_equal(close(fd), 0);
+    assert_int_equal(
+        file_read(file_path(r->dir.path, NAME), mark, MARK_SIZE + 1),
+        MARK_SIZE);
 }
 
 static void
-store_mark(const struct fixture *r, const uint8_t mark[MARK_SIZE])
+store_mark(const struct fixture *r, const uint8_t *mark)
 {
-    const int fd = openat(r->dir.fd, NAME, O_WRONLY);
-
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, mark, MARK_SIZE, 0), MARK_SIZE);
-    assert_int_equal(close(fd), 0);
+    file_write(file_path(r->dir.path, NAME), 0, mark, MARK_SIZE);
 }
 
 /* Opens the mark for a moment; what is said of it is in *said. */
@@ -468,7 +461,7 @@ expect_refused(struct fixture *r)
 
 CASE(one_flipped_bit_is_damage_that_is_reported, r)
 {
-    uint8_t good[MARK_SIZE], bad[MARK_SIZE];
+    uint8_t good[MARK_SIZE + 1], bad[MARK_SIZE];
     struct sequence_mark m;
     const char *said;
 
@@ -490,7 +483,7 @@ CASE(one_flipped_bit_is_damage_that_is_reported, r)
 
 CASE(a_mark_that_ends_anywhere_is_damage, r)
 {
-    uint8_t good[MARK_SIZE];
+    uint8_t good[MARK_SIZE + 1];
     struct sequence_mark m;
     const char *said;
 
@@ -508,7 +501,7 @@ CASE(a_mark_that_ends_anywhere_is_damage, r)
 /* Put over the file or in its place, or deleted. */
 CASE(an_older_mark_or_none_after_many_restarts_repeats_no_number, r)
 {
-    uint8_t old[MARK_SIZE];
+    uint8_t old[MARK_SIZE + 1];
 
     load_mark(r, old);
     for (unsigned i = 0; i < 60; i++) {
