@@ -87,14 +87,6 @@ expect_count(struct fleet *f, int64_t readable_ms, const char *keyspace,
     client_close(fd);
 }
 
-static void
-start_all(struct fleet *f)
-{
-    fleet_start(f, FLEET_WRITE);
-    fleet_start(f, FLEET_WORKER);
-    fleet_start(f, FLEET_READ);
-}
-
 /* ---- what counts -------------------------------------------------------- */
 
 CASE(each_format_counts_and_is_readable_when_it_says, f)
@@ -102,7 +94,7 @@ CASE(each_format_counts_and_is_readable_when_it_says, f)
     int64_t ms;
     int fd;
 
-    start_all(f);
+    service_start(f);
     fd = fleet_http(f);
     ms = count_body(fd, JSON, "{\"keyspace\":\"p\",\"key\":\"/a\",\"n\":5}", 1);
     expect_count(f, ms, "p", "/a", 5);
@@ -269,7 +261,7 @@ CASE(a_request_that_is_refused_counts_nothing, f)
     int64_t ms;
     int fd, n;
 
-    start_all(f);
+    service_start(f);
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
         fd = fleet_http(f);
         n = snprintf(head, sizeof head, "%s HTTP/1.1\r\n%s\r\n", rules[i].line,
@@ -433,7 +425,7 @@ CASE(curl_counts_each_kind_of_body, f)
 
     if (access("/usr/bin/curl", X_OK) < 0)
         test_skip("no curl");
-    start_all(f);
+    service_start(f);
     (void)snprintf(
         script, sizeof script,
         "set -e; u=http://127.0.0.1:%u/v1/count; t='Content-Type: " TSV "'\n"

@@ -166,24 +166,6 @@ start_statsd(const struct fixture *r, const struct tmpdir *dir, uint16_t port)
     return pid;
 }
 
-/* Lines that the writer has read at its port of Graphite. */
-static uint64_t
-graphite_lines(const struct fixture *r)
-{
-    static char text[1 << 20];
-    const size_t before = daemon_output(&r->writer, text, sizeof text);
-    const char *at;
-
-    daemon_signal(&r->writer, SIGUSR1);
-    for (;;) {
-        (void)daemon_output(&r->writer, text, sizeof text);
-        at = strstr(text + before, "graphite_lines=");
-        if (at && strchr(at, '\n'))
-            return strtoull(at + strlen("graphite_lines="), NULL, 10);
-        (void)poll(NULL, 0, 1);
-    }
-}
-
 ON_FIXTURE(peer_statsd_repeats_and_flushes_to_graphite, r)
 {
     const uint16_t port = free_port(SOCK_DGRAM);
@@ -192,6 +174,7 @@ ON_FIXTURE(peer_statsd_repeats_and_flushes_to_graphite, r)
                              .sin_port = htons(port),
                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
     struct tmpdir dir;
+    uint64_t lines;
     pid_t pid;
     int fd;
 
@@ -205,7 +188,8 @@ ON_FIXTURE(peer_statsd_repeats_and_flushes_to_graphite, r)
     assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
     send_lines(fd, "hits:3|c\nhits:4|c");
     /* A flush has them when two have come: each has more than 10 lines. */
-    for (uint64_t lines = graphite_lines(r); graphite_lines(r) < lines + 200;) {
+    lines = ask_figure(r, "graphite_lines=");
+    while (ask_figure(r, "graphite_lines=") < lines + 200) {
         assert_true(clock_ms() < until_ms);
         (void)poll(NULL, 0, 10);
     }

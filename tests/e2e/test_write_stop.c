@@ -3,7 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/e2e/write_fixture.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,25 +10,6 @@
 #include "common/log/log_recover.h"
 
 /* ---- rotation, signals, stop ------------------------------------------- */
-
-ON_FIXTURE(a_log_is_handed_on_some_time_after_its_first_message, r)
-{
-    uint64_t begin_ms;
-    int fd;
-
-    start_writer(r, "64K", "log.rotate_after=50ms", NULL);
-    fd = connect_silent(r);
-    begin_ms = clock_ms();
-    client_increment(fd, "age", "k", 1);
-    await_logs(r, LOG_MODE_FULL, 1);
-    assert_in_range(clock_ms() - begin_ms, 40, LIMIT_MS);
-    client_increment(fd, "age", "k", 1);
-    await_logs(r, LOG_MODE_FULL, 2);
-    client_close(fd);
-    stop_writer(r);
-
-    assert_int_equal(r->records.states[LOG_SEALED], 2);
-}
 
 ON_FIXTURE(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)
 {
@@ -108,44 +88,19 @@ ON_FIXTURE(a_stop_does_not_wait_for_ever_for_a_client_that_goes_on, r)
     assert_int_equal(r->records.states[LOG_OPEN], 0);
 }
 
-/* Asks for the figures until they have this one. */
-static void
-await_figure(const struct fixture *r, const char *figure)
-{
-    const uint64_t end_ms = test_deadline(LIMIT_MS);
-    const size_t size = (size_t)1 << 20;
-    char *output = test_memory(malloc(size));
-    size_t before, after;
-
-    before = daemon_output(&r->writer, output, size);
-    for (;;) {
-        daemon_signal(&r->writer, SIGUSR1);
-        /* One answer a question, so that the output stays small. */
-        do {
-            poll(NULL, 0, 2);
-            after = daemon_output(&r->writer, output, size);
-        } while (after == before && clock_ms() <= end_ms);
-        if (strstr(output + before, figure))
-            break;
-        if (clock_ms() > end_ms)
-            fail_msg("no %s in:\n%s", figure, output + before);
-        before = after;
-    }
-    free(output);
-}
-
 ON_FIXTURE(every_interval_syncs_without_anybody_waiting, r)
 {
-    static const struct {
-        const char *sync, *figure;
-    } ways[] = {{"log.sync=always", "syncs=1 "}, {"log.sync=1ms", "syncs=1 "}};
+    static const char *const ways[] = {"log.sync=always", "log.sync=1ms"};
+    uint64_t end_ms;
     int fd;
 
     for (size_t i = 0; i < 2; i++) {
-        start_writer(r, "64K", NULL, ways[i].sync);
+        start_writer(r, "64K", NULL, ways[i]);
         fd = connect_silent(r);
         client_increment(fd, "sync", "k", 1);
-        await_figure(r, ways[i].figure);
+        end_ms = test_deadline(LIMIT_MS);
+        while (ask_figure(r, " syncs=") != 1)
+            assert_true(clock_ms() < end_ms);
         client_close(fd);
         assert_int_equal(daemon_stop(&r->writer), 0);
         daemon_fini(&r->writer);

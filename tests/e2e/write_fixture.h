@@ -9,7 +9,9 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -133,6 +135,27 @@ await_logs(const struct fixture *r, mode_t mode, size_t count)
         if (clock_ms() > end_ms)
             fail_msg("%zu logs of mode %04o, not %zu", logs_in_mode(r, mode),
                      (unsigned)mode, count);
+        poll(NULL, 0, 2);
+    }
+}
+
+/* A figure that SIGUSR1 prints, such as " syncs=". */
+static inline uint64_t
+ask_figure(const struct fixture *r, const char *name)
+{
+    static char text[1 << 20];
+    const uint64_t end_ms = test_deadline(LIMIT_MS);
+    const size_t before = daemon_output(&r->writer, text, sizeof text);
+    const char *at;
+
+    daemon_signal(&r->writer, SIGUSR1);
+    for (;;) {
+        (void)daemon_output(&r->writer, text, sizeof text);
+        at = strstr(text + before, name);
+        if (at && strchr(at, '\n'))
+            return strtoull(at + strlen(name), NULL, 10);
+        if (clock_ms() > end_ms)
+            fail_msg("no %s in:\n%s", name, text + before);
         poll(NULL, 0, 2);
     }
 }
