@@ -177,21 +177,19 @@ live_check(const struct live *l)
     struct sums s = {0};
     uint32_t from = 0, steps = UINT32_MAX;
     size_t holdings = l->holdings.records;
-    struct arena_run run;
+    uint32_t number;
 
     if (!arena_check(&l->objects) || !arena_check(&l->holdings) ||
         !check_index(l, &l->names, l->count) ||
         !check_index(l, &l->holders, holdings))
         return false;
-    while (arena_next(&l->objects, &from, &steps, &run))
-        for (; run.count > 0; run.count--, run.record += run.stride)
-            if (!check_object(l, run.record, &s))
-                return false;
+    while ((number = arena_next(&l->objects, &from, &steps)) != 0)
+        if (!check_object(l, number, &s))
+            return false;
     from = 0;
-    while (arena_next(&l->holdings, &from, &steps, &run))
-        for (; run.count > 0; run.count--, run.record += run.stride)
-            if (!check_holding(l, run.record, &s))
-                return false;
+    while ((number = arena_next(&l->holdings, &from, &steps)) != 0)
+        if (!check_holding(l, number, &s))
+            return false;
     if (s.amounts != 0 || s.holdings != 0 || s.objects != l->count ||
         s.idle != l->idle || l->objects.records != l->count)
         return false;

@@ -683,7 +683,6 @@ TEST(a_dump_meets_all_that_stay_once_whatever_changes)
             if (!random_chance(&random, 20))
                 continue;
         }
-        walk = (struct live_walk){.from = walk.from};
         walk.steps = 1 + (uint32_t)random_below(&random, 50);
         for (n = 0; n < 20; n++)
             (void)acquire_numbered(&r->live, 3,

@@ -334,60 +334,41 @@ index_from(const struct arena_class *c, uint32_t offset)
     return (offset - c->first + c->size - 1) / c->size;
 }
 
-/* How many of the lowest bits are set. */
+/* The first record in use at or after *at in a slab, of which it looks at 64
+ * records at most; 0: none of these.  Moves *at behind what it looked at. */
 static uint32_t
-count_ones(uint64_t word)
-{
-    return word == UINT64_MAX ? 64 : (uint32_t)__builtin_ctzll(~word);
-}
-
-/* Looks at one slab, or at 64 records of it.  Moves *at behind that, or behind
- * the records found, which are at most `most`. */
-static bool
-find_in_slab(const struct arena *a, uint32_t *at, uint32_t most,
-             struct arena_run *run)
+find_in_slab(const struct arena *a, uint32_t *at)
 {
     const uint32_t slab = *at / SLAB_UNITS;
     const uint32_t offset = *at % SLAB_UNITS * ARENA_UNIT;
     const struct arena_slab *s = &a->slabs[slab];
     const struct arena_class *c;
-    uint32_t index, skip;
+    uint32_t index, record = 0;
     uint64_t word;
 
     *at = (slab + 1) * SLAB_UNITS;
     if (s->class == ARENA_CLASS_NONE)
-        return false;
+        return 0;
     c = &a->classes[s->class];
     index = index_from(c, offset);
     if (index >= c->count)
-        return false;
+        return 0;
     word = slab_bitmap(a, slab)[index / 64] >> index % 64;
     if (word != 0) {
-        skip = (uint32_t)__builtin_ctzll(word);
-        run->record = number_of(c, slab, index + skip);
-        run->stride = c->size / ARENA_UNIT;
-        run->count = count_ones(word >> skip);
-        if (run->count > most)
-            run->count = most;
-        *at = run->record + (run->count - 1) * run->stride + 1;
-        return true;
+        record = number_of(c, slab, index + (uint32_t)__builtin_ctzll(word));
+        *at = record + 1;
+    } else if ((index / 64 + 1) * 64 < c->count) {
+        *at = number_of(c, slab, (index / 64 + 1) * 64);
     }
-    index = (index / 64 + 1) * 64;
-    if (index < c->count)
-        *at = number_of(c, slab, index);
-    return false;
+    return record;
 }
 
-bool
-arena_next(const struct arena *a, uint32_t *from, uint32_t *steps,
-           struct arena_run *run)
+uint32_t
+arena_next(const struct arena *a, uint32_t *from, uint32_t *steps)
 {
-    while (*steps > 0 && *from / SLAB_UNITS < a->top) {
-        if (find_in_slab(a, from, *steps, run)) {
-            *steps -= run->count;
-            return true;
-        }
-        --*steps;
-    }
-    return false;
+    uint32_t record = 0;
+
+    for (; record == 0 && *steps > 0 && *from / SLAB_UNITS < a->top; --*steps)
+        record = find_in_slab(a, from);
+    return record;
 }

@@ -88,18 +88,10 @@ arena_at(const struct arena *a, uint32_t record)
     return a->base + (size_t)record * ARENA_UNIT;
 }
 
-/* Records in use that follow each other, each `stride` after the one before. */
-struct arena_run {
-    uint32_t record; /* the first */
-    uint32_t count;
-    uint32_t stride;
-};
-
-/* The first records in use at or after *from in address order.  *from is then
- * where to go on, whatever is taken and given meanwhile; 0 at first.  Looks at
- * `steps` places at most, from which it subtracts what it looked at, a record
- * being one.  False: there is none, or *steps is 0. */
-bool arena_next(const struct arena *a, uint32_t *from, uint32_t *steps,
-                struct arena_run *run);
+/* The first record in use at or after *from in address order; 0: there is none,
+ * or *steps is 0.  *from, 0 at first, is then where to go on, whatever is taken
+ * and given meanwhile.  Looks at `steps` places at most, from which it subtracts
+ * what it looked at, a record being one. */
+uint32_t arena_next(const struct arena *a, uint32_t *from, uint32_t *steps);
 
 #endif

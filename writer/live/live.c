@@ -485,14 +485,13 @@ bool
 live_sweep(struct live *l, uint32_t steps)
 {
     const uint64_t start_ns = clock_ns();
-    struct arena_run run;
+    uint32_t number;
 
     if (!l->sweeping)
         begin_sweep(l);
-    while (arena_next(&l->objects, &l->sweep_from, &steps, &run))
-        for (; run.count > 0; run.count--, run.record += run.stride)
-            if (is_removable(l, run.record))
-                remove_object(l, run.record);
+    while ((number = arena_next(&l->objects, &l->sweep_from, &steps)) != 0)
+        if (is_removable(l, number))
+            remove_object(l, number);
     l->sweep_ns += clock_ns() - start_ns;
     if (steps == 0)
         return false;
@@ -506,16 +505,11 @@ live_sweep(struct live *l, uint32_t steps)
 int
 live_next(const struct live *l, struct live_walk *walk, struct live_record *out)
 {
-    struct arena_run *run = &walk->run;
-    const struct object *o;
+    const uint32_t number = arena_next(&l->objects, &walk->from, &walk->steps);
+    const struct object *o = object_at(l, number);
 
-    if (run->count == 0 &&
-        !arena_next(&l->objects, &walk->from, &walk->steps, run))
+    if (number == 0)
         return walk->steps == 0 ? -EAGAIN : 0;
-    o = object_at(l, run->record);
-    walk->from = run->record + 1;
-    run->record += run->stride;
-    run->count--;
     *out = (struct live_record){
         .current = o->current,
         .maximum = o->window < l->window ? o->current : o->maximum,

@@ -142,16 +142,15 @@ struct live_record {
     const uint8_t *name; /* until the next call that changes anything */
 };
 
-/* A part of a walk, in which nothing changes. */
+/* A walk over all objects. */
 struct live_walk {
-    uint32_t from;        /* where to go on; 0 at first */
-    uint32_t steps;       /* places to look at, at most, as arena_next() */
-    struct arena_run run; /* objects found, but not met yet */
+    uint32_t from;  /* where to go on; 0 at first */
+    uint32_t steps; /* places to look at, at most, as arena_next() */
 };
 
-/* The next object.  Objects that live throughout a dump are met exactly once,
- * when each part begins with only `from` of the one before.  1: *out is one, 0:
- * all done, -EAGAIN: steps used up. */
+/* The next object.  Objects that live throughout a walk are met exactly once,
+ * whatever changes meanwhile.  1: *out is one, 0: all done, -EAGAIN: steps used
+ * up. */
 int live_next(const struct live *l, struct live_walk *walk,
               struct live_record *out);
 
