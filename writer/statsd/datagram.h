@@ -28,8 +28,7 @@
 #define DATAGRAM_BATCH 64
 
 struct datagram_stats {
-    uint64_t received; /* datagrams */
-    uint64_t bytes;
+    uint64_t received;    /* datagrams */
     uint64_t dropped;     /* by the kernel */
     uint64_t not_allowed; /* from other networks */
     uint64_t too_long;    /* above DATAGRAM_MAX, ignored; not of UDP */
