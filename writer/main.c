@@ -301,7 +301,8 @@ serve_until_stopped(struct writer *w)
                                        disk_has_failed};
     int rc;
 
-    quota_init(&w->quota, disk_has_failed, w);
+    w->quota.failed = disk_has_failed;
+    w->quota.failed_ctx = w;
     rc = open_conns(w);
     if (rc == 0)
         rc = logs_open(&w->logs, w->loop, &w->dir, &w->config, &events);

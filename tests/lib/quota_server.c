@@ -167,7 +167,8 @@ fixture_start(struct quota_server *r)
     for (size_t i = 0; i < FIXTURE_PEERS; i++)
         r->peers[i].fd = -1;
     r->has_failed = false;
-    quota_init(&r->service, note_failure, r);
+    r->service.failed = note_failure;
+    r->service.failed_ctx = r;
     assert_rc(quota_open(&r->service, r->loop, r->dir.fd, &r->config,
                          FIXTURE_PEERS + 2),
               0);

@@ -271,37 +271,11 @@ retry_due(struct loop_timer *timer)
     (void)timer; /* is_due() says what is to be done */
 }
 
-void
-quota_init(struct quota_service *s, void (*failed)(void *ctx), void *ctx)
-{
-    *s = (struct quota_service){
-        .dirfd = -1, .failed = failed, .failed_ctx = ctx};
-}
-
 static int
-start_threads(struct quota_service *s, size_t max)
-{
-    int rc;
-
-    rc = io_start(&s->io, s->loop);
-    if (rc < 0)
-        return rc;
-    rc = commit_init(&s->commit, &quota_file, s, &s->io, max, 1);
-    if (rc == 0) {
-        rc = loop_arm(s->loop, &s->retry, loop_now_ms(s->loop));
-        if (rc < 0)
-            commit_fini(&s->commit);
-    }
-    if (rc < 0)
-        io_stop(&s->io);
-    return rc;
-}
-
-static int
-open_store(struct quota_service *s)
+open_store(struct quota_service *s, int dirfd)
 {
     const struct quota *quota;
-    int rc = new_store(s->dirfd, s->config, &s->store);
+    int rc = new_store(dirfd, s->config, &s->store);
 
     if (rc == -EINVAL)
         return rc;
@@ -318,24 +292,38 @@ open_store(struct quota_service *s)
     return 0;
 }
 
+/* But for its thread. */
+static void
+free_service(struct quota_service *s)
+{
+    loop_disarm(s->loop, &s->retry);
+    commit_fini(&s->commit);
+    free_store(s->store);
+    *s = (struct quota_service){.failed = s->failed,
+                                .failed_ctx = s->failed_ctx};
+}
+
 int
 quota_open(struct quota_service *s, struct loop *loop, int live_fd,
            const struct config *config, size_t max)
 {
     int rc;
 
-    s->loop = loop;
-    s->config = config;
-    s->dirfd = live_fd;
-    s->retry = (struct loop_timer){.slot = -1, .due = retry_due};
+    *s = (struct quota_service){.loop = loop,
+                                .config = config,
+                                .retry = {.slot = -1, .due = retry_due},
+                                .failed = s->failed,
+                                .failed_ctx = s->failed_ctx};
     http_line_init(&s->line);
-    rc = open_store(s);
+    rc = open_store(s, live_fd);
     if (rc == 0)
-        rc = start_threads(s, max);
-    if (rc < 0) {
-        free_store(s->store);
-        quota_init(s, s->failed, s->failed_ctx);
-    }
+        rc = commit_init(&s->commit, &quota_file, s, &s->io, max, 1);
+    if (rc == 0)
+        rc = loop_arm(loop, &s->retry, loop_now_ms(loop));
+    if (rc == 0)
+        rc = io_start(&s->io, loop);
+    if (rc < 0)
+        free_service(s);
     return rc;
 }
 
@@ -344,9 +332,6 @@ quota_close(struct quota_service *s)
 {
     if (!quota_is_on(s))
         return;
-    loop_disarm(s->loop, &s->retry);
     io_stop(&s->io);
-    commit_fini(&s->commit);
-    free_store(s->store);
-    quota_init(s, s->failed, s->failed_ctx);
+    free_service(s);
 }

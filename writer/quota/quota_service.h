@@ -57,9 +57,8 @@ struct quota_store {
 };
 
 struct quota_service {
-    struct loop *loop;
+    struct loop *loop; /* NULL: off */
     const struct config *config;
-    int dirfd;                 /* data_dir/live, borrowed; -1: off */
     struct quota_store *store; /* NULL: it could not be opened */
     struct io io;
     struct commit commit;
@@ -70,18 +69,16 @@ struct quota_service {
     int export_rc;
     uint64_t retry_ms;       /* clock: neither is written before */
     struct loop_timer retry; /* wakes the loop then */
+    /* Set by the caller: called once a write or sync has failed; no answer leaves
+     * from then on. */
     void (*failed)(void *ctx);
     void *failed_ctx;
     struct diag_repeat export_warning, numbers_warning, max_warning;
     struct quota_stats stats;
 };
 
-/* Off, whatever the settings say, until it is opened.  `failed` is called once
- * a write or sync has failed: no answer leaves from then on. */
-void quota_init(struct quota_service *s, void (*failed)(void *ctx), void *ctx);
-
-/* Opens or creates the journal, for `max` connections that may wait.  One that
- * cannot be opened does not fail.  -EINVAL: quota.limit differs from the
+/* Opens or creates the journal, for `max` connections that may wait.  Until then
+ * it is off, if it is zero.  A journal that cannot be opened does not fail.  -EINVAL: quota.limit differs from the
  * journal's. */
 int quota_open(struct quota_service *s, struct loop *loop, int live_fd,
                const struct config *config, size_t max);
@@ -92,7 +89,7 @@ void quota_close(struct quota_service *s);
 static inline bool
 quota_is_on(const struct quota_service *s)
 {
-    return s->dirfd >= 0;
+    return s->loop != NULL;
 }
 
 /* The routes, for http_site_add() with the service as ctx. */
