@@ -12,7 +12,6 @@
 #include "common/net/net.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
-#include "writer/live/live_protocol.h"
 #include "writer/writer.h"
 
 /* The largest answer of any listener here. */

@@ -27,7 +27,6 @@
 #include "common/wire/frame.h"
 #include "tests/fuzz/fuzz_turn.h"
 #include "tests/lib/checks.h"
-#include "writer/live/live_protocol.h"
 #include "writer/live/live_server.h"
 
 #define PEERS       4

@@ -28,7 +28,6 @@
 #include "tests/lib/fault.h"
 #include "tests/lib/live_client.h"
 #include "tests/lib/turns.h"
-#include "writer/live/live_protocol.h"
 #include "writer/live/live_server.h"
 
 #define PEERS_MAX 256

@@ -1,7 +1,11 @@
-/* writer/live/live_protocol.c - see live_protocol.h:
- * live_protocol_do(), live_protocol_dump(). */
+/* writer/live/live_protocol.c - requests of the counter and semaphore protocols;
+ * see live_server.h.
+ *
+ *     take()  requests of a connection, each of which do_request() answers
+ *     more()  a piece of a Dump
+ */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "writer/live/live_protocol.h"
+#include "writer/live/live_server.h"
 
 #include <assert.h>
 #include <string.h>
@@ -14,10 +18,33 @@
  * no more. */
 #define TEXT_MAX (64 - FRAME_HEADER)
 
-static_assert(LIVE_PROTOCOL_PIECE - 1 + 2 * FRAME_HEADER + 10 +
-                      FRAME_NAME_MAX <=
+/* Answers of one go stop when there are PIECE bytes of them; the last one may
+ * have ANSWER_MAX more, or be a record of a Dump. */
+#define PIECE      (65536 - 128)
+#define ANSWER_MAX 1024
+
+/* Where memory for what waits is short, they are made in pieces that may use its
+ * reserve. */
+#define SHORT_PIECE 2048
+#define SHORT_ROOM  (SHORT_PIECE + ANSWER_MAX)
+
+static_assert(PIECE - 1 + 2 * FRAME_HEADER + 10 + FRAME_NAME_MAX <=
                   LIVE_PROTOCOL_OUT_SIZE,
               "a record and the end of a dump fit");
+
+struct live_state {
+    uint64_t began_s;
+    uint32_t from;     /* where a Dump goes on */
+    uint8_t opaque[4]; /* of it */
+};
+static_assert(sizeof(struct live_state) == 16, "idle connections are cheap");
+
+/* Answers on their way into a connection. */
+struct answers {
+    uint8_t *out;
+    size_t size;
+    size_t piece; /* when to stop */
+};
 
 /* A request that has been read. */
 struct request {
@@ -31,18 +58,17 @@ struct request {
 /* ---- answers ----------------------------------------------------------- */
 
 static bool
-has_enough(const struct live_protocol *r)
+has_enough(const struct answers *r)
 {
-    assert(r->piece <= LIVE_PROTOCOL_PIECE);
-    return r->out_size >= r->piece;
+    return r->size >= r->piece;
 }
 
 /* A header; returns where the body goes. */
 static uint8_t *
-put_header(struct live_protocol *r, const uint8_t *header,
-           enum frame_status status, uint32_t body_size)
+put_header(struct answers *r, const uint8_t *header, enum frame_status status,
+           uint32_t body_size)
 {
-    uint8_t *at = r->out + r->out_size;
+    uint8_t *at = r->out + r->size;
 
     at[0] = FRAME_ANSWER;
     at[1] = header[1];
@@ -50,13 +76,12 @@ put_header(struct live_protocol *r, const uint8_t *header,
     at[3] = 0;
     put_be32(at + 4, body_size);
     memcpy(at + 8, header + 8, 4);
-    r->out_size += FRAME_HEADER + body_size;
+    r->size += FRAME_HEADER + body_size;
     return at + FRAME_HEADER;
 }
 
 static void
-put_error(struct live_protocol *r, const uint8_t *header,
-          enum frame_status status)
+put_error(struct answers *r, const uint8_t *header, enum frame_status status)
 {
     const char *text = frame_text(status);
     const size_t size = strlen(text);
@@ -79,14 +104,12 @@ put_pair(uint8_t **at, const char *name, uint64_t value)
     *at += 4 + name_size + value_size;
 }
 
-static void
-put_stats(const struct live_server *s, const uint8_t *header,
-          struct live_protocol *r)
+size_t
+live_server_put_stats(const struct live_server *s, uint8_t *out)
 {
     const struct live_server_stats *f = &s->stats;
     const struct live *l = &s->live;
-    uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
-    uint8_t *at = start;
+    uint8_t *at = out;
 
     /* Names and order are those that clients know; all values are live. */
     put_pair(&at, "objects", l->count);
@@ -105,8 +128,8 @@ put_stats(const struct live_server *s, const uint8_t *header,
     put_pair(&at, "command:stats", f->stats);
     if (s->live.options.kind == LIVE_COUNTER)
         put_pair(&at, "command:dump", f->dump);
-    assert(at - start <= LIVE_PROTOCOL_ANSWER - FRAME_HEADER);
-    put_header(r, header, FRAME_OK, (uint32_t)(at - start));
+    assert(at - out <= ANSWER_MAX - FRAME_HEADER);
+    return (size_t)(at - out);
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -174,13 +197,30 @@ read_request(const struct live_server *s, const uint8_t *bytes,
 
 /* ---- doing ------------------------------------------------------------- */
 
+/* Whose connection a holder is, for people, and how many seconds ago it was
+ * accepted.  False: it has gone. */
+static bool
+find_peer(const struct live_server *s, uint32_t holder,
+          char address[NET_ADDRESS_SIZE], uint32_t *age_s)
+{
+    struct conn *c = listener_open_conn(s->listener, holder);
+    const struct live_state *state;
+
+    if (c == NULL)
+        return false;
+    state = conn_state(c);
+    conn_peer(c, address);
+    *age_s = (uint32_t)(loop_now_ms(s->loop) / 1000 - state->began_s);
+    return true;
+}
+
 /* Puts as many holders as fit one answer; the next request continues. */
 static void
-do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
+do_who(struct live_server *s, const struct request *q, struct answers *r)
 {
     const struct live *l = &s->live;
-    const size_t end = s->listener != NULL ? s->listener->touched : 0;
-    uint8_t *const start = r->out + r->out_size + FRAME_HEADER;
+    const size_t end = s->listener->touched;
+    uint8_t *const start = r->out + r->size + FRAME_HEADER;
     uint8_t *at = start + 4;
     uint32_t amount, age_s, from = q->ask.resources, steps = WHO_STEPS;
     char address[NET_ADDRESS_SIZE];
@@ -191,12 +231,12 @@ do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
         return;
     }
     for (; from < end && steps > 0 &&
-           at - start + WHO_MAX <= LIVE_PROTOCOL_ANSWER - FRAME_HEADER;
+           at - start + WHO_MAX <= ANSWER_MAX - FRAME_HEADER;
          from++, steps--) {
         size_t size;
 
         amount = live_held(l, from, q->hash, q->ask.name, q->ask.name_size);
-        if (amount == 0 || !live_server_peer(s, from, address, &age_s))
+        if (amount == 0 || !find_peer(s, from, address, &age_s))
             continue;
         size = strlen(address);
         put_be32(at, amount);
@@ -209,9 +249,10 @@ do_who(struct live_server *s, const struct request *q, struct live_protocol *r)
     put_header(r, q->header, FRAME_OK, (uint32_t)(at - start));
 }
 
-static enum live_protocol_stop
+/* True: it is a Dump, which is answered later. */
+static bool
 do_request(struct live_server *s, uint32_t holder, const struct request *q,
-           struct live_protocol *r)
+           struct answers *r)
 {
     struct live *l = &s->live;
     enum frame_status status = (enum frame_status)q->status;
@@ -241,64 +282,73 @@ do_request(struct live_server *s, uint32_t holder, const struct request *q,
             break;
         case FRAME_WHO:
             do_who(s, q, r);
-            return LIVE_PROTOCOL_MORE;
+            return false;
         case FRAME_STATS:
             s->stats.stats++;
-            put_stats(s, q->header, r);
-            return LIVE_PROTOCOL_MORE;
+            value_size = (uint32_t)live_server_put_stats(s, r->out + r->size +
+                                                                FRAME_HEADER);
+            put_header(r, q->header, FRAME_OK, value_size);
+            return false;
         case FRAME_DUMP:
             s->stats.dump++;
-            memcpy(r->dump, q->header + 8, sizeof r->dump);
-            return LIVE_PROTOCOL_DUMP;
+            return true;
         }
     if (status != FRAME_OK) {
         put_error(r, q->header, status);
-        return LIVE_PROTOCOL_MORE;
+        return false;
     }
     body = put_header(r, q->header, FRAME_OK, value_size);
     if (value_size > 0)
         put_be32(body, value);
-    return LIVE_PROTOCOL_MORE;
+    return false;
 }
 
-enum live_protocol_stop
-live_protocol_do(struct live_server *s, uint32_t holder,
-                 struct live_protocol *r)
+/* Does the requests that have come.  CONN_END: the next body is too long. */
+static enum conn_next
+do_requests(struct conn *c, struct input *in, struct answers *r)
 {
+    struct live_server *s = conn_ctx(c);
+    const uint32_t holder = conn_number(c);
+
     for (;;) {
         struct request q;
         uint32_t body, have;
         int fixed;
 
-        r->need = FRAME_HEADER;
+        in->need = FRAME_HEADER;
         if (has_enough(r))
-            return LIVE_PROTOCOL_FULL;
-        if (r->in_size < FRAME_HEADER)
-            return LIVE_PROTOCOL_MORE;
-        body = get_be32(r->in + 4);
+            return CONN_FULL;
+        if (in->size < FRAME_HEADER)
+            return CONN_NEED_INPUT;
+        body = get_be32(in->at + 4);
         if (body > FRAME_BODY_MAX)
-            return LIVE_PROTOCOL_LONG;
-        fixed = fixed_bytes(s, r->in);
-        if (r->in[0] == FRAME_REQUEST && fixed > 0)
-            r->need = (uint32_t)needed_bytes(r->in, r->in_size, (size_t)fixed);
-        if (r->in_size < r->need)
-            return LIVE_PROTOCOL_MORE;
-        have = (uint32_t)(r->in_size - FRAME_HEADER);
+            return CONN_END;
+        fixed = fixed_bytes(s, in->at);
+        if (in->at[0] == FRAME_REQUEST && fixed > 0)
+            in->need = (uint32_t)needed_bytes(in->at, in->size, (size_t)fixed);
+        if (in->size < in->need)
+            return CONN_NEED_INPUT;
+        have = (uint32_t)(in->size - FRAME_HEADER);
         if (have > body)
             have = body;
-        read_request(s, r->in, have, fixed, &q);
-        r->in += FRAME_HEADER + have;
-        r->in_size -= FRAME_HEADER + have;
-        r->skip = body - have;
-        if (do_request(s, holder, &q, r) == LIVE_PROTOCOL_DUMP)
-            return LIVE_PROTOCOL_DUMP;
+        read_request(s, in->at, have, fixed, &q);
+        in->at += FRAME_HEADER + have;
+        in->size -= FRAME_HEADER + have;
+        in->skip = body - have;
+        if (do_request(s, holder, &q, r)) {
+            struct live_state *state = conn_state(c);
+
+            state->from = 0;
+            memcpy(state->opaque, q.header + 8, sizeof state->opaque);
+            return CONN_LONG;
+        }
     }
 }
 
 /* ---- Dump -------------------------------------------------------------- */
 
 static void
-put_record(struct live_protocol *r, const uint8_t *header,
+put_record(struct answers *r, const uint8_t *header,
            const struct live_record *record)
 {
     uint8_t *at;
@@ -310,20 +360,77 @@ put_record(struct live_protocol *r, const uint8_t *header,
     memcpy(at + 10, record->name, record->name_size);
 }
 
-bool
-live_protocol_dump(const struct live_server *s, uint32_t *from,
-                   const uint8_t opaque[4], struct live_protocol *r)
+static enum conn_next
+more(struct conn *c)
 {
+    const struct live_server *s = conn_ctx(c);
+    struct live_state *state = conn_state(c);
+    struct answers r = {.out = conn_space(c, LIVE_PROTOCOL_OUT_SIZE),
+                        .piece = PIECE};
     uint8_t header[FRAME_HEADER] = {FRAME_ANSWER, FRAME_DUMP};
+    struct live_walk walk = {.from = state->from, .steps = DUMP_STEPS};
     struct live_record record;
-    struct live_walk walk = {.from = *from, .steps = DUMP_STEPS};
     int rc = 1;
 
-    memcpy(header + 8, opaque, 4);
-    while (!has_enough(r) && (rc = live_next(&s->live, &walk, &record)) == 1)
-        put_record(r, header, &record);
-    *from = walk.from;
+    if (!r.out)
+        return CONN_FULL;
+    memcpy(header + 8, state->opaque, sizeof state->opaque);
+    while (!has_enough(&r) && (rc = live_next(&s->live, &walk, &record)) == 1)
+        put_record(&r, header, &record);
+    state->from = walk.from;
     if (rc == 0)
-        put_header(r, header, FRAME_OK, 0);
-    return rc == 0;
+        put_header(&r, header, FRAME_OK, 0);
+    conn_put(c, r.size);
+    return rc == 0 ? CONN_ANSWERED : CONN_LONG;
 }
+
+/* ---- connections ------------------------------------------------------- */
+
+static void
+began(struct conn *c)
+{
+    const struct live_server *s = conn_ctx(c);
+    struct live_state *state = conn_state(c);
+
+    state->began_s = loop_now_ms(s->loop) / 1000;
+}
+
+static enum conn_next
+take(struct conn *c, struct input *in)
+{
+    struct answers r = {.out = conn_space(c, LIVE_PROTOCOL_OUT_SIZE),
+                        .piece = PIECE};
+    enum conn_next next;
+
+    live_server_see_clock(conn_ctx(c));
+    if (!r.out)
+        r = (struct answers){.out = conn_space(c, SHORT_ROOM),
+                             .piece = SHORT_PIECE};
+    if (!r.out)
+        return CONN_FULL;
+    next = do_requests(c, in, &r);
+    conn_put(c, r.size);
+    /* What the connection holds is released at once, so it does not linger for
+     * its peer to read the answers. */
+    if (next == CONN_END)
+        (void)conn_refuse(c, "a body above 31457280 bytes");
+    return next;
+}
+
+/* Releases what a closed connection holds; true when that was all. */
+static bool
+ended(struct conn *c)
+{
+    struct live_server *s = conn_ctx(c);
+
+    return live_drop(&s->live, conn_number(c), LIVE_DROP_STEP);
+}
+
+const struct protocol live_protocol = {.state_size = sizeof(struct live_state),
+                                       .flags = CONN_REFUSES_BROWSERS,
+                                       .stop = STOP_CUT,
+                                       .takes = "requests",
+                                       .take = take,
+                                       .more = more,
+                                       .began = began,
+                                       .ended = ended};

@@ -1,8 +1,14 @@
 /* writer/live/live_server.h - counters and semaphores as a protocol at listeners.
  *
  * One struct live_server serves one of the two kinds: its objects (live.h),
- * its statistics, the clock of its windows.  live_protocol.h makes answers of
- * requests, memory to memory; common/net/conn.h owns the connections.
+ * its statistics, the clock of its windows.  live_protocol.c makes answers of
+ * requests; common/net/conn.h owns the connections.
+ *
+ * Requests are done in order and answered in order, each as soon as what it needs
+ * of its body is there; the rest of that is thrown away.  The order of checks:
+ * the magic, the opcode, then the arguments; only a request that passes them
+ * counts in the figures.  A request that is longer than necessary is still
+ * executed.
  *
  * However a connection ends, what it holds is released: some hundred holdings
  * in the same turn, more in steps in the following ones.  There is no idle
@@ -45,13 +51,18 @@ struct live_server {
     struct loop_timer sweep_timer;
 };
 
-/* Whose connection a holder is, for people, and how many seconds ago it was
- * accepted.  False: it has gone. */
-bool live_server_peer(const struct live_server *s, uint32_t holder,
-                      char address[NET_ADDRESS_SIZE], uint32_t *age_s);
-
 /* The protocol of a listener whose ctx is a struct live_server. */
 extern const struct protocol live_protocol;
+
+/* The room that its answers need at once. */
+#define LIVE_PROTOCOL_OUT_SIZE 131072
+
+/* Puts the items of an answer to Stats, LIVE_PROTOCOL_OUT_SIZE bytes at most;
+ * returns how many. */
+size_t live_server_put_stats(const struct live_server *s, uint8_t *out);
+
+/* The time for what follows; once per turn. */
+void live_server_see_clock(struct live_server *s);
 
 /* Takes the memory; each connection is a holder.  -ENOMEM, -ENOSPC (no timer).
  */
