@@ -46,7 +46,8 @@ commit_go(struct commit *m)
 void
 commit_turn(struct commit *m)
 {
-    m->file->flush(m->ctx);
+    if (m->file->flush)
+        m->file->flush(m->ctx);
     if (gate_has_waiters(&m->gate) || m->file->is_due(m->ctx))
         commit_go(m);
 }

@@ -31,7 +31,7 @@
 
 /* The file that is made durable.  Only sync() waits for the disk. */
 struct commit_file {
-    void (*flush)(void *ctx);        /* writes what was appended */
+    void (*flush)(void *ctx);        /* writes what was put; NULL: sync does */
     bool (*is_due)(const void *ctx); /* a sync, though no answer waits */
     bool (*begin)(void *ctx);        /* false: nothing, or not now */
     int (*sync)(void *ctx);          /* I/O thread; 0 or -errno, no retry */

@@ -18,6 +18,13 @@
 
 static_assert(sizeof(struct key_entry) == 48, "56 bytes with its two slots");
 
+/* Of the ring, and the slots behind it. */
+static size_t
+map_size(const struct idempotency *k)
+{
+    return k->max * sizeof *k->ring + k->slot_count * sizeof *k->slots;
+}
+
 int
 idempotency_init(struct idempotency *k, uint32_t max)
 {
@@ -27,23 +34,18 @@ idempotency_init(struct idempotency *k, uint32_t max)
     while (slot_count < 2 * max)
         slot_count *= 2;
     *k = (struct idempotency){.max = max, .slot_count = slot_count};
-    k->ring = map_bytes(max * sizeof *k->ring);
-    if (k->ring)
-        k->slots = map_bytes(slot_count * sizeof *k->slots);
-    if (k->slots)
-        return 0;
-    idempotency_fini(k);
-    return -ENOMEM;
+    k->ring = map_bytes(map_size(k));
+    if (!k->ring)
+        return -ENOMEM;
+    k->slots = (uint32_t *)(k->ring + max);
+    return 0;
 }
 
 void
 idempotency_fini(struct idempotency *k)
 {
-    /* Neither can fail: they are mappings of ours. */
     if (k->ring)
-        (void)munmap(k->ring, k->max * sizeof *k->ring);
-    if (k->slots)
-        (void)munmap(k->slots, k->slot_count * sizeof *k->slots);
+        (void)munmap(k->ring, map_size(k)); /* ours: it cannot fail */
     *k = (struct idempotency){.ring = NULL};
 }
 

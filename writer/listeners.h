@@ -25,9 +25,7 @@ enum {
     LISTENERS
 };
 
-#define LISTENERS_FILES                                                        \
-    128                           /* descriptors for logs, threads, the rest   \
-                                   */
+#define LISTENERS_FILES    128    /* descriptors for the rest: logs, threads */
 #define LISTENERS_MOST     262144 /* connections of a listener without a limit */
 #define LISTENERS_RESERVED 1024   /* what a listener is sure of, at most */
 

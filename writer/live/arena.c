@@ -76,6 +76,13 @@ init_class(struct arena_class *c, unsigned class)
     assert(class_of(size) == class);
 }
 
+/* Of the records, and the table of slabs behind them. */
+static size_t
+map_size(const struct arena *a)
+{
+    return a->reserved + a->slab_max * sizeof *a->slabs;
+}
+
 int
 arena_init(struct arena *a, struct budget *budget)
 {
@@ -92,14 +99,10 @@ arena_init(struct arena *a, struct budget *budget)
     slabs = (uint32_t)(reserve / ARENA_SLAB);
     *a = (struct arena){
         .budget = budget, .reserved = reserve, .slab_max = slabs};
-    a->base = map_bytes(reserve);
+    a->base = map_bytes(map_size(a));
     if (!a->base)
         return -ENOMEM;
-    a->slabs = map_bytes(slabs * sizeof *a->slabs);
-    if (!a->slabs) {
-        (void)munmap(a->base, reserve); /* ours, as mapped: cannot fail */
-        return -ENOMEM;
-    }
+    a->slabs = (struct arena_slab *)(void *)(a->base + reserve);
     /* The budget counts pages as they are touched: huge ones would take more
      * than it knows.  Without the advice only that would be less exact. */
     (void)madvise(a->base, reserve, MADV_NOHUGEPAGE);
@@ -111,9 +114,7 @@ arena_init(struct arena *a, struct budget *budget)
 void
 arena_fini(struct arena *a)
 {
-    /* Mapped by arena_init as they are here: these cannot fail. */
-    (void)munmap(a->slabs, a->slab_max * sizeof *a->slabs);
-    (void)munmap(a->base, a->reserved);
+    (void)munmap(a->base, map_size(a)); /* as mapped: it cannot fail */
     budget_give(a->budget, a->taken);
     *a = (struct arena){0};
 }

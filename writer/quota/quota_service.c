@@ -74,12 +74,6 @@ write_export(const struct quota_store *store, const char *path)
 
 /* ---- the commit -------------------------------------------------- */
 
-static void
-flush(void *ctx)
-{
-    (void)ctx; /* all is written by the sync */
-}
-
 /* Whether a checkpoint or an export is to be written. */
 static bool
 is_due(const void *ctx)
@@ -163,11 +157,8 @@ end(void *ctx, int rc)
     return true;
 }
 
-static const struct commit_file quota_file = {.flush = flush,
-                                              .is_due = is_due,
-                                              .begin = begin,
-                                              .sync = sync_journal,
-                                              .end = end};
+static const struct commit_file quota_file = {
+    .is_due = is_due, .begin = begin, .sync = sync_journal, .end = end};
 
 void
 quota_turn(struct quota_service *s)
