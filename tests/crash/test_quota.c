@@ -21,7 +21,6 @@
 #include "tests/crash/powerloss.h"
 #include "tests/crash/small_disk.h"
 #include "tests/lib/client.h"
-#include "tests/lib/file.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/powercut.h"
 #include "tests/lib/quota_oracle.h"
@@ -178,61 +177,6 @@ TEST(every_answer_holds_under_kills)
     assert_true(t.answered > 10 * (uint64_t)kills);
     if (t.answered > 15000)
         assert_true(count_checkpoints(&f) > 0);
-    fleet_fini(&f);
-    free(t.asks);
-}
-
-/* ---- a bit that flips -------------------------------------------- */
-
-#define FLIPS 40
-
-static void
-flip_bit(const struct fleet *f, uint64_t bit)
-{
-    file_flip(file_path(f->path, "live/quota"), (off_t)(bit / 8),
-              (uint8_t)(1u << bit % 8));
-}
-
-/* The byte after the last record that was answered. */
-static uint64_t
-read_end(const struct fleet *f)
-{
-    uint8_t note[JOURNAL_NOTE_SIZE + 1];
-
-    (void)file_read(file_path(f->path, "live/" JOURNAL_NOTE_NAME), note,
-                    sizeof note);
-    return RECORDS_AT + get_le64(note + 40) * JOURNAL_RECORD_SIZE;
-}
-
-TEST(a_bit_of_the_last_group_after_a_kill_forgets_no_answer)
-{
-    struct random random = {.state = random_seed("quota flips")};
-    _Atomic uint64_t moments = 0;
-    struct fleet f;
-    struct quota_oracle t;
-
-    quota_oracle_init(&t, 1, &moments);
-    fleet_init(&f);
-    configure_fleet(&f);
-    start_writer(&t, &f);
-    for (int i = 0; i < FLIPS; i++) {
-        int64_t left = 0;
-        uint64_t bit;
-
-        for (uint64_t n = 0; n < 1 + random_below(&random, 4); n++)
-            assert_true(ask_once(&t, "/apply?amt=3") > 0);
-        left = query_remaining(&t);
-        daemon_kill(fleet_daemon(&f, FLEET_WRITE));
-        bit = 8 * read_end(&f) - 1 - random_below(&random, 8 * 48);
-        flip_bit(&f, bit);
-        start_writer(&t, &f);
-        assert_int_equal(query_remaining(&t), -503);
-        daemon_kill(fleet_daemon(&f, FLEET_WRITE));
-        flip_bit(&f, bit);
-        start_writer(&t, &f);
-        assert_int_equal(query_remaining(&t), left);
-    }
-    fleet_stop(&f, FLEET_WRITE);
     fleet_fini(&f);
     free(t.asks);
 }

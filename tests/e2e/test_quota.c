@@ -12,6 +12,7 @@
 #include "common/client/lib/countd.h"
 #include "tests/lib/answer.h"
 #include "tests/lib/client.h"
+#include "tests/lib/expect.h"
 #include "tests/lib/file.h"
 #include "tests/lib/service.h"
 
@@ -33,12 +34,11 @@ ask_writer(struct fleet *f, const char *method, const char *target, int status)
     return a.body;
 }
 
-#define expect(f, target, body)                                                \
+#define expect_body(f, target, body)                                           \
     assert_string_equal(ask_writer(f, "POST", target, 200), body)
 
 CASE(another_limit_is_refused_with_what_to_do, f)
 {
-    char text[2048];
     char data[600];
 
     fleet_start(f, FLEET_WRITE);
@@ -59,8 +59,8 @@ CASE(a_damaged_journal_refuses_quotas_alone_and_is_reported, f)
     int fd;
 
     fleet_start(f, FLEET_WRITE);
-    expect(f, "/apply?amt=10", "1 990\n");
-    expect(f, "/apply?amt=10", "2 980\n");
+    expect_body(f, "/apply?amt=10", "1 990\n");
+    expect_body(f, "/apply?amt=10", "2 980\n");
     fleet_stop(f, FLEET_WRITE);
     file_flip(file_path(f->path, "live/quota"), 4096 + 32, 1);
     fleet_start(f, FLEET_WRITE);
@@ -85,11 +85,11 @@ CASE(a_backup_has_the_quotas_of_one_moment, f)
     uint8_t note[72 + 1];
 
     fleet_start(f, FLEET_WRITE);
-    expect(f, "/apply?amt=10", "1 990\n");
+    expect_body(f, "/apply?amt=10", "1 990\n");
     assert_int_equal(
         file_read(file_path(f->path, "live/quota-end"), note, sizeof note), 72);
-    expect(f, "/apply?amt=20", "2 970\n");
-    expect(f, "/apply?amt=30", "3 940\n");
+    expect_body(f, "/apply?amt=20", "2 970\n");
+    expect_body(f, "/apply?amt=30", "3 940\n");
     file_write(file_path(f->path, "live/quota-end"), 0, note, 72);
     (void)snprintf(path, sizeof path, "%s/copy", f->path);
     assert_int_equal(FLEET_RUN(f, "backup", "--no-flush", path), 0);
@@ -97,72 +97,46 @@ CASE(a_backup_has_the_quotas_of_one_moment, f)
     for (size_t i = 0; i < f->option_count; i++)
         fleet_option(&copy, f->options[i]);
     fleet_start(&copy, FLEET_WRITE);
-    expect(&copy, "/apply?amt=1", "2 989\n");
+    expect_body(&copy, "/apply?amt=1", "2 989\n");
     fleet_stop(&copy, FLEET_WRITE);
     fleet_fini(&copy);
-    expect(f, "/apply?amt=1", "4 939\n");
+    expect_body(f, "/apply?amt=1", "4 939\n");
     fleet_stop(f, FLEET_WRITE);
 }
 
 /* ---- the command, and the library behind it ---------------------- */
 
-static int
-run_countd(struct fleet *f, const char *const *words, char *text, size_t size)
-{
-    const char *argv[16] = {"-o", NULL, "quota"};
-    struct daemon_how how = {.argv = argv};
-    char where[64];
-    size_t n = 3;
-
-    (void)snprintf(where, sizeof where, "http.listen=127.0.0.1:%u",
-                   fleet_writer_port(f, "http"));
-    argv[1] = where;
-    while (*words)
-        argv[n++] = *words++;
-    return daemon_run_how(text, size, "countd", &how);
-}
-
-#define expect_run(f, status, out, ...)                                        \
-    do {                                                                       \
-        char text_[4096];                                                      \
-        assert_int_equal(run_countd(f,                                         \
-                                    (const char *const[]){__VA_ARGS__, NULL},  \
-                                    text_, sizeof text_),                      \
-                         status);                                              \
-        const char *out_ = out;                                                \
-        if (out_ != NULL)                                                      \
-            assert_string_equal(text_, out_);                                  \
-    } while (0)
+#define QUOTA(...) FLEET_RUN(f, "quota", __VA_ARGS__)
 
 CASE(the_command_does_what_http_does, f)
 {
-    const char *none = NULL;
-
     fleet_start(f, FLEET_WRITE);
-    expect_run(f, 0, "1000\n", "query");
-    expect_run(f, 0, "1 990\n", "apply", "10");
-    expect_run(f, 0, "2\t980\n", "apply", "10", "--tsv");
-    expect_run(f, 0, "3 990\n", "cancel", "1");
-    expect_run(f, 1, none, "cancel", "1");
-    expect_run(f, 1, none, "apply", "5000");
-    expect_run(f, 0, "995\n", "increase", "5");
-    expect_run(f, 1, none, "increase", "9223372036854775807");
-    expect_run(f, 0, "900\n", "decrease", "95");
-    expect_run(f, 0, "50\n", "create", "50", "--name", "tea");
-    expect_run(f, 1, none, "create", "50", "--name", "tea");
-    expect_run(f, 0, "1 43\n", "apply", "7", "--name", "tea", "--key", "k");
-    expect_run(f, 0, "1 43\n", "apply", "7", "--name", "tea", "--key", "k");
-    expect_run(f, 1, none, "apply", "8", "--name", "tea", "--key", "k");
-    expect_run(f, 0, "-\t1000\t900\ntea\t50\t43\n", "list", "--tsv");
-    expect_run(f, 1, none, "query", "--name", "cup");
-    expect_run(f, 0, "0\n", "empty");
-    expect_run(f, 0, "43\n", "remove", "--name", "tea");
-    expect_run(f, 100, none, "create", "5");
-    expect_run(f, 100, none, "apply");
-    expect_run(f, 100, none, "apply", "-5");
-    expect_run(f, 100, none, "query", "5");
-    expect_run(f, 100, none, "brew");
-    expect_run(f, 100, none, "query", "--name", "a/b");
+    expect_text(QUOTA("query"), 0, "1000\n");
+    expect_text(QUOTA("apply", "10"), 0, "1 990\n");
+    expect_text(QUOTA("apply", "10", "--tsv"), 0, "2\t980\n");
+    expect_text(QUOTA("cancel", "1"), 0, "3 990\n");
+    expect(QUOTA("cancel", "1"), 1, "");
+    expect(QUOTA("apply", "5000"), 1, "");
+    expect_text(QUOTA("increase", "5"), 0, "995\n");
+    expect(QUOTA("increase", "9223372036854775807"), 1, "");
+    expect_text(QUOTA("decrease", "95"), 0, "900\n");
+    expect_text(QUOTA("create", "50", "--name", "tea"), 0, "50\n");
+    expect(QUOTA("create", "50", "--name", "tea"), 1, "");
+    expect_text(QUOTA("apply", "7", "--name", "tea", "--key", "k"), 0,
+                "1 43\n");
+    expect_text(QUOTA("apply", "7", "--name", "tea", "--key", "k"), 0,
+                "1 43\n");
+    expect(QUOTA("apply", "8", "--name", "tea", "--key", "k"), 1, "");
+    expect_text(QUOTA("list", "--tsv"), 0, "-\t1000\t900\ntea\t50\t43\n");
+    expect(QUOTA("query", "--name", "cup"), 1, "");
+    expect_text(QUOTA("empty"), 0, "0\n");
+    expect_text(QUOTA("remove", "--name", "tea"), 0, "43\n");
+    expect(QUOTA("create", "5"), 100, "");
+    expect(QUOTA("apply"), 100, "");
+    expect(QUOTA("apply", "-5"), 100, "");
+    expect(QUOTA("query", "5"), 100, "");
+    expect(QUOTA("brew"), 100, "");
+    expect(QUOTA("query", "--name", "a/b"), 100, "");
     fleet_stop(f, FLEET_WRITE);
 }
 
