@@ -7,9 +7,9 @@
  *
  *     free slots -> put ... put -> flush -> begin -> sync ~~> end
  *
- * A log is retired when it is full, `log.rotate_after` after its first
- * message, sooner while workers keep up (logs_early.c), by logs_rotate() and by
- * logs_finish().  Unless all of it is durable already it then waits for the
+ * A log is retired when it is full, when there is a spare `log.rotate_after`
+ * after its first message, sooner while workers keep up (logs_early.c), by
+ * logs_rotate() and by logs_finish().  Unless all of it is durable already it then waits for the
  * next sync, which covers it and its successor, and only after that it is
  * sealed: so the slots are durable before the SEALED header is written, and a
  * message that is acknowledged after a rotation never depends on an unsynced
@@ -182,7 +182,6 @@ struct logs {
 
     struct logs_early early;
     struct loop_timer rotate_timer;
-    struct loop_timer overdue_timer; /* rotates without a spare */
     struct loop_timer sync_timer;
     bool sync_due;
     struct loop_timer retry_timer;
@@ -248,7 +247,7 @@ bool logs_want_sync(struct logs *l);
  * all that was put. */
 extern const struct commit_file logs_file;
 
-/* Hands the current log on, if there is anything in it. */
+/* Hands the current log on, if there is anything in it, once there is a spare. */
 void logs_rotate(struct logs *l);
 
 /* logs_rotate(), and releases the logs with nothing in them, the slots of
