@@ -106,8 +106,7 @@ struct keyed {
 /* The hash of a request's parameters, which distinguishes a reused key with
  * other parameters. */
 static uint64_t
-hash_request(const struct journal *j, const struct quota_request *r,
-             const struct quota_name *name)
+hash_request(const struct journal *j, const struct quota_request *r)
 {
     const struct hash_key key = {get_le64(j->head.uuid),
                                  get_le64(j->head.uuid + 8)};
@@ -115,13 +114,12 @@ hash_request(const struct journal *j, const struct quota_request *r,
 
     bytes[0] = (uint8_t)r->type;
     put_le64s(bytes + 1, r->value);
-    memcpy(bytes + 9, name->at, name->size);
-    return hash_name(&key, 0, bytes, 9 + name->size);
+    memcpy(bytes + 9, r->name, r->name_size);
+    return hash_name(&key, 0, bytes, 9 + r->name_size);
 }
 
 static struct keyed
-key_of(struct http_call *x, const struct quota_request *r,
-       const struct quota_name *name)
+key_of(struct http_call *x, const struct quota_request *r)
 {
     const struct journal *j = &((struct quota_service *)x->ctx)->store->journal;
     const struct http_text key = x->request->key;
@@ -129,7 +127,7 @@ key_of(struct http_call *x, const struct quota_request *r,
 
     if (k.is) {
         name_siphash128(j->head.uuid, key.at, key.size, k.hash);
-        k.request = hash_request(j, r, name);
+        k.request = hash_request(j, r);
     }
     return k;
 }
@@ -258,14 +256,13 @@ wait_for_room(struct quota_service *s, struct http_call *x)
     return http_hold(x, &s->line);
 }
 
-/* Answers a request to change something.  `name` is as it was asked. */
+/* Answers a request to change something. */
 static enum conn_next
-change_asked(struct http_call *x, const struct quota_request *r,
-             const struct quota_name *name)
+change_asked(struct http_call *x, const struct quota_request *r)
 {
     struct quota_service *s = x->ctx;
     struct quotas *q = &s->store->quotas;
-    const struct keyed key = key_of(x, r, name);
+    const struct keyed key = key_of(x, r);
     const struct key_entry *e;
     struct journal_record record;
     struct key_answer a = {0};
@@ -347,12 +344,15 @@ static const struct quota_verb {
 
 #define VERBS (sizeof verbs / sizeof verbs[0])
 
-/* Applies a verb to a quota. */
+/* Applies a verb to the quota of this name. */
 static enum conn_next
 apply_verb(struct http_call *x, const struct quota_verb *verb,
-           struct quota *quota, const struct quota_name *name)
+           struct quota *quota, struct http_text name)
 {
-    struct quota_request r = {.type = verb->type, .quota = quota};
+    struct quota_request r = {.type = verb->type,
+                              .quota = quota,
+                              .name = (const char *)name.at,
+                              .name_size = name.size};
     const bool is_limit = verb->type == JOURNAL_RECORD_INCREASE ||
                           verb->type == JOURNAL_RECORD_DECREASE ||
                           verb->type == JOURNAL_RECORD_EMPTY;
@@ -367,7 +367,7 @@ apply_verb(struct http_call *x, const struct quota_verb *verb,
         (!http_number(x->value, &r.value) ||
          (verb->type == JOURNAL_RECORD_CANCEL && r.value == 0)))
         return send_form(x, ANSWER_IMPOSSIBLE);
-    return change_asked(x, &r, name);
+    return change_asked(x, &r);
 }
 
 static const struct quota_verb *
@@ -383,7 +383,6 @@ find_verb(struct http_text word)
 static enum conn_next
 answer_unnamed(struct http_call *x)
 {
-    static const struct quota_name none = {.at = ""};
     const struct quota_service *s = x->ctx;
     const struct http_text path = x->request->path;
     const struct quota_verb *verb =
@@ -393,7 +392,8 @@ answer_unnamed(struct http_call *x)
     assert(verb);
     if (!may_serve(x, &next))
         return next;
-    return apply_verb(x, verb, quotas_unnamed(&s->store->quotas), &none);
+    return apply_verb(x, verb, quotas_unnamed(&s->store->quotas),
+                      (struct http_text)HTTP_TEXT(""));
 }
 
 static uint8_t *
@@ -434,10 +434,12 @@ answer_list(struct http_call *x)
 
 /* Creates or removes a quota: /quota/NAME. */
 static enum conn_next
-manage_quota(struct http_call *x, const struct quota_name *name)
+manage_quota(struct http_call *x, struct http_text name)
 {
     const struct quota_service *s = x->ctx;
-    struct quota_request r = {.type = JOURNAL_RECORD_REMOVE};
+    struct quota_request r = {.type = JOURNAL_RECORD_REMOVE,
+                              .name = (const char *)name.at,
+                              .name_size = name.size};
     const struct http_text query = x->request->query;
     enum conn_next next;
 
@@ -446,19 +448,17 @@ manage_quota(struct http_call *x, const struct quota_name *name)
     if (x->request->method == HTTP_DELETE) {
         if (query.at)
             return http_fail(x, HTTP_NOT_FOUND);
-        r.quota = quotas_find(&s->store->quotas, name->at, name->size);
-        return change_asked(x, &r, name);
+        r.quota = quotas_find(&s->store->quotas, r.name, r.name_size);
+        return change_asked(x, &r);
     }
     if (x->request->method != HTTP_POST)
         return http_not_allowed(x, HTTP_POST | HTTP_DELETE, NULL);
-    r = (struct quota_request){.type = JOURNAL_RECORD_CREATE,
-                               .name = name->at,
-                               .name_size = name->size};
-    if (!quota_name_is_good(name->at, name->size) ||
+    r.type = JOURNAL_RECORD_CREATE;
+    if (!quota_name_is_good(r.name, r.name_size) ||
         !http_parameter(x->request, "limit", &x->value) ||
         !http_number(x->value, &r.value))
         return http_fail(x, HTTP_BAD_REQUEST);
-    return change_asked(x, &r, name);
+    return change_asked(x, &r);
 }
 
 /* Whether the query begins with the parameter of a verb, or is none. */
@@ -475,11 +475,11 @@ has_parameter(struct http_call *x, const char *name)
 
 /* /quota/NAME/VERB */
 static enum conn_next
-act_named(struct http_call *x, const struct quota_name *name,
-          struct http_text word)
+act_named(struct http_call *x, struct http_text name, struct http_text word)
 {
     const struct quota_service *s = x->ctx;
-    struct quota *quota = quotas_find(&s->store->quotas, name->at, name->size);
+    struct quota *quota =
+        quotas_find(&s->store->quotas, (const char *)name.at, name.size);
     const struct quota_verb *verb = find_verb(word);
 
     if (x->request->method == HTTP_DELETE ||
@@ -494,22 +494,20 @@ static enum conn_next
 answer_named(struct http_call *x)
 {
     const uint8_t *slash = memchr(x->rest.at, '/', x->rest.size);
-    struct quota_name name = {.at = (const char *)x->rest.at,
-                              .size = slash ? (size_t)(slash - x->rest.at)
-                                            : x->rest.size};
-    struct http_text word = {0};
+    struct http_text name = x->rest, word = {0};
     enum conn_next next;
 
     if (!may_serve(x, &next))
         return next;
     if (!slash)
         return name.size > QUOTA_NAME_MAX ? http_fail(x, HTTP_BAD_REQUEST)
-                                          : manage_quota(x, &name);
+                                          : manage_quota(x, name);
+    name.size = (size_t)(slash - name.at);
     if (name.size > QUOTA_NAME_MAX)
         return http_fail(x, HTTP_NOT_FOUND);
     word.at = slash + 1;
     word.size = x->rest.size - name.size - 1;
-    return act_named(x, &name, word);
+    return act_named(x, name, word);
 }
 
 #define METHODS (HTTP_GET | HTTP_POST)

@@ -28,6 +28,11 @@ quota_name_is_good(const char *name, size_t size)
     return true;
 }
 
+struct quota_name {
+    const char *at;
+    size_t size;
+};
+
 static int
 compare_name(const void *name, const void *item)
 {

@@ -72,16 +72,10 @@ struct quota {
     size_t count, capacity;       /* of them */
 };
 
-/* The name of a quota as it was asked for. */
-struct quota_name {
-    const char *at;
-    size_t size;
-};
-
 struct quota_request {
     enum journal_record_type type;
     struct quota *quota; /* NULL: there is none of that name */
-    const char *name;    /* CREATE */
+    const char *name;    /* as it was asked; quotas need that of CREATE */
     size_t name_size;
     int64_t value; /* amount, number or limit */
 };
