@@ -1,7 +1,7 @@
 /* writer/statsd/datagram.c - see datagram.h.
  *
  *     datagram_begin()    a port that only root may bind; datagram_bind() all else
- *     datagram_receive()  a batch; datagram_next() takes one of it
+ *     datagram_first()    receives a batch; datagram_pop() takes one of it
  *     find_next()         skips empty datagrams and those of other networks */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/datagram.h"
@@ -225,26 +225,26 @@ static bool
 find_next(struct datagrams *d)
 {
     for (; d->next < d->count; d->next++) {
+        const struct mmsghdr *h = &d->slots->headers[d->next];
+
         if (!is_allowed(d, d->next))
             continue;
-        if ((d->slots->headers[d->next].msg_hdr.msg_flags & MSG_TRUNC) != 0) {
+        if ((h->msg_hdr.msg_flags & MSG_TRUNC) != 0)
             d->stats.too_long++;
-            continue;
-        }
-        d->stats.received++;
-        if (d->slots->headers[d->next].msg_len > 0)
+        else if (h->msg_len > 0)
             return true;
+        else
+            d->stats.received++;
     }
     return false;
 }
 
-bool
-datagram_receive(struct datagrams *d)
+/* Receives a batch, in which there is one to take. */
+static bool
+receive_next(struct datagrams *d)
 {
     int idle = 0, batches = 0;
 
-    if (d->next < d->count)
-        return true;
     if (d->paused || !d->readable)
         return false;
     /* Datagrams that are skipped must not keep the loop from others for long.
@@ -267,21 +267,21 @@ datagram_receive(struct datagrams *d)
     return false;
 }
 
-size_t
-datagram_next_size(const struct datagrams *d)
+const uint8_t *
+datagram_first(struct datagrams *d, size_t *size)
 {
-    return d->next < d->count ? d->slots->headers[d->next].msg_len : 0;
+    if (!find_next(d) && !receive_next(d))
+        return NULL;
+    *size = d->slots->headers[d->next].msg_len;
+    return d->slots->bytes[d->next];
 }
 
-const uint8_t *
-datagram_next(struct datagrams *d, size_t *size)
+void
+datagram_pop(struct datagrams *d)
 {
-    const uint8_t *bytes = d->slots->bytes[d->next];
-
     assert(d->next < d->count);
-    *size = d->slots->headers[d->next++].msg_len;
-    (void)find_next(d); /* datagram_next_size() says whether there is one */
-    return bytes;
+    d->stats.received++;
+    d->next++;
 }
 
 void

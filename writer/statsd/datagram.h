@@ -74,19 +74,12 @@ bool datagram_is_on(const struct datagrams *d);
 /* Begins to watch the sockets.  -ENOMEM. */
 int datagram_serve(struct datagrams *d, struct loop *loop);
 
-/* Receives a batch if there is none under way.  True: datagram_next() has one.
- */
-bool datagram_receive(struct datagrams *d);
+/* The next datagram of the batch under way, or of a new one; NULL: none has come.
+ * Its bytes are valid until the call after datagram_pop(), which takes it. */
+const uint8_t *datagram_first(struct datagrams *d, size_t *size);
+void datagram_pop(struct datagrams *d);
 
-/* Bytes of the next datagram of the batch; 0: none. */
-size_t datagram_next_size(const struct datagrams *d);
-
-/* The next datagram of the batch; valid until the next datagram_receive().
- * Only after datagram_next_size() was not 0. */
-const uint8_t *datagram_next(struct datagrams *d, size_t *size);
-
-/* While paused the kernel queues; datagram_receive() returns false unless a
- * batch is under way. */
+/* While paused the kernel queues, and no new batch is received. */
 void datagram_pause(struct datagrams *d, bool paused);
 
 /* Reads the kernel's count of drops into stats.dropped. */

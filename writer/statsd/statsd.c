@@ -266,14 +266,13 @@ static bool
 receive_datagrams(struct statsd *s)
 {
     const uint64_t until_ns = clock_ns() + CONN_TURN_US * 1000ULL;
+    const uint8_t *bytes;
+    size_t size;
 
-    while (datagram_receive(&s->datagrams)) {
-        const uint8_t *bytes;
-        size_t size = datagram_next_size(&s->datagrams);
-
+    while ((bytes = datagram_first(&s->datagrams, &size)) != NULL) {
         if (!statsd_has_memory(s, size))
             return false;
-        bytes = datagram_next(&s->datagrams, &size);
+        datagram_pop(&s->datagrams);
         statsd_take_datagram(s, bytes, size);
         if (clock_ns() >= until_ns)
             return true;
