@@ -12,6 +12,8 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include "tests/lib/file.h"
+
 /* The client has sent all: so a clean stop counts all. */
 static void
 end_client(struct fixture *r, int fd)
@@ -214,6 +216,15 @@ ON_FIXTURE(lines_that_make_many_names_wait_for_memory, r)
 
 /* ---- rests --------------------------------------------------------------- */
 
+static off_t
+size_of(const struct fixture *r, const char *name)
+{
+    struct stat st;
+
+    assert_rc(stat(file_path(r->data, "live/%s", name), &st), 0);
+    return st.st_size;
+}
+
 /* A timing of 0.4 now and then, and a stop after each. */
 ON_FIXTURE(rests_survive_stops, r)
 {
@@ -236,26 +247,23 @@ ON_FIXTURE(rests_survive_stops, r)
 ON_FIXTURE(rests_that_kills_forget_are_right_on_average, r)
 {
     enum { KILLS = 6, NAMES = 50 };
-    char path[sizeof r->data + 32], text[NAMES * 16];
+    char text[NAMES * 16];
     size_t size = 0;
     int64_t sum = 0;
 
-    (void)snprintf(path, sizeof path, "%s/live/statsd-rests", r->data);
     for (int n = 0; n < NAMES; n++)
         size +=
             (size_t)snprintf(text + size, sizeof text - size, "n%d:1.4|c\n", n);
     for (int i = 0; i < KILLS; i++) {
-        struct stat st;
         int fd;
 
         BEGIN(r, "log.size=1M", "statsd.self=off");
-        assert_rc(stat(path, &st), 0);
-        assert_int_equal(st.st_size, 0);
+        assert_int_equal(size_of(r, "statsd-rests"), 0);
         fd = connect_udp(&r->writer);
         send_lines(fd, text);
         end_client(r, fd);
         daemon_fini(&r->writer);
-        assert_rc(truncate(path, 0), 0);
+        assert_rc(truncate(file_path(r->data, "live/statsd-rests"), 0), 0);
     }
     for (int n = 0; n < NAMES; n++) {
         char name[16];
@@ -283,15 +291,10 @@ say_total(const struct fixture *r, const char *value)
 ON_FIXTURE(totals_go_on_after_a_stop, r)
 {
     static const char *const values[] = {"10", "15.5", "31", "4"};
-    char path[sizeof r->data + 32];
 
-    (void)snprintf(path, sizeof path, "%s/live/statsd-totals", r->data);
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
-        struct stat st;
-
         BEGIN(r, "log.size=1M", "statsd.self=off", "graphite.total=up.*");
-        assert_rc(stat(path, &st), 0);
-        assert_int_equal(st.st_size, 0);
+        assert_int_equal(size_of(r, "statsd-totals"), 0);
         say_total(r, values[i]);
         stop_writer(r);
         daemon_fini(&r->writer);
@@ -302,8 +305,7 @@ ON_FIXTURE(totals_go_on_after_a_stop, r)
 /* Names that no log has a slot for are not counted; the rests of others stay. */
 ON_FIXTURE(rests_survive_a_stop_with_full_logs, r)
 {
-    char path[sizeof r->data + 32], text[4096];
-    struct stat st;
+    char text[4096];
     size_t size;
     int fd;
 
@@ -318,9 +320,8 @@ ON_FIXTURE(rests_survive_a_stop_with_full_logs, r)
     client_close(fd);
     assert_int_equal(daemon_stop(&r->writer), 0);
     daemon_await_words(&r->writer, "statsd: no log has a free slot; names=");
-    (void)snprintf(path, sizeof path, "%s/live/statsd-rests", r->data);
-    assert_rc(stat(path, &st), 0);
-    assert_int_equal(st.st_size, strlen("statsd\tslow.q\t400000\n"));
+    assert_int_equal(size_of(r, "statsd-rests"),
+                     strlen("statsd\tslow.q\t400000\n"));
 }
 
 /* ---- loss --------------------------------------------------------------- */
