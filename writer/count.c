@@ -102,7 +102,8 @@ stage_body(struct http_call *x, struct http_text text, enum conn_next *next)
             *next = refuse_many(x, most);
             return false;
         }
-        why = s->head.is_page ? count_pages_refuse(&s->pages, staged) : NULL;
+        why =
+            s->head.origin >= 0 ? count_pages_refuse(&s->pages, staged) : NULL;
         if (why) {
             *next = count_refuse(x, HTTP_FORBIDDEN, "not-for-pages", why);
             return false;
@@ -137,13 +138,6 @@ append_staged(struct count *s)
 
 /* ---- pages of other sites ------------------------------------------------ */
 
-/* Which site of count.cors its page is of. */
-static int
-origin_of(const struct http_call *x)
-{
-    return http_find_origin(conn_ctx(x->conn), x->request);
-}
-
 /* Whether the pages of its site may count now: asked before the body is looked
  * at, which is what costs.  False: *next is the answer. */
 static bool
@@ -151,8 +145,8 @@ check_rate(struct http_call *x, enum conn_next *next)
 {
     struct count *s = x->ctx;
 
-    if (!s->head.is_page ||
-        count_pages_have(&s->pages, origin_of(x), clock_ns()))
+    if (s->head.origin < 0 ||
+        count_pages_have(&s->pages, s->head.origin, clock_ns()))
         return true;
     x->more = "Retry-After: 1\r\n";
     *next = count_refuse(x, HTTP_TOO_MANY, "too-often",
@@ -384,8 +378,8 @@ append_request(struct http_call *x, struct request_mark *mark)
     if (mark)
         append_mark(s, mark);
     append_staged(s);
-    if (s->head.is_page)
-        count_pages_take(&s->pages, origin_of(x), count, clock_ns());
+    if (s->head.origin >= 0)
+        count_pages_take(&s->pages, s->head.origin, count, clock_ns());
     s->ingest->messages += count;
     s->stats.increments += count;
     s->stats.requests++;

@@ -65,7 +65,7 @@ struct count_head {
     enum name_form names;
     struct increment_form form;
     bool is_packed; /* by gzip */
-    bool is_page;   /* a page of count.cors sent it */
+    int origin;     /* which of count.cors sent it by a page; -1: none */
 };
 
 #define COUNT_PAGE_MOST   1000

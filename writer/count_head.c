@@ -46,7 +46,7 @@ find_format(struct http_text type, struct count_head *head)
             return true;
         }
     head->format = COUNT_JSON;
-    return head->is_page && http_text_is_like(type, "text/plain");
+    return head->origin >= 0 && http_text_is_like(type, "text/plain");
 }
 
 /* ---- the query ---------------------------------------------------------- */
@@ -147,7 +147,7 @@ count_check_head(struct http_call *x, enum conn_next *next)
 
     *head = (struct count_head){
         .is_packed = !is_plain,
-        .is_page = http_serves_page(conn_ctx(x->conn), r, x->flags),
+        .origin = http_find_origin(conn_ctx(x->conn), r),
         .names = NAMES_USUAL,
         .form = {.keyspace_max = l->keyspace_size,
                  .key_max = l->key_size,
