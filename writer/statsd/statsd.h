@@ -126,8 +126,8 @@ void statsd_flush(struct statsd *s);
 /* Forgets all names and their rests, but those that wait for a flush. */
 void statsd_forget(struct statsd *s);
 
-/* Reads what the sockets have queued, for drain_ms at most, flushes it, waiting
- * at most until give_up_ms for free slots, and calls `stopped`. */
+/* Reads what the sockets have queued, for drain_ms at most, flushes it, for which
+ * it waits give_up_ms more for free slots at most, and calls `stopped`. */
 void statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
                  void (*stopped)(void *ctx), void *ctx);
 
