@@ -301,7 +301,7 @@ fill_http(struct http_service *h)
 }
 
 static void
-fill_quotas(struct quota_service *q, struct quota_store *store)
+fill_quotas(struct quota_service *q)
 {
     q->stats = (struct quota_stats){.applied = 327,
                                     .cancelled = 328,
@@ -311,10 +311,9 @@ fill_quotas(struct quota_service *q, struct quota_store *store)
                                     .unavailable = 332,
                                     .failures = 333};
     q->commit.syncs = 334;
-    q->store = store;
-    store->quotas.count = 335;
-    store->quotas.keys.next = 400;
-    store->quotas.keys.first = 64;
+    q->store.quotas.count = 335;
+    q->store.quotas.keys.next = 400;
+    q->store.quotas.keys.first = 64;
 }
 
 static void
@@ -348,7 +347,6 @@ expect_live(const char *name, int64_t n)
 }
 
 static struct writer writer;
-static struct quota_store quota_store;
 static struct listener writer_ports[LISTENERS];
 static struct listener_config writer_rows[LISTENERS];
 
@@ -379,7 +377,7 @@ CASE(the_writer_puts_every_figure_of_its_own, dir)
     fill_increments(&w->ingest, &w->logs, &w->commit);
     fill_lines(&w->statsd);
     fill_http(&w->http);
-    fill_quotas(&w->quota, &quota_store);
+    fill_quotas(&w->quota);
     for (size_t i = 0; i < LIVE_SERVICE_KINDS; i++) {
         w->lives.on[i] = true;
         fill_live(&w->lives.servers[i], 1000 * (i + 1));

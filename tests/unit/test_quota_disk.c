@@ -149,7 +149,7 @@ CASE(a_full_disk_refuses_changes_only, r)
     r->service.retry_ms = 0; /* a second later */
     assert_int_equal(fixture_once(r, "/apply?amt=1", body), 200);
     assert_int_equal(ask_remaining(r), left - 1);
-    assert_int_equal(r->service.store->journal.head.generation, 1);
+    assert_int_equal(r->service.store.journal.head.generation, 1);
     fixture_restart(r);
     assert_int_equal(ask_remaining(r), left - 1);
     fixture_stop(r);
@@ -165,8 +165,8 @@ CASE(a_checkpoint_that_was_not_due_yet_has_not_failed, r)
     fixture_expect(r, "/query", 200, "1000000\n");
     r->service.retry_ms = 0; /* a second after the export of the start */
     fixture_expect(r, "/empty", 200, "0\n");
-    assert_true(journal_needs_checkpoint(&r->service.store->journal) ||
-                r->service.store->journal.head.generation == 1);
+    assert_true(journal_needs_checkpoint(&r->service.store.journal) ||
+                r->service.store.journal.head.generation == 1);
     assert_int_equal(r->service.stats.failures, 0);
     fixture_stop(r);
 }
@@ -176,7 +176,7 @@ CASE(a_short_journal_is_replaced_at_the_start, r)
 {
     shorten_journal(r, 300000);
     fixture_start(r);
-    assert_int_equal(r->service.store->journal.head.generation, 1);
+    assert_int_equal(r->service.store.journal.head.generation, 1);
     fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
     fixture_restart(r);
     fixture_expect(r, "/query", 200, "999999\n");
@@ -244,7 +244,7 @@ CASE(a_damaged_note_is_reported_and_made_anew, r)
         file_flip(file_path(r->dir.path, JOURNAL_NOTE_NAME), at,
                   (uint8_t)(1u << at % 8));
         assert_has(start_and_hear(r), JOURNAL_NOTE_NAME " is damaged");
-        assert_non_null(r->service.store);
+        assert_true(r->service.is_open);
         fixture_stop(r);
     }
     assert_string_equal(start_and_hear(r), "");

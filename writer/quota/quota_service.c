@@ -80,8 +80,8 @@ is_due(const void *ctx)
 {
     const struct quota_service *s = ctx;
 
-    return s->store && loop_now_ms(s->loop) >= s->retry_ms &&
-           (s->wants_export || journal_needs_checkpoint(&s->store->journal));
+    return s->is_open && loop_now_ms(s->loop) >= s->retry_ms &&
+           (s->wants_export || journal_needs_checkpoint(&s->store.journal));
 }
 
 static bool
@@ -90,9 +90,9 @@ begin(void *ctx)
     struct quota_service *s = ctx;
     struct journal *j;
 
-    if (!s->store)
+    if (!s->is_open)
         return false;
-    j = &s->store->journal;
+    j = &s->store.journal;
     /* The memory is as after this group, and stays so until its end. */
     s->paused = is_due(s);
     s->is_full = false;
@@ -107,17 +107,17 @@ static int
 sync_journal(void *ctx)
 {
     struct quota_service *s = ctx;
-    struct journal *j = &s->store->journal;
+    struct journal *j = &s->store.journal;
     const struct journal_group *g = &j->groups[1 - j->collecting];
     const uint32_t generation = j->head.generation;
     int rc = journal_sync(j);
 
     if (rc == 0 && s->paused && journal_needs_checkpoint(j)) {
-        rc = write_checkpoint(s->store, g->first + g->count);
+        rc = write_checkpoint(&s->store, g->first + g->count);
         s->is_full = j->head.generation == generation;
     }
     if (rc == 0 && s->paused && s->wants_export)
-        s->export_rc = write_export(s->store, s->config->quota_export);
+        s->export_rc = write_export(&s->store, s->config->quota_export);
     return rc;
 }
 
@@ -145,7 +145,7 @@ end(void *ctx, int rc)
 {
     struct quota_service *s = ctx;
 
-    journal_end(&s->store->journal, rc);
+    journal_end(&s->store.journal, rc);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "write data_dir/live/" JOURNAL_NAME);
         s->failed(s->failed_ctx);
@@ -168,16 +168,6 @@ quota_turn(struct quota_service *s)
 }
 
 /* ---- open and close ---------------------------------------------- */
-
-static void
-free_store(struct quota_store *store)
-{
-    if (!store)
-        return;
-    quotas_fini(&store->quotas);
-    journal_close(&store->journal);
-    free(store);
-}
 
 static int
 check_limit(const struct quota_store *store, const struct config *c)
@@ -230,54 +220,46 @@ read_journal(struct quota_store *store, int dirfd, const struct config *c)
                : 0;
 }
 
-/* Reads the journal, or makes one when there is none.
- *   -EINVAL   quota.limit is not what it was made with
- *   -EBADMSG  it is damaged, -EPROTO  of a later version */
-static int
-new_store(int dirfd, const struct config *c, struct quota_store **out)
-{
-    struct quota_store *store;
-    bool exists;
-    int rc;
-
-    rc = journal_file_exists(dirfd, JOURNAL_NAME, &exists);
-    if (rc == 0 && !exists)
-        rc = make_journal(dirfd, c);
-    if (rc < 0)
-        return rc;
-    store = calloc(1, sizeof *store);
-    if (!store)
-        return -ENOMEM;
-    rc = read_journal(store, dirfd, c);
-    if (rc < 0)
-        free_store(store);
-    else
-        *out = store;
-    return rc;
-}
-
 static void
 retry_due(struct loop_timer *timer)
 {
     (void)timer; /* is_due() says what is to be done */
 }
 
+static void
+free_store(struct quota_store *store)
+{
+    quotas_fini(&store->quotas);
+    journal_close(&store->journal);
+}
+
+/* Reads the journal, or makes one when there is none.
+ *   -EINVAL   quota.limit is not what it was made with */
 static int
 open_store(struct quota_service *s, int dirfd)
 {
+    struct quota_store *store = &s->store;
     const struct quota *quota;
-    int rc = new_store(dirfd, s->config, &s->store);
+    bool exists;
+    int rc;
 
+    rc = journal_file_exists(dirfd, JOURNAL_NAME, &exists);
+    if (rc == 0 && !exists)
+        rc = make_journal(dirfd, s->config);
+    if (rc == 0)
+        rc = read_journal(store, dirfd, s->config);
     if (rc == -EINVAL)
         return rc;
+    s->is_open = rc == 0;
     if (rc < 0) {
+        free_store(store);
         diag_errno(DIAG_ERROR, rc,
                    "quotas are not served until data_dir/live/" JOURNAL_NAME
                    " is mended and countd-write is started again");
         return 0;
     }
     /* An export that is there is of another journal, or may be older. */
-    quota = quotas_unnamed(&s->store->quotas);
+    quota = quotas_unnamed(&store->quotas);
     s->wants_export = s->config->quota_export[0] != '\0' &&
                       (quota->count == 0 || quota->remaining == 0);
     return 0;
@@ -289,7 +271,7 @@ free_service(struct quota_service *s)
 {
     loop_disarm(s->loop, &s->retry);
     commit_fini(&s->commit);
-    free_store(s->store);
+    free_store(&s->store);
     *s = (struct quota_service){.failed = s->failed,
                                 .failed_ctx = s->failed_ctx};
 }
@@ -305,6 +287,7 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
                                 .retry = {.slot = -1, .due = retry_due},
                                 .failed = s->failed,
                                 .failed_ctx = s->failed_ctx};
+    s->store.journal.fd = s->store.journal.note_fd = -1;
     http_line_init(&s->line);
     rc = open_store(s, live_fd);
     if (rc == 0)

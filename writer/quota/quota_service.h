@@ -59,7 +59,8 @@ struct quota_store {
 struct quota_service {
     struct loop *loop; /* NULL: off */
     const struct config *config;
-    struct quota_store *store; /* NULL: it could not be opened */
+    struct quota_store store;
+    bool is_open; /* the store */
     struct io io;
     struct commit commit;
     struct http_line line; /* requests that wait for room */
