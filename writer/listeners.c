@@ -6,6 +6,7 @@
 
 #include "common/base/diag.h"
 #include "common/base/files.h"
+#include "writer/writer.h"
 
 static size_t
 connections_wanted(uint64_t setting)
@@ -68,30 +69,29 @@ share_descriptors(struct listeners *d)
 }
 
 void
-listeners_init(struct listeners *d, const struct config *c,
-               struct ingest *ingest, struct live_service *lives,
-               struct http_site *site, struct statsd *statsd)
+listeners_init(struct writer *w)
 {
+    struct listeners *d = &w->listeners;
     const struct {
         const struct protocol *protocol;
         void *ctx;
     } serve[LISTENERS] = {
-        [LISTENER_COUNTER] = {&live_protocol, &lives->servers[LIVE_COUNTER]},
+        [LISTENER_COUNTER] = {&live_protocol, &w->lives.servers[LIVE_COUNTER]},
         [LISTENER_SEMAPHORE] = {&live_protocol,
-                                &lives->servers[LIVE_SEMAPHORE]},
-        [LISTENER_HTTP] = {&http_protocol, site},
-        [LISTENER_ACK] = {&ingest_ack, ingest},
-        [LISTENER_SILENT] = {&ingest_silent, ingest},
+                                &w->lives.servers[LIVE_SEMAPHORE]},
+        [LISTENER_HTTP] = {&http_protocol, &w->http.site},
+        [LISTENER_ACK] = {&ingest_ack, &w->ingest},
+        [LISTENER_SILENT] = {&ingest_silent, &w->ingest},
         [LISTENER_STATSD] = {&statsd_lines,
-                             &statsd->ports[STATSD_LINE_PROTOCOL]},
+                             &w->statsd.ports[STATSD_LINE_PROTOCOL]},
         [LISTENER_GRAPHITE] = {&statsd_lines,
-                               &statsd->ports[GRAPHITE_LINE_PROTOCOL]}};
+                               &w->statsd.ports[GRAPHITE_LINE_PROTOCOL]}};
     uint64_t want = 0;
 
     for (size_t i = 0; i < LISTENERS; i++) {
         struct listener_config *row = &d->rows[i];
 
-        *row = ports_listener(c, (enum port)i, d->texts[i]);
+        *row = ports_listener(&w->config, (enum port)i, d->texts[i]);
         row->protocol = serve[i].protocol;
         row->ctx = serve[i].ctx;
         if (row->protocol == &live_protocol) {

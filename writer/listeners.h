@@ -7,12 +7,9 @@
 #ifndef COUNTD_WRITER_LISTENERS_H
 #define COUNTD_WRITER_LISTENERS_H
 
-#include "common/net/bind.h"
-#include "common/net/http.h"
 #include "common/setup/ports.h"
-#include "writer/ingest.h"
-#include "writer/live/live_server.h"
-#include "writer/statsd/statsd.h"
+
+struct writer;
 
 enum {
     LISTENER_COUNTER = PORT_COUNTER,
@@ -40,8 +37,6 @@ struct listeners {
 
 /* Raises the limit of descriptors as far as it may be and is of use, and fills
  * the rows by the settings. */
-void listeners_init(struct listeners *d, const struct config *c,
-                    struct ingest *ingest, struct live_service *lives,
-                    struct http_site *site, struct statsd *statsd);
+void listeners_init(struct writer *w);
 
 #endif

@@ -172,8 +172,7 @@ bind_low_ports(struct writer *w)
 {
     int rc;
 
-    listeners_init(&w->listeners, &w->config, &w->ingest, &w->lives,
-                   &w->http.site, &w->statsd);
+    listeners_init(w);
     rc = statsd_begin(&w->statsd, &w->config);
     return rc < 0 ? rc : bind_begin(&w->binding, w->listeners.rows, LISTENERS);
 }

@@ -11,10 +11,11 @@
 #ifndef COUNTD_WRITER_WRITER_STATUS_H
 #define COUNTD_WRITER_WRITER_STATUS_H
 
+#include "common/log/log.h"
+#include "common/net/io.h"
 #include "common/setup/status.h"
 #include "writer/listeners.h"
-
-struct writer;
+#include "writer/live/live_server.h"
 
 #define WRITER_STATUS_SCAN_MS 1000
 

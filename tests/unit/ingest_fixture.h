@@ -21,7 +21,7 @@
 #include "tests/lib/records.h"
 #include "tests/lib/tmpdir.h"
 #include "tests/lib/turns.h"
-#include "writer/listeners.h"
+#include "writer/writer.h"
 
 #define LIMIT_MS  20000
 #define REQUEST_S 300

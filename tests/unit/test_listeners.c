@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "writer/listeners.h"
+#include "writer/writer.h"
 
 #define TABLE_SIZE 4096
 
@@ -37,60 +37,48 @@ expect_table(const struct listener_config *rows, size_t count,
     assert_string_equal(table, expected);
 }
 
+static struct writer w;
+
 static void
-set_key(struct config *c, const char *key, const char *value)
+set_key(const char *key, const char *value)
 {
     char why[CONFIG_WHY_SIZE];
 
-    assert_rc(config_set(c, key, value, why), 0);
-}
-
-static struct listeners w;
-static struct ingest ingest;
-static struct live_service lives;
-static struct http_site site;
-static struct statsd statsd;
-
-static void
-init_writer(const struct config *c)
-{
-    listeners_init(&w, c, &ingest, &lives, &site, &statsd);
+    assert_rc(config_set(&w.config, key, value, why), 0);
 }
 
 TEST(the_ports_of_countd_write_have_their_settings_and_times)
 {
-    struct config c;
-
-    config_defaults(&c);
-    set_key(&c, "request_timeout", "77");
-    set_key(&c, "live.address", "[::1]");
-    set_key(&c, "live.allow", "::1/128");
-    set_key(&c, "counter.port", "3");
-    set_key(&c, "counter.max_connections", "30");
-    set_key(&c, "semaphore.enable", "on");
-    set_key(&c, "semaphore.port", "4");
-    set_key(&c, "semaphore.max_connections", "8");
-    set_key(&c, "quota.enable", "on");
-    set_key(&c, "http.listen", "127.0.0.1:5");
-    set_key(&c, "http.allow", "10.0.0.0/8");
-    set_key(&c, "http.max_connections", "40");
-    set_key(&c, "write.listen", "127.0.0.1:6");
-    set_key(&c, "write.ack_listen", "127.0.0.1:7");
-    set_key(&c, "write.allow", "11.0.0.0/8");
-    set_key(&c, "write.max_connections", "16");
-    set_key(&c, "statsd.tcp_listen", "127.0.0.1:8");
-    set_key(&c, "statsd.allow", "12.0.0.0/8");
-    set_key(&c, "graphite.listen", "127.0.0.1:9");
-    set_key(&c, "graphite.allow", "13.0.0.0/8");
-    init_writer(&c);
+    config_defaults(&w.config);
+    set_key("request_timeout", "77");
+    set_key("live.address", "[::1]");
+    set_key("live.allow", "::1/128");
+    set_key("counter.port", "3");
+    set_key("counter.max_connections", "30");
+    set_key("semaphore.enable", "on");
+    set_key("semaphore.port", "4");
+    set_key("semaphore.max_connections", "8");
+    set_key("quota.enable", "on");
+    set_key("http.listen", "127.0.0.1:5");
+    set_key("http.allow", "10.0.0.0/8");
+    set_key("http.max_connections", "40");
+    set_key("write.listen", "127.0.0.1:6");
+    set_key("write.ack_listen", "127.0.0.1:7");
+    set_key("write.allow", "11.0.0.0/8");
+    set_key("write.max_connections", "16");
+    set_key("statsd.tcp_listen", "127.0.0.1:8");
+    set_key("statsd.allow", "12.0.0.0/8");
+    set_key("graphite.listen", "127.0.0.1:9");
+    set_key("graphite.allow", "13.0.0.0/8");
+    listeners_init(&w);
     for (size_t i = 0; i < LISTENERS; i++) { /* by the limit of open files */
-        assert_true(w.rows[i].reserved > 0);
-        assert_true(w.rows[i].reserved <= w.rows[i].max);
-        w.rows[i].reserved = 0;
+        assert_true(w.listeners.rows[i].reserved > 0);
+        assert_true(w.listeners.rows[i].reserved <= w.listeners.rows[i].max);
+        w.listeners.rows[i].reserved = 0;
     }
 
     expect_table(
-        w.rows, LISTENERS,
+        w.listeners.rows, LISTENERS,
         "counter: counter.port=[::1]:3 live.allow=::1/128 on by "
         "counter.enable, socket counter, counter.max_connections=30 reserved=0 "
         "idle=0 request=77 by request_timeout, yield=0 keep_alive=345 "
@@ -116,30 +104,31 @@ TEST(the_ports_of_countd_write_have_their_settings_and_times)
         "by graphite.listen, socket graphite, write.max_connections=16 "
         "reserved=0 idle=0 request=77 by request_timeout, yield=60 "
         "keep_alive=0\n");
-    assert_ptr_equal(w.rows[LISTENER_COUNTER].ctx,
-                     &lives.servers[LIVE_COUNTER]);
-    assert_ptr_equal(w.rows[LISTENER_SEMAPHORE].ctx,
-                     &lives.servers[LIVE_SEMAPHORE]);
-    assert_ptr_equal(w.rows[LISTENER_HTTP].ctx, &site);
-    assert_ptr_equal(w.rows[LISTENER_ACK].protocol, &ingest_ack);
-    assert_ptr_equal(w.rows[LISTENER_SILENT].protocol, &ingest_silent);
-    assert_ptr_equal(w.rows[LISTENER_STATSD].ctx,
-                     &statsd.ports[STATSD_LINE_PROTOCOL]);
-    assert_ptr_equal(w.rows[LISTENER_GRAPHITE].ctx,
-                     &statsd.ports[GRAPHITE_LINE_PROTOCOL]);
+    assert_ptr_equal(w.listeners.rows[LISTENER_COUNTER].ctx,
+                     &w.lives.servers[LIVE_COUNTER]);
+    assert_ptr_equal(w.listeners.rows[LISTENER_SEMAPHORE].ctx,
+                     &w.lives.servers[LIVE_SEMAPHORE]);
+    assert_ptr_equal(w.listeners.rows[LISTENER_HTTP].ctx, &w.http.site);
+    assert_ptr_equal(w.listeners.rows[LISTENER_ACK].protocol, &ingest_ack);
+    assert_ptr_equal(w.listeners.rows[LISTENER_SILENT].protocol,
+                     &ingest_silent);
+    assert_ptr_equal(w.listeners.rows[LISTENER_STATSD].ctx,
+                     &w.statsd.ports[STATSD_LINE_PROTOCOL]);
+    assert_ptr_equal(w.listeners.rows[LISTENER_GRAPHITE].ctx,
+                     &w.statsd.ports[GRAPHITE_LINE_PROTOCOL]);
 }
 
 TEST(live_names_without_a_limit_wait_and_are_not_closed)
 {
-    struct config c;
+    config_defaults(&w.config);
+    set_key("counter.port", "socket");
+    listeners_init(&w);
 
-    config_defaults(&c);
-    set_key(&c, "counter.port", "socket");
-    init_writer(&c);
-
-    assert_string_equal(w.rows[LISTENER_COUNTER].listen, LISTENER_NO_PORT);
-    assert_false(w.rows[LISTENER_COUNTER].close_over);
-    assert_int_equal(w.rows[LISTENER_COUNTER].max, w.shared);
-    assert_string_equal(w.rows[LISTENER_SEMAPHORE].listen, "");
-    assert_int_equal(w.rows[LISTENER_SEMAPHORE].reserved, 0);
+    assert_string_equal(w.listeners.rows[LISTENER_COUNTER].listen,
+                        LISTENER_NO_PORT);
+    assert_false(w.listeners.rows[LISTENER_COUNTER].close_over);
+    assert_int_equal(w.listeners.rows[LISTENER_COUNTER].max,
+                     w.listeners.shared);
+    assert_string_equal(w.listeners.rows[LISTENER_SEMAPHORE].listen, "");
+    assert_int_equal(w.listeners.rows[LISTENER_SEMAPHORE].reserved, 0);
 }
