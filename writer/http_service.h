@@ -25,8 +25,8 @@ struct http_service {
     bool stopping; /* the caller's to set: it is not ready any more */
 };
 
-/* Opens what is turned on, and adds its routes to the site.  -EBUSY: another
- * process has what is in the folder live. */
+/* Opens what is turned on, and adds its routes to the site.  -ENOMEM, or what
+ * the disk says. */
 int http_service_open(struct http_service *h, struct loop *loop,
                       struct datadir *dir, const struct config *config,
                       struct ingest *ingest);
