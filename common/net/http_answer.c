@@ -249,13 +249,16 @@ http_body(struct http_call *x, size_t max)
 }
 
 /* Puts an answer, of whose body `size` bytes are there, and which is `length`
- * bytes long. */
+ * bytes long, and counts it. */
 static void
 put_answer(struct http_call *x, enum http_status status, unsigned allow,
            size_t size, size_t length)
 {
     uint8_t *const end = put_head(x->out, x, status, allow, length);
+    struct http_site *site = conn_ctx(x->conn);
 
+    if ((x->flags & HTTP_IS_OPEN) == 0)
+        site->stats.by_class[(unsigned)status / 100 - 2]++;
     assert((size_t)(end - x->out) <= x->body_at);
     memmove(end, x->out + x->body_at, size);
     conn_put(x->conn, (size_t)(end - x->out) + size);
@@ -266,10 +269,6 @@ static enum conn_next
 end_answer(struct http_call *x, enum http_status status, unsigned allow,
            size_t size)
 {
-    struct http_site *site = conn_ctx(x->conn);
-
-    if ((x->flags & HTTP_IS_OPEN) == 0)
-        site->stats.by_class[(unsigned)status / 100 - 2]++;
     /* The length is that of the body of a GET. */
     put_answer(x, status, allow, x->request->method == HTTP_HEAD ? 0 : size,
                size);

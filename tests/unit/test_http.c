@@ -158,6 +158,35 @@ answer_never(struct http_call *x)
     return CONN_PAUSE;
 }
 
+static enum conn_next
+put_held(struct http_held *held, struct conn *c)
+{
+    uint8_t *to = conn_space(c, 3);
+
+    (void)held;
+    if (!to)
+        return CONN_FULL;
+    memcpy(to, "ok\n", 3);
+    conn_put(c, 3);
+    return CONN_ANSWERED;
+}
+
+static void
+drop_nothing(struct http_held *held)
+{
+    (void)held;
+}
+
+static enum conn_next
+answer_in_pieces(struct http_call *x)
+{
+    struct web *w = x->ctx;
+
+    w->held = (struct http_held){.gone = drop_nothing, .more = put_held};
+    *x->held = &w->held;
+    return http_begin_long(x, 3);
+}
+
 /* The body comes back; refused unless it is of the type a/b. */
 static enum conn_next
 answer_body(struct http_call *x)
@@ -187,6 +216,7 @@ static const struct http_route routes[] = {
     {"/held", NULL, HTTP_GET, answer_held, 0, NULL},
     {"/wait", NULL, HTTP_GET, answer_when_waited, 0, NULL},
     {"/never", NULL, HTTP_GET, answer_never, 0, NULL},
+    {"/long", NULL, HTTP_GET, answer_in_pieces, 0, NULL},
     {"/one", "*", HTTP_DELETE, answer_ok, 0, NULL},
     {"/one", "*", HTTP_POST, answer_ok, 0, NULL},
 };
@@ -724,6 +754,22 @@ CASE(thousands_may_be_sent_ahead, w)
     echo_hear_size(w->f, fd, 10000 * size);
     for (size_t i = 0; i < 10000; i++)
         assert_memory_equal(w->f->heard + i * size, want, size);
+}
+
+CASE(each_answer_counts_in_the_class_of_its_status_but_those_of_health, w)
+{
+    const char *ask = GET("") "GET /long HTTP/1.1\r\n\r\n"
+                              "GET /open HTTP/1.1\r\n\r\n"
+                              "GET /no HTTP/1.1\r\n\r\n";
+    const uint64_t *by_class = w->site.stats.by_class;
+    const int fd = echo_join(w->f, ECHO);
+
+    echo_say(fd, ask, strlen(ask));
+    echo_hear(w->f, fd, OK OK OK NONE);
+    assert_int_equal(by_class[0], 2);
+    assert_int_equal(by_class[1], 0);
+    assert_int_equal(by_class[2], 1);
+    assert_int_equal(by_class[3], 0);
 }
 
 /* ---- parameters --------------------------------------------------------- */
