@@ -152,13 +152,7 @@ is_port(int fd, int type, const struct net_address *want,
     /* The port is at the same place in both families. */
     if (a.v4.sin_port == 0)
         a.v4.sin_port = bound->v4.sin_port;
-    if (a.sa.ss_family == AF_INET)
-        return a.v4.sin_port == bound->v4.sin_port &&
-               a.v4.sin_addr.s_addr == bound->v4.sin_addr.s_addr;
-    return a.v6.sin6_port == bound->v6.sin6_port &&
-           a.v6.sin6_scope_id == bound->v6.sin6_scope_id &&
-           memcmp(&a.v6.sin6_addr, &bound->v6.sin6_addr,
-                  sizeof a.v6.sin6_addr) == 0;
+    return a.size == size && memcmp(&a.sa, &bound->sa, size) == 0;
 }
 
 /* The manager forgets all of that name. */
