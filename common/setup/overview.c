@@ -214,11 +214,8 @@ overview_writer_works(const struct overview *o)
 /* ---- what needs an operator --------------------------------------------- */
 
 static const char *
-figure_text(const struct overview *o, const struct figure *f, int64_t value,
-            char text[32])
+figure_text(const struct figure *f, int64_t value, char text[32])
 {
-    if (f->needs == FIGURE_OLD)
-        value = (int64_t)o->now_ms - value;
     if (f->unit == FIGURE_MS)
         (void)snprintf(text, 32, "%" PRId64 " s", value / 1000);
     else if (f->unit == FIGURE_BYTES)
@@ -229,8 +226,8 @@ figure_text(const struct overview *o, const struct figure *f, int64_t value,
 }
 
 static void
-write_sentence(const struct overview *o, const struct figure *f,
-               const struct overview_row *r, char text[OVERVIEW_TEXT])
+write_sentence(const struct figure *f, const struct overview_row *r,
+               char text[OVERVIEW_TEXT])
 {
     const int64_t value = r->values[f - figures];
     const char *const begin = f->needs == FIGURE_NOTED ? "note: " : "";
@@ -244,7 +241,7 @@ write_sentence(const struct overview *o, const struct figure *f,
         const char *part = one;
 
         if (*c == '#')
-            part = figure_text(o, f, value, number);
+            part = figure_text(f, value, number);
         else if (*c == '~')
             part = value == 1 ? "" : "s";
         else if (*c == '&')
@@ -326,13 +323,13 @@ judge_rows(const struct overview *o, const struct figure *f,
                 worst = r;
             continue;
         }
-        write_sentence(o, f, r, text);
+        write_sentence(f, r, text);
         each(ctx, text);
         count++;
     }
     if (!worst)
         return count;
-    write_sentence(o, f, worst, text);
+    write_sentence(f, worst, text);
     each(ctx, text);
     return f->needs != FIGURE_NOTED;
 }
