@@ -280,8 +280,7 @@ run_reader(struct reader *r)
 {
     int rc;
 
-    rc = datadir_sockets(&r->datadir, r->config.data_dir,
-                         r->config.socket_group, &r->sockets);
+    rc = datadir_sockets(&r->datadir, r->config.socket_group, &r->sockets);
     if (rc == 0)
         rc = bind_listeners(&r->binding, &r->sockets, false);
     if (rc == 0)

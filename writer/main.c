@@ -182,8 +182,7 @@ bind_all(struct writer *w)
 {
     int rc;
 
-    rc = datadir_sockets(&w->dir, w->config.data_dir, w->config.socket_group,
-                         &w->sockets);
+    rc = datadir_sockets(&w->dir, w->config.socket_group, &w->sockets);
     if (rc == 0)
         rc = datagram_bind(&w->statsd.datagrams, &w->sockets);
     return rc < 0 ? rc
@@ -369,7 +368,7 @@ main(int argc, char **argv)
     if (rc < 0)
         goto free_loop;
     diag(DIAG_INFO, "starting data_dir=%s", w.config.data_dir);
-    datadir_warn(&w.dir, w.config.data_dir);
+    datadir_warn(&w.dir);
     rc = bind_all(&w);
     if (rc == 0)
         rc = tokens_open(&w.tokens, w.config.http_tokens, false);

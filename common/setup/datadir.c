@@ -365,11 +365,11 @@ share_folder(int fd, const char *name, gid_t gid, mode_t mode)
 }
 
 int
-datadir_sockets(const struct datadir *d, const char *path, const char *group,
+datadir_sockets(const struct datadir *d, const char *group,
                 struct local_folder *out)
 {
     struct local_folder f = {
-        .path = path, .mode = 0600, .gid = LOCAL_ANY_GROUP};
+        .path = d->path, .mode = 0600, .gid = LOCAL_ANY_GROUP};
     int rc = 0;
 
     if (group[0] != '\0' && privilege_find_group(group, &f.gid) < 0)
@@ -384,7 +384,7 @@ datadir_sockets(const struct datadir *d, const char *path, const char *group,
         return f.fd;
     if (group[0] != '\0') {
         f.mode = 0660;
-        rc = share_folder(d->fd, path, f.gid, 0710);
+        rc = share_folder(d->fd, d->path, f.gid, 0710);
     }
     if (rc == 0)
         rc = share_folder(f.fd, LOCAL_FOLDER, f.gid,
@@ -492,14 +492,14 @@ datadir_open(struct datadir *d, const char *path, enum datadir_need need)
 }
 
 void
-datadir_warn(const struct datadir *d, const char *path)
+datadir_warn(const struct datadir *d)
 {
     const char *why;
     struct statfs fs;
 
     if (fstatfs(d->fd, &fs) == 0 &&
         disk_check_type((uint64_t)fs.f_type, &why) == 1)
-        diag(DIAG_WARNING, "data directory %s is on %s", path, why);
+        diag(DIAG_WARNING, "data directory %s is on %s", d->path, why);
 }
 
 bool

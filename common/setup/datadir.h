@@ -43,7 +43,7 @@ void datadir_close(struct datadir *d);
 
 /* Warns of a file system that may lose the directory.  For countd-write alone:
  * once is enough. */
-void datadir_warn(const struct datadir *d, const char *path);
+void datadir_warn(const struct datadir *d);
 
 /* Whether the directory is complete, for a process that only reads and waits
  * for another to make it. Also true if waiting is useless: datadir_open() then
@@ -73,10 +73,10 @@ int datadir_live(struct datadir *d);
 
 /* Makes socket/ if need be, for sockets that the group of `socket.group` may
  * use, or the owner alone when `group` is empty, and opens it: *out is the
- * caller's to close.  On a full disk there are none: out->fd is -1.  `path` is
- * the data directory's, and is borrowed.  Reports why not. */
-int datadir_sockets(const struct datadir *d, const char *path,
-                    const char *group, struct local_folder *out);
+ * caller's to close, and borrows the path.  On a full disk there are none:
+ * out->fd is -1.  Reports why not. */
+int datadir_sockets(const struct datadir *d, const char *group,
+                    struct local_folder *out);
 
 /* Takes data/log/writer: flock held as long as *fd is open, our pid inside.
  * -EBUSY when another countd-write has it (its pid in *pid). */
