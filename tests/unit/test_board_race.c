@@ -12,10 +12,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/test.h"
 #include "tests/lib/tmpdir.h"
 
+#define ATTACH_MS  30000 /* until another board is there */
+#define UPDATES_MS 30000 /* for some updates */
 #define WRITERS    4
 #define UPDATES    1000000
 #define SHARED     5 /* a sum, the last writer, two of it, a checksum */
@@ -107,27 +110,30 @@ try_once(struct countd_board *b, struct between *t, int64_t who)
 }
 
 /* Updates `count` times (0: until `stop` is set), and attaches anew when the
- * board is retired. */
+ * board is retired: there is another one before the deadline. */
 static void
 update_many(struct fixture *r, int64_t who, uint64_t count)
 {
     struct between *t = r->between;
     char error[COUNTD_BOARD_ERROR_SIZE];
     struct countd_board *b = NULL;
-    uint64_t updated = 0;
+    uint64_t updated = 0, deadline = test_deadline(ATTACH_MS);
     int rc;
 
     while (!atomic_load(&t->stop) && atomic_load(&t->failed) == 0 &&
            (count == 0 || updated < count)) {
-        if (!b &&
-            countd_board_attach(&b, r->path, NULL, 0, error, sizeof error) < 0)
+        if (!b && countd_board_attach(&b, r->path, NULL, 0, error,
+                                      sizeof error) < 0) {
+            atomic_fetch_add(&t->failed, clock_ms() >= deadline);
             continue;
+        }
         rc = try_once(b, t, who);
         updated += rc == 0;
         atomic_fetch_add(&t->updated, rc == 0);
         if (rc == -ENOTCONN) {
             countd_board_close(b);
             b = NULL;
+            deadline = test_deadline(ATTACH_MS);
         } else if (rc < 0 && rc != -ESTALE) {
             atomic_fetch_add(&t->failed, 1);
         }
@@ -225,9 +231,14 @@ static void
 await_updates(const struct fixture *r, uint64_t more)
 {
     const uint64_t until = atomic_load(&r->between->updated) + more;
+    const uint64_t deadline = test_deadline(UPDATES_MS);
 
-    while (atomic_load(&r->between->updated) < until)
-        (void)usleep(100); /* the harness ends a test that hangs */
+    while (atomic_load(&r->between->updated) < until) {
+        if (clock_ms() >= deadline)
+            atomic_fetch_add(&r->between->failed, 1); /* ends them all */
+        assert_int_equal(r->between->failed, 0);
+        (void)usleep(100); /* paces the looking */
+    }
 }
 
 CASE(killed_writers_stop_nobody, r)
