@@ -109,12 +109,6 @@ bench_proc(pid_t pid, const char *file, const char *field)
     return number;
 }
 
-double
-bench_memory(pid_t pid, const char *field)
-{
-    return bench_proc(pid, "status", field) * 1024;
-}
-
 /* ---- logs --------------------------------------------------------------- */
 
 static int

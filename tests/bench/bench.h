@@ -36,9 +36,6 @@ double bench_cpu_ns(pid_t pid);
 /* The number that /proc/PID/FILE has behind `field`, "VmRSS:"; 0: this process. */
 double bench_proc(pid_t pid, const char *file, const char *field);
 
-/* Bytes of memory: a field of "status". */
-double bench_memory(pid_t pid, const char *field);
-
 /* Waits until `count` logs are in the data directory and all that was written
  * is on disk: a new daemon serves while it makes its logs. */
 void await_logs(const char *data_dir, size_t count);

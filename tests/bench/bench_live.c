@@ -173,6 +173,12 @@ struct names {
     struct figures base[SERVERS], worst[SERVERS], million[SERVERS];
 };
 
+static double
+memory_of(pid_t pid)
+{
+    return bench_proc(pid, "status", "VmRSS:") * 1024;
+}
+
 /* A fresh server: one holder of more and more names. */
 static void
 run_server(struct bench *b, enum which w, struct names *n)
@@ -184,12 +190,11 @@ run_server(struct bench *b, enum which w, struct names *n)
 
     start_server(b, w);
     fd = client_connect(b->servers[w].port);
-    base = bench_memory(b->servers[w].pid, "VmRSS:");
+    base = memory_of(b->servers[w].pid);
     while (taken < b->names + b->names / 10) {
         seconds += live_load_fill(fd, taken, taken + step);
         taken += step;
-        grown =
-            (bench_memory(b->servers[w].pid, "VmRSS:") - base) / (double)taken;
+        grown = (memory_of(b->servers[w].pid) - base) / (double)taken;
         if (taken >= b->names / 2 && grown > worst)
             worst = grown;
         if (taken != b->names)

@@ -108,7 +108,7 @@ ask_port(struct machine *m, enum port port)
         client_send(a->fd, request,
                     client_range_request(request, "words", 0, 10));
     else if (port == HTTP)
-        answer_request(a->fd, "GET", "/v1/get?keyspace=words&key=the", "");
+        answer_request(a->fd, "GET", "/v1/get?keyspace=words&key=the");
     else
         client_send(a->fd, "ZSCORE words the\r\n", 18);
 }
@@ -195,7 +195,7 @@ ask_others(struct machine *m)
     uint64_t since_ns = clock_ns();
     char line[32];
 
-    answer_request(m->http, "GET", "/healthz", "");
+    answer_request(m->http, "GET", "/healthz");
     answer_read(m->http, &answer);
     note_time(&others, since_ns);
     assert_int_equal(answer.status, 200);

@@ -39,7 +39,7 @@ set_up(void **state)
 static void
 ask_on(int fd, const char *target)
 {
-    answer_request(fd, "GET", target, "");
+    answer_request(fd, "GET", target);
 }
 
 #define AGO "&from=-5min&until=now&format=json&maxDataPoints=100"

@@ -61,7 +61,7 @@ ask_resp(int fd, const char *commands, const char *expected)
 static void
 ask_http(int fd, const char *target, int status, const char *has)
 {
-    answer_request(fd, "GET", target, "");
+    answer_request(fd, "GET", target);
     answer_read(fd, &got);
     assert_int_equal(got.status, status);
     assert_has(got.body, has);

@@ -27,7 +27,7 @@ ask_writer(struct fleet *f, const char *method, const char *target, int status)
     static struct answer a;
     const int fd = fleet_http(f);
 
-    answer_request(fd, method, target, "");
+    answer_request(fd, method, target);
     answer_read(fd, &a);
     client_close(fd);
     assert_int_equal(a.status, status);

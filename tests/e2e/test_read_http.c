@@ -54,7 +54,7 @@ status_of_wait(struct fleet *f, const char *host)
 {
     const int fd = join_from(f, host);
 
-    answer_request(fd, "GET", "/v1/now?as_of=9999999999999&wait=1", "");
+    answer_request(fd, "GET", "/v1/now?as_of=9999999999999&wait=1");
     answer_read(fd, &got);
     client_close(fd);
     return got.status;
@@ -75,7 +75,7 @@ CASE(only_so_many_wait, f)
         const char *host = i < MANY / 2 ? "127.0.0.1" : "127.0.0.2";
 
         fds[i] = join_from(f, host);
-        answer_request(fds[i], "GET", question, "");
+        answer_request(fds[i], "GET", question);
         if (i % (MANY / 2) < MANY / 2 - 1)
             continue;
         while (status_of_wait(f, host) == 504)
@@ -105,10 +105,10 @@ CASE(answers_in_steps_wait_for_each_other_and_not_for_a_closed_one, f)
     for (int i = 0; i < 20; i++) {
         const int gone = answer_join(f), fd = answer_join(f);
 
-        answer_request(gone, "GET", "/v1/history?keyspace=pages", "");
-        answer_request(fd, "GET", "/v1/keyspaces", "");
-        answer_request(fd, "GET", "/v1/total?keyspace=z", "");
-        answer_request(fd, "GET", "/v1/top?keyspace=pages&from=-1h", "");
+        answer_request(gone, "GET", "/v1/history?keyspace=pages");
+        answer_request(fd, "GET", "/v1/keyspaces");
+        answer_request(fd, "GET", "/v1/total?keyspace=z");
+        answer_request(fd, "GET", "/v1/top?keyspace=pages&from=-1h");
         client_close(gone);
         answer_read(fd, &got);
         assert_has(got.body, "\"file\"");

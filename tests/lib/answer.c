@@ -18,12 +18,12 @@ answer_join(struct fleet *f)
 }
 
 void
-answer_request(int fd, const char *method, const char *target, const char *more)
+answer_request(int fd, const char *method, const char *target)
 {
     char head[2048];
-    const int n = snprintf(head, sizeof head,
-                           "%s %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n",
-                           method, target, more);
+    const int n =
+        snprintf(head, sizeof head, "%s %s HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                 method, target);
 
     client_send(fd, head, (size_t)n);
 }

@@ -5,11 +5,9 @@
 
 #include "tests/lib/fleet.h"
 
-/* Connects to the HTTP port of the reader; sends a request, with lines of
- * `more` that end in CR LF. */
+/* Connects to the HTTP port of the reader; sends a request. */
 int answer_join(struct fleet *f);
-void answer_request(int fd, const char *method, const char *target,
-                    const char *more);
+void answer_request(int fd, const char *method, const char *target);
 
 /* Runs a shell command in which $U is the address of that port; what it prints
  * is in `text` (tests/lib/expect.h). */

@@ -108,7 +108,8 @@ delta_compare(const void *a, const void *b)
     return d != 0 ? d : (x->minute > y->minute) - (x->minute < y->minute);
 }
 
-uint16_t
+/* Key number `id` of a shape. */
+static uint16_t
 make_key(uint8_t *key, uint64_t id, int shape)
 {
     uint16_t size;

@@ -50,12 +50,9 @@ struct batch_keys {
     size_t count;
 };
 
-/* Key number `id` of this shape: 0 short ones, 1 the longest, 2 all sizes from
- * 1 to 256 with common beginnings. */
-uint16_t make_key(uint8_t *key, uint64_t id, int shape);
-
 /* About `n` deltas of keys below `span`, from -most to most; some far beyond
- * int64 when `huge`. */
+ * int64 when `huge`.  Keys are of a shape: 0 short ones, 1 the longest, 2 all
+ * sizes from 1 to 256 with common beginnings. */
 void batch_make(struct batch_keys *b, size_t n, uint64_t span, int shape,
                 int64_t most, bool huge);
 void batch_free(struct batch_keys *b);

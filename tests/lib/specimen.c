@@ -52,8 +52,8 @@ specimen_name(enum specimen_keyspace k)
     return keyspaces[k].name;
 }
 
-void
-specimen_key(enum specimen_keyspace k, size_t i, char key[257])
+static void
+put_key(enum specimen_keyspace k, size_t i, char key[257])
 {
     const int n = snprintf(key, 257, "%04zu", i);
 
@@ -85,7 +85,7 @@ make_batch(struct deltas *d, enum specimen_keyspace k, size_t first,
     for (size_t i = first; i < last; i++) {
         char *key = d->keys[i - first];
 
-        specimen_key(k, i, key);
+        put_key(k, i, key);
         d->at[i - first] = stored_delta(key, keyspaces[k].key_size,
                                         MINUTE - (uint32_t)(sum % 4) * 70, sum);
     }
@@ -217,7 +217,7 @@ hold_fills(struct specimen *s)
         const struct log_fill mark = make_mark(log);
 
         for (size_t i = 0; i < last; i++) {
-            specimen_key(k, i, keys[i]);
+            put_key(k, i, keys[i]);
             records[i] = (struct aside_record){keyspaces[k].name, keys[i], log};
             s->rest[k][i] += log;
         }
@@ -234,7 +234,7 @@ log_add(struct specimen *s, struct filler *f, enum specimen_keyspace k,
 
     if ((s->parts & 1u << k) == 0)
         return;
-    specimen_key(k, i, key);
+    put_key(k, i, key);
     filler_add(f, keyspaces[k].name, key, sum);
     s->rest[k][i] += sum;
 }
@@ -425,7 +425,7 @@ keys_are_right(struct store *store, enum specimen_keyspace k,
     char key[257];
 
     for (size_t i = 0; i < keyspaces[k].keys; i++) {
-        specimen_key(k, i, key);
+        put_key(k, i, key);
         if (stored_get(store, keyspaces[k].name, key, &row) < 0 ||
             row.count != want[i])
             return false;
@@ -454,7 +454,7 @@ ranks_are_right(struct store *store, enum specimen_keyspace k,
         memcpy(key, at + QUERY_ROW_SIZE, 4);
         key[4] = '\0';
         n = strtoul(key, NULL, 10);
-        specimen_key(k, n < keyspaces[k].keys ? n : 0, key);
+        put_key(k, n < keyspaces[k].keys ? n : 0, key);
         if (n >= keyspaces[k].keys || size != keyspaces[k].key_size ||
             memcmp(at + QUERY_ROW_SIZE, key, size) != 0 ||
             get_le64s(at) != want[n] || want[n] > last)
@@ -513,7 +513,7 @@ history_is_right(struct store *store, enum specimen_keyspace k,
     char key[257];
 
     for (size_t i = 0; i < keyspaces[k].keys; i++) {
-        specimen_key(k, i, key);
+        put_key(k, i, key);
         all += want[i];
         if (!has_come(store, k, key, want[i]))
             return false;

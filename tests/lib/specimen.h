@@ -76,10 +76,9 @@ void specimen_restore_file(const struct specimen *s, int file);
 void specimen_flip(const struct specimen *s, int file, size_t at, size_t size,
                    uint8_t mask);
 
-/* Names and keys.  Returns the number of keys. */
+/* How many keys a keyspace has, and its name. */
 size_t specimen_keys(enum specimen_keyspace k);
 const char *specimen_name(enum specimen_keyspace k);
-void specimen_key(enum specimen_keyspace k, size_t i, char key[257]);
 
 /* A store of it, as a daemon opens it. */
 struct store *specimen_store(const struct specimen *s, bool writable);

@@ -49,9 +49,6 @@ open_rc(const struct tmpdir *d, enum datadir_need need)
     return rc;
 }
 
-#define IN_TMPDIR(name, d)                                                     \
-    TEST_IN(name, struct tmpdir *d, tmpdir_setup, tmpdir_teardown)
-
 IN_TMPDIR(a_new_directory_is_made_for_its_user_alone, d)
 {
     char name[64];

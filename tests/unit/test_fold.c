@@ -6,10 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/lib/fault.h"
 #include "tests/lib/filler.h"
-#include "tests/lib/memory_log.h"
 #include "tests/lib/random.h"
 
 /* The module under test. */
@@ -26,15 +27,40 @@ struct fake {
 static struct fake
     made[64]; /* by log index; closed when there is another one */
 
+static size_t
+size_of(const struct log *log)
+{
+    return LOG_SLOTS_AT + (size_t)log->header.slots * log->layout.slot_size;
+}
+
+/* A sealed log for this many slots with names of this size, all zeros. */
 static void
 fake_init(struct fake *f, unsigned index, uint32_t slots, uint16_t name_max)
 {
-    if (made[index].slots)
-        memory_log_close(&made[index].log, made[index].slots);
-    f->slots = memory_log_open(&f->log, slots, name_max);
-    f->log.header.index = index;
-    f->log.header.uuid[0] = (uint8_t)(index + 1);
-    made[index] = *f;
+    struct fake *before = &made[index];
+    struct log *log = &f->log;
+    uint8_t *at;
+
+    if (before->slots) {
+        assert_int_equal(
+            munmap(before->slots - LOG_SLOTS_AT, size_of(&before->log)), 0);
+        assert_int_equal(close(before->log.fd), 0);
+    }
+    *log = (struct log){.header = {.index = index,
+                                   .uuid = {(uint8_t)(index + 1)},
+                                   .slots = slots,
+                                   .keyspace_size = name_max,
+                                   .key_size = name_max,
+                                   .state = LOG_SEALED,
+                                   .epoch = 5}};
+    assert_rc(layout_init(&log->layout, name_max, name_max), 0);
+    log->fd = memfd_create("log", MFD_CLOEXEC);
+    assert_int_equal(ftruncate(log->fd, (off_t)size_of(log)), 0);
+    at = mmap(NULL, size_of(log), PROT_READ | PROT_WRITE, MAP_SHARED, log->fd,
+              0);
+    assert_true(at != MAP_FAILED);
+    f->slots = at + LOG_SLOTS_AT;
+    *before = *f;
 }
 
 static uint8_t *
@@ -259,7 +285,7 @@ CASE(a_slot_of_another_epoch_below_the_count_is_damage, f)
     fill_log(&a, 0, 100);
     a.log.header.slots = 200;
     a.log.header.count = 101;
-    assert_int_equal(ftruncate(a.log.fd, (off_t)memory_log_size(&a.log)), 0);
+    assert_int_equal(ftruncate(a.log.fd, (off_t)size_of(&a.log)), 0);
 
     assert_rc(fold_add(f, &a.log, 0), -EBADMSG);
 }
