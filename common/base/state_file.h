@@ -1,9 +1,9 @@
-/* common/base/state_file.h - small files of state: a magic of 8 bytes, what the owner
- * keeps, and the crc32 of both.
+/* common/base/state_file.h - small files of state: a magic of 8 bytes, what the
+ * owner keeps, and the crc32 of both.
  *
- * Such a file lies in one sector, so that a loss of power leaves it as it was or
- * as it is written.  Headers and records that are a part of a file have the same
- * form.  `size` is that of all, and `magic` is NULL where there is none.
+ * Such a file lies in one sector, so that a loss of power leaves it as it was
+ * or as it is written.  Headers and records that are a part of a file have the
+ * same form.  `size` is that of all, and `magic` is NULL where there is none.
  *
  * Errors: 0 or a negative errno; says nothing. */
 /* SPDX-License-Identifier: BSD-2-Clause */

@@ -66,7 +66,7 @@
 #include "common/net/networks.h"
 #include "common/net/pool.h"
 
-#define CONN_SLICE      65536u /* bytes received, or put, in one service, about */
+#define CONN_SLICE      65536u /* bytes received, or put, in a service, about */
 #define CONN_LITTLE     4096
 #define CONN_TURN_US    500
 #define CONN_ENDING_MS  2000
@@ -80,10 +80,8 @@
  * leaves places to the others. */
 #define CONN_CLIENT_LEAST 256
 
-#define CONN_NEED_MAX                                                          \
-    (3 * CONN_SLICE +                                                          \
-     4096)                  /* bytes one request needs,                        \
-                               unless input_max is more */
+/* Bytes that one request needs at most, unless input_max is more. */
+#define CONN_NEED_MAX    (3 * CONN_SLICE + 4096)
 #define CONN_REFUSAL_MAX 16 /* bytes of a refusal */
 
 /* Bytes of answers that may use what the pool reserves: those that most ask
@@ -111,16 +109,16 @@ struct conn {
     struct list_link link;     /* in its listener's list of its state */
     struct listener *listener;
     struct chain in, out;
-    uint64_t acks_due;           /* bytes of acks that may be sent */
-    uint32_t gated[GATE_GROUPS]; /* bytes of `out`, or of acks, that are behind
-                                    the gate, by group */
-    uint32_t need;               /* bytes of input that take() waits for */
-    uint32_t skip;               /* bytes to throw away before that */
-    uint32_t
-        moved_ms; /* low 32 bits of clock_ms() at the last byte in or out */
-    uint32_t began_ms; /* the same at the first byte of what is kept */
-    uint16_t flags;    /* conn.c's */
-    uint16_t client;   /* networks_client() of its peer */
+    uint64_t acks_due; /* bytes of acks that may be sent */
+    /* Bytes of `out`, or of acks, that are behind the gate, by group. */
+    uint32_t gated[GATE_GROUPS];
+    uint32_t need; /* bytes of input that take() waits for */
+    uint32_t skip; /* bytes to throw away before that */
+    /* Low 32 bits of clock_ms(): at the last byte in or out, and at the first
+     * byte of what is kept. */
+    uint32_t moved_ms, began_ms;
+    uint16_t flags;  /* conn.c's */
+    uint16_t client; /* networks_client() of its peer */
     uint8_t state;
     uint8_t newest; /* group of the gate that the last bytes are behind */
     uint8_t gate;   /* 1 + id of the gate that holds bytes; 0: none */
@@ -163,11 +161,11 @@ enum conn_next {
 struct input {
     const uint8_t *at; /* take() moves it on, and size, over what it did */
     size_t size;
-    uint32_t
-        need; /* NEED_INPUT: bytes from `at` that must be there; 0: one more.  At
-                      most input_max */
-    uint32_t
-        skip; /* bytes behind all that there was to throw away as they come */
+    /* NEED_INPUT: bytes from `at` that must be there, at most input_max; 0: one
+     * more. */
+    uint32_t need;
+    /* Bytes behind all of this input to throw away as they come. */
+    uint32_t skip;
 };
 
 enum protocol_flags {

@@ -8,9 +8,10 @@
  * those that begin with # are passed over.  The file must be a regular one of
  * the daemon's user or of root that no other user may read, mode 0600 or 0400.
  *
- * tokens_check() reads the file again, at most once a second.  While a changed file is wrong or missing, the tokens that were read
- * before stay good, and the fault is reported once a minute: so an error in
- * one line never shuts out all clients.
+ * tokens_check() reads the file again, at most once a second.  While a changed
+ * file is wrong or missing, the tokens that were read before stay good, and the
+ * fault is reported once a minute: so an error in one line never shuts out all
+ * clients.
  *
  * A token is held only as SipHash-128 under a secret of the process and found
  * by that hash: the time of a check does not depend on how much of a guess is
