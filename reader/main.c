@@ -179,8 +179,8 @@ on_maintain(struct loop_timer *timer)
     struct reader *r = LOOP_OWNER(timer, struct reader, maintain);
     const struct store_maintenance once = {.until_ns = 0};
 
-    (void)store_maintain(r->store,
-                         &once); /* what there is more is soon enough */
+    /* Whatever is left then is done soon enough. */
+    (void)store_maintain(r->store, &once);
     /* Files that were set aside lately are read in small steps. */
     as_of_refresh(&r->as_of, loop_now_ms(r->loop));
     reader_status_put(&r->status);

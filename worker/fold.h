@@ -84,8 +84,8 @@ struct fold {
     size_t memory;
     unsigned logs_max;
     bool wide; /* memory does not bind */
-    struct fold_region
-        arena; /* keyspaces and entries; references count 8 bytes */
+    /* Keyspaces and entries; references count 8 bytes. */
+    struct fold_region arena;
     size_t arena_used;
     struct fold_table names;
     struct fold_table entries;

@@ -40,8 +40,8 @@ report_too_few(const struct listeners *d)
         if (row->max <= d->shared || row->max == LISTENERS_MOST ||
             strcmp(reported_key, row->max_key) == 0)
             continue;
-        reported_key =
-            row->max_key; /* both listeners of increments have the same */
+        /* Both listeners of increments have the same. */
+        reported_key = row->max_key;
         diag(DIAG_WARNING,
              "only %zu connections for %s=%zu: the limit of open files is "
              "%llu; raise it (ulimit -n, LimitNOFILE=)",

@@ -62,8 +62,8 @@ struct archive {
     uint64_t keep_ms;              /* 0: nothing expires; with archive.keep = 0
                                       no archive is opened */
     struct archive_writer *writer; /* NULL: off */
-    uint64_t
-        removed_early; /* logs removed before their time, since the start */
+    /* Logs removed before their time, since the start. */
+    uint64_t removed_early;
 };
 
 /* -ENOMEM */

@@ -20,8 +20,8 @@ void
 log_name(uint64_t index, char name[LOG_NAME_SIZE])
 {
     assert(index <= LOG_INDEX_MAX);
-    (void)snprintf(name, LOG_NAME_SIZE, "%010" PRIu64,
-                   index); /* it has ten digits at most */
+    /* It has ten digits at most. */
+    (void)snprintf(name, LOG_NAME_SIZE, "%010" PRIu64, index);
 }
 
 void

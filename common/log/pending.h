@@ -26,8 +26,8 @@ struct pending_log {
     uint64_t index;
     uint64_t first_ms; /* received_ms of slot 0: distinguishes one fill from
                           another */
-    uint64_t
-        mtime_ms; /* of its file; does not change while a full log is claimed */
+    /* The time of its file: it does not change while a full log is claimed. */
+    uint64_t mtime_ms;
     bool certain; /* false: only its file's time, which may differ */
 
     /* A log that is being merged: no record can be added to this fill, which

@@ -72,8 +72,8 @@ struct conns {
     uint64_t drain_ms;  /* of conns_stop() */
     uint64_t answer_ms; /* clock: the deaf with answers are cut; if ending */
     uint64_t stop_ms;   /* clock: input ends; ending: the deaf are cut */
-    uint64_t
-        give_up_ms; /* clock: input ends also while listeners are blocked */
+    /* Clock: input ends also while listeners are blocked. */
+    uint64_t give_up_ms;
     void (*done)(void *ctx);
     void *ctx;
 };

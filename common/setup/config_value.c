@@ -51,8 +51,8 @@ config_fail(char why[CONFIG_WHY_SIZE], int rc, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    (void)vsnprintf(why, CONFIG_WHY_SIZE, format,
-                    args); /* a cut text still helps */
+    /* A cut text still helps. */
+    (void)vsnprintf(why, CONFIG_WHY_SIZE, format, args);
     va_end(args);
     return rc;
 }

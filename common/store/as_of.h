@@ -64,8 +64,8 @@ struct as_of {
     uint64_t seen_ms;  /* just after the refresh: a later stamp is from a
                           clock that was set back */
     int64_t ahead_ms;  /* the least lead of Unix time over clock_ms() */
-    struct pending_set
-        before;          /* unmerged since before the clock was set back */
+    /* Unmerged since before the clock was set back. */
+    struct pending_set before;
     uint64_t ended_ms;   /* the last millisecond before the refresh */
     uint64_t waiting_ms; /* first_ms of the oldest log that no keyspace has */
     uint64_t most_ms;    /* the latest claim of a keyspace by its marks */
@@ -73,8 +73,8 @@ struct as_of {
     unsigned merging_count;
     struct log_fill *merging; /* AS_OF_MERGING; the fills being merged */
     bool is_held;             /* fills wait for some keyspace */
-    struct as_of_claim
-        *claims; /* AS_OF_CLAIMS of them; unused while nothing waits */
+    /* AS_OF_CLAIMS of them; unused while nothing waits. */
+    struct as_of_claim *claims;
 
     /* Has what was claimed of the keyspace before the answer was read, and what
      * its snapshot had; false: it is not read yet.  NULL: the store is local. */

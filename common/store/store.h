@@ -74,8 +74,8 @@ enum store_mark_state {
 
 struct store_mark_info {
     enum store_mark_state state;
-    uint64_t
-        progress; /* PARTIAL: equal for fills applied equally far; else 0 */
+    /* PARTIAL: equal for fills applied equally far; else 0. */
+    uint64_t progress;
 };
 
 /* Marks agree when one batch may contain their fills: none of them is applied,
@@ -243,8 +243,8 @@ struct store_engine {
     void (*read_end)(struct store *s); /* NULL: nothing is kept */
     int (*history)(struct store *s, struct store_history_query *q,
                    uint64_t until_ns);
-    bool (*maintain)(struct store *s,
-                     const struct store_maintenance *t); /* NULL: none */
+    /* NULL: there is no maintenance. */
+    bool (*maintain)(struct store *s, const struct store_maintenance *t);
     int (*listing_open)(struct store *s, struct store_listing **out);
     void (*listing_close)(struct store_listing *l);
     void (*listing_start)(struct store_listing *l, const uint8_t *after,
@@ -269,8 +269,8 @@ struct store_engine {
     int (*purge)(struct store *s, const uint8_t *name, size_t name_size);
     int (*del)(struct store *s, const uint8_t *name, size_t name_size,
                const struct store_key *keys, size_t count, uint64_t *deleted);
-    int (*as_of)(struct store *s,
-                 struct store_as_of *out); /* NULL: applied is readable */
+    /* NULL: applied is readable. */
+    int (*as_of)(struct store *s, struct store_as_of *out);
     const char *(*trouble)(const struct store *s); /* NULL: none can be */
 };
 

@@ -71,8 +71,8 @@ find_unit(const char *text, size_t size)
 {
     char unit[16];
 
-    (void)snprintf(unit, sizeof unit, " %.*s ", (int)size,
-                   text); /* one that is cut is in no list */
+    /* One that is cut is in no list. */
+    (void)snprintf(unit, sizeof unit, " %.*s ", (int)size, text);
     if (size == 0 || strcmp(unit, " M ") == 0)
         return 0;
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)

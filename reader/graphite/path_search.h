@@ -54,11 +54,10 @@ struct path_search {
     struct scratch *scratch;
     const struct pattern *pattern;
     bool only_leaves; /* nodes that are no keys are not wanted */
-    bool
-        only_starts; /* of a pattern that path_search_is_prefix(): a leaf for each
-                         keyspace with keys that match, whose key is what these
-                         begin with */
-    size_t max;      /* nodes there may be */
+    /* For a pattern that path_search_is_prefix(): a leaf for each keyspace with
+     * keys that match, whose key is what these begin with. */
+    bool only_starts;
+    size_t max; /* nodes there may be */
     /* Called before keys of a keyspace are read.  NULL: nothing is. */
     void (*entered)(void *ctx, const uint8_t *keyspace, size_t size);
     void *ctx;

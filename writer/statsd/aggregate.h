@@ -45,8 +45,8 @@ struct aggregate {
     struct aggregate_half halves[2];
     unsigned young; /* index of the half that new names go to */
     uint32_t ages;  /* calls of aggregate_age() that cleared a half */
-    size_t
-        free_aged; /* aggregate_free() after the last of them: none is more */
+    /* aggregate_free() after the last of them: none is more. */
+    size_t free_aged;
     size_t half_size;                      /* bytes of entries of a half */
     size_t index_count;                    /* of a half, a power of two */
     struct aggregate_entry *first, **last; /* those that wait for a flush */

@@ -85,8 +85,8 @@ struct statsd {
     bool on;
 
     uint64_t counts[STATSD_PROTOCOLS][STATSD_STATS];
-    uint64_t reported[STATSD_PROTOCOLS]
-                     [STATSD_STATS]; /* of `counts`: written into the log */
+    /* Of `counts`: written into the log. */
+    uint64_t reported[STATSD_PROTOCOLS][STATSD_STATS];
     struct diag_repeat bad_warning, drop_warning, memory_warning;
     uint64_t warned_drops;
     enum statsd_protocol taken; /* of the line that is taken */

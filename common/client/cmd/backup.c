@@ -495,8 +495,8 @@ run_as_user(struct backup *b)
     if (pid > 0)
         return await_child(b, pid, is_new);
     (void)signal(SIGINT, SIG_DFL);
-    (void)snprintf(c.data_dir, sizeof c.data_dir, "%s",
-                   b->path); /* a cut path is none, and refused */
+    /* A cut path is none, and refused. */
+    (void)snprintf(c.data_dir, sizeof c.data_dir, "%s", b->path);
     status = privilege_become(&c, DATADIR_WRITE);
     return status != 0 ? status : open_and_run(b);
 }

@@ -56,8 +56,8 @@ cmd_set_host(struct config *c, const char *host)
 static const struct {
     const char *socket;
     const char *word;
-    const char
-        *key; /* setting of host and port, or of a port of live.address */
+    /* The setting of host and port, or of a port of live.address. */
+    const char *key;
     bool is_port;
 } places[] = {
     [CMD_READER] = {LOCAL_READ_HTTP, "read", "read.http", false},

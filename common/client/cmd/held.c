@@ -65,8 +65,8 @@ held_list(struct cmd_line *line)
     if (rc < 0) {
         status = cmd_failed(rc, "read log/" WAITING_FOLDER);
     } else if (status == 0 && (l.any || unmerged.damaged > 0)) {
-        unmerged.fills = unmerged.logs =
-            0; /* the rows say it; countd log list */
+        /* The rows say it; countd log list. */
+        unmerged.fills = unmerged.logs = 0;
         unmerged_warn(&unmerged, "not merged");
         status = CONFIG_EXIT_NEGATIVE;
     }

@@ -109,8 +109,8 @@ print_record(void *ctx, const void *name, size_t size, uint32_t current,
     output_row(ctx,
                (const struct cell[]){cell_number(current), cell_number(maximum),
                                      cell_live_name(ctx, name, size)});
-    return ferror(stdout) ? 1
-                          : 0; /* stdout was closed: output_fini() reports it */
+    /* Where stdout is closed output_fini() reports it. */
+    return ferror(stdout) ? 1 : 0;
 }
 
 static int

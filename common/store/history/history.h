@@ -260,8 +260,8 @@ struct history_range {
     size_t key_size;
     uint32_t from, to, step;
     struct store_bucket *buckets;
-    struct history_scan
-        *keys; /* goes over those that begin so; NULL: the key */
+    /* Goes over those that begin so; NULL: the key. */
+    struct history_scan *keys;
 };
 
 /* Goes on behind the first *done minutes of the span, which is 0 at first, in

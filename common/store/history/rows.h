@@ -85,8 +85,8 @@ struct rows_reader {
     const uint8_t *next;     /* NULL: the run ends */
     size_t next_size;
     int128 most; /* no row of the block has a larger sum */
-    bool
-        no_negative; /* no cell is negative: `most` bounds parts of a row, too */
+    /* No cell is negative: `most` bounds parts of a row, too. */
+    bool no_negative;
     const uint8_t *cells_at; /* sums of the row that was read last */
     uint64_t cells;
     uint16_t key_size;

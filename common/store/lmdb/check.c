@@ -27,8 +27,8 @@ struct check {
     struct keyspace_state state;
     uint64_t marks_hash;
     struct row_sums tally; /* of the tree that is being walked */
-    uint8_t
-        hash[16]; /* random; of the proof that history explains the counts */
+    /* Random, for the proof that history explains the counts. */
+    uint8_t hash[16];
     uint128 proof;
     bool proving;
 };

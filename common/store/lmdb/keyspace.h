@@ -119,9 +119,9 @@ struct keyspace {
     MDB_cursor *cursors[KEYSPACE_META]; /* cursors of the reader */
     bool reading;
     int fd; /* of the data file; LMDB's */
-    uint64_t
-        looked_ms; /* when keyspace_replaced() was last called; monotonic */
-    dev_t device;  /* device of the open file */
+    /* When keyspace_replaced() was last called; monotonic. */
+    uint64_t looked_ms;
+    dev_t device; /* device of the open file */
     ino_t inode;
     ino_t lock_inode; /* 0: none */
     bool stale; /* the open file is not the one LMDB's lock file describes:
@@ -408,8 +408,8 @@ struct edits {
      */
     int (*veto)(void *ctx, struct tree *keys);
     void *ctx;
-    struct store_applied
-        *applied;     /* its keys, created and saturated are added to */
+    /* Its keys, created and saturated are added to. */
+    struct store_applied *applied;
     uint64_t pages;   /* pages dirtied, estimated; a result */
     size_t map_least; /* bytes that the map needs; a result */
 

@@ -141,8 +141,8 @@ table_slot(struct lmdb *s)
     }
     if (s->touched < s->options.open_max)
         return &s->slots[s->touched++];
-    assert(oldest !=
-           NULL); /* there is at most one view, and open_max is at least 2 */
+    /* There is at most one view, and open_max is at least 2. */
+    assert(oldest != NULL);
     keyspace_close(oldest);
     return oldest;
 }

@@ -24,8 +24,8 @@ struct lmdb_options {
     uint64_t keyspace_max; /* keyspaces in the directory; 0: no limit */
     uint64_t keys_max;     /* keys per keyspace; 0: no limit */
 
-    const struct tiers_rules *
-        history; /* borrowed; NULL: stored history is maintained, none begins */
+    /* Borrowed; NULL: stored history is maintained, none begins. */
+    const struct tiers_rules *history;
     bool history_of_new;  /* `history` applies only to keyspaces without keys;
                              stored history keeps its tiers */
     uint64_t history_max; /* bytes of history in a keyspace; 0: no limit */

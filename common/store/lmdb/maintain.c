@@ -77,8 +77,8 @@ maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
     struct keyspace_state state;
     struct keyspace *k;
     char stem[NAME_FILE_SIZE];
-    const char
-        *why; /* keyspace_get() reports it to the process that needs the file */
+    /* keyspace_get() reports it to the process that needs the file. */
+    const char *why;
     const uint32_t now = history_minute(s->options.now_ms);
     bool more = false;
 

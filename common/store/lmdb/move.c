@@ -169,8 +169,8 @@ move_file(struct moving *m)
     rc = give_all(m);
     if (rc == 0)
         return keyspace_file_put(m->store, -1, NULL, m->keyspace->file);
-    (void)unlinkat(m->store->options.keyspace_fd, aside,
-                   0); /* if it stays, the next move finds it */
+    /* If it stays, the next move finds it. */
+    (void)unlinkat(m->store->options.keyspace_fd, aside, 0);
     return rc;
 }
 

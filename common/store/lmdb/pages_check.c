@@ -196,8 +196,8 @@ good_node(const struct walker *w, const struct page_level *l, bool leaf,
 {
     struct page_node node = {.key = NULL};
 
-    (void)page_node(l->page, w->page_size, leaf, i,
-                    &node); /* nodes_ok() has checked that it is inside */
+    /* nodes_ok() has checked that it is inside. */
+    (void)page_node(l->page, w->page_size, leaf, i, &node);
     return node;
 }
 

@@ -54,8 +54,8 @@ report_fault(struct checker *c, const char *format, ...)
         (size_t)snprintf(text, sizeof text,
                          "%s: ", c->tree.kind == BLOCK_KEYS ? "keys" : "ranks");
     va_start(args, format);
-    (void)vsnprintf(text + size, sizeof text - size, format,
-                    args); /* cut is fine */
+    /* A cut text is fine. */
+    (void)vsnprintf(text + size, sizeof text - size, format, args);
     va_end(args);
     if (++c->check->faults <= FAULTS_REPORTED && c->check->fault)
         c->check->fault(c->check->ctx, text);
