@@ -110,12 +110,6 @@ put_methods(uint8_t *to, unsigned methods)
     return to;
 }
 
-static uint8_t *
-put_allow(uint8_t *to, unsigned methods)
-{
-    return put_text(put_methods(put_text(to, "Allow: "), methods), "\r\n");
-}
-
 /* `Date: Sun, 22 Nov 2026 15:34:03 GMT`, written once a second. */
 static uint8_t *
 put_date(uint8_t *to, const struct http_call *x)
@@ -148,13 +142,6 @@ put_keep_alive(uint8_t *to, const struct http_call *x)
     return put_text(to, "\r\n");
 }
 
-/* Whether an answer has a Date and a Keep-Alive.  Those of coconut's paths have none. */
-static bool
-has_date(const struct http_site *site, const struct http_call *x)
-{
-    return x->type || site->only_reads;
-}
-
 static uint8_t *
 put_cache(uint8_t *to, const struct http_call *x)
 {
@@ -170,12 +157,6 @@ put_type(uint8_t *to, const struct http_call *x)
 {
     to = put_text(put_text(put_text(to, "Content-Type: "), x->type), "\r\n");
     return put_text(put_cache(to, x), "X-Content-Type-Options: nosniff\r\n");
-}
-
-static bool
-has_origins(const struct http_site *site)
-{
-    return site->origins && site->origins[0] != '\0';
 }
 
 /* What lets a page of another site read the answer, if it is listed.  Caches
@@ -195,7 +176,7 @@ put_origin(uint8_t *to, const struct http_call *x, bool is_preflight)
     const struct http_site *site = conn_ctx(x->conn);
     const struct http_text origin = x->request->origin;
 
-    if (!has_origins(site))
+    if (!site->origins || site->origins[0] == '\0')
         return to;
     to = put_text(to, "Vary: Origin\r\n");
     if (!http_serves_page(site, x->request, x->flags))
@@ -219,7 +200,7 @@ put_head(uint8_t *to, const struct http_call *x, enum http_status status,
         at = put_text(at, "Connection: keep-alive\r\n");
     else if (x->conn->listener->stopping)
         at = put_text(at, "Connection: close\r\n");
-    if (has_date(site, x))
+    if (x->type || site->only_reads) /* not at the paths of coconut */
         at = put_date(put_keep_alive(at, x), x);
     if (x->type)
         at = put_type(at, x);
@@ -229,7 +210,7 @@ put_head(uint8_t *to, const struct http_call *x, enum http_status status,
     if (site->only_reads)
         at = put_text(at, "Cross-Origin-Resource-Policy: same-origin\r\n");
     if (allow != 0)
-        at = put_allow(at, allow);
+        at = put_text(put_methods(put_text(at, "Allow: "), allow), "\r\n");
     at = put_origin(at, x, status == HTTP_NO_CONTENT && allow != 0);
     if (x->more)
         at = put_text(at, x->more);
