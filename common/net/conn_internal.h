@@ -18,7 +18,8 @@
 
 #define CONN_QUIET_MS                                                          \
     250 /* at a stop: TCP repeats after 200 ms what did not get through */
-#define CONN_DISCARDS 16 /* receives thrown away in one service */
+#define CONN_DISCARDS   16  /* receives thrown away in one service */
+#define CONN_CLOSES_MAX 256 /* connections of a list closed in one turn */
 
 /* Bytes behind a gate from which on a connection is not received from, so that
  * it cannot owe without end while a disk hangs. */

@@ -14,7 +14,7 @@
 
 #define OUT_LEAST    (4 * (size_t)CONN_SLICE)
 #define TICK_MS      250
-#define TICK_STOP_MS 10 /* while stopping */
+#define TICK_SOON_MS 10 /* while there is more to close */
 #define PAGE         ((size_t)4096)
 
 struct listener *
@@ -200,31 +200,34 @@ listener_wake(struct listener *d)
 /* ---- time -------------------------------------------------------------- */
 
 /* Closes the connections of a list, the oldest first, that moved no byte for
- * `ms`. */
-static void
+ * `ms`.  True: there are more. */
+static bool
 close_old(struct listener *d, enum conn_state state, uint32_t now, uint32_t ms)
 {
     struct list_link *list = &d->lists[state];
 
-    while (!list_alone(list)) {
+    for (int closed = 0; !list_alone(list); closed++) {
         struct conn *c = LOOP_OWNER(list->next, struct conn, link);
 
-        if (now - c->moved_ms < ms)
-            return;
+        if (now - c->moved_ms < ms || closed == CONN_CLOSES_MAX)
+            return now - c->moved_ms >= ms;
         conn_close(c);
     }
+    return false;
 }
 
 /* Closes the connections whose peers ended their input a while ago and whose
- * answers are still behind a gate, or not there. */
-static void
+ * answers are still behind a gate, or not there.  True: there may be more. */
+static bool
 close_left(struct listener *d, uint32_t now)
 {
     struct list_link *list = &d->lists[CONN_PAUSED], *link, *next;
+    int closed = 0;
 
     if ((d->row->protocol->flags & (CONN_EOF_ENDS_PAUSE | CONN_EOF_WAKES)) == 0)
-        return;
-    for (link = list->next; link != list; link = next) {
+        return false;
+    for (link = list->next; link != list && closed < CONN_CLOSES_MAX;
+         link = next) {
         struct conn *c = LOOP_OWNER(link, struct conn, link);
 
         next = link->next;
@@ -232,8 +235,10 @@ close_left(struct listener *d, uint32_t now)
             now - c->moved_ms < CONN_LEFT_MS)
             continue;
         conn_close(c);
+        closed++;
         next = list->next; /* its protocol may have woken any other */
     }
+    return closed == CONN_CLOSES_MAX;
 }
 
 /* Serves connections whose request is late: that receives what is there, and
@@ -257,15 +262,17 @@ tick_due(struct loop_timer *timer)
 {
     struct conns *cs = LOOP_OWNER(timer, struct conns, tick);
     const uint64_t now = loop_now_ms(cs->loop);
+    bool more = cs->stopping;
 
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = conns_listener(cs, i);
 
-        close_old(d, CONN_ENDING, (uint32_t)now,
-                  cs->stopping ? CONN_QUIET_MS : CONN_ENDING_MS);
+        more |= close_old(d, CONN_ENDING, (uint32_t)now,
+                          cs->stopping ? CONN_QUIET_MS : CONN_ENDING_MS);
         if (d->row->idle_s > 0)
-            close_old(d, CONN_IDLE, (uint32_t)now, d->row->idle_s * 1000);
-        close_left(d, (uint32_t)now);
+            more |=
+                close_old(d, CONN_IDLE, (uint32_t)now, d->row->idle_s * 1000);
+        more |= close_left(d, (uint32_t)now);
         serve_late(d);
         /* Where clients wait: a connection may yield by now, or there are
          * descriptors again. */
@@ -278,8 +285,7 @@ tick_due(struct loop_timer *timer)
     if (cs->stopping)
         conns_stop_some(cs);
     /* The timer has just fired, so there is room for it. */
-    (void)loop_arm(cs->loop, timer,
-                   now + (cs->stopping ? TICK_STOP_MS : TICK_MS));
+    (void)loop_arm(cs->loop, timer, now + (more ? TICK_SOON_MS : TICK_MS));
 }
 
 /* ---- open and close ---------------------------------------------------- */

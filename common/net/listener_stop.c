@@ -10,7 +10,6 @@
 #define ANSWER_MS                                                              \
     1000 /* for answers, after the input of a listener that drains             \
           */
-#define CLOSES_MAX 256 /* connections closed in one turn */
 
 /* Connections that the kernel has taken are ours to serve. */
 static void
@@ -104,7 +103,8 @@ close_deaf(struct listener *d, bool all)
 
     if (!all && d->released_ms == loop_now_ms(d->conns->loop))
         return;
-    for (size_t n = 0; n < d->touched && (!all || closed < CLOSES_MAX); n++) {
+    for (size_t n = 0; n < d->touched && (!all || closed < CONN_CLOSES_MAX);
+         n++) {
         struct conn *c = listener_conn(d, n);
 
         if (c->source.fd < 0 || (!all && conn_gated(c) > 0))

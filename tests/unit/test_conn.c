@@ -789,6 +789,30 @@ UNSTARTED(a_client_has_half_of_a_listener_at_most, f)
     assert_int_equal(d->stats.yielded, 1);
 }
 
+/* Others wait for the end of a turn. */
+UNSTARTED(idle_connections_are_closed_some_in_each_turn, f)
+{
+    enum { MOST = 256, IDLE = MOST + 20 };
+    const struct listener *d;
+
+    for (size_t i = 0; i < ECHO_LISTENERS; i++)
+        f->rows[i].reserved = 0;
+    f->rows[ECHO].max = f->options.shared = IDLE;
+    f->rows[ECHO].idle_s = 60;
+    fault_stop_clock();
+    echo_start(f);
+    d = conns_listener(f->conns, ECHO);
+    for (int i = 0; i < IDLE; i++)
+        (void)echo_join(f, ECHO);
+    echo_turns(f, 1);
+    fault_pass_ns(UINT64_C(61) * 1000000000);
+    echo_turns(f, 1);
+    assert_int_equal(d->open, IDLE - MOST);
+    fault_pass_ns(UINT64_C(20000000));
+    echo_turns(f, 1);
+    assert_int_equal(d->open, 0);
+}
+
 UNSTARTED(no_connection_yields_while_there_is_room_or_without_yield_s, f)
 {
     struct net_address at[2];
