@@ -119,31 +119,25 @@ feed_starved(struct conns *cs)
     }
 }
 
-/* One step for each connection that has left something behind.  True: there is
- * more to do. */
+/* What closed connections have left behind is done for CONN_TURN_US, the oldest
+ * first.  True: there is more to do. */
 static bool
 end_some(struct listener *d)
 {
     struct list_link *list = &d->lists[CONN_CLOSED], *link, *next;
-    bool more = false;
+    const uint64_t until_ns = turn_end_ns();
 
     for (link = list->next; link != list; link = next) {
         struct conn *c = LOOP_OWNER(link, struct conn, link);
 
         next = link->next;
         /* Those that are done are still named by a gate. */
-        more |= (c->flags & F_DONE) == 0 && !conn_end_some(c) &&
-                (c->flags & F_DONE) == 0;
+        while ((c->flags & F_DONE) == 0) {
+            (void)conn_end_some(c);
+            if (clock_ns() >= until_ns)
+                return true;
+        }
     }
-    return more;
-}
-
-static bool
-end_all(struct listener *d, uint64_t until_ns)
-{
-    while (end_some(d))
-        if (clock_ns() >= until_ns)
-            return true;
     return false;
 }
 
@@ -162,7 +156,7 @@ conn_turn(struct conns *cs)
         if (d->working > 0)
             serve_listener(d);
         if (!list_alone(&d->lists[CONN_CLOSED]))
-            more |= end_all(d, turn_end_ns());
+            more |= end_some(d);
     }
     return more;
 }

@@ -175,8 +175,10 @@ echo_ended(struct conn *c)
     struct echo *f = echo_of(c);
     struct echo_state *s = conn_state(c);
 
-    if (s->ends++ < f->ends)
+    if (s->ends++ < f->ends) {
+        fault_pass_ns(WORK_NS);
         return false;
+    }
     f->ended++;
     return true;
 }

@@ -54,7 +54,7 @@ struct echo {
     bool narrow; /* peers take little before they read */
     size_t room; /* of all listeners; SIZE_MAX: no limit */
     struct conn *held;
-    unsigned ends; /* steps that ended() takes */
+    unsigned ends; /* steps that ended() takes, of 100 us each */
     unsigned ended;
     bool stopped;
     bool (*enough)(struct echo *f);

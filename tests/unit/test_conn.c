@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "tests/lib/capture.h"
 #include "tests/lib/client.h"
 #include "tests/lib/echo.h"
@@ -282,6 +283,27 @@ CASE(what_a_connection_leaves_is_done_in_steps_before_its_number_is_free, f)
     echo_run(f, all_gone);
     assert_int_equal(f->ended, 1);
     assert_int_equal(d->open, 0);
+}
+
+CASE(what_connections_leave_takes_no_more_than_its_part_of_a_turn, f)
+{
+    enum { PEERS = 20 };
+    int fds[PEERS];
+
+    fault_stop_clock();
+    f->ends = 50;
+    for (size_t i = 0; i < PEERS; i++)
+        fds[i] = echo_join(f, CUT);
+    for (size_t i = 0; i < PEERS; i++)
+        assert_int_equal(shutdown(fds[i], SHUT_RDWR), 0);
+    for (size_t i = 0; i < 300 && !all_gone(f); i++) {
+        const uint64_t before = clock_ns();
+
+        echo_turns(f, 1);
+        assert_in_range(clock_ns() - before, 0,
+                        UINT64_C(2) * CONN_TURN_US * 1000);
+    }
+    assert_int_equal(f->ended, PEERS);
 }
 
 CASE(places_are_reserved_for_each_listener, f)
