@@ -6,11 +6,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
+#include "tests/lib/fault.h"
 #include "tests/lib/file.h"
 #include "tests/lib/stored.h"
 
@@ -183,5 +185,69 @@ CASE(a_file_that_was_overwritten_in_place_is_not_written_to, d)
     assert_rc(apply_one(s, "pages", "k", 10), 0);
     assert_int_equal(get_one(s, "pages", "k"), 11);
     check_clean(s);
+    store_close(s);
+}
+
+/* ---- between two transactions -------------------------------------------- */
+
+#define KEYS 3000u
+
+static void
+replace_by_copy(void *ctx)
+{
+    put_in_place(ctx, "copy");
+}
+
+/* Each transaction deletes some hundred keys and calls flock twice. */
+CASE(what_takes_the_place_of_a_file_loses_the_keys_deleted_before_too, d)
+{
+    static struct store_key keys[KEYS];
+    static char names[KEYS][16];
+
+    for (unsigned i = 0; i < KEYS; i++) {
+        (void)snprintf(names[i], sizeof names[i], "key-%04u", i);
+        keys[i] = (struct store_key){(const uint8_t *)names[i], 8};
+    }
+    for (unsigned n = 1; n < 8; n++) {
+        struct store *s = open_store(d, 1, true);
+        struct store_applied applied;
+        struct store_totals totals;
+        uint64_t deleted;
+
+        assert_rc(apply_keys(s, 0, KEYS, 8, &applied), 0);
+        copy_file(d, "pages.mdb", "copy");
+        fault_hook("flock", n, replace_by_copy, d);
+        assert_rc(store_del(s, KS, keys, KEYS, &deleted), 0);
+        assert_true(fault_hit());
+        fault_clear();
+
+        assert_rc(stored_totals(s, KS_NAME, &totals), 0);
+        assert_int_equal(totals.keys, 0);
+        check_clean(s);
+        store_close(s);
+        tmpdir_empty(d);
+    }
+}
+
+/* ---- after a commit that failed ------------------------------------------- */
+
+CASE(nothing_is_read_before_an_unknown_outcome_is_made_durable, d)
+{
+    struct store *s = open_store(d, 1 << 20, true);
+    struct keyspace *k;
+    int fd;
+
+    assert_rc(apply_one(s, "pages", "k", 1), 0);
+    assert_rc(keyspace_get(lmdb_of(s), KS, KEYSPACE_FIND, &k), 0);
+    lmdb_of(s)->failed = k->hash;
+    keyspace_close(k); /* as a commit does that fails */
+    fd = openat(d->fd, "pages.mdb", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+    for (int i = 0; i < 2; i++) /* another process is writing */
+        assert_rc(get_one(s, "pages", "k"), -EAGAIN);
+    assert_int_equal(close(fd), 0);
+
+    assert_int_equal(get_one(s, "pages", "k"), 1);
+    assert_int_equal(lmdb_of(s)->failed, 0);
     store_close(s);
 }

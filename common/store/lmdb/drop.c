@@ -289,6 +289,7 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
             return -EINVAL;
     lmdb_read_end(store);
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
+        d.at = d.limit = 0; /* a file that took its place may have all keys */
         rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &d.keyspace);
         if (rc == 0)
             rc = delete_all(&d, deleted);

@@ -268,8 +268,10 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
         *k = opened;
         if (hash == s->failed) {
             rc = keyspace_resolve_commit(s, k);
-            if (rc < 0)
+            if (rc < 0) {
+                keyspace_close(k); /* a lookup must not find it like this */
                 return rc;
+            }
             s->failed = 0;
         }
     }
