@@ -149,13 +149,6 @@ batch_of(const struct applier *a, const struct fold_keyspace *k)
     return out;
 }
 
-/* The merge's own thread. */
-static struct applier
-make_applier(struct merge *m)
-{
-    return (struct applier){.merge = m, .select = &m->select.lanes[0]};
-}
-
 /* Applies a keyspace's records; returns the pid of the process that is writing
  * to it. */
 static long
@@ -185,12 +178,13 @@ add_up(struct merge *m, const struct applier *a)
     m->waiting = m->waiting || a->waiting;
 }
 
-/* The appliers of the lanes. */
+/* What lanes work on. */
 struct lane_work {
     struct applier appliers[PARALLEL_MAX];
+    unsigned lanes;       /* 1: lane 0 has all keyspaces */
+    uint32_t entries;     /* a keyspace needs more than these */
     _Atomic bool stopped; /* lane 0, the caller's thread, shall stop */
     _Atomic bool paused;  /* keyspaces may be left for the next slice */
-    uint8_t (*scratch)[LANE_ENTRIES * FOLD_SCRATCH_SIZE];
 };
 
 static void
@@ -201,7 +195,8 @@ apply_lane(void *ctx, unsigned lane)
     struct fold_keyspace *k = a->merge->current->fold.first;
 
     for (; k; k = k->next) {
-        if (k->lane != lane || k->state != KEYSPACE_APPLY)
+        if (k->state != KEYSPACE_APPLY || k->entry_count <= w->entries ||
+            (w->lanes > 1 && k->lane != lane))
             continue;
         if (lane == 0 && apply_batch_stopped(a->merge))
             w->stopped = true;
@@ -215,44 +210,28 @@ apply_lane(void *ctx, unsigned lane)
     }
 }
 
-/* Applies to all that are left, each of few entries, by the lanes at once.
- * Without memory for it nothing is done.  Returns whether the slice ended. */
+/* Applies to every keyspace in state KEYSPACE_APPLY that has more than
+ * `entries` entries; by several lanes at once if none has many.  Returns
+ * whether the slice ended. */
 static bool
-apply_by_lanes(struct merge *m, unsigned lanes)
+apply_by_lanes(struct merge *m, unsigned lanes, uint32_t entries)
 {
-    struct lane_work w = {.scratch = malloc(lanes * sizeof *w.scratch)};
+    struct lane_work w = {.lanes = lanes, .entries = entries};
+    uint8_t(*scratch)[LANE_ENTRIES * FOLD_SCRATCH_SIZE] =
+        lanes > 1 ? malloc(lanes * sizeof *scratch) : NULL;
 
-    if (!w.scratch)
-        return false;
+    if (lanes > 1 && !scratch)
+        return false; /* one lane does it, with the fold's memory */
     for (unsigned i = 0; i < lanes; i++)
-        w.appliers[i] = (struct applier){
-            .merge = m, .select = &m->select.lanes[i], .scratch = w.scratch[i]};
+        w.appliers[i] =
+            (struct applier){.merge = m,
+                             .select = &m->select.lanes[i],
+                             .scratch = scratch ? scratch[i] : NULL};
     parallel_run(lanes, apply_lane, &w);
     for (unsigned i = 0; i < lanes; i++)
         add_up(m, &w.appliers[i]);
-    free(w.scratch);
+    free(scratch);
     return w.paused;
-}
-
-/* Applies in this thread to every keyspace in state KEYSPACE_APPLY that has
- * more than `entries` entries.  Returns whether the slice ended. */
-static bool
-apply_here(struct merge *m, uint32_t entries)
-{
-    struct applier a = make_applier(m);
-    struct fold_keyspace *k;
-    bool paused = false;
-
-    for (k = m->current->fold.first; k && !paused; k = k->next) {
-        if (k->state != KEYSPACE_APPLY || k->entry_count <= entries)
-            continue;
-        if (apply_batch_stopped(m))
-            break;
-        (void)apply_to_keyspace(&a, k);
-        paused = is_slice_over(m);
-    }
-    add_up(m, &a);
-    return paused;
 }
 
 /* Tries the keyspaces that other processes were writing to once more.  Returns
@@ -260,7 +239,7 @@ apply_here(struct merge *m, uint32_t entries)
 static size_t
 apply_busy(struct merge *m, struct fold_keyspace **behind, long *holder)
 {
-    struct applier a = make_applier(m);
+    struct applier a = {.merge = m, .select = &m->select.lanes[0]};
     struct fold_keyspace *k;
     size_t left = 0;
 
@@ -290,9 +269,10 @@ apply_some(struct merge *m)
     const unsigned lanes =
         log_select_lanes(&m->select, m->current->fold.keyspaces);
 
-    if (lanes > 1 && (apply_here(m, LANE_ENTRIES) || apply_by_lanes(m, lanes)))
+    if (lanes > 1 &&
+        (apply_by_lanes(m, 1, LANE_ENTRIES) || apply_by_lanes(m, lanes, 0)))
         return true;
-    return apply_here(m, 0);
+    return apply_by_lanes(m, 1, 0);
 }
 
 /* Waits for the processes that are writing to keyspaces.  If the worker must
