@@ -94,6 +94,17 @@ struct keyspace_state {
     uint32_t history_due; /* minute; HISTORY_NEVER */
 };
 
+static inline struct store_totals
+keyspace_totals(const struct keyspace_state *state)
+{
+    return (struct store_totals){.keys = state->roots[TREE_KEYS].count,
+                                 .sum_high = (int64_t)(state->sum >> 64),
+                                 .sum_low = (uint64_t)state->sum,
+                                 .saturated = state->saturated,
+                                 .nonce = state->nonce,
+                                 .change = state->change};
+}
+
 /* A mark record. */
 struct keyspace_mark {
     struct log_fill fill;

@@ -95,19 +95,13 @@ give_block(void *ctx, const MDB_val *key, const MDB_val *value)
 static int
 give_totals(struct moving *m)
 {
-    const struct keyspace_state *state = &m->state;
-    const struct store_totals t = {.keys = state->roots[TREE_KEYS].count,
-                                   .sum_high = (int64_t)(state->sum >> 64),
-                                   .sum_low = (uint64_t)state->sum,
-                                   .saturated = state->saturated,
-                                   .nonce = state->nonce,
-                                   .change = state->change};
+    const struct store_totals t = keyspace_totals(&m->state);
     uint8_t history[HISTORY_STATE_MAX];
     struct history h;
     size_t size = 0;
     int rc = 0;
 
-    if (state->has_history) {
+    if (m->state.has_history) {
         rc = keyspace_history_get(m->txn, m->keyspace->dbis[KEYSPACE_META], &h);
         size = rc == 0 ? history_put(&h, history) : 0;
     }

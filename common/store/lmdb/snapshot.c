@@ -97,20 +97,6 @@ report_failure(struct lmdb *s, const char *what, int rc)
     return keyspace_report(s, k->name, k->name_size, what, rc);
 }
 
-static void
-view_totals(const struct lmdb *s, struct store_totals *out)
-{
-    *out = (struct store_totals){
-        .nonce = s->view.state.nonce,
-        .change = s->view.state.change,
-
-        .keys = s->view.state.roots[TREE_KEYS].count,
-        .sum_high = (int64_t)(s->view.state.sum >> 64),
-        .sum_low = (uint64_t)s->view.state.sum,
-        .saturated = s->view.state.saturated,
-    };
-}
-
 static int
 view_get(struct lmdb *s, const struct store_query *q, struct store_row *out)
 {
@@ -153,10 +139,11 @@ read_range(struct lmdb *s, struct store_query *q, size_t size_max)
     int64_t size;
 
     if (q->offset < 0) {
-        view_totals(s, &q->totals);
+        const uint64_t keys = s->view.state.roots[TREE_KEYS].count;
+
         offset = 0;
-        if (q->totals.keys > 0 - (uint64_t)q->offset)
-            offset = q->totals.keys + (uint64_t)q->offset;
+        if (keys > 0 - (uint64_t)q->offset)
+            offset = keys + (uint64_t)q->offset;
     }
     if (q->length == 0)
         return 0;
@@ -222,7 +209,7 @@ read_query(struct lmdb *s, struct store_query *q, size_t size_max)
     case STORE_RANK:
         return view_rank(s, q);
     case STORE_TOTAL:
-        view_totals(s, &q->totals);
+        q->totals = keyspace_totals(&s->view.state);
         return 0;
     case STORE_AROUND:
         return read_around(s, q, size_max);

@@ -140,6 +140,27 @@ row_compare(enum block_order order, const struct row *a, const struct row *b)
     return row_compare_keys(a, b);
 }
 
+/* Of a header's `count` separators, each where the le16 at `at` + its index *
+ * `step` says, the last one that is not above `r`, or the first. */
+static inline unsigned
+row_find_separator(const uint8_t *header, size_t at, size_t step,
+                   unsigned count, enum block_order order, const struct row *r)
+{
+    unsigned low = 0, high = count;
+
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        const struct row s =
+            row_get(header + get_le16(header + at + step * middle));
+
+        if (row_compare(order, &s, r) <= 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* A row with an empty key, which is not above any other. */
 static inline struct row
 row_lowest(enum block_order order)

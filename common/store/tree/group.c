@@ -110,17 +110,6 @@ unsigned
 group_block_of(const struct group *g, enum block_order order,
                const struct row *r)
 {
-    unsigned low = 0, high = g->blocks;
-
-    /* low's separator is not above r, or low is the first. */
-    while (high - low > 1) {
-        const unsigned middle = (low + high) / 2;
-        const struct row s = group_separator(g, middle);
-
-        if (row_compare(order, &s, r) <= 0)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return row_find_separator(g->bytes, GROUP_HEAD + 6, GROUP_ENTRY, g->blocks,
+                              order, r);
 }

@@ -61,19 +61,8 @@ node_get(struct tree *t, uint64_t id, unsigned level, uint64_t rows,
 unsigned
 node_find(const struct node *n, enum block_order order, const struct row *r)
 {
-    unsigned low = 0, high = n->count;
-
-    /* low's separator is not above r, or low is the first. */
-    while (high - low > 1) {
-        const unsigned middle = (low + high) / 2;
-        const struct row s = node_separator(n, middle);
-
-        if (row_compare(order, &s, r) <= 0)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return row_find_separator(n->bytes, BLOCK_HEAD + 8, NODE_ENTRY, n->count,
+                              order, r);
 }
 
 unsigned

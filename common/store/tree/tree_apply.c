@@ -221,7 +221,6 @@ struct filler {
     unsigned blocks; /* complete */
     unsigned entries;
     unsigned base; /* block of the last entry */
-    int rows;      /* net, of all */
 };
 
 static void
@@ -273,7 +272,6 @@ filler_add(struct filler *f, const struct row *r)
     put_le16(e + 4, (uint16_t)((int16_t)get_le16(e + 4) + net));
     if ((int)get_le16(e) + (int16_t)get_le16(e + 4) < 0)
         return -EBADMSG;
-    f->rows += net;
     if (!block_writer_fits(&f->writer, (size_t)BLOCK_ROW_HEAD + r->key_size)) {
         filler_block(f);
         assert(f->blocks < GROUP_BUFFER_MAX);
