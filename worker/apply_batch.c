@@ -70,11 +70,9 @@ is_slice_over(const struct merge *m)
 static bool
 is_machine_error(const struct store *s, int rc)
 {
-    const bool is_remote = (store_traits(s) & STORE_FILES) == 0;
-
     return rc == -ENOSPC || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ||
            rc == -EROFS || rc == -EHOSTDOWN ||
-           (is_remote && (rc == -EIO || rc == -EPERM));
+           (!store_is_local(s) && (rc == -EIO || rc == -EPERM));
 }
 
 /* An error that is not named here sets the records aside: one that should wait

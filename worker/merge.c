@@ -27,12 +27,6 @@ fold_memory_of(uint64_t worker_memory, unsigned eighths)
     return share < FOLD_MEMORY_MIN ? FOLD_MEMORY_MIN : share;
 }
 
-static bool
-is_local(const struct merge *m)
-{
-    return (store_traits(m->store) & STORE_FILES) != 0;
-}
-
 int
 merge_open(struct merge *m, const struct config *config,
            const struct datadir *dir, struct store *store)
@@ -68,7 +62,7 @@ merge_open(struct merge *m, const struct config *config,
     (void)mallinfo2();
     if (rc == 0)
         rc = log_select_open(&m->select, store, &m->folder, max);
-    if (rc == 0 && !is_local(m))
+    if (rc == 0 && !store_is_local(m->store))
         rc = as_of_init(&m->as_of, store, dir, &layout, config->log_size);
     if (rc < 0)
         merge_close(m);
@@ -90,6 +84,15 @@ merge_close(struct merge *m)
 
 /* ---- the merge note ------------------------------------------------------ */
 
+static void
+report_note(struct diag_repeat *repeat, const char *what, int rc)
+{
+    diag_repeating(repeat, DIAG_WARNING,
+                   "%s keyspace/" MERGE_NOTE_FILE " and log/" MERGE_NOTE_FILE
+                   ": %s; an older keyspace/ may go undetected",
+                   what, diag_text(rc));
+}
+
 /* Reads the notes.  Without them the worker merges: an error of a disk shows
  * elsewhere, too. */
 static void
@@ -101,7 +104,7 @@ read_note(struct merge *m)
     int rc;
 
     m->is_older = false;
-    if (!is_local(m))
+    if (!store_is_local(m->store))
         return; /* its counters are not in this directory */
     if (!merge_note_is_in_place(m->dir)) {
         m->is_older = true;
@@ -113,11 +116,7 @@ read_note(struct merge *m)
     rc = merge_note_read(m->dir, &n);
     m->is_older = rc >= 0 && merge_note_is_older(&n);
     if (rc < 0)
-        diag_repeating(&repeat, DIAG_WARNING,
-                       "read keyspace/" MERGE_NOTE_FILE
-                       " and log/" MERGE_NOTE_FILE
-                       ": %s; an older keyspace/ may go undetected",
-                       diag_text(rc));
+        report_note(&repeat, "read", rc);
     if (!m->is_older)
         return;
     merge_note_explain(&n, text);
@@ -135,11 +134,7 @@ write_note(struct merge *m)
     if (rc == 0)
         m->note_ms = clock_ms() + MERGE_NOTE_EVERY_MS;
     else if (rc != -ESTALE && rc != -EAGAIN)
-        diag_repeating(&repeat, DIAG_WARNING,
-                       "write keyspace/" MERGE_NOTE_FILE
-                       " and log/" MERGE_NOTE_FILE
-                       ": %s; an older keyspace/ may go undetected",
-                       diag_text(rc));
+        report_note(&repeat, "write", rc);
 }
 
 /* To be called before records go into the store: reads the merge notes, and
@@ -149,7 +144,7 @@ static bool
 begin_merge(struct merge *m)
 {
     read_note(m);
-    if (!m->is_older && is_local(m) && clock_ms() >= m->note_ms)
+    if (!m->is_older && store_is_local(m->store) && clock_ms() >= m->note_ms)
         write_note(m);
     return !m->is_older;
 }
@@ -529,7 +524,7 @@ merge_has_ended(struct merge *m)
     struct waiting *waiting = &m->as_of.waiting;
     uint64_t oldest_ms;
 
-    return !is_local(m) && datadir_writer_pid(m->dir) == 0 &&
+    return !store_is_local(m->store) && datadir_writer_pid(m->dir) == 0 &&
            pending_oldest_ms(&m->as_of.logs, &oldest_ms) == 0 &&
            oldest_ms == UINT64_MAX && waiting_list(waiting) >= 0 &&
            waiting->held_files == 0;

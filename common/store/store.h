@@ -5,8 +5,7 @@
  * (common/store/lmdb/lmdb_store.h opens one).  An engine may also keep the
  * counters on another machine, where several data directories count into one
  * keyspace; tests/unit/test_store.c has what each promises.  This interface has
- * no transactions, files or views to close.  An engine reports what else it can
- * do as traits.
+ * no transactions, files or views to close.
  *
  * Exactly once: a batch names the fills of the logs that it was summed from
  * (marks).  Its sums and its marks become visible and durable together; an
@@ -54,10 +53,6 @@ bool store_name_ok(const uint8_t *name, size_t size);
 struct store {
     const struct store_engine *engine;
     unsigned lanes; /* see store_lane(); 0 and 1: one */
-};
-
-enum store_trait {
-    STORE_FILES = 1, /* a file per keyspace: store_check(), store_copy() */
 };
 
 /* ---- applying (worker) ------------------------------------------------- */
@@ -229,7 +224,7 @@ struct store_taker {
 
 /* Each as the function of the same name below. */
 struct store_engine {
-    unsigned traits;
+    bool is_local; /* a file per keyspace, in this data directory */
     void (*close)(struct store *s);
     unsigned (*lane)(const struct store *s, const uint8_t *name,
                      size_t name_size); /* NULL: there is one lane */
@@ -274,10 +269,10 @@ struct store_engine {
     const char *(*trouble)(const struct store *s); /* NULL: none can be */
 };
 
-static inline unsigned
-store_traits(const struct store *s)
+static inline bool
+store_is_local(const struct store *s)
 {
-    return s->engine->traits;
+    return s->engine->is_local;
 }
 
 /* NULL is fine. */

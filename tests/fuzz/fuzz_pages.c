@@ -4,11 +4,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/fuzz/fuzz.h"
 
+#include <errno.h>
 #include <lmdb.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/store/lmdb/pages.h"
 #include "tests/lib/random.h"
 
@@ -33,14 +35,24 @@ read_all(const uint8_t *bytes, size_t size)
     sum += all;
 }
 
-static bool
-get_number(const uint8_t *value, size_t size, uint64_t *out)
+static int
+take_number(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
+            size_t size)
 {
+    if (!bytes_equal(key, key_size, "state", 5))
+        return 0;
     read_all(value, size);
-    if (size < sizeof *out)
-        return false;
-    memcpy(out, value, sizeof *out);
-    return true;
+    if (size < sizeof(uint64_t))
+        return -EBADMSG;
+    memcpy(ctx, value, sizeof(uint64_t));
+    return 1;
+}
+
+static int
+read_number(int fd, const struct pages_meta *meta, uint64_t *out)
+{
+    return pages_each(fd, meta,
+                      &(struct pages_records){"meta", take_number, out});
 }
 
 static void
@@ -183,8 +195,6 @@ map_is_small(int fd)
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    const struct pages_counter counter = {
-        .db = "meta", .key = "state", .get = get_number};
     struct pages_check all = {.fault = fault};
     const char *why = NULL;
     MDB_env *env;
@@ -196,7 +206,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     assert(fd >= 0 && write(fd, bytes, size) == (ssize_t)size);
     quick = pages_check_file(fd, PAGES_FOR_WRITING, &why);
     assert(why != NULL);
-    newest = pages_check_newest(fd, &counter, &why);
+    newest = pages_check_newest(fd, read_number, &why);
     full = pages_check(fd, &all);
 
     /* To look closer finds more. */

@@ -340,8 +340,7 @@ store_session_store(const struct cmd_line *line, int keyspace_fd, bool writable,
 long
 store_session_holder(const struct store_session *in)
 {
-    return store_traits(in->store) & STORE_FILES ? lmdb_store_holder(in->store)
-                                                 : 0;
+    return store_is_local(in->store) ? lmdb_store_holder(in->store) : 0;
 }
 
 /* With the directory open. */

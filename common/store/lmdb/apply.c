@@ -57,15 +57,14 @@ is_same_state(const struct mark_found *a, const struct mark_found *b)
 static size_t
 first_above(const struct store_batch *given, const struct mark_found *f)
 {
-    const struct row had = {.key = f->last_key, .key_size = f->last_key_size};
     size_t low = 0, high = given->delta_count;
 
     while (low < high) {
         const size_t mid = low + (high - low) / 2;
-        const struct row r = {.key = given->deltas[mid].key,
-                              .key_size = given->deltas[mid].key_size};
+        const struct store_delta *d = &given->deltas[mid];
 
-        if (row_compare_keys(&r, &had) > 0)
+        if (bytes_compare(d->key, d->key_size, f->last_key, f->last_key_size) >
+            0)
             high = mid;
         else
             low = mid + 1;

@@ -213,7 +213,7 @@ check_file(struct check *c, const char *file)
     fd = rc =
         keyspace_file_open(c->store->options.keyspace_fd, file, &st, &why);
     if (fd >= 0) {
-        rc = pages_check_newest(fd, &keyspace_change_counter, &why);
+        rc = pages_check_newest(fd, keyspace_change_read, &why);
         if (rc == 0)
             rc = pages_check(fd, &pages);
         if (rc == 0 && fstat(fd, &st) < 0) /* it may have grown */

@@ -341,8 +341,9 @@ void keyspace_close(struct keyspace *k);
 /* Whether the open file no longer has its name, or its lock file. */
 bool keyspace_replaced(const struct lmdb *s, const struct keyspace *k);
 
-/* Begins any transaction and adopts a map that another process has grown. */
-int keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out);
+/* Begins a transaction (*txn is NULL), or one that was reset anew, and adopts a
+ * map that another process has grown; none of this process's is active. */
+int keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **txn);
 
 /* Starts and ends the snapshot of the reader transaction. */
 int keyspace_read(struct keyspace *k);

@@ -39,14 +39,17 @@ keyspace_report(struct lmdb *s, const uint8_t *name, size_t name_size,
 
 /* ---- replaced files ---------------------------------------------------- */
 
-static void
-close_replaced(const struct lmdb *s, struct keyspace *k)
+/* Closes `k` if it was replaced. */
+static bool
+closed_replaced(const struct lmdb *s, struct keyspace *k)
 {
-    const bool gone = faccessat(s->options.keyspace_fd, k->file, F_OK, 0) < 0;
     char text[NAME_TEXT_SIZE];
 
+    if (k->reading || (!k->stale && !keyspace_replaced(s, k)))
+        return false;
     (void)name_escape(k->name, k->name_size, text);
-    if (gone) /* the file of an empty keyspace is removed eventually */
+    if (faccessat(s->options.keyspace_fd, k->file, F_OK, 0) < 0)
+        /* the file of an empty keyspace is removed eventually */
         diag(DIAG_INFO, "keyspace=%s: its file is no longer there", text);
     else
         diag(DIAG_WARNING,
@@ -54,15 +57,6 @@ close_replaced(const struct lmdb *s, struct keyspace *k)
              "with what has its name now",
              text);
     keyspace_close(k);
-}
-
-/* Closes `k` if it was replaced. */
-static bool
-closed_replaced(struct lmdb *s, struct keyspace *k)
-{
-    if (k->reading || (!k->stale && !keyspace_replaced(s, k)))
-        return false;
-    close_replaced(s, k);
     return true;
 }
 

@@ -18,24 +18,31 @@
 
 /* ---- the check before LMDB opens a file --------------------------------- */
 
-static bool
-state_change(const uint8_t *value, size_t size, uint64_t *out)
+static int
+take_change(void *ctx, uint8_t *key_bytes, size_t key_size,
+            uint8_t *value_bytes, size_t size)
 {
-    uint8_t bytes[KEYSPACE_STATE_SIZE];
-    const MDB_val v = {.mv_size = sizeof bytes, .mv_data = bytes};
+    const MDB_val key = {.mv_size = key_size, .mv_data = key_bytes};
+    const MDB_val value = {.mv_size = size, .mv_data = value_bytes};
     struct keyspace_state state;
+    uint64_t *change = ctx;
+    int rc;
 
-    if (size != sizeof bytes)
-        return false;
-    memcpy(bytes, value, sizeof bytes);
-    if (keyspace_state_parse(&v, &state) < 0)
-        return false;
-    *out = state.change;
-    return true;
+    if (!keyspace_is_record(&key, KEYSPACE_STATE_KEY))
+        return 0;
+    rc = keyspace_state_parse(&value, &state);
+    if (rc < 0)
+        return rc;
+    *change = state.change;
+    return 1;
 }
 
-const struct pages_counter keyspace_change_counter = {
-    .db = "meta", .key = KEYSPACE_STATE_KEY, .get = state_change};
+int
+keyspace_change_read(int fd, const struct pages_meta *meta, uint64_t *out)
+{
+    return pages_each(fd, meta,
+                      &(struct pages_records){"meta", take_change, out});
+}
 
 int
 keyspace_file_open(int dir_fd, const char *file, struct stat *st,
@@ -90,7 +97,7 @@ keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
     rc = pages_check_file(
         fd, s->options.writable ? PAGES_FOR_WRITING : PAGES_FOR_READING, why);
     if (rc == 0 && !own_failed)
-        rc = pages_check_newest(fd, &keyspace_change_counter, why);
+        rc = pages_check_newest(fd, keyspace_change_read, why);
     if (rc == -EBADMSG)
         *refused = (struct keyspace_refused){.why = *why,
                                              .at_ms = clock_ms(),
@@ -171,7 +178,7 @@ peek_file(int fd, const struct peeking *p)
         once.keyspace = &found;
         read = read_records(fd, &m, &once);
         if (read == 0)
-            read = pages_check_newest(fd, &keyspace_change_counter, p->why);
+            read = pages_check_newest(fd, keyspace_change_read, p->why);
         rc = pages_meta(fd, &now, &unseen);
         if (rc == 0 && now.txn == m.txn) {
             if (read == 0)

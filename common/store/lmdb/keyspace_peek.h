@@ -27,8 +27,8 @@ int keyspace_file_check(struct lmdb *s, const char *file, bool own_failed,
 int keyspace_file_open(int dir_fd, const char *file, struct stat *st,
                        const char **why);
 
-/* Each commit of a keyspace has a higher counter than the one before. */
-extern const struct pages_counter keyspace_change_counter;
+/* Reads the number of the last change: a pages_counter_fn. */
+int keyspace_change_read(int fd, const struct pages_meta *meta, uint64_t *out);
 
 /* Reads name and state of the file k->file, as of the newest commit.  If `k`
  * has a name, the file must have the same.  Calls mark(), if there is one, for

@@ -95,7 +95,7 @@ lanes_maintain(struct store *store, const struct store_maintenance *t)
 }
 
 static const struct store_engine engine = {
-    .traits = STORE_FILES,
+    .is_local = true,
     .close = close_lanes,
     .lane = lane_of_name,
     .marks = lanes_marks,

@@ -46,10 +46,7 @@ struct lmdb_listing {
 static int
 listed_compare(const struct listed *a, const struct listed *b)
 {
-    const struct row x = {.key = a->name, .key_size = (uint16_t)a->size};
-    const struct row y = {.key = b->name, .key_size = (uint16_t)b->size};
-
-    return row_compare_keys(&x, &y);
+    return bytes_compare(a->name, a->size, b->name, b->size);
 }
 
 static struct lmdb_listing *

@@ -39,7 +39,7 @@ engine_close(struct store *store)
 }
 
 static const struct store_engine engine = {
-    .traits = STORE_FILES,
+    .is_local = true,
     .close = engine_close,
     .marks = lmdb_marks,
     .apply = lmdb_apply,

@@ -1,7 +1,7 @@
 /* common/store/lmdb/lmdb_store.h - the default engine of common/store/store.h:
  * one LMDB file per keyspace in data/keyspace.
  *
- * Traits: STORE_FILES.  Listing takes about 1.2 MB. */
+ * Listing takes about 1.2 MB. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_STORE_LMDB_LMDB_STORE_H
 #define COUNTD_COMMON_STORE_LMDB_LMDB_STORE_H

@@ -42,16 +42,14 @@ keyspace_close(struct keyspace *k)
     *k = (struct keyspace){.env = NULL};
 }
 
-/* Begins a transaction, or (`renews`) a reset one anew, and adopts a map that
- * another process has grown; none of this process's is active. */
-static int
-begin_txn(struct keyspace *k, unsigned flags, MDB_txn **txn, bool renews)
+int
+keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **txn)
 {
     int code = MDB_MAP_RESIZED, dead;
 
     for (int i = 0; i < OPEN_TRIES; i++) {
-        code = renews ? mdb_txn_renew(*txn)
-                      : mdb_txn_begin(k->env, NULL, flags, txn);
+        code = *txn != NULL ? mdb_txn_renew(*txn)
+                            : mdb_txn_begin(k->env, NULL, flags, txn);
         if (code == MDB_READERS_FULL) {
             if (mdb_reader_check(k->env, &dead) != 0 || dead == 0)
                 return -EMFILE;
@@ -65,12 +63,6 @@ begin_txn(struct keyspace *k, unsigned flags, MDB_txn **txn, bool renews)
         }
     }
     return lmdb_error(code);
-}
-
-int
-keyspace_begin(struct keyspace *k, unsigned flags, MDB_txn **out)
-{
-    return begin_txn(k, flags, out, false);
 }
 
 /* ---- replaced files ---------------------------------------------------- */
@@ -172,7 +164,7 @@ open_env(int dir_fd, const char *file, bool writable, MDB_env **out)
 static int
 open_databases(struct lmdb *s, struct keyspace *k, const char **why)
 {
-    MDB_txn *txn;
+    MDB_txn *txn = NULL;
     int rc;
 
     *why = "begin";
@@ -287,7 +279,7 @@ keyspace_read(struct keyspace *k)
     for (int i = 0; i < OPEN_TRIES && rc == -EBUSY; i++) {
         const size_t before = id;
 
-        rc = begin_txn(k, 0, &k->reader, true);
+        rc = keyspace_begin(k, 0, &k->reader);
         if (rc < 0)
             return rc;
         rc = check_newest(k, k->reader);

@@ -108,37 +108,6 @@ pages_meta(int fd, struct pages_meta *out, const char **why)
 
 /* ---- the newest commit --------------------------------------------------- */
 
-struct counting {
-    const struct pages_counter *counter;
-    uint64_t *out;
-};
-
-/* Stops at the record of the counter. */
-static int
-take_counter(void *ctx, uint8_t *key, size_t key_size, uint8_t *value,
-             size_t size)
-{
-    const struct counting *c = ctx;
-
-    if (!bytes_equal(key, key_size, c->counter->key, strlen(c->counter->key)))
-        return 0;
-    return c->counter->get(value, size, c->out) ? 1 : -EBADMSG;
-}
-
-/* Reads the counter as of a meta page; -ENODATA if the page leads to none. */
-static int
-counter_read(int fd, const struct pages_meta *meta,
-             const struct pages_counter *counter, uint64_t *out)
-{
-    struct counting c = {.counter = counter, .out = out};
-    const struct pages_records asked = {counter->db, take_counter, &c};
-    const int rc = pages_each(fd, meta, &asked);
-
-    if (rc == 1)
-        return 0;
-    return rc == 0 || rc == -ENOENT || rc == -EBADMSG ? -ENODATA : rc;
-}
-
 static bool
 same_commits(const struct pages_meta a[2], const struct pages_meta b[2])
 {
@@ -148,8 +117,7 @@ same_commits(const struct pages_meta a[2], const struct pages_meta b[2])
 }
 
 int
-pages_check_newest(int fd, const struct pages_counter *counter,
-                   const char **why)
+pages_check_newest(int fd, pages_counter_fn *counter, const char **why)
 {
     struct pages_meta metas[2], now[2];
     int rc;
@@ -160,14 +128,16 @@ pages_check_newest(int fd, const struct pages_counter *counter,
         uint64_t used = 0, other = 0;
         int looked;
 
-        looked = counter_read(fd, &metas[newest], counter, &used);
-        if (looked == 0)
-            looked = counter_read(fd, &metas[1 - newest], counter, &other);
+        looked = counter(fd, &metas[newest], &used);
+        if (looked == 1)
+            looked = counter(fd, &metas[1 - newest], &other);
         rc = read_metas(fd, now, why);
         if (rc < 0)
             break;
-        if (looked < 0 || other <= used)
-            return looked < 0 && looked != -ENODATA ? looked : 0;
+        if (looked != 1 || other <= used) /* a page may lead to no counter */
+            return looked >= 0 || looked == -ENOENT || looked == -EBADMSG
+                       ? 0
+                       : looked;
         *why = "an older commit would be taken for the newest: a meta page is "
                "damaged";
         if (same_commits(metas, now))

@@ -7,7 +7,7 @@
  *
  *     rc = pages_check_file(fd, PAGES_FOR_WRITING, &why);
  *     if (rc == 0)
- *         rc = pages_check_newest(fd, &counter, &why);
+ *         rc = pages_check_newest(fd, read_counter, &why);
  *     if (rc == 0)
  *         ... mdb_env_open() ...
  *
@@ -72,13 +72,10 @@ struct pages_records {
 int pages_each(int fd, const struct pages_meta *meta,
                const struct pages_records *asked);
 
-/* A number in the value of `key` in the database `db` that no commit lowers. */
-struct pages_counter {
-    const char *db;
-    const char *key;
-    /* Parses it; false if the value is damaged. */
-    bool (*get)(const uint8_t *value, size_t size, uint64_t *out);
-};
+/* Reads a number that each commit raises, as of a meta page, with pages_each():
+ * 1, else there is none, or an error. */
+typedef int pages_counter_fn(int fd, const struct pages_meta *meta,
+                             uint64_t *out);
 
 /* Checks that LMDB would use the newest commit.  A damaged transaction number
  * in a meta page makes LMDB use the commit before, which no other check would
@@ -91,8 +88,7 @@ struct pages_counter {
  * the file distinguishes that from a bit that fell out of the number of a
  * commit on which answers rely.  So the process whose commit failed, which
  * knows, removes the state at once with pages_undo_commit(). */
-int pages_check_newest(int fd, const struct pages_counter *counter,
-                       const char **why);
+int pages_check_newest(int fd, pages_counter_fn *counter, const char **why);
 
 /* After transaction `txn` failed to commit: unless it happened after all, makes
  * both meta pages lead to the commit before it, durably, whatever the failed

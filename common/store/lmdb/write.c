@@ -68,6 +68,7 @@ keyspace_write(struct lmdb *s, struct keyspace *k, MDB_txn **out)
         (void)mdb_reader_check(k->env, &dead); /* repeated every minute */
         k->checked_ms = now;
     }
+    *out = NULL;
     rc = keyspace_begin(k, 0, out);
     if (rc == 0 && !is_current(s, k, *out)) {
         mdb_txn_abort(*out);

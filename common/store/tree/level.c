@@ -185,6 +185,17 @@ old_separator(const struct level *lv, unsigned i)
     return i == 0 ? lv->lower : node_separator_at(&lv->old, i);
 }
 
+/* Where the rows of the entry before the one at hand end; whether they do. */
+static bool
+find_upper(const struct level *lv, struct row *upper)
+{
+    if (lv->at < lv->old.count)
+        *upper = node_separator(&lv->old, lv->at);
+    else if (lv->has_upper)
+        *upper = lv->upper;
+    return lv->at < lv->old.count || lv->has_upper;
+}
+
 /* Consumes the entry at hand of the level above: its child is this level's
  * old node. */
 static int
@@ -195,11 +206,7 @@ level_load_child(struct levels *d, unsigned level)
     const unsigned at = above->at++;
 
     lv->lower = old_separator(above, at);
-    lv->has_upper = above->at < above->old.count || above->has_upper;
-    if (above->at < above->old.count)
-        lv->upper = node_separator(&above->old, above->at);
-    else if (above->has_upper)
-        lv->upper = above->upper;
+    lv->has_upper = find_upper(above, &lv->upper);
     return level_load(d, level, node_child(&above->old, at),
                       node_rows(&above->old, at));
 }
@@ -346,12 +353,8 @@ levels_take(struct levels *d, struct level_group *out)
         .rows = node_rows(&lv->old, at),
         .separator = old_separator(lv, at),
         .separator_size = row_size(old_separator(lv, at)),
-        .has_upper = lv->at < lv->old.count || lv->has_upper,
     };
-    if (lv->at < lv->old.count)
-        out->upper = node_separator(&lv->old, lv->at);
-    else if (lv->has_upper)
-        out->upper = lv->upper;
+    out->has_upper = find_upper(lv, &out->upper);
     return true;
 }
 

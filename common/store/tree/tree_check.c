@@ -19,22 +19,24 @@
 
 #define FAULTS_REPORTED 100 /* one bad node can be thousands of faults */
 
+/* Where rows begin, and end. */
+struct span {
+    struct row lower, upper;
+    bool has_upper;
+};
+
 struct check_node {
     struct node node;
     unsigned at;
-    bool has_upper;
-    struct row lower; /* of the node */
-    struct row upper;
+    struct span span;
 };
 
 struct checker {
     struct tree tree; /* without a cache */
     struct tree_check *check;
     struct check_node nodes[TREE_LEVELS + 1];
-    struct row lower; /* of the group at hand */
-    struct row upper;
-    bool has_upper;
-    uint64_t group;
+    uint64_t group; /* the one at hand */
+    struct span span;
     bool has_last;
     struct row last;
     uint8_t last_key[BLOCK_KEY_MAX];
@@ -76,8 +78,8 @@ check_row(void *ctx, const struct row *r)
     if (c->has_last && !is_before(c, &c->last, r))
         report_fault(c, "group %llu: rows out of order",
                      (unsigned long long)c->group);
-    if (is_before(c, r, &c->lower) ||
-        (c->has_upper && !is_before(c, r, &c->upper)))
+    if (is_before(c, r, &c->span.lower) ||
+        (c->span.has_upper && !is_before(c, r, &c->span.upper)))
         report_fault(c, "group %llu: row outside",
                      (unsigned long long)c->group);
     memcpy(c->last_key, r->key, r->key_size);
@@ -185,7 +187,7 @@ open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
     }
     c->check->blocks++;
     first = node_separator(&p->node, 0);
-    if (is_before(c, &first, &p->lower))
+    if (is_before(c, &first, &p->span.lower))
         report_fault(c, "node %llu: begins before its parent says",
                      (unsigned long long)id);
     for (unsigned i = 1; i < p->node.count; i++) {
@@ -207,9 +209,8 @@ check_nodes(struct checker *c, unsigned top)
 
     while (level <= top) {
         struct check_node *p = &c->nodes[level];
-        struct row lower, upper;
+        struct span span = p->span;
         uint64_t id, rows;
-        bool has_upper;
 
         if (p->at == p->node.count) {
             level++;
@@ -217,24 +218,19 @@ check_nodes(struct checker *c, unsigned top)
         }
         id = node_child(&p->node, p->at);
         rows = node_rows(&p->node, p->at);
-        lower = p->at == 0 ? p->lower : node_separator(&p->node, p->at);
+        if (p->at > 0)
+            span.lower = node_separator(&p->node, p->at);
         p->at++;
-        has_upper = p->has_upper;
-        upper = p->upper;
         if (p->at < p->node.count) {
-            upper = node_separator(&p->node, p->at);
-            has_upper = true;
+            span.upper = node_separator(&p->node, p->at);
+            span.has_upper = true;
         }
         if (level == 1) {
-            c->lower = lower;
-            c->upper = upper;
-            c->has_upper = has_upper;
+            c->span = span;
             check_group(c, id, rows);
             continue;
         }
-        c->nodes[level - 1].lower = lower;
-        c->nodes[level - 1].upper = upper;
-        c->nodes[level - 1].has_upper = has_upper;
+        c->nodes[level - 1].span = span;
         if (open_node(c, level - 1, id, rows))
             level--;
     }
@@ -248,8 +244,7 @@ tree_check(const struct tree *t, struct tree_check *check)
     const unsigned top = t->root.level;
 
     c.tree.cache = NULL;
-    c.lower = lowest;
-    c.nodes[top].lower = lowest;
+    c.span.lower = c.nodes[top].span.lower = lowest;
     if (t->root.id != 0 && top == 0)
         check_group(&c, t->root.id, t->root.count);
     else if (t->root.id != 0 && open_node(&c, top, t->root.id, t->root.count))
