@@ -34,12 +34,12 @@ struct worker {
     sigset_t signals;
 };
 
-#define LOG_FILES 2   /* descriptors of each log of a batch */
+#define LOG_FILES 4   /* descriptors: 2 of a log, in a batch and a quick one */
 #define FILES_MIN 128 /* fewer are refused */
 
 /* Raises the limit of descriptors as far as possible, and takes fewer logs per
  * batch if it stays too low: opening a keyspace must not fail because the logs
- * of a batch use all descriptors. */
+ * of two batches use all descriptors. */
 static int
 limit_files(struct worker *w)
 {
