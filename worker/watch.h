@@ -1,8 +1,8 @@
 /* worker/watch.h - when to scan for full logs and to merge what waits, and when
  * to stop.
  *
- * Any change of data/log wakes the worker (inotify); it also scans by itself
- * once a second, since a kernel queue may overflow and an owner may die without
+ * A lock that is removed in data/log, or a file that gets its name there, wakes
+ * the worker (inotify); it also scans by itself once a second, since a kernel queue may overflow and an owner may die without
  * changing a thing.  While the machine cannot proceed (full disk) it
  * waits, longer each time.  What waits in log/waiting/ is merged between batches of logs.
  *

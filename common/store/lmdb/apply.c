@@ -72,7 +72,7 @@ first_above(const struct store_batch *given, const struct mark_found *f)
     return low;
 }
 
-/* Reads from m->found what is applied: *at is the first delta that is missing.
+/* Reads from the marks what is applied: *at is the first delta that is missing.
  */
 static int
 find_progress(const struct apply_call *b, size_t *at, bool *in)

@@ -1,5 +1,5 @@
 /* common/store/lmdb/lmdb_pager.c - see lmdb_pager.h: lmdb_pager() gives a
- * database to pages.h, lmdb_kv() to the history. */
+ * database to a tree, lmdb_kv() to the history. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/lmdb_pager.h"
 
