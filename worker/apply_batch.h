@@ -21,8 +21,8 @@ bool apply_batch_slice(struct merge *m);
 /* Waits for the keyspaces that other processes write to, and sets aside in
  * log/waiting/ what keyspaces did not take of logs.  Afterwards logs[i].whole is
  * true for each log whose records are all durable in their keyspaces or there:
- * only these may be emptied.  Sets m->waiting if the machine cannot proceed (disk full): the logs
- * stay full. */
+ * only these may be emptied.  Sets m->waiting if the machine cannot proceed (disk
+ * full): the logs stay full. */
 void apply_batch_end(struct merge *m);
 
 /* Whether the caller of the merge wants it to stop. */

@@ -2,9 +2,10 @@
  * to stop.
  *
  * A lock that is removed in data/log, or a file that gets its name there, wakes
- * the worker (inotify); it also scans by itself once a second, since a kernel queue may overflow and an owner may die without
- * changing a thing.  While the machine cannot proceed (full disk) it
- * waits, longer each time.  What waits in log/waiting/ is merged between batches of logs.
+ * the worker (inotify); it also scans by itself once a second, since a kernel
+ * queue may overflow and an owner may die without changing a thing.  While the
+ * machine cannot proceed (full disk) it waits, longer each time.  What waits in
+ * log/waiting/ is merged between batches of logs.
  *
  * With `once` it stops when nothing can be merged now: what other processes have
  * is theirs to merge, and what failed is left as it is.
