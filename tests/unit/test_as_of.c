@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "tests/lib/aside.h"
+#include "tests/lib/file.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/random.h"
 
@@ -670,7 +671,6 @@ CASE(when_what_is_held_cannot_be_read_it_claims_nothing_new, f)
 {
     static const uint8_t garbage[8192] = {0xff};
     uint64_t words, broken;
-    int fd;
 
     words = as_of(f, "words");
     broken = as_of(f, "broken");
@@ -678,11 +678,8 @@ CASE(when_what_is_held_cannot_be_read_it_claims_nothing_new, f)
     assert_rc(
         renameat(f->datadir.fd, "log/" WAITING_FOLDER, f->datadir.fd, "was"),
         0);
-    fd = openat(f->datadir.fd, "log/" WAITING_FOLDER,
-                O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, garbage, sizeof garbage), sizeof garbage);
-    assert_rc(close(fd), 0);
+    file_put(file_path(f->dir.path, "log/" WAITING_FOLDER), garbage,
+             sizeof garbage);
 
     /* The last scan that worked was that of "broken", maybe a millisecond
      * later. */

@@ -4,14 +4,12 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "common/store/lmdb/keyspace.h"
 #include "common/store/lmdb/keyspace_peek.h"
 #include "tests/lib/counted.h"
+#include "tests/lib/file.h"
 #include "tests/lib/stored.h"
 
 #define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
@@ -21,25 +19,16 @@ static void
 damage_counts(const struct tmpdir *d, const char *key)
 {
     static uint8_t bytes[1 << 20];
-    const size_t key_size = strlen(key);
+    const char *path = file_path(d->path, "pages.mdb");
+    const size_t size = file_read(path, bytes, sizeof bytes);
     unsigned found = 0;
-    ssize_t size;
-    int fd;
 
-    fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);
-    assert_true(fd >= 0);
-    size = pread(fd, bytes, sizeof bytes, 0);
-    assert_true(size > 0 && size < (ssize_t)sizeof bytes);
-    for (off_t at = 10; at + (off_t)key_size <= size; at++) {
-        const uint8_t now = bytes[at - 10] ^ 1;
-
-        if (memcmp(bytes + at, key, key_size) != 0)
-            continue;
-        assert_int_equal(pwrite(fd, &now, 1, at - 10), 1);
-        found++;
-    }
+    for (size_t at = 10; at + strlen(key) <= size; at++)
+        if (memcmp(bytes + at, key, strlen(key)) == 0) {
+            file_flip(path, (off_t)at - 10, 1);
+            found++;
+        }
     assert_true(found > 0);
-    assert_int_equal(close(fd), 0);
 }
 
 CASE(damage_to_a_value_in_use_is_seen_within_a_minute, d)

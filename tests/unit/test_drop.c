@@ -19,6 +19,7 @@
 #include "tests/lib/counted.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/stored.h"
 
 static const struct log_fill log_a = {
@@ -155,12 +156,12 @@ CASE(what_is_taken_away_is_room_for_the_very_next_merge, d)
 static void
 damage_file(const struct tmpdir *d, unsigned how)
 {
-    static uint8_t bytes[1 << 20];
-    const int fd = openat(d->fd, "pages.mdb", O_RDWR | O_CLOEXEC);
-    const ssize_t size = pread(fd, bytes, sizeof bytes, 0);
+    const char *path = file_path(d->path, "pages.mdb");
+    size_t size;
+    uint8_t *bytes = file_bytes(path, &size);
 
-    assert_true(fd >= 0 && size > 8192);
-    for (ssize_t at = how == 0 ? 0 : 8192; at + 16 < size; at++) {
+    assert_true(size > 8192);
+    for (size_t at = how == 0 ? 0 : 8192; at + 16 < size; at++) {
         if (how < 2)
             bytes[at] = 'x';
         else if (how == 2 && memcmp(bytes + at, "state", 5) == 0)
@@ -168,8 +169,8 @@ damage_file(const struct tmpdir *d, unsigned how)
         else if (how == 3 && at % 4096 == 0 && bytes[at + 10] == 4)
             bytes[at + 12]++;
     }
-    assert_int_equal(pwrite(fd, bytes, (size_t)size, 0), size);
-    assert_int_equal(close(fd), 0);
+    file_write(path, 0, bytes, size);
+    free(bytes);
 }
 
 CASE(a_damaged_keyspace_is_dropped_for_a_fresh_one, d)

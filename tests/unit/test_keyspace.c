@@ -18,6 +18,7 @@
 #include "tests/lib/counted.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/stored.h"
 
 struct shape {
@@ -214,23 +215,20 @@ CASE(foreign_files_are_named_and_left_alone, d)
                                       "link",    "folder", "fifo",  "locked"};
     struct store_check_result r;
     uint8_t whole[65536];
-    ssize_t size;
-    int fd;
+    size_t size;
 
     assert_rc(apply_one(s, "good", "k", 1), 0);
     store_close(s);
-    fd = openat(d->fd, "good.mdb", O_RDONLY);
-    size = read(fd, whole, sizeof whole);
-    assert_true(fd >= 0 && size > 8192);
-    assert_int_equal(close(fd), 0);
+    size = file_read(file_path(d->path, "good.mdb"), whole, sizeof whole);
+    assert_true(size > 8192);
     tmpdir_put(d, "garbage.mdb", "not a database", 14, 0600);
     tmpdir_put(d, "zeros.mdb", zeros, sizeof zeros, 0600);
     tmpdir_put(d, "short.mdb", whole, 4096 * 3, 0600);
-    tmpdir_put(d, "renamed.mdb", whole, (size_t)size, 0600);
+    tmpdir_put(d, "renamed.mdb", whole, size, 0600);
     assert_int_equal(symlinkat("good.mdb", d->fd, "link.mdb"), 0);
     assert_int_equal(mkdirat(d->fd, "folder.mdb", 0700), 0);
     assert_int_equal(mkfifoat(d->fd, "fifo.mdb", 0600), 0);
-    tmpdir_put(d, "locked.mdb", whole, (size_t)size, 0600);
+    tmpdir_put(d, "locked.mdb", whole, size, 0600);
     assert_int_equal(mkfifoat(d->fd, "locked.mdb-lock", 0600), 0);
 
     s = open_store(d, 1 << 20, true);
@@ -248,10 +246,9 @@ CASE(foreign_files_are_named_and_left_alone, d)
         assert_rc(apply_one(s, "good", "k", 1), 0);
     }
     store_close(s);
-    fd = openat(d->fd, "zeros.mdb", O_RDONLY);
-    assert_int_equal(read(fd, whole, sizeof whole), sizeof zeros);
+    size = file_read(file_path(d->path, "zeros.mdb"), whole, sizeof whole);
+    assert_int_equal(size, sizeof zeros);
     assert_memory_equal(whole, zeros, sizeof zeros);
-    assert_int_equal(close(fd), 0);
 }
 
 CASE(a_file_of_other_message_sizes_is_refused, d)

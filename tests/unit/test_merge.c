@@ -456,10 +456,8 @@ CASE(a_full_log_whose_owner_lingers_is_tried_again_in_10_ms, x)
 static void
 damage_log_1(struct fixture *x)
 {
-    const int fd = openat(x->tmp.fd, "log/0000000001", O_WRONLY | O_CLOEXEC);
-
-    assert_int_equal(pwrite(fd, "!", 1, LOG_SLOTS_AT + 2 * 544 + 300), 1);
-    assert_int_equal(close(fd), 0);
+    file_write(file_path(x->tmp.path, "log/0000000001"),
+               LOG_SLOTS_AT + 2 * 544 + 300, "!", 1);
 }
 
 CASE(a_damaged_log_is_quarantined_and_the_others_merged, x)

@@ -121,12 +121,7 @@ CASE(logs_that_one_lane_tells_apart_are_merged_one_after_the_other, x)
 
 CASE(a_sick_keyspace_is_held_and_delays_no_other, x)
 {
-    const int fd = openat(x->dir.keyspace_fd, "keyspace-7.mdb",
-                          O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-
-    assert_true(fd >= 0);
-    assert_int_equal(pwrite(fd, "no keyspace", 11, 0), 11);
-    assert_int_equal(close(fd), 0);
+    tmpdir_put(&x->tmp, "keyspace/keyspace-7.mdb", "no keyspace", 11, 0600);
     log_of_all(x, 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(x->merge.stats.held, 1);

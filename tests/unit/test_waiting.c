@@ -121,14 +121,11 @@ CASE(what_died_while_it_was_written_is_removed_and_nothing_else, x)
 {
     struct waiting w = open_folder(x);
     struct waiting_new n;
-    int fd;
 
     (void)put(x, 1, 1, "a");
     assert_rc(waiting_list(&w), 0);
     assert_rc(waiting_begin(&w, &n, false), 0);
-    fd = openat(w.dir_fd, "%t12345678", O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    assert_int_equal(write(fd, "half", 4), 4);
-    assert_int_equal(close(fd), 0);
+    tmpdir_put(&x->tmp, "log/waiting/%t12345678", "half", 4, 0600);
     assert_rc(waiting_list(&w), 0);
     assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 2);
     waiting_abort(&w, &n);
@@ -256,7 +253,6 @@ CASE(a_damaged_fill_is_lost_alone_and_the_file_is_kept, x)
 {
     struct waiting w;
     uint64_t at;
-    int fd;
 
     put_many(x);
     w = open_folder(x);
@@ -264,9 +260,8 @@ CASE(a_damaged_fill_is_lost_alone_and_the_file_is_kept, x)
     assert_rc(waiting_list(&w), 0);
     assert_true(w.files[0]->fills == WAITING_JOIN_COUNT);
     at = w.index.fills[2]->member.at + 60;
-    fd = openat(w.dir_fd, w.files[0]->name, O_RDWR | O_CLOEXEC);
-    assert_int_equal(pwrite(fd, "damage", 6, (off_t)at), 6);
-    assert_int_equal(close(fd), 0);
+    file_write(file_path(x->tmp.path, "log/waiting/%s", w.files[0]->name),
+               (off_t)at, "damage", 6);
     waiting_close(&w);
 
     fixture_close_worker(x);

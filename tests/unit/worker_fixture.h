@@ -20,6 +20,7 @@
 #include "tests/lib/aside.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/store_faults.h"
 #include "tests/lib/stored.h"
