@@ -32,6 +32,7 @@
 #include "common/setup/datadir.h"
 #include "tests/lib/aside.h"
 #include "tests/lib/engines.h"
+#include "tests/lib/file.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/random.h"
@@ -304,7 +305,6 @@ static void
 make_directory(struct fixture *x)
 {
     struct filler f;
-    int fd;
 
     memset(x, 0, sizeof *x);
     fleet_init_in_memory(&x->fleet);
@@ -324,11 +324,7 @@ make_directory(struct fixture *x)
     filler_add(&f, "new", "b", 100);
     filler_add(&f, "new", "b", 200);
     filler_die(&f);
-    fd = openat(x->dir.log_fd, "lock-0000000003",
-                O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, "half", 4), 4);
-    assert_int_equal(close(fd), 0);
+    file_put(file_path(x->fleet.path, "log/lock-0000000003"), "half", 4);
     daemon_path("countd-worker", x->worker_path, sizeof x->worker_path);
     x->worker = (struct program){
         .argv = {x->worker_path, "-d", x->fleet.path, "-o", "log.size=64K",

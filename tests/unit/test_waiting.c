@@ -517,27 +517,36 @@ CASE(a_fill_behind_the_mark_is_in, x)
     assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 0);
 }
 
+/* Makes one pass; when the next is due. */
+static uint64_t
+make_pass(struct fixture *x)
+{
+    uint64_t due;
+
+    do
+        due = merge_waiting(&x->merge);
+    while (x->merge.pass.passing);
+    return due;
+}
+
 CASE(in_a_pass_a_keyspace_that_refuses_is_tried_once, x)
 {
     for (uint64_t epoch = 1; epoch <= 9; epoch++)
         (void)put(x, 1, epoch, "a");
     refuse("a", -EDQUOT);
-    (void)merge_waiting(&x->merge);
-    while (x->merge.pass.passing)
-        (void)merge_waiting(&x->merge);
+    (void)make_pass(x);
     assert_int_equal(store_faults_applies("a"), 1);
 }
 
 CASE(passes_that_merge_nothing_come_less_and_less_often, x)
 {
-    uint64_t due, last = 0;
+    uint64_t last = 0;
 
     (void)put(x, 1, 1, "a");
     refuse("a", -EBADMSG);
     for (int i = 0; i < 16; i++) {
-        do
-            due = merge_waiting(&x->merge);
-        while (x->merge.pass.passing);
+        const uint64_t due = make_pass(x);
+
         assert_in_range(due - fixture_ms, i == 0 ? 50 : last,
                         PASS_RETRY_MOST_MS);
         last = due - fixture_ms;
@@ -585,17 +594,12 @@ CASE(after_a_long_pass_that_merged_nothing_comes_four_times_that, x)
     (void)put(x, 1, 1, "a");
     refuse("a", -EBADMSG);
     fault_hook("pread", 1, let_half_a_minute_pass, NULL);
-    do
-        due = merge_waiting(&x->merge);
-    while (x->merge.pass.passing);
+    due = make_pass(x);
     assert_true(fault_hit());
     fault_clear();
     assert_int_equal(due - fixture_ms, 4 * 30000);
     fixture_ms = due;
-    do
-        due = merge_waiting(&x->merge);
-    while (x->merge.pass.passing);
-    assert_int_equal(due - fixture_ms, 2 * PASS_RETRY_FIRST_MS);
+    assert_int_equal(make_pass(x) - fixture_ms, 2 * PASS_RETRY_FIRST_MS);
 }
 
 /* Its marks say that the fill is in; without them it would count again. */
