@@ -4,7 +4,9 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -13,6 +15,7 @@
 #include "common/setup/reserve.h"
 #include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
+#include "tests/lib/engines.h"
 #include "tests/lib/stored.h"
 
 #define CASE(name, d) TEST_IN(name, struct tmpdir *d, in_memory, remove_dir)
@@ -365,6 +368,48 @@ CASE(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs, d)
     assert_rc(store_marks(s, KS, logs, 2, infos), 0);
     assert_int_equal(infos[0].state, STORE_MARK_DONE);
     assert_int_equal(infos[1].state, STORE_MARK_DONE);
+    store_close(s);
+}
+
+/* ---- memory ---------------------------------------------------------------- */
+
+#define LANES         8u
+#define LANE_KEYS     20000u
+#define COMMIT_MEMORY ((size_t)8 << 20)
+
+static size_t
+allocated(void)
+{
+    const struct mallinfo2 m = mallinfo2();
+
+    return m.uordblks + m.hblkhd;
+}
+
+/* Large commits close their environments, so what is left is the lanes' own. */
+CASE(lanes_together_keep_no_more_memory_than_a_commit_has, d)
+{
+    static struct store_delta deltas[LANE_KEYS];
+    static char keys[LANE_KEYS][8];
+    struct lmdb_options options = engine_lmdb_options(d->fd);
+    struct store *s;
+    size_t before;
+
+    for (size_t i = 0; i < LANE_KEYS; i++) {
+        (void)snprintf(keys[i], sizeof keys[i], "%07zu", i);
+        deltas[i] = delta(keys[i], 1);
+    }
+    options.txn_memory = COMMIT_MEMORY;
+    options.retain_memory = 1 << 20;
+    assert_rc(lmdb_lanes_open(&s, &options, LANES), 0);
+    before = allocated();
+    for (unsigned i = 0; i < 4 * LANES; i++) { /* in all lanes */
+        char name[8];
+
+        (void)snprintf(name, sizeof name, "ks%u", i);
+        assert_rc(stored_apply(s, name, NULL, deltas, LANE_KEYS), 0);
+    }
+    print_message("%zu then %zu bytes\n", before, allocated());
+    assert_true(allocated() < before + COMMIT_MEMORY + COMMIT_MEMORY / 2);
     store_close(s);
 }
 

@@ -344,7 +344,9 @@ lmdb_apply(struct store *store, const struct store_batch *given,
     lmdb_read_end(store);
     rc = apply_all(&b);
     marks_fini(&b.marks);
-    if (s->slice.capacity * SLICE_CHANGE_COST > s->options.txn_memory)
+    /* What all lanes keep is not more than one commit may take. */
+    if (s->slice.capacity * SLICE_CHANGE_COST >
+        s->options.txn_memory / (s->options.lanes > 0 ? s->options.lanes : 1))
         slice_free(&s->slice);
     *applied = b.total;
     if (rc == -EAGAIN)

@@ -17,8 +17,8 @@ struct lmdb_options {
     unsigned open_max;     /* keyspaces open at once; the least recently used is
                               closed */
     size_t txn_memory;     /* bytes for one commit (its edits, dirty pages) */
-    size_t retain_memory;  /* the most that stays allocated between commits;
-                              0: txn_memory */
+    size_t retain_memory;  /* of dirty pages, the most that stays allocated
+                              between commits; 0: txn_memory */
     unsigned lane, lanes;  /* lmdb_lanes_open() sets them: the keyspaces of this
                               handle; lanes 0: all */
     uint64_t keyspace_max; /* keyspaces in the directory; 0: no limit */
@@ -39,8 +39,8 @@ int lmdb_store_open(struct store **out, const struct lmdb_options *options);
 /* Opens the engine with `lanes` lanes (store_lane) for a worker that applies
  * with several threads.  LMDB must not have a file open twice in a process, so
  * each keyspace belongs to one lane, and each lane has a handle of its own with
- * its share of open_max and retain_memory.  Only marks, apply and maintain are
- * served. */
+ * its share of open_max, retain_memory and of what else stays allocated.  Only
+ * marks, apply and maintain are served. */
 #define LMDB_LANES_MAX 16
 int lmdb_lanes_open(struct store **out, const struct lmdb_options *options,
                     unsigned lanes);
