@@ -11,8 +11,9 @@
  * What can go wrong:
  *   the map is too small     drop the transaction, enlarge the map, again
  *   too many pages           drop it, halve the slice, again
- *   commit fails             the outcome is unknown: open the file again,
- *                            the marks say whether it happened (write.c)
+ *   commit fails             the outcome is unknown: the next call opens the
+ *                            file again (write.c), and the marks say whether it
+ *                            happened
  *   anything else            drop it; slices committed before stay, and their
  *                            marks say how far they went
  */
@@ -34,7 +35,6 @@ struct apply_call {
     size_t limit;   /* changes that a slice may have; 0: not computed yet */
     bool counted;   /* keys_max has been checked */
     uint64_t pages; /* pages that the slice has written, estimated */
-    uint64_t nonce; /* of the last commit that was tried */
     struct store_applied slice;
     struct store_applied total;
 };
@@ -222,7 +222,6 @@ make_slice(struct work *w, MDB_txn *txn, struct keyspace_state *state)
     struct apply_call *b = w->ctx;
     int rc;
 
-    b->nonce = state->nonce;
     b->slice = (struct store_applied){.commits = 1};
     b->pages = 0;
     rc = find_place(b, txn, state);
@@ -239,39 +238,6 @@ make_slice(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 
 /* ---- one slice, one transaction ---------------------------------------- */
 
-/* Opens the keyspace anew after a failed commit and reads its state.  0: the
- * commit happened after all; else `failed`. */
-static int
-read_outcome(struct apply_call *b, int failed)
-{
-    const bool was_in = b->in;
-    struct keyspace_state now;
-    struct keyspace *k;
-    size_t at = 0;
-    int rc;
-
-    rc = keyspace_get(b->store, b->given->name, b->given->name_size,
-                      KEYSPACE_FIND, &k);
-    if (rc == 0)
-        rc = keyspace_read(k);
-    if (rc < 0)
-        return failed;
-    b->keyspace = k;
-    rc = keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &now);
-    if (rc == 0)
-        rc = marks_read(k->reader, k->dbis[KEYSPACE_META], &now, &b->marks);
-    keyspace_read_end(k);
-    if (rc == 0 && now.nonce == b->nonce)
-        return 0;
-
-    /* Other processes may have committed after it. */
-    if (rc == 0)
-        rc = find_progress(b, &at, &b->in);
-    if (rc < 0 || was_in || b->marks.count == 0 || at != b->end)
-        return failed;
-    return at < b->given->delta_count || b->in ? 0 : failed;
-}
-
 /* Applies the next slice. */
 static int
 apply_slice(struct apply_call *b)
@@ -283,8 +249,7 @@ apply_slice(struct apply_call *b)
            b->limit > 1)
         b->limit /= 2;
     if (rc < 0 && b->keyspace->env == NULL)
-        rc = read_outcome(b, keyspace_disk_error(
-                                 b->store, rc, b->pages * KEYSPACE_PAGE_COST));
+        rc = keyspace_disk_error(b->store, rc, b->pages * KEYSPACE_PAGE_COST);
     if (rc < 0)
         return rc;
     b->at = b->end;

@@ -133,7 +133,7 @@ try_change(struct lmdb *s, struct keyspace *k, struct work *w)
     rc = keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state);
     state.change++;
 
-    /* Without changes the nonce stays: it identifies a commit that failed. */
+    /* Without changes the nonce stays: it says who made them. */
     if (rc == 0 && w->make != NULL) {
         state.nonce = ++s->nonce;
         rc = w->make(w, txn, &state);
