@@ -412,14 +412,14 @@ next_name(struct store_listing *listing, uint64_t until_ns,
 static int
 read_marks(struct store *s, const uint8_t *name, size_t name_size,
            const struct log_fill *marks, size_t count,
-           struct store_mark_info *infos)
+           enum store_mark_state *states)
 {
     (void)s;
     (void)name;
     (void)name_size;
     (void)marks;
     (void)count;
-    (void)infos;
+    (void)states;
     return -EHOSTDOWN;
 }
 

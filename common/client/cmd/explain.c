@@ -71,8 +71,7 @@ struct explain {
 /* ---- the count and its marks ------------------------------------------- */
 
 static int
-keep_mark(void *ctx, const struct log_fill *m,
-          const struct store_mark_info *info)
+keep_mark(void *ctx, const struct log_fill *m, enum store_mark_state state)
 {
     struct explain *e = ctx;
 
@@ -80,7 +79,7 @@ keep_mark(void *ctx, const struct log_fill *m,
                    sizeof *e->marks) < 0)
         return -ENOMEM;
     e->marks[e->mark_count++] =
-        (struct explain_mark){.m = *m, .done = info->state == STORE_MARK_DONE};
+        (struct explain_mark){.m = *m, .done = state == STORE_MARK_DONE};
     return 0;
 }
 

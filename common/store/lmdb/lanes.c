@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hash.h"
+
 struct lanes {
     struct store store; /* first: the handle */
     struct store *lanes[LMDB_LANES_MAX];
@@ -70,10 +72,10 @@ close_lanes(struct store *store)
 static int
 lanes_marks(struct store *store, const uint8_t *name, size_t name_size,
             const struct log_fill *marks, size_t count,
-            struct store_mark_info *infos)
+            enum store_mark_state *states)
 {
     return store_marks(lane_with(store, name, name_size), name, name_size,
-                       marks, count, infos);
+                       marks, count, states);
 }
 
 static int

@@ -106,13 +106,12 @@ check_history(struct check *c)
 }
 
 static int
-count_mark(void *ctx, const struct log_fill *m,
-           const struct store_mark_info *info)
+count_mark(void *ctx, const struct log_fill *m, enum store_mark_state state)
 {
     struct check *c = ctx;
 
     (void)m;
-    (void)info;
+    (void)state;
     c->result->marks++;
     return 0;
 }

@@ -207,7 +207,7 @@ pg_lane(struct store *store, const uint8_t *name, size_t size)
 
 static void
 compare_marks(const PGresult *r, const struct log_fill *marks, size_t count,
-              struct store_mark_info *infos)
+              enum store_mark_state *states)
 {
     for (int row = 0; row < PQntuples(r); row++) {
         size_t size;
@@ -215,22 +215,22 @@ compare_marks(const PGresult *r, const struct log_fill *marks, size_t count,
 
         for (size_t i = 0; i < count; i++)
             if (bytes_equal(log, size, marks[i].uuid, sizeof marks[i].uuid))
-                infos[i].state = store_mark_compare(
-                    &marks[i], (uint64_t)pg_bigint(r, row, 1),
-                    (uint64_t)pg_bigint(r, row, 2));
+                states[i] = store_mark_compare(&marks[i],
+                                               (uint64_t)pg_bigint(r, row, 1),
+                                               (uint64_t)pg_bigint(r, row, 2));
     }
 }
 
 int
 pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
-              size_t count, struct store_mark_info *infos)
+              size_t count, enum store_mark_state *states)
 {
     const PGresult *r;
     int rc;
 
     pg_arrays(s, "b");
     for (size_t i = 0; i < count; i++) {
-        infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
+        states[i] = STORE_MARK_NONE;
         pg_array_add(&s->arrays[0], marks[i].uuid, sizeof marks[i].uuid);
     }
     if (count == 0)
@@ -238,7 +238,7 @@ pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
     rc = pg_ask(s, &r, PG_MARKS, "ia", id, &s->arrays[0]);
     if (rc < 0)
         return rc;
-    compare_marks(r, marks, count, infos);
+    compare_marks(r, marks, count, states);
     return 0;
 }
 
@@ -269,26 +269,25 @@ find_now(struct pg *s, const uint8_t *name, size_t size, struct pg_keyspace *k)
 int
 pg_marks(struct store *store, const uint8_t *name, size_t size,
          const struct log_fill *marks, size_t count,
-         struct store_mark_info *infos)
+         enum store_mark_state *states)
 {
     struct pg *s = pg_lane(store, name, size);
     struct pg_keyspace k;
     int rc = find_now(s, name, size, &k);
 
     for (size_t i = 0; i < count; i++)
-        infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
+        states[i] = STORE_MARK_NONE;
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
-    return pg_marks_read(s, k.id, marks, count, infos);
+    return pg_marks_read(s, k.id, marks, count, states);
 }
 
 int
 pg_each_mark(struct store *store, const uint8_t *name, size_t size,
              int (*mark)(void *ctx, const struct log_fill *m,
-                         const struct store_mark_info *info),
+                         enum store_mark_state state),
              void *ctx)
 {
-    static const struct store_mark_info info = {.state = STORE_MARK_DONE};
     struct pg *s = pg_of(store);
     struct pg_keyspace k;
     const PGresult *r = NULL;
@@ -306,7 +305,7 @@ pg_each_mark(struct store *store, const uint8_t *name, size_t size,
             rc = -EBADMSG;
         else {
             memcpy(m.uuid, log, sizeof m.uuid);
-            rc = mark(ctx, &m, &info);
+            rc = mark(ctx, &m, STORE_MARK_DONE);
         }
     }
     return rc;
