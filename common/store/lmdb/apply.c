@@ -28,7 +28,6 @@ struct apply_call {
     struct keyspace *keyspace;
     const struct store_batch *given;
     struct marks marks;
-    bool begun;     /* a slice is applied: the next begins at `at` */
     bool in;        /* the marks say that everything is applied */
     size_t at;      /* first delta of the slice */
     size_t end;     /* first delta after it */
@@ -71,47 +70,30 @@ first_above(const struct store_batch *given, const struct mark_found *f)
     return low;
 }
 
-/* Reads from the marks what is applied: *at is the first delta that is missing.
- */
+/* Finds the delta to continue with from what the marks say is applied; without
+ * marks a slice follows the one before. */
 static int
-find_progress(const struct apply_call *b, size_t *at, bool *in)
+find_place(struct apply_call *b, MDB_txn *txn,
+           const struct keyspace_state *state)
 {
     const struct mark_found *found = b->marks.found;
+    const int rc =
+        marks_read(txn, b->keyspace->dbis[KEYSPACE_META], state, &b->marks);
 
+    if (rc < 0 || b->marks.count == 0)
+        return rc;
     for (size_t i = 0; i < b->marks.count; i++)
         if (found[i].state == STORE_MARK_AHEAD)
             return -EOVERFLOW;
     for (size_t i = 1; i < b->marks.count; i++)
         if (!is_same_state(&found[0], &found[i]))
             return -ESTALE;
-    *in = b->marks.count > 0 && found[0].state == STORE_MARK_DONE;
-    *at = 0;
-    if (*in)
-        *at = b->given->delta_count;
-    else if (b->marks.count > 0 && found[0].state == STORE_MARK_PARTIAL)
-        *at = first_above(b->given, &found[0]);
-    return 0;
-}
-
-/* Reads the marks, and finds the delta to continue with. */
-static int
-find_place(struct apply_call *b, MDB_txn *txn,
-           const struct keyspace_state *state)
-{
-    size_t at;
-    int rc;
-
-    rc = marks_read(txn, b->keyspace->dbis[KEYSPACE_META], state, &b->marks);
-    if (rc == 0)
-        rc = find_progress(b, &at, &b->in);
-    if (rc < 0)
-        return rc;
-
-    /* Nothing but the slices of this call may have been applied since. */
-    if (b->begun && b->marks.count > 0 && (b->in || at != b->at))
-        return -ESTALE;
-    if (!b->begun)
-        b->at = at;
+    b->in = found[0].state == STORE_MARK_DONE;
+    b->at = 0;
+    if (b->in)
+        b->at = b->given->delta_count;
+    else if (found[0].state == STORE_MARK_PARTIAL)
+        b->at = first_above(b->given, &found[0]);
     return 0;
 }
 
@@ -252,7 +234,6 @@ apply_slice(struct apply_call *b)
     if (rc < 0)
         return rc;
     b->at = b->end;
-    b->begun = true;
     b->limit = 0;
     b->total.keys += b->slice.keys;
     b->total.created += b->slice.created;
