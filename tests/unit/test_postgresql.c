@@ -122,6 +122,18 @@ add_many(struct store *s, int64_t sum)
     return stored_apply(s, KS_NAME, NULL, deltas, MANY);
 }
 
+CASE(a_step_of_maintenance_ends_when_its_time_is_over, x)
+{
+    const struct store_maintenance t = {.until_ns = 0};
+    int steps = 0;
+
+    assert_rc(stored_add(x->s, "one", NULL, "the", 1), 0);
+    assert_rc(stored_add(x->s, "two", NULL, "the", 1), 0);
+    while (store_maintain(x->s, &t))
+        steps++;
+    assert_int_equal(steps, 2);
+}
+
 /* Of larger ones there is one in a page. */
 CASE(two_blocks_of_history_are_in_a_page, x)
 {

@@ -188,8 +188,14 @@ struct pg {
     bool was_told;            /* warnings about the server are printed */
     uint64_t retry_at_ms;     /* no connection is tried before */
     uint64_t retry_wait_ms;
-    uint64_t maintain_at_ms;
     uint64_t look_at_ms; /* at the server's settings */
+
+    /* A round of compaction goes over all keyspaces with history. */
+    uint64_t round_ms;                /* none begins before */
+    uint8_t round_at[STORE_NAME_MAX]; /* the last one of it; size 0: none */
+    size_t round_at_size;
+    bool round_again; /* one of them has more to do */
+
     size_t chunk; /* keys of a statement: fewer while the server is slow */
     struct diag_repeat repeat;
     char trouble[512];

@@ -260,8 +260,8 @@ pg_history_change(struct pg *s, struct pg_keyspace *k,
 
 /* ---- compaction alone -------------------------------------------------- */
 
-#define MAINTAIN_MS 60000
-#define LOOK_MS     5000
+#define ROUND_MS 60000
+#define LOOK_MS  5000
 
 /* Compacts a slice of one keyspace, unless another process changes it now. */
 static int
@@ -295,13 +295,35 @@ compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
     return pg_end(s, rc);
 }
 
-/* A slice for each keyspace with history; a round of all once a minute. */
+/* A slice for each of the next keyspaces with history, until the time is over.
+ * 0: there is none behind the last one. */
+static int
+go_on_round(struct pg *s, uint64_t until_ns)
+{
+    int rc = pg_ask(s, NULL, PG_DUE, "b", s->round_at, s->round_at_size);
+    PGresult *names = rc == 0 ? pg_keep(s) : NULL;
+    const int count = PQntuples(names);
+
+    for (int i = 0; rc == 0 && i < count; i++) {
+        if (i > 0 && clock_ns() >= until_ns)
+            break;
+        rc = pg_key(names, i, 0, s->round_at, &s->round_at_size);
+        if (rc == 0)
+            rc = compact_keyspace(s, s->round_at, s->round_at_size,
+                                  &s->round_again);
+        if (rc != -EHOSTDOWN && rc != -EPERM && rc != -EIO)
+            rc = 0; /* one keyspace does not stop the others */
+    }
+    PQclear(names);
+    return rc < 0 ? rc : count;
+}
+
+/* A round once a minute, and at once while there is more to do. */
 bool
 pg_maintain(struct store *store, const struct store_maintenance *t)
 {
     struct pg *s = pg_of(store);
-    bool more = false;
-    PGresult *names;
+    bool again;
     int rc;
 
     pg_read_end(store);
@@ -314,23 +336,18 @@ pg_maintain(struct store *store, const struct store_maintenance *t)
     }
     if (rc == 0 && s->sender && t->applied_ms)
         rc = pg_sender_tick(s, t->applied_ms(t->ctx));
-    if (clock_ms() < s->maintain_at_ms)
+    if (clock_ms() < s->round_ms)
         return false;
     if (rc == 0)
-        rc = pg_ask(s, NULL, PG_DUE, "");
-    names = rc == 0 ? pg_keep(s) : NULL;
-    for (int i = 0; rc == 0 && i < PQntuples(names); i++) {
-        size_t size;
-        const uint8_t *name = pg_bytes(names, i, 0, &size);
-
-        rc = compact_keyspace(s, name, size, &more);
-        if (rc != -EHOSTDOWN && rc != -EPERM && rc != -EIO)
-            rc = 0; /* one keyspace does not stop the others */
-    }
-    PQclear(names);
-    if (!more)
-        s->maintain_at_ms = clock_ms() + MAINTAIN_MS;
-    return more;
+        rc = go_on_round(s, t->until_ns);
+    if (rc > 0)
+        return true;
+    again = rc == 0 && s->round_again;
+    s->round_at_size = 0;
+    s->round_again = false;
+    if (!again)
+        s->round_ms = clock_ms() + ROUND_MS;
+    return again;
 }
 
 /* ---- queries ----------------------------------------------------------- */

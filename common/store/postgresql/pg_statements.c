@@ -86,7 +86,8 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "nonce = $7::int8 WHERE id = $1::int4",
     [PG_LIST] = "SELECT name, keys FROM keyspace WHERE name > $1 "
                 "ORDER BY name LIMIT 256",
-    [PG_DUE] = "SELECT name FROM keyspace WHERE history IS NOT NULL",
+    [PG_DUE] = "SELECT name FROM keyspace WHERE history IS NOT NULL "
+               "AND name > $1 ORDER BY name LIMIT 256",
 
     /* Marks. */
     [PG_MARKS] = "SELECT log, epoch, first_ms FROM mark " IN
