@@ -280,10 +280,12 @@ pool_start(struct daemon *d, struct tmpdir *dir, const char *more)
 
 PG_MACHINES(peer_pgbouncer_is_refused_by_name, x)
 {
-    static const char *const confs[] = {
-        "pool_mode = transaction\n",
-        "pool_mode = transaction\nignore_startup_parameters = options\n",
-        "pool_mode = session\nignore_startup_parameters = options\n",
+    static const struct {
+        const char *conf, *more;
+    } rows[] = {
+        {"pool_mode = session\n", ""},
+        {"pool_mode = transaction\n", ""},
+        {"pool_mode = transaction\n", "options='-c geqo=off'"},
     };
     char conninfo[600];
     struct tmpdir dir;
@@ -291,10 +293,11 @@ PG_MACHINES(peer_pgbouncer_is_refused_by_name, x)
 
     if (access(PGBOUNCER, X_OK) != 0)
         test_skip("PgBouncer is not installed");
-    for (size_t i = 0; i < sizeof confs / sizeof *confs; i++) {
-        pool_start(&d, &dir, confs[i]);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        pool_start(&d, &dir, rows[i].conf);
         (void)snprintf(conninfo, sizeof conninfo,
-                       "host=%s user=postgres dbname=postgres", dir.path);
+                       "host=%s user=postgres dbname=postgres %s", dir.path,
+                       rows[i].more);
         refuse_start(x, "countd-worker", conninfo, x->schema, "PgBouncer");
         refuse_start(x, "countd-read", conninfo, x->schema, "PgBouncer");
         daemon_kill(&d);

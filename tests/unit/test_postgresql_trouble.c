@@ -232,6 +232,17 @@ CASE(a_database_whose_disk_is_full_takes_the_merge_later, x)
     tmpdir_remove(&dir);
 }
 
+CASE(a_session_is_set_up_whatever_options_the_user_has, x)
+{
+    char options[1300] = "options='";
+
+    for (int i = 0; i < 80; i++)
+        (void)strcat(options, " -c geqo=off");
+    (void)strcat(options, " -c search_path=nowhere'");
+    open_with(x, options);
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
+}
+
 /* Connections to the first host are taken by its kernel alone. */
 CASE(a_host_that_is_silent_is_passed_over, x)
 {

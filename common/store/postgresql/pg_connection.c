@@ -3,8 +3,8 @@
  *
  * A connection is always in libpq's pipeline mode: what is sent together costs
  * one round trip, and after an error the server skips the rest of it.  libpq
- * waits for a connection, and in pg_run_script(): each other wait is a poll() of
- * at most `timeout_ms`. */
+ * waits for a connection, and in pg_run_script(): each other wait is a poll()
+ * of at most `timeout_ms`. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
@@ -331,40 +331,27 @@ pg_disconnect(struct pg *s)
 
 /* The words that libpq is given: a later one replaces an earlier one, and
  * `dbname` stands for all of store.conninfo.  libpq itself waits for each host,
- * and for whole seconds, two at least.  The server gives up before this process
- * does: so it can say why. */
-static void
-connect_with(struct pg *s, const PQconninfoOption *given)
+ * and for whole seconds, two at least. */
+static PGconn *
+connect_with(const struct postgresql_options *o)
 {
-    const unsigned long long ms = s->options.timeout_ms;
-    char options[1024], connect_timeout[24], user_timeout[24];
+    const unsigned long long ms = o->timeout_ms;
+    char connect_timeout[24], user_timeout[24];
     const char *const keys[] = {"fallback_application_name",
                                 "target_session_attrs",
                                 "connect_timeout",
                                 "tcp_user_timeout",
                                 "dbname",
-                                "options",
                                 NULL};
-    const char *const values[] = {"countd",
-                                  s->options.writable ? "read-write" : "any",
-                                  connect_timeout,
-                                  user_timeout,
-                                  s->options.conninfo,
-                                  options,
-                                  NULL};
+    const char *const values[] = {
+        "countd",        o->writable ? "read-write" : "any",
+        connect_timeout, user_timeout,
+        o->conninfo,     NULL};
 
-    while (given->keyword && strcmp(given->keyword, "options") != 0)
-        given++;
     (void)snprintf(connect_timeout, sizeof connect_timeout, "%llu",
                    ms > 2000 ? (ms + 999) / 1000 : 2);
     (void)snprintf(user_timeout, sizeof user_timeout, "%llu", ms);
-    (void)snprintf(options, sizeof options,
-                   "%s -c search_path=%s -c statement_timeout=%llu "
-                   "-c lock_timeout=%llu "
-                   "-c idle_in_transaction_session_timeout=%llu",
-                   given->keyword && given->val ? given->val : "",
-                   s->options.schema, ms - ms / 4, ms / 2, 5 * ms);
-    s->connection = PQconnectdbParams(keys, values, 1);
+    return PQconnectdbParams(keys, values, 1);
 }
 
 /* A pooler gives a session to many: statements that one prepares are not there
@@ -381,7 +368,7 @@ refuse_pooler(struct pg *s)
 
 /* A refusal has no SQLSTATE here: one that waiting does not mend is known by
  * nothing but its text, which may be in any language, so all are waited for.
- * PgBouncer has one language, and refuses options that it does not ignore. */
+ * PgBouncer has one language, and refuses options that store.conninfo has. */
 static int
 open_connection(struct pg *s)
 {
@@ -395,8 +382,8 @@ open_connection(struct pg *s)
         pg_saw(s, STATUS_M_DB_REFUSED);
         return why ? -EPERM : -ENOMEM;
     }
-    connect_with(s, given);
     PQconninfoFree(given);
+    s->connection = connect_with(&s->options);
     if (!s->connection)
         return -ENOMEM;
     if (PQstatus(s->connection) == CONNECTION_OK)
@@ -405,6 +392,29 @@ open_connection(struct pg *s)
     return strstr(s->trouble, "unsupported startup parameter")
                ? refuse_pooler(s)
                : rc;
+}
+
+/* Sends the statement that sets up a session: `options` of libpq are a user's,
+ * in store.conninfo, a service or the environment.  The server gives up before
+ * this process does, so that it can say why. */
+static int
+send_setup(struct pg *s)
+{
+    static const char text[] =
+        "SELECT pg_backend_pid()::int8, set_config('search_path', $1, false), "
+        "set_config('statement_timeout', ($2::int8 * 3 / 4)::text, false), "
+        "set_config('lock_timeout', ($2::int8 / 2)::text, false), "
+        "set_config('idle_in_transaction_session_timeout', "
+        "($2::int8 * 5)::text, false)";
+    char ms[24];
+    const char *const values[] = {s->options.schema, ms};
+
+    (void)snprintf(ms, sizeof ms, "%llu",
+                   (unsigned long long)s->options.timeout_ms);
+    return PQsendQueryParams(s->connection, text, 2, NULL, values, NULL, NULL,
+                             1) == 0
+               ? take_error(s, NULL)
+               : 0;
 }
 
 static_assert(PG_STATEMENTS < PG_BATCH, "one more fits");
@@ -427,9 +437,9 @@ prepare_statements(struct pg *s)
         PQenterPipelineMode(s->connection) == 0)
         return take_error(s, NULL);
     pg_clear_results(s);
-    if (PQsendQueryParams(s->connection, "SELECT pg_backend_pid()::int8", 0,
-                          NULL, NULL, NULL, NULL, 1) == 0)
-        return take_error(s, NULL);
+    rc = send_setup(s);
+    if (rc < 0)
+        return rc;
     for (int i = 0; i < PG_STATEMENTS; i++)
         if (PQsendPrepare(s->connection,
                           statement_name((enum pg_statement)i, name),
@@ -515,7 +525,9 @@ pg_run_script(struct pg *s, const char *text)
     pg_disconnect(s);
     rc = open_connection(s);
     if (rc == 0)
-        r = PQexec(s->connection, text); /* the server gives up in time */
+        rc = send_setup(s);
+    if (rc == 0) /* takes both results; the server gives up in time */
+        r = PQexec(s->connection, text);
     if (rc == 0 && PQresultStatus(r) != PGRES_COMMAND_OK)
         rc = take_error(s, r);
     PQclear(r);
