@@ -172,6 +172,21 @@ ask_reader(struct pg_store *x)
     return as_of;
 }
 
+CASE(a_turn_that_cannot_begin_is_begun_again, x)
+{
+    struct store_as_of as_of;
+    struct store *reader;
+
+    x->options.writable = false;
+    reader = pg_store_open_other(x);
+    assert_rc(store_as_of(reader, &as_of), 0);
+    store_read_end(reader);
+    (void)pg_server_run("ALTER TABLE @.sender RENAME TO gone");
+    assert_rc(store_as_of(reader, &as_of), -EPERM);
+    (void)pg_server_run("ALTER TABLE @.gone RENAME TO sender");
+    assert_rc(store_as_of(reader, &as_of), 0);
+}
+
 CASE(what_this_directory_has_merged_is_all_there, x)
 {
     assert_true(ask_reader(x).own_ms == UINT64_MAX);

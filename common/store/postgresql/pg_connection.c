@@ -294,7 +294,8 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
         calls[i].result = s->results[i];
     if (rc < 0) {
         pg_report_trouble(s);
-        if (rc == -EHOSTDOWN || rc == -ENOMEM)
+        /* After an error a reading turn can only begin anew. */
+        if (rc == -EHOSTDOWN || rc == -ENOMEM || s->in_turn)
             pg_disconnect(s);
     }
     return rc;

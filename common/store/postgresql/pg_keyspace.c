@@ -86,15 +86,14 @@ pg_begin(struct pg *s, enum pg_statement lock, const uint8_t *name, size_t size,
 int
 pg_begin_turn(struct pg *s)
 {
-    int rc = pg_connect(s);
+    const int rc = pg_connect(s);
 
     if (rc < 0 || s->in_turn)
         return rc;
-    rc = !s->options.writable && s->options.sender
-             ? pg_sender_begin_turn(s)
-             : pg_ask(s, NULL, PG_BEGIN_READ, "");
-    s->in_turn = rc == 0;
-    return rc;
+    if (!s->options.writable && s->options.sender)
+        return pg_sender_begin_turn(s);
+    s->in_turn = true; /* unless there is an error: pg_run() */
+    return pg_ask(s, NULL, PG_BEGIN_READ, "");
 }
 
 int

@@ -150,9 +150,5 @@ pg_read(struct store *store, struct store_query *q, size_t size_max)
     ask_query(&c[1], q, end);
     if (rc == 0)
         rc = pg_run(s, c, 2);
-    if (rc == 0)
-        return take_answer(s, q, size_max, c[0].result, c[1].result);
-    if (s->in_turn)
-        pg_disconnect(s); /* its transaction is of no use */
-    return rc;
+    return rc < 0 ? rc : take_answer(s, q, size_max, c[0].result, c[1].result);
 }

@@ -335,6 +335,7 @@ pg_sender_begin_turn(struct pg *s)
     pg_call(&c[0], PG_BEGIN_READ, "");
     pg_call(&c[1], PG_AS_OF, "baq", p.id, sizeof p.id, &s->arrays[0],
             (int64_t)clock_unix_ms());
+    s->in_turn = true; /* unless there is an error: pg_run() */
     rc = pg_run(s, c, 2);
     if (rc < 0)
         return rc;
