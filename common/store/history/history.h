@@ -322,7 +322,8 @@ struct history_whole {
     uint128 proof; /* of history_proof() of all rows */
 };
 
-/* Every block and record against each other, the state and the keyspace. */
+/* Every block and record against each other, the state and the keyspace.  What
+ * an item of the kv points to is used only until the kv is asked again. */
 int history_check(const struct history *h, const struct kv *kv,
                   const struct history_whole *whole, struct history_check *out);
 

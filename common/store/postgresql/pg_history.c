@@ -11,12 +11,13 @@
 #include "common/base/array.h"
 #include "common/base/clock.h"
 
-#define AHEAD_FIRST 2
-#define AHEAD_MOST  64
-#define PUTS_MOST   256
-#define WINDOWS     64   /* that are looked at */
-#define BLOCK_SIZE  3900 /* two of them are in a page */
-#define KEY_BLOCK   10   /* only the keys of records are shorter */
+#define AHEAD_FIRST   2
+#define AHEAD_MOST    64
+#define PUTS_MOST     256
+#define WINDOWS       64   /* that are looked at */
+#define CHECK_WINDOWS 2    /* that a check keeps */
+#define BLOCK_SIZE    3900 /* two of them are in a page */
+#define KEY_BLOCK     10   /* only the keys of records are shorter */
 
 /* ---- the kv ------------------------------------------------------------ */
 
@@ -34,6 +35,7 @@ struct block_kv {
     int32_t id;
     struct window *windows;
     size_t count, capacity;
+    size_t most;          /* of them; 0: all that come */
     int64_t ahead;        /* entries that the next window has */
     struct pg_array *put; /* keys and values that are not sent yet */
 };
@@ -59,12 +61,22 @@ forget_windows(struct block_kv *k)
     k->ahead = AHEAD_FIRST;
 }
 
+static void
+forget_first(struct block_kv *k)
+{
+    PQclear(k->windows[0].rows);
+    k->count--;
+    memmove(k->windows, k->windows + 1, k->count * sizeof *k->windows);
+}
+
 /* Keeps the rows that were asked for. */
 static int
 keep_window(struct block_kv *k, const uint8_t *from, size_t size)
 {
     if (size > KV_KEY_MAX)
         return -EBADMSG;
+    if (k->most > 0 && k->count == k->most)
+        forget_first(k);
     if (array_grow(&k->windows, &k->capacity, k->count + 1,
                    sizeof *k->windows) < 0)
         return -ENOMEM;
@@ -389,5 +401,6 @@ pg_history_check(struct pg *s, const struct pg_keyspace *k,
     if (rc < 0)
         return rc;
     open_kv(&kv, s, k->id);
+    kv.most = CHECK_WINDOWS; /* or memory would have all of it */
     return close_kv(&kv, history_check(&h, &kv.kv, whole, check));
 }
