@@ -21,8 +21,7 @@ remove_file(void *ctx, int folder_fd, const char *name)
 }
 
 /* Removes the folder if no process uses it.  A worker that began before may
- * still
- * put a log there; one that finds the folder gone has nothing to keep. */
+ * still put a log there; one that finds the folder gone has nothing to keep. */
 static bool
 remove_unused(int log_fd, int fd)
 {

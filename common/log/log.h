@@ -62,8 +62,8 @@ int log_create(int dirfd, uint64_t index, const struct layout *l,
  *   -EBUSY   owned by a live process
  *   -ESTALE  in another state: try the next one.  If the header contradicts the
  *             mode, the mode is repaired; if the slots are needed to decide,
- *             the log is left to log_recover(), as if its owner had died
- *             or an EMPTY one that had LOG_EPOCH_MAX fills: it is removed
+ *             the log is left to log_recover(), as if its owner had died; an
+ *             EMPTY one that had LOG_EPOCH_MAX fills is removed
  *   -ENOENT  there is no such log
  *   -EBADMSG both headers are bad: it was renamed to bad-N-0 (quarantine)
  *   -EPROTONOSUPPORT  written by a newer version: left unchanged
@@ -98,10 +98,10 @@ int log_append(struct log *log, const uint8_t *slots, uint32_t count,
                uint64_t first_ms, uint64_t last_ms);
 
 /* OPEN -> SEALED(count), durable; or -> EMPTY if nothing was appended.  An
- * fdatasync of log->fd after the last log_append() must have succeeded; one that
- * failed is never repeated.  The marks of its
- * requests with an Idempotency-Key were stored before (struct mark_store): from
- * here on a worker may empty it.
+ * fdatasync of log->fd after the last log_append() must have succeeded; one
+ * that failed is never repeated.  The marks of its requests with an
+ * Idempotency-Key were stored before (struct mark_store): from here on a worker
+ * may empty it.
  *   -ESTALE  the file was removed or replaced by hand meanwhile */
 int log_seal(struct log *log);
 

@@ -162,9 +162,9 @@ find_targets(struct append *a, struct append_targets *l, uint64_t *ahead)
 
 /* ---- rows -------------------------------------------------------------- */
 
-/* Increments that are older than a tier retains go to a coarser tier at once, if
- * the tier has nothing as old: rolling it up period by period would take as long as
- * retention takes to remove it. */
+/* Increments that are older than a tier retains go to a coarser tier at once,
+ * if the tier has nothing as old: rolling it up period by period would take as
+ * long as retention takes to remove it. */
 static void
 raise_floors(struct history *h, uint32_t now, uint32_t oldest)
 {

@@ -162,9 +162,9 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
 
 /* ---- what is over ------------------------------------------------------ */
 
-/* Brings a period that is over, and not busy, one job further: its runs become one, which is
- * rolled up; eight that are rolled become one.  1: a job has begun; 0: there
- * is nothing to do. */
+/* Brings a period that is over, and not busy, one job further: its runs become
+ * one, which is rolled up; eight that are rolled become one.  1: a job has
+ * begun; 0: there is nothing to do. */
 static int
 finish_period(struct compact_work *w, struct period *p)
 {

@@ -1,10 +1,10 @@
 /* common/store/history/scan.c - keys of a span, each with its sum.
  *
- * Up to SOURCES_MAX runs are read side by side.  If there are more, that many at a
- * time are read as far as the first WINDOW_ROWS keys go, whose sums are added up;
- * then the same for the keys behind these.  So the memory does not depend on how many runs
- * there are, and each piece opens each run once; blocks are passed over only
- * where all runs are read side by side.
+ * Up to SOURCES_MAX runs are read side by side.  If there are more, that many
+ * at a time are read as far as the first WINDOW_ROWS keys go, whose sums are
+ * added up; then the same for the keys behind these.  So the memory does not
+ * depend on how many runs there are, and each piece opens each run once; blocks
+ * are passed over only where all runs are read side by side.
  *
  * Entry points: history_scan(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
