@@ -458,8 +458,8 @@ remove_expired(struct merge *m)
 {
     const int rc = archive_remove_expired(&m->archive, clock_unix_ms());
 
-    if (rc == ARCHIVE_STEP)
-        m->due_ms[MERGE_EXPIRE] = 0; /* there may be more */
+    if (rc == ARCHIVE_STEP) /* there may be more */
+        m->due_ms[MERGE_EXPIRE] = clock_ms() + 1000;
     return rc;
 }
 
@@ -490,7 +490,7 @@ run_chores(struct merge *m)
         const char *what;
     } chores[MERGE_CHORES] = {
         [MERGE_JOIN] = {1000, join_waiting, "join files of log/waiting/"},
-        [MERGE_EXPIRE] = {300000, remove_expired, "remove archived logs"},
+        [MERGE_EXPIRE] = {240000, remove_expired, "remove archived logs"},
         [MERGE_RESERVE] = {10000, maintain_reserve, "make " RESERVE_FILE},
     };
     static struct diag_repeat repeats[MERGE_CHORES];

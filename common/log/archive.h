@@ -39,8 +39,8 @@
 
 #define ARCHIVE_FOLDER    "archive"
 #define ARCHIVE_NAME_SIZE 64
-#define ARCHIVE_STEP      1000 /* removed at once, at most */
-#define ARCHIVE_ROOM      8    /* removed for one new log, at most */
+#define ARCHIVE_STEP      64 /* that expire in a second, at most */
+#define ARCHIVE_ROOM      8  /* removed for one new log, at most */
 
 /* A file of the folder, as its name says. */
 struct archive_name {
@@ -82,8 +82,9 @@ archive_is_on(const struct archive *a)
 int archive_add(struct archive *a, const struct log *log);
 int archive_sync(struct archive *a);
 
-/* Goes through the folder and removes what is older than keep_ms at now_ms (Unix
- * time), ARCHIVE_STEP logs at most.  How many, or an error. */
+/* Goes through the folder and removes what is older than keep_ms at now_ms
+ * (Unix time), ARCHIVE_STEP logs at most: a clock that is set forward by mistake
+ * takes few with it.  How many, or an error. */
 int archive_remove_expired(const struct archive *a, uint64_t now_ms);
 
 #endif

@@ -605,6 +605,25 @@ CASE(what_cannot_be_archived_is_merged_all_the_same_and_said, x)
     assert_true(is_archived(x, 0, true));
 }
 
+/* So that few are lost when the clock is set forward by mistake. */
+CASE(at_most_64_archived_logs_are_removed_a_second, x)
+{
+    const uint64_t since_ms = clock_ms();
+
+    archive_on(x);
+    for (uint64_t i = 0; i < 400; i++) {
+        const struct archive_name n = {.first_ms = 1, .index = i};
+        char path[ARCHIVE_NAME_SIZE + 16] = "archive/";
+
+        archive_name_put(&n, path + 8);
+        tmpdir_put(&x->tmp, path, "", 0, 0600);
+    }
+    for (int i = 0; i < 5; i++)
+        (void)merge_maintain(&x->merge, clock_ns() + 1000000000);
+    assert_in_range(400 - tmpdir_count(&x->tmp, "archive"), 64,
+                    64 * (1 + (clock_ms() - since_ms) / 1000));
+}
+
 CASE(a_backup_that_runs_finds_what_was_merged_or_that_it_is_not_there, x)
 {
     const int log_fd = x->merge.dir->log_fd;
