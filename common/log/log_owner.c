@@ -76,17 +76,14 @@ int
 log_owner_make_file(int dirfd, const char *name)
 {
     struct stat st;
-    int fd, rc = 0;
+    int fd, rc;
 
     fd = openat(dirfd, name, O_RDWR | O_CREAT | O_EXCL | LOG_OWNER_OPEN_FLAGS,
                 LOG_MODE_OWNED);
     if (fd < 0)
         return -errno;
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        rc = errno == EWOULDBLOCK ? -ESTALE : -errno;
-    else if (fstat(fd, &st) < 0)
-        rc = -errno;
-    else if (st.st_nlink == 0)
+    rc = log_owner_take_flock(fd, &st);
+    if (rc == -EBUSY || (rc == 0 && st.st_nlink == 0))
         rc = -ESTALE;
     if (rc == 0)
         return fd;

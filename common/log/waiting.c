@@ -326,17 +326,16 @@ int
 waiting_claim(struct waiting *w, struct waiting_file *file)
 {
     struct stat st;
-    int fd, rc = 0;
+    int fd, rc;
 
     assert(file->lock_fd < 0);
     fd = folder_open_file(w->dir_fd, file->name);
     if (fd < 0)
         return fd;
-    if (flock(fd, LOCK_EX | LOCK_NB) < 0)
-        rc = errno == EWOULDBLOCK ? -EAGAIN : -errno;
-    else if (fstat(fd, &st) < 0)
-        rc = -errno;
-    else if (st.st_nlink == 0)
+    rc = log_owner_take_flock(fd, &st);
+    if (rc == -EBUSY)
+        rc = -EAGAIN;
+    else if (rc == 0 && st.st_nlink == 0)
         rc = -ENOENT; /* replaced, or merged by another */
     if (rc < 0)
         (void)close(fd);

@@ -166,25 +166,16 @@ link_behind(struct history *h, const struct kv *kv, const struct period *p,
             uint32_t before)
 {
     struct history_tier *t = &h->tier[p->tier];
-    uint8_t key[KEY_SIZE];
-    struct kv_item item;
     struct period next;
     int rc;
 
-    if (t->last == HISTORY_NEVER || t->last <= p->start) {
+    rc = period_after(h, kv, p->tier, p->start + 1, &next);
+    if (rc < 0)
+        return rc;
+    if (rc == 0) {
         t->last = before;
         return 0;
     }
-    record_key(key, p->tier, p->start + 1);
-    rc = kv->after(kv->ctx, key, sizeof key, &item);
-    if (rc == 0)
-        rc = -EBADMSG;
-    if (rc > 0)
-        rc = parse_period(&item, &next);
-    if (rc == 0 && next.tier != p->tier)
-        rc = -EBADMSG;
-    if (rc < 0)
-        return rc;
     if (before != p->start && t->first == p->start)
         t->first = next.start;
     next.before = before;
