@@ -5,25 +5,39 @@
 
 #include "tests/lib/pg_machines.h"
 
+/* Starts a machine whose database then has 10, and had 20 and 30 after it, which
+ * an older copy of it lacks, or a standby that takes over; 5 waits. */
 static struct fleet *
-start_machine(struct pg_machines *x)
+lose_commits(struct pg_machines *x, bool by_standby)
 {
     struct fleet *f = &x->fleets[0];
 
     fleet_put_option(f, "store.conninfo", pg_server_both());
     fleet_put_option(f, "archive.keep", "1d");
     service_start(f);
-    return f;
-}
-
-/* The database has only what it had before 20 and 30 were added; 5 waits. */
-static void
-find_and_mend(struct fleet *f)
-{
+    pg_machines_add(f, "words", "the", 10);
+    if (by_standby) {
+        pg_server_standby_start(false);
+        pg_server_standby_stop();
+    } else {
+        pg_server_save();
+    }
+    pg_machines_add(f, "words", "the", 20);
+    pg_machines_add(f, "words", "of", 30);
+    if (by_standby)
+        pg_server_fail_over();
+    else
+        pg_server_restore();
     service_add(f, "words", "the", 5);
     expect(FLEET_RUN(f, "flush", "--timeout", "1s"), CONFIG_EXIT_NEGATIVE,
            "not merged in time");
     assert_int_equal(service_count(f, "words", "the"), 10);
+    return f;
+}
+
+static void
+replay_commits(struct fleet *f)
+{
     assert_false(fleet_logs_are_drained(f));
     expect(FLEET_RUN(f, "store"), CONFIG_EXIT_NEGATIVE,
            "the database is behind: ");
@@ -41,45 +55,24 @@ find_and_mend(struct fleet *f)
 
 PG_MACHINES(an_older_copy_of_the_database_is_brought_up_to_date, x)
 {
-    struct fleet *f = start_machine(x);
-
-    pg_machines_add(f, "words", "the", 10);
-    pg_server_save();
-    pg_machines_add(f, "words", "the", 20);
-    pg_machines_add(f, "words", "of", 30);
-    pg_server_restore();
-    find_and_mend(f);
+    replay_commits(lose_commits(x, false));
 }
 
 PG_MACHINES(a_standby_that_lacks_commits_is_brought_up_to_date, x)
 {
-    struct fleet *f = start_machine(x);
-
-    pg_machines_add(f, "words", "the", 10);
-    pg_server_standby_start(false);
-    pg_server_standby_stop();
-    pg_machines_add(f, "words", "the", 20);
-    pg_machines_add(f, "words", "of", 30);
-    pg_server_fail_over();
-    find_and_mend(f);
+    replay_commits(lose_commits(x, true));
 }
 
 /* What no archive has is lost, once that is accepted. */
 PG_MACHINES(what_is_lost_can_be_accepted, x)
 {
-    struct fleet *f = start_machine(x);
+    struct fleet *f = lose_commits(x, false);
 
-    pg_machines_add(f, "words", "the", 10);
-    pg_server_save();
-    pg_machines_add(f, "words", "the", 20);
-    pg_server_restore();
-    service_add(f, "words", "the", 5);
-    expect(FLEET_RUN(f, "flush", "--timeout", "1s"), CONFIG_EXIT_NEGATIVE,
-           "not merged in time");
     fleet_stop(f, FLEET_WORKER);
     fleet_start(f, FLEET_WORKER);
     assert_int_equal(service_count(f, "words", "the"), 10);
     expect(FLEET_RUN(f, "store", "accept"), 0, "accepted: ");
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     assert_int_equal(service_count(f, "words", "the"), 15);
+    assert_int_equal(service_total(f, "words"), 15);
 }

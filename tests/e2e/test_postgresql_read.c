@@ -28,6 +28,7 @@ start_machine(struct pg_machines *x)
     fleet_put_option(f, "store.timeout", seconds);
     fleet_put_option(f, "read.http", "127.0.0.1:0");
     fleet_put_option(f, "resp.listen", "127.0.0.1:0");
+    fleet_put_option(f, "resp.own_wait", "1m");
     fleet_put_option(f, "metrics.keyspaces", "*");
     service_start(f);
     service_add(f, "words", "the", 3);
@@ -119,6 +120,10 @@ PG_MACHINES(every_port_reads_the_database, x)
     ask_resp(redis, "ZSCORE words@1d the\r\n",
              "-ERR a period of a keyspace is only read by ZREVRANGE, or ZRANGE "
              "with REV\r\n");
+    /* What a connection has counted is in what it reads. */
+    ask_resp(redis, "ZINCRBY b 1 a\r\nZCARD b\r\nZINCRBY b 1 c\r\n",
+             "$1\r\n1\r\n:1\r\n$1\r\n1\r\n");
+    ask_resp(redis, "ZREVRANGE b 0 -1\r\n", "*2\r\n$1\r\na\r\n$1\r\nc\r\n");
     client_close(range);
     client_close(http);
     client_close(redis);

@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tests/lib/client.h"
 #include "tests/lib/pg_machines.h"
 
 #define LINES 3000
@@ -43,26 +42,6 @@ PG_MACHINES(two_machines_count_into_one_keyspace, x)
         "70");
     expect(FLEET_RUN(b, "drop", "words"), 0, "words");
     assert_int_equal(service_count(a, "words", "the"), INT64_MIN);
-}
-
-PG_MACHINES(a_redis_client_reads_what_it_has_counted, x)
-{
-    static const char ask[] = "ZINCRBY b 1 a\r\nZCARD b\r\nZINCRBY b 1 c\r\n"
-                              "ZREVRANGE b 0 -1\r\nPING\r\n";
-    static const char want[] = "$1\r\n1\r\n:1\r\n$1\r\n1\r\n"
-                               "*2\r\n$1\r\na\r\n$1\r\nc\r\n+PONG\r\n";
-    struct fleet *f = &x->fleets[0];
-    char got[sizeof want] = "";
-    int fd;
-
-    fleet_option(f, "resp.listen=127.0.0.1:0");
-    fleet_option(f, "resp.own_wait=1m");
-    service_start(f);
-    fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
-    client_send(fd, ask, sizeof ask - 1);
-    (void)client_read(fd, got, sizeof want - 1); /* compared */
-    assert_string_equal(got, want);
-    client_close(fd);
 }
 
 static void

@@ -168,19 +168,6 @@ IN_TMPDIR(a_log_is_created_once, d)
     assert_true(is_locked(d->fd, 1));
 }
 
-IN_TMPDIR(each_log_has_its_own_uuid, d)
-{
-    struct log a, b;
-
-    create(d->fd, 0);
-    create(d->fd, 1);
-    a = begin(d->fd, 0);
-    b = begin(d->fd, 1);
-    assert_memory_not_equal(a.header.uuid, b.header.uuid, 16);
-    log_abandon(&a);
-    log_abandon(&b);
-}
-
 /* ---- the round ---------------------------------------------------------- */
 
 static void
@@ -283,44 +270,6 @@ IN_TMPDIR(a_log_is_filled_to_its_last_slot_and_earlier_fills_never_count, d)
     assert_int_equal(st.st_size, FILE_SIZE);
 }
 
-IN_TMPDIR(epochs_and_generations_only_grow, d)
-{
-    uint64_t generation = 0;
-    struct log log;
-    unsigned i;
-
-    create(d->fd, 0);
-    for (i = 1; i <= 4; i++) {
-        log = begin_with(d->fd, 0, 1);
-        assert_int_equal(log.header.epoch, i);
-        assert_true(log.header.generation > generation);
-        generation = log.header.generation;
-        assert_rc(log_seal(&log), 0);
-        assert_int_equal(log.header.epoch, i);
-        assert_int_equal(log.header.generation, generation + 1);
-        assert_rc(log_release(&log), 0);
-        assert_int_equal(merge(d->fd, 0), 1);
-    }
-}
-
-IN_TMPDIR(headers_are_written_in_turn, d)
-{
-    uint8_t before[2][LOG_BLOCK_SIZE], after[2][LOG_BLOCK_SIZE];
-    struct log log;
-    int turn;
-
-    create(d->fd, 0);
-    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
-    turn = log.next_block;
-    assert_int_equal(pread(log.fd, before, sizeof before, 0), sizeof before);
-    assert_rc(log_begin(&log), 0);
-    assert_int_equal(pread(log.fd, after, sizeof after, 0), sizeof after);
-    assert_memory_equal(before[!turn], after[!turn], LOG_BLOCK_SIZE);
-    assert_memory_not_equal(before[turn], after[turn], LOG_BLOCK_SIZE);
-    assert_int_equal(log.next_block, !turn);
-    log_abandon(&log);
-}
-
 /* ---- the order of syncs ------------------------------------------------- */
 
 IN_TMPDIR(a_fill_syncs_its_epoch_and_the_first_one_the_name_of_the_log, d)
@@ -381,18 +330,6 @@ IN_TMPDIR(sealing_syncs_the_header_once_and_says_when_that_fails, d)
     assert_rc(log_seal(&log), 0);
     assert_int_equal(fault_calls("fdatasync"), 1);
     log_abandon(&log);
-}
-
-IN_TMPDIR(an_emptied_log_needs_no_sync, d)
-{
-    struct log log;
-
-    make_full(d->fd, 0, 1);
-    assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
-    fault_clear();
-    assert_rc(log_empty(&log), 0);
-    assert_rc(log_release(&log), 0);
-    assert_int_equal(fault_calls("fdatasync") + fault_calls("fsync"), 0);
 }
 
 IN_TMPDIR(a_cleared_log_has_nothing_of_earlier_fills_and_stays_empty, d)
@@ -542,10 +479,6 @@ IN_TMPDIR(a_log_of_a_newer_version_is_left_as_it_was, d)
     show(d->fd, 0, 0200, false);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -EPROTONOSUPPORT);
     assert_shows(d, 0200, 1);
-    show(d->fd, 0, 0600, true);
-    assert_rc(log_recover(d->fd, 0, NULL), -EPROTONOSUPPORT);
-    assert_int_equal(mode_of(d->fd, 0), 0600);
-    assert_true(is_locked(d->fd, 0));
 }
 
 /* As root, who may read a log of any mode, and as another, who has to make a

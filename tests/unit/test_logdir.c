@@ -345,27 +345,16 @@ CASE(logs_of_other_message_sizes_are_refused, d)
 
 /* ---- how far the merge is behind ---------------------------------------- */
 
-CASE(without_increments_nothing_is_behind, d)
-{
-    struct log log;
-
-    assert_true(oldest() == UINT64_MAX);
-    create(d->fd, 0);
-    create(d->fd, 1);
-    assert_true(oldest() == UINT64_MAX);
-    make_merged(d->fd, 0, 3);
-    log = begin(d->fd, 0); /* over the slots of the fill before */
-    assert_true(oldest() == UINT64_MAX);
-    tmpdir_put(d, "lock-0000000005", "", 0, 0600);
-    assert_true(oldest() == UINT64_MAX);
-    log_abandon(&log);
-}
-
 CASE(an_increment_counts_from_its_append_until_its_merge, d)
 {
     struct log log;
 
-    log = begin(d->fd, 0);
+    assert_true(oldest() == UINT64_MAX);
+    create(d->fd, 1);
+    tmpdir_put(d, "lock-0000000005", "", 0, 0600);
+    assert_true(oldest() == UINT64_MAX);
+    make_merged(d->fd, 0, 3);
+    log = begin(d->fd, 0); /* over the slots of the fill before */
     assert_true(oldest() == UINT64_MAX);
     assert_rc(append(&log, 3, 0), 0);
     assert_true(oldest() == FIRST_MS);
