@@ -218,21 +218,6 @@ CASE(logs_go_when_their_time_is_over_and_not_before, p)
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
 }
 
-CASE(a_step_is_bounded, p)
-{
-    for (uint64_t i = 0; i < 64 + 2; i++) {
-        const struct archive_name n = {.first_ms = FIRST + i, .epoch = 1};
-        char path[ARCHIVE_NAME_SIZE + 16] = "archive/";
-
-        archive_name_put(&n, path + 8);
-        tmpdir_put(&p->tmp, path, "", 0, 0600);
-    }
-    assert_int_equal(archive_remove_expired(&p->archive, FIRST + 90 * MINUTE),
-                     64);
-    assert_int_equal(archive_remove_expired(&p->archive, FIRST + 90 * MINUTE),
-                     2);
-}
-
 /* ---- a full disk -------------------------------------------------------- */
 
 CASE(on_a_full_disk_the_oldest_logs_make_room, p)

@@ -319,18 +319,6 @@ IN_MEMORY(a_broken_record_is_a_tear_only_where_a_power_loss_can_tear, d)
     assert_int_equal(tmpdir_count(d, "."), index);
 }
 
-IN_MEMORY(the_epoch_of_the_last_record_is_not_damaged_unseen, d)
-{
-    uint8_t epoch = 3;
-    struct log log;
-
-    log = begin_with(d->fd, 0, 4);
-    log_abandon(&log);
-    poke(d->fd, "0000000000", &epoch, 1, LOG_SLOTS_AT + 3 * SLOT_SIZE + 24);
-
-    assert_rc(log_recover(d->fd, 0, NULL), -EBADMSG);
-}
-
 /* A kill ends a pwrite where a page ends: here within the stamp of slot 170,
  * whose epoch is on the page that was written. */
 IN_MEMORY(a_record_cut_in_two_by_a_kill_is_cut_off_and_told, d)
