@@ -134,6 +134,20 @@ CASE(a_step_of_maintenance_ends_when_its_time_is_over, x)
     assert_int_equal(steps, 2);
 }
 
+CASE(an_idle_keyspace_gets_the_history_that_the_settings_say, x)
+{
+    const struct store_maintenance t = {.until_ns = UINT64_MAX};
+    static struct tiers_rules off; /* all of them */
+
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
+    x->options.history = &off;
+    (void)pg_store_open_other(x);
+    while (store_maintain(x->other, &t))
+        continue;
+    assert_string_equal(pg_server_run("SELECT count(*) FROM @.block"), "0");
+    check_clean(x->s);
+}
+
 /* Of larger ones there is one in a page. */
 CASE(two_blocks_of_history_are_in_a_page, x)
 {

@@ -288,21 +288,20 @@ compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
 
     if (rc < 0 && rc != -ENOENT)
         return rc;
-    if (rc == 0 && k.history_size == 0)
-        rc = -ENOENT;
-    if (rc == 0)
-        rc = history_get(&h, k.history, k.history_size);
-    if (rc < 0)
-        return pg_end(s, rc);
+    if (rc < 0 || k.history_size == 0)
+        return pg_end(s, -ENOENT);
     of = pg_history_of(s, name, size, &k);
-    open_kv(&kv, s, k.id);
-    rc = history_compact_some(&h, &kv.kv, &of, HISTORY_SLICE, &done);
-    rc = close_kv(&kv, rc);
-    if (rc == 0 && done.blocks == 0)
-        rc = -ENOENT; /* nothing to commit */
-    k.history_size = history_put(&h, k.history);
+    rc = open_history(s, &k, &of, &h);
+    if (rc > 0) {
+        open_kv(&kv, s, k.id);
+        rc = history_compact_some(&h, &kv.kv, &of, HISTORY_SLICE, &done);
+        rc = close_kv(&kv, rc);
+        if (rc == 0 && done.blocks == 0)
+            rc = -ENOENT; /* nothing to commit */
+        k.history_size = history_put(&h, k.history);
+    }
     if (rc == 0)
-        rc = pg_keyspace_put(s, &k, false);
+        rc = pg_keyspace_put(s, &k, k.history_size == 0);
     *more = *more || (rc == 0 && done.more);
     return pg_end(s, rc);
 }
