@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -91,25 +90,16 @@ publish_log(int dirfd, uint64_t index, int fd)
 int
 log_create(int dirfd, uint64_t index, const struct layout *l, uint32_t slots)
 {
-    char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
-    struct stat st;
+    char lock[LOG_LOCK_SIZE];
     int fd, rc;
 
     assert(dirfd >= 0 && index <= LOG_INDEX_MAX && slots > 0);
 
-    log_name(index, name);
     log_lock_name(index, lock);
     fd = create_lock(dirfd, lock);
     if (fd < 0)
         return fd;
-
-    /* link(2) would fail as well, but only after the file was written. */
-    if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        rc = -EEXIST;
-    else
-        rc = errno == ENOENT ? 0 : -errno;
-    if (rc == 0)
-        rc = fill_new(fd, index, l, slots);
+    rc = fill_new(fd, index, l, slots);
     if (rc == 0)
         rc = publish_log(dirfd, index, fd);
     if (rc < 0)

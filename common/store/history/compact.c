@@ -93,31 +93,21 @@ begin_job(struct compact_work *w, unsigned slot, enum history_job_kind kind,
 
 /* ---- crowds ------------------------------------------------------------ */
 
-/* Whether a period has eight runs of a level, or is split; *level and *rolled
- * are those that job `slot` takes, or it takes none (-1). */
+/* Whether a period has eight runs of a level that are not rolled, or is split;
+ * *level is that which job `slot` takes, the lowest, or -1: it takes none.  Rolled
+ * runs are of what is over: finish_period(). */
 static bool
-is_crowded(const struct period *p, unsigned slot, int *level, uint8_t *rolled)
+is_crowded(const struct period *p, unsigned slot, int *level)
 {
-    const unsigned first = slot, last = slot == 0 ? 0 : HISTORY_CLOSED - 1;
-    bool crowded = false;
+    bool crowded = period_is_split(p);
 
-    *level = -1;
-    *rolled = 0;
-    for (unsigned i = 0; i < HISTORY_CLOSED; i++)
-        for (unsigned r = 0; r <= RUN_ROLLED; r++) {
-            if (count_free(p, i, (uint8_t)r) < HISTORY_EIGHT)
-                continue;
+    *level = crowded && slot == 1 ? HISTORY_CLOSED : -1;
+    for (unsigned i = HISTORY_CLOSED; i-- > 0;)
+        if (count_free(p, i, 0) >= HISTORY_EIGHT) {
             crowded = true;
-            if (*level < 0 && i >= first && i <= last) {
+            if (slot == 0 ? i == 0 : i > 0)
                 *level = (int)i;
-                *rolled = (uint8_t)r;
-            }
         }
-    if (period_is_split(p)) {
-        crowded = true;
-        if (*level < 0 && slot == 1)
-            *level = HISTORY_CLOSED;
-    }
     return crowded;
 }
 
@@ -135,7 +125,6 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
 
     while (at != HISTORY_NEVER) {
         bool crowded, busy = false;
-        uint8_t rolled;
         int level;
 
         rc = period_after(w->history, w->kv, tier, at, &p);
@@ -146,15 +135,14 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
                 t->compact_from = HISTORY_NEVER;
             return 0;
         }
-        crowded = is_crowded(&p, slot, &level, &rolled);
+        crowded = is_crowded(&p, slot, &level);
         for (unsigned i = 0; i < p.count; i++)
             busy = busy || (p.runs[i].flags & (RUN_INPUTS | RUN_NEW)) != 0;
         keep = keep || crowded || busy;
         if (!keep)
             t->compact_from = p.start + t->period;
         if (level >= 0 && p.count < HISTORY_RUNS_MAX)
-            return begin_job(w, slot, HISTORY_COMPACT, &p, (unsigned)level,
-                             rolled);
+            return begin_job(w, slot, HISTORY_COMPACT, &p, (unsigned)level, 0);
         at = p.start + t->period;
     }
     return 0;

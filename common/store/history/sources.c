@@ -40,6 +40,16 @@ next_item(struct source *s, struct kv_item *item)
                : -EBADMSG;
 }
 
+/* The same, to be read. */
+static int
+load_block(struct source *s)
+{
+    struct kv_item item;
+    const int rc = next_item(s, &item);
+
+    return rc < 0 ? rc : load_item(s, &item);
+}
+
 static void
 go_to_next(struct source *s)
 {
@@ -50,7 +60,6 @@ go_to_next(struct source *s)
 int
 source_next(struct source *s)
 {
-    struct kv_item item;
     int rc;
 
     while ((rc = rows_next(&s->block)) == 0) {
@@ -59,9 +68,7 @@ source_next(struct source *s)
             return 0;
         }
         go_to_next(s);
-        rc = next_item(s, &item);
-        if (rc == 0)
-            rc = load_item(s, &item);
+        rc = load_block(s);
         if (rc < 0)
             return rc;
     }
@@ -120,7 +127,6 @@ source_next_head(struct source *s)
 int
 source_land(struct source *s, const uint8_t *key, size_t size)
 {
-    struct kv_item item;
     int rc;
 
     if (!s->head_only &&
@@ -128,9 +134,7 @@ source_land(struct source *s, const uint8_t *key, size_t size)
         return 0;
     if (s->head_only) {
         s->head_only = false;
-        rc = next_item(s, &item);
-        if (rc == 0)
-            rc = load_item(s, &item);
+        rc = load_block(s);
         if (rc < 0)
             return rc;
     }
