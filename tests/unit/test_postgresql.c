@@ -414,9 +414,10 @@ CASE(a_server_that_is_slow_gets_fewer_keys_in_a_statement, x)
 
     (void)pg_server_run(
         "CREATE FUNCTION @.slow() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN "
-        "PERFORM pg_sleep(0.0005); RETURN NEW; END$$; CREATE TRIGGER slow "
-        "BEFORE INSERT ON @.counter FOR EACH ROW EXECUTE FUNCTION @.slow()");
-    x->options.timeout_ms = 1000;
+        "PERFORM pg_sleep(%u * 0.0005); RETURN NEW; END$$; CREATE TRIGGER slow "
+        "BEFORE INSERT ON @.counter FOR EACH ROW EXECUTE FUNCTION @.slow()",
+        test_slow());
+    x->options.timeout_ms = 1000 * test_slow();
     s = pg_store_open_other(x);
     do
         rc = add_many(s, 1);

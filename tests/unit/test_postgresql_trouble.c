@@ -236,7 +236,7 @@ CASE(a_session_is_set_up_whatever_options_the_user_has, x)
 {
     char options[1300] = "options='";
 
-    for (int i = 0; i < 80; i++)
+    for (int i = 0; i < 90; i++)
         (void)strcat(options, " -c geqo=off");
     (void)strcat(options, " -c search_path=nowhere'");
     open_with(x, options);
