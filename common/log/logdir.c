@@ -14,7 +14,6 @@
 #include "common/log/inspect.h"
 #include "common/log/log_owner.h"
 #include "common/log/log_recover.h"
-#include "common/wire/name.h"
 
 #define CREATE_TRIES 16
 
@@ -52,33 +51,12 @@ logdir_close(struct logdir *dir)
 
 /* ---- scan --------------------------------------------------------------- */
 
-/* Reports quarantined and foreign files once, and again if there are more. */
-static void
-report_other_files(struct logdir *dir, const char *foreign)
-{
-    char text[NAME_TEXT_SIZE];
-
-    if (dir->bad > dir->bad_reported)
-        diag(DIAG_WARNING,
-             "damaged logs quarantined as log/bad-*: %zu; see countd log",
-             dir->bad);
-    dir->bad_reported = dir->bad;
-    if (foreign != NULL && dir->foreign > dir->foreign_reported) {
-        name_escape((const uint8_t *)foreign, strlen(foreign), text);
-        diag(DIAG_WARNING,
-             "log/%s is not a commit log and is left alone; such files: %zu",
-             text, dir->foreign);
-    }
-    dir->foreign_reported = dir->foreign;
-}
-
 int
 logdir_scan(struct logdir *dir)
 {
-    const char *foreign = NULL;
     int rc;
 
-    dir->count = dir->bad = dir->foreign = 0;
+    dir->count = dir->bad = 0;
     rc = logfile_list_scan(&dir->files, dir->stream);
     if (rc < 0)
         return rc;
@@ -88,10 +66,12 @@ logdir_scan(struct logdir *dir)
 
         dir->count += f->kind <= LOGFILE_LOCK;
         dir->bad += f->kind == LOGFILE_BAD;
-        if (f->kind == LOGFILE_OTHER && dir->foreign++ == 0)
-            foreign = f->name;
     }
-    report_other_files(dir, foreign);
+    if (dir->bad > dir->bad_reported)
+        diag(DIAG_WARNING,
+             "damaged logs quarantined as log/bad-*: %zu; see countd log",
+             dir->bad);
+    dir->bad_reported = dir->bad;
     return 0;
 }
 

@@ -27,7 +27,6 @@ struct logdir {
     struct logfile *entries;  /* logs, and locks without a log, by index */
     size_t count;
     size_t bad;         /* quarantined files seen by the last scan */
-    size_t foreign;     /* names that are not countd's */
     uint64_t recovered; /* logs of processes that had died, since the opening */
     size_t unrecovered; /* logs of dead owners that logdir_recover() could not
                            recover, so that they are not merged; 0 when two
@@ -36,10 +35,9 @@ struct logdir {
     DIR *stream; /* the rest is private */
     struct logfile_list files;
     size_t bad_reported; /* value of `bad` when it was last reported */
-    size_t foreign_reported;
-    bool all_recovered; /* the last scan found none that could not be */
-    bool reconciled;    /* modes were compared with headers since the start */
-    bool modes_true;    /* modes were found true by pending_oldest_ms() */
+    bool all_recovered;  /* the last scan found none that could not be */
+    bool reconciled;     /* modes were compared with headers since the start */
+    bool modes_true;     /* modes were found true by pending_oldest_ms() */
 };
 
 /* Opens the directory of a descriptor of data/log (duplicated).
