@@ -73,18 +73,25 @@ TEST(a_header_has_the_bytes_of_the_format)
     assert_int_equal(got.pid, 4711);
 }
 
-/* Writes a field of a header and mends its checksum. */
+/* Writes a field of a header with these features and mends its checksum. */
 static int
-get_changed(size_t at, size_t size, uint64_t value)
+get_changed_of(uint32_t features, size_t at, size_t size, uint64_t value)
 {
     struct log_header h = some_header(), got;
     uint8_t bytes[LOG_BLOCK_SIZE], field[8];
 
+    h.features = features;
     log_header_put(&h, bytes);
     put_le64(field, value);
     memcpy(bytes + at, field, size);
     put_le32(bytes + 124, (uint32_t)crc32(0, bytes, 124));
     return log_header_get(bytes, &got);
+}
+
+static int
+get_changed(size_t at, size_t size, uint64_t value)
+{
+    return get_changed_of(0, at, size, value);
 }
 
 TEST(a_newer_version_or_an_unknown_feature_is_told_from_damage)
@@ -110,7 +117,9 @@ TEST(a_header_with_impossible_values_is_bad)
     assert_rc(get_changed(70, 2, 255), -EBADMSG);
     assert_rc(get_changed(72, 8, 0), -EBADMSG);
     assert_rc(get_changed(72, 8, 101), -EBADMSG);
-    assert_rc(get_changed(120, 4, 1), -EBADMSG);
+    assert_rc(get_changed(120, 4, 1), -EBADMSG); /* a mark, and no feature */
+    assert_rc(get_changed_of(LOG_HAS_MARKS, 120, 4, 99), 0);
+    assert_rc(get_changed_of(LOG_HAS_MARKS, 120, 4, 100), -EBADMSG);
     assert_rc(get_changed(LOG_BLOCK_SIZE - 1, 1, 1), -EBADMSG);
 }
 

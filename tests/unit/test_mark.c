@@ -133,37 +133,6 @@ TEST(nothing_else_with_an_empty_keyspace_is_a_mark)
     assert_rc(mark_check(&large, bytes, &m), -EBADMSG);
 }
 
-TEST(a_header_says_whether_there_are_marks)
-{
-    struct log_header h = {.index = 1,
-                           .generation = 1,
-                           .epoch = 1,
-                           .state = LOG_SEALED,
-                           .slot_size = MARKED_SIZE,
-                           .slots = MARKED_SLOTS,
-                           .keyspace_size = 8,
-                           .key_size = 48,
-                           .count = 4};
-    static const struct {
-        uint32_t features, marks;
-        int rc;
-    } rows[] = {{LOG_HAS_MARKS, 2, 0},
-                {LOG_HAS_MARKS, 5, -EBADMSG}, /* of four slots */
-                {0, 1, -EBADMSG},
-                {4, 1, -EPROTONOSUPPORT}};
-    uint8_t bytes[LOG_BLOCK_SIZE];
-    struct log_header got;
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        h.features = rows[i].features;
-        h.marks = rows[i].marks;
-        log_header_put(&h, bytes);
-        assert_rc(log_header_get(bytes, &got), rows[i].rc);
-        if (rows[i].rc == 0)
-            assert_true(got.marks == 2 && got.features == LOG_HAS_MARKS);
-    }
-}
-
 /* ---- recovery ------------------------------------------------------------ */
 
 struct stored {
