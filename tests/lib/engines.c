@@ -87,6 +87,5 @@ engine_open_postgresql(const char *tiers, uint64_t (*now_ms)(void))
     options.history = engine_rules(tiers);
     options.now_ms = now_ms;
     assert_rc(postgresql_store_open(&s, &options), 0);
-    assert_rc(postgresql_store_connect(s), 0);
     return s;
 }

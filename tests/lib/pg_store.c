@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/pg_store.h"
 
+#include "common/store/postgresql/pg.h"
+
 struct pg_store *
 pg_store_setup(void **state)
 {
@@ -29,6 +31,12 @@ pg_store_teardown(void **state)
     if (pg_server_is_installed())
         tmpdir_remove(&x->tmp);
     return 0;
+}
+
+int
+pg_store_connect(struct store *s)
+{
+    return pg_connect(pg_of(s));
 }
 
 static struct store *

@@ -22,6 +22,9 @@ struct pg_store {
 struct pg_store *pg_store_setup(void **state);
 int pg_store_teardown(void **state);
 
+/* Connects now: 0, or why not. */
+int pg_store_connect(struct store *s);
+
 /* Opens the store, or its other handle, by the options; if it was open, anew. */
 void pg_store_open(struct pg_store *x);
 struct store *pg_store_open_other(struct pg_store *x);

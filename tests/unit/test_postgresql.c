@@ -239,7 +239,7 @@ CASE(a_worker_that_is_gone_at_any_message_counts_once, x)
         const struct log_fill fill = pg_store_fill((uint64_t)n);
         struct store *s = pg_store_open_other(x);
 
-        assert_rc(postgresql_store_connect(s), 0);
+        assert_rc(pg_store_connect(s), 0);
         cut_at = n;
         rc = stored_add(s, KS_NAME, &fill, "the", 1);
         cut_at = 0;
@@ -323,7 +323,7 @@ refuse_server(struct pg_store *x,
 
     pg_store_look(x, look);
     s = pg_store_open_other(x);
-    assert_rc(postgresql_store_connect(s), -EPERM);
+    assert_rc(pg_store_connect(s), -EPERM);
     assert_has(store_trouble(s), words);
     postgresql_store_figures(s, values);
     assert_int_equal(values[STATUS_M_DB_REFUSED], 1);

@@ -28,7 +28,7 @@ setup(void **state)
     x->other = engine_open_history(x->tmp.fd, ENGINE_TIERS, NULL);
     x->options.timeout_ms = 2000 * test_slow();
     pg_store_open(x);
-    assert_rc(postgresql_store_connect(x->s), 0);
+    assert_rc(pg_store_connect(x->s), 0);
     return 0;
 }
 

@@ -44,10 +44,10 @@ CASE(a_database_with_fewer_commits_is_found_when_it_is_opened, x)
     add_some(x, 1, 4);
     assert_rc(store_settle(x->s), 0);
     pg_store_open(x);
-    assert_rc(postgresql_store_connect(x->s), 0);
+    assert_rc(pg_store_connect(x->s), 0);
     set_back(2);
     pg_store_open(x);
-    assert_rc(postgresql_store_connect(x->s), -EHOSTDOWN);
+    assert_rc(pg_store_connect(x->s), -EHOSTDOWN);
     assert_has(store_trouble(x->s),
                "has 1 transactions of this directory, which had acknowledged "
                "ones up to 3");
@@ -88,7 +88,7 @@ CASE(workers_of_a_directory_share_what_they_note, x)
     assert_rc(store_settle(x->s), 0);
     set_back(1);
     pg_store_open(x);
-    assert_rc(postgresql_store_connect(x->s), -EHOSTDOWN);
+    assert_rc(pg_store_connect(x->s), -EHOSTDOWN);
 }
 
 static void
@@ -106,7 +106,7 @@ CASE(what_could_not_be_noted_is_noted_again, x)
     fail_to_settle(x);
     fail_to_settle(x);
     pg_server_crash();
-    assert_rc(postgresql_store_connect(x->s), 0);
+    assert_rc(pg_store_connect(x->s), 0);
     fail_to_settle(x);
     assert_rc(store_settle(x->s), 0);
     assert_int_equal(fault_calls("fdatasync"), 1);
@@ -126,7 +126,7 @@ CASE(one_that_repairs_goes_on_and_counts_nothing, x)
     add_some(x, 4, 6);
     x->options.repairs = false;
     pg_store_open(x);
-    assert_rc(postgresql_store_connect(x->s), -EHOSTDOWN);
+    assert_rc(pg_store_connect(x->s), -EHOSTDOWN);
     x->options.repairs = true;
     pg_store_open(x);
     assert_rc(postgresql_store_accept(x->s, &has, &acked), 0);
@@ -251,7 +251,7 @@ CASE(a_directory_that_has_ended_bounds_nothing_until_it_is_back, x)
     /* One that finds the database behind has not ended. */
     set_back(1);
     open_away(x, &away);
-    assert_rc(postgresql_store_connect(x->other), -EHOSTDOWN);
+    assert_rc(pg_store_connect(x->other), -EHOSTDOWN);
     assert_in_range(ask_reader(x).all_ms, NOON - 5000, NOON);
     tmpdir_remove(&tmp);
 }

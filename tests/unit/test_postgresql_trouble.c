@@ -259,7 +259,7 @@ CASE(a_host_that_is_silent_is_passed_over, x)
     (void)snprintf(hosts, sizeof hosts, "host=%s,%s", dir.path,
                    pg_server_path());
     open_with(x, hosts);
-    assert_rc(postgresql_store_connect(x->s), 0);
+    assert_rc(pg_store_connect(x->s), 0);
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
     assert_int_equal(close(fd), 0);
     tmpdir_remove(&dir);
@@ -294,7 +294,7 @@ CASE(the_victim_of_a_deadlock_merges_again, x)
                    "host=%s options='-c deadlock_timeout=100ms'",
                    x->proxy.dir.path);
     open_with(x, through);
-    assert_rc(postgresql_store_connect(x->s), 0);
+    assert_rc(pg_store_connect(x->s), 0);
     other_at = 2;
     assert_rc(stored_add(x->s, KS_NAME, &second, "the", 2), -EAGAIN);
     PQfinish(other);
@@ -308,7 +308,7 @@ static void
 expect_level(struct pg_store *x, enum status_figure figure, int64_t value)
 {
     open_with(x, "");
-    assert_rc(postgresql_store_connect(x->s), 0);
+    assert_rc(pg_store_connect(x->s), 0);
     if (figure_of(x, figure) != value)
         fail_msg("%s is not %d", figures[figure].name, (int)value);
 }
@@ -346,7 +346,7 @@ CASE(wal_that_a_slot_keeps_is_a_figure, x)
     }
     (void)pg_server_run("CHECKPOINT");
     open_with(x, "");
-    assert_rc(postgresql_store_connect(x->s), 0);
+    assert_rc(pg_store_connect(x->s), 0);
     assert_in_range(figure_of(x, STATUS_M_DB_WAL_HELD), 32 << 20, 256 << 20);
     (void)pg_server_run("SELECT pg_drop_replication_slot('gone')");
     expect_level(x, STATUS_M_DB_WAL_HELD, 0);

@@ -212,19 +212,17 @@ pg_of(struct store *s)
     return (struct pg *)(void *)s;
 }
 
+/* Connects, if it is not connected: 0, or why not. */
 int pg_connect(struct pg *s);
 void pg_disconnect(struct pg *s);
 
-/* The columns of PG_SERVER; from PG_COLUMN_FIGURES on the figures from
- * STATUS_M_DB_UNSAFE on. */
+/* The columns of PG_SERVER; from PG_COLUMN_SERVER on four texts, from
+ * PG_COLUMN_FIGURES on the figures from STATUS_M_DB_UNSAFE on. */
 enum {
     PG_COLUMN_SCHEMA,
     PG_COLUMN_READ_ONLY,
-    PG_COLUMN_SERVER, /* texts: */
-    PG_COLUMN_SYNCHRONOUS,
-    PG_COLUMN_STANDBYS,
-    PG_COLUMN_CHECKSUMS,
-    PG_COLUMN_FIGURES
+    PG_COLUMN_SERVER,
+    PG_COLUMN_FIGURES = PG_COLUMN_SERVER + 4
 };
 
 /* Looks at the server and its tables: whether countd can count on them

@@ -219,12 +219,6 @@ postgresql_store_open(struct store **out,
 }
 
 int
-postgresql_store_connect(struct store *store)
-{
-    return pg_connect(pg_of(store));
-}
-
-int
 postgresql_store_open_configured(struct store **out,
                                  const struct config *config,
                                  const struct postgresql_options *options)

@@ -67,9 +67,6 @@ int postgresql_store_open_configured(struct store **out,
                                      const struct config *config,
                                      const struct postgresql_options *options);
 
-/* Connects, if it is not connected: 0, or why not. */
-int postgresql_store_connect(struct store *s);
-
 /* Makes the tables of the schema, which must not be there.  -EEXIST: they are.
  * Text for people is in store_trouble(). */
 int postgresql_store_init(struct store *s);
