@@ -28,6 +28,7 @@
 #include "common/log/log.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/filler.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"
 
@@ -131,19 +132,14 @@ fill_log(struct log *log, uint64_t index)
     expect_rc(log_begin(log), "begin", index);
     maybe_die(index);
     for (i = 0; i < count; i++) {
-        uint8_t *slot = slots + (size_t)i * layout.slot_size;
-
         numbers[i] = atomic_fetch_add(&table->next, 1);
         if (numbers[i] >= MEMORY_MAX) {
             atomic_store(&table->stop, true);
             numbers[i] = 0;
         }
         m.increment = (int64_t)numbers[i];
-        expect_rc(message_put(&layout, &m, slot), "message", index);
-        expect_rc(message_parse(&layout, slot, &m), "message", index);
-        slot_put_run(
-            &(struct slot_fill){&layout, log->header.uuid, log->header.epoch},
-            slot, &m, 1, i, &stamp);
+        filler_put_slot(log, &m, i, &stamp,
+                        slots + (size_t)i * layout.slot_size);
     }
     expect_rc(
         log_append(log, slots, count, stamp.received_ms, stamp.received_ms),
