@@ -354,8 +354,9 @@ pg_maintain(struct store *store, const struct store_maintenance *t)
     if (rc > 0)
         return true;
     again = rc == 0 && s->round_again;
-    s->round_at_size = 0;
     s->round_again = false;
+    if (rc == 0) /* else the next one goes on behind what failed */
+        s->round_at_size = 0;
     if (!again)
         s->round_ms = clock_ms() + ROUND_MS;
     return again;
