@@ -103,6 +103,7 @@ archive_remove_expired(const struct archive *a, uint64_t now_ms)
     return rc < 0 ? rc : x.removed;
 }
 
+/* A note of a missing log takes no space. */
 static int
 note_oldest(void *ctx, int folder_fd, const char *name)
 {
@@ -110,7 +111,8 @@ note_oldest(void *ctx, int folder_fd, const char *name)
     char *oldest = ctx;
 
     (void)folder_fd;
-    if (archive_name_parse(name, &n) == 0 && strcmp(name, oldest) < 0)
+    if (archive_name_parse(name, &n) == 0 && !n.missing &&
+        strcmp(name, oldest) < 0)
         memcpy(oldest, name, strlen(name) + 1);
     return 0;
 }

@@ -222,15 +222,17 @@ CASE(logs_go_when_their_time_is_over_and_not_before, p)
 
 CASE(on_a_full_disk_the_oldest_logs_make_room, p)
 {
+    assert_rc(add_failing(p, 9, 0, "fdatasync", EIO, false), -EIO);
     for (uint64_t i = 0; i < 4; i++)
-        assert_rc(add(p, i, i), 0);
+        assert_rc(add(p, i, i + 1), 0);
 
-    assert_rc(add_failing(p, 4, 4, "pwrite", ENOSPC, false), 0);
+    assert_rc(add_failing(p, 4, 5, "pwrite", ENOSPC, false), 0);
 
     assert_int_equal(p->archive.removed_early, 1);
-    assert_false(has(p, 0, 0, false));
+    assert_true(has(p, 9, 0, true)); /* it takes no space */
+    assert_false(has(p, 0, 1, false));
     for (uint64_t i = 1; i < 5; i++)
-        assert_true(has(p, i, i, false));
+        assert_true(has(p, i, i + 1, false));
 }
 
 CASE(a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown, p)
