@@ -54,17 +54,20 @@ await_claim(struct fleet *f, uint64_t as_of_ms)
     }
 }
 
-/* Runs a command until it needs an operator for this. */
+/* Runs a command until what it says has, or has not, these words. */
 static void
-await_words(struct fleet *f, const char *command, const char *words)
+await_words(struct fleet *f, const char *command, int status, bool has,
+            const char *words)
 {
     const uint64_t deadline = clock_ms() + AWAIT_MS * (uint64_t)test_slow();
-    int status;
+    int got;
 
-    do
-        status = FLEET_RUN(f, command);
-    while (!strstr(text, words) && clock_ms() < deadline);
-    expect(status, CONFIG_EXIT_NEGATIVE, words);
+    do {
+        got = FLEET_RUN(f, command);
+        if (clock_ms() >= deadline)
+            fail_msg("countd %s still has, or has not: %s", command, words);
+    } while ((strstr(text, words) != NULL) != has);
+    assert_int_equal(got, status);
 }
 
 /* What data/store has of it. */
@@ -112,7 +115,8 @@ PG_MACHINES(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
     (void)pg_server_run("UPDATE @.sender SET seen = seen - 20000 WHERE "
                         "encode(id, 'hex') = '%s'",
                         id);
-    await_words(a, "status", "say nothing: 1; as_of_ms rests");
+    await_words(a, "status", CONFIG_EXIT_NEGATIVE, true,
+                "say nothing: 1; as_of_ms rests");
     expect_text(FLEET_RUN(a, "store", "forget", id), 0, "");
     expect(FLEET_RUN(a, "store", "forget", id), CONFIG_EXIT_NEGATIVE,
            "no directory");
@@ -121,18 +125,6 @@ PG_MACHINES(a_machine_that_is_away_holds_claims_back_until_it_is_forgotten, x)
     fleet_start(b, FLEET_WORKER); /* comes back, and counts once */
     expect_text(FLEET_RUN(b, "flush"), 0, "");
     assert_int_equal(ask_count(a).count, 15);
-}
-
-static void
-await_store(struct fleet *f, const char *words, bool has)
-{
-    const uint64_t deadline = clock_ms() + AWAIT_MS * (uint64_t)test_slow();
-
-    do {
-        expect(FLEET_RUN(f, "store"), 0, "directory");
-        if (clock_ms() >= deadline)
-            fail_msg("countd store still has, or has not: %s", words);
-    } while ((strstr(text, words) != NULL) != has);
 }
 
 PG_MACHINES(a_machine_that_is_stopped_holds_claims_back_if_its_logs_are_full, x)
@@ -146,10 +138,10 @@ PG_MACHINES(a_machine_that_is_stopped_holds_claims_back_if_its_logs_are_full, x)
     pg_machines_add(b, "words", "the", 1);
     fleet_stop_all(b);
     await_claim(a, clock_unix_ms());
-    await_store(a, " ended ", true);
+    await_words(a, "store", 0, true, " ended ");
 
     service_start(b);
-    await_store(a, " ended ", false);
+    await_words(a, "store", 0, false, " ended ");
     worker = fleet_daemon(b, FLEET_WORKER)->pid;
     assert_int_equal(kill(worker, SIGSTOP), 0);
     service_add(b, "words", "the", 2);
@@ -219,11 +211,12 @@ PG_MACHINES(status_names_a_clock_and_a_standby_that_is_away, x)
     service_start(f);
     (void)pg_server_run("INSERT INTO @.sender VALUES ('other', 'slowhost', 1, "
                         "-5000, 9000000000000)");
-    await_words(f, "status", "! a clock is 5 s off the database's");
+    await_words(f, "status", CONFIG_EXIT_NEGATIVE, true,
+                "! a clock is 5 s off the database's");
     expect(FLEET_RUN(f, "store"), CONFIG_EXIT_NEGATIVE,
            "host=slowhost as_of_ms=1 clock_ahead_ms=-5000");
     pg_server_set("synchronous_standby_names", "nobody");
-    await_words(f, "status",
+    await_words(f, "status", CONFIG_EXIT_NEGATIVE, true,
                 "! commits of the database wait for a synchronous "
                 "standby, and none is there");
     pg_server_set("synchronous_standby_names", "");
@@ -235,11 +228,12 @@ name_lock(struct fleet *f, PGconn *session, bool names_process)
     char named[64];
 
     service_add(f, "words", "the", 1);
-    await_words(f, "status", "! merges wait for a lock of another session");
+    await_words(f, "status", CONFIG_EXIT_NEGATIVE, true,
+                "! merges wait for a lock of another session");
     (void)snprintf(named, sizeof named, "process %d (user ",
                    PQbackendPID(session));
     if (names_process)
-        await_words(f, "store", named);
+        await_words(f, "store", CONFIG_EXIT_NEGATIVE, true, named);
     PQfinish(session);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
