@@ -56,7 +56,7 @@ merge_open(struct merge *m, const struct config *config,
                         fold_memory_of(config->worker_memory, 1));
     m->quick.keyspaces_max = MERGE_QUICK_NAMES;
     m->batch.stats = m->quick.stats = &m->stats;
-    m->batch.dir.marks = m->quick.dir.marks = &m->requests.store;
+    m->batch.dir.requests = m->quick.dir.requests = &m->requests;
     /* Where something else serves malloc(), as AddressSanitizer does, the first
      * call sets libc's heap up, which two threads cannot do at once. */
     (void)mallinfo2();

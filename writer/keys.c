@@ -49,7 +49,7 @@ find_unsealed(struct keys *k, struct logdir *dir)
 
         if (!dir->entries[i].ours)
             continue;
-        if (log_unsealed(dir->fd, index, dir->marks, &u) > 0)
+        if (log_unsealed(dir->fd, index, dir->requests, &u) > 0)
             k->unsealed[k->unsealed_count++] =
                 (struct unsealed_log){.index = index, .epoch = u.epoch};
         k->has_marks = k->has_marks || u.has_marks;
@@ -67,7 +67,7 @@ check_unsealed(struct keys *k, const struct logdir *dir)
     for (size_t i = 0; i < k->unsealed_count; i++) {
         const struct unsealed_log *log = &k->unsealed[i];
 
-        if (log_unsealed(dir->fd, log->index, dir->marks, &u) > 0 &&
+        if (log_unsealed(dir->fd, log->index, dir->requests, &u) > 0 &&
             u.epoch == log->epoch)
             k->unsealed[left++] = *log;
     }

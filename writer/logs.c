@@ -381,7 +381,7 @@ open_directory(struct logs *l, const struct datadir *d)
                    l->config->data_dir);
         return rc;
     }
-    l->dir.marks = &l->keys.journal.store;
+    l->dir.requests = &l->keys.journal;
     rc = logdir_recover(&l->dir);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "recover the logs in data_dir=%s",

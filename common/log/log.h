@@ -100,8 +100,8 @@ int log_append(struct log *log, const uint8_t *slots, uint32_t count,
 /* OPEN -> SEALED(count), durable; or -> EMPTY if nothing was appended.  An
  * fdatasync of log->fd after the last log_append() must have succeeded; one
  * that failed is never repeated.  The marks of its requests with an
- * Idempotency-Key were stored before (struct mark_store): from here on a worker
- * may empty it.
+ * Idempotency-Key were stored before (requests.h): from here on a worker may
+ * empty it.
  *   -ESTALE  the file was removed or replaced by hand meanwhile */
 int log_seal(struct log *log);
 

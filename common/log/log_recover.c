@@ -119,7 +119,7 @@ take_mark(void *ctx, uint32_t number, const struct message *m,
  */
 static int
 store_marks(struct log *log, const struct inspect *look,
-            struct mark_store *store)
+            struct requests *requests)
 {
     struct mark_array a = {.capacity = look->marks};
     uint32_t skipped;
@@ -137,8 +137,8 @@ store_marks(struct log *log, const struct inspect *look,
         rc = -EIO; /* all slots that recovery keeps were valid before */
     log->marks = (uint32_t)a.count;
     if (rc == 0 && a.count > 0)
-        rc = store ? store->store(store, &log->header, a.marks, a.count)
-                   : -ENOKEY;
+        rc = requests ? requests_put(requests, &log->header, a.marks, a.count)
+                      : -ENOKEY;
     free(a.marks);
     return rc;
 }
@@ -173,7 +173,7 @@ make_durable(struct log *log, struct inspect *look)
  * it: counts its valid slots, which are durable, and seals the log.  Returns
  * the number of records that were cut off. */
 static int
-recover_open(struct log *log, struct inspect *look, struct mark_store *marks)
+recover_open(struct log *log, struct inspect *look, struct requests *requests)
 {
     int rc, cut;
 
@@ -199,7 +199,7 @@ recover_open(struct log *log, struct inspect *look, struct mark_store *marks)
     log->has_times = look->has_times;
     log->first_ms = look->first_ms;
     log->last_ms = look->whole_ms;
-    rc = store_marks(log, look, marks);
+    rc = store_marks(log, look, requests);
     if (rc == 0)
         rc = log_seal(log);
     return rc < 0 ? rc : cut;
@@ -292,7 +292,7 @@ looks_owned(int dirfd, uint64_t index, const struct stat *st, bool *alien)
  * watching workers and lead here again.  One that cannot be read is made
  * readable, once. */
 static int
-recover_log(int dirfd, uint64_t index, struct mark_store *marks,
+recover_log(int dirfd, uint64_t index, struct requests *requests,
             bool *was_owned)
 {
     char name[LOG_NAME_SIZE];
@@ -325,7 +325,7 @@ recover_log(int dirfd, uint64_t index, struct mark_store *marks,
     if (rc == 0 && may_be_unsynced(&look))
         rc = make_durable(&log, &look);
     if (rc == 0 && log_owner_is_doubtful(&look))
-        cut = rc = recover_open(&log, &look, marks);
+        cut = rc = recover_open(&log, &look, requests);
     if (rc < 0)
         return log_owner_fail(&log, rc, LOG_MODE_OWNED);
     rc = log_release(&log);
@@ -337,15 +337,15 @@ close_lock:
 }
 
 int
-log_recover(int dirfd, uint64_t index, struct mark_store *marks)
+log_recover(int dirfd, uint64_t index, struct requests *requests)
 {
     bool was_owned;
 
-    return log_recover_dead(dirfd, index, marks, &was_owned);
+    return log_recover_dead(dirfd, index, requests, &was_owned);
 }
 
 int
-log_recover_dead(int dirfd, uint64_t index, struct mark_store *marks,
+log_recover_dead(int dirfd, uint64_t index, struct requests *requests,
                  bool *was_owned)
 {
     char name[LOG_NAME_SIZE], lock[LOG_LOCK_SIZE];
@@ -375,7 +375,7 @@ log_recover_dead(int dirfd, uint64_t index, struct mark_store *marks,
         if (lone < 0)
             return lone;
     }
-    return rc == 0 ? 0 : recover_log(dirfd, index, marks, was_owned);
+    return rc == 0 ? 0 : recover_log(dirfd, index, requests, was_owned);
 }
 
 /* ---- before a writer starts ---------------------------------------------- */
@@ -400,7 +400,7 @@ read_header(int dirfd, uint64_t index, struct log_unsealed *out)
 /* A claim reads the header of a full log, and leaves one that is OPEN to
  * recovery. */
 static int
-claim_full(int dirfd, uint64_t index, struct mark_store *marks,
+claim_full(int dirfd, uint64_t index, struct requests *requests,
            struct log_unsealed *out)
 {
     struct log log;
@@ -414,18 +414,18 @@ claim_full(int dirfd, uint64_t index, struct mark_store *marks,
         return 0;
     }
     if (rc == -ESTALE)
-        rc = log_recover(dirfd, index, marks);
+        rc = log_recover(dirfd, index, requests);
     out->has_marks = out->has_marks || rc == -ENOKEY;
     return rc >= 0 || rc == -ENOENT || rc == -EBADMSG ? 0 : 1;
 }
 
 int
-log_unsealed(int dirfd, uint64_t index, struct mark_store *marks,
+log_unsealed(int dirfd, uint64_t index, struct requests *requests,
              struct log_unsealed *out)
 {
     int rc;
 
     *out = (struct log_unsealed){.epoch = 0};
     rc = read_header(dirfd, index, out);
-    return rc == 0 ? 0 : claim_full(dirfd, index, marks, out);
+    return rc == 0 ? 0 : claim_full(dirfd, index, requests, out);
 }

@@ -9,11 +9,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/log/mark.h"
+#include "common/log/requests.h"
 
 /* Recovers log `index` if its owner is dead: cuts off the torn tail and a
  * request with a key that is not whole, makes the rest durable, stores its
- * marks in `marks`, seals it (or marks it EMPTY), repairs the mode, unlinks the
+ * marks in `requests`, seals it (or marks it EMPTY), repairs the mode, unlinks the
  * stale lock.  Idempotent; any process may call it at any time.  A lock without
  * its log is removed once it is a second old; before that its creator may not
  * have the flock yet.
@@ -21,17 +21,17 @@
  *   above 0  recovered; that many records, the first of them torn or of a
  *             request that is not whole, were cut off: power was lost or the
  *             writer was killed while writing
- *   -ENOKEY  the log has marks and `marks` is NULL: it stays as it is, as after
- *             any error of storing them
+ *   -ENOKEY  the log has marks and `requests` is NULL: it stays as it is, as
+ *             after any error of storing them
  *   -EBUSY   owned by a live process, or being created
  *   -EBADMSG damaged: quarantined as bad-N-EPOCH.  Within the boot in which the
  *             fill began, every invalid slot but the last is damage
  *   -EPROTONOSUPPORT, -EPERM, -ENOENT as log_claim() */
-int log_recover(int dirfd, uint64_t index, struct mark_store *marks);
+int log_recover(int dirfd, uint64_t index, struct requests *requests);
 
 /* The same; *was_owned is true if a process that died owned the log, and false if
  * the log is at rest or a living process was about to claim it. */
-int log_recover_dead(int dirfd, uint64_t index, struct mark_store *marks,
+int log_recover_dead(int dirfd, uint64_t index, struct requests *requests,
                      bool *was_owned);
 
 /* Whether a log may have marks that are stored nowhere else: for a writer that
@@ -46,7 +46,7 @@ struct log_unsealed {
  *   1  it may be OPEN: another process owns it, or it cannot be recovered now
  *   0  its header says SEALED or EMPTY, or there is no such log (any more)
  * *out is written in both cases. */
-int log_unsealed(int dirfd, uint64_t index, struct mark_store *marks,
+int log_unsealed(int dirfd, uint64_t index, struct requests *requests,
                  struct log_unsealed *out);
 
 #endif

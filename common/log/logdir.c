@@ -180,7 +180,7 @@ reconcile_mode(struct logdir *dir, uint64_t index)
     if (rc == 0)
         rc = log_release(&log);
     else if (rc == -ESTALE)
-        rc = log_recover(dir->fd, index, dir->marks);
+        rc = log_recover(dir->fd, index, dir->requests);
     report_outcome(rc, index, "recover");
     return rc >= 0 || rc == -EBADMSG;
 }
@@ -201,7 +201,7 @@ logdir_recover(struct logdir *dir)
     for (i = 0; i < dir->count; i++) {
         e = &dir->entries[i];
         if (!is_at_rest(e)) {
-            rc = log_recover_dead(dir->fd, e->index, dir->marks, &was_owned);
+            rc = log_recover_dead(dir->fd, e->index, dir->requests, &was_owned);
             report_outcome(rc, e->index, "recover");
             dir->recovered += rc >= 0 && was_owned;
             done += rc >= 0 || rc == -EBADMSG;

@@ -21,10 +21,10 @@
 struct logdir {
     int fd; /* data/log, owned */
     struct layout layout;
-    uint32_t slots;           /* of logs created here */
-    struct mark_store *marks; /* for recovery, borrowed; set by the caller;
-                                 NULL: a log with marks is not recovered */
-    struct logfile *entries;  /* logs, and locks without a log, by index */
+    uint32_t slots;            /* of logs created here */
+    struct requests *requests; /* for recovery, borrowed; set by the caller;
+                                  NULL: a log with marks is not recovered */
+    struct logfile *entries;   /* logs, and locks without a log, by index */
     size_t count;
     size_t bad;         /* quarantined files seen by the last scan */
     uint64_t recovered; /* logs of processes that had died, since the opening */

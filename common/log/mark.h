@@ -12,10 +12,9 @@
  *   recovery  cuts a request that is not whole at its mark: no client was
  *             answered for it (log_recover.h)
  *   seal      before a header says SEALED, the marks of the log are stored
- *             durably elsewhere (struct mark_store), by the process that
- *             seals it
+ *             durably elsewhere (requests.h), by the process that seals it
  *
- * Pure, but for what a mark_store does.  Errors: 0 or a negative errno. */
+ * Pure.  Errors: 0 or a negative errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_MARK_H
 #define COUNTD_COMMON_LOG_MARK_H
@@ -40,13 +39,6 @@ struct request_mark {
 struct marked {
     struct request_mark mark;
     uint64_t received_ms;
-};
-
-/* Where recovery stores marks before it seals a log: durable when it returns 0.
- * Storing a mark twice does no harm. */
-struct mark_store {
-    int (*store)(struct mark_store *s, const struct log_header *fill,
-                 const struct marked *marks, size_t count);
 };
 
 /* Whether messages of these sizes leave space for marks. */

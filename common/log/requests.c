@@ -109,21 +109,11 @@ requests_exist(struct requests *r)
 
 /* ---- opening, and the secret --------------------------------------------- */
 
-static int
-store_marks(struct mark_store *s, const struct log_header *fill,
-            const struct marked *marks, size_t count)
-{
-    return requests_put((struct requests *)s, fill, marks, count);
-}
-
 void
 requests_init(struct requests *r, int data_fd)
 {
-    static_assert(offsetof(struct requests, store) == 0, "as store_marks()");
-    *r = (struct requests){.store.store = store_marks,
-                           .data_fd = data_fd,
-                           .named = NO_FILE,
-                           .removed_ms = clock_ms()};
+    *r = (struct requests){
+        .data_fd = data_fd, .named = NO_FILE, .removed_ms = clock_ms()};
 }
 
 /* Reads the secret as it is on disk. */

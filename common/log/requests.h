@@ -8,7 +8,7 @@
  *     log SEALED, later EMPTY           here, until the window has passed it
  *
  * So the process that seals a log stores its marks here first: the writer, or
- * the process that recovers a dead writer's log, through requests_store().  At
+ * the process that recovers a dead writer's log (log_recover()).  At
  * its start the writer has all logs recovered, then reads these files: it knows
  * each request that counts.  A mark that is stored twice does no harm.
  *
@@ -54,7 +54,6 @@
 #define REQUEST_SIZE      64u
 
 struct requests {
-    struct mark_store store; /* for log_recover() and struct logdir */
     uint64_t max;     /* of requests that are remembered; 0: none is forgotten.
                          The caller's */
     uint64_t damaged; /* times that damage was reported */

@@ -140,7 +140,7 @@ merge_logs(const char *path)
     assert_rc(
         logdir_open(&dir, d.log_fd, &l, LOG_SLOTS_AT + REQUEST_SLOTS * 88), 0);
     requests_init(&requests, d.fd);
-    dir.marks = &requests.store;
+    dir.requests = &requests;
     assert_true(logdir_recover(&dir) >= 0);
     for (uint64_t hint = 0;
          logdir_claim(&dir, LOG_MODE_FULL, &hint, &log) == 0;)

@@ -7,6 +7,7 @@
 #include "common/log/inspect.h"
 #include "common/log/log_recover.h"
 #include "common/log/mark.h"
+#include "common/log/requests.h"
 
 #define MARKED_GOLDEN "tests/golden/log-v1-marks"
 #define MARKED_SLOTS  12
@@ -135,37 +136,40 @@ TEST(nothing_else_with_an_empty_keyspace_is_a_mark)
 
 /* ---- recovery ------------------------------------------------------------ */
 
+/* The process that recovers. */
+static struct requests requests;
+
+static void
+make_requests(const struct tmpdir *d)
+{
+    assert_int_equal(mkdirat(d->fd, "live", 0700), 0);
+    requests_init(&requests, d->fd);
+    assert_rc(requests_make(&requests), 0);
+}
+
 struct stored {
-    struct mark_store store;
-    struct marked marks[MARKED_SLOTS];
+    struct counted_request last;
     size_t count;
-    unsigned calls;
-    int rc;
-    int dirfd;
 };
 
-static int
-take_marks(struct mark_store *store, const struct log_header *fill,
-           const struct marked *marks, size_t count)
+static void
+take_request(void *ctx, const struct counted_request *q)
 {
-    struct stored *s = (struct stored *)store;
-    struct inspect look;
-    int fd;
+    struct stored *s = ctx;
 
-    s->calls++;
-    if (s->rc < 0)
-        return s->rc;
-    assert_int_equal(fill->epoch, 1);
-    assert_true(count <= MARKED_SLOTS);
-    memcpy(s->marks, marks, count * sizeof *marks);
-    s->count = count;
-    /* The header on disk does not say SEALED yet. */
-    fd = openat(s->dirfd, "0000000000", O_RDONLY | O_CLOEXEC);
-    assert_true(fd >= 0);
-    assert_rc(inspect_headers(fd, 0, &look), 0);
-    assert_int_equal(look.header.state, LOG_OPEN);
-    (void)close(fd);
-    return 0;
+    assert_int_equal(q->epoch, 1);
+    assert_int_equal(q->at_s, FIRST_MS / 1000);
+    s->last = *q;
+    s->count++;
+}
+
+static struct stored
+read_stored(void)
+{
+    struct stored s = {.count = 0};
+
+    assert_rc(requests_each(&requests, take_request, &s), 0);
+    return s;
 }
 
 static struct log
@@ -177,9 +181,19 @@ claim_full(int dirfd)
     return log;
 }
 
+static void
+expect_open(void *ctx)
+{
+    const struct tmpdir *d = ctx;
+    struct inspect look;
+
+    assert_rc(inspect_log(d->fd, 0, &look), 0);
+    assert_int_equal(look.header.state, LOG_OPEN);
+}
+
+/* The slots are synced first, then what was stored. */
 IN_TMPDIR(marks_are_stored_before_a_dead_writers_log_is_sealed, d)
 {
-    struct stored s = {.store = {take_marks}, .dirfd = d->fd};
     struct log log = begin_marked(d->fd, 0);
 
     append_request(&log, 1, 2, 2);
@@ -189,16 +203,18 @@ IN_TMPDIR(marks_are_stored_before_a_dead_writers_log_is_sealed, d)
 
     assert_rc(log_recover(d->fd, 0, NULL), -ENOKEY);
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_OWNED);
-    s.rc = -ENOSPC;
-    assert_rc(log_recover(d->fd, 0, &s.store), -ENOSPC);
+    make_requests(d);
+    fault_inject("fdatasync", 2, ENOSPC);
+    assert_rc(log_recover(d->fd, 0, &requests), -ENOSPC);
+    fault_clear();
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_OWNED);
-    s.rc = 0;
-    assert_rc(log_recover(d->fd, 0, &s.store), 0);
-    assert_int_equal(s.count, 3);
-    assert_int_equal(s.marks[0].mark.count, 2);
-    assert_int_equal(s.marks[0].received_ms, FIRST_MS);
-    assert_int_equal(s.marks[2].received_ms, FIRST_MS + 4);
-    assert_memory_equal(s.marks[2].mark.hash, mark_of(3, 3).hash, 16);
+    fault_hook("fdatasync", 2, expect_open, d);
+    assert_rc(log_recover(d->fd, 0, &requests), 0);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(read_stored().count, 3);
+    assert_memory_equal(read_stored().last.mark.hash, mark_of(3, 3).hash, 16);
+    assert_int_equal(read_stored().last.mark.count, 3);
     log = claim_full(d->fd);
     assert_int_equal(log.header.marks, 3);
     assert_int_equal(log.header.features, LOG_HAS_MARKS);
@@ -213,26 +229,26 @@ IN_TMPDIR(marks_are_stored_before_a_dead_writers_log_is_sealed, d)
 static void
 check_cut(struct tmpdir *d, bool behind, uint32_t count, uint32_t there)
 {
-    struct stored s = {.store = {take_marks}, .dirfd = d->fd};
-    struct log log = begin_marked(d->fd, 0);
+    const size_t stored = read_stored().count;
     const uint32_t before = behind ? 3 : 0;
+    const unsigned marks = (behind ? 1u : 0u) + (there == count ? 1u : 0u);
+    struct log log = begin_marked(d->fd, 0);
 
     if (behind)
         append_request(&log, 1, 2, 2);
     append_request(&log, 2, count, there);
     log_abandon(&log);
-    assert_rc(log_recover(d->fd, 0, &s.store),
+    assert_rc(log_recover(d->fd, 0, &requests),
               there < count ? (int)there + 1 : 0);
-    assert_int_equal(s.count, behind + (there == count));
-    if (before > 0 || there == count) {
+    assert_int_equal(read_stored().count, stored + marks);
+    if (marks > 0) {
         log = claim_full(d->fd);
         assert_int_equal(log.count,
                          there < count ? before : before + count + 1);
         assert_int_equal(log.last_ms, FIRST_MS + log.count - 1);
-        assert_int_equal(log.header.marks, s.count);
+        assert_int_equal(log.header.marks, marks);
         assert_rc(log_release(&log), 0);
     } else {
-        assert_int_equal(s.calls, 0);
         assert_int_equal(mode_of(d->fd, 0), LOG_MODE_EMPTY);
     }
     assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
@@ -240,6 +256,7 @@ check_cut(struct tmpdir *d, bool behind, uint32_t count, uint32_t there)
 
 IN_TMPDIR(a_request_that_is_not_whole_is_cut_at_its_mark, d)
 {
+    make_requests(d);
     for (uint32_t there = 0; there <= 4; there++) {
         check_cut(d, false, 4, there);
         check_cut(d, true, 4, there);
@@ -250,13 +267,13 @@ IN_TMPDIR(a_request_that_is_not_whole_is_cut_at_its_mark, d)
 
 IN_TMPDIR(only_a_header_says_that_a_log_is_sealed, d)
 {
-    struct stored s = {.store = {take_marks}, .dirfd = d->fd};
     struct log log = begin_marked(d->fd, 0);
     struct log_unsealed u;
 
-    assert_int_equal(log_unsealed(d->fd, 1, &s.store, &u), 0);
+    make_requests(d);
+    assert_int_equal(log_unsealed(d->fd, 1, &requests, &u), 0);
     append_request(&log, 1, 2, 2);
-    assert_int_equal(log_unsealed(d->fd, 0, &s.store, &u), 1);
+    assert_int_equal(log_unsealed(d->fd, 0, &requests, &u), 1);
     assert_int_equal(u.epoch, 1);
     assert_true(u.has_marks);
     log_abandon(&log);
@@ -264,16 +281,16 @@ IN_TMPDIR(only_a_header_says_that_a_log_is_sealed, d)
     show(d->fd, 0, LOG_MODE_FULL, false);
     assert_int_equal(log_unsealed(d->fd, 0, NULL, &u), 1);
     assert_true(u.has_marks);
-    assert_int_equal(s.count, 0);
+    assert_int_equal(read_stored().count, 0);
     show(d->fd, 0, LOG_MODE_FULL, false);
-    assert_int_equal(log_unsealed(d->fd, 0, &s.store, &u), 0);
-    assert_int_equal(s.count, 1);
-    assert_int_equal(log_unsealed(d->fd, 0, &s.store, &u), 0);
+    assert_int_equal(log_unsealed(d->fd, 0, &requests, &u), 0);
+    assert_int_equal(read_stored().count, 1);
+    assert_int_equal(log_unsealed(d->fd, 0, &requests, &u), 0);
     assert_true(u.has_marks);
     log = claim_full(d->fd);
     assert_rc(log_empty(&log), 0);
     assert_rc(log_release(&log), 0);
-    assert_int_equal(log_unsealed(d->fd, 0, &s.store, &u), 0);
+    assert_int_equal(log_unsealed(d->fd, 0, &requests, &u), 0);
     assert_false(u.has_marks);
 }
 

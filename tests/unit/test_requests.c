@@ -82,7 +82,7 @@ store_fill(struct requests *r, uint32_t first, uint32_t count, uint64_t at_ms)
                                    .received_ms = at_ms};
         put_le32(marks[i].mark.hash, first + i);
     }
-    rc = r->store.store(&r->store, &fill, marks, count);
+    rc = requests_put(r, &fill, marks, count);
     free(marks);
     return rc;
 }

@@ -164,11 +164,11 @@ recover_logs(struct salvage *s)
         rc = logdir_open(&dir, s->in.dir.log_fd, &layout, c->log_size);
     if (rc < 0)
         return rc;
-    dir.marks = &s->requests.journal.store;
+    dir.requests = &s->requests.journal;
     rc = logdir_scan(&dir);
     for (size_t i = 0; rc == 0 && i < dir.count; i++)
         if (dir.entries[i].ours &&
-            log_unsealed(dir.fd, dir.entries[i].index, dir.marks, &u) > 0) {
+            log_unsealed(dir.fd, dir.entries[i].index, dir.requests, &u) > 0) {
             diag(DIAG_ERROR,
                  "log=%" PRIu64 " is not recovered yet, and may have requests "
                  "with an Idempotency-Key that %s has, too; nothing was merged",
