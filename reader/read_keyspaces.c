@@ -1,5 +1,5 @@
 /* reader/read_keyspaces.c - the list of keyspaces: see read_commands.h;
- * read_keyspaces_next(), then read_keyspaces().
+ * read_keyspaces_step(), then read_keyspaces().
  *
  * It is made in steps: first the names with their numbers of keys, as the range
  * port lists them, then total and size of each, for as long as a step may take.

@@ -37,7 +37,7 @@ struct remote_call {
     const struct store_history_query *theirs;  /* what wants() is called with;
                                                   NULL: it was forgotten */
 
-    struct remote_listing *listing; /* NAMES; NULL: it is gone */
+    struct remote_listing *listing; /* LIST; NULL: it is gone */
     struct remote_name *names;
     size_t count;
     bool is_end;
