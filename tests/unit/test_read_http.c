@@ -15,6 +15,10 @@
 
 struct server {
     struct fixture *site;
+    struct store_engine engine; /* the store's, which a test may change */
+    enum store_op failing;      /* reads that fail: */
+    unsigned passed;            /* after so many */
+    int error;
     struct config config;
     struct loop *loop;
     struct jobs jobs;
@@ -27,6 +31,9 @@ struct server {
     size_t size;
     char heard[ANSWER_MAX + 1];
 };
+
+static struct server server;
+static const struct store_engine *real_engine;
 
 /* ---- the server ---------------------------------------------------------- */
 
@@ -81,31 +88,44 @@ put_keyspaces(struct fixture *f)
 }
 
 static int
+read_or_fail(struct store *s, struct store_query *q, size_t size_max)
+{
+    if (server.error < 0 && q->op == server.failing && server.passed-- == 0)
+        return server.error;
+    return real_engine->read(s, q, size_max);
+}
+
+static int
 setup(void **state)
 {
-    static struct server f;
-    const struct conns_options options = {.rows = &f.row,
+    struct server *f = &server;
+    const struct conns_options options = {.rows = &f->row,
                                           .count = 1,
                                           .shared = 4,
                                           .pool_size = (size_t)64 << 20,
                                           .answer_max = READ_HTTP_LONGEST};
 
-    f = (struct server){.site = fixture_make(NULL, put_keyspaces, 1),
-                        .peer = -1};
-    config_defaults(&f.config);
-    f.loop = loop_new();
-    assert_non_null(f.loop);
-    jobs_init(&f.jobs, f.loop, f.site->store, &f.site->as_of,
-              f.config.read_max_time_ms);
-    assert_rc(read_http_open(&f.http, &f.jobs, &f.site->datadir, &f.config), 0);
-    f.row = (struct listener_config){.name = "read-http",
-                                     .max_key = "read.max_connections",
-                                     .protocol = &http_protocol,
-                                     .ctx = &f.http.site,
-                                     .max = 4};
-    assert_rc(conns_init(&f.conns, f.loop, &options), 0);
-    loop_after_turn(f.loop, after_turn, &f);
-    *state = &f;
+    *f = (struct server){.site = fixture_make(NULL, put_keyspaces, 1),
+                         .peer = -1};
+    real_engine = f->site->store->engine;
+    f->engine = *real_engine;
+    f->engine.read = read_or_fail;
+    f->site->store->engine = &f->engine;
+    config_defaults(&f->config);
+    f->loop = loop_new();
+    assert_non_null(f->loop);
+    jobs_init(&f->jobs, f->loop, f->site->store, &f->site->as_of,
+              f->config.read_max_time_ms);
+    assert_rc(read_http_open(&f->http, &f->jobs, &f->site->datadir, &f->config),
+              0);
+    f->row = (struct listener_config){.name = "read-http",
+                                      .max_key = "read.max_connections",
+                                      .protocol = &http_protocol,
+                                      .ctx = &f->http.site,
+                                      .max = 4};
+    assert_rc(conns_init(&f->conns, f->loop, &options), 0);
+    loop_after_turn(f->loop, after_turn, f);
+    *state = f;
     return 0;
 }
 
@@ -172,21 +192,30 @@ ask_and_go(struct server *f, const char *target, const char *more)
     client_close(fd);
 }
 
+/* The answer up to its last words, on a connection that has asked. */
 static void
 hear_answer(struct server *f, int fd, const char *last)
 {
+    f->size = f->turns = 0;
     f->peer = fd;
     f->last = last;
     turns_run(f->loop);
-    assert_int_equal(f->jobs.placed, 0);
     client_close(fd);
+}
+
+static void
+ask_and_hear(struct server *f, const char *target, const char *more,
+             const char *last)
+{
+    hear_answer(f, ask_server(f, target, more), last);
 }
 
 CASE(who_comes_to_the_place_of_another_gets_an_answer_of_its_own)
 {
     ask_and_go(f, "/v1/keyspaces", "");
-    hear_answer(f, ask_server(f, "/v1/keyspaces?after=a", ""), "as_of_ms");
+    ask_and_hear(f, "/v1/keyspaces?after=a", "", "as_of_ms");
 
+    assert_int_equal(f->jobs.placed, 0);
     assert_has(f->heard, "\"keyspace\": \"b\"");
     assert_lacks(f->heard, "\"keyspace\": \"a\"");
 }
@@ -198,8 +227,9 @@ CASE(what_was_packed_for_another_is_not_sent_to_who_takes_no_gzip)
         "\r\nGET /v1/top?keyspace=b&n=2000 HTTP/1.1\r\nHost: a\r\n";
 
     ask_and_go(f, "/v1/top?keyspace=b&n=2000", "Accept-Encoding: gzip\r\n");
-    hear_answer(f, ask_server(f, "/v1/now", next), "\"saturated\"");
+    ask_and_hear(f, "/v1/now", next, "\"saturated\"");
 
+    assert_int_equal(f->jobs.placed, 0);
     assert_lacks(f->heard, "Content-Encoding");
     assert_has(f->heard, "1999 of so many");
     assert_has(f->heard, "ETag: ");
@@ -229,24 +259,18 @@ CASE(while_a_large_answer_is_packed_others_are_answered_in_their_turn)
     assert_in_range(answers, 3, 100);
 
     client_close(f->peer);
-    f->size = 0;
     hear_answer(f, large, "Content-Encoding: gzip");
+    assert_int_equal(f->jobs.placed, 0);
 }
 
-/* Both come in one turn, the large one first; `now` is the last one answered.
- */
 CASE(what_takes_longer_than_it_may_is_refused_and_the_next_is_answered)
 {
     static const char *const targets[] = {"/v1/keyspaces",
                                           "/render?target=*.*"};
 
-    f->last = "\r\n\r\n";
     for (size_t i = 0; i < 4; i++) {
         f->jobs.max_time_ms = i < 2 ? 0 : 10000;
-        f->size = 0;
-        f->peer = ask_server(f, targets[i % 2], "");
-        turns_run(f->loop);
-        client_close(f->peer);
+        ask_and_hear(f, targets[i % 2], "", "\r\n\r\n");
 
         assert_int_equal(strstr(f->heard, " 503 ") != NULL, i < 2);
         assert_int_equal(strstr(f->heard, "read.max_time") != NULL, i < 2);
@@ -254,6 +278,8 @@ CASE(what_takes_longer_than_it_may_is_refused_and_the_next_is_answered)
     }
 }
 
+/* Both come in one turn, the large one first; `now` is the last one answered.
+ */
 CASE(a_large_answer_is_made_after_the_small_one_of_another)
 {
     const int large = ask_server(f, "/v1/top?keyspace=b&n=2000", "");
@@ -284,21 +310,15 @@ CASE(a_short_question_is_answered_while_a_long_one_is)
     f->jobs.step_ns = 0;
     large = ask_server(f, "/v1/top?keyspace=long&n=4000",
                        "Accept-Encoding: gzip\r\n");
-    f->last = "\r\n\r\n";
     for (size_t i = 0; i < 2; i++) {
-        f->size = 0;
-        f->peer = ask_server(f, targets[i], "");
-        turns_run(f->loop);
-        client_close(f->peer);
+        ask_and_hear(f, targets[i], "", "\r\n\r\n");
 
         assert_has(f->heard, "HTTP/1.1 200 OK\r\n");
         assert_int_equal(f->jobs.placed, 1);
     }
-    f->size = 0;
     hear_answer(f, large, "Content-Encoding: gzip");
+    assert_int_equal(f->jobs.placed, 0);
 }
-
-static struct store_engine failing;
 
 static int
 no_next(struct store_listing *l, uint64_t until_ns, struct store_listed *out)
@@ -312,42 +332,25 @@ no_next(struct store_listing *l, uint64_t until_ns, struct store_listed *out)
 /* One that is given up in the middle leaves nothing behind. */
 CASE(a_list_is_made_in_steps_and_one_that_cannot_be_made_says_so)
 {
-    const struct store_engine *real = f->site->store->engine;
-
     f->jobs.step_ns = 0; /* a keyspace at a step */
-    f->turns = 0;
     client_close(ask_server(f, "/v1/keyspaces?sort=keys", ""));
-    f->last = "as_of_ms\":";
-    f->peer = ask_server(f, "/v1/keyspaces", "");
-    turns_run(f->loop);
-    client_close(f->peer);
+    ask_and_hear(f, "/v1/keyspaces", "", "as_of_ms\":");
     assert_in_range(f->turns, 4, 1000);
     assert_has(f->heard, "\"keyspace\": \"a\"");
     assert_has(f->heard, "\"keyspace\": \"b\"");
     assert_int_equal(f->jobs.placed, 0);
 
-    failing = *real;
-    failing.listing_next = no_next;
-    f->site->store->engine = &failing;
-    f->size = 0;
-    f->last = "\"unreadable\"";
-    f->peer = ask_server(f, "/v1/keyspaces", "");
-    turns_run(f->loop);
-    client_close(f->peer);
+    f->engine.listing_next = no_next;
+    ask_and_hear(f, "/v1/keyspaces", "", "\"unreadable\"");
     assert_has(f->heard, "HTTP/1.1 500");
-    f->site->store->engine = real;
 }
 
 /* 256 MiB of a request are there, if others do not use them. */
 CASE(memory_of_requests_to_graphite_is_of_all_of_them)
 {
-    f->last = "\r\n\r\n";
     f->http.graphite.memory.total = GRAPHITE_MEMORY_ALL - 100000;
     for (size_t i = 0; i < 2; i++) {
-        f->size = 0;
-        f->peer = ask_server(f, "/render?target=b.*&from=-1h", "");
-        turns_run(f->loop);
-        client_close(f->peer);
+        ask_and_hear(f, "/render?target=b.*&from=-1h", "", "\r\n\r\n");
 
         assert_int_equal(strstr(f->heard, "other requests use") != NULL,
                          i == 0);
@@ -361,15 +364,11 @@ CASE(memory_of_requests_to_graphite_is_of_all_of_them)
 /* The second time the server knows the head again. */
 CASE(what_a_second_line_of_accept_names_is_answered_each_time)
 {
-    f->last = "\r\n\r\n";
     for (int i = 0; i < 3; i++) {
-        f->size = 0;
-        f->peer =
-            ask_server(f, "/v1/get?keyspace=a&key=key",
-                       "Accept: image/png\r\nX: y\r\nAccept: text/csv\r\n");
-        turns_run(f->loop);
+        ask_and_hear(f, "/v1/get?keyspace=a&key=key",
+                     "Accept: image/png\r\nX: y\r\nAccept: text/csv\r\n",
+                     "\r\n\r\n");
         assert_has(f->heard, "HTTP/1.1 200 OK\r\n");
         assert_has(f->heard, "Content-Type: text/csv");
-        client_close(f->peer);
     }
 }
