@@ -93,7 +93,7 @@ next_list(struct user_metrics *u, uint64_t now_ms)
     if (u->is_counting) {
         u->is_counting = false;
         site->keyspaces = u->counting;
-        site->counted_ms = now_ms;
+        site->counted_ms = u->counting < 0 ? 0 : now_ms;
     } else
         u->at++;
     if (u->at < site->patterns.count) {
@@ -114,9 +114,11 @@ list_some(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
 
     if (rc == -EAGAIN)
         return false;
-    if (rc < 0)
+    if (rc < 0) {
+        u->counting = -1; /* the next scrape tries again */
         diag_repeating(&failures, DIAG_ERROR, "metrics: list keyspaces: %s",
                        diag_text(rc));
+    }
     if (rc == 1 && u->is_counting) {
         u->counting++;
     } else if (rc == 1 && is_match(&u->site->patterns.at[u->at], &found)) {
@@ -229,6 +231,7 @@ read_keyspace(struct user_metrics *u)
         return true;
     }
     u->count--;
+    u->series -= 2;
     memmove(k, k + 1, (u->count - u->at) * sizeof *k);
     return true;
 }

@@ -48,7 +48,7 @@ struct user_metrics {
     struct store_listing *listing; /* NULL: all are listed */
     bool is_counting; /* all keyspaces are listed, for their number */
     size_t at;        /* pattern or keyspace that is next */
-    int64_t counting; /* keyspaces so far */
+    int64_t counting; /* keyspaces so far; -1: not known */
 
     size_t count;
     struct user_keyspace rows[USER_METRICS_KEYSPACES];

@@ -345,6 +345,20 @@ CASE(a_list_is_made_in_steps_and_one_that_cannot_be_made_says_so)
     assert_has(f->heard, "HTTP/1.1 500");
 }
 
+CASE(keyspaces_that_cannot_be_listed_are_not_said_to_be_none)
+{
+    static const char *const accept =
+        "Accept: application/openmetrics-text\r\n";
+
+    f->engine.listing_next = no_next;
+    ask_and_hear(f, "/metrics", accept, "# EOF");
+    assert_lacks(f->heard, "\ncountd_keyspaces ");
+
+    f->engine.listing_next = real_engine->listing_next;
+    ask_and_hear(f, "/metrics", accept, "# EOF");
+    assert_has(f->heard, "\ncountd_keyspaces 2\n");
+}
+
 /* 256 MiB of a request are there, if others do not use them. */
 CASE(memory_of_requests_to_graphite_is_of_all_of_them)
 {
