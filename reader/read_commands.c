@@ -350,9 +350,10 @@ read_set_next(struct read_request *a, const struct query_row *last)
     memcpy(a->next_page.after.bytes, last->key, last->key_size);
 }
 
-/* Where the next page of keys begins, if there is one. */
-static void
-set_next_key(struct read_request *a, const struct query_row *last)
+/* Finds where the next page of keys begins, if there is one.  NULL, or why that
+ * is not known. */
+static const struct read_problem *
+find_next_key(struct read_request *a, const struct query_row *last)
 {
     const struct increment_name *after = &a->next_page.after;
     struct store_query q = {.op = STORE_KEYS,
@@ -363,7 +364,10 @@ set_next_key(struct read_request *a, const struct query_row *last)
                             .length = 1};
 
     read_set_next(a, last); /* the next answer is put over it */
-    a->next_page.is_there = read_run_query(a, &q) && q.rows > 0;
+    if (!read_run_query(a, &q))
+        return read_failure(a);
+    a->next_page.is_there = q.rows > 0;
+    return NULL;
 }
 
 static const struct read_problem *
@@ -386,9 +390,7 @@ answer_keys(struct read_request *a)
     read_begin_facts(a);
     put_rows(a, ROWS_BY_KEY, 0, &q, &last);
     read_end_facts(a);
-    if ((int64_t)q.rows == p->n)
-        set_next_key(a, &last);
-    return NULL;
+    return (int64_t)q.rows == p->n ? find_next_key(a, &last) : NULL;
 }
 
 static const struct read_problem *

@@ -359,6 +359,21 @@ CASE(keyspaces_that_cannot_be_listed_are_not_said_to_be_none)
     assert_has(f->heard, "\ncountd_keyspaces 2\n");
 }
 
+/* Whether there are more keys is a read of its own. */
+CASE(a_page_is_not_the_last_one_because_the_next_cannot_be_read)
+{
+    f->failing = STORE_KEYS;
+    f->passed = 1;
+    f->error = -EIO;
+    ask_and_hear(f, "/v1/keys?keyspace=b&n=2", "", "\r\n\r\n");
+    assert_has(f->heard, "HTTP/1.1 500");
+    assert_has(f->heard, "\"unreadable\"");
+
+    f->error = 0;
+    ask_and_hear(f, "/v1/keys?keyspace=b&n=2", "", "\r\n\r\n");
+    assert_has(f->heard, "\r\nLink: ");
+}
+
 /* 256 MiB of a request are there, if others do not use them. */
 CASE(memory_of_requests_to_graphite_is_of_all_of_them)
 {
