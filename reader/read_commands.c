@@ -75,21 +75,20 @@ read_version(struct read_request *a)
     return read_facts(a) && a->facts.is_there;
 }
 
-/* Has a->facts, which may have been read for the version just now.  NULL, or why
- * there is no answer about the keyspace. */
-static const struct read_problem *
-need_keyspace(struct read_request *a)
+const struct read_problem *
+read_need_keyspace(struct read_request *a)
 {
     if (!a->has_state && !read_facts(a))
         return read_failure(a);
-    return a->facts.is_there ? NULL : &read_no_keyspace;
+    a->has_state = a->facts.is_there;
+    return a->has_state ? NULL : &read_no_keyspace;
 }
 
 /* Nothing is known of the key: is there its keyspace? */
 static const struct read_problem *
 explain_missing(struct read_request *a)
 {
-    const struct read_problem *problem = need_keyspace(a);
+    const struct read_problem *problem = read_need_keyspace(a);
 
     return problem ? problem : &read_no_key;
 }
@@ -189,7 +188,7 @@ answer_total(struct read_request *a)
 
     if (read_is_long(a))
         return read_total_of_keys(a);
-    problem = need_keyspace(a);
+    problem = read_need_keyspace(a);
     if (!problem)
         put_total(a);
     return problem;
@@ -201,7 +200,7 @@ answer_gets(struct read_request *a)
     static const struct table_column columns[] = {{"count", "count", true},
                                                   {"key", "key", false}};
     const struct http_params *p = &a->params;
-    const struct read_problem *problem = need_keyspace(a);
+    const struct read_problem *problem = read_need_keyspace(a);
 
     if (problem)
         return problem;
@@ -321,7 +320,7 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
 {
     struct store_query q = {
         .op = STORE_RANGE, .offset = offset, .length = (uint64_t)length};
-    const struct read_problem *problem = need_keyspace(a);
+    const struct read_problem *problem = read_need_keyspace(a);
     const int64_t keys = a->facts.keys;
     struct query_row last;
 
@@ -380,7 +379,7 @@ answer_keys(struct read_request *a)
                             .after = p->after.bytes,
                             .after_size = p->after.size,
                             .length = (uint64_t)p->n};
-    const struct read_problem *problem = need_keyspace(a);
+    const struct read_problem *problem = read_need_keyspace(a);
     struct query_row last;
 
     if (problem)

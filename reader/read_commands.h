@@ -40,6 +40,10 @@ extern const struct read_command read_commands[READ_COMMANDS];
  * cannot be read: the answer will say so. */
 bool read_version(struct read_request *a);
 
+/* Has that state, which may have been read for the version just now.  NULL, or
+ * why there is no answer about the keyspace. */
+const struct read_problem *read_need_keyspace(struct read_request *a);
+
 /* Runs a query about the keyspace of the request, unless it names another, which
  * is answered at once.  False: read_failure() says why.  A keyspace that is not
  * there has no rows. */

@@ -196,15 +196,6 @@ set_answer_headers(struct http_call *x, const struct read_request *a)
         read_link_put(a->command->path, &a->params, &a->next_page, at);
 }
 
-/* The state of the keyspace that is asked about, if there is one. */
-static void
-read_state(struct read_request *a)
-{
-    a->has_state =
-        (a->command->spec.required & PARAM_BIT(PARAM_KEYSPACE)) != 0 &&
-        read_version(a);
-}
-
 /* The version is that of a keyspace's state and, where time is asked about, of
  * the minutes that it is widened to: the rest of an answer is in the request.
  */
@@ -215,7 +206,9 @@ set_version(struct read_request *a)
     char *at = a->version;
 
     a->version[0] = '\0';
-    read_state(a);
+    a->has_state =
+        (a->command->spec.required & PARAM_BIT(PARAM_KEYSPACE)) != 0 &&
+        read_version(a);
     if (!a->has_state)
         return;
     static_assert(READ_VERSION_SIZE > (size_t)4 * 21 + sizeof "W/\"\"",
@@ -320,6 +313,14 @@ put_packed(struct http_call *x, const struct read_request *a, size_t size)
 }
 
 static enum conn_next
+refuse_problem(struct http_call *x, const struct read_request *a,
+               const struct read_problem *problem)
+{
+    x->as_of_ms = a->as_of_ms;
+    return refuse_request(x, problem->status, problem->code, problem->detail);
+}
+
+static enum conn_next
 answer_request(struct http_call *x, struct read_request *a)
 {
     struct read_http *h = x->ctx;
@@ -333,11 +334,8 @@ answer_request(struct http_call *x, struct read_request *a)
     problem = a->command->answer(a);
     if (is_asking(x))
         return CONN_PAUSE;
-    if (problem) {
-        x->as_of_ms = a->as_of_ms;
-        return refuse_request(x, problem->status, problem->code,
-                              problem->detail);
-    }
+    if (problem)
+        return refuse_problem(x, a, problem);
     /* `*` asks whether there is an answer at all, which is known only now. */
     if (a->version[0] != '\0' && http_has_any_version(x->request))
         return answer_known(x, a);
@@ -365,18 +363,21 @@ answer_in_steps(struct http_call *x)
 static enum conn_next
 answer_job(struct http_call *x, struct read_job *w)
 {
+    struct read_request *a = &w->request;
+    const struct read_problem *problem = NULL;
     enum conn_next next;
 
     if (w->job.state == JOB_LATE)
         return refuse_request(x, HTTP_UNAVAILABLE, "too-long", ANSWER_TOO_LONG);
     if (w->answer.size > 0)
         return put_chunks(x, w);
-    if (http_params_has(&w->request.params, PARAM_VERSION))
-        read_state(&w->request);
+    if (http_params_has(&a->params, PARAM_VERSION))
+        problem = read_need_keyspace(a);
     if (is_asking(x))
         return CONN_PAUSE;
-    return has_changed(x, &w->request, &next) ? next
-                                              : answer_request(x, &w->request);
+    if (problem)
+        return refuse_problem(x, a, problem);
+    return has_changed(x, a, &next) ? next : answer_request(x, a);
 }
 
 /* ---- routes ------------------------------------------------------------- */

@@ -374,6 +374,43 @@ CASE(a_page_is_not_the_last_one_because_the_next_cannot_be_read)
     assert_has(f->heard, "\r\nLink: ");
 }
 
+/* The version that the last answer has. */
+static const char *
+heard_version(const struct server *f)
+{
+    static char version[READ_VERSION_SIZE];
+    const char *at = strstr(f->heard, "ETag: W/\"");
+
+    assert_non_null(at);
+    at += strlen("ETag: W/\"");
+    (void)snprintf(version, sizeof version, "%.*s", (int)strcspn(at, "\""), at);
+    return version;
+}
+
+/* The first of two reads is before the answer is made, in steps. */
+CASE(a_long_answer_is_of_the_version_that_was_asked_for_or_there_is_none)
+{
+    static const struct {
+        int error;
+        const char *status, *code;
+    } cases[] = {{0, " 200 ", "of so many"},
+                 {-ENOENT, " 404 ", "no-such-keyspace"},
+                 {-EIO, " 500 ", "unreadable"}};
+    char target[256];
+
+    ask_and_hear(f, "/v1/total?keyspace=b", "", "saturated");
+    (void)snprintf(target, sizeof target,
+                   "/v1/top?keyspace=b&prefix=1&version=%s", heard_version(f));
+    f->failing = STORE_TOTAL;
+    for (size_t i = 0; i < 3; i++) {
+        f->error = cases[i].error;
+        f->passed = 1;
+        ask_and_hear(f, target, "", "\r\n\r\n");
+        assert_has(f->heard, cases[i].status);
+        assert_has(f->heard, cases[i].code);
+    }
+}
+
 /* 256 MiB of a request are there, if others do not use them. */
 CASE(memory_of_requests_to_graphite_is_of_all_of_them)
 {
