@@ -83,10 +83,11 @@ bool read_board(struct read_http *h);
 bool read_history_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_history(struct read_request *a);
 bool read_period_step(struct read_request *a, uint64_t until_ns);
-/* Whether a time is given; and whether that, or some of the keys: without a time
- * it is about their counts of all time. */
+/* Whether a time is given; whether that, or some of the keys; and whether none is
+ * where one need not be, so that the answer is about counts of all time. */
 bool read_is_period(const struct read_request *a);
 bool read_is_long(const struct read_request *a);
+bool read_is_of_all_time(const struct read_request *a);
 const struct read_problem *read_total_of_keys(struct read_request *a);
 const struct read_problem *read_period_top(struct read_request *a);
 const struct read_problem *read_period_rank(struct read_request *a);

@@ -160,9 +160,8 @@ read_is_long(const struct read_request *a)
            a->params.group != 0;
 }
 
-/* Where a time need not be given. */
-static bool
-is_of_all_time(const struct read_request *a)
+bool
+read_is_of_all_time(const struct read_request *a)
 {
     return a->command->is_long && !read_is_period(a);
 }
@@ -172,8 +171,8 @@ read_period_step(struct read_request *a, uint64_t until_ns)
 {
     struct history_question q;
 
-    a->span =
-        is_of_all_time(a) ? (struct time_range){0, 0} : span_of(&a->params);
+    a->span = read_is_of_all_time(a) ? (struct time_range){0, 0}
+                                     : span_of(&a->params);
     q = question_of(a, a->command->op);
     q.length = q.op == STORE_HISTORY_TOP ? a->params.n : 0;
     return step_query(a, &q, until_ns);
@@ -186,7 +185,7 @@ begin_period(struct read_request *a)
     struct time_range span;
 
     read_begin_facts(a);
-    if (is_of_all_time(a))
+    if (read_is_of_all_time(a))
         return;
     span = time_range_widen(&a->span, h->step, true);
     table_fact(&a->table, "from", cell_number(span.from));
@@ -205,7 +204,7 @@ read_period_top(struct read_request *a)
     static const struct table_column counts[] = {{"rank", "rank", true},
                                                  {"count", "count", true},
                                                  {"key", "key", false}};
-    const bool is_counts = is_of_all_time(a);
+    const bool is_counts = read_is_of_all_time(a);
     const struct read_problem *problem = find_problem(a);
     const struct history_query *h = &a->job->history;
 

@@ -215,7 +215,7 @@ set_version(struct read_request *a)
                   "it fits");
     at = text_put_number(text_put(at, "W/\""), a->nonce, 16);
     at = text_put_number(text_put(at, "-"), a->change, 16);
-    if (is_in_steps(a)) {
+    if (is_in_steps(a) && !read_is_of_all_time(a)) {
         at = text_put_number(text_put(at, "-"), p->from_ms / 60000, 10);
         at = text_put_number(text_put(at, "-"), (p->to_ms + 59999) / 60000, 10);
     }

@@ -411,6 +411,19 @@ CASE(a_long_answer_is_of_the_version_that_was_asked_for_or_there_is_none)
     }
 }
 
+/* Time changes the answers about a period alone. */
+CASE(an_answer_of_all_time_has_the_version_of_its_keyspace)
+{
+    char version[READ_VERSION_SIZE];
+
+    ask_and_hear(f, "/v1/total?keyspace=b", "", "saturated");
+    strcpy(version, heard_version(f));
+    ask_and_hear(f, "/v1/top?keyspace=b&prefix=1", "", "of so many");
+    assert_string_equal(heard_version(f), version);
+    ask_and_hear(f, "/v1/total?keyspace=b&group=1", "", "groups");
+    assert_string_equal(heard_version(f), version);
+}
+
 /* 256 MiB of a request are there, if others do not use them. */
 CASE(memory_of_requests_to_graphite_is_of_all_of_them)
 {
