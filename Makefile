@@ -107,7 +107,7 @@ $(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS)
 $(PROGS):
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 
-# The page of countd-read, packed, with the hashes of its script and style.
+# The page of countd-read, also packed, and the hashes of its script and style.
 $(BUILD)/reader/page.gz: reader/page.html
 	@mkdir -p $(@D)
 	$(call say,GZ)gzip -9nc $< > $@

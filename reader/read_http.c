@@ -472,8 +472,6 @@ int
 read_http_open(struct read_http *h, struct jobs *jobs,
                const struct datadir *dir, const struct config *config)
 {
-    int rc;
-
     h->jobs = jobs;
     h->dir = dir;
     h->held_limits = (struct waiting_limits){config->keyspace_max,
@@ -490,28 +488,25 @@ read_http_open(struct read_http *h, struct jobs *jobs,
     http_site_add(&h->site, h->commands, READ_COMMANDS, h, TOKENS_READ);
     http_site_add(&h->site, routes, sizeof routes / sizeof routes[0], h,
                   TOKENS_READ);
-    rc = config->read_page ? page_open(&h->page) : 0;
-    if (rc < 0)
-        return rc;
+    page_init(&h->page);
     if (config->read_page)
         http_site_add(&h->site, page_routes, page_route_count, &h->page,
                       TOKENS_READ);
     graphite_open(&h->graphite, &h->site, jobs, config);
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
-    rc = h->binary && h->text ? 0 : -ENOMEM;
-    if (rc < 0)
+    if (!h->binary || !h->text) {
         read_http_close(h);
-    else
-        user_metrics_init(&h->users, jobs->store, h->binary, config);
-    return rc;
+        return -ENOMEM;
+    }
+    user_metrics_init(&h->users, jobs->store, h->binary, config);
+    return 0;
 }
 
 void
 read_http_close(struct read_http *h)
 {
     overview_close(&h->overview);
-    page_close(&h->page);
     free(h->binary);
     free(h->text);
     h->binary = h->text = NULL;
