@@ -31,21 +31,35 @@ hex_put(void *to, const void *bytes, size_t size)
     return at;
 }
 
-/* Reads `size` bytes.  False: there are other characters, or upper case. */
+/* Reads `size` bytes, of digits of either case.  False: there are others, and
+ * the bytes up to them were read. */
 static inline bool
-hex_get(const void *text, void *bytes, size_t size)
+hex_get_any(const void *text, void *bytes, size_t size)
 {
     const uint8_t *from = text;
     uint8_t *to = bytes;
 
-    for (size_t i = 0; i < 2 * size; i++) {
-        const int value = hex_value(from[i]);
+    for (size_t i = 0; i < size; i++) {
+        const int high = hex_value(from[2 * i]),
+                  low = hex_value(from[2 * i + 1]);
 
-        if (value < 0 || (from[i] >= 'A' && from[i] <= 'F'))
+        if (high < 0 || low < 0)
             return false;
-        to[i / 2] = (uint8_t)(i % 2 == 0 ? value << 4 : to[i / 2] | value);
+        to[i] = (uint8_t)(high << 4 | low);
     }
     return true;
+}
+
+/* The same where upper case is not allowed. */
+static inline bool
+hex_get(const void *text, void *bytes, size_t size)
+{
+    const uint8_t *from = text;
+
+    for (size_t i = 0; i < 2 * size; i++)
+        if (from[i] >= 'A' && from[i] <= 'F')
+            return false;
+    return hex_get_any(text, bytes, size);
 }
 
 #endif

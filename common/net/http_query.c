@@ -17,12 +17,8 @@ decode_part(struct http_text text, uint8_t *to, size_t max, size_t *size)
         uint8_t c = text.at[i++];
 
         if (c == '%') {
-            const int high = i < text.size ? hex_value(text.at[i]) : -1;
-            const int low = i + 1 < text.size ? hex_value(text.at[i + 1]) : -1;
-
-            if (high < 0 || low < 0)
+            if (text.size - i < 2 || !hex_get_any(text.at + i, &c, 1))
                 return -EINVAL;
-            c = (uint8_t)(high << 4 | low);
             i += 2;
         } else if (c == '+')
             c = ' ';

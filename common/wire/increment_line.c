@@ -107,15 +107,8 @@ increment_name_read_hex(const char *field, size_t size, size_t max,
 
     if (size > 2 * sizeof bytes)
         return &too_long;
-    if (size % 2 != 0)
+    if (size % 2 != 0 || !hex_get_any(field, bytes, size / 2))
         return &bad_hex;
-    for (size_t i = 0; i < size; i++) {
-        const int value = hex_value((uint8_t)field[i]);
-
-        if (value < 0)
-            return &bad_hex;
-        bytes[i / 2] = (char)(i % 2 == 0 ? value << 4 : bytes[i / 2] | value);
-    }
     return increment_name_read(&raw, bytes, size / 2, max, out);
 }
 

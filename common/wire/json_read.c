@@ -44,18 +44,9 @@ skip_blanks(struct json_reader *r)
 static int
 read_hex(const uint8_t *at, const uint8_t *end)
 {
-    int value = 0;
+    uint8_t value[2];
 
-    if (end - at < 4)
-        return -1;
-    for (int i = 0; i < 4; i++) {
-        const int digit = hex_value(at[i]);
-
-        if (digit < 0)
-            return -1;
-        value = value << 4 | digit;
-    }
-    return value;
+    return end - at >= 4 && hex_get_any(at, value, 2) ? get_be16(value) : -1;
 }
 
 /* A character behind \u; *used are its digits and what belongs to it.  -1: it

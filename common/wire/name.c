@@ -117,7 +117,6 @@ static size_t
 unescape_byte(const char *text, size_t length, uint8_t *out)
 {
     const char *at;
-    int high, low;
 
     if (length == 0)
         return 0;
@@ -126,14 +125,9 @@ unescape_byte(const char *text, size_t length, uint8_t *out)
         *out = (uint8_t)bytes_of[at - letters];
         return 1;
     }
-    if (text[0] != 'x' || length < 3)
-        return 0;
-    high = hex_value((uint8_t)text[1]);
-    low = hex_value((uint8_t)text[2]);
-    if (high < 0 || low < 0)
-        return 0;
-    *out = (uint8_t)(high << 4 | low);
-    return 3;
+    if (text[0] == 'x' && length >= 3 && hex_get_any(text + 1, out, 1))
+        return 3;
+    return 0;
 }
 
 int

@@ -30,17 +30,10 @@ struct places {
 static size_t
 read_byte(const char *text, size_t size, uint8_t *out)
 {
-    int high, low;
-
     *out = (uint8_t)text[0];
     if (text[0] != '%')
         return 1;
-    high = size >= 3 ? hex_value((uint8_t)text[1]) : -1;
-    low = size >= 3 ? hex_value((uint8_t)text[2]) : -1;
-    if (high < 0 || low < 0)
-        return 0;
-    *out = (uint8_t)(high << 4 | low);
-    return *out == 0 ? 0 : 3;
+    return size >= 3 && hex_get_any(text + 1, out, 1) && *out != 0 ? 3 : 0;
 }
 
 /* Whether an ASCII character of a name is itself in its path: a target takes it

@@ -204,14 +204,12 @@ static uint8_t
 read_escape(const uint8_t *line, size_t length, size_t *at)
 {
     static const char letters[] = "nrtba", bytes[] = "\n\r\t\b\a";
-    const uint8_t byte = line[(*at)++];
+    uint8_t byte = line[(*at)++];
     const char *letter = byte == '\0' ? NULL : strchr(letters, byte);
 
-    if (byte == 'x' && *at + 1 < length && hex_value(line[*at]) >= 0 &&
-        hex_value(line[*at + 1]) >= 0) {
+    if (byte == 'x' && *at + 1 < length && hex_get_any(line + *at, &byte, 1)) {
         *at += 2;
-        return (uint8_t)(hex_value(line[*at - 2]) << 4 |
-                         hex_value(line[*at - 1]));
+        return byte;
     }
     return letter ? (uint8_t)bytes[letter - letters] : byte;
 }
