@@ -48,7 +48,6 @@ cell_plain(const struct cell *c, bool raw, char text[NAME_TEXT_SIZE])
         (void)name_escape(c->bytes, c->size, text); /* its end is marked */
         return text;
     case CELL_NUMBER:
-    case CELL_RANK:
         (void)snprintf(text, NAME_TEXT_SIZE, "%" PRId64, c->number);
         return text;
     case CELL_BOOL:

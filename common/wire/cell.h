@@ -22,7 +22,6 @@ enum cell_kind {
     CELL_NAME,
     CELL_TEXT,
     CELL_NUMBER,
-    CELL_RANK,
     CELL_SUM,
     CELL_BOOL
 };
@@ -68,13 +67,6 @@ static inline struct cell
 cell_number(int64_t number)
 {
     return (struct cell){.kind = CELL_NUMBER, .number = number};
-}
-
-/* Counted from 0; a table for people has it from 1. */
-static inline struct cell
-cell_rank(int64_t rank)
-{
-    return (struct cell){.kind = CELL_RANK, .number = rank};
 }
 
 static inline struct cell

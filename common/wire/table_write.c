@@ -55,7 +55,6 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
         json_string(&t->out, c->bytes, c->size);
         break;
     case CELL_NUMBER:
-    case CELL_RANK:
     case CELL_SUM:
         if (t->has_numbers_as_texts)
             json_text(&t->out, cell_plain(c, false, text));

@@ -32,7 +32,7 @@ take_cell(struct ask *a, struct document *d)
             continue;
         } else if (strcmp(key, "rank") == 0) {
             document_number(d, key, &number);
-            a->cells[i] = cell_rank(number);
+            a->cells[i] = cell_number(number + 1); /* people begin with 1 */
         } else if (strcmp(key, "from") == 0) {
             document_number(d, key, &number);
             cmd_time_format((uint64_t)number * 1000, a->utc, text);
@@ -101,8 +101,6 @@ print_facts(struct ask *a)
 
     if (a->form->count > 1)
         print_row(a, 0);
-    else if (c->kind == CELL_RANK)
-        (void)printf("%" PRId64 "\n", c->number + 1);
     else
         (void)printf("%s\n", cell_plain(c, false, text));
 }

@@ -132,10 +132,7 @@ store_row(struct output *o, const struct cell *cells)
 {
     for (size_t i = 0; i < o->column_count; i++) {
         char buffer[NAME_TEXT_SIZE];
-        const struct cell cell = cells[i].kind == CELL_RANK
-                                     ? cell_number(cells[i].number + 1)
-                                     : cells[i];
-        const char *text = cell_plain(&cell, o->raw, buffer);
+        const char *text = cell_plain(&cells[i], o->raw, buffer);
         const int width = text_width(text);
 
         assert(strlen(text) < sizeof page - o->page_size);
