@@ -129,24 +129,10 @@ json_integer(struct json_writer *w, int64_t number)
 }
 
 void
-json_digits(struct json_writer *w, const char *digits)
+json_literal(struct json_writer *w, const char *text)
 {
     put_separator(w, ", ");
-    json_chars(w, digits);
-}
-
-void
-json_bool(struct json_writer *w, bool value)
-{
-    put_separator(w, ", ");
-    json_chars(w, value ? "true" : "false");
-}
-
-void
-json_null(struct json_writer *w)
-{
-    put_separator(w, ", ");
-    json_chars(w, "null");
+    json_chars(w, text);
 }
 
 static void

@@ -48,9 +48,9 @@ void json_member(struct json_writer *w, const char *name);
 void json_row(struct json_writer *w);
 
 void json_integer(struct json_writer *w, int64_t number);
-void json_digits(struct json_writer *w, const char *digits);
-void json_bool(struct json_writer *w, bool value);
-void json_null(struct json_writer *w);
+
+/* The digits of a number, true, false or null. */
+void json_literal(struct json_writer *w, const char *text);
 
 /* Valid UTF-8; control characters are escaped. */
 void json_string(struct json_writer *w, const void *text, size_t size);

@@ -29,7 +29,7 @@ put_raw_name(struct table_writer *t, const char *key, const struct cell *c)
         return;
     }
     (void)snprintf(member, sizeof member, "%s_hex", key);
-    json_null(&t->out);
+    json_literal(&t->out, "null");
     json_member(&t->out, member);
     json_hex(&t->out, bytes, c->size);
 }
@@ -43,7 +43,7 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
     switch (c->kind) {
     case CELL_NONE:
     case CELL_ABSENT:
-        json_null(&t->out);
+        json_literal(&t->out, "null");
         break;
     case CELL_NAME:
         if (name_form_is_raw(t->names, false))
@@ -59,12 +59,12 @@ put_json(struct table_writer *t, const char *key, const struct cell *c)
         if (t->has_numbers_as_texts)
             json_text(&t->out, cell_plain(c, false, text));
         else if (c->kind == CELL_SUM)
-            json_digits(&t->out, c->bytes);
+            json_literal(&t->out, c->bytes);
         else
             json_integer(&t->out, c->number);
         break;
     case CELL_BOOL:
-        json_bool(&t->out, c->number != 0);
+        json_literal(&t->out, c->number != 0 ? "true" : "false");
         break;
     }
 }

@@ -298,7 +298,7 @@ describe_default(struct json_writer *w, const struct function_param *p)
     if (p->type == FUNCTION_COUNT || p->type == FUNCTION_NUMBER)
         json_integer(w, p->fallback);
     else if (p->type == FUNCTION_BOOL)
-        json_bool(w, p->fallback != 0);
+        json_literal(w, p->fallback != 0 ? "true" : "false");
     else
         json_text(w, p->options[0]);
 }
@@ -314,7 +314,7 @@ static void
 put_true(struct json_writer *w, const char *name)
 {
     json_member(w, name);
-    json_bool(w, true);
+    json_literal(w, "true");
 }
 
 static void

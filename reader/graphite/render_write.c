@@ -69,7 +69,7 @@ put_json_point(struct render *r, const struct series *s, size_t i)
     if (reserve_bytes(r, POINT_MAX) < 0)
         return -1;
     json_array_begin(w);
-    json_digits(w, value ? value : "null");
+    json_literal(w, value ? value : "null");
     json_integer(w, series_time(s, i));
     json_array_end(w);
     return 0;

@@ -46,7 +46,7 @@ put_name(struct json_writer *w, const char *member,
     else if (utf8_is_valid(name->bytes, name->size))
         json_string(w, name->bytes, name->size);
     else {
-        json_null(w);
+        json_literal(w, "null");
         json_member(w, hex);
         json_hex(w, name->bytes, name->size);
     }

@@ -217,8 +217,8 @@ write_all(struct json_writer *w, void *buffer, size_t size)
     json_text(w, "\"\\\x01\n\xc3\xa9");
     json_member(w, "c");
     json_array_begin(w);
-    json_bool(w, true);
-    json_null(w);
+    json_literal(w, "true");
+    json_literal(w, "null");
     json_array_end(w);
     json_member(w, "rows");
     json_array_begin(w);
@@ -232,7 +232,7 @@ write_all(struct json_writer *w, void *buffer, size_t size)
     json_object_end(w);
     json_array_end(w);
     json_member(w, "d");
-    json_bool(w, false);
+    json_literal(w, "false");
     json_object_end(w);
     json_bytes(w, "\n", 1);
 }
