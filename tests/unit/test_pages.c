@@ -16,8 +16,10 @@
 #include "common/base/diag.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/store/lmdb/pages.h"
+#include "tests/lib/capture.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
 
@@ -126,19 +128,6 @@ file_open(struct fixture *f)
 }
 
 /* ---- the check --------------------------------------------------------- */
-
-/* The whole file in memory. */
-static size_t
-file_read(int fd, uint8_t **bytes)
-{
-    struct stat st;
-
-    assert_int_equal(fstat(fd, &st), 0);
-    *bytes = malloc((size_t)st.st_size);
-    assert_non_null(*bytes);
-    assert_int_equal(pread(fd, *bytes, (size_t)st.st_size, 0), st.st_size);
-    return (size_t)st.st_size;
-}
 
 static void
 assert_good(int fd)
@@ -264,7 +253,7 @@ CASE(no_page_number_is_too_large_for_the_check, f)
     uint8_t *bytes;
 
     assert_good(fd);
-    size = file_read(fd, &bytes);
+    bytes = file_bytes(f->path, &size);
     while ((at = next_large_value(bytes, size, &page, &node)) > 0) {
         struct pages_check check = {.quick = false};
 
@@ -390,7 +379,7 @@ reopen_store(struct fixture *f, bool writable)
     TEST_IN(name, struct fixture *f, setup_keyspace, teardown)
 
 /* A keyspace of `commits` commits; its count is their number. */
-static int
+static void
 make_keyspace(struct fixture *f, int commits)
 {
     struct store *s = reopen_store(f, true);
@@ -398,7 +387,6 @@ make_keyspace(struct fixture *f, int commits)
     for (int i = 0; i < commits; i++)
         assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
     store_close(s);
-    return file_open(f);
 }
 
 /* The count of the only key, or an error. */
@@ -424,15 +412,11 @@ KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes, f)
 {
     static const off_t at[] = {44,
                                PAGE + 44}; /* flags of the free list, twice */
-    const int fd = make_keyspace(f, 4);
-    const uint8_t bad = 0x77;
-    uint8_t was[2];
     struct store *s;
 
-    for (int i = 0; i < 2; i++) {
-        assert_int_equal(pread(fd, &was[i], 1, at[i]), 1);
-        assert_int_equal(pwrite(fd, &bad, 1, at[i]), 1);
-    }
+    make_keyspace(f, 4);
+    for (int i = 0; i < 2; i++)
+        file_flip(f->path, at[i], 0x77);
     s = reopen_store(f, true);
     assert_rc(stored_add(s, "pages", NULL, "k", 1), -EBADMSG);
 
@@ -442,35 +426,22 @@ KEYSPACE(a_damaged_file_is_not_read_again_until_it_changes, f)
     assert_int_equal(fault_calls("pread"), 0);
 
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pwrite(fd, &was[i], 1, at[i]), 1);
+        file_flip(f->path, at[i], 0x77);
     assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
     assert_int_equal(count_rows(s), 5);
     store_close(s);
-    close(fd);
-}
-
-/* Sends what is said to a pipe; returns the descriptor that was standard error.
- */
-static int
-listen_to_stderr(int pipes[2])
-{
-    const int was = dup(2);
-
-    assert_true(was >= 0);
-    assert_int_equal(pipe(pipes), 0);
-    assert_true(dup2(pipes[1], 2) == 2);
-    return was;
 }
 
 KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
 {
-    const int fd = make_keyspace(f, 2);
     static const uint8_t zeros[8];
-    char text[1000] = "", go;
-    int ready[2], pipes[2], lock, was;
+    static struct capture said;
     struct store *s;
+    int ready[2];
     pid_t child;
+    char go;
 
+    make_keyspace(f, 2);
     assert_int_equal(pipe(ready), 0);
     child = fork();
     assert_true(child >= 0);
@@ -483,19 +454,15 @@ KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
         _exit(0);
     }
     assert_int_equal(read(ready[0], &go, 1), 1);
-    lock = openat(f->dir.fd, "pages.mdb-lock", O_RDWR | O_CLOEXEC);
-    assert_true(lock >= 0);
-    assert_int_equal(pwrite(lock, zeros, sizeof zeros, 0), sizeof zeros);
-    close(lock);
+    file_write(file_path(f->dir.path, "pages.mdb-lock"), 0, zeros,
+               sizeof zeros);
 
-    was = listen_to_stderr(pipes);
+    capture_start(&said);
     s = reopen_store(f, false);
     assert_true(count_rows(s) == -EBADMSG);
     store_close(s);
-    assert_true(dup2(was, 2) == 2);
-    assert_true(read(pipes[0], text, sizeof text - 1) > 0);
-    assert_has(text, "its lock file is damaged");
-    assert_has(text, "stop all daemons and start them again");
+    assert_has(capture_stop(&said), "its lock file is damaged");
+    assert_has(said.text, "stop all daemons and start them again");
 
     /* Which is enough. */
     assert_int_equal(kill(child, SIGKILL), 0);
@@ -504,10 +471,6 @@ KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
     assert_rc(stored_add(s, "pages", NULL, "k", 1), 0);
     assert_int_equal(count_rows(s), 3);
     store_close(s);
-    for (int i = 0; i < 2; i++) {
-        close(ready[i]);
-        close(pipes[i]);
-    }
-    close(was);
-    close(fd);
+    close(ready[0]);
+    close(ready[1]);
 }
