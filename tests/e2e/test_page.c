@@ -1,30 +1,20 @@
 /* tests/e2e/test_page.c - the page at / of countd-read: what is in it, how it
- * is served, and in a real browser, Debian's chromium, what it shows.
- *
- * The browser is talked to over --remote-debugging-pipe: JSON, each message
- * with a NUL behind it, on its descriptors 3 and 4. */
+ * is served, and in a real browser, Debian's chromium, what it shows. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/base/clock.h"
 #include "tests/lib/answer.h"
+#include "tests/lib/browser.h"
 #include "tests/lib/expect.h"
+#include "tests/lib/file.h"
 #include "tests/lib/service.h"
 
-#define BROWSER    "/usr/bin/chromium"
-#define CALL_MS    90000
-#define SCRIPT_MAX 32768
-#define PAGE_MAX   (60 << 10) /* bytes of the page */
-#define BOSS       "a8d20c8b5f3e41f7"
+#define PAGE_MAX (60 << 10) /* bytes of the page */
+#define BOSS     "a8d20c8b5f3e41f7"
 
 /* Notes the faults of a page from its first byte on. */
 #define WATCH                                                                  \
@@ -35,193 +25,7 @@
     "addEventListener('unhandledrejection', e => faults.push('rejected ' + "   \
     "e.reason));"
 
-struct browser {
-    struct daemon daemon;
-    struct tmpdir home;
-    int to, from;
-    unsigned id;
-    char session[64];
-    char reply[1 << 20];
-    size_t size;
-};
-
 static struct browser browser;
-
-/* ---- the browser --------------------------------------------------------- */
-
-static int
-open_pipe(const struct tmpdir *d, const char *name)
-{
-    int fd;
-
-    assert_int_equal(mkfifoat(d->fd, name, 0600), 0);
-    fd = openat(d->fd, name, O_RDWR | O_CLOEXEC); /* waits for no peer */
-    assert_true(fd >= 0);
-    return fd;
-}
-
-static void
-start_browser(struct browser *b)
-{
-    static const char command[] =
-        "exec " BROWSER " --headless --no-sandbox --disable-gpu"
-        " --disable-dev-shm-usage --disable-background-networking"
-        " --disable-component-update --disable-breakpad --no-first-run"
-        " --no-proxy-server --remote-debugging-pipe"
-        " --user-data-dir=\"$HOME/profile\" about:blank"
-        " 3<\"$HOME/to\" 4>\"$HOME/from\"";
-    const char *const argv[] = {"-c", command, NULL};
-    char home[600];
-    const char *const env[] = {home, NULL};
-    const struct daemon_how how = {.argv = argv, .env = env, .not_ready = true};
-
-    memset(b, 0, sizeof *b);
-    b->daemon.output = -1;
-    tmpdir_make(&b->home);
-    (void)snprintf(home, sizeof home, "HOME=%s", b->home.path);
-    b->to = open_pipe(&b->home, "to");
-    b->from = open_pipe(&b->home, "from");
-    (void)daemon_start_how(&b->daemon, "/bin/sh", &how); /* fails itself */
-}
-
-static void
-stop_browser(struct browser *b)
-{
-    daemon_kill(&b->daemon);
-    daemon_fini(&b->daemon);
-    (void)close(b->to);
-    (void)close(b->from);
-    tmpdir_remove(&b->home);
-}
-
-/* Whole messages, one or more, in b->reply: events come between answers. */
-static void
-hear_messages(struct browser *b)
-{
-    const uint64_t deadline = test_deadline(CALL_MS);
-    struct pollfd p = {.fd = b->from, .events = POLLIN};
-    ssize_t n;
-
-    b->size = 0;
-    do {
-        if (poll(&p, 1, 1000) > 0) {
-            n = read(b->from, b->reply + b->size,
-                     sizeof b->reply - b->size - 1);
-            assert_true(n > 0);
-            b->size += (size_t)n;
-        }
-        if (clock_ms() > deadline || !daemon_alive(&b->daemon)) {
-            (void)daemon_output(&b->daemon, text, sizeof text);
-            fail_msg("the browser does not answer: %s", text);
-        }
-    } while (b->size == 0 || b->reply[b->size - 1] != '\0');
-}
-
-/* Calls a method; its answer is in b->reply. */
-static void
-call_driver(struct browser *b, const char *method, const char *parameters)
-{
-    static char message[4 * SCRIPT_MAX];
-    char id[32];
-    const int size = snprintf(
-        message, sizeof message,
-        "{\"id\": %u, \"method\": \"%s\", \"params\": {%s}%s%s%s}", ++b->id,
-        method, parameters, b->session[0] != '\0' ? ", \"sessionId\": \"" : "",
-        b->session, b->session[0] != '\0' ? "\"" : "");
-
-    assert_in_range(size, 1, sizeof message - 1);
-    (void)snprintf(id, sizeof id, "{\"id\":%u,", b->id);
-    assert_int_equal(write(b->to, message, (size_t)size + 1), size + 1);
-    do
-        hear_messages(b);
-    while (!memmem(b->reply, b->size, id, strlen(id)));
-    if (memmem(b->reply, b->size, "\"error\":{", 9))
-        fail_msg("%s: %s", method, b->reply);
-}
-
-/* The text of a member of the answer. */
-static const char *
-find_member(struct browser *b, const char *name)
-{
-    static char value[4096];
-    char quoted[64];
-    const char *at;
-
-    (void)snprintf(quoted, sizeof quoted, "\"%s\":\"", name);
-    at = memmem(b->reply, b->size, quoted, strlen(quoted));
-    if (!at)
-        fail_msg("no %s: %s", name, b->reply);
-    at += strlen(quoted);
-    (void)snprintf(value, sizeof value, "%.*s", (int)strcspn(at, "\""), at);
-    return value;
-}
-
-static size_t
-quote_json(const char *from, char *to)
-{
-    char *at = to;
-
-    for (; *from != '\0'; from++) {
-        if (*from == '"' || *from == '\\')
-            *at++ = '\\';
-        *at++ = *from;
-        if (*from == '\n') {
-            at[-1] = '\\';
-            *at++ = 'n';
-        }
-    }
-    *at = '\0';
-    return (size_t)(at - to);
-}
-
-/* Evaluates what returns a text, or a promise of one. */
-static const char *
-run_script(struct browser *b, const char *expression)
-{
-    static char parameters[3 * SCRIPT_MAX];
-    const char *after = "\", \"awaitPromise\": true, \"returnByValue\": true";
-    size_t size = (size_t)sprintf(parameters, "\"expression\": \"");
-
-    size += quote_json(expression, parameters + size);
-    strcpy(parameters + size, after);
-    call_driver(b, "Runtime.evaluate", parameters);
-    return find_member(b, "value");
-}
-
-/* Opens an address in a new tab of its own. */
-static void
-open_tab(struct browser *b, const char *url)
-{
-    static const char checks[] = "tests/e2e/page_checks.js";
-    static char script[SCRIPT_MAX];
-    char parameters[1024];
-    FILE *f = fopen(checks, "re");
-    size_t size;
-
-    assert_non_null(f);
-    size = fread(script, 1, sizeof script - 64, f);
-    assert_int_equal(fclose(f), 0);
-    assert_in_range(size, 1, sizeof script - 65);
-    strcpy(script + size, "'loaded'");
-
-    b->session[0] = '\0';
-    call_driver(b, "Target.createTarget", "\"url\": \"about:blank\"");
-    (void)snprintf(parameters, sizeof parameters,
-                   "\"targetId\": \"%s\", \"flatten\": true",
-                   find_member(b, "targetId"));
-    call_driver(b, "Target.attachToTarget", parameters);
-    (void)snprintf(b->session, sizeof b->session, "%s",
-                   find_member(b, "sessionId"));
-    call_driver(b, "Page.enable", "");
-    call_driver(b, "Page.addScriptToEvaluateOnNewDocument",
-                "\"source\": \"" WATCH "\"");
-    (void)snprintf(parameters, sizeof parameters, "\"url\": \"%s\"", url);
-    call_driver(b, "Page.navigate", parameters);
-    while (strcmp(run_script(b, "location.origin + document.readyState"),
-                  "nullcomplete") == 0)
-        ;
-    assert_string_equal(run_script(b, script), "loaded");
-}
 
 static void
 expect_checked(struct browser *b, const char *check)
@@ -230,7 +34,7 @@ expect_checked(struct browser *b, const char *check)
     const char *wrong;
 
     (void)snprintf(expression, sizeof expression, "report(%s)", check);
-    wrong = run_script(b, expression);
+    wrong = browser_run(b, expression);
     if (wrong[0] != '\0')
         fail_msg("%s: %s", check, wrong);
 }
@@ -246,7 +50,7 @@ set_width(struct browser *b, unsigned width, unsigned height)
                    "\"width\": %u, \"height\": %u, \"deviceScaleFactor\": 1, "
                    "\"mobile\": false",
                    width, height);
-    call_driver(b, "Emulation.setDeviceMetricsOverride", parameters);
+    browser_call(b, "Emulation.setDeviceMetricsOverride", parameters);
 }
 
 /* Writes what the browser sent in base64. */
@@ -285,18 +89,18 @@ take_picture(struct browser *b, const char *name, unsigned width,
                    "\"features\": [{\"name\": \"prefers-color-scheme\", "
                    "\"value\": \"%s\"}]",
                    theme);
-    call_driver(b, "Emulation.setEmulatedMedia", words);
-    call_driver(b, "Emulation.setScrollbarsHidden", "\"hidden\": true");
+    browser_call(b, "Emulation.setEmulatedMedia", words);
+    browser_call(b, "Emulation.setScrollbarsHidden", "\"hidden\": true");
     set_width(b, width, 400);
-    height = (unsigned)atoi(run_script(
+    height = (unsigned)atoi(browser_run(
         b, "draw('again').then(() => String(document.body.scrollHeight))"));
     assert_true(height > 200);
     set_width(b, width, height);
     assert_string_equal(
-        run_script(b, "draw('again').then(() => String("
-                      "document.documentElement.scrollWidth <= innerWidth))"),
+        browser_run(b, "draw('again').then(() => String("
+                       "document.documentElement.scrollWidth <= innerWidth))"),
         "true");
-    call_driver(b, "Page.captureScreenshot", "\"format\": \"png\"");
+    browser_call(b, "Page.captureScreenshot", "\"format\": \"png\"");
     at = memmem(b->reply, b->size, data, sizeof data - 1);
     assert_non_null(at);
     (void)snprintf(words, sizeof words, "%s/page", getenv("BUILD"));
@@ -343,72 +147,54 @@ TEST(the_page_is_small_and_loads_nothing_from_elsewhere)
 {
     static const char *const absent[] = {"src=",   "url(",      "@import",
                                          "https:", "innerHTML", "eval("};
-    char *page = text, *at;
-    struct stat st;
-    FILE *f = fopen("reader/page.html", "re");
+    const char *at = text;
 
-    assert_non_null(f);
-    assert_int_equal(fstat(fileno(f), &st), 0);
-    assert_in_range(st.st_size, 1, PAGE_MAX);
-    assert_int_equal(fread(page, 1, (size_t)st.st_size, f), st.st_size);
-    page[st.st_size] = '\0';
-    assert_int_equal(fclose(f), 0);
-
+    assert_true(file_read("reader/page.html", text, PAGE_MAX + 1) > 0);
     for (size_t i = 0; i < sizeof absent / sizeof absent[0]; i++)
-        if (strstr(page, absent[i]))
+        if (strstr(text, absent[i]))
             fail_msg("the page has %s", absent[i]);
-    for (at = page; (at = strstr(at, "http:")) != NULL; at++)
+    for (; (at = strstr(at, "http:")) != NULL; at++)
         assert_memory_equal(at, "http://www.w3.org/2000/svg'", 27);
 }
 
-/* Shows the page. */
+/* Shows the page, with the checks in it. */
 static void
 open_page(struct fleet *f)
 {
+    static char checks[BROWSER_SCRIPT_MAX];
     char url[64];
 
     (void)snprintf(
         url, sizeof url, "http://127.0.0.1:%u/",
         (unsigned)daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
-    start_browser(&browser);
-    open_tab(&browser, url);
-}
-
-/* Something that needs an operator, for the page to say. */
-static void
-put_damaged_log(const struct fleet *f)
-{
-    char path[600];
-    int fd;
-
-    (void)snprintf(path, sizeof path, "%s/log/bad-0000000900-1", f->path);
-    fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_int_equal(close(fd), 0);
+    browser_start(&browser, "");
+    browser_visit(&browser, url, WATCH);
+    (void)file_read("tests/e2e/page_checks.js", checks, sizeof checks - 16);
+    strcat(checks, "'loaded'");
+    assert_string_equal(browser_run(&browser, checks), "loaded");
 }
 
 CASE(peer_a_browser_shows_what_is_counted, f)
 {
-    if (access(BROWSER, X_OK) != 0)
-        test_skip("no chromium (Debian's package chromium)");
+    browser_or_skip();
     service_start(f);
     put_counts(f);
-    put_damaged_log(f);
+    /* Something that needs an operator, for the page to say. */
+    file_put(file_path(f->path, "log/bad-0000000900-1"), "", 0);
     open_page(f);
     expect_checked(&browser, "check_views()");
     set_width(&browser, 420, 900);
     expect_checked(&browser, "check_narrow()");
     set_width(&browser, 375, 900);
     expect_checked(&browser, "check_narrow()");
-    stop_browser(&browser);
+    browser_stop(&browser);
 }
 
 CASE(peer_a_browser_shows_first_steps_where_nothing_is_counted, f)
 {
     char check[32];
 
-    if (access(BROWSER, X_OK) != 0)
-        test_skip("no chromium (Debian's package chromium)");
+    browser_or_skip();
     fleet_option(f, "http.listen=127.0.0.1:0");
     service_start(f);
     open_page(f);
@@ -417,18 +203,17 @@ CASE(peer_a_browser_shows_first_steps_where_nothing_is_counted, f)
     expect_checked(&browser, check);
     take_picture(&browser, "empty", 1000, "light");
     take_picture(&browser, "empty", 375, "dark");
-    stop_browser(&browser);
+    browser_stop(&browser);
 }
 
 CASE(peer_a_browser_shows_no_port_where_nothing_is_taken_over_http, f)
 {
-    if (access(BROWSER, X_OK) != 0)
-        test_skip("no chromium (Debian's package chromium)");
+    browser_or_skip();
     fleet_option(f, "http.listen=");
     service_start(f);
     open_page(f);
     expect_checked(&browser, "check_empty_without_http()");
-    stop_browser(&browser);
+    browser_stop(&browser);
 }
 
 /* Three years of usage by customer, growing and falling with the seasons. */
@@ -474,8 +259,7 @@ CASE(peer_pictures_are_made_of_every_view_at_three_widths, f)
     };
     static const unsigned widths[] = {1000, 420, 375};
 
-    if (access(BROWSER, X_OK) != 0)
-        test_skip("no chromium (Debian's package chromium)");
+    browser_or_skip();
     service_start(f);
     put_usage(f);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
@@ -490,13 +274,12 @@ CASE(peer_pictures_are_made_of_every_view_at_three_widths, f)
         expect_checked(&browser, check);
         take_picture(&browser, views[i / 6].name, widths[i / 2 % 3], theme);
     }
-    stop_browser(&browser);
+    browser_stop(&browser);
 }
 
 CASE(peer_a_browser_asks_for_a_token_where_one_is_needed, f)
 {
-    if (access(BROWSER, X_OK) != 0)
-        test_skip("no chromium (Debian's package chromium)");
+    browser_or_skip();
     service_set_tokens(f, "boss admin " BOSS "\n");
     service_start(f);
     service_add(f, "pages", "/index", 1);
@@ -505,5 +288,5 @@ CASE(peer_a_browser_asks_for_a_token_where_one_is_needed, f)
     assert_int_equal(unsetenv("COUNTD_TOKEN"), 0);
     open_page(f);
     expect_checked(&browser, "check_token('" BOSS "')");
-    stop_browser(&browser);
+    browser_stop(&browser);
 }

@@ -1,30 +1,26 @@
 /* tests/e2e/test_web_page.c - a page in a real browser, Debian's chromium, that
  * posts what each port would count or grant.
  *
- * The page is served by the test.  It learns how long the browser's own head
- * of such a request is, by one to a port of the test, and makes its body up
- * from there: behind that head whole increments follow, 520 bytes each from
- * the first byte of the connection. */
+ * It learns how long the browser's own head of such a request is, by one to a
+ * port of the test, and makes its bodies up from there: behind that head whole
+ * increments follow, 520 bytes each from the first byte of the connection. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include <errno.h>
 #include <poll.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/lib/browser.h"
 #include "tests/lib/client.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fleet.h"
 #include "tests/lib/live_client.h"
 
-#define BROWSER    "/usr/bin/chromium"
-#define BROWSE_MS  60000
-#define PEERS_MAX  16
+#define HEAD_MS    60000
+#define PEERS_MAX  4
 #define INPUT_SIZE 16384
 /* The same for every request, so that its head is as long as the first. */
 #define BODY_SIZE 4000u
@@ -34,32 +30,18 @@ enum { SILENT, ACK, COUNTER, SEMAPHORE, READ, LISTENERS };
 static const char *const listeners[LISTENERS] = {"silent", "ack", "counter",
                                                  "semaphore", "read"};
 
-/* ---- the server of the page ---------------------------------------------- */
-
-struct peer {
-    int fd;
-    bool measures; /* came to the port that measures */
-    size_t size;
-    char input[INPUT_SIZE + 1];
-};
-
 struct site {
     struct fleet fleet;
-    struct daemon browser;
-    struct tmpdir home;
-    int page, measure; /* listening */
-    uint16_t page_port, measure_port;
+    struct browser browser;
     uint16_t ports[LISTENERS];
-    struct peer peers[PEERS_MAX];
-    size_t peer_count;
-    size_t head; /* bytes of the browser's head; 0: not seen */
-    bool done;   /* the page has said so */
 };
 
+/* ---- the page ------------------------------------------------------------ */
+
 /* Requests to each port: by fetch() with any method, and the others that a page
- * has.  The page says so when all have ended, however. */
+ * has.  It is through when all have ended, however. */
 static const char script[] =
-    "<!doctype html><body><script>\n"
+    "(async function() {\n"
     "const ports = [%u, %u, %u, %u, %u], silent = 0, ack = 1, read = 4;\n"
     "const methods = ['POST', 'COUNT', 'A', '#$', 'PUT', 'longer-token'];\n"
     "const bytes = s => new TextEncoder().encode(s);\n"
@@ -112,136 +94,91 @@ static const char script[] =
     "    p.createOffer().then(o => p.setLocalDescription(o), () => 0);\n"
     "  } catch (e) { }\n"
     "}\n"
-    "async function run() {\n"
-    "  await ask(%u, 'POST', new Uint8Array(%u), 'no-cors');\n"
-    "  const head = Number(await (await fetch('/head')).text());\n"
-    "  for (let i = 0; i < ports.length; i++) {\n"
-    "    const one = i == read ? query() : i == silent || i == ack ?\n"
-    "      increment() : acquire;\n"
-    "    const body = new Uint8Array(%u).fill(120);\n"
-    "    fill(body, (one.length - head %% one.length) %% one.length, one);\n"
-    "    for (const method of methods) {\n"
-    "      await ask(ports[i], method, body, 'no-cors');\n"
-    "      await ask(ports[i], method, body, 'cors');\n"
-    "    }\n"
-    "    others(ports[i], body);\n"
-    "    call(ports[i]);\n"
-    "    await sleep(500);\n"
+    "for (let i = 0; i < ports.length; i++) {\n"
+    "  const one = i == read ? query() : i == silent || i == ack ?\n"
+    "    increment() : acquire;\n"
+    "  const body = new Uint8Array(%u).fill(120);\n"
+    "  fill(body, (one.length - %zu %% one.length) %% one.length, one);\n"
+    "  for (const method of methods) {\n"
+    "    await ask(ports[i], method, body, 'no-cors');\n"
+    "    await ask(ports[i], method, body, 'cors');\n"
     "  }\n"
-    "  await fetch('/done');\n"
+    "  others(ports[i], body);\n"
+    "  call(ports[i]);\n"
+    "  await sleep(500);\n"
     "}\n"
-    "run();\n"
-    "</script>\n";
+    "return 'through';\n"
+    "})()";
 
-static void
-send_answer(const struct peer *p, const char *status, const char *type,
-            const char *body)
+/* The size of the head that the page's request has, on whichever connection it
+ * comes: a browser may open more than one. */
+static size_t
+hear_head(int listener)
 {
-    char reply[16384];
-    const int size = snprintf(reply, sizeof reply,
-                              "HTTP/1.1 %s\r\nContent-Type: %s\r\n"
-                              "Content-Length: %zu\r\n"
-                              "Cache-Control: no-store\r\n"
-                              "Connection: close\r\n\r\n%s",
-                              status, type, strlen(body), body);
+    static char inputs[PEERS_MAX][INPUT_SIZE + 1];
+    const uint64_t deadline = test_deadline(HEAD_MS);
+    struct pollfd p[1 + PEERS_MAX] = {{.fd = listener, .events = POLLIN}};
+    size_t sizes[PEERS_MAX] = {0}, count = 0, head = 0;
 
-    assert_in_range(size, 1, sizeof reply - 1);
-    (void)client_try_send(p->fd, reply, (size_t)size); /* it may have gone */
-}
+    while (head == 0) {
+        assert_true(clock_ms() < deadline);
+        (void)poll(p, (nfds_t)(1 + count), 1000); /* EINTR: go on */
+        for (size_t i = 0; i < count; i++) {
+            const ssize_t n = recv(p[1 + i].fd, inputs[i] + sizes[i],
+                                   INPUT_SIZE - sizes[i], MSG_DONTWAIT);
+            const char *end;
 
-static void
-answer_page(struct site *s, const struct peer *p)
-{
-    char body[8192];
-
-    if (strncmp(p->input, "GET / ", 6) == 0) {
-        const int size = snprintf(
-            body, sizeof body, script, s->ports[0], s->ports[1], s->ports[2],
-            s->ports[3], s->ports[4], s->measure_port, BODY_SIZE, BODY_SIZE);
-
-        assert_in_range(size, 1, sizeof body - 1);
-        send_answer(p, "200 OK", "text/html", body);
-    } else if (strncmp(p->input, "GET /head ", 10) == 0) {
-        (void)snprintf(body, sizeof body, "%zu", s->head);
-        send_answer(p, "200 OK", "text/plain", body);
-    } else if (strncmp(p->input, "GET /done ", 10) == 0) {
-        s->done = true;
-        send_answer(p, "200 OK", "text/plain", "");
-    } else
-        send_answer(p, "404 Not Found", "text/plain", "");
-}
-
-/* False when it is served. */
-static bool
-serve_peer(struct site *s, struct peer *p)
-{
-    const ssize_t n =
-        recv(p->fd, p->input + p->size, INPUT_SIZE - p->size, MSG_DONTWAIT);
-    const char *end;
-    size_t head;
-
-    if (n < 0 && errno == EAGAIN)
-        return true;
-    if (n <= 0)
-        return false;
-    p->size += (size_t)n;
-    p->input[p->size] = '\0';
-    end = strstr(p->input, "\r\n\r\n");
-    if (end == NULL)
-        return true;
-    head = (size_t)(end + 4 - p->input);
-    if (!p->measures)
-        answer_page(s, p);
-    else if (p->size < head + BODY_SIZE)
-        return true;
-    else {
-        assert_memory_equal(p->input, "POST / ", 7);
-        s->head = head;
-        send_answer(p, "200 OK", "text/plain", "");
-    }
-    return false;
-}
-
-static void
-welcome_peer(struct site *s, int listener)
-{
-    struct peer *p = &s->peers[s->peer_count];
-    const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-
-    if (fd < 0)
-        return; /* it has gone again */
-    assert_true(s->peer_count < PEERS_MAX);
-    *p = (struct peer){.fd = fd, .measures = listener == s->measure};
-    s->peer_count++;
-}
-
-/* Serves until the page is through. */
-static void
-serve_page(struct site *s)
-{
-    const uint64_t deadline = test_deadline(BROWSE_MS);
-    struct pollfd p[2 + PEERS_MAX];
-
-    while (!s->done) {
-        if (clock_ms() > deadline || !daemon_alive(&s->browser)) {
-            (void)daemon_output(&s->browser, text, sizeof text);
-            fail_msg("the page did not get through: %s", text);
-        }
-        p[0] = (struct pollfd){.fd = s->page, .events = POLLIN};
-        p[1] = (struct pollfd){.fd = s->measure, .events = POLLIN};
-        for (size_t i = 0; i < s->peer_count; i++)
-            p[2 + i] = (struct pollfd){.fd = s->peers[i].fd, .events = POLLIN};
-        (void)poll(p, (nfds_t)(2 + s->peer_count), 1000); /* EINTR: go on */
-        for (size_t i = s->peer_count; i-- > 0;)
-            if (p[2 + i].revents != 0 && !serve_peer(s, &s->peers[i])) {
-                client_close(s->peers[i].fd);
-                s->peers[i] = s->peers[--s->peer_count];
+            sizes[i] += n > 0 ? (size_t)n : 0;
+            end = strstr(inputs[i], "\r\n\r\n");
+            if (end && sizes[i] >= (size_t)(end + 4 - inputs[i]) + BODY_SIZE)
+                head = (size_t)(end + 4 - inputs[i]);
+            if (n == 0) { /* it has gone again */
+                client_close(p[1 + i].fd);
+                p[1 + i].fd = -1;
             }
-        if (p[0].revents != 0)
-            welcome_peer(s, s->page);
-        if (p[1].revents != 0)
-            welcome_peer(s, s->measure);
+        }
+        if (p[0].revents == 0)
+            continue;
+        assert_true(count < PEERS_MAX);
+        p[++count] =
+            (struct pollfd){.fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC),
+                            .events = POLLIN};
     }
+    for (; count > 0; count--)
+        if (p[count].fd >= 0)
+            client_close(p[count].fd);
+    return head;
+}
+
+/* The page is one without a policy of its own. */
+static void
+browse_page(struct site *s)
+{
+    char words[BROWSER_SCRIPT_MAX];
+    uint16_t port;
+    const int listener = client_listen(&port);
+    size_t head;
+    int size;
+
+    (void)snprintf(words, sizeof words, "http://127.0.0.1:%u/healthz",
+                   fleet_ask_port(&s->fleet));
+    /* A rebound name makes a page same-origin. */
+    browser_start(&s->browser, "--disable-web-security");
+    browser_visit(&s->browser, words, "");
+    (void)snprintf(words, sizeof words,
+                   "fetch('http://127.0.0.1:%u/', {method: 'POST', mode: "
+                   "'no-cors', body: new Uint8Array(%u)}).catch(() => 0); "
+                   "'sent'",
+                   port, BODY_SIZE);
+    assert_string_equal(browser_run(&s->browser, words), "sent");
+    head = hear_head(listener);
+    client_close(listener);
+
+    size = snprintf(words, sizeof words, script, s->ports[0], s->ports[1],
+                    s->ports[2], s->ports[3], s->ports[4], BODY_SIZE, head);
+    assert_in_range(size, 1, sizeof words - 1);
+    assert_string_equal(browser_run(&s->browser, words), "through");
+    browser_stop(&s->browser);
 }
 
 /* ---- the site ------------------------------------------------------------ */
@@ -255,10 +192,6 @@ daemon_of(struct site *s, size_t listener)
 static void
 set_up(struct site *site)
 {
-    site->browser.output = -1;
-    site->page = client_listen(&site->page_port);
-    site->measure = client_listen(&site->measure_port);
-    tmpdir_make(&site->home);
     fleet_init(&site->fleet);
     fleet_start_with(&site->fleet, FLEET_WRITE, "counter.port=0",
                      "semaphore.enable=true", "semaphore.port=0", NULL);
@@ -271,41 +204,10 @@ set_up(struct site *site)
 static void
 tear_down(struct site *s)
 {
-    if (s->browser.output >= 0)
-        daemon_fini(&s->browser);
-    while (s->peer_count > 0)
-        client_close(s->peers[--s->peer_count].fd);
-    client_close(s->page);
-    client_close(s->measure);
     fleet_fini(&s->fleet);
-    tmpdir_remove(&s->home);
 }
 
 #define CASE(name, s) TEST_WITH(name, struct site, s, set_up, tear_down)
-
-/* Opens the page in a browser of its own home, until the page is through. */
-static void
-browse_page(struct site *s)
-{
-    char url[64], profile[600], home[600];
-    const char *const argv[] = {
-        "--headless", "--no-sandbox", "--disable-gpu",
-        "--disable-dev-shm-usage",
-        /* A rebound name makes a page same-origin. */
-        "--disable-web-security", "--disable-background-networking",
-        "--disable-component-update", "--disable-breakpad", "--no-first-run",
-        "--no-proxy-server", profile, url, NULL};
-    const char *const env[] = {home, NULL};
-    const struct daemon_how how = {.argv = argv, .env = env, .not_ready = true};
-
-    (void)snprintf(url, sizeof url, "http://127.0.0.1:%u/", s->page_port);
-    (void)snprintf(profile, sizeof profile, "--user-data-dir=%s/profile",
-                   s->home.path);
-    (void)snprintf(home, sizeof home, "HOME=%s", s->home.path);
-    (void)daemon_start_how(&s->browser, BROWSER, &how); /* fails itself */
-    serve_page(s);
-    (void)daemon_stop(&s->browser); /* its status is its own affair */
-}
 
 /* ---- tests --------------------------------------------------------------- */
 
@@ -349,11 +251,9 @@ CASE(peer_page_of_a_browser_can_forge_nothing_and_is_told_of_once, s)
 {
     char words[128];
 
-    if (access(BROWSER, X_OK) != 0)
-        test_skip("no " BROWSER " (Debian's package chromium)");
+    browser_or_skip();
     browse_page(s);
 
-    assert_in_range(s->head, 1, INPUT_SIZE - BODY_SIZE);
     expect_nothing_held(s->ports[COUNTER]);
     expect_nothing_held(s->ports[SEMAPHORE]);
     expect_only_ours(s);
