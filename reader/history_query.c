@@ -48,14 +48,14 @@ minutes_of(int64_t seconds, uint32_t *out)
 
 /* Sets the times of a query, widened to multiples of `step` seconds. */
 static int
-set_times(struct store_history_query *to, int64_t from, int64_t until,
+set_times(struct store_history_query *to, const struct time_range *span,
           int64_t step)
 {
-    if (from < 0 || until < from || until > INT64_MAX - step)
+    if (span->from < 0 || span->to < span->from || span->to > INT64_MAX - step)
         return -EINVAL;
-    if (minutes_of(from / step * step, &to->from) < 0)
+    if (minutes_of(span->from / step * step, &to->from) < 0)
         return -EINVAL;
-    return minutes_of((until + step - 1) / step * step, &to->to);
+    return minutes_of((span->to + step - 1) / step * step, &to->to);
 }
 
 /* Chooses the step of a period: asks without rows what is missing from each.
@@ -69,7 +69,7 @@ choose_step(struct history_query *p, uint64_t until_ns)
         struct store_history_query q = {.op = STORE_HISTORY_TOP,
                                         .name = p->name,
                                         .name_size = p->q.name_size};
-        int rc = set_times(&q, p->from, p->to, steps[p->tried]);
+        int rc = set_times(&q, &p->span, steps[p->tried]);
 
         if (rc == 0)
             rc = store_history(p->store, &q, until_ns);
@@ -94,47 +94,46 @@ has_buckets(const struct history_query *p)
     return p->q.op == STORE_HISTORY_KEY || p->q.op == STORE_HISTORY_KEYSPACE;
 }
 
-void
-history_query_start(struct history_query *p, const struct history_question *q)
+/* Copies a name; returns the copy. */
+static const uint8_t *
+copy_name(uint8_t to[QUERY_NAME_SIZE], const uint8_t *name, size_t size)
 {
-    memcpy(p->name, q->keyspace, q->keyspace_size);
-    if (q->key_size > 0)
-        memcpy(p->key, q->key, q->key_size);
-    if (q->prefix_size > 0)
-        memcpy(p->prefix, q->prefix, q->prefix_size);
-    p->q = (struct store_history_query){.op = q->op == STORE_HISTORY_KEY &&
-                                                      q->key_size == 0
-                                                  ? STORE_HISTORY_KEYSPACE
-                                                  : q->op,
-                                        .name = p->name,
-                                        .name_size = q->keyspace_size,
-                                        .key = p->key,
-                                        .key_size = q->key_size,
-                                        .prefix = p->prefix,
-                                        .prefix_size = q->prefix_size,
-                                        .group = q->group,
-                                        .buckets = p->buckets,
-                                        .top = p->top,
-                                        .length = (uint64_t)q->length};
-    p->from = q->from;
-    p->to = q->to;
+    if (size > 0)
+        memcpy(to, name, size);
+    return to;
+}
+
+void
+history_query_start(struct history_query *p,
+                    const struct store_history_query *q, struct time_range span,
+                    int64_t step)
+{
+    p->q = *q;
+    p->q.name = copy_name(p->name, q->name, q->name_size);
+    p->q.key = copy_name(p->key, q->key, q->key_size);
+    p->q.prefix = copy_name(p->prefix, q->prefix, q->prefix_size);
+    p->q.buckets = p->buckets;
+    p->q.top = p->top;
+    if (q->op == STORE_HISTORY_KEY && q->key_size == 0)
+        p->q.op = STORE_HISTORY_KEYSPACE;
+    p->span = span;
     p->step = 0;
     p->tried = 0;
-    p->is_all_time = !has_buckets(p) && q->to == 0;
+    p->is_all_time = !has_buckets(p) && span.to == 0;
     p->is_chosen = has_buckets(p) || p->is_all_time;
     p->error = 0;
     if (q->op == STORE_HISTORY_STEP) {
         p->is_all_time = false;
         p->is_chosen = true;
-        p->q.to = q->to == 0 ? UINT32_MAX : 0;
-        p->error = minutes_of(q->from / MINUTE * MINUTE, &p->q.from);
+        p->q.to = span.to == 0 ? UINT32_MAX : 0;
+        p->error = minutes_of(span.from / MINUTE * MINUTE, &p->q.from);
     }
     if (!has_buckets(p))
         return;
-    p->step = q->step;
-    if (minutes_of(q->from, &p->q.from) < 0 ||
-        minutes_of(q->to, &p->q.to) < 0 || q->to < q->from ||
-        minutes_of(q->step, &p->q.step) < 0 || p->q.step == 0)
+    p->step = step;
+    if (minutes_of(span.from, &p->q.from) < 0 ||
+        minutes_of(span.to, &p->q.to) < 0 || span.to < span.from ||
+        minutes_of(step, &p->q.step) < 0 || p->q.step == 0)
         p->error = -EINVAL;
 }
 

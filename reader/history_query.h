@@ -19,29 +19,19 @@
 
 #include <stdbool.h>
 
+#include "common/setup/time_text.h"
 #include "common/store/store.h"
 #include "common/wire/query.h"
 
 #define HISTORY_QUERY_ROWS 256 /* keys read at a time */
 
-/* The question, as requests say it. */
-struct history_question {
-    enum store_history_op op; /* KEY without a key: KEYSPACE */
-    const uint8_t *keyspace, *key, *prefix;
-    uint16_t keyspace_size, key_size, prefix_size; /* but the first: may be 0 */
-    uint8_t group;    /* TOP, RANK: groups (store_history.h); 0: keys */
-    int64_t from, to; /* seconds; TOP, RANK, both 0: of all time, the counts
-                         instead of sums; STEP, `to` 0: of all time */
-    int64_t step;     /* KEY: seconds */
-    int64_t length;   /* TOP, STEP */
-};
-
 struct history_query {
     struct store *store;
     struct store_history_query q;
-    int64_t from, to; /* as asked, of a period: seconds */
-    int64_t step;     /* that the times are multiples of; 0: none yet */
-    unsigned tried;   /* steps of which the store was asked */
+    struct time_range span; /* as asked, of a period */
+    int64_t step;           /* seconds that the times are multiples of; 0: none
+                               yet */
+    unsigned tried;         /* steps of which the store was asked */
     bool is_chosen;
     bool is_all_time;
     /* 0, or why there are no rows: -EINVAL times that no tier has, -E2BIG too
@@ -60,9 +50,13 @@ struct history_query {
 int history_query_init(struct history_query *p, struct store *store);
 void history_query_fini(struct history_query *p);
 
-/* Begins; what was begun before is forgotten.  Nothing of `q` is kept. */
+/* Begins; what was begun before is forgotten.  Of `q` the operation, the names,
+ * `group` and `length` are read, and nothing is kept; KEY without a key is of the
+ * KEYSPACE.  Times of 0 mean all time: TOP and RANK are of counts then, instead
+ * of sums; for STEP it is enough that `to` is 0.  `step`: seconds, for KEY. */
 void history_query_start(struct history_query *p,
-                         const struct history_question *q);
+                         const struct store_history_query *q,
+                         struct time_range span, int64_t step);
 
 /* Goes on until about until_ns (clock_ns(); 0: to the end); true when it is
  * done.  What the store keeps goes with the next store_read_end(). */

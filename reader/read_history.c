@@ -49,41 +49,37 @@ span_of(const struct http_params *p)
                                (int64_t)((p->to_ms + 999) / 1000)};
 }
 
-/* What the request asks, of its time. */
-static struct history_question
-question_of(const struct read_request *a, enum store_history_op op)
+/* Begins with what the request asks about a->span. */
+static void
+start_query(struct read_request *a, enum store_history_op op, int64_t step)
 {
     const struct http_params *p = &a->params;
-    struct history_question q = {.op = op,
-                                 .keyspace = p->keyspace.bytes,
-                                 .keyspace_size = (uint16_t)p->keyspace.size,
-                                 .prefix = p->prefix.bytes,
-                                 .prefix_size = (uint16_t)p->prefix.size,
-                                 .group = p->group,
-                                 .from = a->span.from,
-                                 .to = a->span.to};
+    struct store_history_query q = {.op = op,
+                                    .name = p->keyspace.bytes,
+                                    .name_size = p->keyspace.size,
+                                    .key = p->keys[0].bytes,
+                                    .prefix = p->prefix.bytes,
+                                    .prefix_size = p->prefix.size,
+                                    .group = p->group,
+                                    .length = (uint64_t)p->n};
 
-    if (p->key_count > 0) {
-        q.key = p->keys[0].bytes;
-        q.key_size = (uint16_t)p->keys[0].size;
-    }
-    return q;
+    if (op == STORE_HISTORY_STEP) {
+        q.key = p->after.bytes;
+        q.key_size = p->after.size;
+    } else if (p->key_count > 0)
+        q.key_size = p->keys[0].size;
+    a->as_of_ms = as_of_get(a->http->jobs->as_of, q.name, q.name_size);
+    history_query_start(&a->job->history, &q, a->span, step);
 }
 
-/* Begins, then goes on with the query that is in the job; as_of was refreshed
- * before this step. */
+/* Goes on with the query that is in the job; as_of was refreshed before. */
 static bool
-step_query(struct read_request *a, const struct history_question *q,
+step_query(struct read_request *a, enum store_history_op op, int64_t step,
            uint64_t until_ns)
 {
-    struct history_query *history = &a->job->history;
-
-    if (a->phase++ == 0) {
-        a->as_of_ms =
-            as_of_get(a->http->jobs->as_of, q->keyspace, q->keyspace_size);
-        history_query_start(history, q);
-    }
-    if (!history_query_step(history, until_ns))
+    if (a->phase++ == 0)
+        start_query(a, op, step);
+    if (!history_query_step(&a->job->history, until_ns))
         return false;
     a->as_of_ms = as_of_bound(a->http->jobs->as_of, a->as_of_ms);
     return true;
@@ -106,13 +102,11 @@ step_of(const struct http_params *p)
 bool
 read_history_step(struct read_request *a, uint64_t until_ns)
 {
-    struct history_question q;
+    const int64_t step = step_of(&a->params);
 
     a->span = span_of(&a->params);
-    a->span = time_range_widen(&a->span, step_of(&a->params), true);
-    q = question_of(a, STORE_HISTORY_KEY);
-    q.step = step_of(&a->params);
-    return step_query(a, &q, until_ns);
+    a->span = time_range_widen(&a->span, step, true);
+    return step_query(a, STORE_HISTORY_KEY, step, until_ns);
 }
 
 const struct read_problem *
@@ -169,13 +163,9 @@ read_is_of_all_time(const struct read_request *a)
 bool
 read_period_step(struct read_request *a, uint64_t until_ns)
 {
-    struct history_question q;
-
     a->span = read_is_of_all_time(a) ? (struct time_range){0, 0}
                                      : span_of(&a->params);
-    q = question_of(a, a->command->op);
-    q.length = q.op == STORE_HISTORY_TOP ? a->params.n : 0;
-    return step_query(a, &q, until_ns);
+    return step_query(a, a->command->op, 0, until_ns);
 }
 
 static void
@@ -297,15 +287,9 @@ read_distinct(struct read_request *a)
 bool
 read_sums_step(struct read_request *a, uint64_t until_ns)
 {
-    struct history_question q;
-
     a->span = (struct time_range){(int64_t)(a->params.from_ms / 1000),
                                   http_params_has(&a->params, PARAM_FROM)};
-    q = question_of(a, STORE_HISTORY_STEP);
-    q.key = a->params.after.bytes;
-    q.key_size = (uint16_t)a->params.after.size;
-    q.length = a->params.n;
-    return step_query(a, &q, until_ns);
+    return step_query(a, STORE_HISTORY_STEP, 0, until_ns);
 }
 
 const struct read_problem *

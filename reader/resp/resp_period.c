@@ -126,8 +126,8 @@ resp_period_range(struct resp_call *call, int64_t first, int64_t last,
                   enum resp_form form)
 {
     const struct resp_arg *name = &call->args[1];
-    struct history_question q = {
-        .op = STORE_HISTORY_TOP, .length = RESP_ROWS_MAX, .keyspace = name->at};
+    struct store_history_query q = {
+        .op = STORE_HISTORY_TOP, .length = RESP_ROWS_MAX, .name = name->at};
     struct resp_period period;
     struct resp_job *j = resp_job_enter(call, 0);
 
@@ -139,9 +139,8 @@ resp_period_range(struct resp_call *call, int64_t first, int64_t last,
     j->form = form;
     j->first = first;
     j->last = last;
-    q.from = period.from;
-    q.to = period.to;
-    q.keyspace_size = (uint16_t)period.name_size;
-    history_query_start(&j->period, &q);
+    q.name_size = period.name_size;
+    history_query_start(&j->period, &q,
+                        (struct time_range){period.from, period.to}, 0);
     return resp_job_run(j, step_period, answer_period);
 }

@@ -57,18 +57,22 @@ setup(void **state)
 /* ---- asking ------------------------------------------------------------ */
 
 /* From and to in minutes before now. */
-static struct history_question
-ask_query(enum store_history_op op, const char *key, uint32_t from, uint32_t to)
+static struct time_range
+span_of(uint32_t from, uint32_t to)
 {
-    return (struct history_question){.op = op,
-                                     .keyspace = (const uint8_t *)"pages",
-                                     .keyspace_size = 5,
-                                     .key = (const uint8_t *)key,
-                                     .key_size = (uint16_t)strlen(key),
-                                     .from = (int64_t)(NOW - from) * 60,
-                                     .to = (int64_t)(NOW - to) * 60,
-                                     .step = (int64_t)(from - to) * 60,
-                                     .length = 10};
+    return (struct time_range){(int64_t)(NOW - from) * 60,
+                               (int64_t)(NOW - to) * 60};
+}
+
+static struct store_history_query
+query_of(enum store_history_op op, const char *keyspace, const char *key)
+{
+    return (struct store_history_query){.op = op,
+                                        .name = (const uint8_t *)keyspace,
+                                        .name_size = strlen(keyspace),
+                                        .key = (const uint8_t *)key,
+                                        .key_size = strlen(key),
+                                        .length = 10};
 }
 
 /* ---- tests ------------------------------------------------------------- */
@@ -89,15 +93,15 @@ put_behind(struct fixture *f)
  * that have been read: no sum is half of it, or twice. */
 CASE(a_long_history_is_answered_in_steps, f)
 {
-    struct history_question q = ask_query(STORE_HISTORY_KEY, "h", 40 * HOUR, 0);
+    const struct store_history_query q =
+        query_of(STORE_HISTORY_KEY, "pages", "h");
     struct history_query h;
     unsigned steps = 0;
 
-    q.step = 60;
     for (uint32_t i = 0; i < 40; i++)
         put_sum(f, "h", NOW - 40 * HOUR + i * HOUR + i, i + 1);
     assert_rc(history_query_init(&h, f->store), 0);
-    history_query_start(&h, &q);
+    history_query_start(&h, &q, span_of(40 * HOUR, 0), 60);
     for (; !history_query_step(&h, clock_ns()); steps++)
         put_behind(f);
     assert_true(steps >= 4);
@@ -125,16 +129,14 @@ ask_another(struct fixture *f)
 /* Others ask between the steps. */
 CASE(what_looks_at_all_keys_is_answered_in_steps, f)
 {
-    struct history_question q =
-        ask_query(STORE_HISTORY_RANK, "k05989", HOUR, 0);
+    const struct store_history_query q =
+        query_of(STORE_HISTORY_RANK, "many", "k05989");
     struct history_query h;
     unsigned steps = 0;
 
     put_many(f);
-    q.keyspace = (const uint8_t *)"many";
-    q.keyspace_size = 4;
     assert_rc(history_query_init(&h, f->store), 0);
-    history_query_start(&h, &q);
+    history_query_start(&h, &q, span_of(HOUR, 0), 0);
     for (; !history_query_step(&h, clock_ns()); steps++) {
         store_read_end(f->store);
         ask_another(f);
@@ -187,29 +189,27 @@ compare_words(struct fixture *f, struct random *r,
     static struct store_top top[STORE_TOP_MAX];
     const struct memhistory *like = &words[random_below(r, WORDS)];
     const bool is_all_time = random_chance(r, 50);
-    struct history_question q = {
+    struct store_history_query q = {
         .op = random_chance(r, 50) ? STORE_HISTORY_TOP : STORE_HISTORY_RANK,
-        .keyspace = (const uint8_t *)"words",
-        .keyspace_size = 5,
+        .name = (const uint8_t *)"words",
+        .name_size = 5,
         .prefix = like->key.bytes,
-        .prefix_size = (uint16_t)random_below(r, like->key.size + 1),
+        .prefix_size = (size_t)random_below(r, like->key.size + 1),
         .group = (uint8_t) "/a\xff."[random_below(r, 5)],
-        .length = (int64_t)random_below(r, 30),
-        .from = is_all_time ? 0 : (int64_t)NOW * 60,
-        .to = is_all_time ? 0 : (int64_t)(NOW + 1) * 60};
-    struct store_history_query want = {.op = q.op,
-                                       .prefix = q.prefix,
-                                       .prefix_size = q.prefix_size,
-                                       .group = q.group,
-                                       .from = NOW,
-                                       .to = NOW + 1,
-                                       .top = top,
-                                       .length = (uint64_t)q.length};
+        .length = random_below(r, 30)};
+    struct store_history_query want = q;
     struct history_query h;
 
+    want.from = NOW;
+    want.to = NOW + 1;
+    want.top = top;
     assert_rc(memhistory_answer(words, WORDS, &want), 0);
     assert_rc(history_query_init(&h, f->store), 0);
-    history_query_start(&h, &q);
+    history_query_start(
+        &h, &q,
+        is_all_time ? (struct time_range){0, 0}
+                    : (struct time_range){(int64_t)NOW * 60, (NOW + 1) * 60L},
+        0);
     while (!history_query_step(&h, 1))
         store_read_end(f->store);
     store_read_end(f->store);
@@ -276,18 +276,19 @@ TEST(a_period_is_widened_to_the_finest_steps_that_have_most_of_it)
     };
     static const struct store_engine engine = {.history = scripted_history};
     struct store store = {.engine = &engine};
-    struct history_question q =
-        ask_query(STORE_HISTORY_RANK, "a", 2 * HOUR + 1, 7);
+    const struct store_history_query q =
+        query_of(STORE_HISTORY_RANK, "pages", "a");
+    struct time_range span = span_of(2 * HOUR + 1, 7);
     struct history_query p;
 
-    q.from += 1;
-    q.to -= 1;
+    span.from += 1;
+    span.to -= 1;
     assert_rc(history_query_init(&p, &store), 0);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int64_t step = cases[i].step;
 
         memcpy(since_of, cases[i].since, sizeof since_of);
-        history_query_start(&p, &q);
+        history_query_start(&p, &q, span, 0);
         for (int n = 0; !history_query_step(&p, 1); n++)
             assert_true(n < 9);
 
@@ -295,8 +296,8 @@ TEST(a_period_is_widened_to_the_finest_steps_that_have_most_of_it)
         if (step == 0)
             continue;
         assert_int_equal(p.step, step);
-        assert_int_equal(p.q.from, q.from / step * step / 60);
-        assert_int_equal(p.q.to, (q.to + step - 1) / step * step / 60);
+        assert_int_equal(p.q.from, span.from / step * step / 60);
+        assert_int_equal(p.q.to, (span.to + step - 1) / step * step / 60);
     }
     history_query_fini(&p);
 }
