@@ -421,47 +421,6 @@ CASE(other_message_sizes_are_refused, x)
     assert_has(text, "message.key_size=256");
 }
 
-/* ---- as_of ------------------------------------------------------------- */
-
-static int64_t
-as_of(int fd, const char *keyspace)
-{
-    struct client_rows r;
-    int64_t as_of_ms;
-
-    client_range(fd, keyspace, 0, 1, &r);
-    as_of_ms = r.as_of_ms;
-    client_rows_free(&r);
-    return as_of_ms;
-}
-
-CASE(an_acknowledged_increment_holds_as_of_until_it_is_merged, x)
-{
-    int64_t acked, count;
-    int fd, ack;
-
-    fleet_start(&x->fleet, FLEET_WRITE);
-    fd = start_and_connect(x);
-    ack = client_connect(fleet_ack_port(&x->fleet));
-    client_increment(ack, "words", "the", 7);
-    client_wins(ack, 1);
-    acked = (int64_t)clock_unix_ms();
-
-    /* Whatever becomes of the log, no worker has merged it. */
-    while ((int64_t)clock_unix_ms() < acked + 300)
-        assert_true(as_of(fd, "words") <= acked);
-    assert_false(client_get(fd, "words", "the", &count));
-    assert_true(as_of(fd, "words") <= acked);
-
-    fleet_start(&x->fleet, FLEET_WORKER);
-    client_await_merge(fd, "words", (int64_t)clock_unix_ms(), WAIT_MS);
-    assert_true(client_get(fd, "words", "the", &count));
-    assert_int_equal(count, 7);
-    client_close(ack);
-    client_close(fd);
-    fleet_stop_all(&x->fleet);
-}
-
 /* ---- the process ------------------------------------------------------- */
 
 CASE(it_writes_nothing_but_lmdbs_locks_and_its_socket, x)

@@ -1,6 +1,5 @@
 /* tests/e2e/test_read_http.c - connections to the HTTP port of the built
- * countd-read: places, waiting, answers in steps and the end.  read_http.txt
- * has the answers. */
+ * countd-read: places, waiting and the end.  read_http.txt has the answers. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -10,7 +9,6 @@
 #include "common/net/local.h"
 #include "tests/lib/answer.h"
 #include "tests/lib/client.h"
-#include "tests/lib/expect.h"
 #include "tests/lib/service.h"
 
 static struct answer got;
@@ -92,32 +90,6 @@ CASE(only_so_many_wait, f)
     assert_int_equal(got.status, 504);
     for (int i = 1; i < MANY; i++)
         client_close(fds[i]);
-}
-
-/* Two askers whose answers are made in steps, the first of whom goes away, and
- * pipelined questions of both kinds. */
-CASE(answers_in_steps_wait_for_each_other_and_not_for_a_closed_one, f)
-{
-    service_start(f);
-    service_add(f, "pages", "/index", 27);
-    service_add(f, "z", "..", -2);
-    expect_text(FLEET_RUN(f, "flush"), 0, "");
-    for (int i = 0; i < 20; i++) {
-        const int gone = answer_join(f), fd = answer_join(f);
-
-        answer_request(gone, "GET", "/v1/history?keyspace=pages");
-        answer_request(fd, "GET", "/v1/keyspaces");
-        answer_request(fd, "GET", "/v1/total?keyspace=z");
-        answer_request(fd, "GET", "/v1/top?keyspace=pages&from=-1h");
-        client_close(gone);
-        answer_read(fd, &got);
-        assert_has(got.body, "\"file\"");
-        answer_read(fd, &got);
-        assert_has(got.body, "\"total\": -2");
-        answer_read(fd, &got);
-        assert_has(got.body, "\"change\"");
-        client_close(fd);
-    }
 }
 
 /* A request that waits is answered when the reader stops, and that is why. */
