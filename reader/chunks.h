@@ -4,7 +4,6 @@
  *     json_integer(&c.json, 5);
  *     chunks_end(&c);                  c.size bytes; chunks_copy()
  *
- *
  * It is packed by gzip in steps, so that it does not delay others: the worst text
  * takes 15 ms per MiB.
  *

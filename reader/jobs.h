@@ -45,12 +45,13 @@
 #define JOBS_KEPT_MS 1000
 #define JOBS_LOOK_MS 5
 
+/* The last three have a place. */
 enum job_state {
     JOB_NONE,
     JOB_WAITS,
     JOB_LATE,
     JOB_IN_LINE,
-    JOB_HAS_PLACE, /* from here on */
+    JOB_HAS_PLACE,
     JOB_RUNS,
     JOB_DONE
 };

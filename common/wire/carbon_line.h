@@ -31,8 +31,8 @@ struct carbon_sample {
     int64_t at; /* Unix seconds; -1: now, or not a time */
 };
 
-/* Takes a line without its LF.  Returns CARBON_COUNTED, or CARBON_IGNORED if no pattern
- * matches.  -EBADMSG: malformed; *why says what is wrong. */
+/* Takes a line without its LF.  Returns CARBON_COUNTED, or CARBON_IGNORED if no
+ * pattern matches.  -EBADMSG: malformed; *why says what is wrong. */
 int carbon_line(const char *patterns, const uint8_t *line, size_t size,
                 struct carbon_sample *out, const char **why);
 

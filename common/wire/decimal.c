@@ -32,8 +32,7 @@ parse_digits(const uint8_t *text, size_t size, struct decimal *d)
         if (!isdigit(text[at]))
             break;
         digit = true;
-        d->digits *= 10;
-        d->digits += (unsigned)(text[at] - (uint8_t)0x30);
+        d->digits = d->digits * 10 + (unsigned)(text[at] - '0');
         d->exponent -= point ? 1 : 0;
     }
     return digit ? at : 0;

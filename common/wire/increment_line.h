@@ -3,8 +3,8 @@
  *     KEYSPACE TAB KEY [TAB INCREMENT [TAB TIME]]     as `countd export` prints
  *
  * Names are in text form (name.h), or as they are; without an increment it is
- * 1, and without a time (event_time.h) it is of now.  `countd load` and POST /v1/count read the same lines.  Pure; allocates
- * nothing.
+ * 1, and without a time (event_time.h) it is of now.  `countd load` and POST
+ * /v1/count read the same lines.  Pure; allocates nothing.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_INCREMENT_LINE_H

@@ -8,8 +8,8 @@
  *    264   256  key        NUL-padded, not NUL-terminated when it is full
  *    520        end
  *
- * A time message, which has no names, says of which minute the messages behind it
- * are on its connection; minute 0: of that in which they come:
+ * A time message, which has no names, says of which minute the messages behind
+ * it are on its connection; minute 0: of that in which they come:
  *
  *      0     4  minute     Unix time / 60
  *      4     4  "TIME"
@@ -76,8 +76,8 @@ int layout_init(struct layout *l, unsigned keyspace_size, unsigned key_size);
 int message_parse(const struct layout *l, const uint8_t *bytes,
                   struct message *out);
 
-/* Checks the names of a message that was not parsed: message_parse() and this are
- * the only two checks that a record passes.
+/* Checks the names of a message that was not parsed: message_parse() and this
+ * are the only two checks that a record passes.
  *   -EINVAL        an empty name, or one with a NUL
  *   -ENAMETOOLONG  a name longer than its field */
 int message_check(const struct layout *l, const struct message *m);

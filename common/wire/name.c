@@ -18,9 +18,9 @@
 /* ---- text form --------------------------------------------------------- */
 
 /* Code points that are valid and yet not shown as they are: a terminal obeys
- * C1 controls, and a code point that cannot be seen, such as a direction mark, or is
- * not a character makes a name look like another.  The variation selectors of
- * emoji are not among them. */
+ * C1 controls, and a code point that cannot be seen, such as a direction mark,
+ * or is not a character makes a name look like another.  The variation
+ * selectors of emoji are not among them. */
 static bool
 is_shown(uint32_t code)
 {
