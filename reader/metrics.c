@@ -171,8 +171,8 @@ put_users(struct sink *s, const struct user_metrics *u)
 {
     char label[USER_METRICS_LABEL];
 
-    if (u->site->keyspaces >= 0)
-        put_one(s, STATUS_S_KEYSPACES, u->site->keyspaces);
+    if (u->keyspaces >= 0)
+        put_one(s, STATUS_S_KEYSPACES, u->keyspaces);
     for (size_t v = STATUS_S_KEYS; u->count > 0 && v <= STATUS_S_VALUE; v++) {
         const struct figure *f = &figures[v];
 
@@ -226,7 +226,7 @@ static bool
 step_scrape(struct job *job, uint64_t until_ns)
 {
     return user_metrics_step(&LOOP_OWNER(job, struct scrape, job)->users,
-                             until_ns, loop_now_ms(job->jobs->loop));
+                             until_ns);
 }
 
 static void
@@ -252,8 +252,7 @@ find_users(struct http_call *x, enum conn_next *next)
     if (s && !is_late) {
         if (s->job.state == JOB_RUNS || !job_enter(&s->job))
             return NULL;
-        if (user_metrics_open(&s->users, &h->users,
-                              loop_now_ms(h->jobs->loop)) == 0) {
+        if (user_metrics_open(&s->users, &h->users) == 0) {
             s->job.step = step_scrape;
             job_run(&s->job);
             return NULL;

@@ -1,7 +1,7 @@
 /* reader/user_metrics.c - see user_metrics.h.
  *
- * user_metrics_step() lists the keyspaces of each pattern (list_some), then
- * reads each of them (read_keyspace). */
+ * user_metrics_step() lists all keyspaces (list_some), then reads each of those
+ * that fit a pattern (read_keyspace). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/user_metrics.h"
 
@@ -16,51 +16,13 @@
 #include "common/setup/figures.h"
 #include "common/wire/name.h"
 
-#define COUNT_MS 60000 /* keyspaces are counted so often, at most */
-
-/* ---- the keyspaces of a pattern ------------------------------------------ */
-
-/* Begins the list at the first name that the pattern may have; NULL: of all. */
-static void
-start_list(struct user_metrics *u, const struct name_pattern *p)
-{
-    uint8_t before[NAME_MAX_SIZE];
-
-    if (!p || p->size == 0) {
-        store_listing_start(u->listing, NULL, 0);
-        return;
-    }
-    /* No name lies between this one and the first with the prefix. */
-    memset(before, 0xff, sizeof before);
-    memcpy(before, p->name, p->size);
-    before[p->size - 1]--;
-    store_listing_start(u->listing, before, sizeof before);
-}
-
-static bool
-is_match(const struct name_pattern *p, const struct store_listed *found)
-{
-    return bytes_begin(found->name, found->name_size, p->name, p->size) &&
-           (p->prefix || found->name_size == p->size);
-}
-
-static bool
-has_keyspace(const struct user_metrics *u, const struct store_listed *found)
-{
-    for (size_t i = 0; i < u->count; i++)
-        if (bytes_equal(u->rows[i].name, u->rows[i].size, found->name,
-                        found->name_size))
-            return true;
-    return false;
-}
+/* ---- the list of keyspaces ------------------------------------------------ */
 
 static void
 add_keyspace(struct user_metrics *u, const struct store_listed *found)
 {
     struct user_keyspace *row = &u->rows[u->count];
 
-    if (has_keyspace(u, found))
-        return;
     if (u->count == USER_METRICS_KEYSPACES ||
         u->series + 2 > u->site->series_max) {
         u->left_out += 2;
@@ -76,37 +38,13 @@ add_keyspace(struct user_metrics *u, const struct store_listed *found)
 static void
 close_list(struct user_metrics *u)
 {
-    if (!u->listing)
-        return;
-    store_listing_stop(u->listing);
     store_listing_close(u->listing);
     u->listing = NULL;
 }
 
-/* The list that comes after the one that has ended. */
-static void
-next_list(struct user_metrics *u, uint64_t now_ms)
-{
-    struct user_metrics_site *site = u->site;
-
-    store_listing_stop(u->listing);
-    if (u->is_counting) {
-        u->is_counting = false;
-        site->keyspaces = u->counting;
-        site->counted_ms = u->counting < 0 ? 0 : now_ms;
-    } else
-        u->at++;
-    if (u->at < site->patterns.count) {
-        start_list(u, &site->patterns.at[u->at]);
-        return;
-    }
-    u->at = 0;
-    close_list(u);
-}
-
 /* False: it is time for others. */
 static bool
-list_some(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
+list_some(struct user_metrics *u, uint64_t until_ns)
 {
     static struct diag_repeat failures;
     struct store_listed found;
@@ -114,17 +52,19 @@ list_some(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
 
     if (rc == -EAGAIN)
         return false;
+    if (rc == 1) {
+        u->keyspaces++;
+        if (name_patterns_find(&u->site->patterns, found.name,
+                               found.name_size) >= 0)
+            add_keyspace(u, &found);
+        return true;
+    }
     if (rc < 0) {
-        u->counting = -1; /* the next scrape tries again */
+        u->keyspaces = -1;
         diag_repeating(&failures, DIAG_ERROR, "metrics: list keyspaces: %s",
                        diag_text(rc));
     }
-    if (rc == 1 && u->is_counting) {
-        u->counting++;
-    } else if (rc == 1 && is_match(&u->site->patterns.at[u->at], &found)) {
-        add_keyspace(u, &found);
-    } else
-        next_list(u, now_ms);
+    close_list(u);
     return true;
 }
 
@@ -244,39 +184,33 @@ user_metrics_init(struct user_metrics_site *site, struct store *store,
 {
     const char *why;
 
-    *site = (struct user_metrics_site){.store = store,
-                                       .binary = binary,
-                                       .top = (int64_t)config->metrics_top,
-                                       .series_max = config->metrics_max_series,
-                                       .keyspaces = -1};
+    *site =
+        (struct user_metrics_site){.store = store,
+                                   .binary = binary,
+                                   .top = (int64_t)config->metrics_top,
+                                   .series_max = config->metrics_max_series};
     if (name_patterns_add_all(&site->patterns, config->metrics_keyspaces,
                               &why) < 0)
         diag(DIAG_WARNING, "metrics.keyspaces: %s; the rest is not shown", why);
 }
 
 int
-user_metrics_open(struct user_metrics *u, struct user_metrics_site *site,
-                  uint64_t now_ms)
+user_metrics_open(struct user_metrics *u, struct user_metrics_site *site)
 {
     int rc;
 
     *u = (struct user_metrics){.site = site};
-    u->is_counting =
-        site->counted_ms == 0 || now_ms - site->counted_ms >= COUNT_MS;
     if (site->top > 0 && site->patterns.count > 0) {
         u->text = malloc(USER_METRICS_TEXT);
         if (!u->text)
             return -ENOMEM;
     }
-    if (!u->is_counting && site->patterns.count == 0)
-        return 0;
     rc = store_listing_open(site->store, &u->listing);
     if (rc < 0) {
-        u->listing = NULL;
         user_metrics_close(u);
         return rc;
     }
-    start_list(u, u->is_counting ? NULL : &site->patterns.at[0]);
+    store_listing_start(u->listing, NULL, 0);
     return 0;
 }
 
@@ -289,13 +223,13 @@ user_metrics_close(struct user_metrics *u)
 }
 
 bool
-user_metrics_step(struct user_metrics *u, uint64_t until_ns, uint64_t now_ms)
+user_metrics_step(struct user_metrics *u, uint64_t until_ns)
 {
     bool goes_on = true;
 
     do {
         if (u->listing)
-            goes_on = list_some(u, until_ns, now_ms);
+            goes_on = list_some(u, until_ns);
         else if (u->at < u->count)
             goes_on = read_keyspace(u);
         else

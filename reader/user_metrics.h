@@ -3,8 +3,6 @@
  * their sums, and their metrics.top largest keys.
  *
  * The job of a scrape reads all of these in steps between turns of the loop.
- * Keyspaces are counted at most once a minute, because that reads every one of
- * them.
  *
  *     countd_keyspace_keys{keyspace="pages"} 3002
  *     countd_key_value{keyspace="pages",key="/index"} 52340
@@ -39,16 +37,13 @@ struct user_metrics_site {
     struct name_patterns patterns;
     int64_t top;
     uint64_t series_max;
-    uint64_t counted_ms; /* monotonic: end of the last count; 0: none */
-    int64_t keyspaces;   /* there are; -1: not known */
 };
 
 struct user_metrics {
     struct user_metrics_site *site;
     struct store_listing *listing; /* NULL: all are listed */
-    bool is_counting; /* all keyspaces are listed, for their number */
-    size_t at;        /* pattern or keyspace that is next */
-    int64_t counting; /* keyspaces so far; -1: not known */
+    int64_t keyspaces;             /* in it so far; -1: not known */
+    size_t at;                     /* row that is read next */
 
     size_t count;
     struct user_keyspace rows[USER_METRICS_KEYSPACES];
@@ -61,13 +56,11 @@ void user_metrics_init(struct user_metrics_site *site, struct store *store,
                        uint8_t *binary, const struct config *config);
 
 /* Begins a scrape.  -ENOMEM */
-int user_metrics_open(struct user_metrics *u, struct user_metrics_site *site,
-                      uint64_t now_ms);
+int user_metrics_open(struct user_metrics *u, struct user_metrics_site *site);
 void user_metrics_close(struct user_metrics *u);
 
 /* Goes on with it until about until_ns (clock_ns()); true: it is done. */
-bool user_metrics_step(struct user_metrics *u, uint64_t until_ns,
-                       uint64_t now_ms);
+bool user_metrics_step(struct user_metrics *u, uint64_t until_ns);
 
 /* Writes a name in text form as the value of a label has it; `text` has
  * USER_METRICS_LABEL bytes.  Returns `text`. */
