@@ -46,8 +46,8 @@ open_body(struct http_call *x, struct http_text *body, enum conn_next *next)
     *body = x->body;
     if (!s->head.is_packed)
         return true;
-    size = gunzip_run(s->gunzip, body->at, body->size, s->inflated,
-                      sizeof s->inflated);
+    size = gunzip_run(&s->gunzip, body->at, body->size, s->inflated,
+                      COUNT_INFLATED_MAX);
     if (size < 0) {
         *next = refuse_packed(x, size);
         return false;
@@ -451,8 +451,7 @@ void
 count_close(struct count *s)
 {
     loop_disarm(s->loop, &s->timer);
-    gunzip_close(s->gunzip);
+    gunzip_close(&s->gunzip);
     free(s->staged);
-    s->gunzip = NULL;
     s->staged = NULL;
 }

@@ -94,13 +94,13 @@ struct count {
     struct loop_timer timer;
     uint64_t no_log_ms; /* monotonic: there is no log since; 0: there is one */
     struct count_times times;
-    struct gunzip *gunzip;
+    struct gunzip gunzip;
     struct count_stats stats;
     /* Of the request at its route. */
     struct count_head head;
     struct increment *staged; /* COUNT_INCREMENTS_MAX, and one too many */
     uint32_t staged_count;
-    uint8_t inflated[COUNT_INFLATED_MAX];
+    uint8_t inflated[COUNT_INFLATED_MAX + 1];
 };
 
 extern const struct http_route count_routes[];

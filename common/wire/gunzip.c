@@ -3,38 +3,20 @@
 #include "common/wire/gunzip.h"
 
 #include <errno.h>
-#include <stdlib.h>
-
-#define ZLIB_CONST /* what is inflated is not written to */
-#include <zlib.h>
 
 #define GZIP_ONLY (15 + 16) /* windowBits: gzip's header, not zlib's */
 
-struct gunzip {
-    z_stream stream;
-};
-
 int
-gunzip_open(struct gunzip **out)
+gunzip_open(struct gunzip *g)
 {
-    struct gunzip *g = calloc(1, sizeof *g);
-
-    if (!g)
-        return -ENOMEM;
-    if (inflateInit2(&g->stream, GZIP_ONLY) != Z_OK) {
-        free(g);
-        return -ENOMEM;
-    }
-    *out = g;
-    return 0;
+    *g = (struct gunzip){.stream = {.next_in = NULL}};
+    return inflateInit2(&g->stream, GZIP_ONLY) == Z_OK ? 0 : -ENOMEM;
 }
 
 void
 gunzip_close(struct gunzip *g)
 {
-    if (g)
-        (void)inflateEnd(&g->stream); /* the stream is valid */
-    free(g);
+    (void)inflateEnd(&g->stream); /* does nothing to one that is not open */
 }
 
 int
@@ -42,7 +24,6 @@ gunzip_run(struct gunzip *g, const uint8_t *at, size_t size, uint8_t *to,
            size_t max)
 {
     z_stream *s = &g->stream;
-    uint8_t more;
     int rc;
 
     if (size == 0)
@@ -52,22 +33,15 @@ gunzip_run(struct gunzip *g, const uint8_t *at, size_t size, uint8_t *to,
     s->next_in = at;
     s->avail_in = (uInt)size;
     s->next_out = to;
-    s->avail_out = (uInt)max;
+    s->avail_out = (uInt)max + 1;
     rc = inflate(s, Z_FINISH);
-    if (rc == Z_BUF_ERROR && s->avail_out == 0) {
-        /* Perhaps only the check sum is left: one more byte of output shows. */
-        s->next_out = &more;
-        s->avail_out = 1;
-        rc = inflate(s, Z_FINISH);
-        if (s->avail_out == 0)
-            return -EFBIG;
-        s->avail_out = 0;
-    }
+    if (s->avail_out == 0)
+        return -EFBIG;
     if (rc == Z_BUF_ERROR)
         return -ENODATA;
     if (rc != Z_STREAM_END)
         return -EBADMSG;
     if (s->avail_in > 0)
         return -E2BIG;
-    return (int)(max - s->avail_out);
+    return (int)(max + 1 - s->avail_out);
 }

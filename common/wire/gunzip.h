@@ -1,8 +1,7 @@
 /* common/wire/gunzip.h - one gzip member in memory, inflated into a buffer.
  *
- * Ownership: between open and close it keeps zlib's window, so that a call
- * allocates nothing.
- */
+ * Ownership: the caller's.  Between open and close it keeps zlib's window, so
+ * that a call allocates nothing. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_WIRE_GUNZIP_H
 #define COUNTD_COMMON_WIRE_GUNZIP_H
@@ -10,12 +9,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct gunzip;
+#define ZLIB_CONST /* what is inflated is not written to */
+#include <zlib.h>
 
-int gunzip_open(struct gunzip **out); /* 0 or -ENOMEM */
-void gunzip_close(struct gunzip *g);  /* NULL: nothing */
+struct gunzip {
+    z_stream stream;
+};
 
-/* Returns the size of what was inflated, at most `max`.
+int gunzip_open(struct gunzip *g);   /* 0 or -ENOMEM */
+void gunzip_close(struct gunzip *g); /* one of zeros, too */
+
+/* Returns the size of what was inflated, at most `max`; `to` has a byte more,
+ * which shows that there is more.
  *   -EBADMSG  no gzip, or a wrong check sum
  *   -E2BIG    something follows the member, such as another one
  *   -ENODATA  it is cut short

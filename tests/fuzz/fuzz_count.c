@@ -144,13 +144,13 @@ check_body(enum count_format format, const struct increment_form *form,
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    static struct gunzip *gunzip;
-    static uint8_t inflated[INFLATED_MAX];
+    static struct gunzip gunzip;
+    static uint8_t inflated[INFLATED_MAX + 1];
     const struct increment_form *form;
     uint8_t *copy;
     int n;
 
-    if (!gunzip) {
+    if (layout.slot_size == 0) {
         assert(gunzip_open(&gunzip) == 0);
         assert(layout_init(&layout, NAME_MAX_SIZE, NAME_MAX_SIZE) == 0);
     }
@@ -159,7 +159,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     form = &forms[bytes[0] / 3 % 2];
     copy = fuzz_copy(bytes + 1, size - 1);
     check_body((enum count_format)(bytes[0] % 3), form, copy, size - 1);
-    n = gunzip_run(gunzip, copy, size - 1, inflated, sizeof inflated);
+    n = gunzip_run(&gunzip, copy, size - 1, inflated, INFLATED_MAX);
     assert(n <= INFLATED_MAX);
     if (n > 0)
         check_body((enum count_format)(bytes[0] % 3), form, inflated,
