@@ -15,14 +15,6 @@
 /* ---- calls ---------------------------------------------------------------- */
 
 static void
-make_call(struct io_job *job)
-{
-    struct remote_call *c = LOOP_OWNER(job, struct remote_call, job);
-
-    remote_call_make(c, c->thread->store);
-}
-
-static void
 free_call(struct remote_call *c)
 {
     if (c->listing)
@@ -39,21 +31,16 @@ end_call(struct remote_call *c)
     struct remote_asker *a = c->asker;
 
     c->is_made = true;
-    if (a && c->error == -EHOSTDOWN)
-        a->has_failed = true;
-    if (a && c->error == 0)
-        remote_call_bound(c);
-    if (!a)
+    if (!a) {
         free_call(c);
-    else if (--a->asking == 0)
+        return;
+    }
+    if (c->error == -EHOSTDOWN)
+        a->has_failed = true;
+    else
+        remote_call_bound(c);
+    if (--a->asking == 0)
         a->wake(a);
-}
-
-void
-remote_call_fail(struct remote_call *c, int error)
-{
-    c->error = error;
-    c->query.error = error;
 }
 
 static struct remote_thread *
@@ -85,7 +72,7 @@ give_calls(struct remote *r)
             return;
         c = LOOP_OWNER(list_pop(&r->waiting), struct remote_call, queued);
         if (is_refused(r)) {
-            remote_call_fail(c, -EHOSTDOWN);
+            c->error = -EHOSTDOWN;
             end_call(c);
             continue;
         }
@@ -129,11 +116,12 @@ remote_call_new(struct remote *r, enum remote_kind kind, size_t size,
     *out = c = malloc(sizeof *c + size);
     if (!c)
         return -ENOMEM;
-    *c = (struct remote_call){.job = {.run = make_call, .done = call_made},
-                              .remote = r,
-                              .asker = a,
-                              .kind = kind,
-                              .bound = {UINT64_MAX, UINT64_MAX}};
+    *c = (struct remote_call){
+        .job = {.run = remote_call_make, .done = call_made},
+        .remote = r,
+        .asker = a,
+        .kind = kind,
+        .bound = {UINT64_MAX, UINT64_MAX}};
     *at = (uint8_t *)(c + 1);
     if (!a->calls.next)
         list_init(&a->calls);

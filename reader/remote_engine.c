@@ -38,7 +38,7 @@ make_names(struct remote_call *c, struct store *s)
         c->error = rc;
         return;
     }
-    store_listing_start(l, c->after, c->after_size);
+    store_listing_start(l, c->query.after, c->query.after_size);
     while (c->count < REMOTE_NAMES &&
            (rc = store_listing_next(l, until_ns, &found)) == 1) {
         struct remote_name *n = &c->names[c->count++];
@@ -63,23 +63,23 @@ lower_bound(struct store_as_of *bound, const struct store_as_of *to)
 }
 
 void
-remote_call_make(struct remote_call *c, struct store *s)
+remote_call_make(struct io_job *job)
 {
+    struct remote_call *c = LOOP_OWNER(job, struct remote_call, job);
+    struct store *s = c->thread->store;
     struct store_as_of had;
 
-    c->error = store_as_of(s, &had);
-    if (c->error == 0)
+    c->error = error_of(store_as_of(s, &had));
+    if (c->error == 0) {
         lower_bound(&c->bound, &had);
-    if (c->error < 0)
-        remote_call_fail(c, error_of(c->error));
-    else if (c->kind == REMOTE_READ) {
-        c->query.error =
-            error_of(store_read(s, &c->query, c->rows, c->capacity));
-        c->error = c->query.error == -EHOSTDOWN ? -EHOSTDOWN : 0;
-    } else if (c->kind == REMOTE_LIST)
-        make_names(c, s);
-    else
-        c->error = store_history(s, &c->history, clock_ns() + REMOTE_STEP_NS);
+        if (c->kind == REMOTE_READ)
+            c->error = error_of(store_read(s, &c->query, c->rows, c->capacity));
+        else if (c->kind == REMOTE_LIST)
+            make_names(c, s);
+        else
+            c->error =
+                store_history(s, &c->history, clock_ns() + REMOTE_STEP_NS);
+    }
     store_read_end(s);
 }
 
@@ -117,10 +117,11 @@ static int
 take_answer(struct remote_call *c, struct store_query *to)
 {
     const struct store_query *from = &c->query;
-    const int error = c->is_made ? from->error : -EAGAIN;
+    int error;
 
     if (!c->is_made) /* it is a thread's */
-        return error;
+        return -EAGAIN;
+    error = c->error;
     if (from->size > 0)
         memcpy(to->bytes, from->bytes, from->size);
     to->size = from->size;
@@ -363,17 +364,19 @@ start_listing(struct store_listing *listing, const uint8_t *after, size_t size)
 static int
 ask_names(struct remote_listing *l)
 {
+    const size_t names = REMOTE_NAMES * sizeof(struct remote_name);
     struct remote_call *c;
     uint8_t *at;
-    const int rc = remote_call_new(l->remote, REMOTE_LIST,
-                                   REMOTE_NAMES * sizeof *c->names, &c, &at);
+    const int rc =
+        remote_call_new(l->remote, REMOTE_LIST, names + l->after_size, &c, &at);
 
     if (rc < 0)
         return rc;
     c->names = (struct remote_name *)(void *)at;
+    at += names;
+    c->query.after = copy_name(&at, l->after, l->after_size);
+    c->query.after_size = l->after_size;
     c->listing = l;
-    c->after_size = l->after_size;
-    memcpy(c->after, l->after, l->after_size);
     l->call = c;
     l->at = 0;
     return remote_call_push(c);

@@ -28,7 +28,7 @@ struct remote_call {
     int error;
     struct store_as_of bound; /* of its snapshots */
 
-    struct store_query query; /* READ */
+    struct store_query query; /* READ; of LIST only `after` */
     int64_t as_of;            /* claimed when it was asked */
     uint8_t *rows;
     size_t capacity;
@@ -41,8 +41,6 @@ struct remote_call {
     struct remote_name *names;
     size_t count;
     bool is_end;
-    uint8_t after[STORE_NAME_MAX];
-    size_t after_size;
 };
 
 struct remote_listing {
@@ -88,9 +86,6 @@ remote_of(struct store *s)
 int remote_call_new(struct remote *r, enum remote_kind kind, size_t size,
                     struct remote_call **out, uint8_t **at);
 
-/* In the thread, or the loop: it has this error. */
-void remote_call_fail(struct remote_call *c, int error);
-
 /* It is made from now on: -EAGAIN. */
 int remote_call_push(struct remote_call *c);
 
@@ -109,7 +104,7 @@ extern const struct store_engine remote_engine;
 /* Its asker's bound is the least of those of its calls. */
 void remote_call_bound(struct remote_call *c);
 
-/* In a thread: makes the call with its store. */
-void remote_call_make(struct remote_call *c, struct store *s);
+/* In a thread: makes the call of this job with the thread's store. */
+void remote_call_make(struct io_job *job);
 
 #endif
