@@ -141,23 +141,16 @@ frame_get_ask(enum frame_opcode opcode, const uint8_t *body, size_t size,
 static inline const char *
 frame_text(enum frame_status status)
 {
-    switch (status) {
-    case FRAME_OK:
-        return "";
-    case FRAME_NOT_FOUND:
-        return "Not found";
-    case FRAME_INVALID:
-        return "Invalid arguments";
-    case FRAME_NOT_AVAILABLE:
-        return "Resource not available";
-    case FRAME_NOT_ACQUIRED:
-        return "Not acquired";
-    case FRAME_UNKNOWN:
-        return "Unknown command";
-    case FRAME_NO_MEMORY:
-        return "OutOfMemory";
-    }
-    return "";
+    static const char *const texts[] = {[FRAME_NOT_FOUND] = "Not found",
+                                        [FRAME_INVALID] = "Invalid arguments",
+                                        [FRAME_NOT_AVAILABLE] =
+                                            "Resource not available",
+                                        [FRAME_NOT_ACQUIRED] = "Not acquired",
+                                        [FRAME_UNKNOWN] = "Unknown command",
+                                        [FRAME_NO_MEMORY] = "OutOfMemory"};
+    const size_t i = status;
+
+    return i < sizeof texts / sizeof texts[0] && texts[i] ? texts[i] : "";
 }
 
 #endif
