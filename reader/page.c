@@ -39,10 +39,8 @@ answer_page(struct http_call *x)
     return answer_bytes(x, page_packed, size_between(page_packed, page_end));
 }
 
-const struct http_route page_routes[] = {
-    {"/", "*", HTTP_GET | HTTP_HEAD, answer_page, HTTP_IS_PUBLIC, NULL},
-};
-const size_t page_route_count = sizeof page_routes / sizeof page_routes[0];
+const struct http_route page_route = {
+    "/", "*", HTTP_GET | HTTP_HEAD, answer_page, HTTP_IS_PUBLIC, NULL};
 
 void
 page_init(struct page *p)

@@ -11,8 +11,6 @@
 #ifndef COUNTD_READER_PAGE_H
 #define COUNTD_READER_PAGE_H
 
-#include <stddef.h>
-
 #include "common/net/http.h"
 
 struct page {
@@ -21,8 +19,7 @@ struct page {
 };
 
 /* For a site's table; the context is the struct page. */
-extern const struct http_route page_routes[];
-extern const size_t page_route_count;
+extern const struct http_route page_route;
 
 void page_init(struct page *p);
 

@@ -490,8 +490,7 @@ read_http_open(struct read_http *h, struct jobs *jobs,
                   TOKENS_READ);
     page_init(&h->page);
     if (config->read_page)
-        http_site_add(&h->site, page_routes, page_route_count, &h->page,
-                      TOKENS_READ);
+        http_site_add(&h->site, &page_route, 1, &h->page, TOKENS_READ);
     graphite_open(&h->graphite, &h->site, jobs, config);
     h->binary = malloc(ANSWER_SIZE_MAX);
     h->text = malloc(READ_HTTP_TEXT_MAX);
