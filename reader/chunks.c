@@ -66,9 +66,10 @@ chunks_pack_start(struct chunks_packer *p, const struct chunks *from)
 {
     *p = (struct chunks_packer){.at = from->first};
     chunks_init(&p->packed, from->scratch, from->max);
-    p->is_open = deflateInit2(&p->deflate, 1, Z_DEFLATED, 15 + 16, 8,
-                              Z_DEFAULT_STRATEGY) == Z_OK;
-    return p->is_open ? 0 : -ENOMEM;
+    return deflateInit2(&p->deflate, 1, Z_DEFLATED, 15 + 16, 8,
+                        Z_DEFAULT_STRATEGY) == Z_OK
+               ? 0
+               : -ENOMEM;
 }
 
 bool
@@ -106,7 +107,5 @@ chunks_pack_step(struct chunks_packer *p, uint64_t until_ns)
 void
 chunks_pack_stop(struct chunks_packer *p)
 {
-    if (p->is_open)
-        (void)deflateEnd(&p->deflate); /* its memory goes in any case */
-    p->is_open = false;
+    (void)deflateEnd(&p->deflate); /* its memory goes in any case */
 }

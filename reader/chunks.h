@@ -50,7 +50,6 @@ struct chunks_packer {
     struct chunk *at; /* the next one */
     size_t given;     /* bytes of it that `deflate` was given */
     z_stream deflate;
-    bool is_open;
 };
 
 /* Begins with chunks at their end, into the same scratch.  -ENOMEM */
@@ -60,7 +59,7 @@ int chunks_pack_start(struct chunks_packer *p, const struct chunks *from);
  * without is_packed, there was no memory for it and the text goes as it is. */
 bool chunks_pack_step(struct chunks_packer *p, uint64_t until_ns);
 
-/* Gives back zlib's memory, if is_open. */
+/* Gives back zlib's memory, if there is any: not of a packer of zeros. */
 void chunks_pack_stop(struct chunks_packer *p);
 
 #endif

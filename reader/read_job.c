@@ -66,7 +66,7 @@ clear_job(struct read_job *w)
     w->history.top = NULL;
     w->from = NULL;
     w->logs = (struct read_logs){.rows = NULL};
-    w->packer.is_open = false;
+    w->packer = (struct chunks_packer){.at = NULL};
     w->answer.size = 0;
     scratch_init(&w->scratch, SIZE_MAX);
 }
