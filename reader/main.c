@@ -319,7 +319,7 @@ serve_until_stopped(struct reader *r)
         return CONFIG_EXIT_SYSTEM;
     rc = run_reader(r);
     bind_close(&r->binding);
-    reader_status_close(&r->status);
+    status_close(&r->status.status);
     conns_fini(r->conns);
     resp_service_fini(&r->resp);
     read_http_close(&r->http);

@@ -27,12 +27,6 @@ reader_status_init(struct reader_status *s, const char *data_dir)
 }
 
 void
-reader_status_close(struct reader_status *s)
-{
-    status_close(&s->status);
-}
-
-void
 reader_status_put(struct reader_status *s)
 {
     fill_row(s);

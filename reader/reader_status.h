@@ -18,9 +18,9 @@ struct reader_status {
     struct conns *conns;
 };
 
-/* The members from `range` on are the caller's to set. */
+/* The members from `range` on are the caller's to set; status_close(&s->status)
+ * at the end. */
 void reader_status_init(struct reader_status *s, const char *data_dir);
-void reader_status_close(struct reader_status *s);
 
 /* Puts the figures; to be called once a second. */
 void reader_status_put(struct reader_status *s);

@@ -180,7 +180,7 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
     expect_port("read-http", (const int64_t[4]){701, 702, 703, 704});
     for (size_t i = 0; i < seen.count; i++)
         assert_string_not_equal(seen.rows[i].name, "read"); /* it is off */
-    reader_status_close(&s);
+    status_close(&s.status);
     status_close(&board);
 }
 
