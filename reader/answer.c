@@ -1,5 +1,5 @@
 /* reader/answer.c - see answer.h: answer_query(), answer_bytes(),
- * answer_report(). */
+ * answer_refuse(), answer_report(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/answer.h"
 
@@ -39,4 +39,16 @@ answer_bytes(struct http_call *x, const void *bytes, size_t size)
         return CONN_FULL;
     (void)bytes_append(body, bytes, size);
     return http_end(x, HTTP_OK, size);
+}
+
+enum conn_next
+answer_refuse(struct http_call *x, enum http_status status, const char *code,
+              const char *detail)
+{
+    const struct http_problem problem = {.code = code, .detail = detail};
+
+    x->more = status == HTTP_GATEWAY_TIMEOUT || status == HTTP_UNAVAILABLE
+                  ? "Retry-After: 1\r\n"
+                  : NULL;
+    return http_refuse(x, status, &problem);
 }

@@ -28,6 +28,11 @@ int answer_query(struct store *s, struct store_query *q, uint8_t *rows,
 enum conn_next answer_bytes(struct http_call *x, const void *bytes,
                             size_t size);
 
+/* Refuses one; what may be there later has a Retry-After.  `code` is a word for
+ * programs, NULL: none. */
+enum conn_next answer_refuse(struct http_call *x, enum http_status status,
+                             const char *code, const char *detail);
+
 /* Reports that a keyspace cannot be read. */
 void answer_report(const uint8_t *keyspace, size_t size, int error);
 

@@ -239,8 +239,6 @@ stop_scrape(struct job *job)
 static const struct user_metrics *
 find_users(struct http_call *x, enum conn_next *next)
 {
-    static const struct http_problem late = {"too-long", ANSWER_TOO_LONG, 0},
-                                     no_memory = {"no-memory", "no memory", 0};
     struct read_http *h = x->ctx;
     struct scrape *s =
         (void *)job_hold(x, h->jobs, sizeof(struct scrape), stop_scrape);
@@ -258,8 +256,10 @@ find_users(struct http_call *x, enum conn_next *next)
             return NULL;
         }
     }
-    x->more = "Retry-After: 1\r\n";
-    *next = http_refuse(x, HTTP_UNAVAILABLE, is_late ? &late : &no_memory);
+    *next = is_late ? answer_refuse(x, HTTP_UNAVAILABLE, "too-long",
+                                    ANSWER_TOO_LONG)
+                    : answer_refuse(x, HTTP_UNAVAILABLE, "no-memory",
+                                    "there is no memory for a scrape");
     return NULL;
 }
 
@@ -270,14 +270,13 @@ read_metrics(struct http_call *x)
     const bool is_open =
         http_weight(x->request, "application/openmetrics-text") > 0;
     char shown[HTTP_QUERY_SHOWN], detail[HTTP_DETAIL_SIZE];
-    const struct http_problem unknown = {"unknown-parameter", detail, 0};
     const struct user_metrics *u;
     enum conn_next next;
     size_t size;
 
     if (http_query_shows(x->request->query, shown)) {
         (void)snprintf(detail, sizeof detail, "unknown parameter: %s", shown);
-        return http_refuse(x, HTTP_BAD_REQUEST, &unknown);
+        return answer_refuse(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
     }
     u = find_users(x, &next);
     if (!u)

@@ -28,18 +28,6 @@ static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
 
 /* ---- requests ----------------------------------------------------------- */
 
-static enum conn_next
-refuse_request(struct http_call *x, enum http_status status, const char *code,
-               const char *detail)
-{
-    const struct http_problem problem = {.code = code, .detail = detail};
-
-    x->more = status == HTTP_GATEWAY_TIMEOUT || status == HTTP_UNAVAILABLE
-                  ? "Retry-After: 1\r\n"
-                  : NULL;
-    return http_refuse(x, status, &problem);
-}
-
 static bool
 is_in_steps(const struct read_request *a)
 {
@@ -78,13 +66,13 @@ read_request(struct http_call *x, enum conn_next *next)
     p->sort = SORT_NAME;
     if (!http_params_read(p, &a->command->spec, x->request->query, now_ms,
                           &fault)) {
-        *next = refuse_request(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
+        *next = answer_refuse(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
         return false;
     }
     if (http_params_has(p, PARAM_FORMAT) ||
         http_params_choose_format(x->request, &p->format))
         return true;
-    *next = refuse_request(
+    *next = answer_refuse(
         x, HTTP_NOT_ACCEPTABLE, "not-acceptable",
         "application/json, text/tab-separated-values and text/csv "
         "are there");
@@ -106,8 +94,8 @@ is_asking(const struct http_call *x)
 static enum conn_next
 refuse_memory(struct http_call *x)
 {
-    return refuse_request(x, HTTP_UNAVAILABLE, "no-memory",
-                          "there is no memory for the answer: ask again");
+    return answer_refuse(x, HTTP_UNAVAILABLE, "no-memory",
+                         "there is no memory for the answer: ask again");
 }
 
 /* Whether the request may go on waiting for as_of_ms, or 0: another version;
@@ -124,9 +112,9 @@ wait_longer(struct http_call *x, int64_t as_of_ms, enum conn_next *next)
         waited_ms >= (uint64_t)h->now.params.wait_s * 1000)
         return false;
     if (waited_ms == 0 && !jobs_may_wait(h->jobs, x->conn, READ_HTTP_WAITERS)) {
-        *next = refuse_request(x, HTTP_UNAVAILABLE, "too-many-waiting",
-                               "1024 requests wait already, or 512 of your "
-                               "host; ask without wait");
+        *next = answer_refuse(x, HTTP_UNAVAILABLE, "too-many-waiting",
+                              "1024 requests wait already, or 512 of your "
+                              "host; ask without wait");
         return true;
     }
     w = read_job_hold(x);
@@ -154,8 +142,8 @@ is_readable(struct http_call *x, enum conn_next *next)
     if (wait_longer(x, p->as_of_ms, next))
         return false;
     if (h->is_stopping) {
-        *next = refuse_request(x, HTTP_UNAVAILABLE, "stopping",
-                               "countd-read is stopping: ask again");
+        *next = answer_refuse(x, HTTP_UNAVAILABLE, "stopping",
+                              "countd-read is stopping: ask again");
         return false;
     }
     (void)snprintf(detail, sizeof detail,
@@ -163,7 +151,7 @@ is_readable(struct http_call *x, enum conn_next *next)
                    ": ask again, or wait longer (wait=1 to 60)",
                    as_of_ms);
     x->as_of_ms = as_of_ms;
-    *next = refuse_request(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
+    *next = answer_refuse(x, HTTP_GATEWAY_TIMEOUT, "not-readable-yet", detail);
     return false;
 }
 
@@ -238,7 +226,7 @@ has_changed(struct http_call *x, struct read_request *a, enum conn_next *next)
                    "-%" PRIx64,
                    a->nonce, a->change);
     x->as_of_ms = a->as_of_ms;
-    *next = refuse_request(x, HTTP_PRECONDITION_FAILED, "changed", detail);
+    *next = answer_refuse(x, HTTP_PRECONDITION_FAILED, "changed", detail);
     return true;
 }
 
@@ -317,7 +305,7 @@ refuse_problem(struct http_call *x, const struct read_request *a,
                const struct read_problem *problem)
 {
     x->as_of_ms = a->as_of_ms;
-    return refuse_request(x, problem->status, problem->code, problem->detail);
+    return answer_refuse(x, problem->status, problem->code, problem->detail);
 }
 
 static enum conn_next
@@ -368,7 +356,7 @@ answer_job(struct http_call *x, struct read_job *w)
     enum conn_next next;
 
     if (w->job.state == JOB_LATE)
-        return refuse_request(x, HTTP_UNAVAILABLE, "too-long", ANSWER_TOO_LONG);
+        return answer_refuse(x, HTTP_UNAVAILABLE, "too-long", ANSWER_TOO_LONG);
     if (w->answer.size > 0)
         return put_chunks(x, w);
     if (http_params_has(&a->params, PARAM_VERSION))
@@ -450,9 +438,9 @@ answer_count(struct http_call *x)
                          "/v1/count at http.listen of countd-write";
 
     if (x->request->method == HTTP_GET || x->request->method == HTTP_HEAD)
-        return refuse_request(x, HTTP_NOT_FOUND, "no-such-path",
-                              "no such path; counting is POST /v1/count at "
-                              "http.listen of countd-write");
+        return answer_refuse(x, HTTP_NOT_FOUND, "no-such-path",
+                             "no such path; counting is POST /v1/count at "
+                             "http.listen of countd-write");
     return http_not_allowed(x, HTTP_GET | HTTP_HEAD, detail);
 }
 

@@ -22,15 +22,6 @@
 
 /* ---- answers ------------------------------------------------------------ */
 
-static enum conn_next
-answer_failure(struct http_call *x, enum http_status status, const char *why)
-{
-    const struct http_problem problem = {.detail = why};
-
-    x->more = status == HTTP_UNAVAILABLE ? "Retry-After: 1\r\n" : NULL;
-    return http_refuse(x, status, &problem);
-}
-
 /* A text that was cut within a character ends before that. */
 static enum conn_next
 answer_why(struct http_call *x, struct render *r)
@@ -39,7 +30,7 @@ answer_why(struct http_call *x, struct render *r)
 
     while (!utf8_is_valid((const uint8_t *)r->why, size))
         r->why[--size] = '\0';
-    return answer_failure(x, r->status, r->why);
+    return answer_refuse(x, r->status, NULL, r->why);
 }
 
 /* ---- answers of jobs ---------------------------------------------------- */
@@ -105,7 +96,7 @@ answer_done(struct http_call *x, struct graphite_job *g)
     int n;
 
     if (g->job.state == JOB_LATE)
-        return answer_failure(x, HTTP_UNAVAILABLE, ANSWER_TOO_LONG);
+        return answer_refuse(x, HTTP_UNAVAILABLE, NULL, ANSWER_TOO_LONG);
     if (g->render.status != HTTP_OK)
         return answer_why(x, &g->render);
     x->type = g->kind == GRAPHITE_RENDER ? render_type(&g->render)
@@ -278,7 +269,7 @@ answer_with_job(struct http_call *x, enum graphite_kind kind)
     /* Most of it is not touched in line. */
     g = (void *)job_hold(x, site->jobs, sizeof *g, stop_request);
     if (!g)
-        return answer_failure(x, HTTP_UNAVAILABLE, "no memory");
+        return answer_refuse(x, HTTP_UNAVAILABLE, NULL, "no memory");
     if (g->job.state == JOB_DONE || g->job.state == JOB_LATE)
         return answer_done(x, g);
     if (g->job.state == JOB_RUNS || !job_enter(&g->job) ||
