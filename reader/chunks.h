@@ -17,7 +17,8 @@
 #include "common/wire/json_write.h"
 #include "reader/scratch.h"
 
-#define CHUNKS_PIECE 65000u /* bytes of a piece, at least */
+#define CHUNKS_PIECE  65000u /* bytes of a piece, at least */
+#define CHUNKS_PACKED 4096   /* bytes of an answer that is packed, at least */
 
 struct chunk {
     struct chunk *next;

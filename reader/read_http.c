@@ -16,9 +16,8 @@
 #include "reader/read_commands.h"
 #include "reader/text_put.h"
 
-#define ROWS_SMALL    100  /* answers of more come after those of others */
-#define PACKED_LEAST  4096 /* bytes of an answer that is packed */
-#define PACKED_BESIDE 16   /* fewer jobs: each may take 13 MB to pack */
+#define ROWS_SMALL    100 /* answers of more come after those of others */
+#define PACKED_BESIDE 16  /* fewer jobs: each may take 13 MB to pack */
 #define DAY_MS        ((uint64_t)86400000)
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
@@ -328,7 +327,7 @@ answer_request(struct http_call *x, struct read_request *a)
     if (a->version[0] != '\0' && http_has_any_version(x->request))
         return answer_known(x, a);
     size = table_size(&a->table);
-    return size >= PACKED_LEAST && http_takes_gzip(x->request)
+    return size >= CHUNKS_PACKED && http_takes_gzip(x->request)
                ? put_packed(x, a, size)
                : put_answer(x, a, h->text, size);
 }

@@ -15,8 +15,7 @@
 #include "common/wire/utf8.h"
 #include "reader/answer.h"
 
-#define DAY          86400
-#define PACKED_LEAST 4096 /* bytes of an answer that is packed */
+#define DAY 86400
 
 #define VERSION "1.1.8" /* of Graphite: the functions of the editor */
 
@@ -139,7 +138,7 @@ step_request(struct job *job, uint64_t until_ns)
     if (g->as_of_ms != INT64_MAX)
         g->as_of_ms = as_of_bound(job->jobs->as_of, g->as_of_ms);
     if (g->render.status != HTTP_OK || !g->takes_gzip ||
-        g->answer.size < PACKED_LEAST ||
+        g->answer.size < CHUNKS_PACKED ||
         chunks_pack_start(&g->packer, &g->answer) < 0)
         return true;
     job->step = step_packing;
