@@ -372,14 +372,14 @@ refuse_in_json(struct http_call *x, enum http_status status, unsigned allow,
         return CONN_FULL;
     json_write_init(&w, body, PROBLEM_MAX);
     w.is_compact = is_message;
-    json_object_begin(&w);
+    json_begin(&w, '{');
     if (is_message) {
         json_member(&w, "message");
         json_text(&w, p.detail);
     } else {
         write_problem(&w, x, status, &p);
     }
-    json_object_end(&w);
+    json_end(&w, '}');
     json_bytes(&w, "\n", is_message ? 0 : 1);
     assert(json_write_size(&w) > 0);
     return end_answer(x, status, allow, json_write_size(&w));

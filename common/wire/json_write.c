@@ -47,43 +47,19 @@ put_separator(struct json_writer *w, const char *comma)
     w->is_first = w->is_value = false;
 }
 
-static void
-open_bracket(struct json_writer *w, const char *bracket)
+void
+json_begin(struct json_writer *w, char bracket)
 {
     put_separator(w, ", ");
-    json_chars(w, bracket);
+    json_bytes(w, &bracket, 1);
     w->is_first = true;
 }
 
-static void
-close_bracket(struct json_writer *w, const char *bracket)
+void
+json_end(struct json_writer *w, char bracket)
 {
-    json_chars(w, bracket);
+    json_bytes(w, &bracket, 1);
     w->is_first = false;
-}
-
-void
-json_object_begin(struct json_writer *w)
-{
-    open_bracket(w, "{");
-}
-
-void
-json_object_end(struct json_writer *w)
-{
-    close_bracket(w, "}");
-}
-
-void
-json_array_begin(struct json_writer *w)
-{
-    open_bracket(w, "[");
-}
-
-void
-json_array_end(struct json_writer *w)
-{
-    close_bracket(w, "]");
 }
 
 void

@@ -1,10 +1,10 @@
 /* common/wire/json_write.h - JSON into a buffer of the caller's.
  *
  *     json_write_init(&w, buffer, sizeof buffer);
- *     json_object_begin(&w);
+ *     json_begin(&w, '{');
  *     json_member(&w, "counted");
  *     json_integer(&w, 3);
- *     json_object_end(&w);            {"counted": 3}
+ *     json_end(&w, '}');              {"counted": 3}
  *
  * Commas and blanks are as `countd --json` has them; the rows of an array stand
  * on lines of their own (json_row).  What does not fit is left out, and
@@ -36,15 +36,14 @@ void json_write_init(struct json_writer *w, void *buffer, size_t size);
 /* Bytes written; 0 when something did not fit. */
 size_t json_write_size(const struct json_writer *w);
 
-void json_object_begin(struct json_writer *w);
-void json_object_end(struct json_writer *w);
-void json_array_begin(struct json_writer *w);
-void json_array_end(struct json_writer *w);
+/* An object or an array, by its bracket. */
+void json_begin(struct json_writer *w, char bracket);
+void json_end(struct json_writer *w, char bracket);
 
 /* The name of the next value: printable ASCII without quotes or backslashes. */
 void json_member(struct json_writer *w, const char *name);
 
-/* As json_object_begin(), on a line of its own. */
+/* Begins an object on a line of its own. */
 void json_row(struct json_writer *w);
 
 void json_integer(struct json_writer *w, int64_t number);

@@ -73,7 +73,7 @@ static void
 open_rows(struct table_writer *t)
 {
     json_member(&t->out, t->rows_key);
-    json_array_begin(&t->out);
+    json_begin(&t->out, '[');
     t->are_rows_open = true;
 }
 
@@ -86,7 +86,7 @@ put_json_row(struct table_writer *t, const struct cell *cells)
     for (size_t i = 0; i < t->column_count; i++)
         if (cells[i].kind != CELL_ABSENT)
             put_json(t, t->columns[i].key, &cells[i]);
-    json_object_end(&t->out);
+    json_end(&t->out, '}');
 }
 
 /* ---- rows of counts ------------------------------------------------------ */
@@ -256,7 +256,7 @@ table_begin(struct table_writer *t, enum table_format format, void *buffer,
                                .column_count = column_count};
     json_write_init(&t->out, buffer, size);
     if (format == TABLE_JSON)
-        json_object_begin(&t->out);
+        json_begin(&t->out, '{');
 }
 
 void
@@ -293,7 +293,7 @@ table_rows_end(struct table_writer *t)
         return;
     if (!t->are_rows_open)
         open_rows(t);
-    json_array_end(&t->out);
+    json_end(&t->out, ']');
     t->are_rows_open = false;
 }
 
@@ -314,6 +314,6 @@ table_end(struct table_writer *t)
     assert(!t->are_rows_open);
     if (t->format != TABLE_JSON)
         return;
-    json_object_end(&t->out);
+    json_end(&t->out, '}');
     json_chars(&t->out, "\n");
 }

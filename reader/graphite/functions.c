@@ -320,7 +320,7 @@ put_true(struct json_writer *w, const char *name)
 static void
 describe_param(struct json_writer *w, const struct function_param *p)
 {
-    json_object_begin(w);
+    json_begin(w, '{');
     put_text(w, "name", p->name);
     put_text(w, "type", types[p->type].name);
     if (!p->is_optional)
@@ -331,12 +331,12 @@ describe_param(struct json_writer *w, const struct function_param *p)
         put_true(w, "multiple");
     if (p->options) {
         json_member(w, "options");
-        json_array_begin(w);
+        json_begin(w, '[');
         for (const char *const *o = p->options; *o; o++)
             json_text(w, *o);
-        json_array_end(w);
+        json_end(w, ']');
     }
-    json_object_end(w);
+    json_end(w, '}');
 }
 
 static void
@@ -352,24 +352,24 @@ describe_function(struct json_writer *w, const char *name,
             f->params[i]->is_multiple ? "*" : "", f->params[i]->name);
     (void)snprintf(text + size, sizeof text - size, ")"); /* short names fit */
     json_member(w, name);
-    json_object_begin(w);
+    json_begin(w, '{');
     put_text(w, "name", name);
     put_text(w, "function", text);
     put_text(w, "description", f->description);
     put_text(w, "module", "graphite.render.functions");
     put_text(w, "group", f->group);
     json_member(w, "params");
-    json_array_begin(w);
+    json_begin(w, '[');
     for (unsigned i = 0; f->params[i]; i++)
         describe_param(w, f->params[i]);
-    json_array_end(w);
-    json_object_end(w);
+    json_end(w, ']');
+    json_end(w, '}');
 }
 
 void
 functions_describe(struct json_writer *w)
 {
-    json_object_begin(w);
+    json_begin(w, '{');
     for (size_t i = 0; i < functions_count; i++)
         describe_function(w, functions_table[i].name, &functions_table[i]);
     for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++) {
@@ -378,5 +378,5 @@ functions_describe(struct json_writer *w)
 
         describe_function(w, synonyms[i].name, find_function(name));
     }
-    json_object_end(w);
+    json_end(w, '}');
 }

@@ -21,7 +21,7 @@ put_node(struct json_writer *w, const struct path_found *f, bool completes)
 
     memcpy(path, f->path.at, f->path.size);
     path[f->path.size] = '.';
-    json_object_begin(w);
+    json_begin(w, '{');
     if (completes) {
         json_member(w, "path");
         json_string(w, path, f->path.size + (f->is_leaf ? 0 : 1));
@@ -41,7 +41,7 @@ put_node(struct json_writer *w, const struct path_found *f, bool completes)
         json_member(w, "leaf");
         json_integer(w, f->is_leaf);
     }
-    json_object_end(w);
+    json_end(w, '}');
 }
 
 /* Those of one path and kind come once: several keys may have one path; and in an
@@ -67,10 +67,10 @@ put_nodes(struct graphite_job *g, uint64_t until_ns)
 
     if (rc == 0 && !g->has_begun) {
         if (expands || g->is_completer) {
-            json_object_begin(w);
+            json_begin(w, '{');
             json_member(w, expands ? "results" : "metrics");
         }
-        json_array_begin(w);
+        json_begin(w, '[');
         g->put_at = g->search.found;
         g->has_begun = true;
     }
@@ -90,9 +90,9 @@ put_nodes(struct graphite_job *g, uint64_t until_ns)
     }
     if (rc < 0)
         return -ENOMEM;
-    json_array_end(w);
+    json_end(w, ']');
     if (expands || g->is_completer)
-        json_object_end(w);
+        json_end(w, '}');
     chunks_end(&g->answer);
     return 1;
 }

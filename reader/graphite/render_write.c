@@ -46,16 +46,16 @@ begin_json(struct render *r, const struct series *s)
     /* Each byte of a name may become six. */
     if (reserve_bytes(r, 6 * (s->name.size + s->path.size) + 128) < 0)
         return -1;
-    json_object_begin(w);
+    json_begin(w, '{');
     json_member(w, "target");
     json_string(w, s->name.at, s->name.size);
     json_member(w, "tags");
-    json_object_begin(w);
+    json_begin(w, '{');
     json_member(w, "name");
     json_string(w, s->path.at, s->path.size);
-    json_object_end(w);
+    json_end(w, '}');
     json_member(w, "datapoints");
-    json_array_begin(w);
+    json_begin(w, '[');
     return 0;
 }
 
@@ -68,10 +68,10 @@ put_json_point(struct render *r, const struct series *s, size_t i)
 
     if (reserve_bytes(r, POINT_MAX) < 0)
         return -1;
-    json_array_begin(w);
+    json_begin(w, '[');
     json_literal(w, value ? value : "null");
     json_integer(w, series_time(s, i));
-    json_array_end(w);
+    json_end(w, ']');
     return 0;
 }
 
@@ -80,8 +80,8 @@ end_json(struct render *r)
 {
     if (reserve_bytes(r, POINT_MAX) < 0)
         return -1;
-    json_array_end(&r->answer->json);
-    json_object_end(&r->answer->json);
+    json_end(&r->answer->json, ']');
+    json_end(&r->answer->json, '}');
     return 0;
 }
 
@@ -222,7 +222,7 @@ end_answer(struct render *r)
     if (reserve_bytes(r, POINT_MAX) < 0)
         return -1;
     if (r->format == RENDER_JSON)
-        json_array_end(&r->answer->json);
+        json_end(&r->answer->json, ']');
     chunks_end(r->answer);
     return 1;
 }
@@ -237,7 +237,7 @@ render_write_step(struct render *r, uint64_t until_ns)
         if (reserve_bytes(r, POINT_MAX) < 0)
             return -1;
         if (r->format == RENDER_JSON)
-            json_array_begin(&r->answer->json);
+            json_begin(&r->answer->json, '[');
     }
     if (!r->target)
         return end_answer(r);

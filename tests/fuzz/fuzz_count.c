@@ -62,7 +62,7 @@ check_again(const struct increment *i, bool is_raw)
     struct increment same;
 
     json_write_init(&w, text, sizeof text);
-    json_object_begin(&w);
+    json_begin(&w, '{');
     put_name(&w, "keyspace", &i->keyspace, is_raw);
     put_name(&w, "key", &i->key, is_raw);
     json_member(&w, "n");
@@ -71,7 +71,7 @@ check_again(const struct increment *i, bool is_raw)
         json_member(&w, "at");
         json_integer(&w, i->at);
     }
-    json_object_end(&w);
+    json_end(&w, '}');
     assert(json_write_size(&w) > 0);
     count_body_init(&b, COUNT_JSON, (const uint8_t *)text, json_write_size(&w),
                     &forms[is_raw]);

@@ -210,30 +210,30 @@ static void
 write_all(struct json_writer *w, void *buffer, size_t size)
 {
     json_write_init(w, buffer, size);
-    json_object_begin(w);
+    json_begin(w, '{');
     json_member(w, "a");
     json_integer(w, INT64_MIN);
     json_member(w, "b");
     json_text(w, "\"\\\x01\n\xc3\xa9");
     json_member(w, "c");
-    json_array_begin(w);
+    json_begin(w, '[');
     json_literal(w, "true");
     json_literal(w, "null");
-    json_array_end(w);
+    json_end(w, ']');
     json_member(w, "rows");
-    json_array_begin(w);
+    json_begin(w, '[');
     json_row(w);
     json_member(w, "key");
     json_name(w, (const uint8_t *)"\xff\t\\\"", 4);
-    json_object_end(w);
+    json_end(w, '}');
     json_row(w);
     json_member(w, "n");
     json_integer(w, INT64_MAX);
-    json_object_end(w);
-    json_array_end(w);
+    json_end(w, '}');
+    json_end(w, ']');
     json_member(w, "d");
     json_literal(w, "false");
-    json_object_end(w);
+    json_end(w, '}');
     json_bytes(w, "\n", 1);
 }
 
