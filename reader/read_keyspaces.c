@@ -23,13 +23,14 @@ static const struct table_column columns[] = {
     {"file", "file", false},
 };
 
-static void
+static const char *
 file_name(const struct query_row *row, char file[READ_FILE_SIZE])
 {
     char base[NAME_FILE_SIZE];
 
     name_to_file(row->key, row->key_size, base);
     (void)snprintf(file, READ_FILE_SIZE, "%s.mdb", base);
+    return file;
 }
 
 /* ---- what is read of each ------------------------------------------------ */
@@ -52,9 +53,8 @@ read_size(const struct read_request *a, struct read_listed *l)
     char file[READ_FILE_SIZE];
     struct stat st;
 
-    file_name(&l->row, file);
-    l->has_file =
-        fstatat(a->http->dir->keyspace_fd, file, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    l->has_file = fstatat(a->http->dir->keyspace_fd, file_name(&l->row, file),
+                          &st, AT_SYMLINK_NOFOLLOW) == 0;
     l->size = l->has_file ? (int64_t)st.st_blocks * 512 : 0;
 }
 
@@ -195,7 +195,7 @@ put_listed(struct read_request *a, const struct read_listed *l)
         l->has_total ? cell_number(l->total) : cell_none(),
         l->has_file ? cell_number(l->size) : cell_none(),
         cell_name(l->row.key, l->row.key_size),
-        l->has_file ? (file_name(&l->row, file), cell_text(file)) : cell_none(),
+        l->has_file ? cell_text(file_name(&l->row, file)) : cell_none(),
     };
 
     table_row(&a->table, cells);
@@ -218,8 +218,7 @@ read_keyspaces(struct read_request *a)
     for (size_t i = 0; i < a->count && (int64_t)i < a->params.n; i++)
         put_listed(a, &a->job->listed[i]);
     table_rows_end(&a->table);
-    table_fact(&a->table, "as_of_ms", cell_number(a->as_of_ms));
-    table_end(&a->table);
+    read_end_facts(a);
     if (is_by_name(a) && a->job->has_more && a->count > 0)
         read_set_next(a, &a->job->listed[a->count - 1].row);
     return NULL;
