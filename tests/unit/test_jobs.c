@@ -200,18 +200,6 @@ CASE(an_answer_that_nobody_takes_gives_its_place_to_another)
     assert_int_equal(o->jobs.placed, 0);
 }
 
-/* ---- waiting ------------------------------------------------------------- */
-
-static bool
-is_due(struct job *job, uint64_t until_ns)
-{
-    struct work *w = LOOP_OWNER(job, struct work, job);
-
-    assert_int_equal(until_ns, 0);
-    office.steps++;
-    return w->left == 0;
-}
-
 /* ---- snapshots ------------------------------------------------------------ */
 
 static struct store_engine spied;
@@ -269,6 +257,18 @@ CASE(each_step_has_a_snapshot_of_its_own_and_none_is_left)
     assert_string_equal(o->order, "123");
     o->site->store->engine = engine;
     job_leave(&w->job);
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+static bool
+is_due(struct job *job, uint64_t until_ns)
+{
+    struct work *w = LOOP_OWNER(job, struct work, job);
+
+    assert_int_equal(until_ns, 0);
+    office.steps++;
+    return w->left == 0;
 }
 
 CASE(what_waits_is_looked_at_again_and_again_and_has_no_place)
