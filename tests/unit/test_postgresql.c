@@ -139,7 +139,7 @@ CASE(an_idle_keyspace_gets_the_history_that_the_settings_say, x)
     const struct store_maintenance t = {.until_ns = UINT64_MAX};
     static struct tiers_rules off; /* all of them */
 
-    assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
+    assert_rc(add_many(x->s, 1), 0);
     x->options.history = &off;
     (void)pg_store_open_other(x);
     while (store_maintain(x->other, &t))
