@@ -357,17 +357,15 @@ apply_new(const char *keyspace_dir)
 static int
 apply_new_in_child(const char *keyspace_dir)
 {
-    const pid_t child = fork();
-    int status, rc;
+    const pid_t child = test_fork();
+    int rc;
 
-    assert_true(child >= 0);
     if (child == 0) {
         (void)signal(SIGBUS, SIG_DFL); /* it is an answer here */
         rc = apply_new(keyspace_dir);
         _exit(rc == 0 ? 0 : rc == -ENOSPC ? 1 : 2);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return status;
+    return test_wait(child);
 }
 
 /* Whatever file is the first that does not fit. */

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/log/inspect.h"
@@ -104,12 +103,10 @@ run_child(const char *path)
 static void
 record_child(struct powercut *c, const char *path, const char *how)
 {
-    int status;
     pid_t pid;
 
     assert_int_equal(setenv("DROP_CHILD", how, 1), 0);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         for (size_t i = 0; c->env[i]; i++)
             (void)putenv(c->env_text[i]);
@@ -117,8 +114,7 @@ record_child(struct powercut *c, const char *path, const char *how)
         _exit(127);
     }
     assert_int_equal(unsetenv("DROP_CHILD"), 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(test_wait(pid), 0);
 }
 
 /* ---- judging ----------------------------------------------------------- */

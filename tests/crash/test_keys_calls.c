@@ -183,8 +183,7 @@ kill_at(unsigned n, bool worker_first, bool *answered)
     tmpdir_make_in_memory(&dir);
     (void)snprintf(path, sizeof path, "%s/data", dir.path);
     *answered = false;
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0)
         live_until_killed(path, n, answered);
     assert_int_equal(waitpid(pid, &status, 0), pid);

@@ -55,8 +55,7 @@ die_at_fsync(const char *path, unsigned n)
     int status = 0;
     pid_t pid;
 
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         open_side(&s, path);
         fault_kill("fsync", n);

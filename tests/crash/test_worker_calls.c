@@ -124,8 +124,7 @@ start_traced(const struct program *p, const char *option, const char *value,
     for (size_t i = 0; p->argv[i]; i++)
         argv[n++] = p->argv[i];
     argv[n] = NULL;
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid > 0)
         return pid;
     /* In the child: only its status shows a failure. */

@@ -5,7 +5,6 @@
 
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/lib/serve_fixture.h"
@@ -19,11 +18,7 @@ WITH_EMPTY(no_daemon_outlives_a_killed_serve, s)
     /* Orphans become ours, so that their end can be waited for. */
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     daemon_kill(&s->serve);
-    for (int i = 0; i < SITE_DAEMONS; i++) {
-        int status;
-
-        assert_int_equal(waitpid(s->children[i], &status, 0), s->children[i]);
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    }
+    for (int i = 0; i < SITE_DAEMONS; i++)
+        assert_int_equal(test_wait(s->children[i]), 0);
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }

@@ -25,8 +25,7 @@ run_client(const struct fixture *r, const char *program, const char *option,
 
     (void)snprintf(port, sizeof port, "%u",
                    (unsigned)daemon_port(&r->writer, "statsd"));
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         if (!freopen("/dev/null", "w", stderr))
             _exit(111);
@@ -146,8 +145,7 @@ start_statsd(const struct fixture *r, const struct tmpdir *dir, uint16_t port)
                    daemon_port(&r->writer, "statsd"));
     tmpdir_put(dir, "config.js", text, strlen(text), 0600);
     (void)snprintf(path, sizeof path, "%s/config.js", dir->path);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
             !freopen("/dev/null", "w", stdout))

@@ -357,8 +357,7 @@ flood_lines(const struct fixture *r)
     pid_t pid;
 
     assert_rc(pipe(begun), 0);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid > 0) {
         (void)close(begun[1]);
         assert_int_equal(read(begun[0], text, 1), 1);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TESTS_MAX 512
@@ -37,6 +38,24 @@ test_memory(void *p)
     if (p == NULL)
         fail_msg("no memory");
     return p;
+}
+
+pid_t
+test_fork(void)
+{
+    const pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    return pid;
+}
+
+int
+test_wait(pid_t pid)
+{
+    int status;
+
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
 }
 
 const char *

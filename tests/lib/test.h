@@ -28,6 +28,7 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/types.h>
 
 /* Names of errno values instead of numbers when a code is not the expected
  * one. */
@@ -49,6 +50,12 @@ void test_assert_has(const char *text, const char *words, bool wanted,
 
 /* What malloc() gave; the test fails where that is nothing. */
 void *test_memory(void *p);
+
+/* A child process; 0 in it. */
+pid_t test_fork(void);
+
+/* The status of a child that has ended, as waitpid() gives it. */
+int test_wait(pid_t pid);
 
 /* The text with its control bytes, except line ends, as \r, \t or \x1b: valid
  * until the next call, cut where it is longer than 64 KiB. */

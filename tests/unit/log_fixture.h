@@ -304,16 +304,6 @@ share(size_t size)
     return at;
 }
 
-static inline void
-assert_exits_well(pid_t pid)
-{
-    int status;
-
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status));
-    assert_int_equal(WEXITSTATUS(status), 0);
-}
-
 /* Runs the tests, and when we are root once more as nobody: the bits of the
  * modes do not stop root. */
 static inline int

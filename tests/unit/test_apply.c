@@ -75,8 +75,7 @@ apply_in_part(const struct tmpdir *d, const struct log_batch *log, rlim_t size,
     int status;
 
     tmpdir_empty(d); /* of the last round */
-    child = fork();
-    assert_true(child >= 0);
+    child = test_fork();
     if (child == 0) {
         (void)signal(SIGXFSZ, SIG_IGN);
         assert_rc(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -208,8 +207,7 @@ CASE(a_killed_worker_is_taken_up_where_it_was, d)
         rng = round;
         for (uint8_t i = 0; i < 3; i++)
             log_make(&logs[i], i, round, 1500, 9000);
-        child = fork();
-        assert_true(child >= 0);
+        child = test_fork();
         if (child == 0)
             apply_in_child(d, logs, 3, 1 << 16);
         (void)usleep((useconds_t)(1000 + below(20000))); /* any moment */
@@ -248,17 +246,12 @@ CASE(workers_that_race_count_each_log_once, d)
 
     /* All of them apply all logs: a worst case of what may happen. */
     for (size_t i = 0; i < 3; i++) {
-        children[i] = fork();
-        assert_true(children[i] >= 0);
+        children[i] = test_fork();
         if (children[i] == 0)
             apply_in_child(d, logs, 6, 1 << (16 + 4 * i));
     }
-    for (size_t i = 0; i < 3; i++) {
-        int status;
-
-        assert_int_equal(waitpid(children[i], &status, 0), children[i]);
-        assert_int_equal(status, 0);
-    }
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(test_wait(children[i]), 0);
 
     s = open_store(d, 1 << 24, true);
     compare_all(s, &m);
@@ -306,7 +299,7 @@ CASE(a_view_stays_as_it_was_while_others_merge, d)
     struct model before = {.counters = NULL}, after = {.counters = NULL};
     struct store_totals got[2];
     struct log_batch logs[4];
-    int ask[2], answer[2], status;
+    int ask[2], answer[2];
     struct store *s;
     pid_t child;
     char c;
@@ -321,8 +314,7 @@ CASE(a_view_stays_as_it_was_while_others_merge, d)
     assert_rc(apply_logs(s, &logs[0], 1), 0);
     store_close(s);
     assert_true(pipe(ask) == 0 && pipe(answer) == 0);
-    child = fork();
-    assert_true(child >= 0);
+    child = test_fork();
     if (child == 0)
         read_in_child(d, ask[0], answer[1]);
     assert_int_equal(read(answer[0], &c, 1), 1);
@@ -333,8 +325,7 @@ CASE(a_view_stays_as_it_was_while_others_merge, d)
         assert_rc(apply_logs(s, &logs[i], 1), 0);
     assert_int_equal(write(ask[1], "?", 1), 1);
     assert_int_equal(read(answer[0], got, sizeof got), sizeof got);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_int_equal(test_wait(child), 0);
 
     assert_int_equal(got[0].keys, before.count);
     assert_true(got[0].sum_low == (uint64_t)before.sum);
@@ -443,8 +434,7 @@ CASE(nobody_waits_for_a_process_that_stopped_while_writing, d)
 
     assert_rc(apply_one(s, KS_NAME, "k", 1), 0);
     store_close(s);
-    child = fork();
-    assert_true(child >= 0);
+    child = test_fork();
     if (child == 0)
         stop_while_writing(d);
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
@@ -461,8 +451,7 @@ CASE(nobody_waits_for_a_process_that_stopped_while_writing, d)
     tmpdir_remove(&to);
 
     assert_int_equal(kill(child, SIGCONT), 0);
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_int_equal(test_wait(child), 0);
     assert_rc(apply_deltas(s, KS, &mark, 1, &k, 1, &applied), 0);
     assert_int_equal(get_one(s, KS_NAME, "k"), 6);
     store_close(s);

@@ -291,11 +291,10 @@ CASE(adding_returns_the_sum_and_never_wraps, r)
 static int
 in_child(struct fixture *r, int (*body)(struct countd_board *b))
 {
-    const pid_t pid = fork();
+    const pid_t pid = test_fork();
     struct countd_board *b;
     int status;
 
-    assert_true(pid >= 0);
     if (pid == 0) {
         if (attach_board(r, 0, &b) < 0)
             _exit(99);
@@ -385,12 +384,10 @@ CASE(closing_gives_up_what_was_claimed, r)
 CASE(a_forked_child_writes_as_itself, r)
 {
     uint32_t cell;
-    int status;
     pid_t pid;
 
     assert_rc(countd_board_claim(r->master, 0, &cell), 0);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         const int64_t ones[4] = {1, 1, 1, 1};
 
@@ -402,8 +399,7 @@ CASE(a_forked_child_writes_as_itself, r)
         countd_board_close(r->master);
         _exit(0);
     }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(test_wait(pid), 0);
     assert_int_equal(countd_board_master_alive(r->master), 1);
     assert_rc(countd_board_add(r->master, 0, cell, 0, 1, NULL), 0);
 }
@@ -426,8 +422,7 @@ start_far(struct fixture *r, const char *(*body)(struct fixture *r),
 
     assert_int_equal(pipe2(f->report, O_CLOEXEC), 0);
     assert_int_equal(pipe2(f->until, O_CLOEXEC), 0);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         (void)close(f->until[1]);
         if (write(f->report[1], body(r), 1) == 1 &&

@@ -145,9 +145,7 @@ update_many(struct fixture *r, int64_t who, uint64_t count)
 static pid_t
 start_process(struct fixture *r, int64_t who, uint64_t count)
 {
-    const pid_t pid = fork();
-
-    assert_true(pid >= 0);
+    const pid_t pid = test_fork();
     if (pid == 0) {
         update_many(r, who, count);
         _exit(0);

@@ -118,9 +118,7 @@ kill_everywhere(struct fixture *r, int (*body)(struct fixture *r),
 
     for (long n = 1; killed; n++) {
         siginfo_t info;
-        const pid_t pid = fork();
-
-        assert_true(pid >= 0);
+        const pid_t pid = test_fork();
         if (pid == 0) {
             steps_left = n;
             _exit(body(r));

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/client/lib/countd.h"
@@ -685,7 +684,6 @@ serve_to_the_end(struct server *s, int fd)
 CASE(closing_ends_the_connection_though_a_child_has_a_copy, s)
 {
     uint32_t value;
-    int status;
     pid_t pid;
 
     begin_client(s, serve_to_the_end);
@@ -700,8 +698,7 @@ CASE(closing_ends_the_connection_though_a_child_has_a_copy, s)
     end_client(s);
 
     hand_let_go(&s->hand);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(test_wait(pid), 0);
     assert_true(s->saw_end);
     assert_int_equal(s->requests, 1);
 }

@@ -201,9 +201,7 @@ TEST_IN(a_kill_in_either_commit_of_a_large_merge_loses_and_doubles_nothing,
     assert_rc(apply_large(d, 1), 0);
     while (status != 0) {
         const uint64_t epoch = killed + 2;
-        const pid_t child = fork();
-
-        assert_true(child >= 0);
+        const pid_t child = test_fork();
         if (child == 0) {
             dies_in = killed + 1;
             _exit(apply_large(d, epoch) == 0 ? 0 : 1);

@@ -106,14 +106,13 @@ IN_TMPDIR(a_directory_that_several_make_is_never_seen_as_roots, d)
         test_skip("needs root to make a directory for another user");
     for (int round = 0; round < ROUNDS; round++) {
         pid_t pids[DAEMONS];
-        int status, begin[2];
+        int begin[2];
         struct stat st;
         char byte;
 
         assert_int_equal(pipe(begin), 0);
         for (int i = 0; i < DAEMONS; i++) {
-            pids[i] = fork();
-            assert_true(pids[i] >= 0);
+            pids[i] = test_fork();
             if (pids[i] > 0)
                 continue;
             (void)close(begin[1]);
@@ -124,11 +123,8 @@ IN_TMPDIR(a_directory_that_several_make_is_never_seen_as_roots, d)
         }
         assert_int_equal(close(begin[0]), 0);
         assert_int_equal(close(begin[1]), 0);
-        for (int i = 0; i < DAEMONS; i++) {
-            assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
-            assert_true(WIFEXITED(status));
-            assert_int_equal(WEXITSTATUS(status), 0);
-        }
+        for (int i = 0; i < DAEMONS; i++)
+            assert_int_equal(test_wait(pids[i]), 0);
         assert_int_equal(tmpdir_count(d, "."), 1);
         assert_int_equal(rmdir(data_path(d)), 0);
     }

@@ -86,10 +86,8 @@ file_size(const struct tmpdir *d)
 static void
 in_another_process(const struct tmpdir *d, void (*work)(struct store *s))
 {
-    const pid_t child = fork();
-    int status;
+    const pid_t child = test_fork();
 
-    assert_true(child >= 0);
     if (child == 0) {
         struct store *s = open_store(d, 1 << 20, true);
 
@@ -97,8 +95,7 @@ in_another_process(const struct tmpdir *d, void (*work)(struct store *s))
         store_close(s);
         _exit(0);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    assert_int_equal(test_wait(child), 0);
 }
 
 #define FILL_KEYS 400000u
@@ -688,8 +685,7 @@ CASE(a_process_that_dies_leaves_all_or_nothing_taken, d)
 
             t->make(s);
             store_close(s);
-            child = fork();
-            assert_true(child >= 0);
+            child = test_fork();
             if (child == 0) {
                 s = open_store(d, 1 << 20, true);
                 fault_kill("disk", n);

@@ -285,8 +285,7 @@ try_all(const char *what, int light)
     memset(shared, 0, sizeof *shared);
     while (shared->next < site_count) {
         fflush(NULL);
-        pid = fork();
-        assert_true(pid >= 0);
+        pid = test_fork();
         if (pid == 0)
             try_sites(light);
         assert_int_equal(waitpid(pid, &status, 0), pid);

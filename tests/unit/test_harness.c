@@ -85,9 +85,7 @@ TEST(memory_runs_out_when_told)
 WITH_DIR(a_killed_child_does_not_make_the_call, dir)
 {
     int status = 0;
-    pid_t pid = fork();
-
-    assert_true(pid >= 0);
+    pid_t pid = test_fork();
     if (pid == 0) {
         fault_kill("mkdirat", 2);
         (void)mkdirat(dir->fd, "one", 0700); /* the parent looks */

@@ -285,8 +285,7 @@ CASE(keys_are_of_whole_commits_while_a_worker_writes, d)
 
     assert_rc(apply_key(s, "pages", 0), 0);
     store_close(&s->store);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         s = open_lmdb(d, true);
         for (unsigned i = 1; i < COMMITS; i++)

@@ -51,8 +51,7 @@ IN_MEMORY(a_log_whose_mode_never_stands_still_is_busy, d)
     int i, rc;
 
     create(d->fd, 0);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         _exit(1);
     while (pid == 0)
@@ -110,15 +109,14 @@ IN_MEMORY(eight_processes_race_to_create_and_each_log_is_made_once, d)
     unsigned i;
 
     for (i = 0; i < RACERS; i++) {
-        pids[i] = fork();
-        assert_true(pids[i] >= 0);
+        pids[i] = test_fork();
         if (pids[i] == 0) {
             race_create(d->fd, r);
             _exit(0);
         }
     }
     for (i = 0; i < RACERS; i++)
-        assert_exits_well(pids[i]);
+        assert_int_equal(test_wait(pids[i]), 0);
     assert_none_wrong(r);
     for (index = 0; index < 50; index++) {
         if (log_recover(d->fd, index, NULL) == -ENOENT)

@@ -734,8 +734,7 @@ run_killed(int (*part)(int, struct known *), int dirfd, struct known *k,
     int status;
     pid_t pid;
 
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         fault_kill("disk", nth);
         _exit(part(dirfd, k) == 0 ? 0 : 1);

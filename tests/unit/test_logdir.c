@@ -196,8 +196,7 @@ start_turns(const struct tmpdir *d)
     pid_t pid;
 
     create(d->fd, 0);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
             _exit(1);
@@ -211,7 +210,7 @@ static void
 end_turns(struct turns *t)
 {
     t->stop = true;
-    assert_exits_well(t->pid);
+    assert_int_equal(test_wait(t->pid), 0);
     assert_int_equal(munmap(t, sizeof *t), 0);
 }
 

@@ -443,8 +443,7 @@ KEYSPACE(a_damaged_lock_file_is_told_from_a_damaged_keyspace, f)
 
     make_keyspace(f, 2);
     assert_int_equal(pipe(ready), 0);
-    child = fork();
-    assert_true(child >= 0);
+    child = test_fork();
     if (child == 0) { /* has it open until the pipe closes */
         s = reopen_store(f, true);
         assert_int_equal(count_rows(s), 2);

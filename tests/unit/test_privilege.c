@@ -22,10 +22,9 @@
 static int
 status_of(int (*body)(void))
 {
-    const pid_t pid = fork();
+    const pid_t pid = test_fork();
     int status = 0;
 
-    assert_true(pid >= 0);
     if (pid == 0)
         _exit(body());
     assert_int_equal(waitpid(pid, &status, 0), pid);

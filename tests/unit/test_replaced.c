@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/store/lmdb/keyspace.h"
@@ -98,8 +97,7 @@ holder_start(struct holder *h, const struct tmpdir *d)
 
     assert_int_equal(pipe2(to, O_CLOEXEC), 0);
     assert_int_equal(pipe2(from, O_CLOEXEC), 0);
-    h->pid = fork();
-    assert_true(h->pid >= 0);
+    h->pid = test_fork();
     if (h->pid == 0) {
         (void)close(to[1]); /* ends the child with its parent */
         hold_open(d, to[0], from[1]);
@@ -124,12 +122,9 @@ holder_ask(const struct holder *h, char what)
 static void
 holder_end(const struct holder *h)
 {
-    int status;
-
     (void)close(h->to);   /* ends it */
     (void)close(h->from); /* read only */
-    assert_int_equal(waitpid(h->pid, &status, 0), h->pid);
-    assert_int_equal(status, 0);
+    assert_int_equal(test_wait(h->pid), 0);
 }
 
 /* LMDB's lock file has the old file's number of commits while anybody has it

@@ -364,8 +364,7 @@ kill_at(const struct tmpdir *d, unsigned nth)
 
     assert_rc(dirstream_each(d->fd, REQUESTS_FOLDER, remove_records, NULL), 0);
     requests_init(&r, d->fd);
-    pid = fork();
-    assert_true(pid >= 0);
+    pid = test_fork();
     if (pid == 0) {
         fault_kill("disk", nth);
         _exit(store_fill(&r, 1, 200, 1000) == 0 ? 0 : 1);
