@@ -43,7 +43,6 @@
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/log/kept.h"
-#include "common/log/pending.h"
 #include "common/log/requests.h"
 #include "common/setup/merge_note.h"
 #include "common/setup/privilege.h"
@@ -192,21 +191,14 @@ leave_requests(struct backup *b, const char *why)
 static int
 settle_logs(struct backup *b)
 {
-    struct logdir logs;
-    uint64_t oldest_ms;
     int rc;
 
     if (cmd_value(b->line, "no-flush") == NULL)
         return flush_logs(b);
-    rc = wait_logs_open(b->line, b->in.dir.log_fd, &logs);
+    rc = wait_is_pending(b->line, b->in.dir.log_fd);
     if (rc < 0)
         return cmd_failed(rc, "read log/");
-    rc = pending_oldest_ms(&logs, &oldest_ms);
-    logdir_close(&logs);
-    if (rc < 0)
-        return cmd_failed(rc, "read log/");
-    return oldest_ms < UINT64_MAX ? leave_requests(b, "logs are not merged")
-                                  : 0;
+    return rc > 0 ? leave_requests(b, "logs are not merged") : 0;
 }
 
 /* Copies live/requests before the keyspaces, and then waits until what is in the
@@ -451,7 +443,7 @@ static int
 open_and_run(struct backup *b)
 {
     const int *const fds[] = {&b->log_fd, &b->keyspace_fd, &b->fd, &b->top_fd};
-    int status = store_session_open(b->line, false, &b->in);
+    int status = store_session_open(b->line, SESSION_READ, &b->in);
 
     if (status != 0)
         return status;

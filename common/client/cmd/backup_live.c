@@ -323,8 +323,6 @@ backup_kept(int from_fd, const char *kept_path, struct store_session *copy,
     int rc;
 
     rc = archived_add(&list, kept_path);
-    if (rc == 0)
-        rc = unmerged_list(&copy->waiting);
     archived_sort(&list);
     for (size_t i = 0; rc == 0 && i < list.count; i++)
         rc = place_archived(&place, &list.logs[i], NULL, NULL);

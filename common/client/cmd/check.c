@@ -477,7 +477,7 @@ cmd_check(struct cmd_line *line)
 
     for (int i = 0; i < line->arg_count; i++)
         (void)cmd_name(line, line->args[i], "keyspace"); /* refused at once */
-    status = store_session_open(line, false, &c.in);
+    status = store_session_open(line, SESSION_READ, &c.in);
     if (status != 0)
         return status;
     status = run_check(&c);

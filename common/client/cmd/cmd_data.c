@@ -27,9 +27,8 @@
 /* ---- wait merged --------------------------------------------------------- */
 
 #define AGAIN_MS       200 /* between two requests to hand the log on */
-#define PAUSE_MAX_MS   5
 #define OPEN_TRIES     500
-#define TURN_MS        5    /* between two tries */
+#define TURN_MS        4    /* between two tries, or two looks */
 #define TURN_REPORT_MS 1000 /* until it is said who is writing */
 
 /* A commit that does not fit has taken all there was; what is left is less than
@@ -102,6 +101,20 @@ wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out)
                   : logdir_open(out, log_fd, &layout, line->config.log_size);
 }
 
+int
+wait_is_pending(const struct cmd_line *line, int log_fd)
+{
+    uint64_t oldest_ms;
+    struct logdir logs;
+    int rc = wait_logs_open(line, log_fd, &logs);
+
+    if (rc < 0)
+        return rc;
+    rc = pending_oldest_ms(&logs, &oldest_ms);
+    logdir_close(&logs);
+    return rc < 0 ? rc : oldest_ms < UINT64_MAX;
+}
+
 static int
 check_sizes(const struct cmd_line *line, const struct datadir *d)
 {
@@ -141,21 +154,12 @@ warn_full_disk(const struct datadir *d, uint64_t since_ms, bool *warned)
          (uint64_t)fs.f_bavail * fs.f_frsize / 1000000, (uint64_t)fs.f_favail);
 }
 
-/* Sleeps a little: 1 ms at first, then longer; *pause_ms starts at 0. */
-static void
-pause_longer(unsigned *pause_ms)
-{
-    *pause_ms += *pause_ms < PAUSE_MAX_MS;
-    wait_ms(*pause_ms);
-}
-
 int
 wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
            int (*is_done)(void *ctx), void *ctx)
 {
     const uint64_t since_ms = clock_ms();
     uint64_t rotate_ms = since_ms;
-    unsigned pause_ms = 0;
     bool warned = false;
     int rc = 0;
 
@@ -174,7 +178,7 @@ wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
         if (clock_ms() - since_ms >= timeout_ms)
             return -EAGAIN;
         warn_full_disk(d, since_ms, &warned);
-        pause_longer(&pause_ms);
+        wait_ms(TURN_MS);
     }
 }
 
@@ -296,13 +300,12 @@ wait_turn(struct wait_turn *t, int rc, long holder)
 int
 wait_open_log(int log_fd, const char *name)
 {
-    unsigned pause_ms = 0;
     int fd = -EBUSY;
 
     for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
         fd = logfile_open(log_fd, name);
         if (fd == -EBUSY)
-            pause_longer(&pause_ms);
+            wait_ms(TURN_MS);
     }
     return fd;
 }
@@ -343,12 +346,17 @@ store_session_holder(const struct store_session *in)
     return store_is_local(in->store) ? lmdb_store_holder(in->store) : 0;
 }
 
-/* With the directory open. */
-static int
-open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
+int
+store_session_open(const struct cmd_line *line, enum store_session_need need,
+                   struct store_session *out)
 {
-    int rc, status;
+    const bool writable = need != SESSION_READ;
+    int rc, status = need == SESSION_MAKE
+                         ? open_datadir(line, DATADIR_WRITE, &out->dir)
+                         : wait_datadir(line, &out->dir);
 
+    if (status != 0)
+        return status;
     status = check_sizes(line, &out->dir);
     if (status != 0)
         goto close_dir;
@@ -368,23 +376,6 @@ open_rest(const struct cmd_line *line, bool writable, struct store_session *out)
 close_dir:
     datadir_close(&out->dir);
     return status;
-}
-
-int
-store_session_open(const struct cmd_line *line, bool writable,
-                   struct store_session *out)
-{
-    const int status = wait_datadir(line, &out->dir);
-
-    return status != 0 ? status : open_rest(line, writable, out);
-}
-
-int
-store_session_make(const struct cmd_line *line, struct store_session *out)
-{
-    const int status = open_datadir(line, DATADIR_WRITE, &out->dir);
-
-    return status != 0 ? status : open_rest(line, true, out);
 }
 
 void

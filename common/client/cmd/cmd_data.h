@@ -36,13 +36,16 @@ struct store_session {
     struct waiting waiting;
 };
 
+enum store_session_need {
+    SESSION_READ,
+    SESSION_WRITE,
+    SESSION_MAKE /* to write, and a directory that is not there is made */
+};
+
 /* Opens all of it by the settings, which must have the message sizes of the
  * directory.  Says what is wrong and returns an exit status. */
-int store_session_open(const struct cmd_line *line, bool writable,
-                       struct store_session *out);
-
-/* The same, writable, of a directory that is made if it is not there. */
-int store_session_make(const struct cmd_line *line, struct store_session *out);
+int store_session_open(const struct cmd_line *line,
+                       enum store_session_need need, struct store_session *out);
 void store_session_close(struct store_session *in);
 
 /* The store of one folder of keyspaces of this directory; a copy has the same
@@ -61,10 +64,9 @@ long store_session_holder(const struct store_session *in);
  *
  * Opens the data directory by the settings, and waits for merges in one of
  * two ways: with a reader that answers (flush) or by the logs alone (backup,
- * drop, del).
- * The command waits for the logs that contained increments at the time of the
- * call, identified by their fills and not by time: the clock may be set back
- * (see pending.h). */
+ * drop, del).  The command waits for the logs that contained increments at the
+ * time of the call, identified by their fills and not by time: the clock may be
+ * set back (see pending.h). */
 
 /* The data directory as readers open it; root first becomes the daemons' user,
  * if the settings name one.  Warns when nothing names the directory and no
@@ -86,6 +88,9 @@ int wait_until(const struct datadir *d, int value, uint64_t timeout_ms,
 
 /* An opened view of the logs, for wait_logs(). */
 int wait_logs_open(const struct cmd_line *line, int log_fd, struct logdir *out);
+
+/* 1: a log has increments that are not merged; 0, or -errno. */
+int wait_is_pending(const struct cmd_line *line, int log_fd);
 
 /* Waits until all that was in a log when it was called is merged, as
  * wait_until(). */
@@ -211,7 +216,8 @@ void archived_close(struct archive_reader *r, int fd);
  * is left out, and so is what waits for it already.
  *
  * Ownership: struct place is the caller's; zeros and its first members make it
- * one.  Errors: 0 or a negative errno. */
+ * one.  What waits is listed at its first fill.  Errors: 0 or a negative errno.
+ */
 
 struct place {
     struct store_session *in; /* NULL: a dry run against nothing */
@@ -226,7 +232,8 @@ struct place {
     uint64_t passed;  /* a later fill of their log is in */
     uint64_t waiting; /* of those wanted, after place_merge() */
     uint64_t names_ahead;
-    bool unread; /* the last fill could not be read: nothing came of it */
+    bool is_listed; /* what waits */
+    bool unread;    /* the last fill could not be read: nothing came of it */
 
     struct log_fill fill;
     /* Keyspaces; notes are their increments in the fill that are to be placed. */
@@ -277,10 +284,9 @@ int purge_compare_keys(const void *a, const void *b);
 
 /* Removes these keys of a keyspace, sorted and each once, from the archived
  * logs, from the unused slots of logs, and from fills that wait for other
- * keyspaces alone, and prints how many files it changed
- * and each file that it left and that may have one of them.  Waits for logs in
- * use until `deadline_ms` (clock_ms()).  May be repeated.  Returns an exit
- * status: 1 when it left one. */
+ * keyspaces alone, and prints how many files it changed and each file that it
+ * left and that may have one of them.  Waits for logs in use until `deadline_ms`
+ * (clock_ms()).  May be repeated.  Returns an exit status: 1 when it left one. */
 int purge_files(struct store_session *in, const struct cmd_name *keyspace,
                 const struct store_key *keys, size_t count,
                 uint64_t deadline_ms);

@@ -339,7 +339,8 @@ begin_drop(struct drop *d, const char *what)
         d->found[i].name = cmd_name(line, line->args[i], what);
     d->timeout_ms = cmd_option_ms(line, "timeout", 30000);
     d->turn.deadline_ms = clock_ms() + d->timeout_ms;
-    status = store_session_open(line, !d->dry_run, &d->in);
+    status = store_session_open(line, d->dry_run ? SESSION_READ : SESSION_WRITE,
+                                &d->in);
     d->opened = status == 0;
     return status;
 }

@@ -450,7 +450,7 @@ cmd_explain(struct cmd_line *line)
 
     e.keyspace = cmd_name(line, line->args[0], "keyspace");
     e.key = cmd_name(line, line->args[1], "key");
-    status = store_session_open(line, false, &e.in);
+    status = store_session_open(line, SESSION_READ, &e.in);
     if (status != 0)
         return status;
     status = list_archive(&e);

@@ -52,7 +52,7 @@ held_list(struct cmd_line *line)
     struct unmerged unmerged;
     int rc, status;
 
-    status = store_session_open(line, false, &l.in);
+    status = store_session_open(line, SESSION_READ, &l.in);
     if (status != 0)
         return status;
     rc = unmerged_read(&l.in.dir, &l.in.waiting, l.in.store, &unmerged);
@@ -105,7 +105,7 @@ held_drop_named(struct cmd_line *line)
 
     for (int i = 1; i < line->arg_count; i++)
         (void)cmd_name(line, line->args[i], "keyspace"); /* refused at once */
-    status = store_session_open(line, true, &in);
+    status = store_session_open(line, SESSION_WRITE, &in);
     if (status != 0)
         return status;
     turn.deadline_ms = clock_ms() + timeout_ms;

@@ -222,12 +222,9 @@ static int
 load_all(struct once *o)
 {
     const struct cmd_line *line = o->load->line;
-    int rc, merged, printed, status = 0;
+    int merged, printed, status = 0;
 
     o->place.in = &o->in;
-    rc = unmerged_list(&o->in.waiting);
-    if (rc < 0)
-        return cmd_failed(rc, "read log/waiting/");
     for (int i = 0; status == 0 && i < line->arg_count; i++)
         status = load_one(o, line->args[i]);
     if (status > CONFIG_EXIT_NEGATIVE)
@@ -252,8 +249,8 @@ load_once(struct load *l)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "--once: give files, which are read twice");
     o.place.dry_run = cmd_value(l->line, "dry-run") != NULL;
-    status = o.place.dry_run ? store_session_open(l->line, false, &o.in)
-                             : store_session_make(l->line, &o.in);
+    status = store_session_open(
+        l->line, o.place.dry_run ? SESSION_READ : SESSION_MAKE, &o.in);
     if (status != 0)
         return status;
     status = load_all(&o);

@@ -193,6 +193,12 @@ place_fill(struct place *p, const struct archive_header *h,
 {
     int rc;
 
+    if (p->in && !p->is_listed) {
+        rc = unmerged_list(&p->in->waiting);
+        if (rc < 0)
+            return rc;
+        p->is_listed = true;
+    }
     name_table_clear(&p->names);
     p->file.fd = -1;
     p->fill = LOG_FILL_OF(h);

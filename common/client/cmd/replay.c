@@ -201,19 +201,16 @@ print_result(const struct replay *r)
 static int
 open_target(struct replay *r)
 {
-    int rc, status;
+    int status;
 
     if (r->dry_run && access(r->line->config.data_dir, F_OK) < 0 &&
         errno == ENOENT)
         return 0;
-    status = r->dry_run ? store_session_open(r->line, false, &r->in)
-                        : store_session_make(r->line, &r->in);
+    status = store_session_open(
+        r->line, r->dry_run ? SESSION_READ : SESSION_MAKE, &r->in);
     r->opened = status == 0;
-    if (status != 0)
-        return status;
-    r->place.in = &r->in;
-    rc = unmerged_list(&r->in.waiting); /* what waits is not placed again */
-    return rc < 0 ? cmd_failed(rc, "read log/waiting/") : 0;
+    r->place.in = r->opened ? &r->in : NULL;
+    return status;
 }
 
 static void

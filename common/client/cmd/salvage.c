@@ -152,16 +152,10 @@ classify_requests(struct salvage *s, size_t *unknown)
 static int
 recover_logs(struct salvage *s)
 {
-    const struct config *c = &s->line->config;
     struct log_unsealed u;
-    struct layout layout;
     struct logdir dir;
-    int rc;
+    int rc = wait_logs_open(s->line, s->in.dir.log_fd, &dir);
 
-    rc =
-        layout_init(&layout, (unsigned)c->keyspace_size, (unsigned)c->key_size);
-    if (rc == 0)
-        rc = logdir_open(&dir, s->in.dir.log_fd, &layout, c->log_size);
     if (rc < 0)
         return rc;
     dir.requests = &s->requests.journal;
@@ -456,8 +450,6 @@ run_salvage(struct salvage *s)
         return CONFIG_EXIT_SYSTEM;
     h = archive_header_of(&s->report.header);
     rc = record_requests(s);
-    if (rc == 0)
-        rc = unmerged_list(&s->in.waiting);
     /* A keyspace that has another fill of this epoch is left out: their order
      * is unknown. */
     if (rc == 0)
@@ -495,7 +487,7 @@ cmd_salvage(struct cmd_line *line, const char *file)
                         file);
     if (cmd_value(line, "keep") && cmd_value(line, "remove"))
         return cmd_fail(CONFIG_EXIT_USAGE, "give --keep or --remove, not both");
-    status = store_session_open(line, true, &s.in);
+    status = store_session_open(line, SESSION_WRITE, &s.in);
     if (status != 0)
         return status;
     s.place = (struct place){

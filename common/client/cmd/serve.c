@@ -30,7 +30,6 @@
 #include "common/client/cmd/child.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
-#include "common/log/pending.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
 
@@ -144,25 +143,16 @@ static bool
 is_drained(const struct serve *s)
 {
     char path[CONFIG_TEXT_SIZE + 8];
-    struct logdir logs;
-    uint64_t oldest_ms;
-    bool drained = true;
-    int fd;
+    int fd, rc;
 
     /* Logs that cannot be read are not waited for. */
     (void)snprintf(path, sizeof path, "%s/log", s->line->config.data_dir);
     fd = folder_open(AT_FDCWD, path);
     if (fd < 0)
         return true;
-    if (wait_logs_open(s->line, fd, &logs) < 0) {
-        (void)close(fd);
-        return true;
-    }
-    if (pending_oldest_ms(&logs, &oldest_ms) == 0)
-        drained = oldest_ms == UINT64_MAX;
-    logdir_close(&logs);
+    rc = wait_is_pending(s->line, fd);
     (void)close(fd);
-    return drained;
+    return rc <= 0;
 }
 
 static void
