@@ -164,6 +164,7 @@ load_one(struct once *o, const char *path)
 
     memset(o->hash, 0, sizeof o->hash);
     o->count = 0;
+    o->load->file_status = 0;
     rc = read_file(o, path, count_increment);
     o->increments += o->count;
     if (rc < 0)
@@ -219,21 +220,28 @@ print_result(const struct once *o)
 }
 
 static int
+worse_of(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* A file that cannot be loaded is left out, unless the system has failed; what
+ * was placed is merged in any case. */
+static int
 load_all(struct once *o)
 {
     const struct cmd_line *line = o->load->line;
-    int merged, printed, status = 0;
+    int status = 0;
 
     o->place.in = &o->in;
-    for (int i = 0; status == 0 && i < line->arg_count; i++)
-        status = load_one(o, line->args[i]);
-    if (status > CONFIG_EXIT_NEGATIVE)
-        return status;
-    merged = place_merge(&o->place, line);
-    if (merged > CONFIG_EXIT_NEGATIVE)
-        return merged; /* it is not known what is merged */
-    printed = print_result(o);
-    return merged != 0 ? merged : printed != 0 ? printed : status;
+    for (int i = 0; status < CONFIG_EXIT_SYSTEM && !o->load->stopped &&
+                    i < line->arg_count;
+         i++)
+        status = worse_of(status, load_one(o, line->args[i]));
+    status = worse_of(status, place_merge(&o->place, line));
+    /* After a failure it is not known what is merged. */
+    return status < CONFIG_EXIT_SYSTEM ? worse_of(status, print_result(o))
+                                       : status;
 }
 
 int
@@ -248,6 +256,10 @@ load_once(struct load *l)
     if (is_input)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "--once: give files, which are read twice");
+    if (l->line->host || l->peer == CMD_WRITER_SILENT)
+        return cmd_misuse(l->line, l->line->host ? "-H" : "--silent",
+                          "--once works in the data directory of this machine, "
+                          "and asks no daemon");
     o.place.dry_run = cmd_value(l->line, "dry-run") != NULL;
     status = store_session_open(
         l->line, o.place.dry_run ? SESSION_READ : SESSION_MAKE, &o.in);
