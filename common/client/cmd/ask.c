@@ -408,7 +408,7 @@ print_pages(struct ask *a)
             a->rows -= QUERY_ROWS_MAX;
         }
         rc = document_end(&d);
-    } while (rc == 0 && a->next[0] != '\0' &&
+    } while (rc == 0 && a->next[0] != '\0' && !ferror(stdout) &&
              (a->rows > 0 || a->question->rows_max == 0));
     return rc;
 }

@@ -51,7 +51,7 @@ print_numbers(const struct cmd_line *line, int64_t count)
     if (status != 0)
         return status;
     output_init(&out, line, columns, 1);
-    while (rc == 0 && count > 0) {
+    while (rc == 0 && count > 0 && !ferror(stdout)) {
         const size_t some = count < AT_ONCE ? (size_t)count : AT_ONCE;
 
         rc = countd_seq(h, numbers, some);
