@@ -41,6 +41,7 @@ struct server {
     int status;             /* of the document */
     char document[8192];    /* that answers each question */
     bool has_more;          /* the first one of them */
+    bool goes;              /* it is of what is not there from then on */
     char question[1 << 16]; /* the last one's head */
     atomic_bool enough;     /* a thread of the test may end */
     atomic_int finished;    /* threads that have counted all of theirs */
@@ -868,7 +869,7 @@ answer_questions(struct server *s, int fd)
         n = snprintf(answer, sizeof answer,
                      "HTTP/1.1 %d Words\r\nConnection: keep-alive\r\n"
                      "%sETag: W/\"a1-2f\"\r\nContent-length: %zu\r\n\r\n%s",
-                     s->status,
+                     s->goes && s->received > 1 ? 404 : s->status,
                      s->has_more && s->received == 1
                          ? "Link: </v1/keyspaces?after=k&n=1>; rel=\"next\"\r\n"
                          : "",
@@ -1131,6 +1132,22 @@ CASE(the_command_asks_until_no_keyspaces_are_left, s)
     close_client(s);
     assert_int_equal(s->received, 2);
     assert_has(s->question, "GET /v1/keyspaces?&after=k&");
+}
+
+CASE(a_keyspace_that_goes_while_it_is_exported_is_no_error, s)
+{
+    char words[][16] = {"countd", "-o", "export", "--history", "k"}, read[64];
+    char *argv[] = {words[0], words[1], read, words[2],
+                    words[3], words[4], NULL};
+
+    (void)snprintf(read, sizeof read, "read.http=%s", s->hand.address);
+    begin_documents(s, 1, "{\"code\": \"no-such-keyspace\", \"total\": 1}");
+    s->goes = true;
+
+    assert_int_equal(cmd_main(6, argv), 0);
+
+    close_client(s);
+    assert_int_equal(s->received, 3);
 }
 
 static void

@@ -293,7 +293,7 @@ export_one(struct export *e)
         return rc == -ENOENT ? 0 : rc;
     e->is_torn = false;
     rc = e->history ? export_history(e) : print_counts(e);
-    if (rc < 0)
+    if (rc < 0 && rc != -ENOENT) /* else it went meanwhile */
         return rc;
     rc = countd_about(e->c, &q, &after);
     if (rc == -ENOENT ||
