@@ -196,7 +196,7 @@ cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
         .buffer_size = buffer_size,
         .keyspace_size = (unsigned)line->config.keyspace_size,
         .key_size = (unsigned)line->config.key_size,
-        .token = getenv("COUNTD_TOKEN"),
+        .token = peer == CMD_READER ? getenv("COUNTD_TOKEN") : NULL,
         .nonblocking = 1, /* for all; load retries and shows its progress */
     };
     int rc = find_port(line, peer, &place);
