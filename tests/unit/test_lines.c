@@ -132,20 +132,22 @@ WITH_DIR(a_line_that_is_too_long_is_cut_and_counted_once, dir)
     const size_t sizes[] = {LINES_SIZE_MAX,   LINES_SIZE_MAX + 1,
                             LINES_BUFFER - 1, LINES_BUFFER,
                             LINES_BUFFER + 1, 300000};
+    const char *const ends[] = {"\nend", "\r\nend"};
 
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof sizes / sizeof sizes[0]; i++) {
+        const size_t long_size = sizes[i / 2];
         const char *line;
         struct lines l;
         size_t size;
 
-        memset(bytes, 'x', sizes[i]);
-        memcpy(bytes + sizes[i], "\nend", 4);
-        put_file(dir, bytes, sizes[i] + 4);
+        memset(bytes, 'x', long_size);
+        memcpy(bytes + long_size, ends[i % 2], strlen(ends[i % 2]));
+        put_file(dir, bytes, long_size + strlen(ends[i % 2]));
         assert_rc(lines_open(&l, path), 0);
         while (!lines_next(&l, &line, &size))
             assert_rc(lines_fill(&l), 1);
         assert_int_equal(size, LINES_SIZE_MAX);
-        assert_true(l.cut == (sizes[i] > LINES_SIZE_MAX));
+        assert_true(l.cut == (long_size > LINES_SIZE_MAX));
         while (!lines_next(&l, &line, &size))
             assert_rc(lines_fill(&l), 1);
         assert_int_equal(size, 3);

@@ -173,18 +173,18 @@ lines_next(struct lines *l, const char **text, size_t *size)
         const bool is_rest = l->skipping;
         size_t length = newline ? (size_t)(newline - from) : left, begin;
 
-        if (!newline && !l->ended && left <= LINES_SIZE_MAX)
+        if (!newline && !l->ended && left <= LINES_SIZE_MAX + 1)
             return false;
         /* A whole line, the last one, or one too long whose end has not come. */
         l->at += length + (newline != NULL);
         l->skipping = !newline && !l->ended;
         if (is_rest)
             continue;
+        if (!l->skipping && length > 0 && from[length - 1] == '\r')
+            length--;
         l->cut = length > LINES_SIZE_MAX;
         if (l->cut)
             length = LINES_SIZE_MAX;
-        else if (length > 0 && from[length - 1] == '\r')
-            length--;
         l->number++;
         begin = l->number == 1 ? increment_text_begin(from, length) : 0;
         *text = from + begin;
