@@ -3,6 +3,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/load.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,27 +95,9 @@ csv_begin(struct csv *c)
 
 /* ---- fields -------------------------------------------------------------- */
 
-/* Whether a quote is open at the end of what has come. */
-static bool
-is_open(const struct csv *c)
-{
-    bool open = false, begins = true; /* a field begins */
-
-    for (size_t i = 0; i < c->size; i++) {
-        const bool quote = c->text[i] == '"';
-
-        if (open && ((c->text[i] == '\\' && !c->raw) ||
-                     (quote && i + 1 < c->size && c->text[i + 1] == '"')))
-            i++;
-        else if (quote && (open || begins))
-            open = !open;
-        begins = !open && c->text[i] == ',';
-    }
-    return open;
-}
-
 /* Cuts the next field off, without its quotes.  Returns 1; 0: there is none;
- * -1: a quote is where it cannot be. */
+ * -EINVAL: a quote is where it cannot be; -ENODATA: one is open at the end of
+ * what has come. */
 static int
 next_field(const struct csv *c, size_t *at, char *field, size_t *size)
 {
@@ -134,16 +117,28 @@ next_field(const struct csv *c, size_t *at, char *field, size_t *size)
                 break;
             i++;
         } else if (!quoted && c->text[i] == '"') {
-            return -1;
+            return -EINVAL;
         }
         field[(*size)++] = c->text[i];
     }
-    if (quoted && (i == c->size || c->text[i++] != '"'))
-        return -1;
+    if (quoted && i++ >= c->size)
+        return -ENODATA;
     if (i < c->size && c->text[i] != ',')
-        return -1;
+        return -EINVAL;
     *at = i + 1; /* behind the comma; beyond the end: it was the last */
     return 1;
+}
+
+static bool
+is_open(const struct csv *c)
+{
+    char field[CSV_TEXT_MAX];
+    size_t at = 0, size;
+    int rc;
+
+    while ((rc = next_field(c, &at, field, &size)) > 0)
+        continue;
+    return rc == -ENODATA;
 }
 
 static const char bad_quote[] = "a quote within a field; write it twice, and "
