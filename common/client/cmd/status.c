@@ -109,7 +109,8 @@ print_people(FILE *out, const struct overview *o)
     char lag[32];
 
     if (facts[STATUS_D_WRITER_ALIVE] == 0)
-        (void)fprintf(out, "the writer is dead: this is what it told last\n");
+        (void)fprintf(out, "the writer is dead: these are the last figures "
+                           "that it published\n");
     for (size_t i = 0; i < o->count; i++)
         if (status_is_daemon(o->rows[i].kind))
             print_daemon(out, o, &o->rows[i]);
