@@ -395,7 +395,7 @@ CASE(peer_collectd_through_carbon_c_relay_counts_what_totals_grow_by, f)
         got = service_count(f, "stats_counts", "h.interface-eth0.if_octets.rx");
         got = got < 0 ? 0 : got;
     }
-    /* Neither a load, which is no total, nor both directions as one. */
+    /* Neither a load, which is not a total, nor both directions as one. */
     assert_int_equal(
         service_count(f, "stats_counts", "h.interface-eth0.if_octets.tx"), 3);
     assert_int_equal(service_total(f, "stats_counts"), 754);

@@ -434,7 +434,7 @@ list_archive(struct explain *e)
         return 0;
     if (given == NULL &&
         asprintf(&path, "%s/%s", e->line->config.data_dir, ARCHIVE_FOLDER) < 0)
-        return CONFIG_EXIT_SYSTEM;
+        return cmd_failed(-ENOMEM, "list the archive");
     rc = archived_add(&e->list, given ? given : path);
     free(path);
     return rc == 0                          ? 0

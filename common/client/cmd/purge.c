@@ -1,8 +1,7 @@
 /* common/client/cmd/purge.c - countd del --purge: removes the bytes of deleted
  * keys from log/, log/waiting/ and archive/; see cmd_data.h.  Read from the end:
- * purge_files(), which calls purge_archive(), purge_logs() and
- * purge_waiting(). The end of the
- * command reports errors of stdout.
+ * purge_files(), which calls purge_archive(), purge_logs() and purge_waiting().
+ * The end of the command reports errors of stdout.
  *
  * Slots of an empty log keep what was in them until the next fill: they are
  * overwritten with zeros, while the log is claimed, by this process or, on its

@@ -147,8 +147,8 @@ int countd_sync(struct countd *c, int timeout_ms);
 
 /* countd_sync(), and then blocks until all of it is readable, in this keyspace
  * or, with size 0, in all: some 50 ms while workers keep up, else about a
- * second.  If the handle is silent, it waits
- * for the increments that the server had received by then.
+ * second.  If the handle is silent, it waits for the increments that the server
+ * had received by then.
  *   -ETIMEDOUT  call again
  *   else as countd_sync() and countd_range() */
 int countd_wait_readable(struct countd *c, const void *keyspace,
@@ -247,10 +247,10 @@ void countd_rows_free(struct countd_rows *rows);
 int countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
                const void *key, size_t key_size, int64_t *count);
 
-/* Counts of many keys, pipelined; without a key it is the keyspace's total.
- * Each gets its own result: 0, -ENOENT, -EINVAL, -ENAMETOOLONG, -EIO,
- * -EHOSTDOWN.  0, or
- * the first error but -ENOENT; what ended it all is the result of the rest. */
+/* Counts of many keys, up to 256 neighbours of a keyspace in one request; without
+ * a key it is the keyspace's total.  Each gets its own result: 0, -ENOENT,
+ * -EINVAL, -ENAMETOOLONG, -EIO, -EHOSTDOWN.  0, or the first error but -ENOENT;
+ * what ended it all is the result of the rest. */
 struct countd_key {
     const void *keyspace;
     size_t keyspace_size;
@@ -443,8 +443,8 @@ struct countd_number {
  *                damaged (its messages say which)
  *   -EOPNOTSUPP  it serves no sequences, or is not countd
  *   -EACCES      it does not know the name that it was asked by (http.hosts),
- * or wants another token or right (http.tokens) -ETIMEDOUT, -ENOTCONN, -EPROTO,
- * what connecting said */
+ *                or wants another token or right (http.tokens)
+ *   -ETIMEDOUT, -ENOTCONN, -EPROTO, what connecting said */
 int countd_seq(struct countd_http *h, struct countd_number *out, size_t count);
 
 struct countd_seq_parts {

@@ -3,10 +3,10 @@
  *
  *     document_begin(&c->asking, &d, "rank");
  *     document_put_name(&d, "keyspace", bytes, size);
- *     rc = document_ask(&d);
- *     while (document_next(&d))
- *         document_number(&d, "rank", &rank);
- *     return document_end(&d, rc);
+ *     if (document_ask(&d) == 0)
+ *         while (document_next(&d))
+ *             document_number(&d, "rank", &rank);
+ *     return document_end(&d);
  *
  * What a member means is countd(7)'s to say, under /v1.  An answer that is not a
  * document, or has another type where one is read, is -EPROTO.

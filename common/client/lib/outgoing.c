@@ -82,8 +82,8 @@ outgoing_gather(const struct handle_writing *w, struct outgoing *out)
     }
 }
 
-/* A whole time message is sent.  Only the last ones
- * of a silent connection matter. */
+/* A whole time message is sent.  Only the last ones of a silent connection
+ * matter. */
 static void
 count_time(struct handle_writing *w)
 {
