@@ -1,5 +1,5 @@
 /* common/client/cmd/archived.c - see cmd_data.h: archived_add() collects files
- * and reads their headers, archived_sort() orders them, archived_open() opens
+ * and reads their headers, archived_sort() orders them, archived_each() reads
  * one. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/cmd_data.h"
@@ -17,27 +17,32 @@
 #include "common/base/dirstream.h"
 #include "common/base/folder.h"
 
-/* ---- reading headers --------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------- */
 
 int
-archived_open(const struct archived *a, struct archive_reader **out, int *fd)
+archived_each(const struct archived *a,
+              int (*take)(void *ctx, const struct archive_record *r), void *ctx)
 {
-    int rc;
+    const int fd = folder_open_file(AT_FDCWD, a->path);
+    const struct archive_record *records;
+    struct archive_reader *from;
+    int count, rc;
 
-    *fd = folder_open_file(AT_FDCWD, a->path);
-    if (*fd < 0)
-        return *fd;
-    rc = archive_reader_open(out, *fd, NULL);
+    if (fd < 0)
+        return fd;
+    rc = archive_reader_open(&from, fd, NULL);
     if (rc < 0)
-        (void)close(*fd);
-    return rc;
-}
+        goto close_file;
+    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
+        rc = count < 0 ? count : 0;
+        for (int i = 0; rc == 0 && i < count; i++)
+            rc = take(ctx, &records[i]);
+    }
+    archive_reader_close(from);
 
-void
-archived_close(struct archive_reader *r, int fd)
-{
-    archive_reader_close(r);
+close_file:
     (void)close(fd);
+    return rc;
 }
 
 static int

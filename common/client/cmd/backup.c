@@ -282,11 +282,13 @@ copy_waiting(struct backup *b)
 
 /* Copies one keyspace and reads the whole copy back. */
 static int
-copy_keyspace(struct backup *b, const uint8_t *name, size_t size)
+copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 {
     struct store_check_result result = {0};
+    struct backup *b = ctx;
     int rc;
 
+    (void)keys; /* the check counts them */
     (void)snprintf(b->what, sizeof b->what, "keyspace %s",
                    cmd_text(name, size));
     rc = store_copy(b->in.store, name, size, b->keyspace_fd);
@@ -318,13 +320,6 @@ remove_lock(void *ctx, int folder_fd, const char *name)
 }
 
 static int
-copy_listed(void *ctx, const uint8_t *name, size_t size, int64_t keys)
-{
-    (void)keys; /* the check counts them */
-    return copy_keyspace(ctx, name, size);
-}
-
-static int
 copy_keyspaces(struct backup *b)
 {
     static const uint8_t first[1];
@@ -336,7 +331,7 @@ copy_keyspaces(struct backup *b)
     progress_init(&b->progress, "copying", 0);
     rc = copy_waiting(b);
     if (rc == 0)
-        rc = store_list(b->in.store, first, 0, copy_listed, b);
+        rc = store_list(b->in.store, first, 0, copy_keyspace, b);
     progress_clear(&b->progress);
     if (rc == 0)
         b->status = copy_kept(b);

@@ -325,7 +325,7 @@ backup_kept(int from_fd, const char *kept_path, struct store_session *copy,
     rc = archived_add(&list, kept_path);
     archived_sort(&list);
     for (size_t i = 0; rc == 0 && i < list.count; i++)
-        rc = place_archived(&place, &list.logs[i], NULL, NULL);
+        rc = place_archived(&place, &list.logs[i]);
     place_fini(&place);
     archived_sort_fills(&list);
     if (rc == 0 && list.count > 0)

@@ -134,12 +134,14 @@ keyspace_fault(void *ctx, const char *text)
     report_finding(ctx, FAULT "%s", text);
 }
 
-static void
-check_keyspace(struct check *c, const uint8_t *name, size_t size)
+static int
+check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 {
     struct store_check_result result = {0};
+    struct check *c = ctx;
     int rc;
 
+    (void)keys; /* the check counts them itself */
     check_name(c, "keyspace", name, size);
     c->keyspace.size = size;
     memcpy(c->keyspace.bytes, name, size);
@@ -155,23 +157,16 @@ check_keyspace(struct check *c, const uint8_t *name, size_t size)
             report_finding(c, FAULT
                            "a file in which its keyspace's name is damaged, or "
                            "another's: it was renamed or copied");
-        return; /* or it was removed since it was listed */
+        return 0; /* or it was removed since it was listed */
     }
     if (rc < 0) {
         report_finding(c, FAULT "cannot be checked: %s", diag_text(rc));
-        return;
+        return 0;
     }
     rc = store_each_mark(c->in.store, name, size, keep_mark, c);
     if (rc < 0)
         report_finding(c, FAULT "its marks cannot be read: %s", diag_text(rc));
     progress_show(&c->progress, 0, c->keyspaces, "keyspace");
-}
-
-static int
-listed_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
-{
-    (void)keys; /* the check counts them itself */
-    check_keyspace(ctx, name, size);
     return 0;
 }
 
@@ -182,10 +177,10 @@ check_keyspaces(struct check *c)
     struct cmd_name name;
 
     if (c->line->arg_count == 0)
-        return store_list(c->in.store, first, 0, listed_keyspace, c);
+        return store_list(c->in.store, first, 0, check_keyspace, c);
     for (int i = 0; i < c->line->arg_count; i++) {
         name = cmd_name(c->line, c->line->args[i], "keyspace");
-        check_keyspace(c, name.bytes, name.size);
+        (void)check_keyspace(c, name.bytes, name.size, 0); /* 0 */
     }
     return 0;
 }

@@ -202,10 +202,11 @@ bool archived_has(const struct archived_list *list, const uint8_t *uuid,
                   uint64_t epoch);
 void archived_free(struct archived_list *list);
 
-/* Opens a log and checks all of it; archived_close() closes *fd, too. */
-int archived_open(const struct archived *a, struct archive_reader **out,
-                  int *fd);
-void archived_close(struct archive_reader *r, int fd);
+/* Checks all of a log, and calls `take` with each of its records; what that
+ * returns, unless it is 0, ends it and is returned. */
+int archived_each(const struct archived *a,
+                  int (*take)(void *ctx, const struct archive_record *r),
+                  void *ctx);
 
 /* ---- place ------------------------------------------------------------- */
 
@@ -250,10 +251,8 @@ int place_fill(struct place *p, const struct archive_header *h,
                int (*read)(void *ctx, struct place *p), void *ctx);
 int place_take(struct place *p, const struct message *m, uint64_t received_ms);
 
-/* Places an archived log.  `seen`, which may be NULL, is called while it is read
- * for the first time. */
-int place_archived(struct place *p, const struct archived *log,
-                   void (*seen)(void *ctx, int records), void *ctx);
+/* Places an archived log. */
+int place_archived(struct place *p, const struct archived *log);
 
 /* Runs a worker until nothing can be merged, and counts what waits.  Returns an
  * exit status: 1 if something does. */

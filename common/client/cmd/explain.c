@@ -40,6 +40,8 @@ struct explain_mark {
 
 /* What one archived log has for the key. */
 struct share {
+    struct explain *e;
+    bool in;                    /* the count */
     uint64_t first_ms, last_ms; /* of its increments of the key */
     uint64_t increments;
     int128 sum;
@@ -169,37 +171,23 @@ is_ours(const struct explain *e, const struct message *m)
 }
 
 static int
-read_share(struct explain *e, const struct archived *a, bool in,
-           struct share *s)
+add_record(void *ctx, const struct archive_record *r)
 {
-    const struct archive_record *records;
-    struct archive_reader *from;
-    int fd, count = 0, rc;
+    struct share *s = ctx;
 
-    *s = (struct share){.first_ms = 0};
-    rc = a->error < 0 ? a->error : archived_open(a, &from, &fd);
-    if (rc < 0)
-        return rc;
-    while (rc == 0 && (count = archive_reader_next(from, &records)) > 0) {
-        for (int i = 0; rc == 0 && i < count; i++) {
-            const struct archive_record *r = &records[i];
-
-            if (!is_ours(e, &r->m))
-                continue;
-            if (s->increments++ == 0)
-                s->first_ms = r->received_ms;
-            s->last_ms = r->received_ms;
-            s->sum += r->m.increment;
-            if (in) /* history has it at the time it was given */
-                rc = key_history_add(&e->history,
-                                     r->m.minute > 0
-                                         ? (uint64_t)r->m.minute * 60000
-                                         : r->received_ms,
-                                     r->m.increment);
-        }
-    }
-    archived_close(from, fd);
-    return rc < 0 ? rc : count;
+    if (!is_ours(s->e, &r->m))
+        return 0;
+    if (s->increments++ == 0)
+        s->first_ms = r->received_ms;
+    s->last_ms = r->received_ms;
+    s->sum += r->m.increment;
+    if (!s->in)
+        return 0;
+    /* History has it at the time it was given. */
+    return key_history_add(&s->e->history,
+                           r->m.minute > 0 ? (uint64_t)r->m.minute * 60000
+                                           : r->received_ms,
+                           r->m.increment);
 }
 
 static const struct table_column columns[] = {
@@ -222,8 +210,7 @@ cell_time(const struct explain *e, uint64_t ms, char text[TIME_TEXT_SIZE])
 }
 
 static void
-print_share(struct explain *e, const struct archived *a, const struct share *s,
-            bool in)
+print_share(struct explain *e, const struct archived *a, const struct share *s)
 {
     char first[TIME_TEXT_SIZE], last[TIME_TEXT_SIZE], sum[CELL_SUM_SIZE];
 
@@ -235,15 +222,14 @@ print_share(struct explain *e, const struct archived *a, const struct share *s,
                             cell_number((int64_t)a->header.epoch),
                             cell_number((int64_t)s->increments),
                             cell_sum(s->sum, sum),
-                            cell_bool(in),
+                            cell_bool(s->in),
                         });
 }
 
 static int
 read_archived(struct explain *e, const struct archived *a)
 {
-    struct share s;
-    bool in;
+    struct share s = {.e = e};
     int rc;
 
     if (a->header.first_ms < e->begins_ms)
@@ -252,8 +238,8 @@ read_archived(struct explain *e, const struct archived *a)
         e->missing++;
         return 0;
     }
-    in = a->error == 0 && is_in(e, &a->header);
-    rc = read_share(e, a, in, &s);
+    s.in = a->error == 0 && is_in(e, &a->header);
+    rc = a->error < 0 ? a->error : archived_each(a, add_record, &s);
     if (rc < 0 && rc != -ENOMEM) {
         progress_clear(&e->progress);
         diag_errno(DIAG_ERROR, rc, "read %s", a->path);
@@ -262,11 +248,11 @@ read_archived(struct explain *e, const struct archived *a)
     }
     if (rc < 0 || s.increments == 0)
         return rc;
-    print_share(e, a, &s, in);
+    print_share(e, a, &s);
     e->logs++;
-    e->increments += in ? s.increments : 0;
-    e->sum += in ? s.sum : 0;
-    e->waiting += in ? 0 : s.increments;
+    e->increments += s.in ? s.increments : 0;
+    e->sum += s.in ? s.sum : 0;
+    e->waiting += s.in ? 0 : s.increments;
     return 0;
 }
 

@@ -133,22 +133,38 @@ static const struct table_column dump_columns[] = {
     {"at", "at", true}, /* Unix seconds of its minute, if it has one */
 };
 
+struct dump {
+    struct output out;
+    uint32_t number; /* of the next record of an archived log */
+};
+
 static int
 dump_slot(void *ctx, uint32_t number, const struct message *m,
           const struct slot_stamp *stamp)
 {
+    struct dump *d = ctx;
+
     if (mark_is(m))
         return 0; /* no increment */
-    output_row(ctx, (const struct cell[]){
-                        cell_number(number),
-                        cell_number((int64_t)stamp->received_ms),
-                        cell_number(m->increment),
-                        cell_name(m->keyspace, m->keyspace_size),
-                        cell_name(m->key, m->key_size),
-                        m->minute > 0 ? cell_number((int64_t)m->minute * 60)
-                                      : cell_none(),
-                    });
+    output_row(&d->out, (const struct cell[]){
+                            cell_number(number),
+                            cell_number((int64_t)stamp->received_ms),
+                            cell_number(m->increment),
+                            cell_name(m->keyspace, m->keyspace_size),
+                            cell_name(m->key, m->key_size),
+                            m->minute > 0 ? cell_number((int64_t)m->minute * 60)
+                                          : cell_none(),
+                        });
     return 0;
+}
+
+static int
+dump_record(void *ctx, const struct archive_record *r)
+{
+    struct dump *d = ctx;
+    const struct slot_stamp stamp = {.received_ms = r->received_ms};
+
+    return dump_slot(d, d->number++, &r->m, &stamp);
 }
 
 /* Slots that may hold something: of an open log those behind its last valid
@@ -171,12 +187,20 @@ used_end(int fd, const struct log_header *h, uint32_t *end)
 }
 
 static void
-begin_dump(const struct cmd_line *line, struct output *out)
+begin_dump(const struct cmd_line *line, struct dump *d)
 {
-    output_init(out, line, OUTPUT_COLUMNS(dump_columns));
+    d->number = 0;
+    output_init(&d->out, line, OUTPUT_COLUMNS(dump_columns));
     /* Tab-separated is what this is for; --json is the other choice. */
-    if (out->format == OUTPUT_PEOPLE)
-        out->format = OUTPUT_TSV;
+    if (d->out.format == OUTPUT_PEOPLE)
+        d->out.format = OUTPUT_TSV;
+}
+
+static int
+end_dump(struct dump *d)
+{
+    output_rows_end(&d->out);
+    return output_fini(&d->out);
 }
 
 static int
@@ -185,29 +209,14 @@ dump_archived(const struct cmd_line *line, const char *name)
     char path[CONFIG_TEXT_SIZE + sizeof "/" ARCHIVE_FOLDER "/" +
               LOGFILE_NAME_SIZE];
     const struct archived file = {.path = path};
-    const struct archive_record *records;
-    struct archive_reader *from;
-    uint32_t number = 0;
-    struct output out;
-    int count, fd, rc, status;
+    struct dump d;
+    int rc;
 
     (void)snprintf(path, sizeof path, "%s/" ARCHIVE_FOLDER "/%s",
                    line->config.data_dir, name);
-    rc = archived_open(&file, &from, &fd);
-    if (rc < 0)
-        return report_archived(rc, name);
-    begin_dump(line, &out);
-    while ((count = archive_reader_next(from, &records)) > 0)
-        for (int i = 0; i < count; i++) {
-            const struct slot_stamp stamp = {.received_ms =
-                                                 records[i].received_ms};
-
-            (void)dump_slot(&out, number++, &records[i].m, &stamp); /* 0 */
-        }
-    output_rows_end(&out);
-    status = output_fini(&out);
-    archived_close(from, fd);
-    return count < 0 ? cmd_failed(count, "read archive/%s", name) : status;
+    begin_dump(line, &d);
+    rc = archived_each(&file, dump_record, &d);
+    return rc < 0 ? report_archived(rc, name) : end_dump(&d);
 }
 
 static int
@@ -215,7 +224,7 @@ dump_slots(const struct cmd_line *line, int fd, const char *name)
 {
     struct log_header header;
     uint32_t skipped = 0, end = 0;
-    struct output out;
+    struct dump d;
     int rc, status;
 
     rc = logfile_header(fd, &header);
@@ -226,10 +235,9 @@ dump_slots(const struct cmd_line *line, int fd, const char *name)
                         name,
                         rc == -EPROTONOSUPPORT ? "of a newer version"
                                                : "its headers are damaged");
-    begin_dump(line, &out);
-    rc = logfile_each(fd, &header, end, dump_slot, &out, &skipped);
-    output_rows_end(&out);
-    status = output_fini(&out);
+    begin_dump(line, &d);
+    rc = logfile_each(fd, &header, end, dump_slot, &d, &skipped);
+    status = end_dump(&d);
     if (skipped > 0)
         diag(DIAG_WARNING,
              "log %s: slots left out because they are not "

@@ -217,39 +217,22 @@ place_fill(struct place *p, const struct archive_header *h,
 
 /* ---- an archived log ------------------------------------------------------------ */
 
-struct place_archive {
-    const struct archived *log;
-    void (*seen)(void *ctx, int records);
-    void *ctx;
-};
+static int
+take_record(void *ctx, const struct archive_record *r)
+{
+    return place_take(ctx, &r->m, r->received_ms);
+}
 
 static int
 read_archive(void *ctx, struct place *p)
 {
-    const struct place_archive *a = ctx;
-    const struct archive_record *records;
-    struct archive_reader *from;
-    int fd, count, rc;
-
-    rc = archived_open(a->log, &from, &fd);
-    if (rc < 0)
-        return rc;
-    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
-        rc = count < 0 ? count : 0;
-        for (int i = 0; rc == 0 && i < count; i++)
-            rc = place_take(p, &records[i].m, records[i].received_ms);
-        if (a->seen && p->file.fd < 0)
-            a->seen(a->ctx, count);
-    }
-    archived_close(from, fd);
-    return rc;
+    return archived_each(ctx, take_record, p);
 }
 
 int
-place_archived(struct place *p, const struct archived *log,
-               void (*seen)(void *ctx, int records), void *ctx)
+place_archived(struct place *p, const struct archived *log)
 {
-    struct place_archive a = {.log = log, .seen = seen, .ctx = ctx};
+    struct archived a = *log; /* that `ctx` may point to */
 
     p->unread = log->error < 0 || log->missing;
     if (p->unread)

@@ -41,15 +41,6 @@ struct replay {
 
 /* ---- placing ------------------------------------------------------------ */
 
-static void
-show_progress(void *ctx, int records)
-{
-    struct replay *r = ctx;
-
-    r->records += records < 0 ? 0 : (uint64_t)records;
-    progress_show(&r->progress, r->done, r->records, "increment");
-}
-
 /* Reports what is wrong with a log. 0: continue with the others; else an exit
  * status. */
 static int
@@ -106,11 +97,13 @@ replay_log(struct replay *r, const struct archived *a)
     status = wrong_sizes(r, a);
     if (status != 0)
         return status;
-    rc = place_archived(&r->place, a, show_progress, r);
+    rc = place_archived(&r->place, a);
     r->done += a->size;
     if (r->place.unread)
         return report_damaged(r, a, rc);
     r->logs++;
+    r->records += a->header.count;
+    progress_show(&r->progress, r->done, r->records, "increment");
     return rc < 0 ? cmd_failed(rc, "place %s in log/waiting/", a->path) : 0;
 }
 
