@@ -160,6 +160,21 @@ logfile_list_free(struct logfile_list *list)
     *list = (struct logfile_list){0};
 }
 
+int
+logfile_list_each(int log_fd, int (*each)(void *ctx, const struct logfile *f),
+                  void *ctx)
+{
+    struct logfile_list list;
+    int rc = logfile_list_read(&list, log_fd);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; rc == 0 && i < list.count; i++)
+        rc = each(ctx, &list.files[i]);
+    logfile_list_free(&list);
+    return rc;
+}
+
 /* ---- opening ----------------------------------------------------------- */
 
 /* Sets a readable mode, opens the file, restores the mode. Only the holder of

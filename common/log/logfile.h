@@ -52,6 +52,12 @@ int logfile_list_read(struct logfile_list *list, int log_fd);
 int logfile_list_scan(struct logfile_list *list, DIR *dir);
 void logfile_list_free(struct logfile_list *list);
 
+/* Calls each() with every file of a list of now; stops on non-zero and returns
+ * that. */
+int logfile_list_each(int log_fd,
+                      int (*each)(void *ctx, const struct logfile *f),
+                      void *ctx);
+
 /* What kind of file a name is, and its index. */
 enum logfile_kind logfile_parse(const char *name, uint64_t *index);
 

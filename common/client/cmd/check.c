@@ -274,8 +274,8 @@ check_log(struct check *c, const struct logfile *f)
         check_report(c, f, &r);
 }
 
-static void
-check_file(struct check *c, const struct logfile *f)
+static int
+check_file(void *ctx, const struct logfile *f)
 {
     static const char *const findings[] = {
         [LOGFILE_LOCK] = "a lock without its log: being made, or its maker "
@@ -285,12 +285,14 @@ check_file(struct check *c, const struct logfile *f)
         [LOGFILE_SALVAGED] = "was quarantined and salvaged; it may be removed",
         [LOGFILE_OTHER] = "is not countd's, left alone",
     };
+    struct check *c = ctx;
 
     check_file_name(c, "log", f->name);
     if (f->kind == LOGFILE_LOG)
         check_log(c, f);
     else
         report_finding(c, "%s", findings[f->kind]);
+    return 0;
 }
 
 /* That keyspace/ is not an older copy of what the logs were merged into. */
@@ -307,20 +309,6 @@ check_merge_note(struct check *c)
     check_file_name(c, "keyspaces", "keyspace/");
     merge_note_explain(&n, text);
     report_finding(c, FAULT "%s", text);
-    return 0;
-}
-
-static int
-check_logs(struct check *c)
-{
-    struct logfile_list list;
-    const int rc = logfile_list_read(&list, c->in.dir.log_fd);
-
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < list.count; i++)
-        check_file(c, &list.files[i]);
-    logfile_list_free(&list);
     return 0;
 }
 
@@ -440,7 +428,7 @@ check_rest(struct check *c)
     int rc = check_merge_note(c);
 
     if (rc == 0)
-        rc = check_logs(c);
+        rc = logfile_list_each(c->in.dir.log_fd, check_file, c);
     if (rc == 0)
         rc = check_waiting(c);
     return rc == 0 ? check_requests(c) : rc;

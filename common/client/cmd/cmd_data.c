@@ -391,21 +391,12 @@ store_session_close(struct store_session *in)
 #define TURN_TIMEOUT_MS 3000
 
 static int
-read_logs(const struct datadir *d, struct unmerged *out)
+note_log(void *ctx, const struct logfile *f)
 {
-    struct logfile_list list;
-    const int rc = logfile_list_read(&list, d->log_fd);
+    struct unmerged *out = ctx;
 
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < list.count; i++) {
-        if (list.files[i].kind != LOGFILE_BAD)
-            continue;
-        if (out->logs++ == 0)
-            strcpy(out->log,
-                   cmd_text(list.files[i].name, strlen(list.files[i].name)));
-    }
-    logfile_list_free(&list);
+    if (f->kind == LOGFILE_BAD && out->logs++ == 0)
+        strcpy(out->log, cmd_text(f->name, strlen(f->name)));
     return 0;
 }
 
@@ -452,7 +443,7 @@ unmerged_read(const struct datadir *d, struct waiting *w, struct store *s,
     int rc;
 
     *out = (struct unmerged){0};
-    rc = read_logs(d, out);
+    rc = logfile_list_each(d->log_fd, note_log, out);
     if (rc == 0)
         rc = unmerged_list(w);
     if (rc == 0)

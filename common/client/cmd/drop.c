@@ -81,32 +81,19 @@ struct drop {
 /* ---- before: logs ------------------------------------------------------ */
 
 static int
-sync_log(int log_fd, const char *name)
+sync_log(void *ctx, const struct logfile *f)
 {
-    const int fd = folder_open_file(log_fd, name);
-    int rc;
+    const int *log_fd = ctx;
+    int fd, rc;
 
+    if (f->kind != LOGFILE_LOG)
+        return 0;
+    fd = folder_open_file(*log_fd, f->name);
     /* Gone; or full again (0200), and then its start was synced. */
     if (fd < 0)
         return fd == -ENOENT || fd == -EACCES ? 0 : fd;
     rc = fsync(fd) < 0 ? -errno : 0;
     (void)close(fd);
-    return rc;
-}
-
-static int
-sync_logs(int log_fd)
-{
-    struct logfile_list list;
-    int rc;
-
-    rc = logfile_list_read(&list, log_fd);
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; rc == 0 && i < list.count; i++)
-        if (list.files[i].kind == LOGFILE_LOG)
-            rc = sync_log(log_fd, list.files[i].name);
-    logfile_list_free(&list);
     return rc;
 }
 
@@ -141,7 +128,7 @@ await_logs(struct drop *d)
         return 0;
     rc = wait_merged(d->line, &d->in.dir, d->timeout_ms);
     if (rc == 0)
-        rc = sync_logs(d->in.dir.log_fd);
+        rc = logfile_list_each(d->in.dir.log_fd, sync_log, &d->in.dir.log_fd);
     if (rc == 0)
         return 0;
     if (rc == -EAGAIN)

@@ -27,44 +27,48 @@
 
 /* ---- list --------------------------------------------------------------- */
 
-static void
-list_row(struct output *out, int log_fd, const struct logfile *f)
+struct log_list {
+    struct output out;
+    int log_fd;
+};
+
+static int
+list_row(void *ctx, const struct logfile *f)
 {
     struct log_row row = {.mode = ""};
+    struct log_list *l = ctx;
     char age[32];
 
-    log_row_read(log_fd, f, clock_unix_ms(), &row);
-    if (out->format == OUTPUT_PEOPLE) {
+    log_row_read(l->log_fd, f, clock_unix_ms(), &row);
+    if (l->out.format == OUTPUT_PEOPLE) {
         row.uuid[UUID_SHOWN] = '\0';
         if (row.cells[LOG_AGE].kind == CELL_NUMBER) {
             output_age(row.cells[LOG_AGE].number, age);
             row.cells[LOG_AGE] = cell_text(age);
         }
     }
-    output_row(out, row.cells);
+    output_row(&l->out, row.cells);
+    return 0;
 }
 
 static int
 list_logs(struct cmd_line *line)
 {
-    struct logfile_list list;
-    struct output out;
+    struct log_list l;
     struct datadir d;
     int rc, status;
 
     status = wait_datadir(line, &d);
     if (status != 0)
         return status;
-    rc = logfile_list_read(&list, d.log_fd);
-    output_init(&out, line, log_columns, LOG_COLUMNS);
-    for (size_t i = 0; rc == 0 && i < list.count; i++)
-        list_row(&out, d.log_fd, &list.files[i]);
+    output_init(&l.out, line, log_columns, LOG_COLUMNS);
+    l.log_fd = d.log_fd;
+    rc = logfile_list_each(d.log_fd, list_row, &l);
     datadir_close(&d);
     if (rc < 0)
         return cmd_failed(rc, "read %s/log", line->config.data_dir);
-    output_rows_end(&out);
-    logfile_list_free(&list);
-    return output_fini(&out);
+    output_rows_end(&l.out);
+    return output_fini(&l.out);
 }
 
 /* ---- one log ----------------------------------------------------------- */
@@ -291,6 +295,7 @@ dump_log(struct cmd_line *line)
 /* ---- a lost secret ------------------------------------------------------- */
 
 struct forgotten {
+    int log_fd;
     uint64_t count;   /* requests; one whose log was just being sealed twice */
     bool is_recorded; /* some are in live/requests */
     bool has_logs;    /* some logs take marks */
@@ -320,15 +325,19 @@ count_mark(void *ctx, uint32_t number, const struct message *m,
 
 /* The marks of a log that is sealed are in live/requests, if that is there.  A log
  * that cannot be read now is a live process's, or none with marks. */
-static void
-count_log(struct forgotten *f, int log_fd, const char *name)
+static int
+count_log(void *ctx, const struct logfile *log)
 {
-    const int fd = logfile_open(log_fd, name);
+    struct forgotten *f = ctx;
     struct inspect report;
     uint32_t skipped;
+    int fd;
 
+    if (log->kind != LOGFILE_LOG || !log->ours)
+        return 0;
+    fd = logfile_open(f->log_fd, log->name);
     if (fd < 0)
-        return;
+        return 0;
     if (log_inspect(fd, UINT64_MAX, &report) == 0 && report.headers_rc == 0 &&
         report.header.state != LOG_EMPTY &&
         (report.header.features & LOG_HAS_MARKS) != 0) {
@@ -338,24 +347,6 @@ count_log(struct forgotten *f, int log_fd, const char *name)
                                &skipped);
     }
     (void)close(fd);
-}
-
-static int
-count_forgotten(const struct datadir *d, struct requests *r,
-                struct forgotten *f)
-{
-    struct logfile_list list;
-    int rc;
-
-    rc = requests_each(r, count_request, f);
-    if (rc == 0)
-        rc = logfile_list_read(&list, d->log_fd);
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < list.count; i++)
-        if (list.files[i].kind == LOGFILE_LOG && list.files[i].ours)
-            count_log(f, d->log_fd, list.files[i].name);
-    logfile_list_free(&list);
     return 0;
 }
 
@@ -363,7 +354,7 @@ count_forgotten(const struct datadir *d, struct requests *r,
 static int
 accept_lost_secret(const struct datadir *d, bool *accepted)
 {
-    struct forgotten f = {.count = 0};
+    struct forgotten f = {.log_fd = d->log_fd};
     uint8_t secret[REQUESTS_KEY_SIZE];
     struct requests r;
     int rc;
@@ -375,7 +366,9 @@ accept_lost_secret(const struct datadir *d, bool *accepted)
         return rc == -EPROTONOSUPPORT ? CONFIG_EXIT_SYSTEM /* reported */
                : rc < 0               ? cmd_failed(rc, "read " REQUESTS_FOLDER)
                                       : CONFIG_EXIT_OK;
-    rc = count_forgotten(d, &r, &f);
+    rc = requests_each(&r, count_request, &f);
+    if (rc == 0)
+        rc = logfile_list_each(d->log_fd, count_log, &f);
     *accepted = f.has_logs || requests_exist(&r) > 0;
     if (rc == 0 && *accepted)
         rc = requests_make(&r);

@@ -52,6 +52,7 @@ struct purge {
     uint64_t busy;     /* logs in use that may have a key, in the last pass */
     uint64_t since_ms; /* that it waits for logs, by clock_ms() */
     bool reported;     /* that it does */
+    bool is_last;      /* this is the last pass over the logs */
     struct archive_writer *writer;
 };
 
@@ -154,7 +155,7 @@ report_progress(struct purge *p, const char *name)
 /* A log that is not free for this process: it is one to wait for if it has a
  * key, or cannot be read to find out. */
 static void
-note_busy(struct purge *p, const struct logfile *f, bool last)
+note_busy(struct purge *p, const struct logfile *f)
 {
     const int fd = logfile_open(p->dir->log_fd, f->name);
     const int rc = fd < 0 ? fd : find_slot(p, fd);
@@ -165,18 +166,21 @@ note_busy(struct purge *p, const struct logfile *f, bool last)
         return;
     p->busy++;
     report_progress(p, f->name);
-    if (last)
+    if (p->is_last)
         report_left(p, "log", f->name,
                     "a daemon has it in use, and it may have a key; repeat the "
                     "command");
 }
 
 static int
-purge_log(struct purge *p, const struct logfile *f, bool last)
+purge_log(void *ctx, const struct logfile *f)
 {
+    struct purge *p = ctx;
     struct log log;
     int rc, cleared;
 
+    if (f->kind != LOGFILE_LOG)
+        return 0;
     rc = log_claim(&log, p->dir->log_fd, f->index, LOG_MODE_EMPTY);
     /* A purge that was killed may have owned it. */
     if (rc < 0 && log_recover(p->dir->log_fd, f->index, NULL) >= 0)
@@ -184,7 +188,7 @@ purge_log(struct purge *p, const struct logfile *f, bool last)
     if (rc == -ENOENT)
         return 0;
     if (rc < 0) {
-        note_busy(p, f, last);
+        note_busy(p, f);
         return 0;
     }
     cleared = log_clear(&log);
@@ -198,17 +202,11 @@ purge_log(struct purge *p, const struct logfile *f, bool last)
 static int
 pass_logs(struct purge *p, bool last)
 {
-    struct logfile_list list;
     int rc;
 
     p->busy = 0;
-    rc = logfile_list_read(&list, p->dir->log_fd);
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; rc == 0 && i < list.count; i++)
-        if (list.files[i].kind == LOGFILE_LOG)
-            rc = purge_log(p, &list.files[i], last);
-    logfile_list_free(&list);
+    p->is_last = last;
+    rc = logfile_list_each(p->dir->log_fd, purge_log, p);
     return rc < 0 ? rc : p->busy == 0;
 }
 
@@ -235,34 +233,22 @@ purge_logs(struct purge *p, uint64_t deadline_ms)
     return rc < 0 ? rc : 0;
 }
 
-static void
-search_log(struct purge *p, const char *name)
+static int
+search_quarantined(void *ctx, const struct logfile *f)
 {
-    const int fd = logfile_open(p->dir->log_fd, name);
-    const int rc = fd < 0 ? fd : find_key(p, fd);
+    struct purge *p = ctx;
+    int fd, rc;
 
+    if (f->kind != LOGFILE_BAD && f->kind != LOGFILE_SALVAGED)
+        return 0;
+    fd = logfile_open(p->dir->log_fd, f->name);
+    rc = fd < 0 ? fd : find_key(p, fd);
     if (fd >= 0)
         (void)close(fd);
     if (rc != 0 && rc != -ENOENT)
-        report_left(p, "log", name,
+        report_left(p, "log", f->name,
                     rc > 0 ? "it is quarantined and may have a key"
                            : "it cannot be read");
-}
-
-static int
-search_quarantined(struct purge *p)
-{
-    struct logfile_list list;
-    int rc;
-
-    rc = logfile_list_read(&list, p->dir->log_fd);
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < list.count; i++)
-        if (list.files[i].kind == LOGFILE_BAD ||
-            list.files[i].kind == LOGFILE_SALVAGED)
-            search_log(p, list.files[i].name);
-    logfile_list_free(&list);
     return 0;
 }
 
@@ -469,7 +455,7 @@ purge_files(struct store_session *in, const struct cmd_name *keyspace,
     if (rc == 0)
         rc = purge_logs(&p, deadline_ms);
     if (rc == 0)
-        rc = search_quarantined(&p);
+        rc = logfile_list_each(in->dir.log_fd, search_quarantined, &p);
     /* What a writer that stopped, or was killed while it did, left for the next
      * one: less than one of each name, and where totals were, so it is not worth
      * writing again without the keys. */
