@@ -39,7 +39,7 @@ struct neighbour {
 
 /* ---- recipes ------------------------------------------------------------- */
 
-/* Replaces the first `from`, which must be there. */
+/* Replaces the first `from`, which must be there; "" is the beginning. */
 static void replace_words(char conf[CONF_MAX], const char *from,
                           const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -47,7 +47,7 @@ static void replace_words(char conf[CONF_MAX], const char *from,
 static void
 replace_words(char conf[CONF_MAX], const char *from, const char *format, ...)
 {
-    char rest[CONF_MAX], to[700];
+    char rest[CONF_MAX], to[2048];
     char *at = strstr(conf, from);
     va_list args;
 
@@ -177,24 +177,20 @@ http_port(struct fleet *f)
 static void
 start_nginx(struct fleet *f, struct neighbour *n)
 {
-    char front[4096];
+    const char *d = n->dir.path;
 
     init_neighbour(n);
     read_recipe("proxy_method POST", n->conf);
     replace_words(n->conf, "127.0.0.1:9527", "127.0.0.1:%u", http_port(f));
     replace_words(n->conf, "listen 80;", "listen 127.0.0.1:%u;", n->port);
     replace_words(n->conf, "root /var/www/html;", "root %s;", n->dir.path);
-    (void)snprintf(front, sizeof front,
-                   "daemon off; pid %s/pid; error_log stderr;\n"
-                   "events {}\nhttp { access_log off;\n"
-                   "client_body_temp_path %s; proxy_temp_path %s;\n"
-                   "fastcgi_temp_path %s; uwsgi_temp_path %s;\n"
-                   "scgi_temp_path %s;\n",
-                   n->dir.path, n->dir.path, n->dir.path, n->dir.path,
-                   n->dir.path, n->dir.path);
-    assert_true(strlen(n->conf) + strlen(front) + 3 < CONF_MAX);
-    memmove(n->conf + strlen(front), n->conf, strlen(n->conf) + 1);
-    memcpy(n->conf, front, strlen(front));
+    replace_words(n->conf, "",
+                  "daemon off; pid %s/pid; error_log stderr;\n"
+                  "events {}\nhttp { access_log off;\n"
+                  "client_body_temp_path %s; proxy_temp_path %s;\n"
+                  "fastcgi_temp_path %s; uwsgi_temp_path %s;\n"
+                  "scgi_temp_path %s;\n",
+                  d, d, d, d, d, d);
     (void)strcat(n->conf, "}\n");
     tmpdir_put(&n->dir, "page.html", "a page\n", 7, 0644);
     BEGIN(n, "/usr/sbin/nginx", "-c", put_conf(n, "nginx.conf"));
@@ -326,20 +322,17 @@ join_collectd(struct neighbour *n)
 static int
 start_collectd(struct neighbour *n, uint16_t relay)
 {
-    char front[4096];
+    const char *d = n->dir.path;
 
     init_neighbour(n);
     read_recipe("LoadPlugin write_graphite", n->conf);
     replace_words(n->conf, "Port \"2013\"", "Port \"%u\"", relay);
-    (void)snprintf(front, sizeof front,
-                   "Hostname \"h\"\nFQDNLookup false\nBaseDir \"%s\"\n"
-                   "PIDFile \"%s/pid\"\nWriteThreads 1\nLoadPlugin unixsock\n"
-                   "<Plugin unixsock>\n  SocketFile \"%s/socket\"\n"
-                   "  DeleteSocket true\n</Plugin>\n",
-                   n->dir.path, n->dir.path, n->dir.path);
-    assert_true(strlen(n->conf) + strlen(front) < CONF_MAX);
-    memmove(n->conf + strlen(front), n->conf, strlen(n->conf) + 1);
-    memcpy(n->conf, front, strlen(front));
+    replace_words(n->conf, "",
+                  "Hostname \"h\"\nFQDNLookup false\nBaseDir \"%s\"\n"
+                  "PIDFile \"%s/pid\"\nWriteThreads 1\nLoadPlugin unixsock\n"
+                  "<Plugin unixsock>\n  SocketFile \"%s/socket\"\n"
+                  "  DeleteSocket true\n</Plugin>\n",
+                  d, d, d);
     BEGIN(n, "/usr/sbin/collectd", "-f", "-C", put_conf(n, "collectd.conf"));
     return join_collectd(n);
 }

@@ -7,7 +7,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -662,12 +661,6 @@ CASE(an_open_that_fails_leaks_nothing, s)
             assert_int_equal(fault_open_fds(), before);
         }
     }
-}
-
-CASE(a_command_does_not_inherit_the_connection, s)
-{
-    begin_client(s, serve_all);
-    assert_true(fcntl(countd_live_fd(s->l), F_GETFD) & FD_CLOEXEC);
 }
 
 /* ---- forked children --------------------------------------------------- */
