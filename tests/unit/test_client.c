@@ -92,24 +92,22 @@ take_all_silently(struct server *s, int fd)
 /* ---- fixture ----------------------------------------------------------- */
 
 static void
-open_client_as(struct server *s, int silent, size_t buffer_size,
-               int nonblocking)
+open_client_as(struct server *s, struct countd_options o)
 {
-    const struct countd_options o = {.size = sizeof o,
-                                     .write = s->hand.address,
-                                     .read = s->hand.address,
-                                     .silent = silent,
-                                     .buffer_size = buffer_size,
-                                     .connect_timeout_ms = 20000,
-                                     .nonblocking = nonblocking};
-
+    o.size = sizeof o;
+    o.write = o.read = s->hand.address;
+    o.connect_timeout_ms = 20000;
     assert_rc(countd_open(&s->c, &o), 0);
 }
+
+/* With these options. */
+#define OPEN_CLIENT(s, ...)                                                    \
+    open_client_as(s, (struct countd_options){__VA_ARGS__})
 
 static void
 open_client(struct server *s)
 {
-    open_client_as(s, 0, 0, 0);
+    OPEN_CLIENT(s, .silent = 0);
 }
 
 /* A server and its client. */
@@ -264,7 +262,7 @@ CASE(a_server_that_takes_nothing_never_blocks_a_nonblocking_increment, s)
     int64_t taken = 0;
 
     hand_start(&s->hand, 1, wait_then_acknowledge);
-    open_client_as(s, 0, 10 * MESSAGE_SIZE, 1);
+    OPEN_CLIENT(s, .buffer_size = 10 * MESSAGE_SIZE, .nonblocking = 1);
     while (incr_key(s, "k", 1) == 0 && taken < 1000000)
         taken++;
 
@@ -297,7 +295,7 @@ CASE(an_increment_waits_while_the_buffer_is_full, s)
     pthread_t threads[3];
 
     hand_start(&s->hand, 1, wait_then_acknowledge);
-    open_client_as(s, 0, 10 * MESSAGE_SIZE, 0);
+    OPEN_CLIENT(s, .buffer_size = 10 * MESSAGE_SIZE);
     assert_rc(incr_key(s, "k", 1),
               0); /* one waits, however late the threads are */
     for (int i = 0; i < 3; i++)
@@ -445,7 +443,7 @@ CASE(without_a_server_increments_wait, s)
 CASE(a_silent_flush_waits_for_no_answer, s)
 {
     hand_start(&s->hand, 1, take_all_silently);
-    open_client_as(s, 1, 0, 0);
+    OPEN_CLIENT(s, .silent = 1);
     for (int i = 0; i < 1000; i++)
         while (incr_key(s, "k", 2) == -EAGAIN)
             assert_true(countd_poll(s->c) >= 0);
@@ -483,7 +481,8 @@ CASE(a_silent_loss_is_what_the_peer_had_not_confirmed, s)
     uint64_t lost;
 
     hand_start(&s->hand, 2, reset_the_first_silently);
-    open_client_as(s, 1, 1000 * MESSAGE_SIZE, 1);
+    OPEN_CLIENT(s, .silent = 1, .buffer_size = 1000 * MESSAGE_SIZE,
+                .nonblocking = 1);
     while (incr_key(s, "k", 1) == 0)
         put_in++;
     hand_let_go(&s->hand);
@@ -599,7 +598,7 @@ CASE(a_descriptor_tells_when_to_go_on, s)
     int64_t left;
 
     hand_start(&s->hand, 1, acknowledge_all);
-    open_client_as(s, 0, 8 * 520, 1);
+    OPEN_CLIENT(s, .buffer_size = 8 * 520, .nonblocking = 1);
     p.fd = countd_fd(s->c);
     assert_true(p.fd >= 0);
     assert_int_equal(poll(&p, 1, 0), 0);
@@ -622,12 +621,10 @@ CASE(a_descriptor_tells_when_to_go_on, s)
 
 CASE(increments_of_a_key_leave_as_their_sum_when_that_is_wanted, s)
 {
-    const struct countd_options o = {
-        .size = sizeof o, .write = s->hand.address, .sum = 1};
     uint64_t unsent, unanswered;
 
     hand_start(&s->hand, 1, acknowledge_all);
-    assert_rc(countd_open(&s->c, &o), 0);
+    OPEN_CLIENT(s, .sum = 1);
     for (int i = 0; i < 1000; i++) {
         assert_rc(incr_key(s, "a", 2), 0);
         assert_rc(incr_key(s, i % 2 ? "b" : "ab", -1), 0);
@@ -701,7 +698,8 @@ CASE(a_new_connection_begins_with_the_minute_of_what_is_left, s)
     uint64_t lost, put_in = 0;
 
     hand_start(&s->hand, 2, break_after_some);
-    open_client_as(s, 0, (size_t)4000 * MESSAGE_SIZE, 1);
+    OPEN_CLIENT(s, .buffer_size = (size_t)4000 * MESSAGE_SIZE,
+                .nonblocking = 1);
     while (incr_at(s, (uint32_t)(20 + put_in / 3)) == 0)
         put_in++;
     hand_let_go(&s->hand);
@@ -736,7 +734,8 @@ CASE(any_number_of_times_is_matched_with_its_answers, s)
     const uint32_t count = 40000;
 
     hand_start(&s->hand, 1, answer_late);
-    open_client_as(s, 0, (size_t)100000 * MESSAGE_SIZE, 1);
+    OPEN_CLIENT(s, .buffer_size = (size_t)100000 * MESSAGE_SIZE,
+                .nonblocking = 1);
     for (uint32_t i = 0; i < count; i++) {
         assert_rc(incr_at(s, 20 + i % 7), 0);
         if (i % 1000 == 0)
@@ -751,11 +750,8 @@ CASE(any_number_of_times_is_matched_with_its_answers, s)
 
 CASE(only_increments_of_one_minute_leave_as_their_sum, s)
 {
-    const struct countd_options o = {
-        .size = sizeof o, .write = s->hand.address, .sum = 1};
-
     hand_start(&s->hand, 1, acknowledge_all);
-    assert_rc(countd_open(&s->c, &o), 0);
+    OPEN_CLIENT(s, .sum = 1);
     for (int i = 0; i < 1000; i++) {
         assert_rc(countd_incr_at(s->c, "s", 1, "k", 1, 1, 60 * (1 + i % 2)), 0);
         assert_rc(countd_incr(s->c, "s", 1, "k", 1, 1), 0);
