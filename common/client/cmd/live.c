@@ -62,7 +62,6 @@ ask_values(const struct cmd_line *line, struct countd_live *l,
         else if (rc == 0 && !lacks)
             (void)printf("%" PRId64 "\n", cells[0].number);
     }
-    output_rows_end(out);
     return rc == 0 && lacks ? -ENOENT : rc;
 }
 
@@ -116,11 +115,8 @@ print_record(void *ctx, const void *name, size_t size, uint32_t current,
 static int
 ask_dump(const struct cmd_line *line, struct countd_live *l, struct output *out)
 {
-    const int rc = countd_live_dump(l, print_record, out);
-
     (void)line; /* it says all */
-    output_rows_end(out);
-    return rc;
+    return countd_live_dump(l, print_record, out);
 }
 
 /* ---- who ---------------------------------------------------------------- */
@@ -145,7 +141,6 @@ ask_holders(const struct cmd_line *line, struct countd_live *l,
     const struct cmd_live_name name = cmd_live_name(line, line->args[1]);
     const int rc = countd_live_who(l, name.bytes, name.size, print_holder, out);
 
-    output_rows_end(out);
     if (rc == -ENOENT)
         report_missing(line, line->args[1]);
     return rc;
@@ -204,9 +199,11 @@ run_look(struct cmd_line *line)
                 k->count);
     rc = k->ask(line, l, &out);
     countd_live_close(l);
-    status = output_fini(&out);
     if (rc < 0 && rc != -ENOENT)
         return cmd_peer_failed(line, cmd_live_peer(line), rc);
+    if (k->ask != ask_stats)
+        output_rows_end(&out);
+    status = output_fini(&out);
     return rc < 0 && status == 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 

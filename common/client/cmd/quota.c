@@ -49,9 +49,10 @@ list_quotas(struct cmd_line *line)
     output_init(&out, line, columns, 3);
     rc = countd_quota_list(h, print_quota, &out);
     countd_http_close(h);
+    if (rc < 0)
+        return cmd_peer_failed(line, CMD_QUOTA, rc);
     output_rows_end(&out);
-    status = output_fini(&out);
-    return rc < 0 ? cmd_peer_failed(line, CMD_QUOTA, rc) : status;
+    return output_fini(&out);
 }
 
 static int request_change(struct cmd_line *line);

@@ -66,9 +66,10 @@ print_numbers(const struct cmd_line *line, int64_t count)
         count -= (int64_t)some;
     }
     countd_http_close(h);
+    if (rc < 0)
+        return cmd_peer_failed(line, CMD_SEQUENCE, rc);
     output_rows_end(&out);
-    status = output_fini(&out);
-    return rc < 0 ? cmd_peer_failed(line, CMD_SEQUENCE, rc) : status;
+    return output_fini(&out);
 }
 
 int
