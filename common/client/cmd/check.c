@@ -153,7 +153,7 @@ check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
     if (rc == -ENOENT) {
         if (c->line->arg_count > 0)
             report_finding(c, FAULT "there is no such keyspace");
-        else if (size > 2 && memcmp(name, "%h", 2) == 0)
+        else if (store_session_is_file(name, size))
             report_finding(c, FAULT
                            "a file in which its keyspace's name is damaged, or "
                            "another's: it was renamed or copied");

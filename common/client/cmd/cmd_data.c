@@ -340,6 +340,12 @@ store_session_store(const struct cmd_line *line, int keyspace_fd, bool writable,
                : lmdb_store_open(out, &options);
 }
 
+bool
+store_session_is_file(const uint8_t *name, size_t size)
+{
+    return size > 2 && memcmp(name, "%h", 2) == 0;
+}
+
 long
 store_session_holder(const struct store_session *in)
 {

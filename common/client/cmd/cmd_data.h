@@ -53,6 +53,10 @@ void store_session_close(struct store_session *in);
 int store_session_store(const struct cmd_line *line, int keyspace_fd,
                         bool writable, struct store **out);
 
+/* Whether a listed name is that of a file, for the name in it is damaged, or
+ * another file's: no other call finds it. */
+bool store_session_is_file(const uint8_t *name, size_t size);
+
 /* Returns the pid of the process for which the last drop or deletion returned
  * -EAGAIN; 0: unknown. */
 long store_session_holder(const struct store_session *in);

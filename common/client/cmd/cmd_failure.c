@@ -1,6 +1,5 @@
-/* common/client/cmd/cmd_failure.c - see cmd.h: errors of commands.  What an
- * error of libcountd means for a command cmd_peer_failed() finds in the table.
- */
+/* common/client/cmd/cmd_failure.c - see cmd.h: errors of commands.
+ * cmd_peer_failed() finds in a table what an error of libcountd means. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <inttypes.h>

@@ -487,7 +487,8 @@ cmd_salvage(struct cmd_line *line, const char *file)
                         file);
     if (cmd_value(line, "keep") && cmd_value(line, "remove"))
         return cmd_fail(CONFIG_EXIT_USAGE, "give --keep or --remove, not both");
-    status = store_session_open(line, SESSION_WRITE, &s.in);
+    status = store_session_open(line, s.dry_run ? SESSION_READ : SESSION_WRITE,
+                                &s.in);
     if (status != 0)
         return status;
     s.place = (struct place){
