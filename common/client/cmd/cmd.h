@@ -22,7 +22,6 @@
 #include "common/setup/config.h"
 #include "common/setup/time_text.h"
 #include "common/wire/frame.h"
-#include "common/wire/likeness.h"
 #include "common/wire/name.h"
 #include "common/wire/table_write.h"
 
@@ -117,10 +116,6 @@ int cmd_failed(int rc, const char *format, ...)
  */
 int cmd_misuse(const struct cmd_line *line, const char *text, const char *what);
 
-/* Likewise, with what was meant. */
-int cmd_misuse_like(const struct cmd_line *line, const char *text,
-                    const char *what, const struct likeness *meant);
-
 /* Prints the usage to stderr.  Returns CONFIG_EXIT_USAGE. */
 int cmd_usage(const struct cmd_line *line);
 
@@ -137,9 +132,6 @@ struct cmd_name {
  * "key". */
 struct cmd_name cmd_name(const struct cmd_line *line, const char *text,
                          const char *what);
-
-/* Says why a name cannot be: its size, or an error of name_unescape(). */
-int cmd_refuse_name(const char *what, int size, size_t max);
 
 int64_t cmd_number(const struct cmd_line *line, const char *text,
                    const char *what, int64_t min, int64_t max);

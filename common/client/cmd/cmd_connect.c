@@ -237,22 +237,6 @@ cmd_is_semaphore(const struct cmd_line *line)
     return cmd_value(line, "semaphore") != NULL;
 }
 
-struct cmd_live_name
-cmd_live_name(const struct cmd_line *line, const char *text)
-{
-    struct cmd_live_name name = {.size = 0};
-    int size;
-
-    if (*line->status != 0)
-        return name;
-    size = name_unescape_any(text, strlen(text), name.bytes, LIVE_NAME_MAX);
-    if (size > 0)
-        name.size = (size_t)size;
-    else
-        *line->status = cmd_refuse_name("name", size, LIVE_NAME_MAX);
-    return name;
-}
-
 enum cmd_peer
 cmd_live_peer(const struct cmd_line *line)
 {

@@ -13,6 +13,7 @@
 #include "common/base/diag.h"
 #include "common/wire/event_time.h"
 #include "common/wire/increment_line.h"
+#include "common/wire/likeness.h"
 
 #define SHOWN_SIZE 64 /* bytes of a bad argument that an error shows */
 #define YEAR_MOST  9999
@@ -85,9 +86,10 @@ cmd_usage(const struct cmd_line *line)
         c->name, c->arguments.text[0] ? " " : "", c->arguments.text, c->name);
 }
 
-int
-cmd_misuse_like(const struct cmd_line *line, const char *text, const char *what,
-                const struct likeness *meant)
+/* The same with what was meant. */
+static int
+misuse_like(const struct cmd_line *line, const char *text, const char *what,
+            const struct likeness *meant)
 {
     char hint[LIKENESS_HINT_SIZE], why[192];
 
@@ -111,7 +113,7 @@ unknown_option(const struct cmd_line *line, const struct given *g)
         (void)snprintf(dashed, sizeof dashed, "--%s", meant.word);
         meant.word = dashed;
     }
-    return cmd_misuse_like(line, g->text, "no such option", &meant);
+    return misuse_like(line, g->text, "no such option", &meant);
 }
 
 /* Takes an option; argv[*at] is the next argument, and passed if it is the
@@ -161,7 +163,7 @@ find_command(struct cmd_line *line, const char *text)
         }
         likeness_try(&meant, c->name);
     }
-    return cmd_misuse_like(line, text, "no such subcommand", &meant);
+    return misuse_like(line, text, "no such subcommand", &meant);
 }
 
 /* -h and "help" may stand before what they are about. */
@@ -335,8 +337,9 @@ cmd_value(const struct cmd_line *line, const char *option)
 
 /* ---- values ------------------------------------------------------------ */
 
-int
-cmd_refuse_name(const char *what, int size, size_t max)
+/* Says why a name cannot be: its size, or an error of name_unescape(). */
+static int
+refuse_name(const char *what, int size, size_t max)
 {
     if (size == 0)
         return cmd_fail(CONFIG_EXIT_USAGE,
@@ -351,6 +354,15 @@ cmd_refuse_name(const char *what, int size, size_t max)
         CONFIG_EXIT_USAGE,
         "the %s has a bad escape; write a backslash as \\\\, a byte as \\xHH%s",
         what, max == NAME_MAX_SIZE ? " (not 00)" : "");
+}
+
+/* The size of a name; 0: it is refused. */
+static size_t
+take_size(const struct cmd_line *line, const char *what, int size, size_t max)
+{
+    if (size <= 0)
+        *line->status = refuse_name(what, size, max);
+    return size > 0 ? (size_t)size : 0;
 }
 
 struct cmd_name
@@ -370,10 +382,20 @@ cmd_name(const struct cmd_line *line, const char *text, const char *what)
         memcpy(name.bytes, text, length);
         size = (int)length;
     }
-    if (size > 0)
-        name.size = (size_t)size;
-    else
-        *line->status = cmd_refuse_name(what, size, NAME_MAX_SIZE);
+    name.size = take_size(line, what, size, NAME_MAX_SIZE);
+    return name;
+}
+
+struct cmd_live_name
+cmd_live_name(const struct cmd_line *line, const char *text)
+{
+    struct cmd_live_name name = {.size = 0};
+
+    if (*line->status == 0)
+        name.size = take_size(
+            line, "name",
+            name_unescape_any(text, strlen(text), name.bytes, LIVE_NAME_MAX),
+            LIVE_NAME_MAX);
     return name;
 }
 
@@ -399,7 +421,7 @@ cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs, size_t count)
                            v->word);
     }
     return word[0] == '\0' ? cmd_usage(line)
-                           : cmd_misuse_like(line, word, words, &meant);
+                           : misuse_like(line, word, words, &meant);
 }
 
 int64_t
