@@ -148,7 +148,8 @@ int countd_sync(struct countd *c, int timeout_ms);
 /* countd_sync(), and then blocks until all of it is readable, in this keyspace
  * or, with size 0, in all: some 50 ms while workers keep up, else about a
  * second.  If the handle is silent, it waits for the increments that the server
- * had received by then.
+ * had received by then.  Each answer may take as long as countd_read_timeout()
+ * says, beyond the time, too.
  *   -ETIMEDOUT  call again
  *   else as countd_sync() and countd_range() */
 int countd_wait_readable(struct countd *c, const void *keyspace,
