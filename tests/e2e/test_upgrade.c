@@ -1,5 +1,6 @@
 /* tests/e2e/test_upgrade.c - each daemon of `countd serve` is started again ten
- * times while clients count: no increment is lost, counted twice or refused.
+ * times while clients count: no increment is lost, counted twice or refused;
+ * upgrade.txt has the clients that people have.
  *
  * A client sends again what was not answered only where its connection ended in
  * order, and then everything that had been taken was answered; an answer that
@@ -10,7 +11,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -303,135 +303,27 @@ expect_datagrams(const struct serve_fixture *s, unsigned sum)
     expect_sum(s, "statsd", "udp", sum);
 }
 
-/* Each daemon ten times; `before_each` may be NULL.  Returns the datagrams that
- * were sent meanwhile. */
-static unsigned
-upgrade_all(struct serve_fixture *s, void (*before_each)(void))
+WITH_EMPTY(ten_upgrades_of_each_daemon_lose_double_and_refuse_nothing, s)
 {
     static const char *const programs[] = {"countd-write", "countd-worker",
                                            "countd-read"};
     unsigned datagrams = 0;
 
+    serve_site(s);
+    begin_clients(s);
     serve_fixture_find_children(s);
     for (unsigned round = 1; round <= ROUNDS; round++)
         for (size_t i = 0; i < SITE_DAEMONS; i++) {
-            if (before_each)
-                before_each();
+            await_clients();
             assert_int_equal(kill(s->children[i], SIGTERM), 0);
             datagrams += say_datagrams(s);
             s->children[i] = await_next(s, programs[i], round);
             datagrams += say_datagrams(s);
         }
-    return datagrams;
-}
-
-WITH_EMPTY(ten_upgrades_of_each_daemon_lose_double_and_refuse_nothing, s)
-{
-    unsigned datagrams;
-
-    serve_site(s);
-    begin_clients(s);
-    datagrams = upgrade_all(s, await_clients);
     end_clients();
 
     expect_text(RUN(s, "flush"), 0, "");
     for (size_t i = 0; i < CLIENTS; i++)
         expect_sum(s, "up", clients[i].key, clients[i].counted);
     expect_datagrams(s, datagrams);
-}
-
-/* ---- clients that people have -------------------------------------------- */
-
-/* Each gets its port and a file as arguments, makes the file FILE.NAME when it
- * has counted its first, goes on until FILE is gone, and prints how many were
- * answered well, or what went wrong. */
-#define NODE(script)                                                           \
-    "node -e \""                                                               \
-    "const fs = require('fs'), [port, file] = process.argv.slice(1);"          \
-    "const run = async (name, count) => { let n = 0; try {"                    \
-    "  while (fs.existsSync(file)) {"                                          \
-    "    await count(); if (n++ === 0) fs.writeFileSync(file + name, ''); }"   \
-    "  console.log(n); } catch (e) { console.log(e.message, e.cause); }"       \
-    "  process.exit(0); };" script "\""
-
-static const struct people {
-    const char *name, *keyspace, *port, *probe, *command;
-} people[] = {
-    {"ioredis", "up", "resp", "node -e \"require('ioredis')\"",
-     NODE("const R = require('ioredis'), r = new R(+port);"
-          "r.on('error', e => { console.log(e.message); process.exit(0); });"
-          "run('ioredis', () => r.hincrby('up', 'ioredis', 1));")},
-    /* The fetch of Node.js. */
-    {"undici", "up", "http", "node -e \"fetch\"",
-     NODE("const body = JSON.stringify({keyspace: 'up', key: 'undici'});"
-          "const headers = {'content-type': 'application/json'};"
-          "run('undici', async () => { const a = await fetch("
-          "  'http://127.0.0.1:' + port + '/v1/count',"
-          "  {method: 'POST', body, headers});"
-          "  if (!a.ok) throw new Error(await a.text()); await a.text(); });")},
-    {"curl", "up", "http", "command -v curl",
-     "sh -c 'n=0; while [ -e $1 ]; do curl -sSf --retry 3 --json"
-     " \"{\\\"keyspace\\\":\\\"up\\\",\\\"key\\\":\\\"curl\\\"}\""
-     " 127.0.0.1:$0/v1/count 2>&1 >/dev/null || break;"
-     " n=$((n + 1)); : >$1curl; done; echo $n'"},
-    {"hot-shots", "statsd", "statsd", "node -e \"require('hot-shots')\"",
-     NODE("const S = require('hot-shots'), c = new S({port: +port});"
-          "run('hot-shots', () => new Promise((well, badly) =>"
-          "  c.increment('hot-shots', e => e ? badly(e)"
-          "    : setTimeout(well, 1))));")},
-};
-
-#define PEOPLE (sizeof people / sizeof people[0])
-
-static FILE *
-begin_people(const struct serve_fixture *s, const struct people *p,
-             const char *file)
-{
-    const uint64_t until_ms = test_deadline(ANSWER_MS);
-    char line[2048], begun[700];
-    FILE *f;
-
-    (void)snprintf(line, sizeof line, "%s >/dev/null 2>&1", p->probe);
-    if (system(line) != 0)
-        test_skip("ioredis, hot-shots, node or curl is not installed");
-    (void)snprintf(line, sizeof line, "exec timeout 600 %s %u %s", p->command,
-                   daemon_port(&s->serve, p->port), file);
-    f = popen(line, "r");
-    assert_non_null(f);
-    (void)snprintf(begun, sizeof begun, "%s%s", file, p->name);
-    while (access(begun, F_OK) < 0) {
-        if (clock_ms() > until_ms)
-            fail_msg("%s counts nothing", p->name);
-        (void)poll(NULL, 0, 10); /* paces the looking */
-    }
-    return f;
-}
-
-WITH_EMPTY(peer_ioredis_undici_curl_and_hot_shots_see_nothing_of_ten_upgrades,
-           s)
-{
-    FILE *f[PEOPLE];
-    const char *file;
-
-    assert_int_equal(setenv("NODE_PATH", "build/npm/node_modules", 0), 0);
-    serve_site(s);
-    file = serve_fixture_put(s, "going", "");
-    for (size_t i = 0; i < PEOPLE; i++)
-        f[i] = begin_people(s, &people[i], file);
-    (void)upgrade_all(s, NULL);
-
-    assert_int_equal(unlink(file), 0);
-    expect_text(RUN(s, "flush"), 0, "");
-    for (size_t i = 0; i < PEOPLE; i++) {
-        char said[512] = "", *end;
-        unsigned long count;
-
-        (void)fread(said, 1, sizeof said - 1, f[i]); /* nothing: not a number */
-        assert_int_equal(pclose(f[i]), 0);
-        count = strtoul(said, &end, 10);
-        if (count == 0 || strcmp(end, "\n") != 0)
-            fail_msg("%s: %s", people[i].name, said);
-        expect_text(RUN(s, "flush"), 0, "");
-        expect_sum(s, people[i].keyspace, people[i].name, (unsigned)count);
-    }
 }

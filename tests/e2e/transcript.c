@@ -58,7 +58,7 @@
 
 #define CASES_MAX   128
 #define STEP_SIZE   8192
-#define BESIDE_MAX  4
+#define BESIDE_MAX  6
 #define DEADLINE_MS 60000
 
 static struct {
