@@ -2,7 +2,6 @@
  * people and to shells: cmd_help_overview(), cmd_help_print(), and countd
  * completion. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -64,30 +63,6 @@ cmd_help_print(const struct cmd *c)
 
 /* ---- completion --------------------------------------------------------- */
 
-/* Prints the words that a command takes literally as its first argument: of
- * "[list | dump N]" list and dump. */
-static void
-print_words(const struct cmd *c)
-{
-    const char *at = c->arguments.text;
-
-    while (*at != '\0') {
-        const int size = (int)strcspn(at, " []|.");
-
-        if (size > 0 && islower((unsigned char)at[0]))
-            (void)printf(" %.*s", size, at);
-        at += size > 0 ? size : 1;
-    }
-}
-
-static void
-print_option_words(const struct cmd_option *options, const char *letters)
-{
-    for (int i = 0; i < CMD_OPTIONS_MAX && options[i].name != NULL; i++)
-        if (is_followed(&options[i], letters))
-            (void)printf(" %s%s", option_dashes(&options[i]), options[i].name);
-}
-
 /* A setting, with which its value begins. */
 static void
 print_key(void *ctx, const char *key, const char *type, const char *def,
@@ -100,43 +75,13 @@ print_key(void *ctx, const char *key, const char *type, const char *def,
     (void)printf(" %s=", key);
 }
 
-static void
-print_commands(void)
-{
-    for (const struct cmd *c = cmd_table; c->name != NULL; c++)
-        (void)printf(" %s", c->name);
-}
-
-/* How many keyspaces a command takes as its first arguments. */
-static unsigned
-count_keyspaces(const struct cmd *c)
-{
-    const char *at = c->arguments.text;
-
-    if (strstr(at, "KEYSPACE]...") || strstr(at, "KEYSPACE..."))
-        return 9999;
-    return strncmp(at, "KEYSPACE", 8) == 0;
-}
-
-static void
-print_command(const struct cmd *c)
-{
-    (void)printf("    %s) list='", c->name);
-    print_option_words(c->options, NULL);
-    print_option_words(cmd_common_options, c->common);
-    print_words(c);
-    (void)printf("'");
-    if (count_keyspaces(c) > 0)
-        (void)printf(" names=%u", count_keyspaces(c));
-    (void)puts(" ;;");
-}
-
-/* Words are added with the blank behind them, as a setting has none; compgen -W
- * would execute what a name contains. */
-static const char before_words[] =
+/* The words of a command are those of its help; words are added with the blank
+ * behind them, as a setting has none; compgen -W would execute what a name
+ * contains. */
+static const char before_settings[] =
     "_countd_words()\n"
     "{\n"
-    "    local word=${COMP_WORDS[COMP_CWORD]} command= list= i at=0 "
+    "    local word=${COMP_WORDS[COMP_CWORD]} command= list i at=0 "
     "names=0 name\n"
     "    local -a where\n"
     "    where=()\n"
@@ -150,12 +95,22 @@ static const char before_words[] =
     "        *) [[ $command ]] && ((++at)) || command=${COMP_WORDS[i]} ;;\n"
     "        esac\n"
     "    done\n"
-    "    case $command in";
-static const char behind_words[] =
+    "    list=$(\"${COMP_WORDS[0]}\" ${command:+\"$command\"} -h 2>/dev/null "
+    "|\n"
+    "        sed -n '/^example:/q; s/^  \\([-a-z][^ ]*\\) .*/\\1/p; "
+    "s/^usage: countd [a-z]* .options. *//p')\n"
+    "    [[ $command ]] || list+=' help -f -o -d -H -h'\n"
+    "    case $list in\n"
+    "    *KEYSPACE...* | *KEYSPACE]...*) names=9999 ;;\n"
+    "    KEYSPACE*) names=1 ;;\n"
+    "    esac\n"
+    "    list=${list//[][|.]/ }\n"
+    "    [[ ${COMP_WORDS[COMP_CWORD - 1]} != -o ]] || names=0 list='";
+static const char behind_settings[] =
     "'\n"
     "    COMPREPLY=()\n"
     "    for name in $(printf '%s' \"$list\"); do\n"
-    "        [[ $name == \"$word\"* ]] || continue\n"
+    "        [[ $name == \"$word\"* && $name == [-a-z]* ]] || continue\n"
     "        [[ $name == *= ]] || name+=' '\n"
     "        COMPREPLY+=(\"$name\")\n"
     "    done\n"
@@ -170,27 +125,6 @@ static const char behind_words[] =
     "}\n"
     "complete -o default -o nospace -F _countd_words countd";
 
-static void
-print_function(void)
-{
-    (void)puts(before_words);
-    (void)fputs("    '') list='", stdout);
-    print_option_words(cmd_common_options, NULL);
-    print_commands();
-    (void)puts(" help' ;;");
-    (void)fputs("    help) list='", stdout);
-    print_commands();
-    (void)puts("' ;;");
-    for (const struct cmd *c = cmd_table; c->name != NULL; c++)
-        print_command(c);
-    (void)fputs("    esac\n"
-                "    [[ ${COMP_WORDS[COMP_CWORD - 1]} != -o ]] || names=0 "
-                "list='",
-                stdout);
-    config_each(print_key, NULL);
-    (void)puts(behind_words);
-}
-
 /* zsh runs the function of bash.  The file is also loaded at the first
  * completion, which its last line then answers. */
 int
@@ -204,7 +138,9 @@ cmd_completion(struct cmd_line *line)
     if (is_zsh)
         (void)puts("#compdef countd\n"
                    "autoload -U +X bashcompinit && bashcompinit");
-    print_function();
+    (void)fputs(before_settings, stdout);
+    config_each(print_key, NULL);
+    (void)puts(behind_settings);
     if (is_zsh)
         (void)puts("[[ ${funcstack[1]} != _countd ]] || "
                    "_bash_complete -o default -o nospace -F _countd_words");
