@@ -71,7 +71,7 @@ static const uint8_t slide[3 * WORD] = {Z4, Z4, Z4, Z4, 0,  1,  2,  3,
                                         12, 13, 14, 15, Z4, Z4, Z4, Z4};
 
 FOLD static uint32_t
-multiply(const uint8_t *at, size_t size)
+multiply_one(const uint8_t *at, size_t size)
 {
     const __m128i by512 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
     const __m128i by128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
@@ -119,7 +119,7 @@ machine_multiplies(void)
 #define FOLD
 
 static uint32_t
-multiply(const uint8_t *at, size_t size)
+multiply_one(const uint8_t *at, size_t size)
 {
     return (uint32_t)crc32_z(0, at, size);
 }
@@ -136,7 +136,7 @@ uint32_t
 crc_of(const uint8_t *bytes, size_t size)
 {
     if (size >= LEAST && machine_multiplies())
-        return multiply(bytes, size);
+        return multiply_one(bytes, size);
     return (uint32_t)crc32_z(0, bytes, size);
 }
 
@@ -147,7 +147,7 @@ multiply_each(const uint8_t *bytes, size_t stride, const size_t *sizes,
     size_t i;
 
     for (i = 0; i < count; i++, bytes += stride)
-        out[i] = sizes[i] >= LEAST ? multiply(bytes, sizes[i])
+        out[i] = sizes[i] >= LEAST ? multiply_one(bytes, sizes[i])
                                    : (uint32_t)crc32_z(0, bytes, sizes[i]);
 }
 

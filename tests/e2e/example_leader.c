@@ -21,14 +21,14 @@ enum { PID, TERM, SHARED };
 
 /* 1: this process leads the row; 0: another does; or an error. */
 static int
-lead(struct countd_board *b, uint32_t row, int64_t *term)
+lead_row(struct countd_board *b, uint32_t row, int64_t *term)
 {
     int64_t shared[SHARED];
     uint64_t generation;
     uint32_t cell;
     int rc;
 
-    /* Of all who come, one gets the row's cell, and keeps it until it ends. */
+    /* One of those that claim it gets the cell of the row, until it ends. */
     rc = countd_board_claim(b, row, &cell);
     if (rc < 0)
         return rc == -ENOSPC ? 0 : rc;
@@ -58,7 +58,7 @@ main(int argc, char **argv)
     countd_board_info(b, &info);
     for (uint32_t row = 0; row < info.shape.slots; row++) {
         int64_t term;
-        const int rc = lead(b, row, &term);
+        const int rc = lead_row(b, row, &term);
 
         if (rc < 0) {
             (void)fprintf(stderr, "row %u: %s\n", row, strerror(-rc));

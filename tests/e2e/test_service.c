@@ -1,5 +1,5 @@
 /* tests/e2e/test_service.c - countd under a service manager: the transcript
- * service.txt, and who asked is told when they serve. */
+ * service.txt, and what their manager learns when they serve. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 

@@ -295,7 +295,7 @@ connect_pair(struct fixture *r, size_t at)
     return ends[0];
 }
 
-/* Message number `n`: its own key, and an increment that tells it apart. */
+/* Message number `n`: a key and an increment of its own. */
 static inline void
 put(uint8_t *at, size_t n)
 {

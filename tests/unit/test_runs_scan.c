@@ -95,7 +95,7 @@ merge_some(struct fixture *f, unsigned hour, unsigned percent)
               0);
 }
 
-/* About so many blocks; 0: all that there is to do. */
+/* About this number of blocks; 0: all that there is to do. */
 static void
 compact_some(struct fixture *f, unsigned hour, size_t blocks)
 {
