@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/bytes.h"
 #include "common/client/cmd/cmd.h"
 #include "common/log/archive.h"
 #include "common/log/logdir.h"

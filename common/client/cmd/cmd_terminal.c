@@ -10,7 +10,6 @@
 #include <locale.h>
 #include <math.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>

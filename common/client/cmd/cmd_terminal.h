@@ -10,11 +10,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 #include <termios.h>
 #include <zlib.h>
 
-#include "common/board/countd_board.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/lib/countd.h"
 #include "common/setup/config.h"

@@ -7,7 +7,6 @@
  * wait_afar() without. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
-#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/client/cmd/cmd_data.h"

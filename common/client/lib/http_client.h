@@ -13,7 +13,6 @@
 #define COUNTD_COMMON_CLIENT_LIB_HTTP_CLIENT_H
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/client/lib/countd.h"

@@ -22,7 +22,6 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 
