@@ -58,19 +58,6 @@ print_trouble(void *ctx, const char *text)
 }
 
 static void
-print_statsd(FILE *out, const int64_t *v)
-{
-    (void)fprintf(out,
-                  "statsd  %" PRId64 " datagrams, %" PRId64
-                  " dropped by the kernel; %" PRId64 " lines, %" PRId64
-                  " malformed, %" PRId64 " ignored, %" PRId64
-                  " without memory\n",
-                  v[STATUS_W_STATSD_DATAGRAMS], v[STATUS_W_STATSD_DROPPED],
-                  v[STATUS_W_STATSD_LINES], v[STATUS_W_STATSD_BAD],
-                  v[STATUS_W_STATSD_IGNORED], v[STATUS_W_STATSD_NO_MEMORY]);
-}
-
-static void
 print_daemon(FILE *out, const struct overview *o, const struct overview_row *r)
 {
     char age[32];
@@ -96,10 +83,6 @@ print_daemon(FILE *out, const struct overview *o, const struct overview_row *r)
         (void)fprintf(out, ", %" PRId64 " requests",
                       r->values[STATUS_R_REQUESTS]);
     (void)fputc('\n', out);
-    if (r->kind == STATUS_WRITER && (r->values[STATUS_W_STATSD_DATAGRAMS] > 0 ||
-                                     r->values[STATUS_W_STATSD_LINES] > 0 ||
-                                     r->values[STATUS_W_STATSD_DROPPED] > 0))
-        print_statsd(out, r->values);
 }
 
 static void
