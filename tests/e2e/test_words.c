@@ -150,13 +150,20 @@ static struct fixture {
     char tree[512], build[512];
     struct daemon serve;
     struct countd_board *board; /* this process is its master */
-    unsigned own;               /* directories given to other writers */
 } fixture;
 
-#define PORTS                                                                  \
-    "-o", "write.listen=127.0.0.1:0", "-o", "write.ack_listen=127.0.0.1:0",    \
-        "-o", "read.listen=127.0.0.1:0", "-o", "http.listen=127.0.0.1:0",      \
-        "-o", "read.http=127.0.0.1:0"
+/* Runs a daemon, as there are others already on free ports and, if it writes,
+ * in a directory of its own; it must serve, and end well. */
+static const char run_daemon[] =
+    "#!/bin/sh\n"
+    "mkfifo up\n"
+    "case $1 in countd | countd-write) own=\"-d own-$$\" ;; esac\n"
+    "\"$@\" -o write.listen=127.0.0.1:0 -o write.ack_listen=127.0.0.1:0 "
+    "-o read.listen=127.0.0.1:0 -o http.listen=127.0.0.1:0 "
+    "-o read.http=127.0.0.1:0 -o counter.port=0 $own --ready-fd 3 3>up "
+    ">said 2>&1 &\n"
+    "read line <up; kill $!; wait $!; status=$?\n"
+    "[ $status = 0 ] || cat said; rm -rf up own-$$; exit $status\n";
 
 static void
 put_program(const char *name, const char *content, mode_t mode)
@@ -223,13 +230,17 @@ setup(void **state)
     *strrchr(fixture.build, '/') = '\0';
     snprintf(data, sizeof data, "%s/counts", fixture.dir.path);
     snprintf(board, sizeof board, "%s/board", fixture.dir.path);
-    daemon_start(&fixture.serve, "countd", "serve", "-d", data, PORTS, "-o",
-                 "archive.keep=1d", "-o", "sequence.enable=true", "-o",
-                 "quota.enable=true", "-o", "quota.limit=1000000", "-o",
-                 "log.rotate_after=50ms", NULL);
+    daemon_start(&fixture.serve, "countd", "serve", "-d", data, "-o",
+                 "write.listen=127.0.0.1:0", "-o",
+                 "write.ack_listen=127.0.0.1:0", "-o",
+                 "read.listen=127.0.0.1:0", "-o", "http.listen=127.0.0.1:0",
+                 "-o", "read.http=127.0.0.1:0", "-o", "archive.keep=1d", "-o",
+                 "sequence.enable=true", "-o", "quota.enable=true", "-o",
+                 "quota.limit=1000000", "-o", "log.rotate_after=50ms");
     assert_rc(countd_board_create(&fixture.board, board, &shape, NULL, 0), 0);
     write_settings();
     put_program("report", "#!/bin/sh\n", 0700);
+    put_program("run-daemon", run_daemon, 0700);
     for (size_t i = 0; i < COUNT(texts); i++)
         words_read(&fixture.words, texts[i]);
     words_read_help(&fixture.words);
@@ -300,6 +311,12 @@ script_add(struct script *s, const char *format, ...)
     s->size += (size_t)size;
 }
 
+static bool
+begins_with(const char *example, const char *with)
+{
+    return strncmp(example, with, strlen(with)) == 0;
+}
+
 static void
 script_add_command(struct script *s, const char *command, const char *where)
 {
@@ -322,7 +339,12 @@ script_add_command(struct script *s, const char *command, const char *where)
                    "{ echo \"%s it prints '$got', not '%s'\"; exit 99; }\n",
                    command, where, comment, where, comment);
     } else {
-        script_add(s, "%s\ncheck $? %d '%s'\n", command, wanted, where);
+        const char *daemon = command + (begins_with(command, "exec ") ? 5 : 0);
+        const bool is_one = begins_with(daemon, "countd serve") ||
+                            begins_with(daemon, "countd-");
+
+        script_add(s, "%s%s\ncheck $? %d '%s'\n", is_one ? "run-daemon " : "",
+                   is_one ? daemon : command, wanted, where);
     }
 }
 
@@ -350,58 +372,12 @@ change_example(char *example, size_t size)
 }
 
 static bool
-begins_with(const char *example, const char *with)
-{
-    return strncmp(example, with, strlen(with)) == 0;
-}
-
-static bool
 is_not_run(const char *example, bool whole)
 {
     for (size_t i = 0; i < COUNT(not_run); i++)
         if (not_run[i].whole == whole && begins_with(example, not_run[i].begin))
             return true;
     return false;
-}
-
-static bool
-is_daemon(const char *line)
-{
-    if (begins_with(line, "exec "))
-        line += 5;
-    return begins_with(line, "countd serve") || begins_with(line, "countd-");
-}
-
-/* Starts the daemon of a line, as there are others already on free ports and,
- * if it writes, in a directory of its own; it must serve, and end well. */
-static int
-run_daemon(char *line)
-{
-    char own[600];
-    const char *argv[40], *more[] = {PORTS, "-d", own, NULL};
-    struct daemon_how how = {.argv = argv, .may_fail = true};
-    char *words[16], *rest = line;
-    struct daemon d;
-    size_t n = 0;
-    int status;
-
-    line[strcspn(line, "#\n")] = '\0';
-    while (n < COUNT(words) && (words[n] = strtok_r(rest, " ", &rest)) != NULL)
-        n += strcmp(words[n], "exec") != 0 && strcmp(words[n], "2>&1") != 0;
-    snprintf(own, sizeof own, "%s/own-%u", fixture.dir.path, fixture.own++);
-    memcpy(argv, words + 1, (n - 1) * sizeof argv[0]);
-    memcpy(&argv[n - 1], more, sizeof more);
-    if (strcmp(words[0], "countd") != 0 &&
-        strcmp(words[0], "countd-write") != 0)
-        argv[n - 1 + COUNT(more) - 3] = NULL; /* without -d */
-    status = daemon_start_how(&d, words[0], &how);
-    if (status == 0)
-        status = daemon_stop(&d);
-    daemon_output(&d, text, sizeof text);
-    if (status != 0)
-        print_error("%s\n", test_visible(text));
-    daemon_fini(&d);
-    return status;
 }
 
 /* Runs the commands of an example; the status, with all that was said in
@@ -432,12 +408,7 @@ run_commands(const struct words_piece *p)
         snprintf(where, sizeof where, "%s:%u:", p->file, begun);
         strcpy(changed_line, command);
         change_example(changed_line, sizeof changed_line);
-        if (!is_daemon(changed_line))
-            script_add_command(&s, changed_line, where);
-        else if (run_daemon(changed_line) != 0)
-            script_add(&s,
-                       "echo '%s it did not serve, or did not end'; exit 99\n",
-                       where);
+        script_add_command(&s, changed_line, where);
     }
     if (s.holds)
         script_add(&s,
