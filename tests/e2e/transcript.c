@@ -168,9 +168,12 @@ is_remark(const char *line)
 static bool
 is_status(const char *line, int *status)
 {
-    int size = 0;
+    int number, size = 0;
 
-    return sscanf(line, "[%d]%n", status, &size) == 1 && line[size] == '\n';
+    if (sscanf(line, "[%d]%n", &number, &size) != 1 || line[size] != '\n')
+        return false;
+    *status = number;
+    return true;
 }
 
 static void

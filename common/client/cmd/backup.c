@@ -292,10 +292,10 @@ copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
     (void)snprintf(b->what, sizeof b->what, "keyspace %s",
                    cmd_text(name, size));
     rc = store_copy(b->in.store, name, size, b->keyspace_fd);
-    if (rc == 0)
-        rc = store_check(b->copy, name, size, copy_fault, b, &result);
     if (rc == -ENOENT && !store_session_is_file(name, size))
         return 0; /* it was removed since it was listed */
+    if (rc == 0)
+        rc = store_check(b->copy, name, size, copy_fault, b, &result);
     if (rc < 0) {
         b->faults++;
         progress_clear(&b->progress);
