@@ -33,10 +33,7 @@ stop_job(struct job *job)
 {
     struct read_job *w = LOOP_OWNER(job, struct read_job, job);
 
-    if (w->from) {
-        store_listing_stop(w->from);
-        store_listing_close(w->from);
-    }
+    store_listing_close(w->from);
     history_query_fini(&w->history);
     logfile_list_free(&w->logs.list);
     chunks_pack_stop(&w->packer);

@@ -126,7 +126,6 @@ list_some(struct read_request *a, uint64_t until_ns)
     } while (rc == 1 && !w->has_more && clock_ns() < until_ns);
     if (rc == -EAGAIN || (rc == 1 && !w->has_more))
         return false;
-    store_listing_stop(w->from);
     w->list_error = rc < 0 ? rc : 0;
     if (rc < 0)
         diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",

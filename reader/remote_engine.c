@@ -49,7 +49,6 @@ make_names(struct remote_call *c, struct store *s)
     }
     c->is_end = rc == 0;
     c->error = rc < 0 && rc != -EAGAIN ? rc : 0;
-    store_listing_stop(l);
     store_listing_close(l);
 }
 
@@ -335,10 +334,8 @@ listing_of(struct store_listing *l)
 }
 
 static void
-stop_listing(struct store_listing *listing)
+drop_names(struct remote_listing *l)
 {
-    struct remote_listing *l = listing_of(listing);
-
     if (l->call)
         remote_call_drop(l->call);
 }
@@ -346,7 +343,7 @@ stop_listing(struct store_listing *listing)
 static void
 close_listing(struct store_listing *listing)
 {
-    stop_listing(listing);
+    drop_names(listing_of(listing));
     free(listing_of(listing));
 }
 
@@ -355,7 +352,7 @@ start_listing(struct store_listing *listing, const uint8_t *after, size_t size)
 {
     struct remote_listing *l = listing_of(listing);
 
-    stop_listing(listing);
+    drop_names(l);
     l->after_size = size;
     if (size > 0)
         memcpy(l->after, after, size);
@@ -464,7 +461,6 @@ const struct store_engine remote_engine = {
     .listing_open = open_listing,
     .listing_close = close_listing,
     .listing_start = start_listing,
-    .listing_stop = stop_listing,
     .listing_next = next_name,
     .trouble = show_trouble,
 };

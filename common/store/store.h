@@ -235,7 +235,6 @@ struct store_engine {
     void (*listing_close)(struct store_listing *l);
     void (*listing_start)(struct store_listing *l, const uint8_t *after,
                           size_t after_size);
-    void (*listing_stop)(struct store_listing *l);
     int (*listing_next)(struct store_listing *l, uint64_t until_ns,
                         struct store_listed *out);
     int (*check)(struct store *s, const uint8_t *name, size_t name_size,
@@ -390,7 +389,7 @@ store_listing_open(struct store *s, struct store_listing **out)
     return s->engine->listing_open(s, out);
 }
 
-/* NULL is fine. */
+/* At its end or before; NULL is fine. */
 static inline void
 store_listing_close(struct store_listing *l)
 {
@@ -405,13 +404,6 @@ store_listing_start(struct store_listing *l, const uint8_t *after,
                     size_t after_size)
 {
     l->engine->listing_start(l, after, after_size);
-}
-
-/* Ends a listing before its end. */
-static inline void
-store_listing_stop(struct store_listing *l)
-{
-    l->engine->listing_stop(l);
 }
 
 /* The next keyspace: 1, or 0 at the end.

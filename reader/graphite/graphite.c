@@ -151,7 +151,6 @@ stop_request(struct job *job)
 {
     struct graphite_job *g = LOOP_OWNER(job, struct graphite_job, job);
 
-    path_search_stop(&g->search);
     store_listing_close(g->search.listing);
     g->search.listing = NULL;
     scratch_free(&g->scratch);

@@ -366,10 +366,8 @@ next_listed(struct path_search *s, uint64_t until_ns)
     if (rc == 1 && bytes_begin(listed.name, listed.name_size, s->start.bytes,
                                s->start.size))
         return take_keyspace(s, &listed);
-    if (rc >= 0) {
-        path_search_stop(s);
+    if (rc >= 0)
         s->phase = PATH_SEARCH_END;
-    }
     return rc == 1 ? 0 : rc;
 }
 
@@ -400,20 +398,10 @@ path_search_step(struct path_search *s, uint64_t until_ns)
             rc = next_listed(s, until_ns);
         if (rc == -EAGAIN)
             return 0;
-        if (rc < 0) {
-            path_search_stop(s);
+        if (rc < 0)
             return rc;
-        }
         if (s->phase == PATH_SEARCH_END && !s->is_in_keyspace)
             return sort_found(s);
     } while (clock_ns() < until_ns);
     return 0;
-}
-
-void
-path_search_stop(struct path_search *s)
-{
-    if (s->is_listing)
-        store_listing_stop(s->listing);
-    s->is_listing = false;
 }

@@ -96,7 +96,4 @@ void path_search_start(struct path_search *s);
  *   other    the keyspace cannot be read */
 int path_search_step(struct path_search *s, uint64_t until_ns);
 
-/* Gives up what was begun. */
-void path_search_stop(struct path_search *s);
-
 #endif

@@ -14,10 +14,7 @@ stop_job(struct job *job)
 {
     struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
 
-    if (j->listing) {
-        store_listing_stop(j->listing);
-        store_listing_close(j->listing);
-    }
+    store_listing_close(j->listing);
     j->listing = NULL;
     history_query_fini(&j->period);
     j->period.top = NULL;

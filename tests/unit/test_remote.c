@@ -135,12 +135,6 @@ fake_listing_start(struct store_listing *listing, const uint8_t *after,
     l->at = size == 0 ? 0 : (unsigned)atoi((const char *)after + 1) + 1;
 }
 
-static void
-fake_listing_stop(struct store_listing *l)
-{
-    (void)l;
-}
-
 /* 600 keyspaces: k0000 ... */
 static int
 fake_listing_next(struct store_listing *listing, uint64_t until_ns,
@@ -188,7 +182,6 @@ static const struct store_engine fake = {
     .listing_open = fake_listing_open,
     .listing_close = fake_listing_close,
     .listing_start = fake_listing_start,
-    .listing_stop = fake_listing_stop,
     .listing_next = fake_listing_next,
     .trouble = fake_trouble,
 };
@@ -523,7 +516,6 @@ CASE(a_list_goes_on_behind_its_last_name)
     assert_rc(store_listing_next(l, 0, &found), -EAGAIN);
     remote_end(o->remote);
     await_inside(o, 1);
-    store_listing_stop(l);
-    assert_false(remote_is_asking(&o->askers[0].asker));
     store_listing_close(l);
+    assert_false(remote_is_asking(&o->askers[0].asker));
 }

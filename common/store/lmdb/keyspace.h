@@ -262,7 +262,6 @@ int lmdb_listing_open(struct store *store, struct store_listing **out);
 void lmdb_listing_close(struct store_listing *l);
 void lmdb_listing_start(struct store_listing *l, const uint8_t *after,
                         size_t after_size);
-void lmdb_listing_stop(struct store_listing *l);
 int lmdb_listing_next(struct store_listing *l, uint64_t until_ns,
                       struct store_listed *out);
 int lmdb_check(struct store *store, const uint8_t *name, size_t name_size,

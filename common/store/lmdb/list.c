@@ -281,7 +281,8 @@ lmdb_listing_next(struct store_listing *listing, uint64_t until_ns,
         else if (next_row(l, out))
             return 1;
         if (rc < 0) {
-            lmdb_listing_stop(listing);
+            close_dir(l);
+            l->stage = LISTING_END;
             return rc;
         }
         if (until_ns != UINT64_MAX && clock_ns() >= until_ns)
@@ -310,7 +311,7 @@ lmdb_listing_open(struct store *store, struct store_listing **out)
 void
 lmdb_listing_close(struct store_listing *listing)
 {
-    lmdb_listing_stop(listing);
+    close_dir(listing_of(listing));
     free(listing_of(listing));
 }
 
@@ -326,13 +327,4 @@ lmdb_listing_start(struct store_listing *listing, const uint8_t *after,
     if (after_size > 0)
         memcpy(l->after.name, after, after_size);
     l->stage = LISTING_SCAN;
-}
-
-void
-lmdb_listing_stop(struct store_listing *listing)
-{
-    struct lmdb_listing *l = listing_of(listing);
-
-    close_dir(l);
-    l->stage = LISTING_END;
 }

@@ -50,7 +50,6 @@ static const struct store_engine engine = {
     .listing_open = lmdb_listing_open,
     .listing_close = lmdb_listing_close,
     .listing_start = lmdb_listing_start,
-    .listing_stop = lmdb_listing_stop,
     .listing_next = lmdb_listing_next,
     .check = lmdb_check,
     .each_mark = lmdb_each_mark,

@@ -105,12 +105,6 @@ start_listing(struct store_listing *listing, const uint8_t *after, size_t size)
         memcpy(l->after, after, l->after_size);
 }
 
-static void
-stop_listing(struct store_listing *listing)
-{
-    start_listing(listing, NULL, 0);
-}
-
 static int
 next_listed(struct store_listing *listing, uint64_t until_ns,
             struct store_listed *out)
@@ -152,7 +146,6 @@ const struct store_engine pg_engine = {
     .listing_open = open_listing,
     .listing_close = close_listing,
     .listing_start = start_listing,
-    .listing_stop = stop_listing,
     .listing_next = next_listed,
     .check = pg_check,
     .each_mark = pg_each_mark,
