@@ -38,13 +38,16 @@ state_read(int fd, uint8_t *bytes, size_t size, const char *magic)
         return -errno;
     if (st.st_size == 0)
         return -ENOENT;
-    got = read_at(fd, bytes, size, 0);
-    if (got < 0)
-        return (int)got;
-    return st.st_size == (off_t)size && got == (ssize_t)size &&
-                   state_is_good(bytes, size, magic)
-               ? 0
-               : -EBADMSG;
+    if (st.st_size != (off_t)size)
+        return -EBADMSG;
+    for (int i = 0; i < 2; i++) {
+        got = read_at(fd, bytes, size, 0);
+        if (got < 0)
+            return (int)got;
+        if (got == (ssize_t)size && state_is_good(bytes, size, magic))
+            return 0;
+    }
+    return -EBADMSG;
 }
 
 int

@@ -14,7 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Reads a file.
+/* Reads a file, once more if it does not check: a file system may give half of
+ * what another process is writing just then.
  *   -ENOENT  it is empty   -EBADMSG  it has another size or magic, or damage */
 int state_read(int fd, uint8_t *bytes, size_t size, const char *magic);
 

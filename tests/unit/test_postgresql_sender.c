@@ -4,6 +4,9 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "tests/lib/fault.h"
 #include "tests/lib/pg_store.h"
@@ -143,6 +146,37 @@ CASE(a_damaged_file_is_refused, x)
 
     tmpdir_put(&x->tmp, "store", "COUNTDS1 and no more", 20, 0600);
     assert_rc(postgresql_store_open(&s, &x->options), -EBADMSG);
+}
+
+static uint8_t whole[156];
+
+/* By its worker, while it is read. */
+static void
+put_whole(void *ctx)
+{
+    const struct pg_store *x = ctx;
+
+    tmpdir_put(&x->tmp, "store", whole, sizeof whole, 0600);
+}
+
+CASE(a_file_that_is_being_written_is_read_again, x)
+{
+    uint8_t half[sizeof whole] = {0};
+    struct store_as_of as_of;
+    struct store *reader;
+    int fd;
+
+    fd = openat(x->tmp.fd, "store", O_RDONLY | O_CLOEXEC);
+    assert_int_equal(read(fd, whole, sizeof whole), sizeof whole);
+    assert_int_equal(close(fd), 0);
+    memcpy(half, whole, sizeof half / 2);
+    tmpdir_put(&x->tmp, "store", half, sizeof half, 0600);
+    x->options.writable = false;
+    reader = pg_store_open_other(x);
+    fault_hook("pread", 2, put_whole, x);
+    assert_rc(store_as_of(reader, &as_of), 0);
+    assert_true(fault_hit());
+    fault_clear();
 }
 
 /* ---- up to when ---------------------------------------------------------- */
