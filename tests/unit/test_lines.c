@@ -157,6 +157,27 @@ WITH_DIR(a_line_that_is_too_long_is_cut_and_counted_once, dir)
     }
 }
 
+WITH_DIR(a_line_that_is_long_enough_may_end_in_the_next_read, dir)
+{
+    static char bytes[LINES_BUFFER + 1];
+    const size_t empty = LINES_BUFFER - LINES_SIZE_MAX - 1;
+    const char *line;
+    struct lines l;
+    size_t size = 0;
+
+    memset(bytes, '\n', sizeof bytes);
+    memset(bytes + empty, 'x', LINES_SIZE_MAX);
+    bytes[LINES_BUFFER - 1] = '\r';
+    put_file(dir, bytes, sizeof bytes);
+    assert_rc(lines_open(&l, path), 0);
+    while (lines_fill(&l) > 0)
+        while (lines_next(&l, &line, &size))
+            assert_false(l.cut);
+    assert_int_equal(size, LINES_SIZE_MAX);
+    assert_int_equal(l.number, empty + 1);
+    lines_close(&l);
+}
+
 TEST(pieces_of_any_size_give_the_same_lines)
 {
     static const char text[] = "one\ttwo\n\nthree\r\nf\n\xff\xfe\nlast";
