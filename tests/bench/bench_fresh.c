@@ -85,7 +85,7 @@ open_side(struct side *s, const char *option)
     fleet_init(&s->fleet);
     if (commit_us > 0)
         use_postgresql(&s->fleet, s == sides ? "fresh" : "base", commit_us);
-    fleet_options(&s->fleet, "log.size=32M", "log.rotate_after=1s", NULL);
+    fleet_options(&s->fleet, "log.size=32M", "log.rotate_after=1s");
     fleet_option(&s->fleet, option);
     for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
         fleet_start(&s->fleet, roles[i]);

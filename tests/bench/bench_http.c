@@ -304,11 +304,11 @@ main(int argc, char **argv)
     is_quick = bench_begin(argc, argv);
     only = bench_number("--row", 0);
     assert_int_equal(service_setup((void **)&fleet), 0);
-    fleet_options(
-        fleet, "counter.enable=off", "http.listen=127.0.0.1:0",
-        "read.http=127.0.0.1:0", "sequence.enable=true", "sequence.reserve=2",
-        "sequence.server_no=1", "quota.enable=on", "quota.limit=1000000000000",
-        "count.wait=60s", "log.size=32M", "log.rotate_after=1s", NULL);
+    fleet_options(fleet, "counter.enable=off", "http.listen=127.0.0.1:0",
+                  "read.http=127.0.0.1:0", "sequence.enable=true",
+                  "sequence.reserve=2", "sequence.server_no=1",
+                  "quota.enable=on", "quota.limit=1000000000000",
+                  "count.wait=60s", "log.size=32M", "log.rotate_after=1s");
     fill_web();
     service_start(fleet);
     await_logs(fleet->path, 4);

@@ -140,8 +140,8 @@ main(int argc, char **argv)
     keys = bench_number("--keys", 1000);
     days = bench_number("--days", is_quick ? 1000 : 3650);
     fleet_init(&fleet);
-    fleet_start_with(&fleet, FLEET_WRITE, "log.size=32M", "log.rotate_after=1s",
-                     NULL);
+    fleet_start_with(&fleet, FLEET_WRITE, "log.size=32M",
+                     "log.rotate_after=1s");
     fleet_start(&fleet, FLEET_WORKER);
     fleet_start(&fleet, FLEET_READ);
     for (int order = 0; order < ORDERS; order++)

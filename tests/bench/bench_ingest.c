@@ -265,7 +265,7 @@ main(int argc, char **argv)
     tmpdir_make(&folder);
     start_ceilings(folder.path);
     fleet_init(&fleet);
-    fleet_start_with(&fleet, FLEET_WRITE, "log.size=32M", "log.count=40", NULL);
+    fleet_start_with(&fleet, FLEET_WRITE, "log.size=32M", "log.count=40");
     sides[COUNTD].pid = writer->pid;
     await_logs(fleet.path, LOGS);
 

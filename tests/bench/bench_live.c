@@ -79,7 +79,7 @@ start_countd(struct server *s)
 {
     fleet_init(&s->fleet);
     fleet_start_with(&s->fleet, FLEET_WRITE, "write.ack_listen=", "log.size=1M",
-                     "log.count=2", "counter.port=0", NULL);
+                     "log.count=2", "counter.port=0");
     s->pid = fleet_daemon(&s->fleet, FLEET_WRITE)->pid;
     s->port = fleet_writer_port(&s->fleet, "counter");
 }

@@ -114,7 +114,7 @@ start_reader(struct fleet *f, uint16_t ports[PORTS])
 
     fleet_init(f);
     fleet_options(f, "read.http=127.0.0.1:0", "resp.listen=127.0.0.1:0",
-                  "read.max_time=1m", NULL);
+                  "read.max_time=1m");
     fill_keyspace(f);
     fleet_start(f, FLEET_READ);
     ports[RANGES] = fleet_read_port(f);

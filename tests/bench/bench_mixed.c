@@ -148,7 +148,7 @@ main(int argc, char **argv)
     round_ms = is_quick ? 500 : 1000;
     fleet_init(&f);
     fleet_start_with(&f, FLEET_WRITE, "log.size=32M", "log.count=40",
-                     "counter.port=0", NULL);
+                     "counter.port=0");
     await_logs(f.path, 40);
     emptying = bench_fork();
     if (emptying == 0)

@@ -131,7 +131,7 @@ main(int argc, char **argv)
 
     fleet_init(&fleet);
     fleet_start_with(&fleet, FLEET_WRITE, "resp.listen=127.0.0.1:0",
-                     "log.size=32M", NULL);
+                     "log.size=32M");
     fleet_start(&fleet, FLEET_WORKER);
     fleet_start(&fleet, FLEET_READ);
     await_logs(fleet.path, 4);

@@ -51,10 +51,10 @@ start_countd(struct server *s, bool lines)
 {
     *s = (struct server){0};
     fleet_init(&s->fleet);
-    fleet_options(&s->fleet, "log.size=32M", "counter.enable=off", NULL);
+    fleet_options(&s->fleet, "log.size=32M", "counter.enable=off");
     if (lines) {
         fleet_options(&s->fleet, "statsd.listen=127.0.0.1:0",
-                      "graphite.listen=127.0.0.1:0", NULL);
+                      "graphite.listen=127.0.0.1:0");
     }
     fleet_start(&s->fleet, FLEET_WRITE);
     if (lines)

@@ -221,7 +221,7 @@ main(int argc, char **argv)
 
     b.keys = 1000000 / part;
     fleet_init(&b.fleet);
-    fleet_options(&b.fleet, "log.size=32M", "log.rotate_after=1s", NULL);
+    fleet_options(&b.fleet, "log.size=32M", "log.rotate_after=1s");
     for (int i = 0; i < 3; i++)
         fleet_start(&b.fleet, measured[i]);
     await_logs(b.fleet.path, 4);

@@ -415,7 +415,7 @@ TEST(a_restored_directory_on_a_full_disk_is_waited_for)
     if (!small_disk_mount(&f.disk, "size=16m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
     fleet_init_at(&f.fleet, f.disk.data);
-    fleet_start_with(&f.fleet, FLEET_WRITE, "log.size=256K", NULL);
+    fleet_start_with(&f.fleet, FLEET_WRITE, "log.size=256K");
     fleet_start(&f.fleet, FLEET_WORKER);
     send = client_connect(fleet_ack_port(&f.fleet));
     client_increment(send, "words", "key", 1);
@@ -504,7 +504,7 @@ TEST(drop_frees_a_full_disk_and_ends_when_the_logs_are_merged)
     if (!small_disk_mount(&f.disk, "size=20m,mode=700"))
         test_skip("needs root and a tmpfs of its own");
     fleet_init_at(&f.fleet, f.disk.data);
-    fleet_options(&f.fleet, "log.size=256K", "log.max=8", NULL);
+    fleet_options(&f.fleet, "log.size=256K", "log.max=8");
     service_start(&f.fleet);
     service_add(&f.fleet, "kept", "key", 5);
     expect(FLEET_RUN(&f.fleet, "flush"), 0, "");

@@ -35,10 +35,9 @@ struct run {
 static void
 set_options(struct fleet *f)
 {
-    fleet_options(f, "counter.enable=off", "http.listen=127.0.0.1:0", NULL);
+    fleet_options(f, "counter.enable=off", "http.listen=127.0.0.1:0");
     fleet_option(f, "log.size=32K"); /* 45 slots */
-    fleet_options(f, "log.count=3", "log.merge_share=100", "count.wait=30s",
-                  NULL);
+    fleet_options(f, "log.count=3", "log.merge_share=100", "count.wait=30s");
 }
 
 /* ---- requests ------------------------------------------------------------ */

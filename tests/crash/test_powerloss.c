@@ -98,8 +98,7 @@ pick_promise(void *ctx)
 static void
 small_logs(struct fleet *f)
 {
-    fleet_options(f, "log.size=24K", "log.count=3", "log.merge_share=100",
-                  NULL);
+    fleet_options(f, "log.size=24K", "log.count=3", "log.merge_share=100");
 }
 
 /* Every merged log is archived, or full and merged again: a replay of the

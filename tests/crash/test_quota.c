@@ -45,7 +45,7 @@ configure_fleet(struct fleet *f)
 {
     fleet_options(f, "log.size=24K", "log.count=1", "counter.enable=off",
                   "http.listen=127.0.0.1:0", "quota.enable=on",
-                  "quota.limit=1000000000000", NULL);
+                  "quota.limit=1000000000000");
 }
 
 static void

@@ -66,7 +66,7 @@ run_shell(const char *path, const char *script)
     char line[2048];
 
     snprintf(line, sizeof line, "cd '%s' && %s", path, script);
-    return daemon_run(text, sizeof text, "/bin/sh", "-c", line, NULL);
+    return daemon_run(text, sizeof text, "/bin/sh", "-c", line);
 }
 
 static inline void

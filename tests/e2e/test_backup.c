@@ -17,7 +17,7 @@ open_copy(struct fleet *copy, const char *path)
 {
     fleet_init_at(copy, path);
     fleet_start_with(copy, FLEET_WRITE, "counter.enable=off",
-                     "http.listen=127.0.0.1:0", NULL);
+                     "http.listen=127.0.0.1:0");
 }
 
 /* ---- what is done while one runs ------------------------------------------- */
@@ -45,7 +45,7 @@ begin_slow(struct slow *s, struct fleet *f)
     *s = (struct slow){.f = f};
     if (system("strace -V >/dev/null 2>&1") != 0)
         test_skip("needs strace");
-    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=20ms", NULL);
+    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=20ms");
     fleet_start(f, FLEET_WORKER);
     fleet_start(f, FLEET_WORKER2);
     expect_counted(f, "before", REQUEST "y\tk\ny\told\n", 4, false);

@@ -300,7 +300,7 @@ CASE(a_body_has_64_kib_and_4096_increments, f)
     static char body[70000];
     int fd;
 
-    fleet_start_with(f, FLEET_WRITE, "log.size=3M", NULL);
+    fleet_start_with(f, FLEET_WRITE, "log.size=3M");
     memset(body, '\n', sizeof body);
     fd = fleet_http(f);
     send_body(fd, TSV, body, 65536);
@@ -342,7 +342,7 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
 
     fleet_start_with(f, FLEET_WRITE, "log.count=2", "log.max=2",
                      "log.rotate_after=1h", "log.merge_share=0",
-                     "count.wait=3s", NULL);
+                     "count.wait=3s");
     fd = fleet_http(f);
     fill_logs(fd);
     for (int i = 0; i < 100; i++)
@@ -360,7 +360,7 @@ CASE(without_a_log_it_is_asked_to_come_again_and_nothing_counts, f)
     fleet_stop(f, FLEET_WRITE);
     client_close(fd);
     fleet_start_with(f, FLEET_WORKER, "count.wait=60s",
-                     "log.rotate_after=100ms", NULL);
+                     "log.rotate_after=100ms");
     fleet_start(f, FLEET_READ);
     fleet_start(f, FLEET_WRITE);
     fd = fleet_http(f);
@@ -391,7 +391,7 @@ CASE(health_is_answered_to_every_client, f)
 
     fleet_start_with(f, FLEET_WRITE, "log.count=2", "log.max=2",
                      "log.rotate_after=1h", "log.merge_share=0",
-                     "count.wait=3s", NULL);
+                     "count.wait=3s");
     fd = fleet_http(f);
     client_say(fd, health);
     expect_answer(fd, 200, "ok\n");
@@ -444,8 +444,7 @@ CASE(curl_counts_each_kind_of_body, f)
         "\"key_hex\":\"c328\"}' $u\n"
         "! curl -sSf -d a=b $u 2>&1\n",
         fleet_writer_port(f, "http"), f->path);
-    expect(daemon_run(output, sizeof output, "/bin/sh", "-c", script, NULL), 0,
-           "");
+    expect(daemon_run(output, sizeof output, "/bin/sh", "-c", script), 0, "");
     assert_has(output, "415");
     fd = fleet_http(f);
     ms = count_body(fd, TSV, "c\tb\n", 1);

@@ -205,8 +205,8 @@ CASE(salvage_leaves_out_what_was_sent_again, f)
 {
     const char *body = "p\ta\np\tb\n";
 
-    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h", "log.merge_share=0",
-                     NULL);
+    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h",
+                     "log.merge_share=0");
     expect_counted(f, "one", body, 2, false);
     expect_counted(f, "two", body, 2, false);
     expect_counted(f, "three", body, 2, false);
@@ -284,8 +284,8 @@ CASE(a_lost_secret_waits_until_it_is_accepted, f)
 {
     char bad[64];
 
-    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h", "log.merge_share=0",
-                     NULL);
+    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h",
+                     "log.merge_share=0");
     expect_counted(f, "one", "p\ta\n", 1, false);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     move_file(f, "live/requests", "live/away");
@@ -400,7 +400,7 @@ CASE(while_another_recovers_a_log_keys_wait, f)
 {
     int lock;
 
-    fleet_start_with(f, FLEET_WRITE, "count.wait=50ms", NULL);
+    fleet_start_with(f, FLEET_WRITE, "count.wait=50ms");
     expect_counted(f, "one", "p\ta\n", 1, false);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     lock = lock_file(f, "log/0000000000");
@@ -416,8 +416,8 @@ CASE(a_log_whose_marks_cannot_be_stored_is_not_handed_on, f)
 {
     int lock;
 
-    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h", "log.merge_share=0",
-                     NULL);
+    fleet_start_with(f, FLEET_WRITE, "log.rotate_after=1h",
+                     "log.merge_share=0");
     fleet_start(f, FLEET_WORKER);
     expect_counted(f, "one", "p\ta\n", 1, false);
     lock = lock_file(f, NEWEST);

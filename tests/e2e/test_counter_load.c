@@ -87,8 +87,7 @@ CASE(twenty_thousand_connections_hold_something_each, f)
     uint64_t memory;
 
     fleet_start_with(f, FLEET_WRITE, "counter.max_connections=20001",
-                     "write.max_connections=64", "semaphore.max_connections=8",
-                     NULL);
+                     "write.max_connections=64", "semaphore.max_connections=8");
     live_client_open(&observer, fleet_writer_port(f, "counter"));
     live_client_noop(&observer);
     memory = daemon_memory(fleet_daemon(f, FLEET_WRITE));
@@ -133,7 +132,7 @@ CASE(used_up_memory_is_reported_and_a_sweep_makes_room, f)
 
     fleet_start_with(f, FLEET_WRITE, "counter.max_memory=16M",
                      "counter.buckets=1000", "semaphore.buckets=1000",
-                     "semaphore.gc_interval=1", NULL);
+                     "semaphore.gc_interval=1");
     live_client_open(&a, fleet_writer_port(f, "semaphore"));
     live_client_open(&b, fleet_writer_port(f, "semaphore"));
     memset(name, 'y', sizeof name);

@@ -59,7 +59,7 @@ CASE(a_full_port_leaves_the_other_one_open, f)
 {
     struct live_client a, b, semaphore;
 
-    fleet_start_with(f, FLEET_WRITE, "counter.max_connections=1", NULL);
+    fleet_start_with(f, FLEET_WRITE, "counter.max_connections=1");
     live_client_open(&a, fleet_writer_port(f, "counter"));
     live_client_noop(&a);
     live_client_open(&b, fleet_writer_port(f, "counter"));
@@ -95,7 +95,7 @@ CASE(what_is_idle_goes_at_the_boundary_that_is_set, f)
     struct live_client a;
 
     fleet_start_with(f, FLEET_WRITE, "counter.stats_interval=10",
-                     "semaphore.gc_interval=1", NULL);
+                     "semaphore.gc_interval=1");
     live_client_open(&a, fleet_writer_port(f, "counter"));
     assert_int_equal(live_client_acquire(&a, "held", 1, 1), LIVE_CLIENT_OK);
     assert_int_equal(live_client_acquire(&a, "idle", 1, 1), LIVE_CLIENT_OK);

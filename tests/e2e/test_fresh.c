@@ -22,7 +22,7 @@ static void
 set_up(struct fixture *x)
 {
     fleet_init(&x->fleet);
-    fleet_start_with(&x->fleet, FLEET_WRITE, "log.rotate_after=1h", NULL);
+    fleet_start_with(&x->fleet, FLEET_WRITE, "log.rotate_after=1h");
     fleet_start(&x->fleet, FLEET_WORKER);
     fleet_start(&x->fleet, FLEET_READ);
     x->count = client_connect(fleet_ack_port(&x->fleet));

@@ -55,7 +55,7 @@ set_up(struct fixture *x)
         .size = sizeof o, .write = write, .read = ask};
 
     fleet_init(&x->fleet);
-    fleet_start_with(&x->fleet, FLEET_WRITE, "log.rotate_after=20ms", NULL);
+    fleet_start_with(&x->fleet, FLEET_WRITE, "log.rotate_after=20ms");
     fleet_start(&x->fleet, FLEET_READ);
     fleet_start(&x->fleet, FLEET_WORKER);
     snprintf(write, sizeof write, "127.0.0.1:%u", fleet_ack_port(&x->fleet));

@@ -186,7 +186,7 @@ WITH_SITE(a_load_whose_server_is_killed_goes_on_behind_the_line_that_it_named,
              "tail -n +%d \"$1\" | \"$BUILD/countd\" load -o \"$2\"",
              (int)(known + unsure + 1));
     expect(daemon_run(text, sizeof text, "/bin/sh", "-c", script, "sh", path,
-                      s->ack, NULL),
+                      s->ack),
            0, " acknowledged in ");
     expect_text(RUN(s, "flush"), 0, "");
     expect(RUN(s, "get", "w", "k"), 0, "");

@@ -83,7 +83,7 @@ WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come, s)
     file_write(file_path(s->data, "log/0000000000"), 8192 + 544 + 20,
                "damaged damaged", 16);
     daemon_start(&s->serve, "countd-read", "-d", s->data, "-o",
-                 "read.listen=127.0.0.1:0", NULL);
+                 "read.listen=127.0.0.1:0");
     snprintf(s->read, sizeof s->read, "read.http=127.0.0.1:%u",
              daemon_port(&s->serve, "read-http"));
 
@@ -95,7 +95,7 @@ WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come, s)
     assert_rc(datadir_writer_lock(&dir, &fd, &pid), 0);
     assert_int_equal(daemon_start_how(&flush, "countd", &how), 0);
     await_rotation();
-    daemon_start(&worker, "countd-worker", "-d", s->data, NULL);
+    daemon_start(&worker, "countd-worker", "-d", s->data);
     status = daemon_wait(&flush);
     (void)daemon_output(&flush, text, sizeof text);
     expect(status, 1, "not readable: 1 damaged log quarantined");

@@ -49,7 +49,7 @@ CASE(another_limit_is_refused_with_what_to_do, f)
                                 "quota.enable=on", "-o", "write.listen=", "-o",
                                 "write.ack_listen=127.0.0.1:0", "-o",
                                 "counter.enable=off", "-o", "log.size=64K",
-                                "-o", "quota.limit=5", NULL),
+                                "-o", "quota.limit=5"),
                      100);
     assert_has(text, "give quota.limit = 1000");
 }

@@ -415,7 +415,7 @@ CASE(other_message_sizes_are_refused, x)
 
     assert_int_equal(daemon_run(text, sizeof text, "countd-read", "-d",
                                 x->fleet.path, "-o", "message.key_size=64",
-                                "-o", "read.listen=127.0.0.1:0", NULL),
+                                "-o", "read.listen=127.0.0.1:0"),
                      CONFIG_EXIT_USAGE);
 
     assert_has(text, "message.key_size=256");

@@ -109,7 +109,7 @@ CASE(few_descriptors_mean_fewer_connections)
 
     daemon_path("countd-read", reader, sizeof reader);
     daemon_start(&d, "/bin/sh", "-c", "ulimit -n 256 && exec \"$0\" \"$@\"",
-                 reader, "-d", dir.path, ANY_PORT, NULL);
+                 reader, "-d", dir.path, ANY_PORT);
     snprintf((char *)bytes, sizeof bytes,
              "connections limited to %d by descriptors=256", MAX);
     assert_has(daemon_text(&d), (const char *)bytes);
@@ -142,7 +142,7 @@ CASE(figures_are_told_and_who_is_malformed_or_speaks_http)
     uint8_t byte;
     int fd;
 
-    daemon_start(&d, "countd-read", "-d", dir.path, ANY_PORT, NULL);
+    daemon_start(&d, "countd-read", "-d", dir.path, ANY_PORT);
     fd = client_connect(daemon_port(&d, "read"));
     client_send(fd, post, sizeof post);
     assert_int_equal(client_read(fd, &byte, 1), 0);

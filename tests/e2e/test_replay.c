@@ -96,7 +96,7 @@ assert_counts(const struct fixture *s, int64_t the, int64_t of, int64_t x)
 static void
 remove_target(const struct fixture *s)
 {
-    assert_int_equal(daemon_run(NULL, 0, "/bin/rm", "-r", s->target, NULL), 0);
+    assert_int_equal(daemon_run(NULL, 0, "/bin/rm", "-r", s->target), 0);
 }
 
 /* ---- archives ----------------------------------------------------------- */
@@ -254,7 +254,7 @@ CASE(a_replay_into_an_empty_directory_gives_the_same_history, s)
 {
     fill_logs_of_years(s, 40);
     /* A replay applies one log after the other, the oldest first. */
-    fleet_start_with(&s->fleet, FLEET_WORKER, "worker.batch=1", NULL);
+    fleet_start_with(&s->fleet, FLEET_WORKER, "worker.batch=1");
     fleet_await_drained(&s->fleet, 20000);
     fleet_stop_all(&s->fleet);
 
@@ -319,7 +319,7 @@ CASE(logs_are_placed_in_the_order_of_time, s)
     expect_text(daemon_run(text, sizeof text, "/bin/sh", "-c",
                            "cd \"$1\" && grep -o 'placed-[0-9]*' trace "
                            ">order && sort -C order && wc -l <order",
-                           "sh", s->fleet.path, NULL),
+                           "sh", s->fleet.path),
                 0, "9\n");
 }
 

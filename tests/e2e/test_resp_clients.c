@@ -47,7 +47,7 @@ is_installed(const char *program, const char *option, const char *probe)
     char text[TEXT_SIZE];
 
     return access(program, X_OK) == 0 &&
-           daemon_run(text, sizeof text, program, option, probe, NULL) == 0;
+           daemon_run(text, sizeof text, program, option, probe) == 0;
 }
 
 /* Runs a script that gets the port as its last argument. */
@@ -57,7 +57,7 @@ expect_good(struct fixture *x, const char *program, const char *option,
 {
     char text[TEXT_SIZE];
     const int status =
-        daemon_run(text, sizeof text, program, option, script, x->port, NULL);
+        daemon_run(text, sizeof text, program, option, script, x->port);
 
     if (status != 0 || !strstr(text, "good"))
         fail_msg("%s: status %d:\n%s", program, status, text);
@@ -83,7 +83,7 @@ CASE(redis_cli_counts_and_reads, x)
 
         assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/redis-cli",
                                     "--no-raw", "-p", x->port, w[0], w[1], w[2],
-                                    w[3], w[4], w[5], NULL),
+                                    w[3], w[4], w[5]),
                          0);
         if (!strstr(text, cases[i].answer))
             fail_msg("%s %s: %s", w[0], w[1], text);
@@ -98,16 +98,16 @@ CASE(redis_benchmark_runs, x)
         test_skip("redis-benchmark is not installed");
     assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/redis-benchmark",
                                 "-p", x->port, "-n", "5000", "-t", "incr,ping",
-                                "--csv", NULL),
+                                "--csv"),
                      0);
     assert_has(text, "\"INCR\"");
     assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/redis-benchmark",
                                 "-p", x->port, "-n", "4800", "-P", "16", "-q",
-                                "ZINCRBY", "b", "1", "m", NULL),
+                                "ZINCRBY", "b", "1", "m"),
                      0);
     assert_lacks(text, "rror");
     assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/redis-cli", "-p",
-                                x->port, "ZSCORE", "b", "m", NULL),
+                                x->port, "ZSCORE", "b", "m"),
                      0);
     assert_string_equal(text, "4800\n");
 }

@@ -801,7 +801,7 @@ CASE(two_readers_count_together, x)
 
     daemon_start(&second, "countd-read", "-d", x->fleet.path, "-o",
                  "read.listen=127.0.0.1:0", "-o", "resp.listen=127.0.0.1:0",
-                 "-o", "log.size=64K", NULL);
+                 "-o", "log.size=64K");
     fd = client_connect(daemon_port(&second, "resp"));
     for (int i = 0; i < COUNT; i++) {
         client_send(x->fd, "INCR k\r\n", 8);

@@ -31,7 +31,7 @@ TEST_IN(a_handle_outlives_a_restart_of_the_server, struct fleet *f,
     assert_int_equal(a.server_no, 1);
     daemon_kill(fleet_daemon(f, FLEET_WRITE));
     assert_rc(countd_seq(h, n, 1), -ECONNREFUSED);
-    fleet_start_with(f, FLEET_WRITE, again, NULL);
+    fleet_start_with(f, FLEET_WRITE, again);
     assert_rc(countd_seq(h, n, 1), 0);
     assert_rc(countd_seq_explain(n[0].text, &b), 0);
     assert_true(b.second > a.second);

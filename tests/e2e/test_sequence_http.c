@@ -144,7 +144,7 @@ CASE(the_first_number_has_serial_1_and_the_next_goes_on, f)
     int fd;
 
     fleet_start_with(f, FLEET_WRITE, "sequence.reserve=63",
-                     "sequence.server_no=4095", "write.ack_listen=", NULL);
+                     "sequence.server_no=4095", "write.ack_listen=");
     fd = fleet_http(f);
     for (uint64_t serial = 1; serial <= 3; serial++) {
         numbers_ask(fd);
@@ -160,7 +160,7 @@ CASE(a_web_page_takes_no_number, f)
 {
     int fd;
 
-    fleet_start_with(f, FLEET_WRITE, "http.hosts=seq.example.org", NULL);
+    fleet_start_with(f, FLEET_WRITE, "http.hosts=seq.example.org");
     expect_last(f, "GET /fetch HTTP/1.1\r\nHost: example.com:9527\r\n\r\n",
                 "HTTP/1.1 403 Forbidden\r\nContent-length: 95\r\n\r\n"
                 "Forbidden: " NOT_KNOWN);
@@ -226,7 +226,7 @@ CASE(at_other_addresses_than_loopback_only_a_post_takes_a_number, f)
         test_skip("no address but loopback");
     f->env = env;
     fleet_start_with(f, FLEET_WRITE, "http.listen=0.0.0.0:0",
-                     "http.allow=0.0.0.0/0", NULL);
+                     "http.allow=0.0.0.0/0");
     fd = connect_to(&address, fleet_writer_port(f, "http"));
     numbers_ask(fd);
     client_hear(fd, NOT_BY_GET);
@@ -241,7 +241,7 @@ CASE(at_other_addresses_than_loopback_only_a_post_takes_a_number, f)
     client_close(fd);
     fleet_stop(f, FLEET_WRITE);
 
-    fleet_start_with(f, FLEET_WRITE, "http.get_changes=on", NULL);
+    fleet_start_with(f, FLEET_WRITE, "http.get_changes=on");
     fd = connect_to(&address, fleet_writer_port(f, "http"));
     numbers_ask(fd);
     assert_int_equal(take_serial(fd), 1);
@@ -278,8 +278,7 @@ CASE(at_a_loopback_address_a_get_needs_a_loopback_host, f)
 
     f->env = env;
     fleet_start_with(f, FLEET_WRITE,
-                     "http.hosts=seq.example.org 127.evil localhost.evil",
-                     NULL);
+                     "http.hosts=seq.example.org 127.evil localhost.evil");
     fd = fleet_http(f);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         (void)snprintf(request, sizeof request,
@@ -303,7 +302,7 @@ CASE(without_a_setting_there_is_no_http_port, f)
 
     daemon_start(writer, "countd-write", "-d", f->path, "-o", "log.size=64K",
                  "-o", "write.listen=", "-o", "write.ack_listen=127.0.0.1:0",
-                 "-o", "counter.enable=false", NULL);
+                 "-o", "counter.enable=false");
     for (size_t i = 0; i < writer->port_count; i++)
         assert_string_not_equal(writer->ports[i].name, "http");
     fleet_stop(f, FLEET_WRITE);

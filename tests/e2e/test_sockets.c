@@ -62,7 +62,7 @@ CASE(the_library_takes_the_directory_for_the_address, f)
                  "write.listen=socket", "-o", "write.ack_listen=socket", "-o",
                  "read.listen=socket", "-o", "read.http=socket", "-o",
                  "counter.port=socket", "-o", "http.listen=socket", "-o",
-                 "quota.enable=on", "-o", "log.rotate_after=20ms", NULL);
+                 "quota.enable=on", "-o", "log.rotate_after=20ms");
     assert_rc(countd_incr(c, "k", 1, "x", 1, 7), 0);
     assert_rc(countd_wait_readable(c, "k", 1, WAIT_MS), 0);
     assert_rc(countd_get(c, "k", 1, "x", 1, &count), 0);

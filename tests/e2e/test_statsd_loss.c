@@ -460,14 +460,14 @@ ON_FIXTURE(full_logs_push_back_and_nothing_is_lost, r)
     assert_true(sent < most);
     /* Other ports are served, and no connection is closed. */
     assert_true(daemon_alive(&r->writer));
-    daemon_start(&worker, "countd-worker", "-d", r->data, NULL);
+    daemon_start(&worker, "countd-worker", "-d", r->data);
     most = (sent / NAME_LINE + 1000) * NAME_LINE;
     sent = send_names(fd, sent, most, PATIENCE_MS);
     assert_int_equal(sent, most);
     client_close(fd);
     assert_int_equal(daemon_stop(&r->writer), 0);
     daemon_start(&reader, "countd-read", "-d", r->data, "-o",
-                 "read.listen=127.0.0.1:0", NULL);
+                 "read.listen=127.0.0.1:0");
     fd = client_connect(daemon_port(&reader, "read"));
     client_await_merge(fd, C, (int64_t)clock_unix_ms(), LIMIT_MS);
     assert_int_equal(client_total(fd, C), sent / NAME_LINE);

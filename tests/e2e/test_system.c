@@ -295,7 +295,7 @@ TEST(an_answer_holds_all_it_says_it_holds)
     int in, out;
 
     fleet_init(&f);
-    fleet_start_with(&f, FLEET_WRITE, "log.rotate_after=20ms", NULL);
+    fleet_start_with(&f, FLEET_WRITE, "log.rotate_after=20ms");
     fleet_start(&f, FLEET_WORKER);
     fleet_start(&f, FLEET_WORKER2);
     fleet_start(&f, FLEET_READ);

@@ -185,7 +185,7 @@ serve_site(struct serve_fixture *s)
                  "write.ack_listen=127.0.0.1:0", "-o", "read.listen=", "-o",
                  "read.http=127.0.0.1:0", "-o", "http.listen=127.0.0.1:0", "-o",
                  "resp.listen=127.0.0.1:0", "-o", "statsd.listen=127.0.0.1:0",
-                 "-o", "counter.enable=false", NULL);
+                 "-o", "counter.enable=false");
     (void)snprintf(s->read, sizeof s->read, "read.http=127.0.0.1:%u",
                    daemon_port(&s->serve, "read-http"));
 }

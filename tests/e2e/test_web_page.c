@@ -194,7 +194,7 @@ set_up(struct site *site)
 {
     fleet_init(&site->fleet);
     fleet_start_with(&site->fleet, FLEET_WRITE, "counter.port=0",
-                     "semaphore.enable=true", "semaphore.port=0", NULL);
+                     "semaphore.enable=true", "semaphore.port=0");
     fleet_start(&site->fleet, FLEET_WORKER);
     fleet_start(&site->fleet, FLEET_READ);
     for (size_t i = 0; i < LISTENERS; i++)

@@ -209,8 +209,8 @@ run_shell(const char *line, const char *shell)
                       "LD_LIBRARY_PATH=$2 PATH=$2:$1:$PATH BUILD=$2 "
                       "COUNTD_CONF=$1/countd.conf\n"
                       "exec timeout $4 $5 -c \"$3\"",
-                      "sh", fixture.dir.path, fixture.build, line, limit, shell,
-                      NULL);
+                      "sh", fixture.dir.path, fixture.build, line, limit,
+                      shell);
 }
 
 static int

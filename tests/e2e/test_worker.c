@@ -138,12 +138,12 @@ CASE(once_it_merges_what_is_there_and_ends, x)
     full_log(x, 0);
     full_log(x, 1);
     assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-d",
-                                x->fleet.path, "--once", NULL),
+                                x->fleet.path, "--once"),
                      0);
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
     assert_int_equal(count_of(x, "words", "the"), 4);
     assert_int_equal(daemon_run(text, sizeof text, "countd-read", "-d",
-                                x->fleet.path, "--once", NULL),
+                                x->fleet.path, "--once"),
                      CONFIG_EXIT_USAGE);
     fleet_check(&x->fleet);
 }
@@ -169,7 +169,7 @@ CASE(more_keyspaces_than_descriptors_are_merged_all_the_same, x)
         full_log(x, i);
 
     daemon_start(&worker, "/bin/sh", WITH_FILES("128"), program, "-d",
-                 x->fleet.path, NULL);
+                 x->fleet.path);
     for (unsigned i = 0; i < 30; i++)
         await_empty(x, i);
     assert_int_equal(daemon_stop(&worker), 0);
@@ -191,8 +191,8 @@ CASE(too_few_descriptors_are_refused_with_what_to_do, x)
 
     daemon_path("countd-worker", program, sizeof program);
     assert_int_equal(daemon_run(said_text, sizeof said_text, "/bin/sh",
-                                WITH_FILES("100"), program, "-d", x->fleet.path,
-                                NULL),
+                                WITH_FILES("100"), program, "-d",
+                                x->fleet.path),
                      CONFIG_EXIT_SYSTEM);
     assert_has(said_text, "raise the limit");
 }
@@ -265,7 +265,7 @@ CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
     }
     assert_int_equal(there, 20);
 
-    fleet_start_with(&x->fleet, FLEET_WORKER, "keyspace.max=1000", NULL);
+    fleet_start_with(&x->fleet, FLEET_WORKER, "keyspace.max=1000");
     drain_logs(x);
     fleet_stop(&x->fleet, FLEET_WORKER);
 
@@ -378,7 +378,7 @@ CASE(a_directory_of_other_message_sizes_is_refused, x)
     full_log(x, 0);
 
     status = daemon_run(text, sizeof text, "countd-worker", "-d", x->fleet.path,
-                        "-o", "message.key_size=64", NULL);
+                        "-o", "message.key_size=64");
 
     assert_int_equal(status, CONFIG_EXIT_USAGE);
     assert_has(text, "message.key_size=256");
@@ -392,7 +392,7 @@ CASE(its_memory_stays_within_the_setting, x)
     uint64_t memory, most = 0, end_ms;
     struct filler f;
 
-    fleet_options(&x->fleet, "worker.memory=16M", "log.size=4M", NULL);
+    fleet_options(&x->fleet, "worker.memory=16M", "log.size=4M");
     for (unsigned l = 0; l < LOGS; l++) {
         filler_open(&f, x->dir.log_fd, l, SLOTS);
         for (unsigned i = 0; i < SLOTS; i++) {

@@ -176,7 +176,7 @@ ON_FIXTURE(without_a_log_live_requests_go_on, r)
     daemon_start(&r->writer, "countd-write", "-d", r->data, "-o",
                  "log.size=16K", "-o", "log.count=2", "-o", "log.max=2", "-o",
                  "write.listen=", "-o", "write.ack_listen=127.0.0.1:0", "-o",
-                 "write.drain=0ms", NULL);
+                 "write.drain=0ms");
     for (int i = 0; i < 40; i++)
         client_message(bytes + i * SIZE, "cap", "k", 1);
     fd = connect_ack(r);

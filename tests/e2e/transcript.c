@@ -453,7 +453,7 @@ setup(void **state)
     tmpdir_put(&t.dir, "bin/countd", wrapper, sizeof wrapper - 1, 0700);
     (void)snprintf(path, sizeof path, "%s/data", t.dir.path);
     fleet_init_at(&t.fleet, path);
-    fleet_options(&t.fleet, "log.rotate_after=1h", "log.merge_share=0", NULL);
+    fleet_options(&t.fleet, "log.rotate_after=1h", "log.merge_share=0");
     t.name = c->name;
     t.at = c->at;
     t.line = c->line;

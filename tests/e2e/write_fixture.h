@@ -59,7 +59,7 @@ start_writer(struct fixture *r, const char *log_size, const char *one,
                  "write.listen=127.0.0.1:0", "-o",
                  "write.ack_listen=127.0.0.1:0", "-o", "log.merge_share=0",
                  "-o", one ? one : "log.rotate_after=1h", "-o",
-                 two ? two : "log.count=2", NULL);
+                 two ? two : "log.count=2");
 }
 
 static inline int

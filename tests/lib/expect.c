@@ -72,7 +72,7 @@ expect_traced(const char *folder, const char *options, const char *words, ...)
     va_start(args, words);
     (void)vsnprintf(script + size, sizeof script - size, words, args);
     va_end(args);
-    status = daemon_run(text, sizeof text, "/bin/sh", "-c", script, NULL);
+    status = daemon_run(text, sizeof text, "/bin/sh", "-c", script);
     if (status == 127)
         test_skip("needs strace");
     return status;

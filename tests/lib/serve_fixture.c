@@ -39,7 +39,7 @@ serve_fixture_serve(struct serve_fixture *s, const char *option)
                  "log.merge_share=0", "-o", "write.listen=127.0.0.1:0", "-o",
                  "write.ack_listen=127.0.0.1:0", "-o",
                  "read.listen=127.0.0.1:0", "-o", "read.http=127.0.0.1:0",
-                 option ? "-o" : NULL, option, NULL);
+                 option ? "-o" : NULL, option);
     snprintf(s->silent, sizeof s->silent, "write.listen=127.0.0.1:%u",
              daemon_port(&s->serve, "silent"));
     snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",

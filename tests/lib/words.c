@@ -197,8 +197,7 @@ words_read_help(struct words *w)
             sscanf(line + 2, "%31[a-z] ", name) != 1)
             continue;
         snprintf(where, sizeof where, "countd %s -h", name);
-        expect(daemon_run(text, sizeof text, "countd", name, "-h", NULL), 0,
-               mark);
+        expect(daemon_run(text, sizeof text, "countd", name, "-h"), 0, mark);
         add_piece(w, where, 1, "help", strstr(text, mark) + strlen(mark));
     }
     assert_true(w->count > first + 20);

@@ -131,9 +131,9 @@ WITH_DIR(a_run_names_what_failed_first_and_last, dir)
         test_skip("only in the folder of the sources");
     tmpdir_put(dir, "prog", failing, sizeof failing - 1, 0700);
     (void)snprintf(program, sizeof program, "%s/prog", dir->path);
-    assert_int_equal(daemon_run(text, sizeof text, "/usr/bin/env",
-                                "tests/lib/run", program, NULL),
-                     1);
+    assert_int_equal(
+        daemon_run(text, sizeof text, "/usr/bin/env", "tests/lib/run", program),
+        1);
     at = strchr(text, '\n');
     assert_non_null(at);
     assert_memory_equal(text, "1 of 1 FAILED prog ", 19);

@@ -387,7 +387,7 @@ plain_words(const char *macro, bool flag, char *text, size_t size)
 static void
 read_help(const char *daemon, char text[MANUAL_SIZE_MAX])
 {
-    assert_int_equal(daemon_run(text, MANUAL_SIZE_MAX, daemon, "-h", NULL), 0);
+    assert_int_equal(daemon_run(text, MANUAL_SIZE_MAX, daemon, "-h"), 0);
 }
 
 TEST(every_flag_of_the_daemons_is_in_their_pages)
