@@ -4,7 +4,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_commands.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 

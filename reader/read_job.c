@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/base/clock.h"
 #include "reader/read_commands.h"
 
 #define LOOK_MS 100 /* between looks at a keyspace's version */

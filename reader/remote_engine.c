@@ -8,13 +8,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/remote_internal.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/wire/query.h"
 
 /* ---- what a thread does -------------------------------------------------- */
 

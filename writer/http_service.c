@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "common/base/diag.h"
-
 #define STUCK_MS 1000 /* without a log so long it is not ready */
 
 static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "common/base/diag.h"
-#include "common/net/net.h"
 #include "common/setup/privilege.h"
 #include "common/setup/signals.h"
 #include "writer/writer.h"

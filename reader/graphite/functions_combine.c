@@ -8,7 +8,6 @@
 #include "reader/graphite/functions_internal.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 enum series_aggregate

@@ -5,7 +5,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/graphite.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -25,7 +25,6 @@
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
 #include "common/wire/frame.h"
-#include "tests/lib/client.h"
 #include "tests/lib/live_client.h"
 #include "tests/lib/random.h"
 #include "tests/lib/service.h"

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "common/client/lib/countd.h"
-#include "tests/lib/expect.h"
 #include "tests/lib/service.h"
 
 #define WAIT_MS 20000

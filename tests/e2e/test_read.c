@@ -11,7 +11,6 @@
 
 #include "common/base/clock.h"
 #include "common/setup/config.h"
-#include "common/wire/query.h"
 #include "tests/lib/client.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/net/net.h"
 #include "common/setup/datadir.h"
 #include "tests/lib/client.h"

@@ -13,7 +13,6 @@
 
 #include "common/base/clock.h"
 #include "common/setup/config.h"
-#include "common/setup/datadir.h"
 #include "tests/lib/client.h"
 #include "tests/lib/file.h"
 #include "tests/lib/filler.h"

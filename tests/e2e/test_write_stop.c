@@ -7,8 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/log/log_recover.h"
-
 /* ---- rotation, signals, stop ------------------------------------------- */
 
 ON_FIXTURE(sigusr2_hands_the_log_on_and_an_empty_one_stays, r)

@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/turns.h"
 
-#include "common/base/clock.h"
 #include "tests/lib/daemon.h"
 #include "tests/lib/test.h"
 

@@ -21,7 +21,6 @@
 #include "common/base/version.h"
 #include "common/client/cmd/cmd.h"
 #include "common/client/lib/countd.h"
-#include "common/client/lib/link.h"
 #include "common/wire/first_bytes.h"
 #include "common/wire/message.h"
 #include "tests/lib/fault.h"

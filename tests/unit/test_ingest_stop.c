@@ -4,11 +4,8 @@
 #include "common/base/bytes.h"
 #include "tests/unit/ingest_fixture.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* ---- limits ------------------------------------------------------------ */
 

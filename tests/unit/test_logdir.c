@@ -5,7 +5,6 @@
 #include "tests/unit/log_fixture.h"
 
 #include <signal.h>
-#include <stdatomic.h>
 
 #include "common/log/logdir.h"
 

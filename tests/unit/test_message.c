@@ -4,7 +4,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 #include <zlib.h>
 

@@ -4,7 +4,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

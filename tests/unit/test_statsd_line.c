@@ -3,7 +3,6 @@
 #include "tests/lib/test.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>

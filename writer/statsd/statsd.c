@@ -6,7 +6,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/statsd/statsd.h"
 
-#include <errno.h>
 #include <string.h>
 
 #include "common/base/clock.h"

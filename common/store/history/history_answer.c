@@ -6,7 +6,6 @@
  * Entry points: history_answer(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bytes.h"

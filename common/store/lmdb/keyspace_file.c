@@ -22,7 +22,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/dirstream.h"
-#include "common/base/files.h"
 #include "common/base/folder.h"
 
 #define TEMP_PREFIX "%t"

@@ -5,7 +5,6 @@
 #include "common/store/postgresql/pg.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
