@@ -410,14 +410,14 @@ next_name(struct store_listing *listing, uint64_t until_ns,
 static int
 read_marks(struct store *s, const uint8_t *name, size_t name_size,
            const struct log_fill *marks, size_t count,
-           enum store_mark_state *states)
+           struct store_mark_info *infos)
 {
     (void)s;
     (void)name;
     (void)name_size;
     (void)marks;
     (void)count;
-    (void)states;
+    (void)infos;
     return -EHOSTDOWN;
 }
 

@@ -23,9 +23,9 @@ open_lane(struct log_select_lane *a, unsigned max)
 {
     a->marks = calloc(max, sizeof *a->marks);
     a->numbers = calloc(max, sizeof *a->numbers);
-    a->states = calloc(max, sizeof *a->states);
+    a->infos = calloc(max, sizeof *a->infos);
     a->behind = calloc(max, sizeof *a->behind);
-    return a->marks && a->numbers && a->states && a->behind;
+    return a->marks && a->numbers && a->infos && a->behind;
 }
 
 int
@@ -55,7 +55,7 @@ log_select_close(struct log_select *a)
 
         free(l->marks);
         free(l->numbers);
-        free(l->states);
+        free(l->infos);
         free(l->behind);
     }
     free(a->leaving);
@@ -139,7 +139,7 @@ read_states(const struct log_select *a, struct log_select_lane *l,
 {
     int rc;
 
-    rc = store_marks(a->store, k->name, k->name_size, l->marks, n, l->states);
+    rc = store_marks(a->store, k->name, k->name_size, l->marks, n, l->infos);
     memset(l->behind, 0, n * sizeof *l->behind);
     for (unsigned i = 0; rc == 0 && name != WAITING_NONE && i < n; i++)
         rc = find_behind(a, k, name, &l->marks[i], &l->behind[i]);
@@ -150,7 +150,7 @@ read_states(const struct log_select *a, struct log_select_lane *l,
 static bool
 is_in(const struct log_select_lane *l, unsigned i, bool waiting)
 {
-    const enum store_mark_state state = l->states[i];
+    const enum store_mark_state state = l->infos[i].state;
 
     return state == STORE_MARK_DONE || (waiting && state == STORE_MARK_AHEAD);
 }
@@ -163,7 +163,7 @@ is_same_state(const struct log_select_lane *l, unsigned i, unsigned j,
     if (l->behind[i] || l->behind[j])
         return l->behind[i] && l->behind[j];
     return (is_in(l, i, waiting) && is_in(l, j, waiting)) ||
-           store_marks_agree(l->states[i], l->states[j]);
+           store_marks_agree(&l->infos[i], &l->infos[j]);
 }
 
 /* Nothing can be said of the keyspace's logs: none of them goes in. */
@@ -199,7 +199,7 @@ select_for_keyspace(struct log_select *a, struct log_select_lane *l,
         return;
     }
     for (i = 0; i < n; i++) {
-        const enum store_mark_state state = l->states[i];
+        const enum store_mark_state state = l->infos[i].state;
         const unsigned number = l->numbers[i];
 
         if (a->leaving[number] != STAYS)

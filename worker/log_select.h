@@ -1,9 +1,9 @@
 /* worker/log_select.h - which logs of a batch may be merged together.
  *
- * For each log a keyspace reports a state: not merged, merged, partly merged
- * (common/store/store.h), or behind: an earlier fill of it waits (R3 of
- * common/log/waiting.h).  One store batch may contain only logs in the same
- * state, and one that is partly merged is alone.  log_select_sort() keeps the oldest log and every log compatible
+ * For each log a keyspace reports a state: not merged, merged, partly merged up
+ * to a progress (common/store/store.h), or behind: an earlier fill of it waits
+ * (R3 of common/log/waiting.h).  One store batch may contain only logs in the
+ * same state.  log_select_sort() keeps the oldest log and every log compatible
  * with it in all keyspaces they share, and releases the others unmerged for a
  * later batch.  A keyspace that cannot be read, or that is behind, takes
  * nothing: its records wait, of each log apart.
@@ -41,7 +41,7 @@ struct log_select_lane {
     /* For one keyspace: the logs with records for it. */
     struct log_fill *marks;
     unsigned *numbers;
-    enum store_mark_state *states;
+    struct store_mark_info *infos;
     bool *behind;
 };
 

@@ -268,16 +268,17 @@ place_of(struct as_of *f, const uint8_t *name, size_t size)
 static uint64_t
 claim_merged(struct as_of *f, const uint8_t *name, size_t size)
 {
-    enum store_mark_state states[AS_OF_MERGING];
+    struct store_mark_info infos[AS_OF_MERGING];
     uint64_t oldest = f->waiting_ms, as_of;
 
     if (!f->is_late || size == 0)
         return f->as_of_ms;
-    if (store_marks(f->store, name, size, f->merging, f->merging_count,
-                    states) < 0)
+    if (store_marks(f->store, name, size, f->merging, f->merging_count, infos) <
+        0)
         return f->as_of_ms;
     for (unsigned i = 0; i < f->merging_count; i++)
-        if (states[i] != STORE_MARK_DONE && f->merging[i].first_ms < oldest)
+        if (infos[i].state != STORE_MARK_DONE &&
+            f->merging[i].first_ms < oldest)
             oldest = f->merging[i].first_ms;
     as_of = oldest > f->ended_ms ? f->ended_ms : oldest > 0 ? oldest - 1 : 0;
     if (as_of > f->most_ms)

@@ -60,22 +60,31 @@ struct store {
 /* What a keyspace has of a fill. */
 enum store_mark_state {
     STORE_MARK_NONE,    /* none of it is applied */
-    STORE_MARK_PARTIAL, /* some of it is applied */
+    STORE_MARK_PARTIAL, /* some of it is applied, see `progress` */
     STORE_MARK_DONE,    /* all of it is applied */
     STORE_MARK_OTHER,   /* none of it is applied, but another fill of its epoch
                            is: files of different times were put together */
     STORE_MARK_AHEAD    /* a later epoch is applied: a restored directory */
 };
 
-/* Whether one batch may contain the fills of two marks: none of them is applied,
- * or all are.  Fills of which some is applied go on one by one. */
-static inline bool
-store_marks_agree(enum store_mark_state a, enum store_mark_state b)
-{
-    const bool a_none = a == STORE_MARK_NONE || a == STORE_MARK_OTHER;
-    const bool b_none = b == STORE_MARK_NONE || b == STORE_MARK_OTHER;
+struct store_mark_info {
+    enum store_mark_state state;
+    /* PARTIAL: equal for fills applied equally far; else 0. */
+    uint64_t progress;
+};
 
-    return a_none ? b_none : a == b && a != STORE_MARK_PARTIAL;
+/* Marks agree when one batch may contain their fills: none of them is applied,
+ * or all are, or all are applied equally far. */
+static inline bool
+store_marks_agree(const struct store_mark_info *a,
+                  const struct store_mark_info *b)
+{
+    const bool a_none =
+        a->state == STORE_MARK_NONE || a->state == STORE_MARK_OTHER;
+    const bool b_none =
+        b->state == STORE_MARK_NONE || b->state == STORE_MARK_OTHER;
+
+    return a_none ? b_none : a->state == b->state && a->progress == b->progress;
 }
 
 /* For engines: what a stored mark says of a fill of its log; DONE also if it is
@@ -221,7 +230,7 @@ struct store_engine {
                      size_t name_size); /* NULL: there is one lane */
     int (*marks)(struct store *s, const uint8_t *name, size_t name_size,
                  const struct log_fill *marks, size_t count,
-                 enum store_mark_state *states);
+                 struct store_mark_info *infos);
     int (*apply)(struct store *s, const struct store_batch *batch,
                  struct store_applied *applied);
     int (*settle)(struct store *s); /* NULL: applied is all */
@@ -242,7 +251,7 @@ struct store_engine {
                  struct store_check_result *out);
     int (*each_mark)(struct store *s, const uint8_t *name, size_t name_size,
                      int (*mark)(void *ctx, const struct log_fill *m,
-                                 enum store_mark_state state),
+                                 const struct store_mark_info *info),
                      void *ctx);
     int (*copy)(struct store *s, const uint8_t *name, size_t name_size,
                 int to_fd); /* NULL: -EOPNOTSUPP */
@@ -288,15 +297,15 @@ store_lanes(const struct store *s)
     return s->lanes > 1 ? s->lanes : 1;
 }
 
-/* Sets states[i] to what the keyspace has of each fill; NONE for an unknown
+/* Sets infos[i] to what the keyspace has of each fill; NONE for an unknown
  * keyspace.  Reads the snapshot of store_read(), if it has one of this
  * keyspace. */
 static inline int
 store_marks(struct store *s, const uint8_t *name, size_t name_size,
             const struct log_fill *marks, size_t count,
-            enum store_mark_state *states)
+            struct store_mark_info *infos)
 {
-    return s->engine->marks(s, name, name_size, marks, count, states);
+    return s->engine->marks(s, name, name_size, marks, count, infos);
 }
 
 /* Applies the batch; returns 0 when it is durable.  Skips what is applied
@@ -438,7 +447,7 @@ store_check(struct store *s, const uint8_t *name, size_t name_size,
 static inline int
 store_each_mark(struct store *s, const uint8_t *name, size_t name_size,
                 int (*mark)(void *ctx, const struct log_fill *m,
-                            enum store_mark_state state),
+                            const struct store_mark_info *info),
                 void *ctx)
 {
     return s->engine->each_mark(s, name, name_size, mark, ctx);

@@ -17,10 +17,12 @@ int
 waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
               const struct log_fill *id)
 {
-    enum store_mark_state state;
-    const int rc = store_marks(s, name, name_size, id, 1, &state);
+    struct store_mark_info info;
+    const int rc = store_marks(s, name, name_size, id, 1, &info);
 
-    return rc < 0 ? rc : state == STORE_MARK_DONE || state == STORE_MARK_AHEAD;
+    return rc < 0 ? rc
+                  : info.state == STORE_MARK_DONE ||
+                        info.state == STORE_MARK_AHEAD;
 }
 
 /* How many of the first of these fills, which are of one log and in order, a

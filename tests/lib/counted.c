@@ -194,13 +194,13 @@ log_make(struct log_batch *l, uint8_t id, uint64_t epoch, size_t n,
     batch_make(&l->keys, n, span, 0, 1000, false);
 }
 
-/* Applies the logs whose marks agree with the first of `states` that is not
+/* Applies the logs whose marks agree with the first of `infos` that is not
  * done with; those get the state AHEAD, which no log here has. */
 static int
 apply_agreeing(struct store *s, const struct log_batch *logs, size_t n,
-               enum store_mark_state *states)
+               struct store_mark_info *infos)
 {
-    enum store_mark_state first = STORE_MARK_AHEAD;
+    struct store_mark_info first = {.state = STORE_MARK_AHEAD};
     struct log_fill marks[4] = {{.epoch = 0}};
     struct store_applied applied;
     struct store_delta *deltas;
@@ -211,11 +211,11 @@ apply_agreeing(struct store *s, const struct log_batch *logs, size_t n,
         room += logs[i].keys.count;
     deltas = test_memory(malloc(room * sizeof *deltas));
     for (size_t i = 0; i < n; i++) {
-        if (states[i] == STORE_MARK_AHEAD ||
-            (chosen > 0 && !store_marks_agree(first, states[i])))
+        if (infos[i].state == STORE_MARK_AHEAD ||
+            (chosen > 0 && !store_marks_agree(&first, &infos[i])))
             continue;
-        first = states[i];
-        states[i] = STORE_MARK_AHEAD;
+        first = infos[i];
+        infos[i].state = STORE_MARK_AHEAD;
         marks[chosen++] = logs[i].mark;
         for (size_t at = 0; at < logs[i].keys.count; at++) {
             deltas[count] = logs[i].keys.deltas[at];
@@ -234,19 +234,19 @@ apply_agreeing(struct store *s, const struct log_batch *logs, size_t n,
 int
 apply_logs(struct store *s, const struct log_batch *logs, size_t n)
 {
-    enum store_mark_state states[4];
+    struct store_mark_info infos[4];
     struct log_fill marks[4] = {{.epoch = 0}};
     int rc = -ESTALE;
 
     for (size_t i = 0; i < n; i++)
         marks[i] = logs[i].mark;
     for (int i = 0; i < 100000 && (rc == -ESTALE || rc == -EAGAIN); i++) {
-        rc = store_marks(s, KS, marks, n, states);
+        rc = store_marks(s, KS, marks, n, infos);
         for (size_t m = 0; rc == 0 && m < n; m++)
-            if (states[m] == STORE_MARK_AHEAD)
+            if (infos[m].state == STORE_MARK_AHEAD)
                 return -EOVERFLOW;
         while (rc == 0)
-            rc = apply_agreeing(s, logs, n, states);
+            rc = apply_agreeing(s, logs, n, infos);
         if (rc == -EAGAIN)
             (void)usleep(100); /* as soon as may be */
     }
@@ -330,10 +330,10 @@ get_one(struct store *s, const char *name, const char *key)
 enum store_mark_state
 mark_state(struct store *s, const struct log_fill *mark)
 {
-    enum store_mark_state state;
+    struct store_mark_info info;
 
-    assert_rc(store_marks(s, KS, mark, 1, &state), 0);
-    return state;
+    assert_rc(store_marks(s, KS, mark, 1, &info), 0);
+    return info.state;
 }
 
 /* ---- comparing ---- */

@@ -162,7 +162,7 @@ add_partly(struct specimen *s, enum specimen_keyspace k, uint8_t log)
     struct store_batch b = make_batch(&d, k, 0, keyspaces[k].keys, 1000);
     struct store *store = open_store(s, true, 1);
     struct store_applied applied;
-    enum store_mark_state state;
+    struct store_mark_info info;
     struct store_totals totals;
 
     b.marks = &mark;
@@ -172,8 +172,8 @@ add_partly(struct specimen *s, enum specimen_keyspace k, uint8_t log)
     fault_inject("flock", 3, EIO); /* behind lock and unlock of the first */
     assert_rc(store_apply(store, &b, &applied), -EIO);
     fault_clear();
-    assert_rc(store_marks(store, b.name, b.name_size, &mark, 1, &state), 0);
-    assert_int_equal(state, STORE_MARK_PARTIAL);
+    assert_rc(store_marks(store, b.name, b.name_size, &mark, 1, &info), 0);
+    assert_int_equal(info.state, STORE_MARK_PARTIAL);
     for (size_t i = 0; i < keyspaces[k].keys; i++) {
         struct store_row row;
 

@@ -63,11 +63,11 @@ CASE(marks_without_records_are_kept, d)
 }
 
 /* Applies the log in a child until the file may not grow any more, which may be
- * in the middle of it; *state: how far it came.  Returns the handle of the next
+ * in the middle of it; *info: how far it came.  Returns the handle of the next
  * process. */
 static struct store *
 apply_in_part(const struct tmpdir *d, const struct log_batch *log, rlim_t size,
-              enum store_mark_state *state, bool *failed)
+              struct store_mark_info *info, bool *failed)
 {
     const struct rlimit limit = {.rlim_cur = size, .rlim_max = size};
     struct store *s;
@@ -85,7 +85,7 @@ apply_in_part(const struct tmpdir *d, const struct log_batch *log, rlim_t size,
     assert_int_equal(waitpid(child, &status, 0), child);
     *failed = WEXITSTATUS(status) != 0;
     s = open_store(d, 1 << 24, true);
-    assert_rc(store_marks(s, KS, &log->mark, 1, state), 0);
+    assert_rc(store_marks(s, KS, &log->mark, 1, info), 0);
     return s;
 }
 
@@ -116,7 +116,7 @@ CASE(a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated, d)
 {
     static const struct store_taker taker = {
         .begin = take_totals, .row = take_row, .rank = take_row};
-    enum store_mark_state before, after;
+    struct store_mark_info before, after;
     rlim_t size = 100000;
     struct log_batch log;
     struct store_totals t;
@@ -126,7 +126,7 @@ CASE(a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated, d)
     rng = 17;
     log_make(&log, 1, 17, 3000, 20000);
     while (s = apply_in_part(d, &log, size += 50000, &before, &failed),
-           before != STORE_MARK_PARTIAL) {
+           before.state != STORE_MARK_PARTIAL) {
         assert_true(size < 900000);
         store_close(s);
     }
@@ -136,12 +136,13 @@ CASE(a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated, d)
     assert_rc(store_vacate(s, KS, d->fd), 0);
 
     assert_rc(store_marks(s, KS, &log.mark, 1, &after), 0);
-    assert_int_equal(after, STORE_MARK_PARTIAL);
+    assert_int_equal(after.state, STORE_MARK_PARTIAL);
+    assert_true(after.progress == before.progress);
     assert_rc(apply_logs(s, &log, 1), 0);
     assert_rc(stored_totals(s, KS_NAME, &t), 0);
     assert_true(t.keys > 0 && t.keys < log.keys.count); /* the rest of it */
     assert_rc(store_marks(s, KS, &log.mark, 1, &after), 0);
-    assert_int_equal(after, STORE_MARK_DONE);
+    assert_int_equal(after.state, STORE_MARK_DONE);
     check_clean(s);
     store_close(s);
     batch_free(&log.keys);
@@ -153,7 +154,7 @@ CASE(a_failed_commit_leaves_a_state_to_go_on_from, d)
 
     for (rlim_t size = 100000; size < 900000; size += 50000) {
         struct model m = {.counters = NULL};
-        enum store_mark_state state;
+        struct store_mark_info info;
         struct log_batch logs[2];
         struct store *s;
         bool failed;
@@ -161,9 +162,9 @@ CASE(a_failed_commit_leaves_a_state_to_go_on_from, d)
         rng = size;
         log_make(&logs[0], 1, size, 3000, 20000);
         log_make(&logs[1], 2, size, 3000, 20000);
-        s = apply_in_part(d, logs, size, &state, &failed);
+        s = apply_in_part(d, logs, size, &info, &failed);
         failures += failed;
-        partial += state == STORE_MARK_PARTIAL;
+        partial += info.state == STORE_MARK_PARTIAL;
 
         /* The first log may be in by half; both are applied together now. */
         assert_rc(apply_logs(s, logs, 2), 0);
@@ -348,16 +349,16 @@ CASE(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs, d)
     struct store *s = open_store(d, 1 << 24, true);
     const struct log_fill logs[2] = {{.uuid = {1}, .epoch = 1},
                                      {.uuid = {2}, .epoch = 1}};
-    enum store_mark_state states[2];
+    struct store_mark_info infos[2];
     struct store_delta sum = delta("k", 0);
     struct store_applied applied;
 
-    assert_rc(store_marks(s, KS, logs, 2, states), 0);
+    assert_rc(store_marks(s, KS, logs, 2, infos), 0);
     assert_rc(apply_deltas(s, KS, logs, 2, &sum, 1, &applied), 0);
 
-    assert_rc(store_marks(s, KS, logs, 2, states), 0);
-    assert_int_equal(states[0], STORE_MARK_DONE);
-    assert_int_equal(states[1], STORE_MARK_DONE);
+    assert_rc(store_marks(s, KS, logs, 2, infos), 0);
+    assert_int_equal(infos[0].state, STORE_MARK_DONE);
+    assert_int_equal(infos[1].state, STORE_MARK_DONE);
     store_close(s);
 }
 

@@ -79,7 +79,7 @@ CASE(marks_that_are_not_those_of_the_state_are_damage, d)
 
     memcpy(bytes + 1, counted_log.uuid, 16);
     for (unsigned i = 0; i < 2; i++) {
-        enum store_mark_state state;
+        struct store_mark_info info;
         struct keyspace *k;
         unsigned faults = 0;
         MDB_txn *txn;
@@ -103,7 +103,7 @@ CASE(marks_that_are_not_those_of_the_state_are_damage, d)
         keyspace_unlock(k);
 
         assert_rc(stored_add(s, KS_NAME, &later, "k", 2), -EBADMSG);
-        assert_rc(store_marks(s, KS, &other_log, 1, &state), -EBADMSG);
+        assert_rc(store_marks(s, KS, &other_log, 1, &info), -EBADMSG);
         assert_rc(store_check(s, KS, count_fault, &faults, &r), 0);
         assert_int_equal(faults, 1);
 

@@ -511,7 +511,7 @@ CASE(marks_are_the_same_with_and_without_lmdb, tmp)
     enum { MOST = 400 }; /* several leaves, below a branch */
     static const size_t counts[] = {0, 1, 2, 30, 90, MOST};
     static struct log_fill asked[MOST + 1];
-    static enum store_mark_state peeked[MOST + 1], read[MOST + 1];
+    static struct store_mark_info peeked[MOST + 1], read[MOST + 1];
 
     for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         const size_t count = counts[c];
@@ -548,9 +548,9 @@ CASE(marks_are_the_same_with_and_without_lmdb, tmp)
                 STORE_MARK_DONE, STORE_MARK_NONE, STORE_MARK_AHEAD,
                 STORE_MARK_OTHER, STORE_MARK_DONE};
 
-            assert_int_equal(peeked[i],
+            assert_int_equal(peeked[i].state,
                              i < count ? want[i % 5] : STORE_MARK_NONE);
-            assert_int_equal(read[i], peeked[i]);
+            assert_int_equal(read[i].state, peeked[i].state);
         }
         store_close(s);
         tmpdir_remove(&d);

@@ -89,12 +89,12 @@ static enum store_mark_state
 state_of(struct fixture *x, uint64_t epoch, uint64_t first_ms)
 {
     struct log_fill mark = fill3;
-    enum store_mark_state state;
+    struct store_mark_info info;
 
     mark.epoch = epoch;
     mark.first_ms = first_ms;
-    assert_rc(store_marks(x->s, WORDS, &mark, 1, &state), 0);
-    return state;
+    assert_rc(store_marks(x->s, WORDS, &mark, 1, &info), 0);
+    return info.state;
 }
 
 /* In the order by count: c, a, b, d. */

@@ -102,7 +102,8 @@ compare_known(const void *a, const void *b)
 }
 
 static int
-keep_mark(void *ctx, const struct log_fill *m, enum store_mark_state state)
+keep_mark(void *ctx, const struct log_fill *m,
+          const struct store_mark_info *info)
 {
     struct check *c = ctx;
     struct known *k = malloc(sizeof *k), **at;
@@ -118,7 +119,7 @@ keep_mark(void *ctx, const struct log_fill *m, enum store_mark_state state)
     }
     if (at == NULL)
         return -ENOMEM;
-    if (state == STORE_MARK_PARTIAL)
+    if (info->state == STORE_MARK_PARTIAL)
         report_finding(
             c,
             "a log is merged in part; a worker will go on (epoch=%" PRIu64 ")",

@@ -73,7 +73,8 @@ struct explain {
 /* ---- the count and its marks ------------------------------------------- */
 
 static int
-keep_mark(void *ctx, const struct log_fill *m, enum store_mark_state state)
+keep_mark(void *ctx, const struct log_fill *m,
+          const struct store_mark_info *info)
 {
     struct explain *e = ctx;
 
@@ -81,7 +82,7 @@ keep_mark(void *ctx, const struct log_fill *m, enum store_mark_state state)
                    sizeof *e->marks) < 0)
         return -ENOMEM;
     e->marks[e->mark_count++] =
-        (struct explain_mark){.m = *m, .done = state == STORE_MARK_DONE};
+        (struct explain_mark){.m = *m, .done = info->state == STORE_MARK_DONE};
     return 0;
 }
 

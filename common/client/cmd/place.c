@@ -46,11 +46,12 @@ struct other {
 };
 
 static int
-see_mark(void *ctx, const struct log_fill *m, enum store_mark_state state)
+see_mark(void *ctx, const struct log_fill *m,
+         const struct store_mark_info *info)
 {
     struct other *o = ctx;
 
-    (void)state; /* how far it came does not matter */
+    (void)info; /* how far it came does not matter */
     if (log_fill_is_of_log(m, o->fill->uuid))
         o->later = m->first_ms > o->fill->first_ms;
     return 0;
@@ -62,16 +63,15 @@ static int
 read_state(const struct place *p, const uint8_t *name, size_t size,
            enum store_mark_state *state)
 {
+    struct store_mark_info info = {.state = STORE_MARK_NONE};
     struct other o = {.fill = &p->fill};
     int rc = 0;
 
-    *state = STORE_MARK_NONE;
     if (p->in)
-        rc = store_marks(p->in->store, name, size, &p->fill, 1, state);
-    if (rc == 0 && *state == STORE_MARK_OTHER)
+        rc = store_marks(p->in->store, name, size, &p->fill, 1, &info);
+    if (rc == 0 && info.state == STORE_MARK_OTHER)
         rc = store_each_mark(p->in->store, name, size, see_mark, &o);
-    if (o.later)
-        *state = STORE_MARK_AHEAD;
+    *state = o.later ? STORE_MARK_AHEAD : info.state;
     return rc;
 }
 

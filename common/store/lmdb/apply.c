@@ -40,15 +40,16 @@ struct apply_call {
 
 /* ---- where the batch stands -------------------------------------------- */
 
-/* Whether two fills are applied equally far. */
+/* Whether two fills are applied equally far; only PARTIAL has a last key. */
 static bool
 is_same_state(const struct mark_found *a, const struct mark_found *b)
 {
-    return a->state == STORE_MARK_PARTIAL
-               ? b->state == STORE_MARK_PARTIAL &&
-                     bytes_equal(a->last_key, a->last_key_size, b->last_key,
-                                 b->last_key_size)
-               : store_marks_agree(a->state, b->state);
+    const struct store_mark_info x = {.state = a->state};
+    const struct store_mark_info y = {.state = b->state};
+
+    return store_marks_agree(&x, &y) &&
+           bytes_equal(a->last_key, a->last_key_size, b->last_key,
+                       b->last_key_size);
 }
 
 /* The index of the first delta whose key is above that of a mark. */

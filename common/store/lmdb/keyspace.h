@@ -47,6 +47,7 @@
 #include <time.h>
 
 #include "common/base/diag.h"
+#include "common/base/hash.h"
 #include "common/store/history/history.h"
 #include "common/store/lmdb/lmdb_pager.h"
 #include "common/store/lmdb/lmdb_store.h"
@@ -217,6 +218,7 @@ struct lmdb {
     struct keyspace *last;  /* result of the last lookup; may be closed */
     uint64_t clock;
     uint64_t nonce;
+    struct hash_key progress_key; /* random: store_mark_info.progress */
     uint64_t failed; /* hash of the name of the keyspace whose commit failed
                         last, until a commit has followed; or 0 */
     long holder;     /* pid of the process that made keyspace_write() return
@@ -246,7 +248,7 @@ lmdb_of(struct store *s)
 
 int lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
                const struct log_fill *marks, size_t count,
-               enum store_mark_state *states);
+               struct store_mark_info *infos);
 int lmdb_apply(struct store *store, const struct store_batch *given,
                struct store_applied *applied);
 int lmdb_read(struct store *store, struct store_query *q, size_t size_max);
@@ -269,7 +271,7 @@ int lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
                struct store_check_result *out);
 int lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
                    int (*mark)(void *ctx, const struct log_fill *m,
-                               enum store_mark_state state),
+                               const struct store_mark_info *info),
                    void *ctx);
 int lmdb_copy(struct store *store, const uint8_t *name, size_t name_size,
               int to_fd);

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/hash.h"
-
 struct lanes {
     struct store store; /* first: the handle */
     struct store *lanes[LMDB_LANES_MAX];
@@ -72,10 +70,10 @@ close_lanes(struct store *store)
 static int
 lanes_marks(struct store *store, const uint8_t *name, size_t name_size,
             const struct log_fill *marks, size_t count,
-            enum store_mark_state *states)
+            struct store_mark_info *infos)
 {
     return store_marks(lane_with(store, name, name_size), name, name_size,
-                       marks, count, states);
+                       marks, count, infos);
 }
 
 static int

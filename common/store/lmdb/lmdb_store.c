@@ -96,6 +96,8 @@ make_handle(struct lmdb *s)
     s->slots = calloc(s->options.open_max, sizeof *s->slots);
     if (s->slots == NULL)
         return -ENOMEM;
+    if (getrandom(&s->progress_key, sizeof s->progress_key, 0) < 0)
+        return -errno;
     if (!s->options.writable)
         return 0;
     s->work = tree_work_new();

@@ -179,6 +179,14 @@ marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
 
 /* ---- operations of the engine -------------------------------------------- */
 
+/* How far a merge came, as a keyed hash: a client cannot choose two keys with
+ * the same progress. */
+static uint64_t
+progress_of(const struct lmdb *s, const uint8_t *key, size_t size)
+{
+    return hash_name(&s->progress_key, 0, key, size);
+}
+
 /* Reads the marks of the snapshot that a view shows, or of the newest. */
 static int
 read_asked(struct keyspace *k, struct marks *m)
@@ -230,7 +238,7 @@ find_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
 int
 lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
            const struct log_fill *marks, size_t count,
-           enum store_mark_state *states)
+           struct store_mark_info *infos)
 {
     struct lmdb *s = lmdb_of(store);
     struct marks m;
@@ -239,20 +247,26 @@ lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
     if (!store_name_ok(name, name_size))
         return -EINVAL;
     for (size_t i = 0; i < count; i++)
-        states[i] = STORE_MARK_NONE;
+        infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
     rc = marks_init(&m, marks, count);
     if (rc < 0)
         return rc;
     rc = find_marks(s, name, name_size, &m);
-    for (size_t i = 0; rc == 0 && i < count; i++)
-        states[i] = m.found[i].state;
+    for (size_t i = 0; rc == 0 && i < count; i++) {
+        const struct mark_found *f = &m.found[i];
+
+        infos[i].state = f->state;
+        if (f->state == STORE_MARK_PARTIAL)
+            infos[i].progress = progress_of(s, f->last_key, f->last_key_size);
+    }
     marks_fini(&m);
     return rc == -ENOENT ? 0 : rc;
 }
 
 struct giving {
+    struct lmdb *store;
     int (*mark)(void *ctx, const struct log_fill *m,
-                enum store_mark_state state);
+                const struct store_mark_info *info);
     void *ctx;
 };
 
@@ -260,19 +274,24 @@ static int
 give_mark(void *ctx, const struct keyspace_mark *mark)
 {
     const struct giving *g = ctx;
+    struct store_mark_info info = {.state = STORE_MARK_DONE};
 
-    return g->mark(g->ctx, &mark->fill,
-                   mark->done ? STORE_MARK_DONE : STORE_MARK_PARTIAL);
+    if (!mark->done) {
+        info.state = STORE_MARK_PARTIAL;
+        info.progress =
+            progress_of(g->store, mark->last_key, mark->last_key_size);
+    }
+    return g->mark(g->ctx, &mark->fill, &info);
 }
 
 int
 lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
                int (*mark)(void *ctx, const struct log_fill *m,
-                           enum store_mark_state state),
+                           const struct store_mark_info *info),
                void *ctx)
 {
     struct lmdb *s = lmdb_of(store);
-    struct giving g = {.mark = mark, .ctx = ctx};
+    struct giving g = {.store = s, .mark = mark, .ctx = ctx};
     struct keyspace_state state;
     struct keyspace *k;
     int rc;

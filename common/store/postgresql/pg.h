@@ -301,7 +301,7 @@ void pg_keyspace_call(struct pg_call *c, const struct pg_keyspace *k,
 int pg_keyspace_put(struct pg *s, const struct pg_keyspace *k, bool changed);
 
 int pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
-                  size_t count, enum store_mark_state *states);
+                  size_t count, struct store_mark_info *infos);
 
 /* The statement that stores them. */
 void pg_marks_call(struct pg *s, struct pg_call *c, int32_t id,
@@ -386,10 +386,10 @@ int pg_apply(struct store *store, const struct store_batch *batch,
              struct store_applied *applied);
 int pg_marks(struct store *store, const uint8_t *name, size_t size,
              const struct log_fill *marks, size_t count,
-             enum store_mark_state *states);
+             struct store_mark_info *infos);
 int pg_each_mark(struct store *store, const uint8_t *name, size_t size,
                  int (*mark)(void *ctx, const struct log_fill *m,
-                             enum store_mark_state state),
+                             const struct store_mark_info *info),
                  void *ctx);
 int pg_read(struct store *store, struct store_query *q, size_t size_max);
 int pg_history(struct store *store, struct store_history_query *q,

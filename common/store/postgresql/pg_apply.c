@@ -178,15 +178,15 @@ change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
 
 /* 1: all fills are applied.  -EOVERFLOW, -ESTALE. */
 static int
-judge_marks(const enum store_mark_state *states, size_t count)
+judge_marks(const struct store_mark_info *infos, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (states[i] == STORE_MARK_AHEAD)
+        if (infos[i].state == STORE_MARK_AHEAD)
             return -EOVERFLOW;
     for (size_t i = 1; i < count; i++)
-        if (!store_marks_agree(states[0], states[i]))
+        if (!store_marks_agree(&infos[0], &infos[i]))
             return -ESTALE;
-    return count > 0 && states[0] == STORE_MARK_DONE;
+    return count > 0 && infos[0].state == STORE_MARK_DONE;
 }
 
 int
@@ -209,11 +209,11 @@ pg_put_rest(struct pg *s, const struct pg_keyspace *k,
     return rc < 0 || !sends ? rc : pg_sender_sent(s, c[n - 1].result);
 }
 
-/* Within the transaction, `found` says what pg_begin() did.  `list` and `states`
+/* Within the transaction, `found` says what pg_begin() did.  `list` and `infos`
  * are for as many as the batch has. */
 static int
 apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
-             int found, struct row_change *list, enum store_mark_state *states,
+             int found, struct row_change *list, struct store_mark_info *infos,
              struct store_applied *applied)
 {
     int rc = found, done = 0;
@@ -226,9 +226,9 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
         applied->at_keyspace_max = rc == -EDQUOT;
     }
     if (rc == 0)
-        rc = pg_marks_read(s, k->id, b->marks, b->mark_count, states);
+        rc = pg_marks_read(s, k->id, b->marks, b->mark_count, infos);
     if (rc == 0)
-        done = judge_marks(states, b->mark_count);
+        done = judge_marks(infos, b->mark_count);
     if (rc < 0 || done < 0)
         return rc < 0 ? rc : done;
     changes = done == 0 && b->delta_count > 0;
@@ -245,16 +245,15 @@ pg_apply(struct store *store, const struct store_batch *b,
 {
     struct pg *s = pg_lane(store, b->name, b->name_size);
     struct row_change *list = malloc((b->delta_count + 1) * sizeof *list);
-    enum store_mark_state *states =
-        malloc((b->mark_count + 1) * sizeof *states);
+    struct store_mark_info *infos = malloc((b->mark_count + 1) * sizeof *infos);
     struct pg_keyspace k;
-    int rc = list && states ? 0 : -ENOMEM;
+    int rc = list && infos ? 0 : -ENOMEM;
 
     *applied = (struct store_applied){.keys = 0};
     if (rc == 0)
         rc = pg_begin(s, PG_LOCK, b->name, b->name_size, &k);
     if (rc == 0 || rc == -ENOENT) {
-        rc = apply_locked(s, b, &k, rc, list, states, applied);
+        rc = apply_locked(s, b, &k, rc, list, infos, applied);
         adapt_chunk(s, rc);
         rc = pg_end(s, rc);
         if (rc < 0)
@@ -263,7 +262,7 @@ pg_apply(struct store *store, const struct store_batch *b,
         applied->commits = 1;
     }
     free(list);
-    free(states);
+    free(infos);
     return rc;
 }
 

@@ -106,12 +106,13 @@ check_history(struct check *c)
 }
 
 static int
-count_mark(void *ctx, const struct log_fill *m, enum store_mark_state state)
+count_mark(void *ctx, const struct log_fill *m,
+           const struct store_mark_info *info)
 {
     struct check *c = ctx;
 
     (void)m;
-    (void)state;
+    (void)info;
     c->result->marks++;
     return 0;
 }

@@ -205,7 +205,7 @@ pg_lane(struct store *store, const uint8_t *name, size_t size)
 
 static void
 compare_marks(const PGresult *r, const struct log_fill *marks, size_t count,
-              enum store_mark_state *states)
+              struct store_mark_info *infos)
 {
     for (int row = 0; row < PQntuples(r); row++) {
         size_t size;
@@ -213,22 +213,22 @@ compare_marks(const PGresult *r, const struct log_fill *marks, size_t count,
 
         for (size_t i = 0; i < count; i++)
             if (bytes_equal(log, size, marks[i].uuid, sizeof marks[i].uuid))
-                states[i] = store_mark_compare(&marks[i],
-                                               (uint64_t)pg_bigint(r, row, 1),
-                                               (uint64_t)pg_bigint(r, row, 2));
+                infos[i].state = store_mark_compare(
+                    &marks[i], (uint64_t)pg_bigint(r, row, 1),
+                    (uint64_t)pg_bigint(r, row, 2));
     }
 }
 
 int
 pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
-              size_t count, enum store_mark_state *states)
+              size_t count, struct store_mark_info *infos)
 {
     const PGresult *r;
     int rc;
 
     pg_arrays(s, "b");
     for (size_t i = 0; i < count; i++) {
-        states[i] = STORE_MARK_NONE;
+        infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
         pg_array_add(&s->arrays[0], marks[i].uuid, sizeof marks[i].uuid);
     }
     if (count == 0)
@@ -236,7 +236,7 @@ pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
     rc = pg_ask(s, &r, PG_MARKS, "ia", id, &s->arrays[0]);
     if (rc < 0)
         return rc;
-    compare_marks(r, marks, count, states);
+    compare_marks(r, marks, count, infos);
     return 0;
 }
 
@@ -267,25 +267,26 @@ find_now(struct pg *s, const uint8_t *name, size_t size, struct pg_keyspace *k)
 int
 pg_marks(struct store *store, const uint8_t *name, size_t size,
          const struct log_fill *marks, size_t count,
-         enum store_mark_state *states)
+         struct store_mark_info *infos)
 {
     struct pg *s = pg_lane(store, name, size);
     struct pg_keyspace k;
     int rc = find_now(s, name, size, &k);
 
     for (size_t i = 0; i < count; i++)
-        states[i] = STORE_MARK_NONE;
+        infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
-    return pg_marks_read(s, k.id, marks, count, states);
+    return pg_marks_read(s, k.id, marks, count, infos);
 }
 
 int
 pg_each_mark(struct store *store, const uint8_t *name, size_t size,
              int (*mark)(void *ctx, const struct log_fill *m,
-                         enum store_mark_state state),
+                         const struct store_mark_info *info),
              void *ctx)
 {
+    static const struct store_mark_info info = {.state = STORE_MARK_DONE};
     struct pg *s = pg_of(store);
     struct pg_keyspace k;
     const PGresult *r = NULL;
@@ -303,7 +304,7 @@ pg_each_mark(struct store *store, const uint8_t *name, size_t size,
             rc = -EBADMSG;
         else {
             memcpy(m.uuid, log, sizeof m.uuid);
-            rc = mark(ctx, &m, STORE_MARK_DONE);
+            rc = mark(ctx, &m, &info);
         }
     }
     return rc;
