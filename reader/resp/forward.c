@@ -458,19 +458,15 @@ forward_init(struct forward *f, struct loop *loop, const struct layout *layout,
     f->messages = malloc((size_t)FORWARD_MAX * f->layout->message_size);
     rc = f->records && f->messages ? gate_init(&f->gate, connections, 0)
                                    : -ENOMEM;
-    if (rc < 0) {
-        free(f->records);
-        free(f->messages);
-        return rc;
-    }
-    connect_writer(f);
-    return 0;
+    if (rc == 0)
+        connect_writer(f);
+    return rc;
 }
 
 void
 forward_fini(struct forward *f)
 {
-    if (!f->records)
+    if (!f->loop)
         return;
     loop_disarm(f->loop, &f->retry);
     close_socket(f);

@@ -104,7 +104,8 @@ struct forward {
  * `connections` may wait.
  *   -EINVAL         resp.writer is not an address; reported
  *   -EADDRNOTAVAIL  its name is not known; reported
- *   -ENOMEM */
+ *   -ENOMEM
+ * forward_fini() ends also one that did not begin, or is zero. */
 int forward_init(struct forward *f, struct loop *loop,
                  const struct layout *layout, struct last_answers *answers,
                  const struct config *config, size_t connections);

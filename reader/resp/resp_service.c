@@ -437,7 +437,6 @@ resp_service_init(struct resp_service *r, struct jobs *jobs,
                     .size = (uint32_t)strlen(config->resp_keyspace)},
         .started_ms = loop_now_ms(jobs->loop),
         .step_ns = RESP_STEP_NS};
-    r->forward.source.fd = -1;
     list_init(&r->transactions);
     r->replay = malloc(RESP_QUEUED_BYTES);
     r->rows = malloc(RESP_ROWS_BYTES);

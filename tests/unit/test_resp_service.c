@@ -262,6 +262,24 @@ expect_begin(const struct server *f, const char *want)
         fail_msg("heard: %s", f->heard);
 }
 
+CASE(a_service_begins_whole_or_not_at_all, f)
+{
+    static struct resp_service other;
+    bool is_hit = true;
+
+    for (unsigned n = 1; is_hit; n++) {
+        int rc;
+
+        fault_inject("memory", n, ENOMEM);
+        rc = resp_service_init(&other, &f->jobs, &f->config, &f->site->layout,
+                               PEERS);
+        is_hit = fault_hit();
+        fault_clear();
+        assert_rc(rc, is_hit ? -ENOMEM : 0);
+    }
+    resp_service_fini(&other);
+}
+
 /* ---- countd-write -------------------------------------------------------- */
 
 CASE(what_was_acknowledged_before_a_send_failed_is_answered, f)
