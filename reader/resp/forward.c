@@ -135,8 +135,9 @@ retry_later(struct forward *f)
 static void
 drop_queued(struct forward *f)
 {
-    if (f->lost > f->acked)
-        f->stats.unsure += f->lost - f->acked;
+    assert(f->acked <= f->lost && f->lost <= f->added);
+    f->stats.unsure += f->lost - f->acked;
+    f->stats.refused += f->added - f->lost;
     for (uint64_t n = f->acked; n < f->added; n++)
         last_answers_forget(f->answers, record_at(f, n)->entry);
     gate_replace(&f->gate, next_lost);

@@ -71,7 +71,7 @@ struct forward_record {
 
 struct forward_stats {
     uint64_t forwarded; /* increments sent or queued */
-    uint64_t refused;   /* answered without being queued: not counted */
+    uint64_t refused;   /* answered -MASTERDOWN: not counted */
     uint64_t unsure;    /* answered -UNSURE */
 };
 

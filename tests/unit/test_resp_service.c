@@ -295,6 +295,7 @@ CASE(what_was_acknowledged_before_a_send_failed_is_answered, f)
     hear_answer(f, one, ":1\r\n+PONG\r\n");
 
     assert_int_equal(f->resp.forward.stats.unsure, 0);
+    assert_int_equal(f->resp.forward.stats.refused, 1);
 }
 
 CASE(what_was_sent_and_not_acknowledged_is_unsure, f)
