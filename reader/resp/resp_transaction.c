@@ -1,7 +1,7 @@
 /* reader/resp/resp_transaction.c - MULTI, EXEC, DISCARD; and WAIT.
  *
  *     resp_queue() ..., resp_do_exec(), resp_replay() until all is done
- *     resp_do_wait(), resp_step_wait() at each wake_waiting() */
+ *     resp_do_wait(), step_wait() at each poll_waiting() of jobs.c */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 

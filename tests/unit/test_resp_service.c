@@ -9,7 +9,7 @@
 
 #include "common/net/conn_internal.h"
 #include "common/net/local.h"
-#include "reader/resp/resp_service.h"
+#include "reader/resp/resp_internal.h"
 #include "tests/lib/client.h"
 #include "tests/lib/turns.h"
 
@@ -508,6 +508,24 @@ CASE(many_names_are_looked_up_in_several_turns, f)
     talk_to(f, one, sent, want);
     assert_true(f->turns >= 4000);
     talk_to(f, one, "MGET a b\r\n", "*2\r\n$-1\r\n$-1\r\n");
+}
+
+/* Its token may leave the file between two names. */
+CASE(a_command_that_has_begun_ends_without_its_right, f)
+{
+    const int one = join_peer(f), two = join_peer(f);
+    struct resp_state *s =
+        conn_state(listener_open_conn(conns_listener(f->conns, 0), 0));
+
+    f->resp.step_ns = 0;
+    send_times(one, "HMGET small k k k k k k k k k\r\n", 1);
+    talk_to(f, two, "PING\r\n", "+PONG\r\n");
+    assert_in_range(s->progress, 1, 8);
+    s->rights = 0;
+    hear_answer(f, one,
+                "*9\r\n$1\r\n7\r\n$1\r\n7\r\n$1\r\n7\r\n$1\r\n7\r\n"
+                "$1\r\n7\r\n$1\r\n7\r\n$1\r\n7\r\n$1\r\n7\r\n$1\r\n7\r\n");
+    talk_to(f, one, "GET k\r\n", "-NOAUTH Authentication required.\r\n");
 }
 
 /* A cursor comes back with what was looked at. */
