@@ -23,16 +23,6 @@ fail_parameter(struct graphite_job *g, const struct parameter *p,
     return render_fail(&g->render, HTTP_BAD_REQUEST, "%s: %s", p->name, what);
 }
 
-/* Keeps a value until all parameters are read. */
-static int
-keep_text(struct graphite_job *g, const struct parameter *p,
-          struct target_text *out)
-{
-    out->at = scratch_copy(&g->scratch, p->value.at, p->value.size);
-    out->size = p->value.size;
-    return out->at ? 0 : render_fail_memory(&g->render);
-}
-
 /* A number whose decimals are cut off; none and 0 are no limit. */
 static int
 read_data_points(struct graphite_job *g, const struct parameter *p)
@@ -67,49 +57,76 @@ read_render_format(struct graphite_job *g, const struct parameter *p)
 }
 
 static int
-read_format(struct graphite_job *g, const struct parameter *p)
+read_find_format(struct graphite_job *g, const struct parameter *p)
 {
-    if (g->kind == GRAPHITE_RENDER)
-        return read_render_format(g, p);
     g->is_completer = target_text_is(p->value, "completer");
     return g->is_completer || target_text_is(p->value, "treejson")
                ? 0
                : fail_parameter(g, p, "treejson or completer");
 }
 
-/* Some clients write lists so: target[]=a&target[]=b. */
-static bool
-is_target(const struct parameter *p)
+static int
+read_target(struct graphite_job *g, const struct parameter *p)
 {
-    return strcmp(p->name, "target") == 0 || strcmp(p->name, "target[]") == 0;
+    return p->value.size == 0
+               ? 0
+               : render_add_target(&g->render, p->value.at, p->value.size);
+}
+
+static int
+read_leaves_only(struct graphite_job *g, const struct parameter *p)
+{
+    g->only_leaves =
+        !target_text_is(p->value, "0") && !target_text_is(p->value, "false");
+    return 0;
+}
+
+#define RENDER (1u << GRAPHITE_RENDER)
+#define FIND   (1u << GRAPHITE_FIND)
+#define EXPAND (1u << GRAPHITE_EXPAND)
+
+/* The parameters of requests.  Without `read` the value is copied to the text at
+ * `text`, until all are read.  Some clients write lists as target[]=a&target[]=b. */
+static const struct {
+    const char *name;
+    unsigned kinds;
+    int (*read)(struct graphite_job *g, const struct parameter *p);
+    size_t text;
+} parameters[] = {
+    {"target", RENDER, read_target, 0},
+    {"target[]", RENDER, read_target, 0},
+    {"from", RENDER, NULL, offsetof(struct graphite_job, from)},
+    {"until", RENDER, NULL, offsetof(struct graphite_job, until)},
+    {"tz", RENDER, NULL, offsetof(struct graphite_job, tz)},
+    {"maxDataPoints", RENDER, read_data_points, 0},
+    {"format", RENDER, read_render_format, 0},
+    {"format", FIND, read_find_format, 0},
+    {"query", FIND | EXPAND, NULL, offsetof(struct graphite_job, query)},
+    {"leavesOnly", EXPAND, read_leaves_only, 0}};
+
+static int
+keep_text(struct graphite_job *g, const struct parameter *p,
+          struct target_text *out)
+{
+    out->at = scratch_copy(&g->scratch, p->value.at, p->value.size);
+    out->size = p->value.size;
+    return out->at ? 0 : render_fail_memory(&g->render);
 }
 
 /* Unknown parameters are ignored. */
 static int
-read_parameter(struct graphite_job *g, const struct parameter *p)
+read_parameter(struct graphite_job *g, const struct parameter *p, bool is_long)
 {
-    struct render *r = &g->render;
-    const bool renders = g->kind == GRAPHITE_RENDER;
-
-    if (strcmp(p->name, "format") == 0 && g->kind != GRAPHITE_EXPAND)
-        return read_format(g, p);
-    if (renders && is_target(p))
-        return p->value.size == 0
-                   ? 0
-                   : render_add_target(r, p->value.at, p->value.size);
-    if (renders && strcmp(p->name, "from") == 0)
-        return keep_text(g, p, &g->from);
-    if (renders && strcmp(p->name, "until") == 0)
-        return keep_text(g, p, &g->until);
-    if (renders && strcmp(p->name, "tz") == 0)
-        return keep_text(g, p, &g->tz);
-    if (renders && strcmp(p->name, "maxDataPoints") == 0)
-        return read_data_points(g, p);
-    if (!renders && strcmp(p->name, "query") == 0)
-        return keep_text(g, p, &g->query);
-    if (g->kind == GRAPHITE_EXPAND && strcmp(p->name, "leavesOnly") == 0)
-        g->only_leaves = !target_text_is(p->value, "0") &&
-                         !target_text_is(p->value, "false");
+    for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; i++) {
+        if ((parameters[i].kinds >> g->kind & 1) == 0 ||
+            strcmp(p->name, parameters[i].name) != 0)
+            continue;
+        if (is_long)
+            return fail_parameter(g, p, "more than 65536 bytes");
+        return parameters[i].read
+                   ? parameters[i].read(g, p)
+                   : keep_text(g, p, (void *)((char *)g + parameters[i].text));
+    }
     return 0;
 }
 
@@ -119,24 +136,17 @@ graphite_read_parameters(struct graphite_job *g, struct http_text text)
     struct parameter p = {.value.at = g->site->value};
     int rc;
 
-    for (;;) {
+    do {
         rc = http_query_next(&text, p.name, (uint8_t *)g->site->value,
                              TARGET_SIZE_MAX, &p.value.size);
-        if (rc == 0)
-            return 0;
-        if (rc == -ENAMETOOLONG &&
-            (is_target(&p) || strcmp(p.name, "query") == 0))
-            return fail_parameter(g, &p, "more than 65536 bytes");
-        if (rc == -ENAMETOOLONG)
-            continue; /* an unknown parameter */
-        if (rc < 0)
+        if (rc == -EINVAL)
             return render_fail(&g->render, HTTP_BAD_REQUEST,
                                "%% without two hexadecimal digits in the "
                                "parameters");
-        rc = read_parameter(g, &p);
-        if (rc < 0)
-            return rc;
-    }
+        if (rc != 0 && read_parameter(g, &p, rc < 0) < 0)
+            return -1;
+    } while (rc != 0);
+    return 0;
 }
 
 static int
