@@ -6,7 +6,6 @@
 #include "reader/graphite/path_search.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -96,7 +95,37 @@ path_found_new(struct scratch *scratch, const struct path_found *like)
     return f->path.at && f->keyspace && f->key ? f : NULL;
 }
 
-/* Adds the node KEYSPACE.KEY, or with key_size 0 KEYSPACE. */
+static int
+compare_found(const struct path_found *a, const struct path_found *b)
+{
+    const int order =
+        bytes_compare(a->path.at, a->path.size, b->path.at, b->path.size);
+
+    return order != 0 ? order : (int)b->is_leaf - (int)a->is_leaf;
+}
+
+static void
+push_run(struct path_search *s, struct path_found *run)
+{
+    run->next_run = NULL;
+    *s->runs_end = run;
+    s->runs_end = &run->next_run;
+}
+
+static struct path_found *
+pop_run(struct path_search *s)
+{
+    struct path_found *run = s->runs;
+
+    if (run)
+        s->runs = run->next_run;
+    if (!s->runs)
+        s->runs_end = &s->runs;
+    return run;
+}
+
+/* Adds the node KEYSPACE.KEY, or with key_size 0 KEYSPACE, to the last run, or
+ * to a new one. */
 static int
 add_found(struct path_search *s, size_t keyspace_size, const uint8_t *key,
           size_t key_size, bool is_leaf)
@@ -106,59 +135,47 @@ add_found(struct path_search *s, size_t keyspace_size, const uint8_t *key,
                                     .keyspace_size = (uint16_t)keyspace_size,
                                     .key = key,
                                     .key_size = (uint16_t)key_size,
-                                    .keyspace_nodes = s->keyspace_nodes,
-                                    .next = s->found};
-    struct path_found *f;
+                                    .keyspace_nodes = s->keyspace_nodes};
+    struct path_found *f = path_found_new(s->scratch, &node);
+    const int order = f && s->newest ? compare_found(s->newest, f) : 1;
 
-    f = path_found_new(s->scratch, &node);
     if (!f)
         return -ENOMEM;
-    if (s->found && !is_leaf && !s->found->is_leaf &&
-        target_text_equals(s->found->path, f->path))
+    if (order == 0 && !is_leaf)
         return 0;
     if (s->count == s->max)
         return -E2BIG;
-    s->found = f;
+    if (order > 0)
+        push_run(s, f);
+    else
+        s->newest->next = f;
+    s->newest = f;
     s->count++;
     return 0;
 }
 
-static int
-compare_found(const void *x, const void *y)
+/* Merges two runs by one path, or begins with two others.  True: there is one
+ * run, `found`. */
+static bool
+merge_runs(struct path_search *s)
 {
-    const struct path_found *a = *(struct path_found *const *)x;
-    const struct path_found *b = *(struct path_found *const *)y;
-    const int order =
-        bytes_compare(a->path.at, a->path.size, b->path.at, b->path.size);
+    struct path_found **from = &s->left;
 
-    return order != 0 ? order : (int)b->is_leaf - (int)a->is_leaf;
-}
-
-/* Sorts what was found.  Of nodes that are no leaves and equal, one stays. */
-static int
-sort_found(struct path_search *s)
-{
-    struct path_found **all;
-    size_t count = 0;
-
-    all =
-        scratch_take(s->scratch, (s->count + 1) * sizeof(struct path_found *));
-    if (!all)
-        return -ENOMEM;
-    for (struct path_found *f = s->found; f; f = f->next)
-        all[count++] = f;
-    qsort(all, count, sizeof(struct path_found *), compare_found);
-    s->count = 0;
-    s->found = NULL;
-    for (size_t i = count; i-- > 0;) { /* each goes to the front */
-        if (s->found && !all[i]->is_leaf &&
-            compare_found(&s->found, &all[i]) == 0)
-            continue;
-        all[i]->next = s->found;
-        s->found = all[i];
-        s->count++;
+    if (s->right && (!s->left || compare_found(s->left, s->right) > 0))
+        from = &s->right;
+    if (*from) {
+        *s->merged_end = *from;
+        s->merged_end = &(*from)->next;
+        *from = (*from)->next;
+        return false;
     }
-    return 1;
+    if (s->merged)
+        push_run(s, s->merged);
+    s->merged = NULL;
+    s->merged_end = &s->merged;
+    s->found = s->left = pop_run(s);
+    s->right = pop_run(s);
+    return !s->right;
 }
 
 /* ---- keys --------------------------------------------------------------- */
@@ -311,7 +328,7 @@ next_given(struct path_search *s)
     if (nodes > p->literals || nodes >= p->count) {
         s->phase = !s->only_leaves || p->literals + 1 < p->count
                        ? PATH_SEARCH_LISTED
-                       : PATH_SEARCH_END;
+                       : PATH_SEARCH_SORT;
         return;
     }
     s->keyspace.size = 0;
@@ -354,7 +371,7 @@ next_listed(struct path_search *s, uint64_t until_ns)
     int rc;
 
     if (!set_start(s, 0)) { /* no name is as long */
-        s->phase = PATH_SEARCH_END;
+        s->phase = PATH_SEARCH_SORT;
         return 0;
     }
     if (!s->is_listing) {
@@ -367,7 +384,7 @@ next_listed(struct path_search *s, uint64_t until_ns)
                                s->start.size))
         return take_keyspace(s, &listed);
     if (rc >= 0)
-        s->phase = PATH_SEARCH_END;
+        s->phase = PATH_SEARCH_SORT;
     return rc == 1 ? 0 : rc;
 }
 
@@ -377,7 +394,9 @@ void
 path_search_start(struct path_search *s)
 {
     s->count = 0;
-    s->found = NULL;
+    s->runs = s->newest = s->left = s->right = s->merged = NULL;
+    s->runs_end = &s->runs;
+    s->merged_end = &s->merged;
     s->phase = PATH_SEARCH_GIVEN;
     s->given = 0;
     s->is_listing = s->is_in_keyspace = false;
@@ -396,12 +415,12 @@ path_search_step(struct path_search *s, uint64_t until_ns)
             next_given(s);
         else if (s->phase == PATH_SEARCH_LISTED)
             rc = next_listed(s, until_ns);
+        else if (merge_runs(s))
+            return 1;
         if (rc == -EAGAIN)
             return 0;
         if (rc < 0)
             return rc;
-        if (s->phase == PATH_SEARCH_END && !s->is_in_keyspace)
-            return sort_found(s);
     } while (clock_ns() < until_ns);
     return 0;
 }

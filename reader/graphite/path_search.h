@@ -30,6 +30,7 @@ struct path_found {
     uint16_t keyspace_size, key_size;
     unsigned keyspace_nodes; /* of a leaf: nodes that are the keyspace's */
     struct path_found *next;
+    struct path_found *next_run; /* of the first one of a run */
 };
 
 /* Returns one as the given one is, with its path; NULL: no memory. */
@@ -45,7 +46,7 @@ struct path_name {
 enum path_search_phase {
     PATH_SEARCH_GIVEN,
     PATH_SEARCH_LISTED,
-    PATH_SEARCH_END
+    PATH_SEARCH_SORT
 };
 
 struct path_search {
@@ -62,7 +63,7 @@ struct path_search {
     void (*entered)(void *ctx, const uint8_t *keyspace, size_t size);
     void *ctx;
     size_t count;
-    struct path_found *found; /* the newest first; sorted at the end */
+    struct path_found *found; /* at the end */
 
     enum path_search_phase phase;
     unsigned given; /* nodes of the keyspace that is next */
@@ -72,6 +73,12 @@ struct path_search {
     unsigned keyspace_nodes;
     struct path_name start; /* what names or keys must begin with */
     struct path_name after; /* keys up to this one are done with */
+
+    /* Runs are sorted, and in the order in which they were made. */
+    struct path_found *runs, **runs_end;
+    struct path_found *newest;       /* the end of the last run */
+    struct path_found *left, *right; /* two runs that are merged */
+    struct path_found *merged, **merged_end;
     uint8_t rows[PATH_SEARCH_ROWS_SIZE];
 };
 
@@ -88,8 +95,9 @@ void path_search_start(struct path_search *s);
 
 /* Goes on until about until_ns (clock_ns()).  What the store keeps goes with
  * the next store_read_end().
- *   1        it is done: `found` is sorted, each once; a leaf before the node
- *            of its name that has keys below it
+ *   1        it is done: `found` is sorted, a leaf before the node of its name
+ *            that has keys below it; what several keyspaces have may be there
+ *            several times
  *   0        there is more to do
  *   -E2BIG   more than `max`
  *   -ENOMEM  the scratch is used up

@@ -372,10 +372,9 @@ check_search(const struct world *w, const char *text, const struct pattern *p,
     for (const struct path_found *f = r->search.found; f; f = f->next) {
         char shown[128];
 
-        if (f->next && f->is_leaf && f->next->is_leaf &&
-            f->path.size == f->next->path.size &&
-            memcmp(f->path.at, f->next->path.at, f->path.size) == 0)
-            continue; /* another keyspace and key of one path */
+        if (f->next && f->is_leaf == f->next->is_leaf &&
+            target_text_equals(f->path, f->next->path))
+            continue; /* another keyspace has it, too */
         (void)snprintf(shown, sizeof shown, "%.*s %s", (int)f->path.size,
                        f->path.at, f->is_leaf ? "leaf" : "node");
         if (i == count || strcmp(shown, expected[i]) != 0)
@@ -451,6 +450,36 @@ CASE(a_search_gives_way_after_each_key, r)
     chunks_copy(&g.answer, (uint8_t *)r->text);
     r->text[32] = '\0';
     assert_string_equal(r->text, "{\"results\":[\"web.d000\",\"web.d002");
+}
+
+/* So does the sort of what several keyspaces have: step by step, path by path. */
+CASE(a_search_gives_way_while_it_sorts, r)
+{
+    const struct target_text text = {"web.*.*", 7};
+    char why[TARGET_WHY_SIZE], key[16];
+    const struct path_found *before = NULL;
+    struct pattern p;
+    int steps = 0;
+
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(key, sizeof key, "%s%03d", i % 2 ? "a." : "", i);
+        assert_rc(stored_add(r->store, i % 2 ? "web" : "web.a", NULL, key, 1),
+                  0);
+    }
+    assert_rc(pattern_parse(&r->scratch, text, &p, why), 0);
+    r->search.pattern = &p;
+    r->search.only_leaves = true;
+    r->search.max = 100;
+    r->search.entered = NULL;
+    path_search_start(&r->search);
+    for (; path_search_step(&r->search, 0) == 0; steps++)
+        store_read_end(r->store);
+    for (const struct path_found *f = r->search.found; f; f = f->next) {
+        assert_true(!before || memcmp(before->path.at, f->path.at, 9) < 0);
+        before = f;
+    }
+    assert_int_equal(r->search.count, 100);
+    assert_in_range(steps, 200, 220);
 }
 
 static const struct store_engine *plain_engine;
