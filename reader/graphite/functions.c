@@ -276,14 +276,17 @@ functions_step(struct target_node *node, char why[TARGET_WHY_SIZE])
         call->at++;
         return rc;
     }
-    if (f->again && call->again_at < call->list.count) {
-        rc = f->again(call, call->list.items[call->again_at]);
-        call->again_at++;
-        return rc;
+    if (!call->is_finished) {
+        call->is_finished = true;
+        if (call->made.items)
+            call->list = call->made;
+        return f->finish ? f->finish(call) : 0;
     }
-    if (f->finish)
-        rc = f->finish(call);
-    return rc < 0 ? rc : 1;
+    if (!f->again || call->again_at == call->list.count)
+        return 1;
+    rc = f->again(call, call->list.items[call->again_at]);
+    call->again_at++;
+    return rc;
 }
 
 /* ---- /functions --------------------------------------------------------- */

@@ -58,9 +58,11 @@ struct function_call {
     struct function_times times;
     struct scratch *scratch;
     size_t at, again_at;     /* series that functions_step() is done with */
-    struct series_list made; /* series of its own, so far */
-    struct series *total;    /* series that all are divided by */
-    struct regular *regular; /* argument that is a regular expression */
+    bool is_finished;        /* after `finish` */
+    struct series_list made; /* series of its own, which replace the others */
+    struct target_text made_path; /* that all of them have */
+    struct series *total;         /* series that all are divided by */
+    struct regular *regular;      /* argument that is a regular expression */
     char *why;
 };
 
@@ -78,10 +80,11 @@ typedef int function_all(struct function_call *call);
 struct function {
     const char *name, *group, *description;
     const struct function_param *const *params; /* NULL behind the last */
-    /* Computes for one series, again for one when all are done with, and then
-     * for all.  NULL: nothing to do.  -EINVAL with call->why, -ENOMEM. */
-    function_each *each, *again;
+    /* Computes for each series, then for all, and again for each, or for each that
+     * was made.  NULL: nothing to do.  -EINVAL with call->why, -ENOMEM. */
+    function_each *each;
     function_all *finish;
+    function_each *again;
     /* Checks values that have the right types.  Errors: as of the others. */
     function_all *check;
     enum function_scope scope;

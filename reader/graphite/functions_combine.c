@@ -2,7 +2,7 @@
  * several, or divide by one; see functions_internal.h.
  *
  * Entry points: functions_combine_each(), functions_group_each(),
- * functions_wildcards_each(), and what finishes them; functions_divide(),
+ * functions_wildcards_each(), then functions_combine_again(); functions_divide(),
  * functions_percent_each(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
@@ -104,32 +104,30 @@ add_to_group(struct function_call *call, struct series *s,
     return 0;
 }
 
-/* The groups are the series of the call. */
+/* A group is a series of the call. */
 int
-functions_combine_finish(struct function_call *call)
+functions_combine_again(struct function_call *call, struct series *s)
 {
     static const char *const names[] = {[SERIES_SUM] = "sumSeries",
                                         [SERIES_AVERAGE] = "averageSeries",
                                         [SERIES_MAX] = "maxSeries",
                                         [SERIES_MIN] = "minSeries"};
-    const enum series_aggregate how = combined_how(call);
     const bool is_one = call->function->each == functions_combine_each;
     const bool has_paths = call->function->each == functions_wildcards_each;
-    struct target_text path;
-    int rc = functions_name_combined(call, names[how], is_one, &path);
+    struct target_text *path = &call->made_path;
+    int rc = 0;
 
-    call->list = call->made;
-    for (size_t i = 0; i < call->made.count && rc == 0; i++) {
-        struct series *s = call->made.items[i];
-
-        for (size_t p = 0; how == SERIES_AVERAGE && p < s->count; p++)
-            s->points[p] /= s->counts[p];
-        s->counts = NULL;
-        s->name = is_one ? path : s->name;
-        s->path = has_paths ? s->name : path;
-        rc = functions_show_name(call, s, s->name);
-    }
-    return rc;
+    if (!path->at)
+        rc = functions_name_combined(call, names[combined_how(call)], is_one,
+                                     path);
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; s->counts && i < s->count; i++)
+        s->points[i] /= s->counts[i];
+    s->counts = NULL;
+    s->name = is_one ? *path : s->name;
+    s->path = has_paths ? s->name : *path;
+    return functions_show_name(call, s, s->name);
 }
 
 int

@@ -65,8 +65,7 @@ enum series_aggregate functions_aggregate(const struct target_node *v,
 
 /* Combine all into one, or by nodes, by function->how. */
 function_each functions_combine_each, functions_group_each,
-    functions_group_nodes, functions_wildcards_each;
-function_all functions_combine_finish;
+    functions_group_nodes, functions_wildcards_each, functions_combine_again;
 
 /* Divide by a series. */
 function_each functions_divide, functions_percent_each, functions_percent_again;
