@@ -34,7 +34,7 @@ reserve_bytes(struct render *r, size_t size)
         return render_fail(r, HTTP_BAD_REQUEST,
                            "an answer of more than %zu MiB: give a shorter "
                            "time, fewer series or maxDataPoints",
-                           r->limits.max_bytes >> 20);
+                           (r->limits.max_bytes + ((1u << 20) - 1)) >> 20);
     return rc == 0 ? 0 : render_fail_memory(r);
 }
 

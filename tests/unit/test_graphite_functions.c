@@ -325,6 +325,8 @@ CASE(regular_expressions_are_those_of_python, r)
         {"(?i)WEB", "aweb", "<\\0>", "a<web>"},
         {"(?i)[X-Z]", "y", "<\\0>", "<y>"},
         {"\\.\\*\\(\\)\\\\z", "a.*()\\z", "<\\0>", "a<.*()\\z>"},
+        {"(.)\\1", "abbc", "<\\0>", "a<bb>c"},
+        {"(?<=b)a(?=c)", "acbac", "<\\0>", "acb<a>c"},
         {"x*", "\xc3\xa9", "<\\0>", "<>\xc3\xa9<>"}};
 
     add_some(r);

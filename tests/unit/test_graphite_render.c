@@ -311,7 +311,7 @@ CASE(more_than_the_limits_is_refused, r)
                         "10 points, and 9 are the limit: give a shorter time, "
                         "fewer series or maxDataPoints (graphite.max_points)");
     r->render.limits = (struct render_limits){10, 10, 100};
-    assert_has(show_target(r, "web.*", SOME), "an answer of more than");
+    assert_has(show_target(r, "web.*", SOME), "an answer of more than 1 MiB");
     r->render.limits = (struct render_limits){2, 10, 1 << 20};
     begin_render(r, SOME);
     for (int i = 0; i < 3; i++)
