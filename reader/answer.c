@@ -11,9 +11,14 @@
 void
 answer_report(const uint8_t *keyspace, size_t size, int error)
 {
-    static struct diag_repeat failures;
+    static struct diag_repeat failures, listing_failures;
     char name[NAME_TEXT_SIZE];
 
+    if (size == 0) {
+        diag_repeating(&listing_failures, DIAG_ERROR,
+                       "cannot list keyspaces: %s", diag_text(error));
+        return;
+    }
     (void)name_escape(keyspace, size, name);
     diag_repeating(&failures, DIAG_ERROR, "cannot read keyspace=%s: %s%s", name,
                    diag_text(error),

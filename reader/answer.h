@@ -33,7 +33,8 @@ enum conn_next answer_bytes(struct http_call *x, const void *bytes,
 enum conn_next answer_refuse(struct http_call *x, enum http_status status,
                              const char *code, const char *detail);
 
-/* Reports that a keyspace cannot be read. */
+/* Reports that a keyspace cannot be read, or, of size 0, that keyspaces cannot be
+ * listed. */
 void answer_report(const uint8_t *keyspace, size_t size, int error);
 
 #endif

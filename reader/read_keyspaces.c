@@ -15,7 +15,6 @@
 #include <sys/stat.h>
 
 #include "common/base/clock.h"
-#include "common/base/diag.h"
 
 static const struct table_column columns[] = {
     {"keys", "keys", true},  {"total", "total", true},
@@ -111,7 +110,6 @@ add_name(struct read_request *a, const struct store_listed *found)
 static bool
 list_some(struct read_request *a, uint64_t until_ns)
 {
-    static struct diag_repeat failures;
     const size_t max = is_by_name(a) ? (size_t)a->params.n : READ_LISTED_MAX;
     struct read_job *w = a->job;
     struct store_listed found;
@@ -128,8 +126,7 @@ list_some(struct read_request *a, uint64_t until_ns)
         return false;
     w->list_error = rc < 0 ? rc : 0;
     if (rc < 0)
-        diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
-                       diag_text(rc));
+        answer_report(NULL, 0, rc);
     return true;
 }
 

@@ -379,6 +379,7 @@ next_listed(struct path_search *s, uint64_t until_ns)
         store_listing_start(s->listing, s->after.bytes, s->after.size);
         s->is_listing = true;
     }
+    s->keyspace.size = 0;
     rc = store_listing_next(s->listing, until_ns, &listed);
     if (rc == 1 && bytes_begin(listed.name, listed.name_size, s->start.bytes,
                                s->start.size))

@@ -69,7 +69,8 @@ struct path_search {
     unsigned given; /* nodes of the keyspace that is next */
     bool is_listing;
     bool is_in_keyspace;       /* keys of `keyspace` are left to be read */
-    struct path_name keyspace; /* also the one that cannot be read */
+    struct path_name keyspace; /* also the one that cannot be read; of size 0:
+                                  they cannot be listed */
     unsigned keyspace_nodes;
     struct path_name start; /* what names or keys must begin with */
     struct path_name after; /* keys up to this one are done with */
@@ -101,7 +102,7 @@ void path_search_start(struct path_search *s);
  *   0        there is more to do
  *   -E2BIG   more than `max`
  *   -ENOMEM  the scratch is used up
- *   other    the keyspace cannot be read */
+ *   other    the keyspace cannot be read, or keyspaces cannot be listed */
 int path_search_step(struct path_search *s, uint64_t until_ns);
 
 #endif

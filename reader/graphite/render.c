@@ -50,10 +50,12 @@ render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
     char text[NAME_TEXT_SIZE];
 
     answer_report(name, size, error);
-    name_escape(name, size, text);
     if (error == -EHOSTDOWN)
-        return render_fail(r, HTTP_UNAVAILABLE, "keyspace %.100s: %s", text,
-                           store_trouble(r->store));
+        return render_fail(r, HTTP_UNAVAILABLE, "%s", store_trouble(r->store));
+    if (size == 0)
+        return render_fail(r, HTTP_INTERNAL_ERROR,
+                           "keyspaces cannot be listed");
+    name_escape(name, size, text);
     return render_fail(r, HTTP_INTERNAL_ERROR, "keyspace %.100s cannot be read",
                        text);
 }

@@ -162,8 +162,8 @@ const char *render_type(const struct render *r);
 int render_fail(struct render *r, enum http_status status, const char *format,
                 ...) __attribute__((format(printf, 3, 4)));
 
-/* The same for a keyspace that cannot be read, for memory, and for a search, of
- * at most `max` series or nodes. */
+/* The same for a keyspace that cannot be read (of size 0: the list of them), for
+ * memory, and for a search, of at most `max` series or nodes. */
 int render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
                          int error);
 int render_fail_memory(struct render *r);

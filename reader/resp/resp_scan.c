@@ -22,7 +22,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
-#include "common/base/diag.h"
+#include "reader/answer.h"
 
 #define SCAN_COUNT   10 /* without COUNT */
 #define LOOKED_LEAST 16 /* keys, however late: half a millisecond at worst */
@@ -121,7 +121,6 @@ take_name(struct resp_job *j, const struct store_listed *found)
 static bool
 step_list(struct job *job, uint64_t until_ns)
 {
-    static struct diag_repeat failures;
     struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
     struct store_listed found;
     int rc;
@@ -136,8 +135,7 @@ step_list(struct job *job, uint64_t until_ns)
     j->at_end = rc == 0;
     if (rc < 0) {
         j->error = rc;
-        diag_repeating(&failures, DIAG_ERROR, "cannot list keyspaces: %s",
-                       diag_text(rc));
+        answer_report(NULL, 0, rc);
     }
     return true;
 }

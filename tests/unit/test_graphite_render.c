@@ -347,3 +347,26 @@ CASE(a_keyspace_that_cannot_be_read_is_an_error, r)
                         "keyspace web cannot be read");
     assert_int_equal(r->render.status, HTTP_INTERNAL_ERROR);
 }
+
+static int
+fail_second_listing(struct store_listing *l, uint64_t until_ns,
+                    struct store_listed *out)
+{
+    static int calls;
+
+    return calls++ == 0 ? plain_engine->listing_next(l, until_ns, out) : -EIO;
+}
+
+CASE(keyspaces_that_cannot_be_listed_are_an_error_of_none, r)
+{
+    static struct store_engine failing; /* closes the listing, too */
+
+    add_some(r);
+    plain_engine = r->search.listing->engine;
+    failing = *plain_engine;
+    failing.listing_next = fail_second_listing;
+    r->search.listing->engine = &failing;
+    assert_string_equal(show_target(r, "w*.*", SOME),
+                        "keyspaces cannot be listed");
+    assert_int_equal(r->render.status, HTTP_INTERNAL_ERROR);
+}
