@@ -132,6 +132,7 @@ struct render {
     size_t written; /* series of the target, and points of the series */
     size_t points;
     const char *csv_name; /* of the series that is written */
+    size_t csv_size;      /* its bytes; 0 in other formats */
 
     enum http_status status; /* of a failure, else HTTP_OK */
     char why[TARGET_WHY_SIZE];

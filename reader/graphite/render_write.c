@@ -19,9 +19,8 @@
 #include "common/wire/name.h"
 #include "reader/graphite/render.h"
 
-#define POINT_MAX       96 /* bytes of a point, with what follows the last one */
-#define LINE_MAX_BEHIND 128 /* bytes of a line behind the name */
-#define POINTS_ATIME    256 /* between looks at the clock */
+#define POINT_MAX    128 /* bytes of a point, or around points, beside a name */
+#define POINTS_ATIME 256 /* between looks at the clock */
 
 /* Sees to it that `size` bytes of the answer fit.  Below 0: there is no memory,
  * or the answer is too long. */
@@ -59,30 +58,17 @@ begin_json(struct render *r, const struct series *s)
     return 0;
 }
 
-static int
+static void
 put_json_point(struct render *r, const struct series *s, size_t i)
 {
     struct json_writer *w = &r->answer->json;
     char text[SERIES_TEXT_SIZE];
     const char *value = series_text(s->points[i], text);
 
-    if (reserve_bytes(r, POINT_MAX) < 0)
-        return -1;
     json_begin(w, '[');
     json_literal(w, value ? value : "null");
     json_integer(w, series_time(s, i));
     json_end(w, ']');
-    return 0;
-}
-
-static int
-end_json(struct render *r)
-{
-    if (reserve_bytes(r, POINT_MAX) < 0)
-        return -1;
-    json_end(&r->answer->json, ']');
-    json_end(&r->answer->json, '}');
-    return 0;
 }
 
 /* ---- lines ---------------------------------------------------------------- */
@@ -107,7 +93,7 @@ begin_raw(struct render *r, const struct series *s)
         return render_fail_memory(r);
     if (reserve_bytes(
             r, name_escape((const uint8_t *)s->name.at, s->name.size, name) +
-                   LINE_MAX_BEHIND) < 0)
+                   POINT_MAX) < 0)
         return -1;
     (void)snprintf(times, sizeof times, ",%" PRId64 ",%" PRId64 ",%" PRId64 "|",
                    s->start, s->start + (int64_t)s->count * s->step,
@@ -117,23 +103,11 @@ begin_raw(struct render *r, const struct series *s)
     return 0;
 }
 
-static int
+static void
 put_raw(struct render *r, const struct series *s, size_t i)
 {
-    if (reserve_bytes(r, LINE_MAX_BEHIND) < 0)
-        return -1;
     json_chars(&r->answer->json, i > 0 ? "," : "");
     put_value(r, s, i, "None");
-    return 0;
-}
-
-static int
-end_raw(struct render *r)
-{
-    if (reserve_bytes(r, LINE_MAX_BEHIND) < 0)
-        return -1;
-    json_chars(&r->answer->json, "\n");
-    return 0;
 }
 
 /* Makes the name a field, which each line begins with. */
@@ -161,10 +135,11 @@ begin_csv(struct render *r, const struct series *s)
     else
         r->csv_name = field + 1; /* without quotes */
     *at = '\0';
+    r->csv_size = (size_t)(at - r->csv_name);
     return 0;
 }
 
-static int
+static void
 put_csv(struct render *r, const struct series *s, size_t i)
 {
     const time_t local =
@@ -172,15 +147,12 @@ put_csv(struct render *r, const struct series *s, size_t i)
     char time[32] = "";
     struct tm day;
 
-    if (reserve_bytes(r, strlen(r->csv_name) + LINE_MAX_BEHIND) < 0)
-        return -1;
     if (gmtime_r(&local, &day))
         (void)strftime(time, sizeof time, ",%Y-%m-%d %H:%M:%S,", &day);
-    json_chars(&r->answer->json, r->csv_name);
+    json_bytes(&r->answer->json, r->csv_name, r->csv_size);
     json_chars(&r->answer->json, time);
     put_value(r, s, i, "");
     json_chars(&r->answer->json, "\r\n");
-    return 0;
 }
 
 /* ---- the answer ----------------------------------------------------------- */
@@ -188,13 +160,13 @@ put_csv(struct render *r, const struct series *s, size_t i)
 static const struct {
     const char *type;
     int (*begin)(struct render *r, const struct series *s);
-    int (*put)(struct render *r, const struct series *s, size_t i);
-    int (*end)(struct render *r); /* NULL: nothing is at the end */
+    void (*put)(struct render *r, const struct series *s, size_t i);
+    const char *end; /* of a series; NULL: the brackets of JSON */
 } formats[] = {
-    [RENDER_JSON] = {"application/json", begin_json, put_json_point, end_json},
-    [RENDER_RAW] = {"text/plain; charset=utf-8", begin_raw, put_raw, end_raw},
+    [RENDER_JSON] = {"application/json", begin_json, put_json_point, NULL},
+    [RENDER_RAW] = {"text/plain; charset=utf-8", begin_raw, put_raw, "\n"},
     [RENDER_CSV] = {"text/csv; charset=utf-8; header=absent", begin_csv,
-                    put_csv, NULL}};
+                    put_csv, ""}};
 
 const char *
 render_type(const struct render *r)
@@ -206,13 +178,24 @@ render_type(const struct render *r)
 static int
 put_points(struct render *r, const struct series *s, uint64_t until_ns)
 {
+    struct json_writer *w = &r->answer->json;
+
     while (r->points < s->count) {
-        if (formats[r->format].put(r, s, r->points++) < 0)
+        if (reserve_bytes(r, r->csv_size + POINT_MAX) < 0)
             return -1;
+        formats[r->format].put(r, s, r->points++);
         if (r->points % POINTS_ATIME == 0 && clock_ns() >= until_ns)
             return 0;
     }
-    return formats[r->format].end && formats[r->format].end(r) < 0 ? -1 : 1;
+    if (reserve_bytes(r, POINT_MAX) < 0)
+        return -1;
+    if (formats[r->format].end) {
+        json_chars(w, formats[r->format].end);
+        return 1;
+    }
+    json_end(w, ']');
+    json_end(w, '}');
+    return 1;
 }
 
 /* The end of the answer. */
