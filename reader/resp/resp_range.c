@@ -191,52 +191,32 @@ resp_do_getall(struct resp_call *call)
 
 /* ---- by score ------------------------------------------------------------ */
 
-/* As strtod() has them, in any case. */
+/* Reads a bound; *value is the least number that is not below it (lowest), or the
+ * greatest that is not above it.  False: it is not a number.  The infinite is as
+ * strtod() has it, in any case, and beyond all counts. */
 static bool
-is_infinite(const struct resp_arg *number)
-{
-    const bool has_sign =
-        number->size > 0 && (number->at[0] == '-' || number->at[0] == '+');
-    const struct resp_arg word = {.at = number->at + (has_sign ? 1 : 0),
-                                  .size = number->size - (has_sign ? 1 : 0)};
-
-    return resp_is_word(&word, "inf") || resp_is_word(&word, "infinity");
-}
-
-/* Reads a bound; *value is the least count that is not below it (lowest), or
- * the greatest that is not above it.  False: it is not a number; *none: no
- * count is within it. */
-static bool
-parse_bound(const struct resp_arg *arg, bool is_low, int64_t *value, bool *none)
+parse_bound(const struct resp_arg *arg, bool is_low, int128 *value)
 {
     const bool is_open = arg->size > 0 && arg->at[0] == '(';
-    const struct resp_arg number = {.at = arg->at + (is_open ? 1 : 0),
-                                    .size = arg->size - (is_open ? 1 : 0)};
-    const struct decimal one = {.digits = 1};
-    struct decimal d;
-    int128 scaled, whole;
+    const uint8_t *at = arg->at + is_open;
+    const size_t size = arg->size - is_open;
+    const bool has_sign = size > 0 && (*at == '-' || *at == '+');
+    const struct resp_arg word = {at + has_sign, (uint32_t)(size - has_sign)};
+    struct decimal d = {.negative = has_sign && *at == '-',
+                        .digits = UINT64_MAX};
 
-    if (is_infinite(&number)) {
-        *none |= (number.at[0] == '-') != is_low;
-        *value = is_low ? INT64_MIN : INT64_MAX;
-        return true;
-    }
-    if (decimal_parse(number.at, number.size, &d) < 0)
+    if (!resp_is_word(&word, "inf") && !resp_is_word(&word, "infinity") &&
+        decimal_parse(at, size, &d) < 0)
         return false;
-    if (decimal_millionths(&d, &one, &scaled) < 0) {
-        *none |= d.negative != is_low;
-        *value = is_low ? INT64_MIN : INT64_MAX;
-        return true;
-    }
-    whole = scaled / DECIMAL_MILLIONTHS;
-    if (whole * DECIMAL_MILLIONTHS != scaled)
-        whole += is_low ? (scaled > 0 ? 1 : 0) : (scaled < 0 ? -1 : 0);
+    for (int e = d.exponent; e > 0 && d.digits <= INT64_MAX; e--)
+        d.digits *= 10;
+    for (int e = d.exponent; e < 0 && d.digits > 0; e++)
+        d.digits /= 10;
+    *value = d.negative ? -(int128)d.digits : (int128)d.digits;
+    if (d.exponent < 0) /* there is a fraction, which was cut off */
+        *value += is_low ? !d.negative : -(int)d.negative;
     else if (is_open)
-        whole += is_low ? 1 : -1;
-    *none |= is_low ? whole > INT64_MAX : whole < INT64_MIN;
-    if (whole > INT64_MAX)
-        whole = INT64_MAX;
-    *value = whole < INT64_MIN ? INT64_MIN : (int64_t)whole;
+        *value += is_low ? 1 : -1;
     return true;
 }
 
@@ -246,35 +226,38 @@ has_at_least(const struct query_row *row, const void *bound)
     return row->count >= *(const int64_t *)bound;
 }
 
-/* Keys whose count is at least `value`; negative: the keyspace cannot be
- * read. */
+/* Of `keys` those whose count is at least `value`; negative: the keyspace cannot
+ * be read. */
 static int64_t
-count_at_least(struct resp_call *call, int64_t keys, int64_t value)
+count_at_least(struct resp_call *call, int64_t keys, int128 value)
 {
-    return resp_count_before(call, STORE_RANGE, &call->args[1], keys,
-                             has_at_least, &value);
+    const int64_t bound = (int64_t)value;
+
+    if (value > INT64_MAX)
+        return 0;
+    return value <= INT64_MIN
+               ? keys
+               : resp_count_before(call, STORE_RANGE, &call->args[1], keys,
+                                   has_at_least, &bound);
 }
 
 /* The rows of args[low] to args[high]; false: call->next. */
 static bool
 find_rows(struct resp_call *call, size_t low, size_t high, struct rows *rows)
 {
-    bool none = false;
-    int64_t least, most, keys, above, within;
+    int128 least, most;
+    int64_t keys, above, within;
 
-    if (!parse_bound(&call->args[low], true, &least, &none) ||
-        !parse_bound(&call->args[high], false, &most, &none))
+    if (!parse_bound(&call->args[low], true, &least) ||
+        !parse_bound(&call->args[high], false, &most))
         return resp_stop(call, resp_error(call, "min or max is not a float"));
-    rows->first = rows->count = 0;
-    if (none || least > most)
-        return true;
     keys = resp_count_keys(call, &call->args[1]);
-    above = most == INT64_MAX ? 0 : count_at_least(call, keys, most + 1);
+    above = count_at_least(call, keys, most + 1);
     within = count_at_least(call, keys, least);
     if (above < 0 || within < 0)
         return resp_stop(call, resp_unreadable(call));
     rows->first = (uint64_t)above;
-    rows->count = (uint64_t)(within - above);
+    rows->count = within > above ? (uint64_t)(within - above) : 0;
     return true;
 }
 

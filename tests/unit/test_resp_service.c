@@ -631,6 +631,8 @@ CASE(commands_are_answered, f)
         {"ZCOUNT small 7 +Inf", ":1\r\n"},
         {"ZCOUNT small Infinity +inf", ":0\r\n"},
         {"ZCOUNT small -inf -Infinity", ":0\r\n"},
+        {"ZCOUNT small 7.0000001 inf", ":0\r\n"},
+        {"ZCOUNT small 6.9999999 (7.0000001", ":1\r\n"},
         {"ZCOUNT small -infinit inf", "-ERR min or max is not a float\r\n"},
         {"MULTI\r\nECHO a\r\nEXEC x\r\nEXEC",
          "+OK\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of: "
