@@ -67,7 +67,7 @@ increment_key(struct resp_call *call, int64_t by)
         return answer_zero(call, keyspace, key);
     if (message_check(r->forward.layout, &m) < 0)
         return resp_error(call, "a name that no record can have");
-    out = resp_space(call, 2 * RESP_NUMBER_SIZE);
+    out = conn_space(call->conn, 2 * RESP_NUMBER_SIZE);
     if (!out)
         return CONN_FULL;
     now = forward_now(&r->forward);

@@ -118,14 +118,7 @@ resp_stop(struct resp_call *call, enum conn_next next)
 
 /* ---- resp_service.c ---- */
 
-/* Memory for `size` bytes; NULL: return CONN_FULL. */
-static inline uint8_t *
-resp_space(struct resp_call *call, size_t size)
-{
-    return conn_space(call->conn, size);
-}
-
-/* `size` bytes of that are the answer, or a part of it. */
+/* `size` bytes of conn_space() are the answer, or a part of it. */
 static inline void
 resp_put(struct resp_call *call, size_t size)
 {
@@ -184,7 +177,8 @@ int resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
 int resp_read_count(struct resp_call *call, const struct resp_arg *keyspace,
                     const struct resp_arg *key, struct last_answers_read *out);
 
-/* One query to the store, after as_of was read; negative: not -ENOENT. */
+/* One query to the store, after as_of was read: 1; 0: what it is about is not
+ * there; negative: it cannot be read. */
 int resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
                size_t size);
 

@@ -78,7 +78,7 @@ answer_rows(struct resp_call *call, const struct resp_job *job)
         (job->first < 0 || job->last < 0 || job->last >= rows))
         return resp_too_many_rows(call);
     resp_range_cut(job->first, job->last, rows, &from, &count);
-    out = resp_space(call, RESP_ROWS_SIZE(count));
+    out = conn_space(call->conn, RESP_ROWS_SIZE(count));
     if (!out)
         return CONN_FULL;
     size = resp_put_rows(call, out, job->form, count);

@@ -9,8 +9,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
-#include <errno.h>
-
 #include "common/base/bytes.h"
 #include "common/wire/decimal.h"
 
@@ -79,16 +77,16 @@ answer_rows(struct resp_call *call, const struct resp_arg *keyspace,
                             .offset = (int64_t)rows->first,
                             .length = rows->count};
     uint8_t *out;
-    int rc = -ENOENT;
+    int rc = 0;
 
     if (rows->count > RESP_ROWS_MAX)
         return resp_too_many_rows(call);
-    out = resp_space(call, RESP_ROWS_SIZE(rows->count));
+    out = conn_space(call->conn, RESP_ROWS_SIZE(rows->count));
     if (!out)
         return CONN_FULL;
     if (rows->count > 0)
         rc = resp_query(call, &q, r->rows, RESP_ROWS_BYTES);
-    if (rc < 0 && rc != -ENOENT)
+    if (rc < 0)
         return resp_unreadable(call);
     resp_put(call, put_rows(call, out, rows, &q));
     return CONN_ANSWERED;

@@ -72,8 +72,11 @@ resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
 {
     const int rc = answer_query(call->service->jobs->store, q, rows, size);
 
-    if (rc < 0 && rc != -ENOENT)
-        call->service->read_error = rc;
+    if (rc == 0)
+        return 1;
+    if (rc == -ENOENT)
+        return 0;
+    call->service->read_error = rc;
     return rc;
 }
 
@@ -91,11 +94,11 @@ resp_read_key(struct resp_call *call, const struct resp_arg *keyspace,
         as_of_own(call->service->jobs->as_of, keyspace->at, keyspace->size);
     const int rc = resp_query(call, &q, NULL, 0);
 
-    if (rc < 0 && rc != -ENOENT)
+    if (rc < 0)
         return rc;
     out->as_of_ms = (uint64_t)as_of;
-    out->exists = rc == 0;
-    out->count = rc == 0 ? q.row.count : 0;
+    out->exists = rc == 1;
+    out->count = rc == 1 ? q.row.count : 0;
     return 0;
 }
 
@@ -127,9 +130,7 @@ resp_count_keys(struct resp_call *call, const struct resp_arg *keyspace)
         .op = STORE_TOTAL, .name = keyspace->at, .name_size = keyspace->size};
     const int rc = resp_query(call, &q, NULL, 0);
 
-    if (rc == -ENOENT)
-        return 0;
-    return rc < 0 ? rc : (int64_t)q.totals.keys;
+    return rc == 1 ? (int64_t)q.totals.keys : rc;
 }
 
 int64_t
@@ -154,7 +155,7 @@ resp_count_before(struct resp_call *call, enum store_op op,
                                 .length = 1};
         const int rc = resp_query(call, &q, row, sizeof row);
 
-        if (rc < 0 && rc != -ENOENT)
+        if (rc < 0)
             return rc;
         if (q.rows == 1)
             (void)query_row_get(q.bytes, &found);
@@ -207,7 +208,8 @@ resp_do_members(struct resp_call *call)
 
     for (size_t i = first + s->progress; i < call->count; i++) {
         const int rc = resp_read_count(call, keyspace, &call->args[i], &read);
-        uint8_t *out = rc < 0 ? NULL : resp_space(call, 3 * RESP_NUMBER_SIZE);
+        uint8_t *out =
+            rc < 0 ? NULL : conn_space(call->conn, 3 * RESP_NUMBER_SIZE);
         enum conn_next next = out ? CONN_ANSWERED : CONN_FULL;
         size_t size = 0;
 
@@ -274,11 +276,11 @@ resp_do_rank(struct resp_call *call)
         (call->count > 4 || !resp_is_word(&call->args[3], "withscore")))
         return resp_syntax_error(call);
     rc = resp_query(call, &q, NULL, 0);
-    if (rc == -ENOENT && with_score && !resp_is_3(call))
+    if (rc == 0 && with_score && !resp_is_3(call))
         return resp_answer(call, "*-1\r\n");
-    if (rc == -ENOENT)
+    if (rc == 0)
         return resp_answer_nil(call);
-    if (rc == 0 && call->command->option == 0)
+    if (rc == 1 && call->command->option == 0)
         keys = resp_count_keys(call, keyspace);
     if (rc < 0 || keys < 0)
         return resp_unreadable(call);

@@ -157,7 +157,7 @@ answer_list(struct resp_call *call, struct resp_job *j)
         return resp_unreadable(call);
     if (j->wanted.list == RESP_DBSIZE)
         return resp_answer_number(call, keys + (int64_t)j->keyspaces);
-    out = resp_space(call, j->size + 4 * RESP_NUMBER_SIZE);
+    out = conn_space(call->conn, j->size + 4 * RESP_NUMBER_SIZE);
     if (!out)
         return CONN_FULL;
     if (j->wanted.list == RESP_SCAN) {
@@ -303,14 +303,14 @@ answer_keys(struct resp_call *call, bool has_pattern, struct store_query *q)
     uint8_t *out;
     int rc = 0;
 
-    out = resp_space(call, RESP_ROWS_SIZE(q->length));
+    out = conn_space(call->conn, RESP_ROWS_SIZE(q->length));
     if (!out)
         return CONN_FULL;
     if (has_pattern)
         rc = seek_prefix(call, &r->pattern, q);
     if (rc == 0)
         rc = resp_query(call, q, r->rows, RESP_ROWS_BYTES);
-    if (rc < 0 && rc != -ENOENT)
+    if (rc < 0)
         return resp_unreadable(call);
     resp_put(call, put_keys(call, out, has_pattern, q));
     return CONN_ANSWERED;

@@ -23,7 +23,7 @@
 enum conn_next
 resp_answer_bytes(struct resp_call *call, const void *bytes, size_t size)
 {
-    uint8_t *out = resp_space(call, size);
+    uint8_t *out = conn_space(call->conn, size);
 
     if (!out)
         return CONN_FULL;
@@ -62,26 +62,28 @@ resp_answer_number(struct resp_call *call, int64_t value)
     return resp_answer_bytes(call, out, size);
 }
 
+static const char *
+nil_text(const struct resp_call *call)
+{
+    return resp_is_3(call) ? "_\r\n" : "$-1\r\n";
+}
+
 size_t
 resp_put_nil(const struct resp_call *call, uint8_t *out)
 {
-    const char *nil = resp_is_3(call) ? "_\r\n" : "$-1\r\n";
-
-    return (size_t)(bytes_append(out, nil, strlen(nil)) - out);
+    return (size_t)(stpcpy((char *)out, nil_text(call)) - (char *)out);
 }
 
 enum conn_next
 resp_answer_nil(struct resp_call *call)
 {
-    uint8_t out[RESP_NUMBER_SIZE];
-
-    return resp_answer_bytes(call, out, resp_put_nil(call, out));
+    return resp_answer(call, nil_text(call));
 }
 
 enum conn_next
 resp_answer_bulk(struct resp_call *call, const void *bytes, size_t size)
 {
-    uint8_t *out = resp_space(call, RESP_BULK_SIZE(size));
+    uint8_t *out = conn_space(call->conn, RESP_BULK_SIZE(size));
 
     if (!out)
         return CONN_FULL;
@@ -96,7 +98,7 @@ resp_answer_text(struct resp_call *call, const void *text, size_t size)
 
     if (!resp_is_3(call))
         return resp_answer_bulk(call, text, size);
-    out = resp_space(call, RESP_BULK_SIZE(size) + 4);
+    out = conn_space(call->conn, RESP_BULK_SIZE(size) + 4);
     if (!out)
         return CONN_FULL;
     at = out + resp_put_number(out, '=', (int64_t)size + 4);
