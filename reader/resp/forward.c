@@ -121,14 +121,9 @@ close_socket(struct forward *f)
 static void
 retry_later(struct forward *f)
 {
-    const uint32_t most = is_patient(f) ? FORWARD_WAIT_MAX : FORWARD_RETRY_MAX;
-
     close_socket(f);
     f->state = FORWARD_DOWN;
-    if (f->pause_ms > most)
-        f->pause_ms = most;
-    arm_retry(f, f->pause_ms);
-    f->pause_ms *= 2;
+    arm_retry(f, FORWARD_RETRY_MS);
 }
 
 /* Answers all that is queued with an error, and lets all go that wait. */
@@ -318,7 +313,6 @@ begin_serving(struct forward *f)
 {
     loop_disarm(f->loop, &f->retry);
     f->state = FORWARD_UP;
-    f->pause_ms = FORWARD_RETRY_MS;
     close_group(f);
 }
 
@@ -441,7 +435,6 @@ forward_init(struct forward *f, struct loop *loop, const struct layout *layout,
                           .layout = layout,
                           .answers = answers,
                           .data_dir = config->data_dir,
-                          .pause_ms = FORWARD_RETRY_MS,
                           .wait_ms = config->resp_wait_ms,
                           .down_ms = loop_now_ms(loop),
                           .state = FORWARD_DOWN};

@@ -15,8 +15,7 @@
  * A connection begins with an increment of 0, which counts nothing: once that is
  * acknowledged, a process serves it, and does not only let it wait.  While there is
  * no such connection, those with increments pause, for resp.wait; then
- * -MASTERDOWN is the answer.  The connection is tried again after 10 ms, then
- * with back-off.
+ * -MASTERDOWN is the answer.  The connection is tried again every 50 ms.
  *
  * A countd-write that stops takes all that was sent until it shuts its side of
  * the socket down, and acknowledges that: what could not be sent is sent to the
@@ -35,10 +34,8 @@
 #include "common/wire/message.h"
 #include "reader/resp/last_answers.h"
 
-#define FORWARD_MAX       16384u /* increments not acknowledged */
-#define FORWARD_RETRY_MS  10
-#define FORWARD_RETRY_MAX 1000
-#define FORWARD_WAIT_MAX  100 /* between tries, while connections pause */
+#define FORWARD_MAX      16384u /* increments not acknowledged */
+#define FORWARD_RETRY_MS 50     /* between tries to connect */
 
 enum forward_state {
     FORWARD_DOWN,
@@ -92,10 +89,9 @@ struct forward {
     uint64_t down_ms;               /* clock: since when it is not up */
     uint64_t group_end;             /* of the group in flight */
     uint64_t lost;                  /* while it fails: the first not sent */
-    uint32_t pause_ms;
-    bool in_flight;    /* there is a group in flight */
-    bool wants_output; /* the socket was full */
-    uint8_t ack_phase; /* bytes received of the next WIN */
+    bool in_flight;                 /* there is a group in flight */
+    bool wants_output;              /* the socket was full */
+    uint8_t ack_phase;              /* bytes received of the next WIN */
     enum forward_state state;
     struct forward_stats stats;
 };
