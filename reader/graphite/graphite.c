@@ -190,8 +190,6 @@ init_render(struct graphite_job *g)
     struct render *r = &g->render;
 
     r->store = g->job.jobs->store;
-    r->entered = note_keyspace;
-    r->ctx = g;
     r->scratch = &g->scratch;
     r->search = &g->search;
     r->limits = g->site->limits;
@@ -220,6 +218,8 @@ init_job(struct graphite_job *g, struct graphite *site, enum graphite_kind kind)
     g->scratch.share = g->answers.share = &g->site->memory;
     g->search.store = g->job.jobs->store;
     g->search.scratch = &g->scratch;
+    g->search.entered = note_keyspace;
+    g->search.ctx = g;
     init_render(g);
     if (store_listing_open(g->search.store, &g->search.listing) < 0)
         return render_fail_memory(&g->render);
@@ -249,7 +249,8 @@ start_job(struct graphite_job *g, const struct http_call *x,
         return false;
     }
     if (kind != GRAPHITE_RENDER)
-        graphite_lookup_start(g);
+        path_search_start(&g->search, &g->pattern, g->wanted,
+                          g->site->max_nodes);
     g->job.step = step_request;
     job_run(&g->job);
     return true;

@@ -51,7 +51,8 @@ struct graphite_job {
                                 render.buckets */
     struct target_text from, until, tz, query; /* as they are given */
     struct zone zone;
-    bool is_completer, only_leaves;
+    bool is_completer;
+    enum path_search_wanted wanted;
     struct pattern pattern; /* pattern of find and expand */
     int64_t as_of_ms;       /* the least of all keyspaces; INT64_MAX: none */
     struct scratch scratch;
@@ -85,9 +86,8 @@ int graphite_check_parameters(struct graphite_job *g);
 
 /* ---- for graphite.c (graphite_lookup.c) --------------------------------- */
 
-/* Begins to look up g->pattern; goes on, as render_step() does, and writes
+/* Goes on, as render_step() does, with the search that was begun; writes
  * g->answer when all nodes are found, node by node until its time is up. */
-void graphite_lookup_start(struct graphite_job *g);
 int graphite_lookup_step(struct graphite_job *g, uint64_t until_ns);
 
 #endif

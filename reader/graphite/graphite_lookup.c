@@ -51,8 +51,6 @@ is_shown(const struct graphite_job *g, const struct path_found *f)
 {
     const struct path_found *before = g->put_last;
 
-    if (g->only_leaves && !f->is_leaf)
-        return false;
     return !before || !target_text_equals(before->path, f->path) ||
            (g->kind != GRAPHITE_EXPAND && before->is_leaf != f->is_leaf);
 }
@@ -107,18 +105,4 @@ graphite_lookup_step(struct graphite_job *g, uint64_t until_ns)
     if (rc >= 0)
         return rc;
     return render_fail_search(&g->render, rc, "nodes", g->site->max_nodes);
-}
-
-void
-graphite_lookup_start(struct graphite_job *g)
-{
-    struct path_search *s = &g->search;
-
-    s->pattern = &g->pattern;
-    s->only_leaves = g->only_leaves;
-    s->only_starts = false;
-    s->max = g->site->max_nodes;
-    s->entered = g->render.entered;
-    s->ctx = g;
-    path_search_start(s);
 }

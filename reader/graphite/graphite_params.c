@@ -76,8 +76,10 @@ read_target(struct graphite_job *g, const struct parameter *p)
 static int
 read_leaves_only(struct graphite_job *g, const struct parameter *p)
 {
-    g->only_leaves =
-        !target_text_is(p->value, "0") && !target_text_is(p->value, "false");
+    g->wanted =
+        target_text_is(p->value, "0") || target_text_is(p->value, "false")
+            ? PATH_SEARCH_NODES
+            : PATH_SEARCH_LEAVES;
     return 0;
 }
 

@@ -212,6 +212,7 @@ static int
 take_key(struct path_search *s, const uint8_t *key, size_t size)
 {
     const struct pattern *p = s->pattern;
+    const bool starts = s->wanted == PATH_SEARCH_STARTS;
     size_t at = 0, end = 0;
     int rc;
 
@@ -227,12 +228,14 @@ take_key(struct path_search *s, const uint8_t *key, size_t size)
         return 1;
     }
     if (end == size) {
-        rc = s->only_starts ? add_found(s, s->keyspace.size, s->start.bytes,
-                                        s->start.size, true)
-                            : add_found(s, s->keyspace.size, key, size, true);
-        return rc < 0 ? rc : !s->only_starts;
+        rc = starts ? add_found(s, s->keyspace.size, s->start.bytes,
+                                s->start.size, true)
+                    : add_found(s, s->keyspace.size, key, size, true);
+        return rc < 0 ? rc : !starts;
     }
-    rc = s->only_leaves ? 0 : add_found(s, s->keyspace.size, key, end, false);
+    rc = s->wanted == PATH_SEARCH_NODES
+             ? add_found(s, s->keyspace.size, key, end, false)
+             : 0;
     jump_over(s, key, end + 1);
     return rc < 0 ? rc : 1;
 }
@@ -297,7 +300,7 @@ enter_keyspace(struct path_search *s, unsigned nodes)
     s->keyspace_nodes = nodes;
     s->after.size = 0;
     s->is_in_keyspace = set_start(s, nodes);
-    if (s->is_in_keyspace && s->entered)
+    if (s->is_in_keyspace)
         s->entered(s->ctx, s->keyspace.bytes, s->keyspace.size);
 }
 
@@ -326,7 +329,7 @@ next_given(struct path_search *s)
     const unsigned nodes = ++s->given;
 
     if (nodes > p->literals || nodes >= p->count) {
-        s->phase = !s->only_leaves || p->literals + 1 < p->count
+        s->phase = s->wanted == PATH_SEARCH_NODES || p->literals + 1 < p->count
                        ? PATH_SEARCH_LISTED
                        : PATH_SEARCH_SORT;
         return;
@@ -354,7 +357,7 @@ take_keyspace(struct path_search *s, const struct store_listed *listed)
             enter_keyspace(s, nodes);
         return 0;
     }
-    if (s->only_leaves)
+    if (s->wanted != PATH_SEARCH_NODES)
         return 0;
     for (unsigned i = 0; i < p->count; i++) {
         size += i > 0 ? 1 : 0;
@@ -392,8 +395,12 @@ next_listed(struct path_search *s, uint64_t until_ns)
 /* ---- steps -------------------------------------------------------------- */
 
 void
-path_search_start(struct path_search *s)
+path_search_start(struct path_search *s, const struct pattern *p,
+                  enum path_search_wanted wanted, size_t max)
 {
+    s->pattern = p;
+    s->wanted = wanted;
+    s->max = max;
     s->count = 0;
     s->runs = s->newest = s->left = s->right = s->merged = NULL;
     s->runs_end = &s->runs;

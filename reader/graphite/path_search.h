@@ -49,19 +49,27 @@ enum path_search_phase {
     PATH_SEARCH_SORT
 };
 
+/* Keys and what has keys below it; keys alone; or, for a pattern that
+ * path_search_is_prefix(), for each keyspace with keys that match what these begin
+ * with, as if that were a key. */
+enum path_search_wanted {
+    PATH_SEARCH_NODES,
+    PATH_SEARCH_LEAVES,
+    PATH_SEARCH_STARTS
+};
+
+/* The first members are the caller's. */
 struct path_search {
     struct store *store;
     struct store_listing *listing;
     struct scratch *scratch;
-    const struct pattern *pattern;
-    bool only_leaves; /* nodes that are no keys are not wanted */
-    /* For a pattern that path_search_is_prefix(): a leaf for each keyspace with
-     * keys that match, whose key is what these begin with. */
-    bool only_starts;
-    size_t max; /* nodes there may be */
-    /* Called before keys of a keyspace are read.  NULL: nothing is. */
+    /* Called before anything of a keyspace is read. */
     void (*entered)(void *ctx, const uint8_t *keyspace, size_t size);
     void *ctx;
+
+    const struct pattern *pattern;
+    enum path_search_wanted wanted;
+    size_t max; /* nodes there may be */
     size_t count;
     struct path_found *found; /* at the end */
 
@@ -91,8 +99,8 @@ bool path_search_is_prefix(const struct pattern *p);
 bool path_search_matches(const struct pattern *p, unsigned keyspace_nodes,
                          const uint8_t *key, size_t size);
 
-/* Begins; the members before `count` are the caller's. */
-void path_search_start(struct path_search *s);
+void path_search_start(struct path_search *s, const struct pattern *p,
+                       enum path_search_wanted wanted, size_t max);
 
 /* Goes on until about until_ns (clock_ns()).  What the store keeps goes with
  * the next store_read_end().

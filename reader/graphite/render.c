@@ -297,17 +297,14 @@ search_leaf(struct render *r, uint64_t until_ns)
     int rc;
 
     if (leaf->is_top) {
-        r->entered(r->ctx, leaf->found->keyspace, leaf->found->keyspace_size);
+        s->entered(s->ctx, leaf->found->keyspace, leaf->found->keyspace_size);
         return 1;
     }
     if (!r->has_begun) {
-        s->pattern = &leaf->pattern;
-        s->only_leaves = true;
-        s->only_starts = leaf->is_sum;
-        s->max = r->limits.max_series - r->series;
-        s->entered = r->entered;
-        s->ctx = r->ctx;
-        path_search_start(s);
+        path_search_start(s, &leaf->pattern,
+                          leaf->is_sum ? PATH_SEARCH_STARTS
+                                       : PATH_SEARCH_LEAVES,
+                          r->limits.max_series - r->series);
         r->has_begun = true;
     }
     rc = path_search_step(s, until_ns);

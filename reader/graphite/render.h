@@ -100,9 +100,6 @@ struct render {
     struct scratch *scratch;
     struct path_search *search;
     struct render_limits limits;
-    /* Called before anything of a keyspace is read. */
-    void (*entered)(void *ctx, const uint8_t *keyspace, size_t size);
-    void *ctx;
     int64_t now;
     struct function_times times;
     int64_t max_data_points; /* 0: any number */

@@ -34,6 +34,14 @@ now_ms(void)
     return (uint64_t)(NOW + 10 * 86400) * 1000;
 }
 
+static inline void
+note_nothing(void *ctx, const uint8_t *keyspace, size_t size)
+{
+    (void)ctx;
+    (void)keyspace;
+    (void)size;
+}
+
 static int
 set_up(void **state)
 {
@@ -45,6 +53,7 @@ set_up(void **state)
     scratch_init(&r->scratch, (size_t)64 << 20);
     r->search.store = r->store;
     r->search.scratch = &r->scratch;
+    r->search.entered = note_nothing;
     assert_rc(store_listing_open(r->store, &r->search.listing), 0);
     *state = r;
     return 0;
@@ -63,17 +72,16 @@ tear_down(void **state)
     return 0;
 }
 
+static inline int
+parse_pattern(struct fixture *r, const char *text, struct pattern *out)
+{
+    return pattern_parse(&r->scratch, (struct target_text){text, strlen(text)},
+                         out, r->render.why);
+}
+
 /* ---- targets -------------------------------------------------------------- */
 
 #define DAY0 ((int64_t)1795219200) /* a midnight */
-
-static inline void
-note_nothing(void *ctx, const uint8_t *keyspace, size_t size)
-{
-    (void)ctx;
-    (void)keyspace;
-    (void)size;
-}
 
 static inline void
 add_sum(struct fixture *r, const char *keyspace, const char *key, int64_t time,
@@ -108,7 +116,6 @@ begin_render(struct fixture *r, int64_t from, int64_t until, int64_t max_points)
     r->render.store = r->store;
     r->render.scratch = &r->scratch;
     r->render.search = &r->search;
-    r->render.entered = note_nothing;
     r->render.now = NOW;
     r->render.times = (struct function_times){from, until};
     r->render.max_data_points = max_points;

@@ -60,22 +60,15 @@ set_path(struct keys *keys, const struct path_found *f)
 static void
 list_paths(struct fixture *r, struct keys *keys)
 {
-    char text[2 * NODES + 2] = "*", why[TARGET_WHY_SIZE];
+    char text[2 * NODES + 2] = "*";
 
     for (int nodes = 1; nodes <= NODES; nodes++) {
         struct pattern p;
         int rc;
 
         scratch_free(&r->scratch);
-        assert_rc(pattern_parse(&r->scratch,
-                                (struct target_text){text, strlen(text)}, &p,
-                                why),
-                  0);
-        r->search.pattern = &p;
-        r->search.only_leaves = true;
-        r->search.max = KEYS_MAX;
-        r->search.entered = NULL;
-        path_search_start(&r->search);
+        assert_rc(parse_pattern(r, text, &p), 0);
+        path_search_start(&r->search, &p, PATH_SEARCH_LEAVES, KEYS_MAX);
         while ((rc = path_search_step(&r->search, UINT64_MAX)) == 0)
             continue;
         assert_rc(rc, 1);

@@ -118,12 +118,9 @@ CASE(what_is_no_target_says_where_and_why, r)
 static bool
 is_match(struct fixture *r, const char *text, const char *name)
 {
-    char why[TARGET_WHY_SIZE];
     struct pattern p;
 
-    assert_rc(pattern_parse(&r->scratch,
-                            (struct target_text){text, strlen(text)}, &p, why),
-              0);
+    assert_rc(parse_pattern(r, text, &p), 0);
     assert_int_equal(p.count, 1);
     return pattern_matches(&p.nodes[0], (const uint8_t *)name, strlen(name));
 }
@@ -171,12 +168,9 @@ CASE(what_is_no_pattern_is_refused, r)
         "{a.b}", "[a.b]", "{a{b}}", "{[a]}", "{[a}[b]", "%zz", "[%2]"};
 
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        char why[TARGET_WHY_SIZE];
         struct pattern p;
 
-        if (pattern_parse(&r->scratch,
-                          (struct target_text){texts[i], strlen(texts[i])}, &p,
-                          why) != -EINVAL)
+        if (parse_pattern(r, texts[i], &p) != -EINVAL)
             fail_msg("%s is a pattern", texts[i]);
     }
 }
@@ -184,19 +178,12 @@ CASE(what_is_no_pattern_is_refused, r)
 CASE(a_pattern_has_at_most_4096_bytes, r)
 {
     static char text[PATTERN_SIZE_MAX + 2];
-    char why[TARGET_WHY_SIZE];
     struct pattern p;
 
     memset(text, '?', PATTERN_SIZE_MAX + 1);
-    assert_rc(pattern_parse(&r->scratch,
-                            (struct target_text){text, PATTERN_SIZE_MAX + 1},
-                            &p, why),
-              -EINVAL);
-    assert_has(why, "longer than 4096 bytes");
-    assert_rc(pattern_parse(&r->scratch,
-                            (struct target_text){text, PATTERN_SIZE_MAX}, &p,
-                            why),
-              0);
+    assert_rc(parse_pattern(r, text, &p), -EINVAL);
+    assert_has(r->render.why, "longer than 4096 bytes");
+    assert_rc(parse_pattern(r, text + 1, &p), 0);
     assert_false(pattern_matches(&p.nodes[0], (const uint8_t *)"abcdefgh", 8));
 }
 
@@ -359,11 +346,9 @@ check_search(const struct world *w, const char *text, const struct pattern *p,
     size_t i = 0;
     int rc;
 
-    r->search.pattern = p;
-    r->search.only_leaves = only_leaves;
-    r->search.max = 1000;
-    r->search.entered = NULL;
-    path_search_start(&r->search);
+    path_search_start(&r->search, p,
+                      only_leaves ? PATH_SEARCH_LEAVES : PATH_SEARCH_NODES,
+                      1000);
     do {
         rc = path_search_step(&r->search, 0); /* as little as it can */
         store_read_end(r->store);
@@ -397,7 +382,7 @@ CASE(a_search_finds_what_matches_and_nothing_else, r)
     assert_non_null(w);
     make_world(w, r, &random);
     for (int i = 0; i < 2000; i++) {
-        char text[64] = "", why[TARGET_WHY_SIZE];
+        char text[64] = "";
         const unsigned nodes = 1 + (unsigned)random_below(&random, 5);
         struct pattern p;
 
@@ -408,10 +393,7 @@ CASE(a_search_finds_what_matches_and_nothing_else, r)
                 parts[random_below(&random, sizeof parts / sizeof parts[0])]);
         }
         scratch_free(&r->scratch);
-        assert_rc(pattern_parse(&r->scratch,
-                                (struct target_text){text, strlen(text)}, &p,
-                                why),
-                  0);
+        assert_rc(parse_pattern(r, text, &p), 0);
         check_search(w, text, &p, i % 2 == 0);
     }
     free(w);
@@ -423,8 +405,6 @@ CASE(a_search_gives_way_after_each_key, r)
 {
     static struct graphite_job g;
     static char keys[100][16];
-    const struct target_text text = {"web.*[c-z]*", 11};
-    char why[TARGET_WHY_SIZE];
     int keys_seen = 0, nodes_put = 0, rc;
 
     for (int i = 0; i < 100; i++) {
@@ -432,12 +412,9 @@ CASE(a_search_gives_way_after_each_key, r)
         assert_rc(stored_add(r->store, "web", NULL, keys[i], 1), 0);
     }
     g = (struct graphite_job){.kind = GRAPHITE_EXPAND, .search = r->search};
-    assert_rc(pattern_parse(&r->scratch, text, &g.pattern, why), 0);
+    assert_rc(parse_pattern(r, "web.*[c-z]*", &g.pattern), 0);
     chunks_init(&g.answer, &r->scratch, SHOWN);
-    g.search.pattern = &g.pattern;
-    g.search.only_leaves = true;
-    g.search.max = 100;
-    path_search_start(&g.search);
+    path_search_start(&g.search, &g.pattern, PATH_SEARCH_LEAVES, 100);
     while ((rc = graphite_lookup_step(&g, 0)) == 0) {
         store_read_end(r->store);
         keys_seen += !g.has_begun;
@@ -455,8 +432,7 @@ CASE(a_search_gives_way_after_each_key, r)
 /* So does the sort of what several keyspaces have: step by step, path by path. */
 CASE(a_search_gives_way_while_it_sorts, r)
 {
-    const struct target_text text = {"web.*.*", 7};
-    char why[TARGET_WHY_SIZE], key[16];
+    char key[16];
     const struct path_found *before = NULL;
     struct pattern p;
     int steps = 0;
@@ -466,12 +442,8 @@ CASE(a_search_gives_way_while_it_sorts, r)
         assert_rc(stored_add(r->store, i % 2 ? "web" : "web.a", NULL, key, 1),
                   0);
     }
-    assert_rc(pattern_parse(&r->scratch, text, &p, why), 0);
-    r->search.pattern = &p;
-    r->search.only_leaves = true;
-    r->search.max = 100;
-    r->search.entered = NULL;
-    path_search_start(&r->search);
+    assert_rc(parse_pattern(r, "web.*.*", &p), 0);
+    path_search_start(&r->search, &p, PATH_SEARCH_LEAVES, 100);
     for (; path_search_step(&r->search, 0) == 0; steps++)
         store_read_end(r->store);
     for (const struct path_found *f = r->search.found; f; f = f->next) {
@@ -497,8 +469,6 @@ CASE(keys_below_a_node_are_jumped_over, r)
     static struct store_delta deltas[2000];
     static char keys[2000][16];
     struct store_engine counting = *r->store->engine;
-    const struct target_text text = {"web.*", 5};
-    char why[TARGET_WHY_SIZE];
     struct pattern p;
 
     for (int i = 0; i < 2000; i++)
@@ -509,16 +479,12 @@ CASE(keys_below_a_node_are_jumped_over, r)
             .minute = NOW / 60,
             .sum_low = 1};
     assert_rc(stored_apply(r->store, "web", NULL, deltas, 2000), 0);
-    assert_rc(pattern_parse(&r->scratch, text, &p, why), 0);
+    assert_rc(parse_pattern(r, "web.*", &p), 0);
     plain_engine = r->store->engine;
     counting.read = read_counting;
     r->store->engine = &counting;
     reads = 0;
-    r->search.pattern = &p;
-    r->search.only_leaves = false;
-    r->search.max = 10;
-    r->search.entered = NULL;
-    path_search_start(&r->search);
+    path_search_start(&r->search, &p, PATH_SEARCH_NODES, 10);
     assert_rc(path_search_step(&r->search, UINT64_MAX), 1);
     r->store->engine = plain_engine;
     assert_int_equal(r->search.count, 2);
