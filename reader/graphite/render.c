@@ -326,7 +326,7 @@ check_points(struct render *r)
     size_t points = 0;
 
     for (const struct render_leaf *leaf = r->leaves; leaf; leaf = leaf->next)
-        points += leaf->count * render_span(leaf).count;
+        points += leaf->count * leaf->span.count;
     if (points <= r->limits.max_points)
         return 0;
     return render_fail(r, HTTP_BAD_REQUEST,

@@ -49,6 +49,14 @@ struct render_scope {
     const struct render_scope *outer;
 };
 
+/* The points of a leaf that are read: those of its grid, moved by whole steps,
+ * and some before for what looks back. */
+struct render_span {
+    int64_t first; /* time of the first one */
+    int64_t shift; /* seconds until it is shown */
+    size_t count;  /* points */
+};
+
 /* A path of a target, or topKeys. */
 struct render_leaf {
     struct series_list list; /* first: what was read */
@@ -61,16 +69,8 @@ struct render_leaf {
     struct path_found *found; /* sorted by path */
     size_t count;             /* paths in it */
     struct render_grid *grid;
+    struct render_span span;  /* once the step of the grid is chosen */
     struct render_leaf *next; /* of any target */
-};
-
-/* The points of a leaf that are read: those of its grid, moved by whole steps,
- * and some before for what looks back. */
-struct render_span {
-    int64_t first; /* time of the first one */
-    int64_t shift; /* seconds until it is shown */
-    size_t lead;   /* points before the grid */
-    size_t count;  /* points, those of `lead` included */
 };
 
 struct render_target {
@@ -172,13 +172,11 @@ int render_fail_search(struct render *r, int error, const char *what,
  * there is more to do; below 0: as render_step(). */
 int render_grid_step(struct render *r, uint64_t until_ns);
 
-/* The span that is read of a leaf, once its step is chosen. */
-struct render_span render_span(const struct render_leaf *leaf);
-
 /* Reads more of the series of r->leaf; as render_grid_step(). */
 int render_read_step(struct render *r, uint64_t until_ns);
 
-/* Finds the keys of r->leaf if it is topKeys; as render_grid_step(). */
+/* Sets the span of r->leaf, and finds its keys if it is topKeys; as
+ * render_grid_step(). */
 int render_top_step(struct render *r, uint64_t until_ns);
 
 /* Writes more of the answer; as render_grid_step(). */

@@ -1,7 +1,7 @@
 /* reader/graphite/render_read.c - points, and the keys of topKeys; see
  * render.h.
  *
- * Entry points: render_span(), render_read_step(), render_top_step(). */
+ * Entry points: render_top_step(), then render_read_step(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
 #include <stddef.h>
@@ -11,14 +11,13 @@
 
 /* ---- what is read --------------------------------------------------------- */
 
-struct render_span
-render_span(const struct render_leaf *leaf)
+static struct render_span
+find_span(const struct render_leaf *leaf)
 {
     const struct render_grid *g = leaf->grid;
     const int64_t half = leaf->shift < 0 ? -g->step / 2 : g->step / 2;
-    struct render_span span = {.shift =
-                                   (leaf->shift + half) / g->step * g->step};
-    int64_t step = g->step, lead = 0; /* seconds */
+    const int64_t shift = (leaf->shift + half) / g->step * g->step;
+    int64_t step = g->step, lead = 0; /* seconds, then points */
 
     for (const struct render_scope *o = leaf->scope; o; o = o->outer)
         if (o->call->function->scope == FUNCTION_LOOKS_BACK)
@@ -26,10 +25,10 @@ render_span(const struct render_leaf *leaf)
         else if (o->call->function->scope == FUNCTION_SUMMARIZES &&
                  o->call->interval > step)
             step = o->call->interval;
-    span.lead = (size_t)((lead + g->step - 1) / g->step);
-    span.count = g->count + span.lead;
-    span.first = g->first - (int64_t)span.lead * g->step - span.shift;
-    return span;
+    lead = (lead + g->step - 1) / g->step;
+    return (struct render_span){.first = g->first - lead * g->step - shift,
+                                .shift = shift,
+                                .count = g->count + (size_t)lead};
 }
 
 /* ---- points ------------------------------------------------------------- */
@@ -40,9 +39,8 @@ static struct series *
 find_series(struct render *r)
 {
     struct series_list *list = &r->leaf->list;
+    const struct render_span *span = &r->leaf->span;
     const struct path_found *f = r->found;
-    const struct render_grid *g = r->leaf->grid;
-    const struct render_span span = render_span(r->leaf);
     struct series *s;
 
     if (!list->items)
@@ -55,15 +53,15 @@ find_series(struct render *r)
         if (target_text_equals(s->path, f->path))
             return s;
     }
-    s = series_new(r->scratch, span.count);
+    s = series_new(r->scratch, span->count);
     if (!s)
         return NULL;
     s->path = f->path;
     s->name = pattern_show(r->scratch, f->path);
     if (!s->name.at)
         return NULL;
-    s->start = span.first + span.shift;
-    s->step = g->step;
+    s->start = span->first + span->shift;
+    s->step = r->leaf->grid->step;
     list->items[list->count++] = s;
     return s;
 }
@@ -72,20 +70,19 @@ find_series(struct render *r)
 static size_t
 count_elapsed(const struct render *r)
 {
-    const struct render_span span = render_span(r->leaf);
+    const struct render_span *span = &r->leaf->span;
     const int64_t elapsed =
-        r->now < span.first ? 0
-                            : (r->now - span.first) / r->leaf->grid->step + 1;
+        r->now < span->first ? 0
+                             : (r->now - span->first) / r->leaf->grid->step + 1;
 
-    return (uint64_t)elapsed < span.count ? (size_t)elapsed : span.count;
+    return (uint64_t)elapsed < span->count ? (size_t)elapsed : span->count;
 }
 
 /* Points before 1970, of which there is nothing. */
 static size_t
-count_before_all(const struct render *r)
+count_before_all(const struct render_leaf *leaf)
 {
-    const int64_t first = render_span(r->leaf).first;
-    const int64_t step = r->leaf->grid->step;
+    const int64_t first = leaf->span.first, step = leaf->grid->step;
 
     return first < 0 ? (size_t)((-first + step - 1) / step) : 0;
 }
@@ -105,8 +102,7 @@ static void
 begin_query(struct render *r, size_t count)
 {
     const struct render_grid *g = r->leaf->grid;
-    const int64_t from =
-        render_span(r->leaf).first + (int64_t)r->read * g->step;
+    const int64_t from = r->leaf->span.first + (int64_t)r->read * g->step;
 
     if (count > STORE_BUCKETS_MAX)
         count = STORE_BUCKETS_MAX;
@@ -163,7 +159,7 @@ render_read_step(struct render *r, uint64_t until_ns)
         return render_fail_memory(r);
     elapsed = count_elapsed(r);
     if (r->read == 0)
-        r->read = count_before_all(r);
+        r->read = count_before_all(r->leaf);
     if (!r->has_begun && r->read < elapsed) {
         begin_query(r, elapsed - r->read);
         r->has_begun = true;
@@ -220,7 +216,7 @@ static bool
 set_top_span(const struct render_leaf *leaf, struct store_history_query *q)
 {
     const struct render_grid *g = leaf->grid;
-    const int64_t from = (g->first - render_span(leaf).shift) / 60;
+    const int64_t from = (g->first - leaf->span.shift) / 60;
     const int64_t to = from + (int64_t)g->count * g->step / 60;
 
     q->from = (uint32_t)from;
@@ -234,6 +230,7 @@ render_top_step(struct render *r, uint64_t until_ns)
     const struct path_found *keyspace = r->leaf->found;
     int rc;
 
+    r->leaf->span = find_span(r->leaf);
     if (!r->leaf->is_top)
         return 1;
     if (!r->has_begun) {
