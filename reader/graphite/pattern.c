@@ -166,8 +166,6 @@ is_in_class(const struct pattern_class *class, const uint8_t *character,
 
     for (size_t i = 0; i < size; i++)
         c = c << 8 | character[i];
-    if (c < 128)
-        return ((class->ascii[c / 64] >> c % 64 & 1) != 0) != class->is_negated;
     for (size_t i = 0; i < class->count && !is_in; i++)
         is_in = c >= class->ranges[i].low && c <= class->ranges[i].high;
     return is_in != class->is_negated;
@@ -306,7 +304,7 @@ parse_class(struct parser *p, struct pattern_class **out)
     class->is_negated = *p->at == '!';
     p->at += class->is_negated;
     while (rc == 0 && p->at < close) {
-        struct pattern_range *r = &class->ranges[class->count];
+        struct pattern_range *r = &class->ranges[class->count++];
 
         rc = parse_class_character(p, &r->low);
         r->high = r->low;
@@ -314,9 +312,6 @@ parse_class(struct parser *p, struct pattern_class **out)
             p->at++;
             rc = parse_class_character(p, &r->high);
         }
-        for (uint32_t c = r->low; c <= r->high && c < 128; c++)
-            class->ascii[c / 64] |= (uint64_t)1 << c % 64;
-        class->count += r->high >= 128;
     }
     p->at = close + 1;
     *out = class;

@@ -32,13 +32,11 @@
 
 #define PATTERN_SIZE_MAX 4096
 
-/* A [class]: which characters it has, several bytes of one as a big-endian
- * number. */
+/* A [class]: which characters it has, the bytes of one as a big-endian number. */
 struct pattern_class {
-    uint64_t ascii[2]; /* bit c: the character c below 128 */
     struct pattern_range {
         uint32_t low, high;
-    } * ranges; /* of others, and of those */
+    } * ranges;
     size_t count;
     bool is_negated;
 };
