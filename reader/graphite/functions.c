@@ -14,11 +14,6 @@
 #include "common/wire/name.h"
 #include "reader/graphite/moment.h"
 
-/* Other names that functions are called by. */
-static const struct {
-    const char *name, *function;
-} synonyms[] = {{"sum", "sumSeries"}, {"avg", "averageSeries"}};
-
 /* As /functions has them, and what an argument of another type is not. */
 static const struct {
     const char *name, *wanted;
@@ -59,13 +54,13 @@ functions_refuse(struct function_call *call, const char *format, ...)
 static const struct function *
 find_function(struct target_text name)
 {
-    for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++)
-        if (target_text_is(name, synonyms[i].name))
-            name = (struct target_text){synonyms[i].function,
-                                        strlen(synonyms[i].function)};
-    for (size_t i = 0; i < functions_count; i++)
-        if (target_text_is(name, functions_table[i].name))
-            return &functions_table[i];
+    for (size_t i = 0; i < functions_count; i++) {
+        const struct function *f = &functions_table[i];
+
+        if (target_text_is(name, f->name) ||
+            (f->synonym && target_text_is(name, f->synonym)))
+            return f;
+    }
     return NULL;
 }
 
@@ -373,13 +368,12 @@ void
 functions_describe(struct json_writer *w)
 {
     json_begin(w, '{');
-    for (size_t i = 0; i < functions_count; i++)
-        describe_function(w, functions_table[i].name, &functions_table[i]);
-    for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++) {
-        const struct target_text name = {synonyms[i].function,
-                                         strlen(synonyms[i].function)};
+    for (size_t i = 0; i < functions_count; i++) {
+        const struct function *f = &functions_table[i];
 
-        describe_function(w, synonyms[i].name, find_function(name));
+        describe_function(w, f->name, f);
+        if (f->synonym)
+            describe_function(w, f->synonym, f);
     }
     json_end(w, '}');
 }

@@ -89,6 +89,7 @@ struct function {
     function_all *check;
     enum function_scope scope;
     enum series_aggregate how; /* it chooses series by, or combines them */
+    const char *synonym;       /* another name that it is called by */
 };
 
 extern const struct function functions_table[];
