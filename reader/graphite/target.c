@@ -71,7 +71,7 @@ target_name_size(const char *at, const char *end)
 }
 
 static struct target_node *
-add_node(struct parser *p, enum target_kind kind, const char *begin)
+add_node(struct parser *p, enum target_kind kind)
 {
     struct target_node *node = scratch_take(p->scratch, sizeof *node);
 
@@ -81,7 +81,6 @@ add_node(struct parser *p, enum target_kind kind, const char *begin)
     }
     node->kind = kind;
     node->height = 1;
-    node->source = (struct target_text){begin, (size_t)(p->at - begin)};
     return node;
 }
 
@@ -90,8 +89,7 @@ add_node(struct parser *p, enum target_kind kind, const char *begin)
 static struct target_node *
 complete_node(struct parser *p, struct target_node *node, const char *begin)
 {
-    node->source.at = begin;
-    node->source.size = (size_t)(p->at - begin);
+    node->source = (struct target_text){begin, (size_t)(p->at - begin)};
     if (p->last)
         p->last->after = node;
     else
@@ -128,7 +126,7 @@ parse_string(struct parser *p)
     if (p->at == p->end)
         return fail_here(p, "a string that does not end");
     p->at++;
-    node = add_node(p, TARGET_STRING, begin);
+    node = add_node(p, TARGET_STRING);
     if (!node)
         return NULL;
     node->text = (struct target_text){copy, size};
@@ -185,7 +183,7 @@ parse_word(struct parser *p, const char *begin)
 {
     const struct target_text word = {begin, (size_t)(p->at - begin)};
     const bool truth = word.size == 4 && strncasecmp(begin, "true", 4) == 0;
-    struct target_node *node = add_node(p, TARGET_PATH, begin);
+    struct target_node *node = add_node(p, TARGET_PATH);
 
     if (!node)
         return NULL;
@@ -268,7 +266,7 @@ parse_arguments(struct parser *p, struct target_text name,
                 struct target_node *piped, unsigned depth)
 {
     const char *const begin = piped ? piped->source.at : name.at;
-    struct target_node *call = add_node(p, TARGET_CALL, begin);
+    struct target_node *call = add_node(p, TARGET_CALL);
     struct target_node **end;
 
     if (!call)
