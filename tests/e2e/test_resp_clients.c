@@ -6,7 +6,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -110,45 +109,6 @@ CASE(redis_benchmark_runs, x)
                                 x->port, "ZSCORE", "b", "m"),
                      0);
     assert_string_equal(text, "4800\n");
-}
-
-/* What hiredis has in its header: libhiredis-dev need not be installed. */
-struct hiredis_reply {
-    int type;
-    long long integer;
-    double number;
-    size_t size;
-    char *text;
-};
-
-CASE(hiredis_counts, x)
-{
-    void *library = dlopen("libhiredis.so.0.14", RTLD_NOW);
-    void *(*connect_to)(const char *, int) = NULL;
-    struct hiredis_reply *(*command)(void *, const char *, ...) = NULL;
-    void (*end)(void *) = NULL, (*give_back)(void *) = NULL;
-    struct hiredis_reply *reply;
-    void *c;
-
-    if (!library)
-        library = dlopen("libhiredis.so.1.1.0", RTLD_NOW);
-    if (!library)
-        test_skip("libhiredis is not installed");
-    *(void **)&connect_to = dlsym(library, "redisConnect");
-    *(void **)&command = dlsym(library, "redisCommand");
-    *(void **)&end = dlsym(library, "redisFree");
-    *(void **)&give_back = dlsym(library, "freeReplyObject");
-    assert_true(connect_to && command && end && give_back);
-    c = connect_to("127.0.0.1", (int)strtol(x->port, NULL, 10));
-    assert_non_null(c);
-    for (long long i = 1; i <= 100; i++) {
-        reply = command(c, "INCR %s", "k");
-        assert_non_null(reply);
-        assert_int_equal(reply->integer, i);
-        give_back(reply);
-    }
-    end(c);
-    assert_int_equal(dlclose(library), 0);
 }
 
 CASE(peer_redis_py_counts_and_reads, x)
