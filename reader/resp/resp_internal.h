@@ -137,10 +137,6 @@ enum conn_next resp_answer_number(struct resp_call *call, int64_t value);
 enum conn_next resp_answer_bulk(struct resp_call *call, const void *bytes,
                                 size_t size);
 
-/* A text of lines: verbatim with RESP3, else a bulk. */
-enum conn_next resp_answer_text(struct resp_call *call, const void *text,
-                                size_t size);
-
 resp_function resp_answer_nil, resp_not_integer, resp_syntax_error,
     resp_unreadable, resp_wrong_arity, resp_too_many_rows;
 

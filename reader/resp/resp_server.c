@@ -125,7 +125,7 @@ resp_do_client_info(struct resp_call *call)
 {
     char line[CLIENT_LINE_MAX];
 
-    return resp_answer_text(call, line,
+    return resp_answer_bulk(call, line,
                             append_client(call->service, call->conn, line));
 }
 
@@ -154,7 +154,7 @@ static enum conn_next
 answer_clients(struct resp_call *call, struct resp_job *job)
 {
     return job->error < 0 ? resp_too_many_rows(call)
-                          : resp_answer_text(call, job->rows, job->size);
+                          : resp_answer_bulk(call, job->rows, job->size);
 }
 
 enum conn_next
@@ -166,7 +166,7 @@ resp_do_client_list(struct resp_call *call)
         (call->count != 4 || !resp_is_word(&call->args[2], "type")))
         return resp_syntax_error(call);
     if (call->count == 4 && !resp_is_word(&call->args[3], "normal"))
-        return resp_answer_text(call, "", 0); /* there are no others */
+        return resp_answer_bulk(call, "", 0); /* there are no others */
     job = resp_job_enter(call, RESP_ROWS_BYTES);
     return job ? resp_job_run(job, step_clients, answer_clients) : call->next;
 }
@@ -337,5 +337,5 @@ resp_do_info(struct resp_call *call)
             append(&wanted, "%s%.*s", wanted.size > 0 ? "\r\n" : "",
                    (int)(next ? (size_t)(next - at) : strlen(at)), at);
     }
-    return resp_answer_text(call, wanted.text, wanted.size);
+    return resp_answer_bulk(call, wanted.text, wanted.size);
 }

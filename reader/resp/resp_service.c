@@ -91,22 +91,6 @@ resp_answer_bulk(struct resp_call *call, const void *bytes, size_t size)
     return CONN_ANSWERED;
 }
 
-enum conn_next
-resp_answer_text(struct resp_call *call, const void *text, size_t size)
-{
-    uint8_t *out, *at;
-
-    if (!resp_is_3(call))
-        return resp_answer_bulk(call, text, size);
-    out = conn_space(call->conn, RESP_BULK_SIZE(size) + 4);
-    if (!out)
-        return CONN_FULL;
-    at = out + resp_put_number(out, '=', (int64_t)size + 4);
-    at = bytes_append(bytes_append(at, "txt:", 4), text, size);
-    resp_put(call, (size_t)(bytes_append(at, "\r\n", 2) - out));
-    return CONN_ANSWERED;
-}
-
 size_t
 resp_put_map(const struct resp_call *call, uint8_t *out, size_t pairs)
 {
