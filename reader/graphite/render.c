@@ -353,13 +353,17 @@ compute_node(struct render *r, uint64_t until_ns)
 }
 
 /* What the phases do, in their order, and with what: 1, it is done; 0: there is more
- * to do; below 0: as render_step(). */
+ * to do; below 0: as render_step().  In the first one targets are added. */
 static const struct {
     enum { LEAVES, GRIDS, NODES, ANSWER } over;
     int (*step)(struct render *r, uint64_t until_ns);
-} phases[] = {{LEAVES, search_leaf},     {GRIDS, render_grid_step},
-              {LEAVES, render_top_step}, {LEAVES, render_read_step},
-              {NODES, compute_node},     {ANSWER, render_write_step}};
+} phases[] = {{LEAVES, NULL},
+              {LEAVES, search_leaf},
+              {GRIDS, render_grid_step},
+              {LEAVES, render_top_step},
+              {LEAVES, render_read_step},
+              {NODES, compute_node},
+              {ANSWER, render_write_step}};
 
 #define PHASES (sizeof phases / sizeof phases[0])
 
@@ -413,10 +417,6 @@ take_step(struct render *r, uint64_t until_ns)
 int
 render_step(struct render *r, uint64_t until_ns)
 {
-    if (!r->has_targets)
-        enter_phase(r, 0);
-    r->has_targets = true;
-    r->status = HTTP_OK;
     r->gives_way = false;
     do {
         if (take_step(r, until_ns) < 0)

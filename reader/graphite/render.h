@@ -113,7 +113,6 @@ struct render {
     struct render_grid *grids;
     struct target_node *nodes, **nodes_end; /* in the order of evaluation */
 
-    bool has_targets; /* all of them: the phases have begun */
     unsigned phase;
     size_t series;                /* found so far */
     struct render_target *target; /* where the phase is; NULL: at its end */

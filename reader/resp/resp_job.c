@@ -15,11 +15,8 @@ stop_job(struct job *job)
     struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
 
     store_listing_close(j->listing);
-    j->listing = NULL;
     history_query_fini(&j->period);
-    j->period.top = NULL;
     free(j->rows);
-    j->rows = NULL;
 }
 
 struct resp_job *

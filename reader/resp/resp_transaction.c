@@ -286,9 +286,7 @@ resp_do_wait(struct resp_call *call)
     j = resp_job_make(call);
     if (!j)
         return resp_job_no_memory(call);
-    j->until_ms = ms == 0 || (uint64_t)ms > UINT64_MAX / 2 - now_ms
-                      ? 0
-                      : now_ms + (uint64_t)ms;
+    j->until_ms = ms == 0 ? 0 : now_ms + (uint64_t)ms;
     j->answer = answer_wait;
     job_wait(&j->job, step_wait);
     return CONN_LONG;
