@@ -61,7 +61,8 @@ resp_period_is_name(const struct resp_arg *name)
 {
     struct resp_period period;
 
-    return resp_period_parse(name, now_seconds(), &period);
+    return memchr(name->at, '@', name->size) &&
+           resp_period_parse(name, now_seconds(), &period);
 }
 
 /* ---- the job ------------------------------------------------------------- */

@@ -263,24 +263,14 @@ await_rest(struct resp_call *call, struct input *in)
 /* ---- the protocol -------------------------------------------------------- */
 
 static void
-begin_turn(struct resp_service *r)
-{
-    if (!r->in_turn)
-        as_of_refresh(r->jobs->as_of, loop_now_ms(r->jobs->loop));
-    r->in_turn = true;
-}
-
-static void
 turn(struct listener *d, bool begins)
 {
     struct resp_service *r = d->row->ctx;
 
     if (begins)
-        return;
-    if (r->in_turn)
-        store_read_end(r->jobs->store);
-    r->in_turn = false;
-    forward_send(&r->forward);
+        as_of_refresh(r->jobs->as_of, loop_now_ms(r->jobs->loop));
+    else
+        forward_send(&r->forward);
 }
 
 static struct resp_call
@@ -297,7 +287,6 @@ begin_call(struct conn *c)
     } else {
         resp_auth_refresh(&call);
     }
-    begin_turn(call.service);
     call.service->until_ns = clock_ns() + call.service->step_ns;
     return call;
 }

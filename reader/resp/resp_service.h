@@ -72,7 +72,6 @@ struct resp_service {
     uint64_t started_ms;     /* monotonic */
     uint64_t step_ns;        /* RESP_STEP_NS; a test has less */
     uint64_t until_ns;       /* the service of a connection gives way then */
-    bool in_turn;
     struct resp_request request;
 };
 
