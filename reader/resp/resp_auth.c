@@ -6,7 +6,8 @@
  * the socket of the data directory has all: the mode of the socket says who may
  * connect.
  *
- *     resp_auth_begin(), resp_auth_refresh()   at each receive
+ *     resp_auth_begin()                        at the beginning, and at RESET
+ *     resp_auth_refresh()                      at each receive
  *     resp_auth_allows()                       at each command */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
@@ -17,17 +18,17 @@
 #include "common/net/net.h"
 
 void
-resp_auth_begin(struct resp_call *call)
+resp_auth_begin(const struct resp_service *r, struct conn *c)
 {
-    struct resp_state *s = call->state;
+    struct resp_state *s = conn_state(c);
     struct net_address a = {.size = sizeof a.sa};
 
     s->has_token = false;
-    s->is_trusted = !call->service->tokens ||
-                    (getsockname(call->conn->source.fd,
-                                 (struct sockaddr *)&a.sa, &a.size) == 0 &&
-                     a.sa.ss_family == AF_UNIX);
-    s->rights = s->is_trusted ? TOKENS_ALL : 0;
+    s->rights = TOKENS_ALL;
+    if (r->tokens &&
+        (getsockname(c->source.fd, (struct sockaddr *)&a.sa, &a.size) < 0 ||
+         a.sa.ss_family != AF_UNIX))
+        s->rights = 0;
 }
 
 void

@@ -177,6 +177,6 @@ resp_do_reset(struct resp_call *call)
     call->state->protocol = 2;
     call->state->name_size = 0;
     call->state->has_no_database = false;
-    resp_auth_begin(call);
+    resp_auth_begin(call->service, call->conn);
     return CONN_ANSWERED;
 }

@@ -23,10 +23,10 @@
 
 /* Zero at first. */
 struct resp_state {
-    struct forward_place place;      /* first: forward.h */
-    struct resp_job *job;            /* NULL: none */
-    uint64_t id;                     /* 0: not given yet */
-    uint64_t began_ms;               /* monotonic: its first request */
+    struct forward_place place; /* first: forward.h */
+    struct resp_job *job;       /* NULL: none */
+    uint64_t id;
+    uint64_t began_ms;               /* monotonic */
     const struct resp_command *last; /* that was done */
     uint32_t progress; /* arguments that the command has done; 0: it begins */
     uint32_t found;    /* of these, for EXISTS */
@@ -35,14 +35,13 @@ struct resp_state {
     uint64_t multi_ms;            /* monotonic: its first request */
     struct chain queued;          /* requests of the transaction */
     uint32_t queued_count;
-    uint8_t protocol;  /* 3, or 2 */
+    uint8_t protocol;  /* 2 or 3 */
     bool is_queueing;  /* between MULTI and EXEC */
     bool is_replaying; /* EXEC is being done */
     bool is_aborted;   /* the transaction has a request that cannot be done */
     bool is_expired;   /* others needed its memory */
     bool reads_all;    /* the transaction has a command with RESP_OWN_WAIT */
     bool has_no_database; /* SELECT of a database other than 0 was refused */
-    bool is_trusted;      /* needs no token */
     bool has_token;       /* `token` is one that was known */
     uint8_t rights;       /* enum tokens_right, or-ed */
     struct hash_wide token;
@@ -283,7 +282,7 @@ size_t resp_put_pair(uint8_t *out, const char *name, const char *value);
 /* ---- resp_auth.c ---- */
 
 /* Determines who a new connection is, and what it may do. */
-void resp_auth_begin(struct resp_call *call);
+void resp_auth_begin(const struct resp_service *r, struct conn *c);
 
 /* The rights of its token may have changed. */
 void resp_auth_refresh(struct resp_call *call);

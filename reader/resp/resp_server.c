@@ -99,23 +99,22 @@ append_client(const struct resp_service *r, struct conn *c,
     char peer[NET_ADDRESS_SIZE], own[NET_ADDRESS_SIZE];
     int size;
 
-    size =
-        snprintf(line, CLIENT_LINE_MAX,
-                 "id=%" PRIu64 " addr=%s laddr=%s fd=%d name=%.*s age=%" PRIu64
-                 " idle=%" PRIu32 " flags=%s db=0 sub=0 psub=0 multi=%" PRId64
-                 " qbuf=%" PRIu32 " multi-mem=%" PRIu32 " omem=%" PRIu32
-                 " cmd=%s user=default redir=-1 resp=%d\n",
-                 s->id, format_end(c->source.fd, getpeername, peer),
-                 format_end(c->source.fd, getsockname, own), c->source.fd,
-                 s->name_size, (const char *)s->name,
-                 s->began_ms == 0 ? 0 : (now_ms - s->began_ms) / 1000,
-                 ((uint32_t)now_ms - c->moved_ms) / 1000,
-                 s->job && s->job->job.state == JOB_WAITS ? "b"
-                 : s->is_queueing                         ? "x"
-                                                          : "N",
-                 s->is_queueing ? (int64_t)s->queued_count : -1, c->in.size,
-                 s->queued.size, c->out.size, s->last ? s->last->name : "NULL",
-                 s->protocol == 3 ? 3 : 2);
+    size = snprintf(
+        line, CLIENT_LINE_MAX,
+        "id=%" PRIu64 " addr=%s laddr=%s fd=%d name=%.*s age=%" PRIu64
+        " idle=%" PRIu32 " flags=%s db=0 sub=0 psub=0 multi=%" PRId64
+        " qbuf=%" PRIu32 " multi-mem=%" PRIu32 " omem=%" PRIu32
+        " cmd=%s user=default redir=-1 resp=%d\n",
+        s->id, format_end(c->source.fd, getpeername, peer),
+        format_end(c->source.fd, getsockname, own), c->source.fd, s->name_size,
+        (const char *)s->name, (now_ms - s->began_ms) / 1000,
+        ((uint32_t)now_ms - c->moved_ms) / 1000,
+        s->job && s->job->job.state == JOB_WAITS ? "b"
+        : s->is_queueing                         ? "x"
+                                                 : "N",
+        s->is_queueing ? (int64_t)s->queued_count : -1, c->in.size,
+        s->queued.size, c->out.size, s->last ? s->last->name : "NULL",
+        s->protocol);
     assert(size > 0 && size < CLIENT_LINE_MAX);
     return (size_t)size;
 }

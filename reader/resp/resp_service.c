@@ -279,14 +279,7 @@ begin_call(struct conn *c)
     struct resp_call call = {
         .service = conn_ctx(c), .conn = c, .state = conn_state(c)};
 
-    if (call.state->id == 0) {
-        call.state->id = ++call.service->next_id;
-        call.state->began_ms = loop_now_ms(call.service->jobs->loop);
-        call.state->protocol = 2;
-        resp_auth_begin(&call);
-    } else {
-        resp_auth_refresh(&call);
-    }
+    resp_auth_refresh(&call);
     call.service->until_ns = clock_ns() + call.service->step_ns;
     return call;
 }
@@ -378,6 +371,18 @@ more(struct conn *c)
     return end_asking(&call, resp_job_answer(&call));
 }
 
+static void
+began(struct conn *c)
+{
+    struct resp_service *r = conn_ctx(c);
+    struct resp_state *s = conn_state(c);
+
+    s->id = ++r->next_id;
+    s->began_ms = loop_now_ms(r->jobs->loop);
+    s->protocol = 2;
+    resp_auth_begin(r, c);
+}
+
 static bool
 ended(struct conn *c)
 {
@@ -395,6 +400,7 @@ const struct protocol resp_protocol = {.state_size = sizeof(struct resp_state),
                                        .stop = STOP_ANSWER,
                                        .take = take,
                                        .more = more,
+                                       .began = began,
                                        .ended = ended,
                                        .turn = turn};
 
