@@ -321,6 +321,21 @@ match_keyspace(const struct pattern *p, const uint8_t *name, size_t size)
     return nodes;
 }
 
+/* Begins to list keyspaces, if others than those given can match. */
+static void
+begin_listing(struct path_search *s)
+{
+    const struct pattern *p = s->pattern;
+
+    s->phase = PATH_SEARCH_SORT;
+    if ((s->wanted != PATH_SEARCH_NODES && p->literals + 1 >= p->count) ||
+        !set_start(s, 0)) /* no name is as long */
+        return;
+    jump_before(s, s->start.bytes, s->start.size);
+    store_listing_start(s->listing, s->after.bytes, s->after.size);
+    s->phase = PATH_SEARCH_LISTED;
+}
+
 /* The next keyspace that nodes without wildcards name. */
 static void
 next_given(struct path_search *s)
@@ -329,9 +344,7 @@ next_given(struct path_search *s)
     const unsigned nodes = ++s->given;
 
     if (nodes > p->literals || nodes >= p->count) {
-        s->phase = s->wanted == PATH_SEARCH_NODES || p->literals + 1 < p->count
-                       ? PATH_SEARCH_LISTED
-                       : PATH_SEARCH_SORT;
+        begin_listing(s);
         return;
     }
     s->keyspace.size = 0;
@@ -373,23 +386,16 @@ next_listed(struct path_search *s, uint64_t until_ns)
     struct store_listed listed;
     int rc;
 
-    if (!set_start(s, 0)) { /* no name is as long */
-        s->phase = PATH_SEARCH_SORT;
-        return 0;
-    }
-    if (!s->is_listing) {
-        jump_before(s, s->start.bytes, s->start.size);
-        store_listing_start(s->listing, s->after.bytes, s->after.size);
-        s->is_listing = true;
-    }
     s->keyspace.size = 0;
     rc = store_listing_next(s->listing, until_ns, &listed);
-    if (rc == 1 && bytes_begin(listed.name, listed.name_size, s->start.bytes,
-                               s->start.size))
+    if (rc < 0)
+        return rc;
+    if (rc == 1 && set_start(s, 0) &&
+        bytes_begin(listed.name, listed.name_size, s->start.bytes,
+                    s->start.size))
         return take_keyspace(s, &listed);
-    if (rc >= 0)
-        s->phase = PATH_SEARCH_SORT;
-    return rc == 1 ? 0 : rc;
+    s->phase = PATH_SEARCH_SORT;
+    return 0;
 }
 
 /* ---- steps -------------------------------------------------------------- */
@@ -407,7 +413,7 @@ path_search_start(struct path_search *s, const struct pattern *p,
     s->merged_end = &s->merged;
     s->phase = PATH_SEARCH_GIVEN;
     s->given = 0;
-    s->is_listing = s->is_in_keyspace = false;
+    s->is_in_keyspace = false;
     s->keyspace.size = 0;
 }
 

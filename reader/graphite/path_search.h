@@ -74,8 +74,7 @@ struct path_search {
     struct path_found *found; /* at the end */
 
     enum path_search_phase phase;
-    unsigned given; /* nodes of the keyspace that is next */
-    bool is_listing;
+    unsigned given;            /* nodes of the keyspace that is next */
     bool is_in_keyspace;       /* keys of `keyspace` are left to be read */
     struct path_name keyspace; /* also the one that cannot be read; of size 0:
                                   they cannot be listed */

@@ -47,7 +47,7 @@ int
 render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
                      int error)
 {
-    char text[NAME_TEXT_SIZE];
+    char shown[NAME_SHOWN_SIZE];
 
     answer_report(name, size, error);
     if (error == -EHOSTDOWN)
@@ -55,9 +55,8 @@ render_fail_keyspace(struct render *r, const uint8_t *name, size_t size,
     if (size == 0)
         return render_fail(r, HTTP_INTERNAL_ERROR,
                            "keyspaces cannot be listed");
-    name_escape(name, size, text);
-    return render_fail(r, HTTP_INTERNAL_ERROR, "keyspace %.100s cannot be read",
-                       text);
+    return render_fail(r, HTTP_INTERNAL_ERROR, "keyspace %s cannot be read",
+                       name_show(name, size, shown));
 }
 
 int
