@@ -39,6 +39,19 @@ resp_do_select(struct resp_call *call)
     return next;
 }
 
+/* Libraries ask for it, and do without. */
+enum conn_next
+resp_do_no_docs(struct resp_call *call)
+{
+    return resp_answer(call, "*0\r\n");
+}
+
+enum conn_next
+resp_do_no_cluster(struct resp_call *call)
+{
+    return resp_error(call, "This instance has cluster support disabled");
+}
+
 /* ---- names of clients ---------------------------------------------------- */
 
 /* Sets the name of the connection; false: call->next. */

@@ -3,6 +3,7 @@
  *
  *     resp_do_client_info()   append_client()
  *     resp_do_client_list() -> step_clients(), answer_clients()
+ *     resp_do_help()          names of subcommands
  *     resp_do_info()          append_process(), append_service() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
@@ -23,54 +24,11 @@
 
 #define CLIENT_LINE_MAX 512
 
-/* A text of INFO. */
+/* A text of INFO or HELP. */
 struct info {
     char text[4096];
     size_t size;
 };
-
-/* ---- commands that are always answered alike ------------------------------ */
-
-enum conn_next
-resp_do_fixed(struct resp_call *call)
-{
-    static const char *const answers[] = {
-        [RESP_NO_DOCS] = "*0\r\n", /* clients ask, and do without */
-        [RESP_NO_CLUSTER] =
-            "-ERR This instance has cluster support disabled\r\n",
-        [RESP_CLIENT_HELP] =
-            "*17\r\n"
-            "+CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands "
-            "are:\r\n"
-            "+GETNAME\r\n"
-            "+    Return the name of the current connection.\r\n"
-            "+ID\r\n"
-            "+    Return the ID of the current connection.\r\n"
-            "+INFO\r\n"
-            "+    Return information about the current client "
-            "connection.\r\n"
-            "+LIST [TYPE (NORMAL|MASTER|REPLICA|PUBSUB)]\r\n"
-            "+    Return information about client connections; all are "
-            "NORMAL.\r\n"
-            "+SETINFO (LIB-NAME|LIB-VER) <value>\r\n"
-            "+    Does nothing: for libraries that send it.\r\n"
-            "+SETNAME <name>\r\n"
-            "+    Assign the name <name> to the current connection.\r\n"
-            "+HELP\r\n"
-            "+    Print this help.\r\n"
-            "+See countd-resp(7) for all commands.\r\n"
-            "+Others are errors.\r\n",
-        [RESP_CONFIG_HELP] =
-            "*5\r\n"
-            "+CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands "
-            "are:\r\n"
-            "+GET <name> [<name> ...]\r\n"
-            "+    Return the values of save and appendonly.\r\n"
-            "+HELP\r\n"
-            "+    Print this help.\r\n"};
-
-    return resp_answer(call, answers[call->command->option]);
-}
 
 /* ---- clients ------------------------------------------------------------- */
 
@@ -191,7 +149,7 @@ resp_do_config_get(struct resp_call *call)
     return resp_answer_bytes(call, out, head + size);
 }
 
-/* ---- INFO ---------------------------------------------------------------- */
+/* ---- HELP, INFO ---------------------------------------------------------------- */
 
 /* Appends as printf does. */
 __attribute__((format(printf, 2, 3))) static void
@@ -206,6 +164,25 @@ append(struct info *info, const char *format, ...)
     va_end(args);
     assert(size >= 0 && (size_t)size < sizeof info->text - info->size);
     info->size += (size_t)size;
+}
+
+/* The names of a command's subcommands. */
+enum conn_next
+resp_do_help(struct resp_call *call)
+{
+    const char *name = call->command->name; /* client|help */
+    const size_t size = strcspn(name, "|") + 1;
+    struct info names = {.size = 0}, all = {.size = 0};
+    int count = 1;
+
+    for (const struct resp_command *c = resp_commands; c->name; c++)
+        if (strncmp(c->name, name, size) == 0 && c->name[size] != '\0') {
+            append(&names, "+%s\r\n", c->name + size);
+            count++;
+        }
+    append(&all, "*%d\r\n+Subcommands; see countd-resp(7):\r\n%s", count,
+           names.text);
+    return resp_answer(call, all.text);
 }
 
 static size_t
