@@ -73,45 +73,6 @@ CASE(a_step_is_the_smallest_with_few_enough_points, r)
     }
 }
 
-/* A history that keeps minutes for 2 days and hours for 90. */
-static int
-read_tiered(struct store *s, struct store_history_query *q, uint64_t until_ns)
-{
-    const uint32_t step =
-        q->op == STORE_HISTORY_KEY ? q->step : q->to - q->from;
-    const bool by_hour = q->from % 60 == 0 && q->to % 60 == 0 && step % 60 == 0;
-    const int rc = plain_engine->history(s, q, until_ns);
-
-    q->since = (uint32_t)((NOW - (by_hour ? 90 : 2) * 86400) / 3600 * 60);
-    q->floor = q->since;
-    return rc;
-}
-
-CASE(a_step_is_the_finest_that_reaches_back, r)
-{
-    static const struct {
-        int64_t days, points, step;
-    } rows[] = {
-        {1, 0, 60},      {2, 0, 60},    {3, 0, 3600},  {30, 0, 3600},
-        {30, 9, 345600}, {3, 40, 7200}, {365, 0, 3600}}; /* none reaches: least
-                                                            is missing */
-    struct store_engine tiered = *r->store->engine;
-
-    plain_engine = r->store->engine;
-    tiered.history = read_tiered;
-    add_some(r);
-    r->store->engine = &tiered;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const char *shown = show_target(
-            r, "web.a", NOW - rows[i].days * 86400 + 3600, NOW, rows[i].points);
-
-        assert_int_equal(r->render.grids->step, rows[i].step);
-        if (rows[i].days == 365) /* before it there is no value, not 0 */
-            assert_has(shown, ": - - -");
-    }
-    r->store->engine = plain_engine;
-}
-
 static uint64_t
 render_now_ms(void)
 {
@@ -143,13 +104,15 @@ read_young(struct store *s, struct store_history_query *q, uint64_t until_ns)
     return rc;
 }
 
-TEST_IN(a_young_store_has_the_steps_that_are_configured, struct fixture *r,
+TEST_IN(a_step_is_the_finest_that_is_kept_so_long, struct fixture *r,
         set_up_tiers, tear_down)
 {
     static const struct {
-        int64_t days, step;
-    } rows[] = {{1, 60},      {2, 60},       {3, 3600},     {90, 3600},
-                {100, 86400}, {3650, 86400}, {30000, 86400}}; /* the longest */
+        int64_t days, points, step;
+    } rows[] = {
+        {1, 0, 60},      {2, 0, 60},       {3, 0, 3600},
+        {3, 40, 7200},   {30, 9, 345600},  {90, 0, 3600},
+        {100, 0, 86400}, {3650, 0, 86400}, {30000, 0, 86400}}; /* the longest */
     struct store_engine young = *r->store->engine;
 
     plain_engine = r->store->engine;
@@ -157,15 +120,17 @@ TEST_IN(a_young_store_has_the_steps_that_are_configured, struct fixture *r,
     add_sum(r, "web", "a", NOW, 1);
     for (size_t i = 0; i < 2 * sizeof rows / sizeof rows[0]; i++) {
         const size_t row = i / 2;
+        const int64_t from =
+            rows[row].days > NOW / 86400 ? 0 : NOW - rows[row].days * 86400;
+        const char *shown;
 
         r->store->engine = i % 2 ? &young : plain_engine;
-        (void)show_target(
-            r, "web.a",
-            rows[row].days > NOW / 86400 ? 0 : NOW - rows[row].days * 86400,
-            NOW, 0);
+        shown = show_target(r, "web.a", from, NOW, rows[row].points);
         if (r->render.grids->step != rows[row].step)
             fail_msg("%lld days: %lld s", (long long)rows[row].days,
                      (long long)r->render.grids->step);
+        if (i % 2) /* before it there is no value, not 0 */
+            assert_has(shown, ": - - -");
     }
     r->store->engine = plain_engine;
 }
