@@ -203,6 +203,7 @@ static const struct {
 } ports[] = {
     {FLEET_READ, "read", "read.listen=127.0.0.1:"},
     {FLEET_READ, "read-http", "read.http=127.0.0.1:"},
+    {FLEET_READ, "resp", "resp.listen=127.0.0.1:"},
     {FLEET_WRITE, "ack", "write.ack_listen=127.0.0.1:"},
     {FLEET_WRITE, "silent", "write.listen=127.0.0.1:"},
     {FLEET_WRITE, "counter", "counter.port="},
