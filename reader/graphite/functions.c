@@ -1,8 +1,7 @@
 /* reader/graphite/functions.c - see functions.h: calls and their arguments, and
  * what /functions says.
  *
- * Entry points: functions_bind(), functions_start(), functions_step(),
- * functions_describe(). */
+ * Entry points: functions_bind(), functions_step(), functions_describe(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
 
@@ -204,7 +203,6 @@ functions_bind(struct scratch *scratch, struct target_node *node,
     if (!call)
         return -ENOMEM;
     call->function = f;
-    call->node = node;
     call->scratch = scratch;
     call->why = why;
     node->result = call;
@@ -232,17 +230,15 @@ series_of(const struct function_call *call, const struct target_node *v)
                : v->result;
 }
 
-/* The series of all arguments, in their order. */
-int
-functions_start(struct target_node *node, const struct function_times *times)
+/* Lists the series of all arguments, in their order. */
+static int
+list_series(struct function_call *call, const struct target_node *args)
 {
-    struct function_call *call = functions_call(node);
     struct series_list *list = &call->list;
     size_t count = list->count; /* read for it: of topKeys */
     const struct series_list *from;
 
-    call->times = *times;
-    for (const struct target_node *v = node->args; v; v = v->next)
+    for (const struct target_node *v = args; v; v = v->next)
         if ((from = series_of(call, v)) != NULL)
             count += from->count;
     if (count == list->count)
@@ -250,7 +246,7 @@ functions_start(struct target_node *node, const struct function_times *times)
     list->items = scratch_take(call->scratch, count * sizeof(struct series *));
     if (!list->items)
         return -ENOMEM;
-    for (const struct target_node *v = node->args; v; v = v->next) {
+    for (const struct target_node *v = args; v; v = v->next) {
         from = series_of(call, v);
         for (size_t i = 0; from && i < from->count; i++)
             list->items[list->count++] = from->items[i];
@@ -259,29 +255,26 @@ functions_start(struct target_node *node, const struct function_times *times)
 }
 
 int
-functions_step(struct target_node *node, char why[TARGET_WHY_SIZE])
+functions_step(struct target_node *node, const struct function_times *times)
 {
     struct function_call *call = functions_call(node);
     const struct function *f = call->function;
-    int rc = 0;
+    function_each *each = call->is_finished ? f->again : f->each;
 
-    call->why = why;
-    if (f->each && call->at < call->list.count) {
-        rc = f->each(call, call->list.items[call->at]);
-        call->at++;
-        return rc;
+    if (!call->has_begun) {
+        call->has_begun = true;
+        call->times = *times;
+        return list_series(call, node->args);
     }
-    if (!call->is_finished) {
-        call->is_finished = true;
-        if (call->made.items)
-            call->list = call->made;
-        return f->finish ? f->finish(call) : 0;
-    }
-    if (!f->again || call->again_at == call->list.count)
+    if (each && call->at < call->list.count)
+        return each(call, call->list.items[call->at++]);
+    if (call->is_finished)
         return 1;
-    rc = f->again(call, call->list.items[call->again_at]);
-    call->again_at++;
-    return rc;
+    call->is_finished = true;
+    call->at = 0;
+    if (call->made.items)
+        call->list = call->made;
+    return f->finish ? f->finish(call) : 0;
 }
 
 /* ---- /functions --------------------------------------------------------- */

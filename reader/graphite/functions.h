@@ -52,13 +52,12 @@ struct function_times {
 struct function_call {
     struct series_list list; /* first: its arguments' series, then its own */
     const struct function *function;
-    const struct target_node *node;
     const struct target_node *values[FUNCTIONS_PARAMS]; /* NULL: not given */
     int64_t interval; /* seconds of an argument that is an interval; or 0 */
     struct function_times times;
     struct scratch *scratch;
-    size_t at, again_at;     /* series that functions_step() is done with */
-    bool is_finished;        /* after `finish` */
+    bool has_begun, is_finished; /* after `finish` */
+    size_t at; /* series that `each`, and then `again`, is done with */
     struct series_list made; /* series of its own, which replace the others */
     struct target_text made_path; /* that all of them have */
     struct series *total;         /* series that all are divided by */
@@ -113,13 +112,11 @@ int64_t functions_window(const struct function_call *call, int64_t step);
 
 bool functions_is(const struct target_node *node, const char *name);
 
-/* Begins to compute, when all arguments are computed.  -ENOMEM. */
-int functions_start(struct target_node *node,
-                    const struct function_times *times);
-
-/* Computes for one more series.  1: it is done; 0: there is more to do; else
- * as functions_bind(). */
-int functions_step(struct target_node *node, char why[TARGET_WHY_SIZE]);
+/* Begins to compute, when all arguments are computed; then computes for one more
+ * series.  1: it is done; 0: there is more to do; else as functions_bind(), with
+ * its `why`. */
+int functions_step(struct target_node *node,
+                   const struct function_times *times);
 
 /* Writes the object of all functions. */
 void functions_describe(struct json_writer *w);

@@ -339,15 +339,10 @@ check_points(struct render *r)
 static int
 compute_node(struct render *r, uint64_t until_ns)
 {
-    struct target_node *node = r->node;
-    int rc = 1;
+    const int rc =
+        r->node->kind == TARGET_CALL ? functions_step(r->node, &r->times) : 1;
 
     (void)until_ns; /* of one series */
-    if (node->kind == TARGET_CALL && !r->has_begun) {
-        rc = functions_start(node, &r->times);
-        r->has_begun = true;
-    } else if (node->kind == TARGET_CALL)
-        rc = functions_step(node, r->why);
     return rc < 0 ? fail_target(r, rc) : rc;
 }
 
@@ -389,7 +384,6 @@ enter_next(struct render *r)
         r->choice = (struct render_choice){.best = 0};
         break;
     case NODES:
-        r->has_begun = false;
         r->node = r->node->after;
         break;
     case ANSWER:
