@@ -189,39 +189,44 @@ put_tsv_row(struct table_writer *t, const struct cell *cells)
     json_chars(&t->out, "\n");
 }
 
-/* A field in quotes where it has to be. */
-static void
-put_csv_field(struct table_writer *t, const char *text)
+void
+table_put_field(struct json_writer *w, const char *text)
 {
     if (strpbrk(text, ",\"\r\n") == NULL) {
-        json_chars(&t->out, text);
+        json_chars(w, text);
         return;
     }
-    json_chars(&t->out, "\"");
+    json_chars(w, "\"");
     for (; *text != '\0'; text++) {
         if (*text == '"')
-            json_chars(&t->out, "\"");
-        json_bytes(&t->out, text, 1);
+            json_chars(w, "\"");
+        json_bytes(w, text, 1);
     }
-    json_chars(&t->out, "\"");
+    json_chars(w, "\"");
 }
 
-/* A name that a spreadsheet would take for a formula has its first byte as
- * \xHH. */
+void
+table_guard_name(char *text)
+{
+    const char first = text[0];
+
+    if (first == '\0' || !strchr("=+-@", first))
+        return;
+    memmove(text + 4, text + 1, strlen(text));
+    text[0] = '\\';
+    text[1] = 'x';
+    (void)hex_put(text + 2, &first, 1);
+}
+
 static const char *
 csv_text(const struct table_writer *t, const struct cell *c,
          char text[NAME_TEXT_SIZE])
 {
     const char *plain = cell_plain(c, t->names == NAMES_RAW, text);
 
-    if (c->kind != CELL_NAME || t->names == NAMES_RAW || plain[0] == '\0' ||
-        !strchr("=+-@", plain[0]))
-        return plain;
-    memmove(text + 4, text + 1, strlen(text)); /* it has 4 for each byte */
-    text[0] = '\\';
-    text[1] = 'x';
-    (void)hex_put(text + 2, c->bytes, 1);
-    return text;
+    if (c->kind == CELL_NAME && t->names != NAMES_RAW)
+        table_guard_name(text); /* it has 4 for each byte */
+    return plain;
 }
 
 static void
@@ -231,14 +236,14 @@ put_csv_row(struct table_writer *t, const struct cell *cells)
 
     for (size_t i = 0; !t->is_headed && i < t->column_count; i++) {
         json_chars(&t->out, i > 0 ? "," : "");
-        put_csv_field(t, t->columns[i].key);
+        table_put_field(&t->out, t->columns[i].key);
     }
     json_chars(&t->out, t->is_headed ? "" : "\r\n");
     t->is_headed = true;
     for (size_t i = 0; cells && i < t->column_count; i++) {
         json_chars(&t->out, i > 0 ? "," : "");
         if (cells[i].kind != CELL_NONE && cells[i].kind != CELL_ABSENT)
-            put_csv_field(t, csv_text(t, &cells[i], text));
+            table_put_field(&t->out, csv_text(t, &cells[i], text));
     }
     json_chars(&t->out, cells ? "\r\n" : "");
 }

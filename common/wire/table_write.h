@@ -90,4 +90,13 @@ table_flushed(struct table_writer *t)
     t->out.at = t->out.begin;
 }
 
+/* ---- one field of CSV ---------------------------------------------------- */
+
+/* In quotes where it has to be: at most two bytes for each, and the quotes. */
+void table_put_field(struct json_writer *w, const char *text);
+
+/* Has the first byte of a name's text as \xHH if a spreadsheet would take the
+ * name for a formula; there is room for three bytes more. */
+void table_guard_name(char *text);
+
 #endif

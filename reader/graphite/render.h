@@ -127,8 +127,8 @@ struct render {
     struct store_history_query query;
     size_t written; /* series of the target, and points of the series */
     size_t points;
-    const char *csv_name; /* of the series that is written */
-    size_t csv_size;      /* its bytes; 0 in other formats */
+    char *csv_name;  /* of the series that is written */
+    size_t csv_size; /* bytes of it as a field, at most; 0 in other formats */
 
     enum http_status status; /* of a failure, else HTTP_OK */
     char why[TARGET_WHY_SIZE];

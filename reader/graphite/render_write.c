@@ -17,6 +17,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/name.h"
+#include "common/wire/table_write.h"
 #include "reader/graphite/render.h"
 
 #define POINT_MAX    128 /* bytes of a point, or around points, beside a name */
@@ -110,32 +111,16 @@ put_raw(struct render *r, const struct series *s, size_t i)
     put_value(r, s, i, "None");
 }
 
-/* Makes the name a field, which each line begins with. */
+/* Makes the text that each line begins with. */
 static int
 begin_csv(struct render *r, const struct series *s)
 {
-    char *text = scratch_take(r->scratch, 4 * s->name.size + 1);
-    char *field = scratch_take(r->scratch, 8 * s->name.size + 8), *at = field;
-
-    if (!text || !field)
+    r->csv_name = scratch_take(r->scratch, 4 * s->name.size + 4);
+    if (!r->csv_name)
         return render_fail_memory(r);
-    (void)name_escape((const uint8_t *)s->name.at, s->name.size, text);
-    r->csv_name = field;
-    *at++ = '"';
-    if (text[0] != '\0' && strchr("=+-@", text[0]))
-        at += sprintf(at, "\\x%02x", (unsigned)(uint8_t)*text++);
-    for (; *text != '\0'; text++) {
-        if (*text == '"')
-            *at++ = '"';
-        *at++ = *text;
-    }
-    *at = '\0';
-    if (strpbrk(field + 1, ",\""))
-        *at++ = '"';
-    else
-        r->csv_name = field + 1; /* without quotes */
-    *at = '\0';
-    r->csv_size = (size_t)(at - r->csv_name);
+    (void)name_escape((const uint8_t *)s->name.at, s->name.size, r->csv_name);
+    table_guard_name(r->csv_name);
+    r->csv_size = 2 * strlen(r->csv_name) + 2;
     return 0;
 }
 
@@ -149,7 +134,7 @@ put_csv(struct render *r, const struct series *s, size_t i)
 
     if (gmtime_r(&local, &day))
         (void)strftime(time, sizeof time, ",%Y-%m-%d %H:%M:%S,", &day);
-    json_bytes(&r->answer->json, r->csv_name, r->csv_size);
+    table_put_field(&r->answer->json, r->csv_name);
     json_chars(&r->answer->json, time);
     put_value(r, s, i, "");
     json_chars(&r->answer->json, "\r\n");
