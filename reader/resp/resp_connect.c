@@ -97,15 +97,10 @@ resp_do_client_setname(struct resp_call *call)
                                           : call->next;
 }
 
+/* LIB-NAME and LIB-VER, which libraries send. */
 enum conn_next
 resp_do_client_setinfo(struct resp_call *call)
 {
-    const struct resp_arg *option = &call->args[2];
-    char text[NAME_SHOWN_SIZE];
-
-    if (!resp_is_word(option, "lib-name") && !resp_is_word(option, "lib-ver"))
-        return resp_error(call, "Unrecognized option '%s'",
-                          name_show(option->at, option->size, text));
     return resp_answer(call, "+OK\r\n");
 }
 
