@@ -65,7 +65,7 @@ const struct resp_command resp_commands[] = {
     {"client|setname", 3, resp_do_client_setname, TOKENS_ALL, 0, 0},
     {"client|setinfo", 4, resp_do_client_setinfo, TOKENS_ALL, 0, 0},
     {"client|info", 2, resp_do_client_info, TOKENS_ALL, 0, 0},
-    {"client|list", -2, resp_do_client_list, TOKENS_ALL, 0, 0},
+    {"client|list", 2, resp_do_client_list, TOKENS_ALL, 0, 0},
     {"client|help", 2, resp_do_help, TOKENS_ALL, 0, 0},
     {"config", -2, NULL, TOKENS_ALL, 0, 0},
     {"config|get", -3, resp_do_config_get, TOKENS_ALL, 0, 0},
@@ -74,7 +74,6 @@ const struct resp_command resp_commands[] = {
     {"command|", -1, resp_do_no_docs, TOKENS_ALL, 0, 0},
     {"command|docs", -2, resp_do_no_docs, TOKENS_ALL, 0, 0},
     {"command|info", -2, resp_do_no_docs, TOKENS_ALL, 0, 0},
-    {"command|count", -2, resp_do_command_count, TOKENS_ALL, 0, 0},
     {"command|help", 2, resp_do_help, TOKENS_ALL, 0, 0},
     {"cluster", -2, resp_do_no_cluster, TOKENS_ALL, 0, 0},
     {"info", -1, resp_do_info, TOKENS_READ | RESP_SERVER, 0, 0},
@@ -111,14 +110,4 @@ resp_command_find(const struct resp_call *call)
             return c->run ? c : find_subcommand(call, c);
     }
     return NULL;
-}
-
-enum conn_next
-resp_do_command_count(struct resp_call *call)
-{
-    int64_t count = 0;
-
-    for (const struct resp_command *c = resp_commands; c->name; c++)
-        count += strchr(c->name, '|') ? 0 : 1;
-    return resp_answer_number(call, count);
 }

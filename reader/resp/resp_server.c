@@ -117,14 +117,8 @@ answer_clients(struct resp_call *call, struct resp_job *job)
 enum conn_next
 resp_do_client_list(struct resp_call *call)
 {
-    struct resp_job *job;
+    struct resp_job *job = resp_job_enter(call, RESP_ROWS_BYTES);
 
-    if (call->count != 2 &&
-        (call->count != 4 || !resp_is_word(&call->args[2], "type")))
-        return resp_syntax_error(call);
-    if (call->count == 4 && !resp_is_word(&call->args[3], "normal"))
-        return resp_answer_bulk(call, "", 0); /* there are no others */
-    job = resp_job_enter(call, RESP_ROWS_BYTES);
     return job ? resp_job_run(job, step_clients, answer_clients) : call->next;
 }
 
