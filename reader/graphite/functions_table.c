@@ -11,8 +11,6 @@ static const char *const group_options[] = {
     "max",     "maxSeries", "min",           "minSeries", NULL};
 static const char *const summarize_options[] = {"sum", "avg",  "average", "max",
                                                 "min", "last", NULL};
-static const char *const consolidate_options[] = {
-    "sum", "avg", "average", "max", "min", "first", "last", NULL};
 
 static const struct function_param
     series = {"seriesList", FUNCTION_SERIES, false, false, NULL, 0},
@@ -30,12 +28,7 @@ static const struct function_param
     align = {"alignToFrom", FUNCTION_BOOL, true, false, NULL, 0},
     n_or_1 = {"n", FUNCTION_COUNT, true, false, NULL, 1},
     n = {"n", FUNCTION_COUNT, false, false, NULL, 0},
-    consolidation = {"consolidationFunc",
-                     FUNCTION_AGGREGATE,
-                     false,
-                     false,
-                     consolidate_options,
-                     0},
+    any_func = {"consolidationFunc", FUNCTION_STRING, false, false, NULL, 0},
     value = {"value", FUNCTION_NUMBER, false, false, NULL, 0},
     total = {"total", FUNCTION_TOTAL, true, false, NULL, 0},
     dividends = {"dividendSeriesList", FUNCTION_SERIES, false, false, NULL, 0},
@@ -169,7 +162,7 @@ const struct function functions_table[] = {
      .finish = functions_limit},
     {"consolidateBy", "Special",
      "Changes nothing: points are sums of their steps, whatever the step.",
-     PARAMS(&series, &consolidation), .each = NULL},
+     PARAMS(&series, &any_func), .each = NULL},
     {"constantLine", "Special", "A line at a value.", PARAMS(&value),
      .finish = functions_constant_line},
     {"topKeys", "Filter Series",
