@@ -31,8 +31,7 @@ static int
 check_aligned(struct function_call *call, const struct series *a,
               const struct series *b)
 {
-    if (a->count == b->count && a->start == b->start && a->step == b->step &&
-        a->last == b->last)
+    if (a->count == b->count && a->start == b->start && a->step == b->step)
         return 0;
     return functions_refuse(call,
                             "series of different steps: summarize them first");
@@ -247,7 +246,6 @@ functions_percent_each(struct function_call *call, struct series *s)
             return -ENOMEM;
         call->total->start = s->start;
         call->total->step = s->step;
-        call->total->last = s->last;
         rc = functions_name_combined(call, "sumSeries", false,
                                      &call->total->path);
         if (rc == 0)

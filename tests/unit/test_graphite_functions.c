@@ -125,8 +125,8 @@ CASE(functions_compute_what_they_say, r)
         {"movingAverage(web.*, 1)",
          "movingAverage(web.a,1) +60/60: 0 1 2 3 4 | movingAverage(web.b,1) "
          "+60/60: 0 10 20 30 40"},
-        {"movingAverage(constantLine(1), 3)",
-         "movingAverage(1,3) +0/150: 1 1 1"},
+        {"movingAverage(constantLine(1), 1)",
+         "movingAverage(1,1) +150/150: 1 1"},
         {"sortByName(web.{b,a})",
          "web.a +60/60: 1 2 3 4 5 | web.b +60/60: 10 20 30 40 50"},
         {"sortByName(web.*, reverse=true)",
