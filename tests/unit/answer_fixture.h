@@ -72,19 +72,4 @@ teardown(void **state)
     return 0;
 }
 
-/* Has every read of the keyspace fail. */
-static inline void
-break_keyspace(struct fixture *f, const char *name)
-{
-    char file[32];
-    int fd;
-
-    (void)snprintf(file, sizeof file, "%s.mdb", name);
-    fd = openat(f->datadir.keyspace_fd, file,
-                O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    assert_true(fd >= 0);
-    assert_rc(ftruncate(fd, 8192), 0);
-    assert_rc(close(fd), 0);
-}
-
 #endif
