@@ -39,17 +39,17 @@ resp_do_select(struct resp_call *call)
     return next;
 }
 
-/* Libraries ask for it, and do without. */
+/* What libraries send, and do without. */
 enum conn_next
-resp_do_no_docs(struct resp_call *call)
+resp_do_fixed(struct resp_call *call)
 {
-    return resp_answer(call, "*0\r\n");
-}
+    static const char *const answers[] = {
+        [RESP_OK] = "+OK\r\n",
+        [RESP_NO_DOCS] = "*0\r\n",
+        [RESP_NO_CLUSTER] =
+            "-ERR This instance has cluster support disabled\r\n"};
 
-enum conn_next
-resp_do_no_cluster(struct resp_call *call)
-{
-    return resp_error(call, "This instance has cluster support disabled");
+    return resp_answer(call, answers[call->command->option]);
 }
 
 /* ---- names of clients ---------------------------------------------------- */
@@ -95,13 +95,6 @@ resp_do_client_setname(struct resp_call *call)
 {
     return set_name(call, &call->args[2]) ? resp_answer(call, "+OK\r\n")
                                           : call->next;
-}
-
-/* LIB-NAME and LIB-VER, which libraries send. */
-enum conn_next
-resp_do_client_setinfo(struct resp_call *call)
-{
-    return resp_answer(call, "+OK\r\n");
 }
 
 /* ---- HELLO --------------------------------------------------------------- */
