@@ -128,25 +128,12 @@ functions_sort_names(struct function_call *call)
 }
 
 int
-functions_rate_values(struct function_call *call, struct series *s)
-{
-    size_t i = 0;
-
-    (void)call; /* it says nothing more */
-    while (i < s->count && !series_has(s, i))
-        i++;
-    s->key = i < s->count;
-    return 0;
-}
-
-/* Those stay that were rated above 0. */
-int
 functions_keep_rated(struct function_call *call)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < call->list.count; i++)
-        if (call->list.items[i]->key > 0)
+        if (call->list.items[i]->key > (long double)-INFINITY)
             call->list.items[kept++] = call->list.items[i];
     call->list.count = kept;
     return 0;

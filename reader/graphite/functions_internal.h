@@ -72,17 +72,17 @@ function_each functions_divide, functions_percent_each, functions_percent_again;
 
 /* ---- choosing (functions_choose.c) --------------------------------------- */
 
-/* Rate a series by function->how, or by whether it has a value.
+/* Rates a series by function->how: -INFINITY if it has no value.
  * functions_choose() sorts by that, and the first n stay if there is such a
- * parameter; functions_keep_rated() keeps those that were rated above 0. */
-function_each functions_rate, functions_rate_values;
+ * parameter; functions_keep_rated() keeps those above -INFINITY. */
+function_each functions_rate;
 function_all functions_choose, functions_keep_rated, functions_limit,
     functions_sort_names, functions_check_top;
 
 /* ---- regular expressions (functions_regular.c) --------------------------- */
 
-/* functions_grep() and functions_exclude() rate a series by whether its name has
- * a match, or none. */
+/* functions_grep() and functions_exclude() rate a series -INFINITY if its name has
+ * no match, or one. */
 function_each functions_grep, functions_exclude, functions_alias_sub;
 function_all functions_check_regular, functions_check_alias_sub;
 

@@ -108,7 +108,7 @@ functions_grep(struct function_call *call, struct series *s)
     const PCRE2_SIZE *found;
     const int rc = search_name(call, s, 0, UINT64_MAX, &found);
 
-    s->key = rc;
+    s->key = rc > 0 ? 0 : (long double)-INFINITY;
     return rc < 0 ? rc : 0;
 }
 
@@ -117,7 +117,7 @@ functions_exclude(struct function_call *call, struct series *s)
 {
     const int rc = functions_grep(call, s);
 
-    s->key = 1 - s->key;
+    s->key = s->key == 0 ? (long double)-INFINITY : 0;
     return rc;
 }
 
