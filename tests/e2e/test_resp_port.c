@@ -99,7 +99,7 @@ read_answer(int fd, char *at)
     }
     if (line[0] == '$')
         return stpcpy(at, "nil");
-    if (line[0] != '*')
+    if (line[0] != '*' || count < 0)
         return stpcpy(at, line);
     at = stpcpy(at, "[");
     for (long i = 0; i < count; i++)
