@@ -17,6 +17,7 @@
 #include "common/log/slot.h"
 
 #define INSPECT_CHUNK (1u << 20) /* bytes read at once */
+#define INSPECT_TRIES 8          /* of a log that changes meanwhile */
 
 /* ---- reading ------------------------------------------------------------ */
 
@@ -279,10 +280,26 @@ inspect_slots(int fd, struct inspect *look)
     return rc == -EBADMSG ? -EIO : rc; /* truncated while it was read */
 }
 
+/* Whether a log that was judged has another header since. */
+static bool
+has_changed(int fd, uint64_t index, const struct inspect *look)
+{
+    struct inspect now;
+
+    return inspect_headers(fd, index, &now) == 0 && now.headers_rc == 0 &&
+           now.header.generation != look->header.generation;
+}
+
 int
 log_inspect(int fd, uint64_t index, struct inspect *look)
 {
-    const int rc = inspect_headers(fd, index, look);
+    int rc, tries = 0;
 
-    return rc < 0 || look->headers_rc < 0 ? rc : inspect_slots(fd, look);
+    do {
+        rc = inspect_headers(fd, index, look);
+        if (rc == 0 && look->headers_rc == 0)
+            rc = inspect_slots(fd, look);
+    } while (rc == 0 && look->damaged > 0 && has_changed(fd, index, look) &&
+             ++tries < INSPECT_TRIES);
+    return rc;
 }

@@ -44,7 +44,8 @@ struct inspect {
 /* Reads headers and all slots of an open file.  `index` is that of the file
  * name, or UINT64_MAX for quarantined files (not compared).  The header is as
  * recovery would judge it: EMPTY beside an invalid block, with valid slots of a
- * later epoch, is reported OPEN.  An error only if reading failed. */
+ * later epoch, is reported OPEN.  A log that is filled anew meanwhile is read
+ * again, and not called damaged.  An error only if reading failed. */
 int log_inspect(int fd, uint64_t index, struct inspect *look);
 
 /* Reads both header blocks.  0 also if they are bad (headers_rc); an error only

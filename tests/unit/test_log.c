@@ -391,6 +391,33 @@ IN_TMPDIR(short_and_interrupted_writes_and_reads_are_finished, d)
     log_abandon(&log);
 }
 
+static void
+fill_anew(void *ctx)
+{
+    const struct tmpdir *d = ctx;
+
+    assert_int_equal(merge(d->fd, 0), 5);
+    make_full(d->fd, 0, 2);
+}
+
+/* Between its headers and its slots. */
+IN_TMPDIR(a_log_that_is_filled_anew_while_it_is_read_is_not_damaged, d)
+{
+    struct inspect r;
+    int fd;
+
+    make_full(d->fd, 0, 5);
+    fd = open_hidden(d->fd, "0000000000");
+    fault_hook("pread", 3, fill_anew, d);
+    assert_rc(log_inspect(fd, 0, &r), 0);
+    assert_true(fault_hit());
+    fault_clear();
+    assert_int_equal(r.damaged, 0);
+    assert_int_equal(r.header.epoch, 2);
+    assert_int_equal(r.valid, 2);
+    assert_int_equal(close(fd), 0);
+}
+
 /* ---- things that are no logs of ours ------------------------------------ */
 
 IN_TMPDIR(a_link_is_refused_and_never_followed, d)
