@@ -85,9 +85,11 @@ put_error(struct answers *r, const uint8_t *header, enum frame_status status)
 {
     const char *text = frame_text(status);
     const size_t size = strlen(text);
+    uint8_t *body = put_header(r, header, status, (uint32_t)size);
 
     assert(size <= TEXT_MAX);
-    memcpy(put_header(r, header, status, (uint32_t)size), text, size);
+    for (size_t i = 0; i < size; i++)
+        body[i] = (uint8_t)text[i];
 }
 
 /* ---- Stats ------------------------------------------------------------- */
@@ -181,18 +183,18 @@ read_request(const struct live_server *s, const uint8_t *bytes,
 {
     q->header = bytes;
     q->opcode = bytes[1];
-    q->status = FRAME_OK;
+    q->status = FRAME_INVALID;
     if (bytes[0] != FRAME_REQUEST)
-        q->status = FRAME_INVALID;
-    else if (fixed < 0)
-        q->status = FRAME_UNKNOWN;
-    else if (fixed == 0)
         return;
-    else if (frame_get_ask((enum frame_opcode)q->opcode, bytes + FRAME_HEADER,
-                           body_size, &q->ask))
+    if (fixed < 0) {
+        q->status = FRAME_UNKNOWN;
+    } else if (fixed == 0) {
+        q->status = FRAME_OK;
+    } else if (frame_get_ask((enum frame_opcode)q->opcode, bytes + FRAME_HEADER,
+                             body_size, &q->ask)) {
+        q->status = FRAME_OK;
         q->hash = live_hash(&s->live, q->ask.name, q->ask.name_size);
-    else
-        q->status = FRAME_INVALID;
+    }
 }
 
 /* ---- doing ------------------------------------------------------------- */
