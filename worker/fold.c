@@ -156,12 +156,6 @@ take_bytes(struct fold *f, size_t size)
     return at;
 }
 
-static void *
-at_reference(const struct fold *f, uint32_t reference)
-{
-    return f->arena.at + (size_t)reference * 8;
-}
-
 static bool
 is_name(const struct fold_keyspace *k, const uint8_t *name, size_t size)
 {
@@ -181,7 +175,7 @@ find_keyspace(const struct fold *f, uint32_t tag, const uint8_t *name,
 
         if (c[at].tag != tag)
             continue;
-        k = at_reference(f, c[at].reference);
+        k = fold_at(f, c[at].reference);
         if (is_name(k, name, size))
             return k;
     }
@@ -245,7 +239,7 @@ find_entry(const struct fold *f, uint32_t tag, uint32_t keyspace,
 
         if (c[at].tag != tag)
             continue;
-        e = fold_entry_at(f, c[at].reference);
+        e = fold_at(f, c[at].reference);
         if (is_entry(e, keyspace, minute, m))
             return e;
     }
@@ -338,8 +332,7 @@ add_group(struct fold_group *g)
 
     for (i = 0; i < g->count; i++) {
         const uint32_t cell = g->records[i].tag & f->entries.mask;
-        const uint8_t *e =
-            at_reference(f, cells_of(&f->entries)[cell].reference);
+        const uint8_t *e = fold_at(f, cells_of(&f->entries)[cell].reference);
 
         __builtin_prefetch(e, 1);
         __builtin_prefetch(e + 56, 1); /* where its key goes on */

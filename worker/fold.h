@@ -144,10 +144,11 @@ size_t fold_deltas(const struct fold *f, const struct fold_keyspace *k,
 /* Bytes of anonymous memory this batch takes. */
 size_t fold_memory(const struct fold *f);
 
-static inline struct fold_entry *
-fold_entry_at(const struct fold *f, uint32_t reference)
+/* The keyspace or entry that a reference means. */
+static inline void *
+fold_at(const struct fold *f, uint32_t reference)
 {
-    return (struct fold_entry *)(void *)(f->arena.at + (size_t)reference * 8);
+    return f->arena.at + (size_t)reference * 8;
 }
 
 static inline bool

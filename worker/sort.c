@@ -22,13 +22,13 @@ static size_t
 list_items(const struct fold *f, const struct fold_keyspace *k,
            struct sort_item *items, size_t *shared)
 {
-    const struct fold_entry *first = fold_entry_at(f, k->newest), *e;
+    const struct fold_entry *first = fold_at(f, k->newest), *e;
     uint32_t at = k->newest;
     size_t count = 0;
 
     *shared = at == 0 ? 0 : first->key_size;
     for (; at != 0; at = e->older) {
-        e = fold_entry_at(f, at);
+        e = fold_at(f, at);
         *shared = bytes_common_size(first->key, *shared, e->key, e->key_size);
         items[count++].entry = e;
     }

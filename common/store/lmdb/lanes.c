@@ -107,8 +107,6 @@ int
 lmdb_lanes_open(struct store **out, const struct lmdb_options *options,
                 unsigned lanes)
 {
-    const size_t retain = options->retain_memory > 0 ? options->retain_memory
-                                                     : options->txn_memory;
     struct lmdb_options one = *options;
     struct lanes *l;
     int rc = 0;
@@ -119,7 +117,7 @@ lmdb_lanes_open(struct store **out, const struct lmdb_options *options,
         return -ENOMEM;
     l->store.engine = &engine;
     one.open_max = options->open_max / lanes;
-    one.retain_memory = retain / lanes;
+    one.retain_memory = options->retain_memory / lanes;
     one.lanes = lanes;
     for (unsigned i = 0; rc == 0 && i < lanes; i++) {
         one.lane = i;

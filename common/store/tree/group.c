@@ -105,11 +105,3 @@ group_base(struct tree *t, const struct group *g, unsigned i, uint8_t *copy,
         return rc;
     return out->count == group_rows(g, i) ? 0 : -EBADMSG;
 }
-
-unsigned
-group_block_of(const struct group *g, enum block_order order,
-               const struct row *r)
-{
-    return row_find_separator(g->bytes, GROUP_HEAD + 6, GROUP_ENTRY, g->blocks,
-                              order, r);
-}

@@ -69,8 +69,13 @@ int group_base(struct tree *t, const struct group *g, unsigned i, uint8_t *copy,
 int group_check(const uint8_t *bytes, size_t size);
 
 /* The base block that would hold `r`. */
-unsigned group_block_of(const struct group *g, enum block_order order,
-                        const struct row *r);
+static inline unsigned
+group_block_of(const struct group *g, enum block_order order,
+               const struct row *r)
+{
+    return row_find_separator(g->bytes, GROUP_HEAD + 6, GROUP_ENTRY, g->blocks,
+                              order, r);
+}
 
 static inline struct row
 buffer_row(const struct buffer *b, unsigned i)

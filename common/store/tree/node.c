@@ -59,13 +59,6 @@ node_get(struct tree *t, uint64_t id, unsigned level, uint64_t rows,
 }
 
 unsigned
-node_find(const struct node *n, enum block_order order, const struct row *r)
-{
-    return row_find_separator(n->bytes, BLOCK_HEAD + 8, NODE_ENTRY, n->count,
-                              order, r);
-}
-
-unsigned
 node_find_offset(const struct node *n, uint64_t offset)
 {
     unsigned low = 0, high = n->count - 1u;

@@ -44,8 +44,12 @@ bool node_separator_inside(const uint8_t *bytes, size_t size, size_t at,
                            size_t first);
 
 /* The child that would hold `r`. */
-unsigned node_find(const struct node *n, enum block_order order,
-                   const struct row *r);
+static inline unsigned
+node_find(const struct node *n, enum block_order order, const struct row *r)
+{
+    return row_find_separator(n->bytes, BLOCK_HEAD + 8, NODE_ENTRY, n->count,
+                              order, r);
+}
 
 /* The child with row `offset` of the node, which exists. */
 unsigned node_find_offset(const struct node *n, uint64_t offset);
