@@ -28,7 +28,7 @@
 #define STATUS_SLOTS    96
 #define STATUS_LOGS     1024 /* of further ones nothing is shown */
 #define STATUS_NAME     16   /* bytes of the name of a row, or fewer */
-#define STATUS_TICK_MS  250  /* a daemon puts its figures so often */
+#define STATUS_TICK_MS  250  /* writer and worker put figures so often */
 #define STATUS_PATH_MAX 4096
 
 enum status_kind {
