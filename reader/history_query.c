@@ -88,12 +88,6 @@ choose_step(struct history_query *p, uint64_t until_ns)
     return p->step > 0 ? 0 : -EINVAL;
 }
 
-static bool
-has_buckets(const struct history_query *p)
-{
-    return p->q.op == STORE_HISTORY_KEY || p->q.op == STORE_HISTORY_KEYSPACE;
-}
-
 /* Copies a name; returns the copy. */
 static const uint8_t *
 copy_name(uint8_t to[QUERY_NAME_SIZE], const uint8_t *name, size_t size)
@@ -119,8 +113,8 @@ history_query_start(struct history_query *p,
     p->span = span;
     p->step = 0;
     p->tried = 0;
-    p->is_all_time = !has_buckets(p) && span.to == 0;
-    p->is_chosen = has_buckets(p) || p->is_all_time;
+    p->is_all_time = !store_history_has_buckets(&p->q) && span.to == 0;
+    p->is_chosen = store_history_has_buckets(&p->q) || p->is_all_time;
     p->error = 0;
     if (q->op == STORE_HISTORY_STEP) {
         p->is_all_time = false;
@@ -128,7 +122,7 @@ history_query_start(struct history_query *p,
         p->q.to = span.to == 0 ? UINT32_MAX : 0;
         p->error = minutes_of(span.from / MINUTE * MINUTE, &p->q.from);
     }
-    if (!has_buckets(p))
+    if (!store_history_has_buckets(&p->q))
         return;
     p->step = step;
     if (minutes_of(span.from, &p->q.from) < 0 ||
@@ -205,8 +199,8 @@ size_t
 history_query_rows(const struct history_query *p)
 {
     assert(p->error == 0);
-    return has_buckets(p) ? (p->q.to - p->q.from) / p->q.step
-                          : (size_t)p->q.rows;
+    return store_history_has_buckets(&p->q) ? (p->q.to - p->q.from) / p->q.step
+                                            : (size_t)p->q.rows;
 }
 
 int64_t

@@ -212,19 +212,14 @@ is_same_history(const struct store_history_query *a,
            is_same(a->prefix, a->prefix_size, b->prefix, b->prefix_size);
 }
 
-static bool
-has_buckets(const struct store_history_query *q)
-{
-    return q->op == STORE_HISTORY_KEY || q->op == STORE_HISTORY_KEYSPACE;
-}
-
 /* Buckets that an answer may have; the engine refuses more. */
 static size_t
 count_buckets(const struct store_history_query *q)
 {
-    const size_t n = has_buckets(q) && q->step > 0 && q->to > q->from
-                         ? (q->to - q->from) / q->step
-                         : 0;
+    const size_t n =
+        store_history_has_buckets(q) && q->step > 0 && q->to > q->from
+            ? (q->to - q->from) / q->step
+            : 0;
 
     return n < STORE_BUCKETS_MAX ? n : STORE_BUCKETS_MAX;
 }
@@ -255,7 +250,7 @@ take_history(struct remote_call *c, struct store_history_query *to)
     to->wants = mine.wants;
     to->buckets = mine.buckets;
     to->top = mine.top;
-    if (error == 0 && has_buckets(to))
+    if (error == 0 && store_history_has_buckets(to))
         memcpy(to->buckets, from->buckets,
                count_buckets(&c->asked) * sizeof *to->buckets);
     if (error == 0 && count_top(to) > 0)

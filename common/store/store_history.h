@@ -106,4 +106,11 @@ struct store_history_query {
     struct store_top open; /* the group that is being summed */
 };
 
+/* Whether the answer is buckets. */
+static inline bool
+store_history_has_buckets(const struct store_history_query *q)
+{
+    return q->op == STORE_HISTORY_KEY || q->op == STORE_HISTORY_KEYSPACE;
+}
+
 #endif

@@ -317,7 +317,7 @@ history_answer(const struct history *h, const struct kv *kv,
         return answer_step(h, kv, q, until_ns);
     if (q->to < q->from)
         return -EINVAL;
-    if (q->op == STORE_HISTORY_KEY || q->op == STORE_HISTORY_KEYSPACE)
+    if (store_history_has_buckets(q))
         step = q->step;
     else if (step == 0)
         return 0; /* no time, nothing in it */
