@@ -317,9 +317,12 @@ static int
 fail_second_listing(struct store_listing *l, uint64_t until_ns,
                     struct store_listed *out)
 {
-    static int calls;
+    static bool is_listed;
+    const int rc =
+        is_listed ? -EIO : plain_engine->listing_next(l, until_ns, out);
 
-    return calls++ == 0 ? plain_engine->listing_next(l, until_ns, out) : -EIO;
+    is_listed |= rc == 1;
+    return rc;
 }
 
 CASE(keyspaces_that_cannot_be_listed_are_an_error_of_none, r)
