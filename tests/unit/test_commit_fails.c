@@ -23,7 +23,8 @@ static unsigned fails_in; /* writes of a meta page; 0: never */
  * and fails.  The first is a commit's; with the second LMDB puts the old number
  * back; the third is pages_undo_commit()'s.  NULL: all write. */
 static const char *writes;
-static unsigned since; /* writes of a meta page since the last commit's */
+static unsigned writes_for; /* ends with the nth commit; 0: never */
+static unsigned since;      /* writes of a meta page since the last commit's */
 
 static unsigned dies_in; /* writes of a meta page, and syncs; 0: never */
 
@@ -58,6 +59,10 @@ pwrite(int fd, const void *bytes, size_t size, off_t at)
         since = (fcntl(fd, F_GETFL) & O_DSYNC) != 0 ? 0 : since + 1;
         assert_true(since < 3);
         how = writes[since];
+        if (since == 0 && writes_for > 0 && --writes_for == 0) {
+            writes = NULL;
+            how = 'w';
+        }
 
         if (how != 'f')
             (void)syscall(SYS_pwrite64, fd, bytes, size, at); /* 'l': it lies */
@@ -175,6 +180,29 @@ TEST_IN(a_root_that_was_not_put_back_is_refused_until_it_is_repaired,
     s = open_store(d, 1 << 22, false);
     assert_int_equal(get_one(s, KS_NAME, "key-00007"), ROUNDS + 1);
     check_clean(s);
+    store_close(s);
+}
+
+/* Each is repaired at once: the process knows only the last that failed. */
+TEST_IN(commits_to_several_keyspaces_may_fail_one_after_the_other,
+        struct tmpdir *d, in_memory, remove_dir)
+{
+    static const char *const names[] = {"one", "two", "three"};
+    struct store *s = open_store(d, 1 << 22, true);
+
+    for (unsigned round = 1; round <= ROUNDS; round++)
+        for (unsigned i = 0; i < 3; i++)
+            assert_rc(apply_one(s, names[i], "k", 1), 0);
+    for (unsigned i = 0; i < 3; i++) {
+        writes = "fwf";
+        writes_for = 2;
+        assert_rc(apply_one(s, names[i], "k", 1), -EIO);
+        writes = NULL;
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        assert_rc(apply_one(s, names[i], "k", 1), 0);
+        assert_int_equal(get_one(s, names[i], "k"), ROUNDS + 1);
+    }
     store_close(s);
 }
 

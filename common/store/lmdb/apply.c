@@ -11,9 +11,9 @@
  * What can go wrong:
  *   the map is too small     drop the transaction, enlarge the map, again
  *   too many pages           drop it, halve the slice, again
- *   commit fails             the outcome is unknown: the next call opens the
- *                            file again (write.c), and the marks say whether it
- *                            happened
+ *   commit fails             the outcome is unknown: the file is opened again,
+ *                            which makes it durable (write.c), and the marks
+ *                            tell the next call whether it happened
  *   anything else            drop it; slices committed before stay, and their
  *                            marks say how far they went
  */
@@ -230,8 +230,13 @@ apply_slice(struct apply_call *b)
     while ((rc = keyspace_change(b->store, b->keyspace, &w)) == -E2BIG &&
            b->limit > 1)
         b->limit /= 2;
-    if (rc < 0 && b->keyspace->env == NULL)
+    if (rc < 0 && b->keyspace->env == NULL) {
         rc = keyspace_disk_error(b->store, rc, b->pages * KEYSPACE_PAGE_COST);
+        /* Repairs what the commit left, or the next call does: only the last
+         * keyspace whose commit failed is known to the store. */
+        (void)keyspace_get(b->store, b->given->name, b->given->name_size,
+                           KEYSPACE_FIND, &b->keyspace);
+    }
     if (rc < 0)
         return rc;
     b->at = b->end;
