@@ -43,9 +43,11 @@ struct bounds {
     int64_t min, max;
 };
 
-/* Words, and what is said of another one. */
+/* Words in the order of their enum, up to NULL, and what is said of another
+ * one. */
 struct words {
-    const char *code, *wrong, *words[4];
+    const char *code, *wrong;
+    const char *const *words;
 };
 
 __attribute__((format(printf, 3, 4))) static bool
@@ -141,7 +143,7 @@ read_word(const struct value *v, void *to, struct http_params_fault *f)
 {
     const struct words *w = v->has;
 
-    for (unsigned i = 0; i < 4 && w->words[i]; i++) {
+    for (unsigned i = 0; w->words[i]; i++) {
         if (!bytes_equal(v->text, v->size, w->words[i], strlen(w->words[i])))
             continue;
         if (v->param->at != 0)
@@ -177,18 +179,21 @@ read_version(const struct value *v, void *to, struct http_params_fault *f)
 static const struct bounds any = {-INT64_MAX, INT64_MAX},
                            moment = {0, INT64_MAX}, rows = {0, QUERY_ROWS_MAX},
                            wait = {0, WAIT_MAX};
-static const struct words formats = {"bad-format",
-                                     "format: json, tsv or csv",
-                                     {"json", "tsv", "csv", NULL}},
-                          numbers = {"bad-numbers",
-                                     "numbers: string",
-                                     {"string", NULL, NULL, NULL}},
-                          forms = {"bad-names",
-                                   "names: raw or text",
-                                   {"raw", "text", NULL, NULL}},
+
+#define WORDS(...)                                                             \
+    (const char *const[])                                                      \
+    {                                                                          \
+        __VA_ARGS__, NULL                                                      \
+    }
+static const struct words formats = {"bad-format", "format: json, tsv or csv",
+                                     table_format_names},
+                          numbers = {"bad-numbers", "numbers: string",
+                                     WORDS("string")},
+                          forms = {"bad-names", "names: raw or text",
+                                   WORDS("raw", "text")},
                           sorts = {"bad-sort",
                                    "sort: name, size, keys or total",
-                                   {"name", "size", "keys", "total"}};
+                                   WORDS("name", "size", "keys", "total")};
 
 #define AT(field) offsetof(struct http_params, field)
 static const struct param params[HTTP_PARAMS] = {

@@ -51,12 +51,8 @@ put_number(char *at, const char *parameter, int64_t number)
 static char *
 put_form(char *at, const struct http_params *p)
 {
-    static const char *const formats[] = {[TABLE_JSON] = "&format=json",
-                                          [TABLE_TSV] = "&format=tsv",
-                                          [TABLE_CSV] = "&format=csv"};
-
     if (http_params_has(p, PARAM_FORMAT))
-        at = text_put(at, formats[p->format]);
+        at = text_put(text_put(at, "&format="), table_format_names[p->format]);
     if (http_params_has(p, PARAM_NUMBERS))
         at = text_put(at, "&numbers=string");
     if (p->names != NAMES_USUAL)

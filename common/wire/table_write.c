@@ -12,6 +12,9 @@
 #include "common/wire/query.h"
 #include "common/wire/utf8.h"
 
+const char *const table_format_names[] = {
+    [TABLE_JSON] = "json", [TABLE_TSV] = "tsv", [TABLE_CSV] = "csv", NULL};
+
 #define MEMBER_SIZE 32 /* a name that is one of ours, "_hex", NUL */
 
 /* ---- JSON --------------------------------------------------------------- */

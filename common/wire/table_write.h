@@ -34,6 +34,9 @@ struct table_column {
 
 enum table_format { TABLE_JSON, TABLE_TSV, TABLE_CSV };
 
+/* What requests call each; behind the last is NULL. */
+extern const char *const table_format_names[];
+
 struct table_writer {
     struct json_writer out; /* the buffer of all formats */
     enum table_format format;
