@@ -243,7 +243,7 @@ count_is_stuck(struct count *s, uint64_t for_ms)
     return clock_ms() - s->no_log_ms >= for_ms;
 }
 
-/* ---- the route ---------------------------------------------------------- */
+/* ---- the answer --------------------------------------------------------- */
 
 /* `readable_ms` 0: zeros, which count_turn() overwrites. */
 static size_t

@@ -57,7 +57,9 @@
  *
  * Ownership: a site is the caller's and outlives its listener.  What a request
  * points to is valid in the call only.  Nothing allocates.
- * Source: RFC 9110 and 9112, and what coconut, whose paths these are, answers.
+ * Source: RFC 9110 and 9112.  The paths of countd-write outside of /v1/ are those
+ * of coconut, a server of sequence numbers and quotas: its clients work here, so
+ * answers are as it sends them.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_NET_HTTP_H

@@ -34,7 +34,7 @@ static const struct config_row rows[] = {
 
 #define ROW_COUNT (sizeof rows / sizeof rows[0])
 
-/* Other names of settings, which a real server's file may have. */
+/* Other names of settings, which a file may have. */
 static const struct {
     const char *alias, *key;
 } aliases[] = {
