@@ -3,13 +3,13 @@
  *
  * A command's function answers it, or changes nothing:
  *
- *     CONN_ANSWERED   and the next one may be done
- *     CONN_FULL   there is no memory now: the command is done again later
- *     CONN_YIELD  gives way: the command is done again, and goes on where
- *                 state->progress says
- *     CONN_PAUSE  waits in line: the command is done again later
- *     CONN_LONG   its job makes the answer from now on
- *     CONN_END    answered, and that was the last answer */
+ *     CONN_ANSWERED  and the next one may be done
+ *     CONN_FULL      there is no memory now: the command is done again later
+ *     CONN_YIELD     gives way: the command is done again, and goes on where
+ *                    state->progress says
+ *     CONN_PAUSE     waits in line: the command is done again later
+ *     CONN_LONG      its job makes the answer from now on
+ *     CONN_END       answered, and that was the last answer */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_RESP_INTERNAL_H
 #define COUNTD_READER_RESP_RESP_INTERNAL_H
@@ -72,9 +72,11 @@ struct resp_command {
     resp_function *run; /* NULL: it only has subcommands */
     unsigned flags;     /* enum tokens_right: one of these is needed; 0: no
                            token; and enum resp_flag */
-    int key;    /* args[key] is a key, above 1 one of the keyspace args[1];
-                   negative: args[-key] and all behind it are keys; 0: none */
-    int option; /* what distinguishes commands of one function */
+    int key;    /* args[key] is a key: of resp.keyspace if it is 1, else of the
+                   keyspace args[1]; negative: args[-key] and all behind it
+                   are keys; 0: none */
+    int option; /* what distinguishes commands of one function: an enum that is
+                   declared beside it */
 };
 
 enum resp_flag {
@@ -87,7 +89,7 @@ enum resp_flag {
                              its connection has counted */
 };
 
-/* All, up to one without a name; fewer than RESP_PLACES. */
+/* All, up to one without a name. */
 extern const struct resp_command resp_commands[];
 
 /* The command of call->args, or its subcommand, in any case; NULL: there is no
@@ -193,6 +195,7 @@ resp_function resp_do_members, resp_do_card, resp_do_rank, resp_do_type,
     resp_do_ttl, resp_do_exists;
 
 enum resp_member { RESP_MEMBER_TEXT, RESP_MEMBER_SCORE, RESP_MEMBER_EXISTS };
+enum resp_rank { RESP_SMALLEST_FIRST, RESP_LARGEST_FIRST };
 
 /* ---- resp_range.c ---- */
 

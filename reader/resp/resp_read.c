@@ -1,6 +1,9 @@
-/* reader/resp/resp_read.c - reads of single keys and of what a keyspace is.
+/* reader/resp/resp_read.c - reads of single keys and of what a keyspace is; see
+ * resp_internal.h.
  *
- *     resp_read_count()   resp_read_key() and the last answers */
+ * Commands: resp_do_members() to resp_do_exists().  For all commands:
+ * resp_check_names(), and resp_read_count(), which is resp_read_key() and the
+ * last answers. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -280,13 +283,14 @@ resp_do_rank(struct resp_call *call)
         return resp_answer(call, "*-1\r\n");
     if (rc == 0)
         return resp_answer_nil(call);
-    if (rc == 1 && call->command->option == 0)
+    if (rc == 1 && call->command->option == RESP_SMALLEST_FIRST)
         keys = resp_count_keys(call, keyspace);
     if (rc < 0 || keys < 0)
         return resp_unreadable(call);
     return answer_rank(call, with_score,
-                       call->command->option != 0 ? (int64_t)q.rank
-                                                  : keys - 1 - (int64_t)q.rank,
+                       call->command->option == RESP_LARGEST_FIRST
+                           ? (int64_t)q.rank
+                           : keys - 1 - (int64_t)q.rank,
                        q.row.count);
 }
 
