@@ -90,7 +90,7 @@ function_all functions_check_regular, functions_check_alias_sub;
 
 function_each functions_scale, functions_scale_to_seconds, functions_absolute,
     functions_integral, functions_derivative, functions_transform_null,
-    functions_keep_last, functions_derive, functions_per_second,
+    functions_keep_last, functions_non_negative, functions_per_second,
     functions_summarize, functions_time_shift, functions_moving_average,
     functions_hitcount;
 function_all functions_constant_line;

@@ -1,8 +1,8 @@
 /* reader/graphite/functions_table.c - the table of the functions; see
  * functions.h.
  *
- * First the parameters, {name, type, is_optional, is_multiple, options, fallback};
- * then a row for each function, with its parameters in the order of arguments. */
+ * First the parameters, then a row for each function, with its parameters in the
+ * order of its arguments. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/graphite/functions_internal.h"
 
@@ -13,40 +13,41 @@ static const char *const summarize_options[] = {"sum", "avg",  "average", "max",
                                                 "min", "last", NULL};
 
 static const struct function_param
-    series = {"seriesList", FUNCTION_SERIES, false, false, NULL, 0},
-    many_series = {"seriesLists", FUNCTION_SERIES, false, true, NULL, 0},
-    new_name = {"newName", FUNCTION_STRING, false, false, NULL, 0},
-    nodes = {"nodes", FUNCTION_NODE, false, true, NULL, 0},
-    search = {"search", FUNCTION_STRING, false, false, NULL, 0},
-    replace = {"replace", FUNCTION_STRING, false, false, NULL, 0},
-    node = {"nodeNum", FUNCTION_NODE, false, false, NULL, 0},
-    callback = {"callback", FUNCTION_AGGREGATE, true, false, group_options, 0},
-    factor = {"factor", FUNCTION_NUMBER, false, false, NULL, 0},
-    seconds = {"seconds", FUNCTION_NUMBER, false, false, NULL, 0},
-    interval = {"intervalString", FUNCTION_INTERVAL, false, false, NULL, 0},
-    func = {"func", FUNCTION_AGGREGATE, true, false, summarize_options, 0},
-    align = {"alignToFrom", FUNCTION_BOOL, true, false, NULL, 0},
-    n_or_1 = {"n", FUNCTION_COUNT, true, false, NULL, 1},
-    n = {"n", FUNCTION_COUNT, false, false, NULL, 0},
-    any_func = {"consolidationFunc", FUNCTION_STRING, false, false, NULL, 0},
-    value = {"value", FUNCTION_NUMBER, false, false, NULL, 0},
-    total = {"total", FUNCTION_TOTAL, true, false, NULL, 0},
-    dividends = {"dividendSeriesList", FUNCTION_SERIES, false, false, NULL, 0},
-    divisor = {"divisorSeries", FUNCTION_DIVISOR, false, false, NULL, 0},
-    null_value = {"default", FUNCTION_NUMBER, true, false, NULL, 0},
-    gap = {"limit", FUNCTION_COUNT, true, false, NULL, INT32_MAX},
-    callback_first = {"callback", FUNCTION_AGGREGATE, false,
-                      false,      group_options,      0},
-    positions = {"positions", FUNCTION_NODE, false, true, NULL, 0},
-    natural = {"natural", FUNCTION_BOOL, true, false, NULL, 0},
-    reverse = {"reverse", FUNCTION_BOOL, true, false, NULL, 0},
-    align_interval = {"alignToInterval", FUNCTION_BOOL, true, false, NULL, 0},
-    pattern = {"pattern", FUNCTION_STRING, false, false, NULL, 0},
-    shift = {"timeShift", FUNCTION_SHIFT, false, false, NULL, 0},
-    reset_end = {"resetEnd", FUNCTION_BOOL, true, false, NULL, 1},
-    align_dst = {"alignDST", FUNCTION_BOOL, true, false, NULL, 0},
-    window = {"windowSize", FUNCTION_WINDOW, false, false, NULL, 0},
-    keyspace = {"keyspace", FUNCTION_STRING, false, false, NULL, 0};
+    series = {.name = "seriesList", .type = FUNCTION_SERIES},
+    many_series = {"seriesLists", FUNCTION_SERIES, .is_multiple = true},
+    new_name = {.name = "newName", .type = FUNCTION_STRING},
+    nodes = {"nodes", FUNCTION_NODE, .is_multiple = true},
+    search = {.name = "search", .type = FUNCTION_STRING},
+    replace = {.name = "replace", .type = FUNCTION_STRING},
+    node = {.name = "nodeNum", .type = FUNCTION_NODE},
+    callback = {"callback", FUNCTION_AGGREGATE, .is_optional = true,
+                .options = group_options},
+    factor = {.name = "factor", .type = FUNCTION_NUMBER},
+    seconds = {.name = "seconds", .type = FUNCTION_NUMBER},
+    interval = {.name = "intervalString", .type = FUNCTION_INTERVAL},
+    func = {"func", FUNCTION_AGGREGATE, .is_optional = true,
+            .options = summarize_options},
+    align = {"alignToFrom", FUNCTION_BOOL, .is_optional = true},
+    n_or_1 = {"n", FUNCTION_COUNT, .is_optional = true, .fallback = 1},
+    n = {.name = "n", .type = FUNCTION_COUNT},
+    any_func = {.name = "consolidationFunc", .type = FUNCTION_STRING},
+    value = {.name = "value", .type = FUNCTION_NUMBER},
+    total = {"total", FUNCTION_TOTAL, .is_optional = true},
+    dividends = {.name = "dividendSeriesList", .type = FUNCTION_SERIES},
+    divisor = {.name = "divisorSeries", .type = FUNCTION_DIVISOR},
+    null_value = {"default", FUNCTION_NUMBER, .is_optional = true},
+    gap = {"limit", FUNCTION_COUNT, .is_optional = true, .fallback = INT32_MAX},
+    callback_first = {"callback", FUNCTION_AGGREGATE, .options = group_options},
+    positions = {"positions", FUNCTION_NODE, .is_multiple = true},
+    natural = {"natural", FUNCTION_BOOL, .is_optional = true},
+    reverse = {"reverse", FUNCTION_BOOL, .is_optional = true},
+    align_interval = {"alignToInterval", FUNCTION_BOOL, .is_optional = true},
+    pattern = {.name = "pattern", .type = FUNCTION_STRING},
+    shift = {.name = "timeShift", .type = FUNCTION_SHIFT},
+    reset_end = {"resetEnd", FUNCTION_BOOL, .is_optional = true, .fallback = 1},
+    align_dst = {"alignDST", FUNCTION_BOOL, .is_optional = true},
+    window = {.name = "windowSize", .type = FUNCTION_WINDOW},
+    keyspace = {.name = "keyspace", .type = FUNCTION_STRING};
 
 #define PARAMS(...)                                                            \
     (const struct function_param *const[])                                     \
@@ -119,7 +120,7 @@ const struct function functions_table[] = {
      PARAMS(&series), .each = functions_per_second},
     {"nonNegativeDerivative", "Transform",
      "How much a running total grows in a step: for integral().",
-     PARAMS(&series), .each = functions_derive},
+     PARAMS(&series), .each = functions_non_negative},
     {"summarize", "Transform", "Combines the points of each interval into one.",
      PARAMS(&series, &interval, &func, &align), .each = functions_summarize,
      .scope = FUNCTION_SUMMARIZES},

@@ -74,7 +74,7 @@ functions_derivative(struct function_call *call, struct series *s)
 }
 
 int
-functions_derive(struct function_call *call, struct series *s)
+functions_non_negative(struct function_call *call, struct series *s)
 {
     return derive_points(call, s, true);
 }
@@ -82,7 +82,7 @@ functions_derive(struct function_call *call, struct series *s)
 int
 functions_per_second(struct function_call *call, struct series *s)
 {
-    const int rc = functions_derive(call, s);
+    const int rc = functions_non_negative(call, s);
 
     for (size_t i = 0; i < s->count; i++)
         s->points[i] /= (long double)s->step;
