@@ -59,9 +59,12 @@ say  = $(if $(V),,@printf '%-3s %s\n' $(1) '$(@:$(BUILD)/%=%)';)
 
 # ---- what there is -------------------------------------------------------
 # The layers of common/ from the ground up (tests/lib/layers).
-ROOMS := $(addprefix common/,base board wire net setup log store store/tree store/history store/lmdb)
+LAYERS := $(addprefix common/,base board wire net setup log store store/tree store/history store/lmdb)
 # Of those that read a store: countd-write does without libpq.
 REMOTE := common/store/postgresql
+# The folders of the daemons that have several.
+WRITER := writer writer/live writer/quota writer/statsd
+READER := reader reader/resp reader/graphite
 objs = $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)))
 bins = $(patsubst %.c,$(BUILD)/%,$(wildcard $(1)))
 part = $(call objs,$(1:%=%/*.c))
@@ -77,7 +80,7 @@ LIBOBJS := $(call part,common/client/lib common/board)
 
 # Everything but the mains: tests take from it what they call.
 PAGE  := $(BUILD)/reader/page_data.o
-PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(ROOMS) $(REMOTE) common/client/lib common/client/cmd writer writer/live writer/quota writer/statsd worker reader reader/resp reader/graphite))
+PARTS := $(PAGE) $(filter-out %/main.o,$(call part,$(LAYERS) $(REMOTE) common/client/lib common/client/cmd $(WRITER) worker $(READER)))
 TLIB  := $(call part,tests/lib)
 BLIB  := $(filter-out %/fault.o,$(TLIB)) $(filter-out $(BUILD)/tests/bench/bench_%,$(call part,tests/bench))
 # The longest first, so that the last one does not run alone.
@@ -100,10 +103,10 @@ UNITS := $(wildcard */*.service common/*/*.target)
 all: $(PROGS) $(LIBS) $(SAID)
 
 # ---- programs ------------------------------------------------------------
-$(BUILD)/countd-write:  $(call part,writer writer/live writer/quota writer/statsd $(ROOMS))
-$(BUILD)/countd-worker: $(call part,worker $(ROOMS) $(REMOTE))
-$(BUILD)/countd-read:   $(PAGE) $(call part,reader reader/resp reader/graphite $(ROOMS) $(REMOTE))
-$(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(ROOMS) $(REMOTE))
+$(BUILD)/countd-write:  $(call part,$(WRITER) $(LAYERS))
+$(BUILD)/countd-worker: $(call part,worker $(LAYERS) $(REMOTE))
+$(BUILD)/countd-read:   $(PAGE) $(call part,$(READER) $(LAYERS) $(REMOTE))
+$(BUILD)/countd:        $(call part,common/client/cmd common/client/lib $(LAYERS) $(REMOTE))
 $(PROGS):
 	$(call say,LD)$(CC) $(CFLAGS) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 
@@ -146,7 +149,7 @@ $(BUILD)/countd.conf: $(BUILD)/countd-write
 	$(Q)COUNTD_CONF= $< -h | awk -v changed='$(CHANGED)' 'BEGIN { \
 	    print "# Settings of countd-write, countd-worker, countd-read and countd, which look for"; \
 	    print "# this file as /etc/countd.conf. Each is shown with its default: take the # away"; \
-	    print "# to change it. Few need more than the first twelve. countd(5) says more." } \
+	    print "# to change it. Few need those below \"the others\". countd(5) says more." } \
 	  /^Settings/ { on = 1; next } \
 	  on && /^  [a-z]/ { key = $$1; sub(/^ *[^ ]+ +/, ""); help = $$0; next } \
 	  on && /; default / { def = $$0; sub(/.*; default /, "", def); sub(/; default .*/, ""); sub(/^ +/, ""); \
