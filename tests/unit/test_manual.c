@@ -452,8 +452,11 @@ count_options(const char *text)
     const char *at = text;
     size_t count = 0;
 
-    while (next_line(&at, ".It Fl ", rest))
-        count += strchr(rest, ',') ? 2 : 1;
+    while (next_line(&at, ".It Fl ", rest)) {
+        count++;
+        for (const char *comma = rest; (comma = strchr(comma, ',')); comma++)
+            count++;
+    }
     return count;
 }
 
