@@ -23,7 +23,7 @@
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
 static_assert(READ_HTTP_LONGEST > 2 * READ_HTTP_TEXT_MAX, "gzip may add bytes");
 static_assert(HTTP_MORE_MAX > 1024 + READ_LINK_MAX, "a link has room");
-static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
+static_assert(HTTP_HOSTS_SIZE >= CONFIG_NAMES_SIZE, "all names fit");
 
 /* ---- requests ----------------------------------------------------------- */
 

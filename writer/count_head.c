@@ -12,7 +12,7 @@
 
 #define SECOND_NS UINT64_C(1000000000)
 
-static_assert(COUNT_ORIGINS_MAX >= CONFIG_HOSTS_SIZE / sizeof "a://b",
+static_assert(COUNT_ORIGINS_MAX >= CONFIG_NAMES_SIZE / sizeof "a://b",
               "all that fit into the setting");
 
 enum conn_next

@@ -6,7 +6,7 @@
 
 #define STUCK_MS 1000 /* without a log so long it is not ready */
 
-static_assert(HTTP_HOSTS_SIZE >= CONFIG_HOSTS_SIZE, "all names fit");
+static_assert(HTTP_HOSTS_SIZE >= CONFIG_NAMES_SIZE, "all names fit");
 
 /* ---- health ------------------------------------------------------------- */
 

@@ -22,7 +22,7 @@
 
 #define CONFIG_TEXT_SIZE     4096 /* longest path or address, with NUL */
 #define CONFIG_USER_SIZE     256  /* of a user or a group, with NUL */
-#define CONFIG_HOSTS_SIZE    1024 /* of names, networks, patterns, with NUL */
+#define CONFIG_NAMES_SIZE    1024 /* of names, networks, patterns, with NUL */
 #define CONFIG_KEYSPACE_SIZE 241  /* of a keyspace in a setting, with NUL */
 #define CONFIG_SCHEMA_SIZE   64   /* of store.schema, with NUL */
 
@@ -52,9 +52,9 @@ config_exit_of(int rc)
 #define CONFIG_CONNINFO(field) char field[CONFIG_TEXT_SIZE];
 #define CONFIG_USER(field)     char field[CONFIG_USER_SIZE];
 #define CONFIG_GROUP(field)    char field[CONFIG_USER_SIZE];
-#define CONFIG_NAMES(field)    char field[CONFIG_HOSTS_SIZE];
-#define CONFIG_NETWORKS(field) char field[CONFIG_HOSTS_SIZE];
-#define CONFIG_PATTERNS(field) char field[CONFIG_HOSTS_SIZE];
+#define CONFIG_NAMES(field)    char field[CONFIG_NAMES_SIZE];
+#define CONFIG_NETWORKS(field) char field[CONFIG_NAMES_SIZE];
+#define CONFIG_PATTERNS(field) char field[CONFIG_NAMES_SIZE];
 #define CONFIG_KEYSPACE(field) char field[CONFIG_KEYSPACE_SIZE];
 #define CONFIG_SCHEMA(field)   char field[CONFIG_SCHEMA_SIZE];
 #define CONFIG_TIERS(field)    struct tiers_rules field;

@@ -11,7 +11,8 @@
 /* No setting has a longer name than history.NAME. */
 #define CONFIG_KEY_SIZE (NAME_TEXT_SIZE + 16)
 
-/* What a value may be; those from KIND_PORT on are numbers. */
+/* What a value may be: a row of `kinds` in config_value.c, and the type of the
+ * field in config.h. */
 enum config_kind {
     KIND_PATH,
     KIND_ADDRESS,
