@@ -52,8 +52,8 @@ answer_refuse(struct http_call *x, enum http_status status, const char *code,
 {
     const struct http_problem problem = {.code = code, .detail = detail};
 
-    x->more = status == HTTP_GATEWAY_TIMEOUT || status == HTTP_UNAVAILABLE
-                  ? "Retry-After: 1\r\n"
-                  : NULL;
+    x->headers = status == HTTP_GATEWAY_TIMEOUT || status == HTTP_UNAVAILABLE
+                     ? "Retry-After: 1\r\n"
+                     : NULL;
     return http_refuse(x, status, &problem);
 }

@@ -28,14 +28,14 @@ answer_page(struct http_call *x)
     const bool is_packed = http_takes_gzip(x->request);
 
     x->cache = "no-cache";
-    x->more = p->more + sizeof PACKED_LINE - 1;
+    x->headers = p->headers + sizeof PACKED_LINE - 1;
     if (http_has_any_version(x->request) ||
         http_has_version(x->request, p->version))
         return http_body(x, 0) ? http_end(x, HTTP_NOT_MODIFIED, 0) : CONN_FULL;
     x->type = "text/html; charset=utf-8";
     if (!is_packed)
         return answer_bytes(x, page_html, size_between(page_html, page_packed));
-    x->more = p->more;
+    x->headers = p->headers;
     return answer_bytes(x, page_packed, size_between(page_packed, page_end));
 }
 
@@ -51,11 +51,11 @@ page_init(struct page *p)
     /* Gzip's checksum of the page stands before its size, at the end. */
     (void)snprintf(p->version, sizeof p->version, "W/\"%08lx\"",
                    (unsigned long)get_le32(sum));
-    n = snprintf(p->more, sizeof p->more,
+    n = snprintf(p->headers, sizeof p->headers,
                  PACKED_LINE "ETag: %s\r\n"
                              "Vary: Accept-Encoding\r\n"
                              "Content-Security-Policy: %s\r\n"
                              "Referrer-Policy: no-referrer\r\n",
                  p->version, page_policy);
-    assert(n > 0 && (size_t)n < sizeof p->more);
+    assert(n > 0 && (size_t)n < sizeof p->headers);
 }

@@ -14,8 +14,8 @@
 #include "common/net/http.h"
 
 struct page {
-    char version[32]; /* ETag */
-    char more[1024];  /* header lines; the first is for the packed page */
+    char version[32];   /* ETag */
+    char headers[1024]; /* header lines; the first is for the packed page */
 };
 
 /* For a site's table; the context is the struct page. */

@@ -22,7 +22,7 @@
 
 static_assert(READ_HTTP_ANSWER_MAX >= ANSWER_SIZE_MAX, "answer_max is of all");
 static_assert(READ_HTTP_LONGEST > 2 * READ_HTTP_TEXT_MAX, "gzip may add bytes");
-static_assert(HTTP_MORE_MAX > 1024 + READ_LINK_MAX, "a link has room");
+static_assert(HTTP_HEADERS_MAX > 1024 + READ_LINK_MAX, "a link has room");
 static_assert(HTTP_HOSTS_SIZE >= CONFIG_NAMES_SIZE, "all names fit");
 
 /* ---- requests ----------------------------------------------------------- */
@@ -166,11 +166,11 @@ static void
 set_answer_headers(struct http_call *x, const struct read_request *a)
 {
     struct read_http *h = x->ctx;
-    char *at = h->more;
+    char *at = h->headers;
 
     x->type = types[a->params.format];
     x->cache = a->command->is_plain ? NULL : "no-cache";
-    x->more = h->more;
+    x->headers = h->headers;
     at = text_put(at, "Vary: Accept, Accept-Encoding, Authorization\r\n");
     if (a->command->is_plain)
         return;
@@ -277,7 +277,7 @@ put_chunks(struct http_call *x, const struct read_job *w)
 
     set_answer_headers(x, &w->request);
     if (is_packed)
-        strcat(h->more, "Content-Encoding: gzip\r\n");
+        strcat(h->headers, "Content-Encoding: gzip\r\n");
     body = http_body(x, c->size);
     if (!body)
         return CONN_FULL;

@@ -35,7 +35,7 @@
  * may take five, and their members. */
 #define READ_HTTP_TEXT_MAX (QUERY_ROWS_MAX * (size_t)(5 * NAME_MAX_SIZE + 256))
 #define READ_HTTP_ANSWER_MAX                                                   \
-    (READ_HTTP_TEXT_MAX + HTTP_ANSWER_HEAD + HTTP_MORE_MAX)
+    (READ_HTTP_TEXT_MAX + HTTP_ANSWER_HEAD + HTTP_HEADERS_MAX)
 
 #define READ_HTTP_WAITERS 1024 /* for a moment, or for a change */
 /* Of the longest answer at all. */
@@ -98,7 +98,7 @@ struct read_http {
     struct overview overview;       /* read for each status and /metrics */
     uint8_t *binary;                /* answers as the range port gives them */
     uint8_t *text;                  /* answers of HTTP */
-    char more[HTTP_MORE_MAX];
+    char headers[HTTP_HEADERS_MAX];
     bool is_stopping;
 };
 

@@ -148,7 +148,7 @@ check_rate(struct http_call *x, enum conn_next *next)
     if (s->head.origin < 0 ||
         count_pages_have(&s->pages, s->head.origin, clock_ns()))
         return true;
-    x->more = "Retry-After: 1\r\n";
+    x->headers = "Retry-After: 1\r\n";
     *next = count_refuse(x, HTTP_TOO_MANY, "too-often",
                          "the pages of this site count too often; "
                          "count.cors_rate has how often they may");
@@ -194,7 +194,7 @@ refuse_busy(struct http_call *x, const struct http_problem *problem)
     struct count *s = x->ctx;
     enum conn_next next;
 
-    x->more = "Retry-After: 1\r\n";
+    x->headers = "Retry-After: 1\r\n";
     next = http_refuse(x, HTTP_UNAVAILABLE, problem);
     s->stats.busy += next == CONN_ANSWERED;
     return next;
@@ -339,7 +339,7 @@ replay_answer(struct http_call *x, const struct key_entry *e,
     if (!durable && !logs_want_sync(logs))
         return hold_request(x, &in_flight);
     x->type = "application/json";
-    x->more = "Idempotency-Replayed: true\r\n";
+    x->headers = "Idempotency-Replayed: true\r\n";
     body = http_body(x, ANSWER_MAX);
     if (!body || (!durable && !conn_gate(x->conn, &s->ingest->commit->gate)))
         return CONN_FULL;

@@ -75,7 +75,7 @@
 #include "common/net/tokens.h"
 
 #define HTTP_ANSWER_HEAD 2048  /* bytes of a head, at most */
-#define HTTP_MORE_MAX    10240 /* bytes of http_call.more */
+#define HTTP_HEADERS_MAX 10240 /* bytes of http_call.headers */
 #define HTTP_DETAIL_SIZE 512   /* text of why a request is refused, with NUL */
 #define HTTP_IDLE_S      60    /* idle_s and request_s of its listener */
 #define HTTP_YIELD_S     10    /* yield_s of a listener */
@@ -138,7 +138,7 @@ struct http_call {
      * header lines, each with CR LF.  NULL: none of them.  304 has no type, but
      * Cache-Control; a site that only reads adds Date and
      * Cross-Origin-Resource-Policy to each answer. */
-    const char *type, *cache, *more;
+    const char *type, *cache, *headers;
     int64_t as_of_ms; /* of a problem: the moment of which it is true; 0: none
                        */
     /* http_answer.c's: where the answer begins, and its body behind the room for

@@ -212,8 +212,8 @@ put_head(uint8_t *to, const struct http_call *x, enum http_status status,
     if (allow != 0)
         at = put_text(put_methods(put_text(at, "Allow: "), allow), "\r\n");
     at = put_origin(at, x, status == HTTP_NO_CONTENT && allow != 0);
-    if (x->more)
-        at = put_text(at, x->more);
+    if (x->headers)
+        at = put_text(at, x->headers);
     if (status != HTTP_NO_CONTENT && status != HTTP_NOT_MODIFIED)
         at = put_text(decimal_put(put_text(at, "Content-length: "), length),
                       "\r\n");
@@ -223,8 +223,8 @@ put_head(uint8_t *to, const struct http_call *x, enum http_status status,
 uint8_t *
 http_body(struct http_call *x, size_t max)
 {
-    assert(!x->more || strlen(x->more) < HTTP_MORE_MAX);
-    x->body_at = HTTP_ANSWER_HEAD + (x->more ? strlen(x->more) : 0);
+    assert(!x->headers || strlen(x->headers) < HTTP_HEADERS_MAX);
+    x->body_at = HTTP_ANSWER_HEAD + (x->headers ? strlen(x->headers) : 0);
     x->out = conn_space(x->conn, x->body_at + max);
     return x->out ? x->out + x->body_at : NULL;
 }

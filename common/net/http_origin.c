@@ -198,7 +198,7 @@ refuse_token(struct http_call *x)
                  : "this token is not known; http.tokens has those that are",
         0};
 
-    x->more = "WWW-Authenticate: Bearer realm=\"countd\"\r\n";
+    x->headers = "WWW-Authenticate: Bearer realm=\"countd\"\r\n";
     return http_refuse(x, HTTP_UNAUTHORIZED, &problem);
 }
 

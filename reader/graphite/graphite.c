@@ -89,7 +89,7 @@ answer_done(struct http_call *x, struct graphite_job *g)
 {
     const bool is_packed = g->packer.is_packed;
     const struct chunks *c = is_packed ? &g->packer.packed : &g->answer;
-    char *more = g->site->more;
+    char *headers = g->site->headers;
     uint8_t *body;
     int n;
 
@@ -100,12 +100,13 @@ answer_done(struct http_call *x, struct graphite_job *g)
     x->type = g->kind == GRAPHITE_RENDER ? render_type(&g->render)
                                          : "application/json";
     x->cache = "no-cache";
-    n = snprintf(more, sizeof g->site->more, "Vary: Accept-Encoding\r\n%s",
+    n = snprintf(headers, sizeof g->site->headers,
+                 "Vary: Accept-Encoding\r\n%s",
                  is_packed ? "Content-Encoding: gzip\r\n" : "");
     if (g->as_of_ms != INT64_MAX)
-        (void)snprintf(more + n, sizeof g->site->more - (size_t)n,
+        (void)snprintf(headers + n, sizeof g->site->headers - (size_t)n,
                        "X-Countd-As-Of: %" PRId64 "\r\n", g->as_of_ms);
-    x->more = more;
+    x->headers = headers;
     if (c->size >= GRAPHITE_STREAM_MIN && g->site->streams < GRAPHITE_STREAMS)
         return begin_pieces(x, g, c);
     body = http_body(x, c->size);
@@ -362,7 +363,7 @@ graphite_open(struct graphite *g, struct http_site *site, struct jobs *jobs,
     g->limits = (struct render_limits){
         .max_series = config->graphite_max_series,
         .max_points = config->graphite_max_points,
-        .max_bytes = GRAPHITE_ANSWER_MAX - HTTP_ANSWER_HEAD - HTTP_MORE_MAX};
+        .max_bytes = GRAPHITE_ANSWER_MAX - HTTP_ANSWER_HEAD - HTTP_HEADERS_MAX};
     g->memory.max = GRAPHITE_MEMORY_ALL;
     http_site_add(site, routes, sizeof routes / sizeof routes[0], g,
                   TOKENS_READ);

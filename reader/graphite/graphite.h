@@ -40,7 +40,7 @@ struct graphite {
     struct scratch_share memory;     /* memory of all jobs */
     unsigned streams;                /* answers that are sent in pieces */
     char value[TARGET_SIZE_MAX + 1]; /* value of the parameter that is read */
-    char more[160];                  /* headers */
+    char headers[160];               /* header lines of an answer */
 };
 
 struct graphite_job {
