@@ -92,7 +92,7 @@ log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out)
     if (!state_is_good(bytes, LOG_HEADER_SIZE, MAGIC))
         return -EBADMSG;
     if (get_le32(bytes + 8) != VERSION ||
-        (get_le32(bytes + 12) & ~(LOG_HAS_MARKS | LOG_HAS_TIMES)) != 0)
+        (get_le32(bytes + 12) & ~LOG_FEATURES) != 0)
         return -EPROTONOSUPPORT;
     if (!message_is_zero(bytes + LOG_HEADER_SIZE,
                          LOG_BLOCK_SIZE - LOG_HEADER_SIZE))

@@ -25,7 +25,8 @@
  *     96    16  boot_id        of the machine when written
  *    112     8  pid
  *    120     4  marks          of the slots, when SEALED; 0 without feature 1
- *    124     4  crc32 of bytes 0 to 123; the rest of the block is zero
+ *    124     4  crc32 of bytes 0 to 123; the rest of the block is zero, and a
+ *               header with anything else there is not valid
  *
  * No function here has effects.  Errors: 0 or a negative errno.
  */
@@ -48,6 +49,7 @@
 /* A feature: a program that does not know it refuses the log. */
 #define LOG_HAS_MARKS 1u
 #define LOG_HAS_TIMES 2u
+#define LOG_FEATURES  (LOG_HAS_MARKS | LOG_HAS_TIMES) /* that are known here */
 
 #define LOG_EPOCH_MAX                                                          \
     UINT32_MAX /* a log that had this many fills is replaced */
