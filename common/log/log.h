@@ -92,7 +92,7 @@ int log_quarantine(struct log *log);
  * a failure abandon the log. */
 int log_begin(struct log *log);
 
-/* Appends `count` finished slots (slot_put) in one pwrite run.  `count` must
+/* Appends `count` finished slots (slot.h) in one pwrite run.  `count` must
  * fit.  After any failure the log is suspect: abandon it and exit 111. */
 int log_append(struct log *log, const uint8_t *slots, uint32_t count,
                uint64_t first_ms, uint64_t last_ms);

@@ -161,8 +161,8 @@ enum conn_next {
 struct input {
     const uint8_t *at; /* take() moves it on, and size, over what it did */
     size_t size;
-    /* NEED_INPUT: bytes from `at` that must be there, at most input_max; 0: one
-     * more. */
+    /* CONN_NEED_INPUT: bytes from `at` that must be there, at most input_max;
+     * 0: one more. */
     uint32_t need;
     /* Bytes behind all of this input to throw away as they come. */
     uint32_t skip;

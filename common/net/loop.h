@@ -6,7 +6,7 @@
  * fetched for a removed source is not delivered.
  *
  * Ownership: sources and timers are embedded in the caller's structs and must
- * outlive their registration.  Nothing allocates after loop_init.
+ * outlive their registration.  Nothing allocates after loop_new().
  * Errors: 0 or a negative errno.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */

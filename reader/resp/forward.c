@@ -1,7 +1,7 @@
 /* reader/resp/forward.c - see forward.h.
  *
  *     connect_writer() -> on_ready() -> finish_connecting() -> begin_serving()
- *     forward_add(), forward_send() -> close_group(), send_or_fail()
+ *     forward_add(), forward_send() -> close_group(), send_or_end()
  *     on_ready() -> receive_acks() -> count_acks() -> release_groups()
  *     fail_connection() -> drop_queued() -> gate_replace() -> next_lost() */
 /* SPDX-License-Identifier: BSD-2-Clause */

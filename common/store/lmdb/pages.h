@@ -105,8 +105,8 @@ int pages_undo_commit(int fd, uint64_t txn);
  * reached once; free pages are not in use.
  *
  * Of overflow pages only the numbers are checked.  A large file that is not
- * truncated passes FOR_READING unread: a crash of a process that only reads
- * costs less than the time. */
+ * truncated passes PAGES_FOR_READING unread: a crash of a process that only
+ * reads costs less than the time. */
 enum pages_use { PAGES_FOR_READING, PAGES_FOR_WRITING };
 
 int pages_check_file(int fd, enum pages_use use, const char **why);

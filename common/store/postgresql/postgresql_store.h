@@ -40,7 +40,7 @@ struct postgresql_options {
     const struct datadir *sender; /* whose commits are numbered, or, if not
                                      writable, that of store_as_of();
                                      borrowed; NULL: none */
-    bool connects_later; /* open_configured() does not; another handle has */
+    bool connects_later; /* not when it is opened: another handle has */
     bool quiet;          /* errors are not reported, but in store_trouble() */
     bool repairs;   /* a database that is behind is used, without numbers */
     unsigned lanes; /* each with a connection of its own; 0: one */

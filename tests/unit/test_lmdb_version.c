@@ -1,4 +1,4 @@
-/* tests/unit/test_engine.c - the engine is not begun on an LMDB whose files
+/* tests/unit/test_lmdb_version.c - the engine is not begun on an LMDB whose files
  * countd cannot read. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
