@@ -259,7 +259,7 @@ check: setup
 	  MODE='$(TSAN)' TESTS='$(TSAN_TESTS:%.c=build/tsan/%)' FUZZ=)
 
 C_FILES := $(wildcard common/*/*.[ch] common/*/*/*.[ch] common/*/*/*/*.[ch] writer/*.[ch] writer/*/*.[ch] worker/*.[ch] reader/*.[ch] reader/*/*.[ch] tests/*/*.[ch])
-LINTS := lint-format lint-headers lint-layers lint-figures lint-cppcheck lint-tidy lint-man lint-shell lint-mutants lint-deb
+LINTS := lint-format lint-headers lint-layers lint-figures lint-names lint-cppcheck lint-tidy lint-man lint-shell lint-mutants lint-deb
 ## make lint              only the linters
 lint: setup
 	@.ci/setup check
@@ -283,6 +283,9 @@ lint-layers:
 lint-figures:
 	@echo figures
 	@tests/lib/figures
+lint-names:
+	@echo names
+	@tests/lib/names
 lint-cppcheck:
 	@echo cppcheck
 	@cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 \
@@ -303,7 +306,7 @@ lint-mutants:
 	@echo mutants
 	@for p in tests/mutants/*.patch; do patch -sfp1 --dry-run <$$p >/dev/null || { echo "$$p does not apply" >&2; exit 1; }; done
 lint-shell:
-	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/lib/figures tests/demo.sh tests/demo_postgresql.sh tests/faults_patroni.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
+	@for f in .ci/run .ci/setup tests/lib/run tests/lib/mutants tests/lib/layers tests/lib/figures tests/lib/names tests/demo.sh tests/demo_postgresql.sh tests/faults_patroni.sh tests/lib/demo.sh .packaging/deb reader/page_policy; do sh -n $$f || exit 1; done
 
 ## make cover             coverage of the tests
 # As root some tests fail here: a daemon that became another user cannot write
