@@ -19,6 +19,7 @@
 #include "common/log/archive_file.h"
 #include "common/log/slot.h"
 #include "tests/lib/fault.h"
+#include "tests/lib/file.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tmpdir.h"
@@ -472,6 +473,30 @@ IN_TMPDIR(a_file_of_version_2_is_read, d)
     assert_rc(archive_read_names(fd, &m, &out, list_name, &l), 0);
     assert_string_equal(l.text, "a=1 ");
     assert_int_equal(out.count, 1);
+    assert_int_equal(close(fd), 0);
+}
+
+#define GOLDEN       "tests/golden/archive-v3"
+#define GOLDEN_COUNT 42
+
+/* COUNTD_GOLDEN=FILE writes it anew, to that file; only a new version of the
+ * format is a reason to. */
+IN_TMPDIR(the_golden_file_of_version_3_is_read, d)
+{
+    const char *anew = getenv("COUNTD_GOLDEN");
+    uint8_t *bytes;
+    size_t size;
+    int fd;
+
+    if (anew) {
+        assert_int_equal(close(archived(d, EDGES, GOLDEN_COUNT, NULL)), 0);
+        bytes = file_bytes(file_path(d->path, "archived"), &size);
+        file_put(anew, bytes, size);
+        free(bytes);
+    }
+    fd = open(GOLDEN, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(read_back(fd, EDGES), GOLDEN_COUNT);
     assert_int_equal(close(fd), 0);
 }
 
