@@ -42,7 +42,7 @@ override CFLAGS   += -std=c11 -fPIC -fno-semantic-interposition -pthread $(WARN)
 # PCRE2 bounds what a regular expression of a Graphite query may take; libc does not.
 # libpq knows hosts, TLS, passwords and services as PostgreSQL's users do.
 LDLIBS   := -Wl,--as-needed $(call pc,lmdb,-llmdb) $(call pc,zlib,-lz) $(call pc,libpcre2-8,-lpcre2-8) \
-            $(call pc,libpq,-lpq)
+            $(call pc,libpq,-lpq) -lm
 override CPPFLAGS += $(shell $(PKG_CONFIG) --cflags libpq 2>/dev/null || echo -I/usr/include/postgresql)
 CMOCKA   := $(call pc,cmocka,-lcmocka)
 
