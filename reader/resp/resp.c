@@ -165,16 +165,26 @@ is_blank(uint8_t byte)
     return byte == ' ' || byte == '\t';
 }
 
-/* "POST ..." and "Host: ...", as in Redis: one of them is among the first lines
- * that a browser sends, before any that a web page may choose. */
+/* "POST ...", "Host: ..." and "GET / HTTP/1.1": what no Redis client sends.
+ * Quotes do not count, so that those of a web page cannot hide that it is one. */
 static bool
 is_http(const uint8_t *line, size_t length)
 {
-    struct resp_arg first = {.at = line};
+    struct resp_arg first, last;
 
+    while (length > 0 && is_blank(line[length - 1]))
+        length--;
+    for (; length > 0 && is_blank(*line); line++)
+        length--;
+    first = (struct resp_arg){.at = line};
     while (first.size < length && !is_blank(line[first.size]))
         first.size++;
-    return resp_is_word(&first, "post") || resp_is_word(&first, "host:");
+    last = (struct resp_arg){.at = line + length};
+    for (; last.at > line && !is_blank(last.at[-1]); last.at--)
+        last.size++;
+    return resp_is_word(&first, "post") || resp_is_word(&first, "host:") ||
+           (last.at > line && last.size > 5 &&
+            memcmp(last.at, "HTTP/", 5) == 0);
 }
 
 /* No Redis client sends them in a line, but TLS and STUN have some in their

@@ -7,7 +7,7 @@
  *     *2 CR LF $4 CR LF ECHO CR LF $2 CR LF hi CR LF        ECHO hi LF
  *
  * An array of no elements and an empty line are requests without arguments,
- * which a server reads over.  A line of an HTTP request is recognised, so that a
+ * which a server reads over.  An HTTP request line is recognised, so that a
  * web page cannot have its visitor's browser count.
  *
  * Answers are written by resp_put_*(), each of which returns the bytes written:

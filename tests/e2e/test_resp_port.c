@@ -195,8 +195,6 @@ CASE(malformed_frames_and_browsers_are_closed, x)
         {"INCR k\r\n*1\r\n$4\r\nPINGxx",
          ":1 -ERR Protocol error: expected CRLF after bulk", 2},
         {"POST / HTTP/1.1\r\nHost: x\r\n\r\nINCR k\r\n", "", 0},
-        {"GET /k HTTP/1.1\r\nHost: x\r\nINCR k\r\n",
-         "-ERR wrong number of arguments for 'get' command", 1},
         {"\x16\x03\x01\x02\x01\x01\r\nINCR k\r\n",
          "-ERR Protocol error: control byte in an inline command", 1},
     };

@@ -133,9 +133,10 @@ TEST(what_is_no_request_is_refused_with_its_reason)
 TEST(an_http_request_is_recognised)
 {
     assert_int_equal(parse_text("POST / HTTP/1.1\r\n"), RESP_HTTP);
-    assert_int_equal(parse_text("post\n"), RESP_HTTP);
+    assert_int_equal(parse_text("GET /x HTTP/1.0\r\n"), RESP_HTTP);
+    assert_int_equal(parse_text("OPTIONS * HTTP/1.1\n"), RESP_HTTP);
     assert_int_equal(parse_text("Host: x\r\n"), RESP_HTTP);
-    assert_int_equal(parse_text("GET post\r\n"), RESP_WHOLE);
+    assert_int_equal(parse_text("GET HTTP\r\n"), RESP_WHOLE);
 }
 
 TEST(integers_are_strict)
