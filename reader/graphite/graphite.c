@@ -250,7 +250,7 @@ start_job(struct graphite_job *g, const struct http_call *x,
         return false;
     }
     if (kind != GRAPHITE_RENDER)
-        path_search_start(&g->search, &g->pattern, PATH_SEARCH_NODES,
+        path_search_start(&g->search, &g->pattern, g->wanted,
                           g->site->max_nodes);
     g->job.step = step_request;
     job_run(&g->job);

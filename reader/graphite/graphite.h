@@ -52,6 +52,7 @@ struct graphite_job {
     struct target_text from, until, tz, query; /* as they are given */
     struct zone zone;
     bool is_completer;
+    enum path_search_wanted wanted;
     struct pattern pattern; /* pattern of find and expand */
     int64_t as_of_ms;       /* the least of all keyspaces; INT64_MAX: none */
     struct scratch scratch;

@@ -73,6 +73,16 @@ read_target(struct graphite_job *g, const struct parameter *p)
                : render_add_target(&g->render, p->value.at, p->value.size);
 }
 
+static int
+read_leaves_only(struct graphite_job *g, const struct parameter *p)
+{
+    g->wanted =
+        target_text_is(p->value, "0") || target_text_is(p->value, "false")
+            ? PATH_SEARCH_NODES
+            : PATH_SEARCH_LEAVES;
+    return 0;
+}
+
 #define RENDER (1u << GRAPHITE_RENDER)
 #define FIND   (1u << GRAPHITE_FIND)
 #define EXPAND (1u << GRAPHITE_EXPAND)
@@ -93,7 +103,8 @@ static const struct {
     {"maxDataPoints", RENDER, read_data_points, 0},
     {"format", RENDER, read_render_format, 0},
     {"format", FIND, read_find_format, 0},
-    {"query", FIND | EXPAND, NULL, offsetof(struct graphite_job, query)}};
+    {"query", FIND | EXPAND, NULL, offsetof(struct graphite_job, query)},
+    {"leavesOnly", EXPAND, read_leaves_only, 0}};
 
 static int
 keep_text(struct graphite_job *g, const struct parameter *p,
