@@ -74,12 +74,23 @@ const struct resp_command resp_commands[] = {
     {"command|", -1, resp_do_fixed, TOKENS_ALL, 0, RESP_NO_DOCS},
     {"command|docs", -2, resp_do_fixed, TOKENS_ALL, 0, RESP_NO_DOCS},
     {"command|info", -2, resp_do_fixed, TOKENS_ALL, 0, RESP_NO_DOCS},
+    {"command|count", -2, resp_do_command_count, TOKENS_ALL, 0, 0},
     {"command|help", 2, resp_do_help, TOKENS_ALL, 0, 0},
     {"cluster", -2, resp_do_fixed, TOKENS_ALL, 0, RESP_NO_CLUSTER},
     {"info", -1, resp_do_info, TOKENS_READ | RESP_SERVER, 0, 0},
     {"quit", -1, resp_do_quit, NOW, 0, 0},
     {"reset", 1, resp_do_reset, NOW, 0, 0},
     {NULL, 0, NULL, 0, 0, 0}};
+
+enum conn_next
+resp_do_command_count(struct resp_call *call)
+{
+    int64_t count = 0;
+
+    for (const struct resp_command *c = resp_commands; c->name; c++)
+        count += strchr(c->name, '|') ? 0 : 1;
+    return resp_answer_number(call, count);
+}
 
 /* The subcommand of a command that has them; if it has not that one, itself. */
 static const struct resp_command *
