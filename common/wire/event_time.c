@@ -20,7 +20,7 @@ struct reader {
 static bool
 take_any(struct reader *r, const char *set)
 {
-    if (r->at == r->end || !memchr(set, *r->at, strlen(set)))
+    if (r->at == r->end || *r->at == '\0' || !strchr(set, *r->at))
         return false;
     r->at++;
     return true;
