@@ -44,7 +44,6 @@ enum conn_next
 resp_do_fixed(struct resp_call *call)
 {
     static const char *const answers[] = {
-        [RESP_OK] = "+OK\r\n",
         [RESP_NO_DOCS] = "*0\r\n",
         [RESP_NO_CLUSTER] =
             "-ERR This instance has cluster support disabled\r\n"};
@@ -95,6 +94,19 @@ resp_do_client_setname(struct resp_call *call)
 {
     return set_name(call, &call->args[2]) ? resp_answer(call, "+OK\r\n")
                                           : call->next;
+}
+
+/* Nothing reads what a library says of itself. */
+enum conn_next
+resp_do_client_setinfo(struct resp_call *call)
+{
+    const struct resp_arg *option = &call->args[2];
+    char text[NAME_SHOWN_SIZE];
+
+    if (!resp_is_word(option, "lib-name") && !resp_is_word(option, "lib-ver"))
+        return resp_error(call, "Unrecognized option '%s'",
+                          name_show(option->at, option->size, text));
+    return resp_answer(call, "+OK\r\n");
 }
 
 /* ---- HELLO --------------------------------------------------------------- */

@@ -264,13 +264,13 @@ enum resp_change { RESP_SUBTRACT = 1, RESP_ADD, RESP_ADD_SCORE };
 /* ---- resp_connect.c, resp_server.c, resp_auth.c, resp_scan.c ---- */
 resp_function resp_do_ping, resp_do_echo, resp_do_hello, resp_do_select,
     resp_do_quit, resp_do_reset, resp_do_client_id, resp_do_client_getname,
-    resp_do_client_setname, resp_do_client_info, resp_do_client_list,
-    resp_do_config_get, resp_do_command_count, resp_do_help, resp_do_fixed,
-    resp_do_info, resp_do_auth, resp_do_scan, resp_do_scan_keys, resp_do_keys,
-    resp_do_dbsize;
+    resp_do_client_setname, resp_do_client_setinfo, resp_do_client_info,
+    resp_do_client_list, resp_do_config_get, resp_do_command_count,
+    resp_do_help, resp_do_fixed, resp_do_info, resp_do_auth, resp_do_scan,
+    resp_do_scan_keys, resp_do_keys, resp_do_dbsize;
 
 /* Answers of resp_do_fixed(). */
-enum resp_fixed { RESP_OK, RESP_NO_DOCS, RESP_NO_CLUSTER };
+enum resp_fixed { RESP_NO_DOCS, RESP_NO_CLUSTER };
 
 /* A name and its value, as bulks. */
 size_t resp_put_pair(uint8_t *out, const char *name, const char *value);

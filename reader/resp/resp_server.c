@@ -21,6 +21,7 @@
 
 #include "common/base/version.h"
 #include "common/setup/figures.h"
+#include "common/wire/name.h"
 
 #define CLIENT_LINE_MAX 512
 
@@ -117,8 +118,23 @@ answer_clients(struct resp_call *call, struct resp_job *job)
 enum conn_next
 resp_do_client_list(struct resp_call *call)
 {
-    struct resp_job *job = resp_job_enter(call, RESP_ROWS_BYTES);
+    static const char *const others[] = {"master", "replica", "slave",
+                                         "pubsub"};
+    const struct resp_arg *type = &call->args[3];
+    struct resp_job *job;
+    char text[NAME_SHOWN_SIZE];
 
+    if (call->count != 2 &&
+        (call->count != 4 || !resp_is_word(&call->args[2], "type")))
+        return resp_syntax_error(call);
+    if (call->count == 4 && !resp_is_word(type, "normal")) {
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+            if (resp_is_word(type, others[i]))
+                return resp_answer_bulk(call, "", 0); /* there are none */
+        return resp_error(call, "Unknown client type '%s'",
+                          name_show(type->at, type->size, text));
+    }
+    job = resp_job_enter(call, RESP_ROWS_BYTES);
     return job ? resp_job_run(job, step_clients, answer_clients) : call->next;
 }
 
@@ -143,7 +159,7 @@ resp_do_config_get(struct resp_call *call)
     return resp_answer_bytes(call, out, head + size);
 }
 
-/* ---- HELP, INFO ---------------------------------------------------------------- */
+/* ---- HELP, INFO ---------------------------------------------------------- */
 
 /* Appends as printf does. */
 __attribute__((format(printf, 2, 3))) static void
