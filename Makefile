@@ -350,7 +350,8 @@ faults: setup
 	@timeout -k 60 3600 tests/faults_patroni.sh $(BUILD) $(PATRONI)
 
 ## make demo              counts words and shows the top, on a temporary directory
-demo: setup
+demo:
+	@.ci/setup demo
 	+@$(MAKE) --no-print-directory all
 	@tests/demo.sh $(BUILD)
 ## make demo-postgresql   two machines count into a PostgreSQL that fails over
