@@ -5,22 +5,23 @@
  *     countd_incr(c, "pages", 5, "/index", 6, 1);
  *     if (countd_finish(c, 1000) < 0) ...      some may not be counted
  *
- * Increments are buffered: they leave when the buffer fills, with
- * countd_poll(), and with countd_sync().  While the buffer is full
- * countd_incr() waits for the server, unless the handle is `nonblocking`.  A
- * handle is thread-safe (one lock inside).  Names are 1 to 256 bytes (or the
- * sizes the server was set to), any but NUL.
+ * Increments are buffered: they are sent when the buffer fills, and by
+ * countd_poll() and countd_sync().  While the buffer is full, countd_incr()
+ * waits for the server, unless the handle is `nonblocking`.  A handle is
+ * thread-safe (one lock inside).  Names are 1 to 256 bytes (or the sizes that
+ * the server is set to), any but NUL.
  *
  * Two ways to send, chosen at open:
- *   silent        nothing comes back; counted at most once
+ *   silent        the server answers nothing; an increment is counted at most
+ *                 once
  *   acknowledged  countd_sync() returns 0 only when every increment before it
- *                 is on the server's disk.  After a broken connection the
- *                 outcome of those not acknowledged is unknown: sending them
- *                 again may count them twice, so the library does not; it
+ *                 is on the server's disk.  If a connection breaks, it is not
+ *                 known whether those not acknowledged were counted: sending
+ *                 them again may count them twice, so the library does not; it
  *                 reports how many.
  *
- * Three words: buffered is in this process, synced on the server's disk,
- * readable in the answers of the reader.
+ * An increment is buffered while it is in this process, synced when it is on
+ * the server's disk, and readable when the reader's answers contain it.
  *
  * A forked child opens handles of its own; it neither uses nor closes its
  * parent's.
@@ -39,12 +40,12 @@ extern "C" {
 #endif
 
 /* Where a server is: the options of each kind of handle have an address, and
- * `directory`, the data directory of a server of this machine.  The directory
- * without the address stands for the socket in it, which no other user of the
- * machine can take.  Connecting then says
+ * `directory`, the data directory of a server on this machine.  With a
+ * directory and no address the handle uses the socket in the directory, in
+ * whose place no other user can listen.  Connecting then fails with
  *   -ECONNREFUSED  no server runs on the directory
  *   -EPERM  this user may not use its sockets; see socket.group in countd(5)
- * and opening -EINVAL or -ENAMETOOLONG for the path. */
+ * and opening with -EINVAL or -ENAMETOOLONG for a bad path. */
 
 #define COUNTD_VERSION "0.1.0"
 
@@ -57,179 +58,182 @@ struct countd_options {
                                if there is no directory */
     const char *read;       /* of the HTTP port (read.http), for all that reads;
                                NULL: 127.0.0.1:48890 */
-    int silent;             /* 1: fire and forget */
+    int silent;             /* 1: the silent port */
     size_t buffer_size;     /* bytes; 0: 256 KiB */
     unsigned keyspace_size; /* message sizes of the server; 0: 256 */
     unsigned key_size;
     unsigned connect_timeout_ms; /* 0: 5000 */
     int sum;                     /* 1: increments of a key that are buffered at
-                                    the same time may leave as their sum, as
-                                    one increment of all the counts below */
+                                    the same time may be sent as their sum; the
+                                    functions below count it as one increment */
     int nonblocking; /* 1: countd_incr() returns -EAGAIN instead of waiting */
     const char *directory; /* data directory of the server */
     const char *token;     /* a token of the server's http.tokens; NULL: none */
 };
 
-/* Looks host names up, but does not connect yet.  `options` may be NULL;
- * nothing of it is kept.
- *   -EINVAL         an option; not an address and a port
- *   -EADDRNOTAVAIL  no address is known for a host name
- *   -EAGAIN         it cannot be looked up now */
+/* Looks host names up, but does not connect yet.  `options` may be NULL; it is
+ * copied.
+ *   -EINVAL         a bad option, such as an address without a port
+ *   -EADDRNOTAVAIL  a host name has no address
+ *   -EAGAIN         a host name cannot be looked up now */
 int countd_open(struct countd **out, const struct countd_options *options);
 
-/* Frees the handle.  Sends nothing, and returns how many increments went with
- * it: not sent, not acknowledged, or lost or refused and not asked about.  NULL
- * is 0. */
+/* Frees the handle.  Sends nothing, and returns how many increments are not
+ * known to be counted: not sent, not acknowledged, or lost or refused and not
+ * yet reported by countd_lost() or countd_refused().  0 if `c` is NULL. */
 int64_t countd_close(struct countd *c);
 
-/* countd_sync(), whose errors it returns, then countd_close() in any case.
- * Returns 0 only when every increment that countd_incr() was called with is on
- * the server's disk (silent: sent): if countd_sync() succeeds, the error is the
- * first of an increment that was refused and not asked about
- * (countd_refused()). */
+/* Calls countd_sync() and then, in any case, countd_close().  Returns 0 only
+ * when every increment that countd_incr() was called with is on the server's
+ * disk (silent: sent); otherwise the error of countd_sync() or, if that
+ * succeeded, of the first refused increment that countd_refused() has not
+ * reported yet. */
 int countd_finish(struct countd *c, int timeout_ms);
 
-/* Buffers one increment.  While the buffer is full it waits, for as long as the
- * server takes to make room; connecting is bounded by connect_timeout_ms.  An
- * increment that is answered by an error is refused: nothing was buffered.
+/* Buffers one increment.  While the buffer is full, waits without limit until
+ * the server has taken some; connecting takes at most connect_timeout_ms.  If
+ * an error is returned, the increment is refused: it is not buffered.
  *   -EAGAIN  nonblocking: the buffer is full and the server takes nothing now
- *   -EINVAL, -ENAMETOOLONG  the name
+ *   -EINVAL, -ENAMETOOLONG  a bad name
  *   -ENOTCONN  the connection broke; see countd_lost()
- *   -ECONNREFUSED ...  what connecting said; nothing is lost */
+ *   -ECONNREFUSED ...  connecting failed; no other increment is lost */
 int countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
                 const void *key, size_t key_size, int64_t increment);
 
-/* The same of the minute that `at`, Unix seconds, lies in: history has it there,
- * whenever it comes.  0: of the minute in which the server gets it.  Waits with
- * the others, and leaves in its minute over whichever connection.
+/* The same, for the minute of `at`, in Unix seconds: the history has the
+ * increment in that minute, whenever it arrives.  0: the minute in which it
+ * arrives.  It keeps its minute if it is sent over a later connection.
  *   -ERANGE  a time before 1970-01-01T00:01 or after the year 2989
- *   -ENOMEM  of the first time that a handle is given
- * A server of a version that takes no times ends the connection;
- * countd_sync() then says
- *   -EPROTONOSUPPORT  and nothing from that increment on was counted */
+ *   -ENOMEM  only the first time that a handle is given a time
+ * A server whose version does not support times closes the connection;
+ * countd_sync() then returns
+ *   -EPROTONOSUPPORT  nothing from that increment on was counted */
 int countd_incr_at(struct countd *c, const void *keyspace, size_t keyspace_size,
                    const void *key, size_t key_size, int64_t increment,
                    int64_t at);
 
-/* Returns how many increments countd_incr() has refused since the last call.
- * countd_finish() and countd_close() do not report these again: for callers who
- * send a refused increment again, or can do without it. */
+/* Returns how many increments countd_incr() has refused since the last call;
+ * countd_finish() and countd_close() do not report these again.  For callers
+ * that send a refused increment again, or can do without it. */
 uint64_t countd_refused(struct countd *c);
 
-/* Sends what can be sent and takes what answers are there, without
- * blocking.  Returns the number of increments not yet sent or not yet
- * acknowledged, or an error as countd_sync(). */
+/* Sends and receives as much as possible without blocking.  Returns the number
+ * of increments not yet sent or not yet acknowledged, or an error of
+ * countd_sync(). */
 int64_t countd_poll(struct countd *c);
 
-/* A descriptor for the caller's poll() or event loop: when countd_poll() has
- * returned more than 0, it is readable as soon as calling that again gets
- * further (a connect that takes too long is noticed by a call only).  It stays
- * the same and the handle's own.  -errno. */
+/* Returns a descriptor for the caller's poll() or event loop, or -errno.  After
+ * countd_poll() has returned more than 0, the descriptor becomes readable as
+ * soon as another call can make progress; only a call notices that a connect
+ * takes too long.  The descriptor belongs to the handle and never changes. */
 int countd_fd(struct countd *c);
 
-/* Where the increments are that are neither acknowledged (silent: sent) nor
- * lost: still here, or sent and not answered yet.  Touches no connection, so
- * it reports the same after an error. */
+/* Counts the increments that are neither acknowledged (silent: sent) nor lost:
+ * those not sent yet, and those sent and not answered yet.  Touches no
+ * connection, so it reports the same after an error. */
 void countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered);
 
 /* Blocks until everything is sent (silent) or acknowledged: on the server's
  * disk.
  *   -ETIMEDOUT  not within timeout_ms; call again to go on
- *   -ENOTCONN   the connection broke and took increments with it; those that
- *               had not gone out go out with the next call
- *   -EBADMSG    the server refused a message (FAIL): this and all behind it
+ *   -ENOTCONN   the connection broke: the outcome of increments on their way
+ *               is unknown; the next call sends those not sent yet
+ *   -EBADMSG    the server refused a message (FAIL): this and all after it
  *               are dropped
- *   -ECONNREFUSED ...  what connecting said; nothing is lost
- *   -EBUSY      another thread is in this call; one at a time
- * An error that another call met is reported here once more, unless
- * countd_lost() was asked since. */
+ *   -ECONNREFUSED ...  connecting failed; nothing is lost
+ *   -EBUSY      another thread is in this call
+ * An error that another call has returned is returned here once more, unless
+ * countd_lost() was called since. */
 int countd_sync(struct countd *c, int timeout_ms);
 
-/* countd_sync(), and then blocks until all of it is readable, in this keyspace
- * or, with size 0, in all: some 50 ms while workers keep up, else about a
- * second.  If the handle is silent, it waits for the increments that the server
- * had received by then.  Each answer may take as long as countd_read_timeout()
- * says, beyond the time, too.
+/* Calls countd_sync(), then blocks until everything is readable in this
+ * keyspace or, with size 0, in all: about 50 ms while workers keep up,
+ * otherwise about a second.  A silent handle waits for the increments that the
+ * server has received by then.  The last request may exceed timeout_ms by the timeout
+ * of countd_read_timeout().
  *   -ETIMEDOUT  call again
- *   else as countd_sync() and countd_range() */
+ *   others as of countd_sync() and countd_range() */
 int countd_wait_readable(struct countd *c, const void *keyspace,
                          size_t keyspace_size, int timeout_ms);
 
-/* Up to when a keyspace or, with size 0, all of them are readable: Unix time. */
+/* The Unix time up to which everything is readable in a keyspace or, with size
+ * 0, in all. */
 int countd_as_of(struct countd *c, const void *keyspace, size_t keyspace_size,
                  int64_t *as_of_ms);
 
-/* Increments whose outcome is unknown because the connection broke, since the
- * last call.  Silent: those the server's kernel had not confirmed. */
+/* Returns how many increments since the last call have an unknown outcome
+ * because the connection broke.  Silent: those that the server's kernel had not
+ * confirmed. */
 uint64_t countd_lost(struct countd *c);
 
 /* ---- reading ----------------------------------------------------------- */
 
-/* A question.  A call says which of the members it takes; the others are
- * to be 0, as in {.keyspace = "pages", .keyspace_size = 5, .length = 10}.
+/* A query.  Members that a call does not take must be 0, as in
+ * {.keyspace = "pages", .keyspace_size = 5, .length = 10}.
  *
- * A group is what keys have in common up to and with the first byte `group`
- * behind the prefix, such as a customer in keys acme/api_calls; a key without one
- * is a group of its own. */
+ * A group is the keys that are equal up to and including the first byte `group`
+ * after the prefix, such as those of a customer in keys like acme/api_calls; a
+ * key without that byte is a group of its own. */
 struct countd_query {
     const void *keyspace;
     size_t keyspace_size;
     const void *key;
     size_t key_size;
-    const void *prefix; /* only keys that begin so; size 0: all */
+    const void *prefix; /* only keys that begin with it; size 0: all */
     size_t prefix_size;
-    const void *after; /* only names behind this one; size 0: all */
+    const void *after; /* only names after this one; size 0: all */
     size_t after_size;
     unsigned char group;    /* a byte such as '/'; 0: each key by itself */
     int64_t offset, length; /* rows; at most 4096 */
-    int64_t from, to;       /* Unix seconds; `to` is not part of the time.  Both
-                               0: of all time; not for a history */
+    int64_t from, to;       /* Unix seconds, without `to` itself.  Both 0: all
+                               time, except for a history */
     int64_t step;           /* of a history, in seconds */
 };
 
-/* A sum is exact, of 128 bits. */
+/* An exact sum of 128 bits. */
 struct countd_sum {
-    int64_t value; /* cut to the bounds of int64 */
-    int64_t high;  /* high * 2^64 + low */
+    int64_t value; /* the sum, limited to the range of int64 */
+    int64_t high;  /* the sum is high * 2^64 + low */
     uint64_t low;
-    int any; /* 0: no increments came; else they did, though it may be 0 */
+    int any; /* 0: no increments; else there were some, even if the sum is 0 */
 };
 
 struct countd_row {
     int64_t count;
     const char *key; /* or group: key_size bytes, not NUL-terminated */
     size_t key_size;
-    int64_t start; /* Unix seconds, of a step of history */
+    int64_t start; /* of a step of history, Unix seconds */
     struct countd_sum sum;
-    struct countd_sum before; /* in the time as long before; any: not 0 */
+    struct countd_sum before; /* of the period before, of the same length; `any`
+                                 is 1 if it is not 0 */
 };
 
 struct countd_rows {
-    int64_t as_of_ms; /* every increment in a log at this Unix time is in */
+    int64_t as_of_ms; /* Unix time: rows include all that was in a log then */
     size_t count;
     struct countd_row *rows;
-    int64_t first; /* rank of the first row in the order of counts, from 0 */
-    int64_t since; /* increments from before it may be missing; 0: none are */
-    int64_t from, to; /* the time that sums are of */
-    int before_known; /* 1: nothing is missing from `before`, either */
+    int64_t first;    /* rank of the first row in the order of counts, from 0 */
+    int64_t since;    /* increments before it may be missing; 0: none are */
+    int64_t from, to; /* the period of the sums */
+    int before_known; /* 1: nothing is missing from `before` */
 };
 
 #define COUNTD_ROWS_MAX 4096 /* of an answer */
 
-/* Rows `offset` ... of the count order, largest first; a negative offset counts
- * from the end; `length`, at most 4096.  An unknown keyspace has none.
- * countd_rows_free() after success, here and below.
- *   -EINVAL, -ENAMETOOLONG  no such request
+/* `length` rows, at most 4096, from `offset` on in the order of counts, largest
+ * first; a negative offset counts from the end.  An unknown keyspace has none.
+ * The caller frees the rows with countd_rows_free(), here and below.
+ *   -EINVAL, -ENAMETOOLONG  an invalid query
  *   -EIO        the keyspace's file cannot be read
- *   -EHOSTDOWN  the server that holds it does not answer: soon again
+ *   -EHOSTDOWN  the database that has it does not answer: try again soon
  *   -ETIME      it takes the server longer than its read.max_time
- *   -ETIMEDOUT, -ENOTCONN, -EPROTO (no countd there), what connecting said */
+ *   -ETIMEDOUT, -ENOTCONN, -EPROTO (no countd there), errors of connecting */
 int countd_range(struct countd *c, const struct countd_query *q,
                  struct countd_rows **out);
 
-/* Up to `length` (at most 4095) rows in the order of counts, with that of `key` in
- * the middle if enough rows are on both sides.  -ENOENT: no such key or
- * keyspace; else as countd_range(). */
+/* Up to `length` (at most 4095) rows in the order of counts, with the row of
+ * `key` in the middle if there are enough on both sides.  -ENOENT: no such key
+ * or keyspace; others as of countd_range(). */
 int countd_around(struct countd *c, const struct countd_query *q,
                   struct countd_rows **out);
 
@@ -248,10 +252,11 @@ void countd_rows_free(struct countd_rows *rows);
 int countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
                const void *key, size_t key_size, int64_t *count);
 
-/* Counts of many keys, up to 256 neighbours of a keyspace in one request; without
- * a key it is the keyspace's total.  Each gets its own result: 0, -ENOENT,
- * -EINVAL, -ENAMETOOLONG, -EIO, -EHOSTDOWN.  0, or the first error but -ENOENT;
- * what ended it all is the result of the rest. */
+/* Counts of many keys; an entry without a key gets the keyspace's total.  Up to
+ * 256 entries in a row that are keys of one keyspace are one request.  Each
+ * entry has its own result: 0, -ENOENT, -EINVAL, -ENAMETOOLONG, -EIO or
+ * -EHOSTDOWN.  Returns 0, or the first error other than -ENOENT; an error that
+ * ends the call is the result of all further entries. */
 struct countd_key {
     const void *keyspace;
     size_t keyspace_size;
@@ -266,55 +271,57 @@ struct countd_facts {
     int64_t count;     /* the keyspace's: its total */
     int64_t rank;      /* rank of a key, from 0; -1: it has none */
     int64_t keys;      /* keys of a keyspace */
-    int64_t saturated; /* a key: 1 when a sum once left the range of int64; a
-                          keyspace: how many such keys */
+    int64_t saturated; /* of a key: 1 if its sum once left the range of int64;
+                          of a keyspace: how many such keys it has */
     int64_t as_of_ms;  /* as in struct countd_rows */
     /* The state of a keyspace: `change` grows with each merge that changes it,
-     * and each file has its own nonce.  Rows that were read between two
-     * equal answers are of one state. */
+     * and each file has its own nonce.  Rows that were read between two answers
+     * with equal states are of one state. */
     uint64_t nonce, change;
-    /* Of countd_period_rank(): */
+    /* Only from countd_period_rank(): */
     int64_t since, from, to; /* as in struct countd_rows */
     struct countd_sum sum;
 };
 
-/* The facts of `key` or, without one, of the keyspace; -ENOENT (as_of_ms is set
- * then, too). */
+/* The facts about `key` or, without one, about the keyspace.  -ENOENT: there is
+ * no such key or keyspace; as_of_ms is set nevertheless. */
 int countd_about(struct countd *c, const struct countd_query *q,
                  struct countd_facts *out);
 
 /* ---- history ----------------------------------------------------------- */
 
-/* The increments of each time, by the server's setting `history`.
+/* Increments by time, as the server's setting `history` retains them.
  *
- * The server widens a period to whole minutes, hours or days, UTC: to the
- * finest that nothing is missing from, or least is.  The answer has these
+ * The server widens a period to whole minutes, hours or UTC days: to the finest
+ * of which nothing, or the least, is missing.  The answer has the widened
  * times.
  *
- *   -EINVAL   times that the keyspace has no tier for: for a history `from` and
- *             the step must be multiples of the step of one tier, and all of
- *             whole minutes; `to` before `from`; a key with a prefix or group
+ *   -EINVAL   times that no step of the setting `history` fits: for
+ *             countd_history(), `from` and `step` must be multiples of such a
+ *             step, and all times whole minutes; `to` before `from`; a key
+ *             together with a prefix or group
  *   -E2BIG    more than 4096 steps
  *   -ENOENT   no such keyspace    -ENODATA  it has no history
  *   others as of countd_range() */
 
-/* The increments of `key`, of the keys with `prefix` or of the keyspace: a row with
- * `start` and `sum` for each step, also for a step without increments, as all are
- * of an unknown key. */
+/* The increments of `key`, of the keys with `prefix` or of the keyspace: a row
+ * with `start` and `sum` for each step, even one without increments.  A key
+ * that does not exist has only such steps. */
 int countd_history(struct countd *c, const struct countd_query *q,
                    struct countd_rows **out);
 
-/* The keys or groups with the largest sums in a period, ties by key, with `sum` and
- * `before`; `length`, at most 4096, and none but `since` for 0.  Without a time
- * they are those with the largest counts. */
+/* The `length` keys or groups, at most 4096, with the largest sums in a period,
+ * with `sum` and `before`; equal sums are in order of key.  With `length` 0
+ * there are no rows, only `since`.  Without a period, those with the largest
+ * counts. */
 int countd_period_top(struct countd *c, const struct countd_query *q,
                       struct countd_rows **out);
 
-/* The sum of `key` in a period, and its rank by that; of one without increments
- * in it (sum.any is 0) the rank is -1.  Without a key the sum of all keys, or of
- * those with the prefix, and no rank.  `keys`: the keys, or groups, with increments
- * in the period.  Without a time the sum is of counts, and with a key `keys` is 0;
- * -ENOENT: there is no such key. */
+/* The sum of `key` in a period, and its rank by that sum: -1 if it has no
+ * increments there (sum.any is 0).  Without a key: the sum of all keys, or of
+ * those with the prefix, and no rank.  `keys` is the number of keys, or groups,
+ * with increments in the period.  Without a period the sum is of counts, with a
+ * key `keys` is 0, and -ENOENT means that there is no such key. */
 int countd_period_rank(struct countd *c, const struct countd_query *q,
                        struct countd_facts *out);
 
@@ -324,7 +331,7 @@ void countd_read_timeout(struct countd *c, int timeout_ms);
 /* ---- live resources ---------------------------------------------------- */
 
 /* Counters and semaphores in the memory of countd-write: what is acquired
- * belongs to the connection and is released when that ends, however it ends.
+ * belongs to the connection, and is released when it ends, for whatever reason.
  *
  *     struct countd_live *l;
  *     if (countd_live_open(&l, NULL) < 0) ...
@@ -334,18 +341,18 @@ void countd_read_timeout(struct countd *c, int timeout_ms);
  *     }
  *     countd_live_close(l);
  *
- * One handle is one connection.  It is made once: when it breaks, all that was
- * held is gone, every call says -ENOTCONN from then on, and a new handle must
- * be opened.  A handle is thread-safe (one lock inside; calls wait for each
- * other).  Names are 1 to 65535 bytes, any.
+ * One handle is one connection.  When it breaks, everything that it held is
+ * released, and every call returns -ENOTCONN: open a new handle.  A handle is
+ * thread-safe (one lock inside; calls wait for each other).  Names are 1 to
+ * 65535 bytes of any value.
  *
  * Answers of the server:
  *   -ENOENT  no such object        -EBUSY   not available now
- *   -EPERM   this connection does not hold as much
- *   -EINVAL  not a proper request  -ENOMEM  the server's memory is used up
- *   -EOPNOTSUPP  it does not know the request (Dump of semaphores)
- * And: -ETIMEDOUT (the connection is given up), -ENOTCONN, -EPROTO (not this
- * protocol there). */
+ *   -EPERM   this connection does not hold that much
+ *   -EINVAL  an invalid request    -ENOMEM  the server's memory is used up
+ *   -EOPNOTSUPP  the server does not know the request (Dump of semaphores)
+ * And: -ETIMEDOUT (the connection is closed), -ENOTCONN, -EPROTO (the server
+ * speaks another protocol). */
 struct countd_live;
 
 struct countd_live_options {
@@ -358,17 +365,17 @@ struct countd_live_options {
     const char *directory;       /* data directory of the server */
 };
 
-/* Connects.  `options` may be NULL; nothing of it is kept.  Errors of host
- * names as of countd_open(). */
+/* Connects.  `options` may be NULL; it is copied.  Errors of host names as of
+ * countd_open(). */
 int countd_live_open(struct countd_live **out,
                      const struct countd_live_options *options);
 /* Releases everything that is held, and frees the handle.  A forked child keeps
- * the connection open, too: when the parent dies before it closed the handle,
- * what it held is released only when the child has called exec or ended. */
+ * the connection open, too: if the parent dies without closing the handle, what
+ * it held is released only when the child calls exec or ends. */
 void countd_live_close(struct countd_live *l);
 
-/* Readable when the connection has ended (or is about to be read): for poll()
- * by those who must know that they lost what they hold. */
+/* Returns a descriptor for poll(), which becomes readable when the connection
+ * ends and what it held is lost; during a call also for an answer. */
 int countd_live_fd(const struct countd_live *l);
 /* 0 while the connection stands, -ENOTCONN; does not block. */
 int countd_live_alive(struct countd_live *l);
@@ -383,17 +390,17 @@ int countd_release(struct countd_live *l, const void *name, size_t size,
 int countd_live_get(struct countd_live *l, const void *name, size_t size,
                     uint32_t *value);
 
-/* Calls `each` for every counter, in no order, while they come; stop early
- * (and lose the connection) by returning a value other than 0, which is then
- * returned.  `each` must not use the handle. */
+/* Calls `each` for every counter as it arrives, in no order.  A value other
+ * than 0 of `each` ends the call, which returns it, and the connection.  `each`
+ * must not use the handle. */
 int countd_live_dump(struct countd_live *l,
                      int (*each)(void *ctx, const void *name, size_t size,
                                  uint32_t current, uint32_t maximum),
                      void *ctx);
-/* Calls `each` for every connection that holds of `name`: its address as text,
- * how much it holds, and its age in seconds.  Whatever changes meanwhile is seen
- * or not.  -ENOENT; -EOPNOTSUPP by servers other than countd; stop early by
- * returning a value other than 0, which is then returned. */
+/* Calls `each` for every connection that holds some of `name`, with its address
+ * as text, how much it holds, and its age in seconds.  Changes made meanwhile
+ * may or may not be seen.  A value other than 0 of `each` ends the call, which
+ * returns it.  -ENOENT: no such name; -EOPNOTSUPP: not countd's server. */
 int countd_live_who(struct countd_live *l, const void *name, size_t size,
                     int (*each)(void *ctx, const char *address, uint32_t amount,
                                 uint32_t age_s),
@@ -406,7 +413,7 @@ int countd_live_stats(struct countd_live *l,
 
 /* ---- sequence numbers --------------------------------------------------- */
 
-/* Unique numbers, which increase, from countd-write's HTTP port.
+/* Unique, increasing numbers from countd-write's HTTP port.
  *
  *     struct countd_http *h;
  *     struct countd_number n;
@@ -415,7 +422,7 @@ int countd_live_stats(struct countd_live *l,
  *         puts(n.text);
  *     countd_http_close(h);
  *
- * A handle keeps its connection, and makes it again when it has ended.  It is
+ * A handle keeps its connection, and connects again after it has ended.  It is
  * thread-safe (one lock inside; calls wait for each other). */
 struct countd_http;
 
@@ -427,9 +434,9 @@ struct countd_http_options {
     const char *token;     /* a token of the server's http.tokens; NULL: none */
 };
 
-/* Does not connect yet.  `options` may be NULL; nothing of it is kept.  Errors
- * as of countd_open(), and
- *   -EILSEQ  what cannot be a token */
+/* Does not connect yet.  `options` may be NULL; it is copied.  Errors as of
+ * countd_open(), and
+ *   -EILSEQ  an invalid token */
 int countd_http_open(struct countd_http **out,
                      const struct countd_http_options *options);
 void countd_http_close(struct countd_http *h);
@@ -438,14 +445,14 @@ struct countd_number {
     char text[17]; /* 16 characters, and NUL */
 };
 
-/* The next `count` numbers, in order.  Their order as bytes is another: compare
- * second and serial of countd_seq_explain().
+/* The next `count` numbers, in order.  They are not ordered as text: to compare
+ * two, compare second and serial of countd_seq_explain().
  *   -EAGAIN      the server gives none now: its disk fails, or its mark is
  *                damaged (its messages say which)
- *   -EOPNOTSUPP  it serves no sequences, or is not countd
- *   -EACCES      it does not know the name that it was asked by (http.hosts),
- *                or wants another token or right (http.tokens)
- *   -ETIMEDOUT, -ENOTCONN, -EPROTO, what connecting said */
+ *   -EOPNOTSUPP  the server has sequence numbers off, or is not countd
+ *   -EACCES      the server does not know the host name in the address
+ *                (http.hosts), or requires another token or right (http.tokens)
+ *   -ETIMEDOUT, -ENOTCONN, -EPROTO, errors of connecting */
 int countd_seq(struct countd_http *h, struct countd_number *out, size_t count);
 
 struct countd_seq_parts {
@@ -455,13 +462,15 @@ struct countd_seq_parts {
     uint64_t serial;
 };
 
-/* Splits a number into its parts; needs no server.  -EINVAL: it is not one. */
+/* Splits a number into its parts, without a server.  -EINVAL: `text` is not a
+ * sequence number. */
 int countd_seq_explain(const char *text, struct countd_seq_parts *out);
 
 /* ---- quotas ------------------------------------------------------------- */
 
-/* An amount that is applied for and given back, durable before the answer; at
- * the same port.  `name` is that of the quota, NULL the one without.
+/* An amount of which parts are applied for and given back, at the same port.
+ * Each change is on disk before it is answered.  `name` is that of the quota;
+ * NULL is the quota without a name.
  *
  *     struct countd_quota_answer a;
  *     rc = countd_quota(h, NULL, COUNTD_QUOTA_APPLY, 5, NULL, &a);
@@ -478,26 +487,26 @@ enum countd_quota_op {
 };
 
 struct countd_quota_answer {
-    uint64_t number; /* number that APPLY gave or CANCEL took; else 0 */
+    uint64_t number; /* given to an APPLY or CANCEL; else 0 */
     int64_t remaining;
 };
 
-/* `key` (1 to 255 printable bytes, no blank) makes the request happen once
- * however often it is made with that key within a day; NULL: once for this
- * call, which tries again when its connection ends.
+/* Makes one request.  With a `key` (1 to 255 printable bytes, no blank) the
+ * change is made once, however often it is requested with that key within a
+ * day.  NULL: once for this call, which tries again if its connection ends.
  *
  *   -EDQUOT      APPLY: less than that remains, or nothing
  *   -ENOENT      CANCEL: no such application, or it is cancelled already
- *   -ERANGE      what remains would not fit; CANCEL of 0
+ *   -ERANGE      the remaining amount would be too large; CANCEL of 0
  *   -ENODATA     there is no quota of that name
- *   -EEXIST      CREATE: there is
- *   -ENOSPC      CREATE: quota.max
- *   -EINVAL      a name or value that cannot be
- *   -EKEYREJECTED  the key was used for something else
- *   -EAGAIN      the server cannot make it durable now; it has not happened
- *   -EOPNOTSUPP  it serves no quotas, or is not countd
- *   others as of countd_seq(); after -ETIMEDOUT and -ENOTCONN it may have
- *   happened: only with a key it is safe to ask again */
+ *   -EEXIST      CREATE: the quota exists
+ *   -ENOSPC      CREATE: there are already quota.max quotas
+ *   -EINVAL      an invalid name or value
+ *   -EKEYREJECTED  the key was used for another request
+ *   -EAGAIN      the server cannot write now; the change was not made
+ *   -EOPNOTSUPP  the server has quotas off, or is not countd
+ *   others as of countd_seq().  After -ETIMEDOUT and -ENOTCONN the change may
+ *   have been made: only with a key is it safe to repeat the call */
 int countd_quota(struct countd_http *h, const char *name,
                  enum countd_quota_op op, int64_t value, const char *key,
                  struct countd_quota_answer *out);
