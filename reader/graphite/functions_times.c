@@ -20,36 +20,64 @@ functions_summarize(struct function_call *call, struct series *s)
     const struct target_text interval = call->values[1]->text;
     const struct target_node *from_start = call->values[3];
     const bool is_from_start = from_start && from_start->truth;
-    const int64_t seconds = summary_interval(call, s);
     const struct target_text word = call->values[2]
                                         ? call->values[2]->text
                                         : (struct target_text){"sum", 3};
 
-    series_summarize(s, is_from_start ? s->start : s->start / seconds * seconds,
-                     seconds, how);
+    series_summarize(s, summary_interval(call, s), how, is_from_start);
     return functions_name_call(call, s, ", \"%.*s\", \"%.*s\"%s",
                                (int)interval.size, interval.at, (int)word.size,
                                word.at, is_from_start ? ", true" : "");
 }
 
-/* A step is counted in the interval that it begins in. */
+/* The sum of values times the seconds of their steps that lie in each interval.
+ */
+static int
+sum_hits(struct function_call *call, struct series *s, int64_t first,
+         int64_t interval)
+{
+    const int64_t end = s->start + (int64_t)s->count * s->step;
+    const size_t count = (size_t)((end - first + interval - 1) / interval);
+    struct series *sums = series_new(call->scratch, count);
+
+    if (!sums)
+        return -ENOMEM;
+    for (size_t i = 0; i < s->count; i++) {
+        int64_t at = series_time(s, i);
+        const int64_t until = at + s->step;
+
+        while (series_has(s, i) && at < until) {
+            const size_t n = (size_t)((at - first) / interval);
+            const int64_t next = first + (int64_t)(n + 1) * interval;
+            const int64_t part = (next < until ? next : until) - at;
+
+            sums->points[n] =
+                series_add(sums->points[n], s->points[i] * (long double)part);
+            at += part;
+        }
+    }
+    s->points = sums->points;
+    s->count = count;
+    s->start = first;
+    s->step = interval;
+    return 0;
+}
+
 int
 functions_hitcount(struct function_call *call, struct series *s)
 {
     const struct target_text text = call->values[1]->text;
     const bool is_aligned = call->values[2] && call->values[2]->truth;
     const int64_t interval = summary_interval(call, s);
-    const int64_t length = (int64_t)s->count * s->step;
-    const int64_t whole = (length + interval - 1) / interval * interval;
+    const int64_t end = s->start + (int64_t)s->count * s->step;
+    const int64_t intervals = (end - s->start + interval - 1) / interval;
+    const int64_t first = is_aligned ? s->start / interval * interval
+                                     : end - intervals * interval;
+    const int rc = sum_hits(call, s, first, interval);
 
-    for (size_t i = 0; i < s->count; i++)
-        s->points[i] *= (long double)s->step;
-    series_summarize(s,
-                     is_aligned ? s->start / interval * interval
-                                : s->start + length - whole,
-                     interval, SERIES_SUM);
-    return functions_name_call(call, s, ",'%.*s'%s", (int)text.size, text.at,
-                               is_aligned ? ",true" : "");
+    return rc < 0 ? rc
+                  : functions_name_call(call, s, ",'%.*s'%s", (int)text.size,
+                                        text.at, is_aligned ? ",true" : "");
 }
 
 int

@@ -72,9 +72,11 @@ combine_span(const struct series *s, size_t from, size_t to,
 }
 
 void
-series_summarize(struct series *s, int64_t first, int64_t interval,
-                 enum series_aggregate how)
+series_summarize(struct series *s, int64_t interval, enum series_aggregate how,
+                 bool from_start)
 {
+    const int64_t first =
+        from_start ? s->start : s->start / interval * interval;
     size_t from = 0, out = 0;
 
     while (from < s->count) {

@@ -73,10 +73,10 @@ const char *series_text(long double value, char text[SERIES_TEXT_SIZE]);
 void series_combine(struct series *to, const struct series *from,
                     enum series_aggregate how);
 
-/* Combines the points of each `interval` seconds from `first` on, which is at most
- * the time of the first point, into one. */
-void series_summarize(struct series *s, int64_t first, int64_t interval,
-                      enum series_aggregate how);
+/* Combines the points of each `interval` seconds into one; `from_start`: the
+ * intervals begin with the series, else with multiples of the interval. */
+void series_summarize(struct series *s, int64_t interval,
+                      enum series_aggregate how, bool from_start);
 
 /* The sum, the maximum, ... of all values; -INFINITY: there are none. */
 long double series_total(const struct series *s, enum series_aggregate how);

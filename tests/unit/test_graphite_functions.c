@@ -83,7 +83,7 @@ CASE(functions_compute_what_they_say, r)
         {"hitcount(scale(web.a, 0.5), '5min')",
          "hitcount(scale(web.a,0.5),'5min') +60/300: 450"},
         {"hitcount(web.a, '90s')",
-         "hitcount(web.a,'90s') +0/90: 60 120 420 300"},
+         "hitcount(web.a,'90s') +0/90: 30 150 300 420"},
         {"hitcount(web.a, '1s')",
          "hitcount(web.a,'1s') +60/60: 60 120 180 240 300"},
         {"timeShift(web.a, '2min')",
