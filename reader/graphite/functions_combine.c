@@ -31,7 +31,8 @@ static int
 check_aligned(struct function_call *call, const struct series *a,
               const struct series *b)
 {
-    if (a->count == b->count && a->start == b->start && a->step == b->step)
+    if (a->count == b->count && a->start == b->start && a->step == b->step &&
+        a->last == b->last)
         return 0;
     return functions_refuse(call,
                             "series of different steps: summarize them first");
@@ -246,6 +247,7 @@ functions_percent_each(struct function_call *call, struct series *s)
             return -ENOMEM;
         call->total->start = s->start;
         call->total->step = s->step;
+        call->total->last = s->last;
         rc = functions_name_combined(call, "sumSeries", false,
                                      &call->total->path);
         if (rc == 0)

@@ -60,6 +60,7 @@ sum_hits(struct function_call *call, struct series *s, int64_t first,
     s->count = count;
     s->start = first;
     s->step = interval;
+    s->last = 0;
     return 0;
 }
 
@@ -133,10 +134,12 @@ functions_moving_average(struct function_call *call, struct series *s)
 
     if (!made)
         return -ENOMEM;
-    average_window(made, s, window);
-    s->points = made->points;
-    s->count = count;
-    s->start += (int64_t)window * s->step;
+    if (s->last == 0) { /* a constant line is its own average */
+        average_window(made, s, window);
+        s->points = made->points;
+        s->count = count;
+        s->start += (int64_t)window * s->step;
+    }
     return functions_name_call(call, s, ",%s%.*s%s",
                                call->interval > 0 ? "\"" : "", (int)text.size,
                                text.at, call->interval > 0 ? "\"" : "");

@@ -132,7 +132,8 @@ functions_constant_line(struct function_call *call)
     if (!s || !call->list.items)
         return -ENOMEM;
     s->start = t->from;
-    s->step = t->until - t->from > 1 ? (t->until - t->from) / 2 : 1;
+    s->step = (t->until - t->from + 1) / 2;
+    s->last = t->until;
     s->name = s->path = v->source;
     for (size_t i = 0; i < s->count; i++)
         s->points[i] = v->number;

@@ -90,6 +90,7 @@ series_summarize(struct series *s, int64_t interval, enum series_aggregate how,
     }
     s->start = first;
     s->step = interval;
+    s->last = 0;
     s->count = out;
 }
 

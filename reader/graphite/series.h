@@ -22,6 +22,8 @@ struct series {
     struct target_text name;
     struct target_text path; /* tags.name of the answer */
     int64_t start, step;     /* seconds */
+    int64_t last;            /* time of the last point, if it is another than
+                                the step makes it; else 0 */
     size_t count;
     long double *points;
     uint32_t *counts; /* values in each point, while it becomes an average */
@@ -54,7 +56,8 @@ series_has(const struct series *s, size_t i)
 static inline int64_t
 series_time(const struct series *s, size_t i)
 {
-    return s->start + (int64_t)i * s->step;
+    return i + 1 == s->count && s->last != 0 ? s->last
+                                             : s->start + (int64_t)i * s->step;
 }
 
 /* The sum of what is there. */

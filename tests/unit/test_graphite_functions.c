@@ -125,8 +125,8 @@ CASE(functions_compute_what_they_say, r)
         {"movingAverage(web.*, 1)",
          "movingAverage(web.a,1) +60/60: 0 1 2 3 4 | movingAverage(web.b,1) "
          "+60/60: 0 10 20 30 40"},
-        {"movingAverage(constantLine(1), 1)",
-         "movingAverage(1,1) +150/150: 1 1"},
+        {"movingAverage(constantLine(1), 3)",
+         "movingAverage(1,3) +0/150: 1 1 1"},
         {"sortByName(web.{b,a})",
          "web.a +60/60: 1 2 3 4 5 | web.b +60/60: 10 20 30 40 50"},
         {"sortByName(web.*, reverse=true)",
@@ -180,6 +180,21 @@ CASE(functions_compute_what_they_say, r)
 
         if (strcmp(got, rows[i][1]) != 0)
             fail_msg("%s:\n  %s, not\n  %s", rows[i][0], got, rows[i][1]);
+    }
+}
+
+CASE(a_constant_line_has_its_points_at_from_the_middle_and_until, r)
+{
+    const struct series *s;
+
+    for (int64_t seconds = 2; seconds <= 3; seconds++) {
+        (void)render_target(r, "constantLine(5)", DAY0, DAY0 + seconds, 0);
+        s = ((const struct series_list *)r->render.targets->target.root->result)
+                ->items[0];
+        assert_int_equal(s->count, 3);
+        assert_int_equal(series_time(s, 0), DAY0);
+        assert_int_equal(series_time(s, 1), DAY0 + (seconds + 1) / 2);
+        assert_int_equal(series_time(s, 2), DAY0 + seconds);
     }
 }
 
