@@ -150,7 +150,8 @@ find_param(struct function_call *call, struct target_node *v, unsigned place)
         i++;
     if (params[i])
         return (int)i;
-    if (v->keyword.size > 0)
+    /* A keyword that there is none of may be the beginning of a path. */
+    if (v->keyword.size > 0 && !target_read_keyword_path(v))
         return functions_refuse(
             call, "there is no parameter %s",
             name_show(v->keyword.at, v->keyword.size, shown));

@@ -214,6 +214,22 @@ target_read_path(struct target_node *node)
     return node->kind == TARGET_PATH || node->kind == TARGET_CALL;
 }
 
+bool
+target_read_keyword_path(struct target_node *node)
+{
+    const char *const value = node->keyword.at + node->keyword.size + 1;
+
+    if (node->kind == TARGET_CALL || node->kind == TARGET_STRING ||
+        node->source.at != value || !memchr(value, '.', node->source.size))
+        return false;
+    node->kind = TARGET_PATH;
+    node->source.size += node->keyword.size + 1;
+    node->source.at = node->keyword.at;
+    node->text = node->source;
+    node->keyword.size = 0;
+    return true;
+}
+
 /* ---- calls -------------------------------------------------------------- */
 
 static struct target_node *parse_expression(struct parser *p, unsigned depth);

@@ -11,9 +11,9 @@
  *
  * A path is a run of other bytes: target_is_word_byte() says which, here and
  * where paths are listed; commas belong to it between braces.  A word such as
- * 2024.1 is a number and a path: what the parameter takes decides,
- * target_read_path().  What functions there are, and what a path may be, is
- * checked elsewhere.
+ * 2024.1 is a number and a path, and k=v.x a keyword and a path: what the
+ * parameter takes decides, target_read_path().  What functions there are, and
+ * what a path may be, is checked elsewhere.
  *
  * Ownership: nodes are pieces of the scratch and point into the text.  Pure.
  */
@@ -83,6 +83,10 @@ size_t target_name_size(const char *at, const char *end);
 /* Reads a path or a call where one is wanted: a number of two nodes, such as
  * 2024.1, becomes a path.  False: it is neither. */
 bool target_read_path(struct target_node *node);
+
+/* The same where the function has no parameter `keyword`: `keyword=` begins the
+ * path. */
+bool target_read_keyword_path(struct target_node *node);
 
 /* Parses the `size` bytes of a target, which are valid UTF-8.
  *   -EINVAL  `why` says what is wrong

@@ -172,15 +172,17 @@ CASE(every_listed_path_is_taken_by_render_alone_and_in_calls, r)
     free(keys);
 }
 
-/* A parameter decides what a number is, and k= in a call is a keyword. */
+/* What people write themselves: a keyword that the function does not have is
+ * the beginning of a path, and a parameter decides what a number is. */
 CASE(a_word_is_what_its_parameter_takes, r)
 {
     static const struct {
         const char *target;
         int64_t sum;
     } rows[] = {{"k=v.x", 7},
-                {"scale(k%3Dv.x, factor=2)", 14},
-                {"scale(k%3D*.x, 2)", 14},
+                {"sumSeries(k=v.x)", 7},
+                {"scale(k=v.x, factor=2)", 14},
+                {"scale(k=*.x, 2)", 14},
                 {"2024.1", 5},
                 {"scale(2024.1, 2.5)", 12},
                 {"scale(seriesList=2024.1, factor=3.0)", 15},
@@ -190,9 +192,10 @@ CASE(a_word_is_what_its_parameter_takes, r)
         {".5", "a target is a path or a call of a function"},
         {"scale(5, 2)", "scale: seriesList is a path"},
         {"scale(5., 2)", "scale: seriesList is a path"},
+        {"scale(web.a, k=v.x)", "scale: factor is a number"},
         {"scale(web.a, 1e999)", "scale: factor is a number"},
         {"scale(web.a, by=2)", "scale: there is no parameter by"},
-        {"sumSeries(k=v.x)", "sumSeries: there is no parameter k"}};
+        {"sumSeries(k='v.x')", "sumSeries: there is no parameter k"}};
     size_t series;
 
     add_sum(r, "k=v", "x", DAY0, 7);
