@@ -195,7 +195,10 @@ functions_bind(struct scratch *scratch, struct target_node *node,
     int rc = 0;
 
     if (!f) {
-        (void)snprintf(why, TARGET_WHY_SIZE, "unknown function: %s",
+        (void)snprintf(why, TARGET_WHY_SIZE, "%s%s",
+                       target_text_is(node->text, "seriesByTag")
+                           ? "countd has no tags: "
+                           : "unknown function: ",
                        name_show(node->text.at, node->text.size, shown));
         return -EINVAL;
     }

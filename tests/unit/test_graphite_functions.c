@@ -226,7 +226,7 @@ CASE(wrong_calls_are_refused_before_anything_is_read, r)
 {
     static const char *const rows[][2] = {
         {"nosuch(web.a)", "unknown function: nosuch"},
-        {"seriesByTag('a=b')", "unknown function: seriesByTag"},
+        {"seriesByTag('a=b')", "countd has no tags: seriesByTag"},
         {"scale(web.a)", "scale: factor is missing"},
         {"scale(web.a, 1, 2)", "scale: at most 2 arguments"},
         {"absolute()", "absolute: seriesList is missing"},
