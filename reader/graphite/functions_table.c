@@ -11,6 +11,9 @@ static const char *const group_options[] = {
     "max",     "maxSeries", "min",           "minSeries", NULL};
 static const char *const summarize_options[] = {"sum", "avg",  "average", "max",
                                                 "min", "last", NULL};
+/* What the editor offers; any other word is taken, too. */
+static const char *const consolidate_options[] = {
+    "sum", "average", "min", "max", "first", "last", NULL};
 
 static const struct function_param
     series = {.name = "seriesList", .type = FUNCTION_SERIES},
@@ -30,7 +33,8 @@ static const struct function_param
     align = {"alignToFrom", FUNCTION_BOOL, .is_optional = true},
     n_or_1 = {"n", FUNCTION_COUNT, .is_optional = true, .fallback = 1},
     n = {.name = "n", .type = FUNCTION_COUNT},
-    any_func = {.name = "consolidationFunc", .type = FUNCTION_STRING},
+    consolidation = {"consolidationFunc", FUNCTION_STRING,
+                     .options = consolidate_options},
     value = {.name = "value", .type = FUNCTION_NUMBER},
     total = {"total", FUNCTION_TOTAL, .is_optional = true},
     dividends = {.name = "dividendSeriesList", .type = FUNCTION_SERIES},
@@ -163,7 +167,7 @@ const struct function functions_table[] = {
      .finish = functions_limit},
     {"consolidateBy", "Special",
      "Changes nothing: points are sums of their steps, whatever the step.",
-     PARAMS(&series, &any_func), .each = NULL},
+     PARAMS(&series, &consolidation), .each = NULL},
     {"constantLine", "Special", "A line at a value.", PARAMS(&value),
      .finish = functions_constant_line},
     {"topKeys", "Filter Series",

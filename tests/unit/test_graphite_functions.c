@@ -166,7 +166,7 @@ CASE(functions_compute_what_they_say, r)
          "scale(web.a,0) +60/60: 0 0 0 0 0 | scale(web.b,0) +60/60: 0 0 0 0 0"},
         {"limit(web.*, 1)", "web.a +60/60: 1 2 3 4 5"},
         {"limit(web.*, 0)", ""},
-        {"consolidateBy(web.a, 'max')", "web.a +60/60: 1 2 3 4 5"},
+        {"consolidateBy(web.a, 'median')", "web.a +60/60: 1 2 3 4 5"},
         {"constantLine(2.5)", "2.5 +0/150: 2.5 2.5 2.5"},
         {"topKeys('web', 2)",
          "web.b +60/60: 10 20 30 40 50 | web.a +60/60: 1 2 3 4 5"},
@@ -358,6 +358,8 @@ CASE(functions_are_described, r)
     assert_has(text, "\"multiple\":true");
     assert_has(text, "{\"name\":\"func\",\"type\":\"aggFunc\","
                      "\"default\":\"sum\",\"options\":[\"sum\",");
+    assert_has(text, "{\"name\":\"consolidationFunc\",\"type\":\"string\","
+                     "\"required\":true,\"options\":[\"sum\",\"average\",");
     assert_has(text, "{\"name\":\"alignToFrom\",\"type\":"
                      "\"boolean\",\"default\":false}");
 }
