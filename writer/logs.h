@@ -7,13 +7,13 @@
  *
  *     free slots -> put ... put -> flush -> begin -> sync ~~> end
  *
- * A log is retired when it is full, when there is a spare `log.rotate_after`
- * after its first message, sooner while workers keep up (logs_early.c), by
- * logs_rotate() and by logs_finish().  Unless all of it is durable already it then waits for the
- * next sync, which covers it and its successor, and only after that it is
- * sealed: so the slots are durable before the SEALED header is written, and a
- * message that is acknowledged after a rotation never depends on an unsynced
- * log.
+ * A log is retired when it is full, at a stop (logs_finish()), and once there is
+ * a spare to follow it: `log.rotate_after` after its first message, sooner while
+ * workers keep up (logs_early.c), and by logs_rotate().  Unless all of it is
+ * durable already it then waits for the next sync, which covers it and its
+ * successor, and only after that it is sealed: so the slots are durable before
+ * the SEALED header is written, and a message that is acknowledged after a
+ * rotation never depends on an unsynced log.
  *
  * A log that has marks of requests with a key (keys.h) is sealed after they are
  * stored.  While that fails, the log stays OPEN and sealing is retried; when

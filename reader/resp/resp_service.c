@@ -300,8 +300,8 @@ begin_asking(struct resp_call *call)
 static enum conn_next
 give_way(const struct resp_call *call, enum conn_next next)
 {
-    if (next ==
-        CONN_ANSWERED) /* it may have had a place for a job, and no right */
+    /* It may have had a place for a job, and no right. */
+    if (next == CONN_ANSWERED)
         resp_job_free(call->state);
     return next == CONN_ANSWERED && resp_is_late(call) ? CONN_YIELD : next;
 }

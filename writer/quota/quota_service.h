@@ -79,8 +79,8 @@ struct quota_service {
 };
 
 /* Opens or creates the journal, for `max` connections that may wait.  Until then
- * it is off, if it is zero.  A journal that cannot be opened does not fail.  -EINVAL: quota.limit differs from the
- * journal's. */
+ * it is off, if it is zero.  A journal that cannot be opened does not fail.
+ *   -EINVAL  quota.limit differs from the journal's */
 int quota_open(struct quota_service *s, struct loop *loop, int live_fd,
                const struct config *config, size_t max);
 
