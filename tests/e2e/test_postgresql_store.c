@@ -250,6 +250,19 @@ pool_start(struct daemon *d, struct tmpdir *dir, const char *more)
     daemon_await_words(d, "process up");
 }
 
+/* Sessions are other programs', too: none is left with what countd sets. */
+static void
+expect_untouched(const char *pool)
+{
+    PGconn *session = PQconnectdb(pool);
+    PGresult *r = PQexec(session, "SELECT current_setting('search_path')");
+
+    assert_int_equal(PQntuples(r), 1);
+    assert_string_equal(PQgetvalue(r, 0, 0), "\"$user\", public");
+    PQclear(r);
+    PQfinish(session);
+}
+
 PG_MACHINES(peer_pgbouncer_is_refused_by_name, x)
 {
     static const struct {
@@ -259,7 +272,7 @@ PG_MACHINES(peer_pgbouncer_is_refused_by_name, x)
         {"pool_mode = transaction\n", ""},
         {"pool_mode = transaction\n", "options='-c geqo=off'"},
     };
-    char conninfo[600];
+    char pool[500], conninfo[600], option[700];
     struct tmpdir dir;
     struct daemon d;
 
@@ -267,11 +280,17 @@ PG_MACHINES(peer_pgbouncer_is_refused_by_name, x)
         test_skip("PgBouncer is not installed");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         pool_start(&d, &dir, rows[i].conf);
-        (void)snprintf(conninfo, sizeof conninfo,
-                       "host=%s user=postgres dbname=postgres %s", dir.path,
-                       rows[i].more);
+        (void)snprintf(pool, sizeof pool,
+                       "host=%.400s user=postgres dbname=postgres", dir.path);
+        (void)snprintf(conninfo, sizeof conninfo, "%s %s", pool, rows[i].more);
+        (void)snprintf(option, sizeof option, "store.conninfo=%s", conninfo);
         refuse_start(x, "countd-worker", conninfo, x->schema, "PgBouncer");
         refuse_start(x, "countd-read", conninfo, x->schema, "PgBouncer");
+        expect_untouched(pool);
+        expect(FLEET_RUN(&x->fleets[0], "store", "init", "-o", option, "-o",
+                         "store.schema=pooled"),
+               CONFIG_EXIT_USAGE, "PgBouncer");
+        expect_untouched(pool);
         daemon_kill(&d);
         daemon_fini(&d);
         tmpdir_remove(&dir);

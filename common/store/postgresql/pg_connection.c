@@ -396,22 +396,25 @@ open_connection(struct pg *s)
 
 /* Sends the statement that sets up a session: `options` of libpq are a user's,
  * in store.conninfo, a service or the environment.  The server gives up before
- * this process does, so that it can say why. */
+ * this process does, so that it can say why.  The session of a pooler, which
+ * makes up the process that it says a session has, is left as it is: then there
+ * is no row. */
 static int
 send_setup(struct pg *s)
 {
     static const char text[] =
-        "SELECT pg_backend_pid()::int8, set_config('search_path', $1, false), "
+        "SELECT set_config('search_path', $1, false), "
         "set_config('statement_timeout', ($2::int8 * 3 / 4)::text, false), "
         "set_config('lock_timeout', ($2::int8 / 2)::text, false), "
         "set_config('idle_in_transaction_session_timeout', "
-        "($2::int8 * 5)::text, false)";
-    char ms[24];
-    const char *const values[] = {s->options.schema, ms};
+        "($2::int8 * 5)::text, false) WHERE pg_backend_pid() = $3::int4";
+    char ms[24], process[16];
+    const char *const values[] = {s->options.schema, ms, process};
 
     (void)snprintf(ms, sizeof ms, "%llu",
                    (unsigned long long)s->options.timeout_ms);
-    return PQsendQueryParams(s->connection, text, 2, NULL, values, NULL, NULL,
+    (void)snprintf(process, sizeof process, "%d", PQbackendPID(s->connection));
+    return PQsendQueryParams(s->connection, text, 3, NULL, values, NULL, NULL,
                              1) == 0
                ? take_error(s, NULL)
                : 0;
@@ -419,7 +422,6 @@ send_setup(struct pg *s)
 
 static_assert(PG_STATEMENTS < PG_BATCH, "one more fits");
 
-/* A pooler makes up the process that it says a session has. */
 static int
 prepare_statements(struct pg *s)
 {
@@ -450,8 +452,7 @@ prepare_statements(struct pg *s)
     rc = flush_calls(s, until_ns);
     if (rc == 0)
         rc = receive_results(s, 1 + PG_STATEMENTS, until_ns);
-    if (s->results[0] &&
-        pg_bigint(s->results[0], 0, 0) != PQbackendPID(s->connection))
+    if (s->results[0] && PQntuples(s->results[0]) == 0)
         return refuse_pooler(s);
     return rc;
 }
@@ -526,7 +527,16 @@ pg_run_script(struct pg *s, const char *text)
     rc = open_connection(s);
     if (rc == 0)
         rc = send_setup(s);
-    if (rc == 0) /* takes both results; the server gives up in time */
+    if (rc == 0) {
+        r = PQgetResult(s->connection);
+        if (PQresultStatus(r) != PGRES_TUPLES_OK)
+            rc = take_error(s, r);
+        else if (PQntuples(r) == 0)
+            rc = refuse_pooler(s);
+        PQclear(r);
+        r = NULL;
+    }
+    if (rc == 0) /* the server gives up in time */
         r = PQexec(s->connection, text);
     if (rc == 0 && PQresultStatus(r) != PGRES_COMMAND_OK)
         rc = take_error(s, r);
