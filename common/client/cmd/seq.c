@@ -1,5 +1,6 @@
 /* common/client/cmd/seq.c - countd seq: sequence numbers. */
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -33,7 +34,11 @@ explain_number(const struct cmd_line *line, const char *text)
     output_count(&out, "server_no", p.server_no);
     output_count(&out, "second", p.second);
     output_count(&out, "serial", p.serial);
-    output_text(&out, "%.*s", (int)size, words);
+    if (out.format == OUTPUT_TSV)
+        (void)printf("%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n",
+                     p.reserve, p.server_no, p.second, p.serial);
+    else
+        output_text(&out, "%.*s", (int)size, words);
     return output_fini(&out);
 }
 

@@ -128,6 +128,16 @@ take_answer(enum countd_quota_op op, const struct http_answer *a,
     return 0;
 }
 
+static int
+ask_list(struct countd_http *h, struct http_answer *a)
+{
+    char request[REQUEST_SIZE];
+
+    (void)snprintf(request, sizeof request, "GET /quota HTTP/1.1\r\n%s\r\n",
+                   h->authorization);
+    return http_ask(h, request, a);
+}
+
 PUBLIC int
 countd_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
              int64_t value, const char *key, struct countd_quota_answer *out)
@@ -145,7 +155,8 @@ countd_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
         return rc;
     (void)pthread_mutex_lock(&h->lock);
     rc = http_ask(h, request, &a); /* it has a key, or changes nothing */
-    if (rc == -EOPNOTSUPP && name)
+    /* A server without quotas does not know the list of them either. */
+    if (rc == -EOPNOTSUPP && name && ask_list(h, &a) != -EOPNOTSUPP)
         rc = -ENODATA;
     if (rc == 0)
         rc = take_answer(op, &a, out);
@@ -187,14 +198,11 @@ countd_quota_list(struct countd_http *h,
                               int64_t remaining),
                   void *ctx)
 {
-    char request[REQUEST_SIZE];
     struct http_answer a;
     int rc;
 
-    (void)snprintf(request, sizeof request, "GET /quota HTTP/1.1\r\n%s\r\n",
-                   h->authorization);
     (void)pthread_mutex_lock(&h->lock);
-    rc = http_ask(h, request, &a);
+    rc = ask_list(h, &a);
     if (rc == 0)
         rc = take_list(&a, each, ctx);
     (void)pthread_mutex_unlock(&h->lock);
