@@ -215,6 +215,7 @@ CASE(what_takes_the_place_of_a_file_loses_the_keys_deleted_before_too, d)
         assert_rc(store_del(s, KS, keys, KEYS, &deleted), 0);
         assert_true(fault_hit());
         fault_clear();
+        assert_int_equal(deleted, KEYS);
 
         assert_rc(stored_totals(s, KS_NAME, &totals), 0);
         assert_int_equal(totals.keys, 0);

@@ -283,13 +283,14 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
     struct deletion d = {.store = s, .keys = keys, .count = count};
     int rc = -ESTALE;
 
-    *deleted = 0;
     for (size_t i = 0; i < count; i++)
         if (keys[i].key_size < 1 || keys[i].key_size > BLOCK_KEY_MAX)
             return -EINVAL;
     lmdb_read_end(store);
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
-        d.at = d.limit = 0; /* a file that took its place may have all keys */
+        /* A file that took its place may have all keys. */
+        d.at = d.limit = 0;
+        *deleted = 0;
         rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &d.keyspace);
         if (rc == 0)
             rc = delete_all(&d, deleted);
