@@ -40,6 +40,7 @@ struct slow {
 static void
 begin_slow(struct slow *s, struct fleet *f)
 {
+    const uint64_t until_ms = test_deadline(MERGE_MS);
     char script[2000], program[700], first[700];
 
     *s = (struct slow){.f = f};
@@ -66,8 +67,10 @@ begin_slow(struct slow *s, struct fleet *f)
     assert_non_null(s->from);
     (void)snprintf(first, sizeof first, "%s/" DATADIR_PARTIAL "/keyspace/a.mdb",
                    s->path);
-    while (access(first, F_OK) < 0)
+    while (access(first, F_OK) < 0) {
+        assert_true(clock_ms() < until_ms);
         (void)poll(NULL, 0, 1); /* paces the looking */
+    }
 }
 
 static void
