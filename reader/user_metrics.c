@@ -18,21 +18,49 @@
 
 /* ---- the list of keyspaces ------------------------------------------------ */
 
+/* The row of one more keyspace.  Of too many, those stay whose pattern comes first
+ * in the setting; NULL: this one does not. */
+static struct user_keyspace *
+find_row(struct user_metrics *u, size_t pattern)
+{
+    struct user_keyspace *last = &u->rows[0];
+
+    if (u->count < USER_METRICS_KEYSPACES &&
+        u->series + 2 <= u->site->series_max) {
+        u->series += 2;
+        return &u->rows[u->count++];
+    }
+    u->left_out += 2;
+    for (size_t i = 1; i < u->count; i++)
+        if (u->rows[i].pattern >= last->pattern)
+            last = &u->rows[i];
+    return u->count > 0 && last->pattern > pattern ? last : NULL;
+}
+
+static bool
+is_match(const struct name_pattern *p, const struct store_listed *found)
+{
+    return bytes_begin(found->name, found->name_size, p->name, p->size) &&
+           (p->prefix || found->name_size == p->size);
+}
+
 static void
 add_keyspace(struct user_metrics *u, const struct store_listed *found)
 {
-    struct user_keyspace *row = &u->rows[u->count];
+    const struct name_patterns *patterns = &u->site->patterns;
+    struct user_keyspace *row;
+    size_t pattern = 0;
 
-    if (u->count == USER_METRICS_KEYSPACES ||
-        u->series + 2 > u->site->series_max) {
-        u->left_out += 2;
+    while (pattern < patterns->count &&
+           !is_match(&patterns->at[pattern], found))
+        pattern++;
+    row = pattern < patterns->count ? find_row(u, pattern) : NULL;
+    if (!row)
         return;
-    }
     memcpy(row->name, found->name, found->name_size);
     row->size = (uint16_t)found->name_size;
+    row->pattern = pattern;
     row->has_value = false;
-    u->series += 2;
-    u->count++;
 }
 
 static void
@@ -54,9 +82,7 @@ list_some(struct user_metrics *u, uint64_t until_ns)
         return false;
     if (rc == 1) {
         u->keyspaces++;
-        if (name_patterns_find(&u->site->patterns, found.name,
-                               found.name_size) >= 0)
-            add_keyspace(u, &found);
+        add_keyspace(u, &found);
         return true;
     }
     if (rc < 0) {

@@ -26,6 +26,7 @@
 struct user_keyspace {
     int64_t keys, value;
     bool has_value; /* both are read */
+    size_t pattern; /* the first that it fits */
     uint16_t size;
     uint8_t name[NAME_MAX_SIZE];
 };
