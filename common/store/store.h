@@ -507,8 +507,9 @@ store_vacate(struct store *s, const uint8_t *name, size_t name_size,
                              : -EOPNOTSUPP;
 }
 
-/* Removes these keys, durably.  They are sorted and differ; *deleted counts
- * those that existed.  -ENOENT as above. */
+/* Removes these keys, durably.  They are sorted and differ; those that existed
+ * are added to *deleted, also before an error: after -EAGAIN the same call goes
+ * on.  -ENOENT as above. */
 static inline int
 store_del(struct store *s, const uint8_t *name, size_t name_size,
           const struct store_key *keys, size_t count, uint64_t *deleted)

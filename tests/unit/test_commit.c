@@ -235,7 +235,7 @@ delete_one(struct store *s)
 {
     const struct store_key key = {.key = (const uint8_t *)"key-00007",
                                   .key_size = 9};
-    uint64_t deleted;
+    uint64_t deleted = 0;
 
     return store_del(s, KS, &key, 1, &deleted);
 }

@@ -305,7 +305,7 @@ delete_random(struct fixture *x)
 {
     struct store_key keys[KEYS];
     bool gone[KEYS];
-    uint64_t deleted;
+    uint64_t deleted = 0;
     size_t n = 0, kept = 0;
 
     for (unsigned i = 0; i < KEYS; i++) {
@@ -429,7 +429,7 @@ static void
 delete_key(struct fixture *x, const char *key)
 {
     const struct store_key k = {(const uint8_t *)key, strlen(key)};
-    uint64_t deleted;
+    uint64_t deleted = 0;
 
     assert_rc(store_del(x->lmdb, KS, &k, 1, &deleted), 0);
     assert_int_equal(deleted, 1);

@@ -60,7 +60,7 @@ static void
 delete_some(struct store *s, struct model *m)
 {
     struct store_key keys[200];
-    uint64_t deleted;
+    uint64_t deleted = 0;
     size_t n = 0, kept = 0;
 
     for (size_t i = 0; i < m->count; i++)

@@ -207,7 +207,7 @@ CASE(what_takes_the_place_of_a_file_loses_the_keys_deleted_before_too, d)
         struct store *s = open_store(d, 1, true);
         struct store_applied applied;
         struct store_totals totals;
-        uint64_t deleted;
+        uint64_t deleted = 0;
 
         assert_rc(apply_keys(s, 0, KEYS, 8, &applied), 0);
         copy_file(d, "pages.mdb", "copy");

@@ -332,7 +332,7 @@ CASE(deleted_keys_are_gone_and_begin_again, x)
     uint8_t bytes[1024];
     struct store_totals t;
     struct store_row row;
-    uint64_t deleted;
+    uint64_t deleted = 0;
 
     add_four(x);
 

@@ -281,6 +281,7 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
 {
     struct lmdb *s = lmdb_of(store);
     struct deletion d = {.store = s, .keys = keys, .count = count};
+    const uint64_t before = *deleted;
     int rc = -ESTALE;
 
     for (size_t i = 0; i < count; i++)
@@ -290,7 +291,7 @@ lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
         /* A file that took its place may have all keys. */
         d.at = d.limit = 0;
-        *deleted = 0;
+        *deleted = before;
         rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &d.keyspace);
         if (rc == 0)
             rc = delete_all(&d, deleted);

@@ -353,7 +353,6 @@ pg_del(struct store *store, const uint8_t *name, size_t size,
     struct pg_keyspace k;
     int rc = history.erased && list ? 0 : -ENOMEM;
 
-    *deleted = 0;
     for (size_t i = 0; rc == 0 && i < count; i++)
         list[i] =
             (struct row_change){.key = keys[i].key, .size = keys[i].key_size};
@@ -364,7 +363,7 @@ pg_del(struct store *store, const uint8_t *name, size_t size,
         rc = pg_end(s, delete_keys(s, &k, list, count, &history));
     }
     if (rc == 0)
-        *deleted = history.erased_count;
+        *deleted += history.erased_count;
     free(history.erased);
     free(list);
     return rc;
