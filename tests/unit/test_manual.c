@@ -140,7 +140,7 @@ static const struct {
     {COUNTD_5, NULL, "at most ", LISTENERS_MOST, ";"},
     {WRITE_8, NULL, "at most ", LISTENERS_MOST, " each"},
     {WRITE_8, NULL, "; ", LISTENERS_FILES, " descriptors are for"},
-    {WRITE_8, NULL, "when that was for ", PORTS_YIELD_S, " seconds"},
+    {WRITE_8, NULL, "has been idle for ", PORTS_YIELD_S, " seconds"},
     {WRITE_8, NULL, "One in ", 2ul * LISTENERS, " of these, at most "},
     {WRITE_8, NULL, "at most ", LISTENERS_RESERVED, ", are kept for each port"},
     {WRITE_8, NULL, "gets ", CONN_TURN_US, " microseconds"},
