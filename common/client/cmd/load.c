@@ -190,7 +190,7 @@ open_failed(struct load *l, int rc)
 }
 
 /* Reports why a file could not be read to its end. The lines before that are
- * still sent. */
+ * still sent, unless files are loaded once. */
 static void
 file_failed(struct load *l, const struct lines *lines, int rc)
 {
@@ -203,7 +203,10 @@ file_failed(struct load *l, const struct lines *lines, int rc)
              "%s: not text, plain or gzip: unpack or convert it first", path);
     else if (rc == -EBADMSG || rc == -ENODATA)
         diag(DIAG_ERROR,
-             "%s: the gzip file %s; the lines up to %" PRIu64 " are taken",
+             cmd_value(l->line, "once")
+                 ? "%s: the gzip file %s behind line %" PRIu64
+                 : "%s: the gzip file %s; the lines up to %" PRIu64
+                   " are taken",
              path, rc == -EBADMSG ? "is damaged" : "ends too early",
              lines->number);
     else

@@ -38,6 +38,7 @@ struct once {
     uint8_t *bytes;             /* its records */
     size_t size, capacity;
     uint64_t increments; /* of all files */
+    int left_out;        /* the worst exit status of a file that is left out */
 };
 
 /* ---- reading ------------------------------------------------------------- */
@@ -153,7 +154,14 @@ collect_increment(struct once *o, const struct increment *i)
     return ++o->fill.count == FILL_RECORDS ? place_collected(o) : 0;
 }
 
-/* Returns an exit status. */
+static int
+worse_of(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+/* A file that cannot be read or has bad lines is left out.  Returns an exit
+ * status, of what no other file can be loaded after. */
 static int
 load_one(struct once *o, const char *path)
 {
@@ -167,11 +175,13 @@ load_one(struct once *o, const char *path)
     o->load->file_status = 0;
     rc = read_file(o, path, count_increment);
     o->increments += o->count;
-    if (rc < 0)
-        return o->load->file_status;
-    if (o->load->bad > bad)
-        return cmd_fail(CONFIG_EXIT_NEGATIVE,
-                        "%s: nothing of it is loaded: it has bad lines", path);
+    if (rc == 0 && o->load->bad > bad)
+        o->load->file_status =
+            cmd_fail(CONFIG_EXIT_NEGATIVE,
+                     "%s: nothing of it is loaded: it has bad lines", path);
+    o->left_out = worse_of(o->left_out, o->load->file_status);
+    if (o->load->file_status != 0)
+        return 0;
     o->fill =
         (struct archive_header){.features = ARCHIVE_HAS_TIMES,
                                 .first_ms = RECEIVED_MS,
@@ -183,15 +193,14 @@ load_one(struct once *o, const char *path)
     memcpy(name, o->hash, sizeof name);
     memset(o->hash, 0, sizeof o->hash);
     rc = read_file(o, path, collect_increment);
-    if (rc == 0 && (o->count > 0 || memcmp(name, o->hash, sizeof name) != 0))
+    if (o->load->file_status != 0 ||
+        (rc == 0 && (o->count > 0 || memcmp(name, o->hash, sizeof name) != 0)))
         return cmd_fail(CONFIG_EXIT_SYSTEM,
                         "%s changed while it was read, and may be loaded in "
                         "part: countd drop its keyspaces, and load it again",
                         path);
     if (rc == 0)
         rc = place_collected(o);
-    if (rc == -EIO && o->load->file_status != 0)
-        return o->load->file_status;
     return rc < 0 ? cmd_failed(rc, "place %s in log/waiting/", path) : 0;
 }
 
@@ -219,14 +228,7 @@ print_result(const struct once *o)
     return output_fini(&out);
 }
 
-static int
-worse_of(int a, int b)
-{
-    return a > b ? a : b;
-}
-
-/* A file that cannot be loaded is left out, unless the system has failed; what
- * was placed is merged in any case. */
+/* What was placed is merged in any case. */
 static int
 load_all(struct once *o)
 {
@@ -234,14 +236,14 @@ load_all(struct once *o)
     int status = 0;
 
     o->place.in = &o->in;
-    for (int i = 0; status < CONFIG_EXIT_SYSTEM && !o->load->stopped &&
-                    i < line->arg_count;
+    for (int i = 0; status == 0 && !o->load->stopped && i < line->arg_count;
          i++)
-        status = worse_of(status, load_one(o, line->args[i]));
+        status = load_one(o, line->args[i]);
     status = worse_of(status, place_merge(&o->place, line));
     /* After a failure it is not known what is merged. */
-    return status < CONFIG_EXIT_SYSTEM ? worse_of(status, print_result(o))
-                                       : status;
+    if (status < CONFIG_EXIT_SYSTEM)
+        status = worse_of(status, print_result(o));
+    return worse_of(status, o->left_out);
 }
 
 int
