@@ -196,7 +196,7 @@ refuse_top(int rc, const char *path, bool make)
     else if (rc == -ENOENT)
         diag(DIAG_ERROR,
              "data directory %s does not exist; start countd-write or "
-             "countd-worker on it first, or set data_dir",
+             "countd-worker on it first, or name another with -d or data_dir",
              path);
     else if (rc == -ENOTDIR)
         diag(DIAG_ERROR,

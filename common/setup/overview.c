@@ -46,7 +46,8 @@ overview_open(struct overview *o, const char *data_dir)
         return 0;
     if (rc == -ENOENT)
         diag(DIAG_ERROR,
-             "there is no %s: no countd-write has run on this data directory",
+             "there is no %s: no countd-write has run on this data directory; "
+             "-d or data_dir names another",
              o->path);
     else if (rc == -ENAMETOOLONG)
         diag_errno(DIAG_ERROR, rc, "data_dir");
