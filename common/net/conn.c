@@ -78,7 +78,7 @@ conn_close(struct conn *c)
     const int fd = c->source.fd;
 
     assert(fd >= 0);
-    if (c->in.size > 0 || c->skip > 0)
+    if (c->in.size > 0)
         d->stats.cut_off++;
     conn_starve(c, false);
     conn_forget(c);
@@ -141,7 +141,7 @@ take_input(struct conn *c, size_t size)
 {
     const struct protocol *p = c->listener->row->protocol;
     struct conns *cs = c->listener->conns;
-    struct input in = {.at = cs->in, .size = size, .skip = c->skip};
+    struct input in = {.at = cs->in, .size = size};
     const char *browser;
     enum conn_next next;
 

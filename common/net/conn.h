@@ -113,7 +113,6 @@ struct conn {
     /* Bytes of `out`, or of acks, that are behind the gate, by group. */
     uint32_t gated[GATE_GROUPS];
     uint32_t need; /* bytes of input that take() waits for */
-    uint32_t skip; /* bytes to throw away before that */
     /* Low 32 bits of clock_ms(): at the last byte in or out, and at the first
      * byte of what is kept. */
     uint32_t moved_ms, began_ms;
@@ -164,8 +163,6 @@ struct input {
     /* CONN_NEED_INPUT: bytes from `at` that must be there, at most input_max;
      * 0: one more. */
     uint32_t need;
-    /* Bytes behind all of this input to throw away as they come. */
-    uint32_t skip;
 };
 
 enum protocol_flags {

@@ -86,10 +86,8 @@ conn_keep_rest(struct conn *c, const struct input *in, enum conn_next next)
 {
     const size_t size = in->size;
 
-    assert(in->skip == 0 || size == 0);
     c->flags &= (uint16_t)~F_AGAIN;
     c->need = 0;
-    c->skip = in->skip;
     if (in->at != c->listener->conns->in)
         c->began_ms = conns_now(c->listener->conns); /* what follows is new */
     if (next != CONN_NEED_INPUT) {
@@ -136,25 +134,6 @@ note_received(struct conn *c, ssize_t n, size_t asked)
     return n;
 }
 
-/* Throws away bytes that the protocol does not want. */
-static void
-skip_some(struct conn *c)
-{
-    struct conns *cs = c->listener->conns;
-
-    for (int i = 0; i < CONN_DISCARDS && c->skip > 0; i++) {
-        const size_t size = c->skip < CONN_SLICE ? c->skip : CONN_SLICE;
-        /* MSG_TRUNC: TCP need not even copy it. */
-        const ssize_t n = note_received(
-            c, recv(c->source.fd, cs->in, size, MSG_DONTWAIT | MSG_TRUNC),
-            size);
-
-        if (n <= 0)
-            break;
-        c->skip -= (uint32_t)n;
-    }
-}
-
 ssize_t
 conn_gather(struct conn *c, size_t limit, bool *failed)
 {
@@ -165,10 +144,6 @@ conn_gather(struct conn *c, size_t limit, bool *failed)
     *failed = false;
     if ((c->flags & F_AGAIN) != 0)
         return (ssize_t)load_pooled_input(c);
-    if (c->skip > 0) {
-        skip_some(c);
-        return -1;
-    }
     asked = conn_slice(c->listener->row->protocol);
     if (asked > limit - size)
         asked = limit - size;

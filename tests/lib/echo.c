@@ -128,8 +128,6 @@ do_request(struct conn *c, const uint8_t *at, size_t size)
     case 'h':
     case 'H':
         return hold_conn(c, body, size, at[2] == 'H' ? f->gate : NULL);
-    case 's':
-        return put_bytes(c, body, 1);
     case 'w':
         return do_work(c);
     case 'o':
@@ -145,14 +143,9 @@ static enum conn_next
 echo_take(struct conn *c, struct input *in)
 {
     while (in->size >= ECHO_HEAD) {
-        const size_t size = get_be16(in->at);
+        const size_t size = get_be16(in->at), used = ECHO_HEAD + size;
         enum conn_next next;
-        size_t used = ECHO_HEAD + size;
 
-        if (in->at[2] == 's' && in->size > ECHO_HEAD && in->size < used) {
-            in->skip = (uint32_t)(used - in->size);
-            used = in->size;
-        }
         if (in->size < used) {
             in->need = (uint32_t)used;
             return CONN_NEED_INPUT;

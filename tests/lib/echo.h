@@ -11,7 +11,6 @@
  *     L  the same in one piece, but begun as a long answer
  *     h  waits for the test to wake it, then echoes
  *     H  waits for the group commit, and only then echoes
- *     s  needs one byte of its body, the rest is surplus; that byte comes back
  *     w  work: takes 100 us of a driven clock (fault_stop_clock), no answer
  *     o  owes the pattern as often as the body says (u16), behind the gate
  *     x  is malformed

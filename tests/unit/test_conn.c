@@ -90,20 +90,6 @@ CASE(a_gated_connection_that_ends_frees_its_number_when_the_gate_opens, f)
     assert_int_equal(d->used, 0);
 }
 
-CASE(surplus_is_thrown_away_without_memory, f)
-{
-    uint8_t head[ECHO_HEAD + 1] = {0xff, 0xff, 's', '!'};
-    static uint8_t rest[65534];
-    const int a = echo_join(f, ECHO);
-
-    echo_say(a, head, sizeof head);
-    echo_turns(f, 2);
-    for (size_t i = 0; i < sizeof rest; i += 8191)
-        echo_say(a, rest, sizeof rest - i < 8191 ? sizeof rest - i : 8191);
-    echo_ask(a, 'e', "next");
-    echo_hear(f, a, "!next");
-}
-
 CASE(malformed_input_gets_the_last_word_though_more_is_sent, f)
 {
     static uint8_t more[1 << 20];

@@ -33,7 +33,8 @@ static_assert(PIECE - 1 + 2 * FRAME_HEADER + 10 + FRAME_NAME_MAX <=
               "a record and the end of a dump fit");
 
 struct live_state {
-    uint64_t began_s;
+    uint32_t began_s;  /* of loop_now_ms(), in seconds */
+    uint32_t dropped;  /* bytes of a request that came after those it needs */
     uint32_t from;     /* where a Dump goes on */
     uint8_t opaque[4]; /* of it */
 };
@@ -305,11 +306,14 @@ do_request(struct live_server *s, uint32_t holder, const struct request *q,
     return false;
 }
 
-/* Does the requests that have come.  CONN_END: the next body is too long. */
+/* Does the requests that have come whole.  CONN_END: the next body is too long.
+ *
+ * Of a request that is not whole only the bytes that it needs are kept. */
 static enum conn_next
 do_requests(struct conn *c, struct input *in, struct answers *r)
 {
     struct live_server *s = conn_ctx(c);
+    struct live_state *state = conn_state(c);
     const uint32_t holder = conn_number(c);
 
     for (;;) {
@@ -331,15 +335,18 @@ do_requests(struct conn *c, struct input *in, struct answers *r)
         if (in->size < in->need)
             return CONN_NEED_INPUT;
         have = (uint32_t)(in->size - FRAME_HEADER);
-        if (have > body)
-            have = body;
+        if (have < body - state->dropped) {
+            state->dropped += (uint32_t)in->size - in->need;
+            in->size = in->need;
+            in->need = 0;
+            return CONN_NEED_INPUT;
+        }
+        have = body - state->dropped;
+        state->dropped = 0;
         read_request(s, in->at, have, fixed, &q);
         in->at += FRAME_HEADER + have;
         in->size -= FRAME_HEADER + have;
-        in->skip = body - have;
         if (do_request(s, holder, &q, r)) {
-            struct live_state *state = conn_state(c);
-
             state->from = 0;
             memcpy(state->opaque, q.header + 8, sizeof state->opaque);
             return CONN_LONG;
@@ -394,7 +401,7 @@ began(struct conn *c)
     const struct live_server *s = conn_ctx(c);
     struct live_state *state = conn_state(c);
 
-    state->began_s = loop_now_ms(s->loop) / 1000;
+    state->began_s = (uint32_t)(loop_now_ms(s->loop) / 1000);
 }
 
 static enum conn_next
