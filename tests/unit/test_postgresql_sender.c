@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "tests/lib/fault.h"
 #include "tests/lib/pg_store.h"
 #include "tests/lib/stored.h"
@@ -219,6 +220,31 @@ CASE(a_turn_that_cannot_begin_is_begun_again, x)
     assert_rc(store_as_of(reader, &as_of), -EPERM);
     (void)pg_server_run("ALTER TABLE @.gone RENAME TO sender");
     assert_rc(store_as_of(reader, &as_of), 0);
+}
+
+static uint64_t
+count_call(void *ctx)
+{
+    ++*(unsigned *)ctx;
+    return NOON;
+}
+
+/* Each is a commit. */
+CASE(a_round_in_many_steps_says_up_to_when_not_at_each, x)
+{
+    unsigned calls = 0, steps = 0;
+    const struct store_maintenance t = {.applied_ms = count_call,
+                                        .ctx = &calls};
+    const uint64_t since_ms = clock_ms();
+
+    x->options.history = engine_rules(ENGINE_TIERS);
+    pg_store_open(x);
+    for (char name = 'a'; name <= 'z'; name++)
+        assert_rc(stored_add(x->s, (char[]){name, '\0'}, NULL, "the", 1), 0);
+    while (store_maintain(x->s, &t))
+        steps++;
+    assert_int_equal(steps, 26);
+    assert_in_range(calls, 1, 1 + (clock_ms() - since_ms) / 500);
 }
 
 CASE(what_this_directory_has_merged_is_all_there, x)

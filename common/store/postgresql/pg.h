@@ -189,6 +189,7 @@ struct pg {
     uint64_t retry_at_ms;     /* no connection is tried before */
     uint64_t retry_wait_ms;
     uint64_t look_at_ms; /* at the server's settings */
+    uint64_t tick_at_ms; /* pg_sender_tick() is not called before */
 
     /* A round of compaction goes over all keyspaces with history. */
     uint64_t round_ms;                /* none begins before */

@@ -274,6 +274,7 @@ pg_history_change(struct pg *s, struct pg_keyspace *k,
 
 #define ROUND_MS 60000
 #define LOOK_MS  5000
+#define TICK_MS  500 /* a worker comes each second, and between its merges */
 
 /* Compacts a slice of one keyspace, unless another process changes it now. */
 static int
@@ -345,8 +346,10 @@ pg_maintain(struct store *store, const struct store_maintenance *t)
         s->look_at_ms = clock_ms() + LOOK_MS;
         rc = pg_server_check(s);
     }
-    if (rc == 0 && s->sender && t->applied_ms)
+    if (rc == 0 && s->sender && t->applied_ms && clock_ms() >= s->tick_at_ms) {
+        s->tick_at_ms = clock_ms() + TICK_MS;
         rc = pg_sender_tick(s, t->applied_ms(t->ctx));
+    }
     if (clock_ms() < s->round_ms)
         return false;
     if (rc == 0)

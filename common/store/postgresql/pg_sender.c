@@ -307,9 +307,10 @@ postgresql_store_end(struct store *store)
 {
     struct pg *s = pg_of(store);
 
-    if (store->engine == &pg_engine && s->sender && pg_connect(s) == 0)
-        (void)pg_ask(s, NULL, PG_END, "b", s->sender->id,
-                     sizeof s->sender->id); /* else it bounds claims on */
+    if (store->engine != &pg_engine || !s->sender || pg_connect(s) < 0)
+        return; /* it bounds claims on */
+    (void)pg_ask(s, NULL, PG_END, "b", s->sender->id, sizeof s->sender->id);
+    s->tick_at_ms = 0;
 }
 
 /* All of this directory's increments that are in no log are in the snapshot if
