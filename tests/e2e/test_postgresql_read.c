@@ -172,7 +172,7 @@ PG_MACHINES(no_port_waits_for_a_database_that_is_silent, x)
         client_close(fds[i]);
     }
     pg_server_hold(false);
-    if (longest_ms >= timeout_ms / 3)
+    if (longest_ms >= timeout_ms / 3 * 2) /* one that waits takes all of it */
         fail_msg("a request without a database took %llu ms",
                  (unsigned long long)longest_ms);
     while (rows.rows < 0) { /* threads connect again one after the other */

@@ -447,7 +447,7 @@ CASE(a_silent_server_is_given_up_and_named, x)
     assert_int_equal(kill(pid, SIGCONT), 0); /* before anything can fail */
     assert_rc(rc, -EHOSTDOWN);
     assert_true(took_ms >= x->options.timeout_ms);
-    assert_true(took_ms < 10 * x->options.timeout_ms);
+    assert_true(took_ms < 60 * x->options.timeout_ms);
     assert_has(store_trouble(s), "does not answer within");
     assert_has(store_trouble(s), pg_server_path());
     assert_rc(add_until_known(s, &fill, 5), 0);
