@@ -1,6 +1,6 @@
-/* reader/read_commands.c - the commands that ask for counts: see
- * read_commands.h; read_run_query() and the facts of answers are for all commands,
- * and read_commands[] at the end is their table. */
+/* reader/read_commands.c - the commands that read counts; see read_commands.h.
+ * read_run_query() and the facts of answers are for all commands;
+ * read_commands[] at the end is their table. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/read_commands.h"
 
@@ -84,7 +84,7 @@ read_need_keyspace(struct read_request *a)
     return a->has_state ? NULL : &read_no_keyspace;
 }
 
-/* Nothing is known of the key: is there its keyspace? */
+/* The key was not found: determines whether its keyspace exists. */
 static const struct read_problem *
 explain_missing(struct read_request *a)
 {
@@ -235,8 +235,8 @@ answer_rank(struct read_request *a)
     return read_is_period(a) ? read_period_rank(a) : answer_key(a, true);
 }
 
-/* A client asks this to wait for its own counts.  What a store has that is not
- * local is known by a question to it, about any keyspace. */
+/* Clients use this to wait for their own counts.  Only a query to a store that
+ * is not local, about any keyspace, shows what that store has. */
 static const struct read_problem *
 answer_now(struct read_request *a)
 {
@@ -289,7 +289,7 @@ put_row(struct read_request *a, size_t first, int64_t rank,
     table_row(&a->table, cells + first);
 }
 
-/* In the order of keys *row is then the last one, if there is any. */
+/* In the order of keys, *row is the last row afterwards, if there is any. */
 static void
 put_rows(struct read_request *a, enum rows_form form, int64_t rank,
          const struct store_query *q, struct query_row *row)
@@ -326,7 +326,7 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
 
     if (problem)
         return problem;
-    if (offset < 0) /* the rank of the first row that there is */
+    if (offset < 0) /* the rank of the first existing row */
         offset = offset + keys > 0 ? offset + keys : 0;
     if (!read_run_query(a, &q))
         return read_failure(a);
@@ -349,8 +349,8 @@ read_set_next(struct read_request *a, const struct query_row *last)
     memcpy(a->next_page.after.bytes, last->key, last->key_size);
 }
 
-/* Finds where the next page of keys begins, if there is one.  NULL, or why that
- * is not known. */
+/* Finds where the next page of keys begins, if there is one.  Returns NULL, or
+ * why that is not known. */
 static const struct read_problem *
 find_next_key(struct read_request *a, const struct query_row *last)
 {
@@ -362,7 +362,7 @@ find_next_key(struct read_request *a, const struct query_row *last)
                             .after_size = last->key_size,
                             .length = 1};
 
-    read_set_next(a, last); /* the next answer is put over it */
+    read_set_next(a, last); /* copied, as the next query overwrites the row */
     if (!read_run_query(a, &q))
         return read_failure(a);
     a->next_page.is_there = q.rows > 0;
@@ -400,7 +400,7 @@ answer_top(struct read_request *a)
     if (read_is_long(a))
         return read_period_top(a);
     problem = answer_rows(a, 0, a->params.n);
-    a->next_page.is_there = false; /* that is range's */
+    a->next_page.is_there = false; /* a top has no pages */
     return problem;
 }
 

@@ -78,8 +78,8 @@ read_request(struct http_call *x, enum conn_next *next)
     return false;
 }
 
-/* Whether the request has asked what a store that is not local has not answered
- * yet: it is served again then. */
+/* Whether the request waits for the answer of a store that is not local: it is
+ * then served again. */
 static bool
 is_asking(const struct http_call *x)
 {
@@ -97,9 +97,9 @@ refuse_memory(struct http_call *x)
                          "there is no memory for the answer: ask again");
 }
 
-/* Whether the request may go on waiting for as_of_ms, or 0: another version;
- * *next is then to wait or, where too many wait already, the answer that says
- * so. */
+/* Whether the request may go on waiting until as_of_ms is reached (0: until the
+ * version changes); *next is then to wait or, if too many wait already, the
+ * answer that reports that. */
 static bool
 wait_longer(struct http_call *x, int64_t as_of_ms, enum conn_next *next)
 {
@@ -161,7 +161,7 @@ static const char *const types[] = {
     [TABLE_TSV] = "text/tab-separated-values; charset=utf-8",
     [TABLE_CSV] = "text/csv; charset=utf-8; header=present"};
 
-/* What an answer has beside its type. */
+/* Sets the headers of an answer, except its type. */
 static void
 set_answer_headers(struct http_call *x, const struct read_request *a)
 {
@@ -183,9 +183,9 @@ set_answer_headers(struct http_call *x, const struct read_request *a)
         read_link_put(a->command->path, &a->params, &a->next_page, at);
 }
 
-/* The version is that of a keyspace's state and, where time is asked about, of
- * the minutes that it is widened to: the rest of an answer is in the request.
- */
+/* The version has the keyspace's state and, for a query of time, the minutes
+ * that its period is widened to: the request determines the rest of an
+ * answer. */
 static void
 set_version(struct read_request *a)
 {
@@ -209,7 +209,7 @@ set_version(struct read_request *a)
     (void)text_put(at, "\"");
 }
 
-/* Whether the request asks for a version that the keyspace has no longer; *next
+/* Whether the request asks for a version that the keyspace no longer has; *next
  * is then the answer. */
 static bool
 has_changed(struct http_call *x, struct read_request *a, enum conn_next *next)
@@ -266,7 +266,7 @@ put_answer(struct http_call *x, const struct read_request *a,
     return answer_bytes(x, text, size);
 }
 
-/* The answer that a job has packed, or has had no memory to pack. */
+/* Sends the answer that a job has packed, or had no memory to pack. */
 static enum conn_next
 put_chunks(struct http_call *x, const struct read_job *w)
 {
@@ -285,8 +285,8 @@ put_chunks(struct http_call *x, const struct read_job *w)
     return http_end(x, HTTP_OK, c->size);
 }
 
-/* The answer is in h->text.  A job packs it, unless that would have to wait for a
- * place. */
+/* Sends the answer in h->text.  A job packs it first, unless that would have to
+ * wait for a place. */
 static enum conn_next
 put_packed(struct http_call *x, const struct read_request *a, size_t size)
 {
@@ -345,8 +345,9 @@ answer_in_steps(struct http_call *x)
     return w && read_job_start(w, &h->now) == 0 ? CONN_PAUSE : refuse_memory(x);
 }
 
-/* The answer of a job that is done.  Its parts are of several moments: the
- * version is still the one that was asked for, or it was not all the time. */
+/* Sends the answer of a job that is done.  Its parts were read at several
+ * moments: if the version is still the one asked for, it was so all the
+ * time. */
 static enum conn_next
 answer_job(struct http_call *x, struct read_job *w)
 {
@@ -397,7 +398,7 @@ answer_now(struct http_call *x, struct read_job *w)
     return answer_request(x, &h->now);
 }
 
-/* A store that is not local is asked by the request's job. */
+/* The request's job queries a store that is not local. */
 static enum conn_next
 answer_command(struct http_call *x)
 {
@@ -415,7 +416,7 @@ answer_command(struct http_call *x)
     return next;
 }
 
-/* The directory is there: nothing is served before. */
+/* Nothing is served before the directory exists, so the daemon is ready. */
 static enum conn_next
 answer_ready(struct http_call *x)
 {
@@ -429,7 +430,7 @@ answer_ready(struct http_call *x)
     return http_answer_text(x, HTTP_OK, "ok\n");
 }
 
-/* Counting is the writer's. */
+/* Refuses to count: only countd-write does. */
 static enum conn_next
 answer_count(struct http_call *x)
 {

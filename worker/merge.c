@@ -1,4 +1,5 @@
-/* worker/merge.c - see merge.h: merge_run(), merge_waiting(), merge_maintain(). */
+/* worker/merge.c - see merge.h: merge_run(), merge_waiting(),
+ * merge_maintain(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "worker/merge.h"
 
@@ -18,7 +19,7 @@
 /* ---- opening, memory --------------------------------------------------- */
 
 /* Half of worker.memory is for the sums: the more logs they cover, the cheaper
- * each increment is; an eighth of that is for quick batches. */
+ * each increment is.  An eighth of that half is for quick batches. */
 static size_t
 fold_memory_of(uint64_t worker_memory, unsigned eighths)
 {
@@ -57,7 +58,7 @@ merge_open(struct merge *m, const struct config *config,
     m->quick.keyspaces_max = MERGE_QUICK_NAMES;
     m->batch.stats = m->quick.stats = &m->stats;
     m->batch.dir.requests = m->quick.dir.requests = &m->requests;
-    /* Where something else serves malloc(), as AddressSanitizer does, the first
+    /* If something else serves malloc(), as AddressSanitizer does, the first
      * call sets libc's heap up, which two threads cannot do at once. */
     (void)mallinfo2();
     if (rc == 0)
@@ -93,8 +94,8 @@ report_note(struct diag_repeat *repeat, const char *what, int rc)
                    what, diag_text(rc));
 }
 
-/* Reads the notes.  Without them the worker merges: an error of a disk shows
- * elsewhere, too. */
+/* Reads the notes.  If they cannot be read, the worker merges: an error of the
+ * disk shows elsewhere, too. */
 static void
 read_note(struct merge *m)
 {
@@ -137,9 +138,9 @@ write_note(struct merge *m)
         report_note(&repeat, "write", rc);
 }
 
-/* To be called before records go into the store: reads the merge notes, and
- * writes them when it is time.  False: keyspace/ is older than log/, which is
- * reported; nothing may be merged but what a command placed (R11). */
+/* Called before records go into the store: reads the merge notes, and writes
+ * them when it is time.  False: keyspace/ is older than log/, which is
+ * reported; only what a command placed may be merged (R11). */
 static bool
 begin_merge(struct merge *m)
 {
@@ -190,8 +191,8 @@ archive_logs(struct merge *m)
                        m->archive.removed_early);
 }
 
-/* Puts the logs that are about to be emptied where a backup that is running
- * looks for them.  If one cannot be kept, the backup is marked as incomplete. */
+/* Copies the logs that are about to be emptied to where a running backup looks
+ * for them.  If one cannot be copied, the backup is marked as incomplete. */
 static void
 keep_logs(struct merge *m)
 {
@@ -267,9 +268,9 @@ end_batch(struct merge *m, bool *halted)
     return emptied;
 }
 
-/* Takes logs and chooses those that may be merged together, as log_select_sort();
+/* Takes the logs that may be merged together, chosen by log_select_sort();
  * after an error none are taken.
- *   -ENODATA  there are none   -ESTALE  keyspace/ is older */
+ *   -ENODATA  there are none   -ESTALE  keyspace/ is older than log/ */
 static int
 prepare_batch(struct merge *m, struct log_batch *b)
 {
@@ -286,8 +287,8 @@ prepare_batch(struct merge *m, struct log_batch *b)
     return rc;
 }
 
-/* Merges the logs of m->quick, which are few keyspaces'.  Returns whether it
- * could. */
+/* Merges the logs of m->quick, which have few keyspaces.  Returns whether that
+ * succeeded. */
 static bool
 merge_quick_batch(struct merge *m)
 {
@@ -295,7 +296,7 @@ merge_quick_batch(struct merge *m)
     bool halted;
 
     if (rc < 0)
-        return rc == -ENODATA && !m->quick.limited; /* the next reports it */
+        return rc == -ENODATA && !m->quick.limited; /* reported by the next */
     apply_batch_begin(m);
     while (apply_batch_slice(m))
         continue;
@@ -303,8 +304,8 @@ merge_quick_batch(struct merge *m)
     return !halted && !m->waiting && !m->quick.limited;
 }
 
-/* Merges the logs of few keyspaces that became full since the last slice.
- * Returns whether to do so again. */
+/* Merges the logs that became full since the last slice, if they have few
+ * keyspaces.  Returns whether to do so again. */
 static bool
 merge_quick(struct merge *m)
 {
@@ -320,7 +321,8 @@ merge_quick(struct merge *m)
     return again;
 }
 
-/* Applies the batch; between its slices quick ones, until one says no. */
+/* Applies the batch and, between its slices, quick batches, until one returns
+ * false. */
 static void
 apply_batch(struct merge *m, bool quick)
 {
@@ -329,7 +331,8 @@ apply_batch(struct merge *m, bool quick)
         quick = quick && merge_quick(m);
 }
 
-/* Merges the logs of the batch; `others`: some were released for the next. */
+/* Merges the logs of the batch; `others`: some were released for the next
+ * batch. */
 static enum merge_outcome
 merge_batch(struct merge *m, bool others)
 {
@@ -376,7 +379,7 @@ merge_run(struct merge *m)
     return MERGE_WAIT;
 }
 
-/* ---- what waits ----------------------------------------------------------- */
+/* ---- what waits ---------------------------------------------------------- */
 
 /* Merges the fills of the batch, which were taken. */
 static void
@@ -430,7 +433,8 @@ is_dead_fill(void *ctx, const struct log_fill *mark)
     return dead_fills_contain(&m->dead_fills, mark);
 }
 
-/* A backup that runs looks in a keyspace's marks for what was kept for it. */
+/* A running backup looks in a keyspace's marks for the logs that were kept for
+ * it. */
 static bool
 is_backed_up(const struct merge *m)
 {
@@ -441,8 +445,8 @@ is_backed_up(const struct merge *m)
     return fd != -ENOENT;
 }
 
-/* Whether the file of an empty keyspace must stay (R8); true also if that cannot
- * be known. */
+/* Whether the file of an empty keyspace must stay (R8); true also if that is
+ * not known. */
 static bool
 is_named(void *ctx, const uint8_t *name, size_t name_size)
 {
@@ -480,7 +484,7 @@ join_waiting(struct merge *m)
     return rc == -ENOSPC ? 0 : rc;
 }
 
-/* Does what is done every so often. */
+/* Does the periodic work that is due. */
 static void
 run_chores(struct merge *m)
 {

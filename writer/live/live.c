@@ -15,13 +15,13 @@
 #include "writer/map.h"
 
 #define PAGE           4096
-#define HOLDERS_PART   8  /* places for names to one for holdings */
-#define HOLDINGS_SHARE 32 /* this part of the budget is not for names */
+#define HOLDERS_PART   8  /* places for names, for each one for holdings */
+#define HOLDINGS_SHARE 32 /* 1 / this of the budget is only for holdings */
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* The lists of the holders and both indexes, one behind the other.  They are
- * memory once they are touched; the budget has all of it at once. */
+/* Maps the lists of the holders and both indexes, one after the other.  Pages
+ * take memory only once they are touched; the budget has all of it at once. */
 static int
 take_area(struct live *l)
 {
@@ -104,7 +104,7 @@ live_clock(struct live *l, uint64_t unix_ms)
 {
     const uint64_t interval = unix_ms / 1000 / l->options.window_s;
 
-    /* A clock that was set back begins a sweep too many, not too few. */
+    /* If the clock was set back, one sweep too many begins, not one too few. */
     l->wants_sweep |= interval != l->interval;
     l->interval = interval;
     if (l->options.kind == LIVE_COUNTER)
@@ -190,8 +190,8 @@ end_holding(struct live *l, uint32_t number)
     arena_give(&l->holdings, number);
 }
 
-/* A second holder comes: each gets a holding.  Returns that of the second, of
- * nothing so far; 0: no memory, and nothing has changed. */
+/* A second holder comes: each gets a holding.  Returns the second one's, which
+ * has nothing so far; 0: no memory, and nothing has changed. */
 static uint32_t
 split_holdings(struct live *l, uint32_t number, uint32_t second)
 {
@@ -238,7 +238,7 @@ join_object(struct live *l, uint32_t number, uint32_t holder, uint32_t *holding)
     return *holding != 0;
 }
 
-/* The holding has become 0. */
+/* Removes a holding that has become 0. */
 static void
 leave_object(struct live *l, uint32_t number, uint32_t holding)
 {
@@ -256,8 +256,8 @@ leave_object(struct live *l, uint32_t number, uint32_t holding)
 
 /* ---- the operations ------------------------------------------------------ */
 
-/* Before each change: a new window begins with what there is.  Semaphores
- * have one window only, and their maximum is never exceeded. */
+/* Before each change: begins a new window, if it is time, with what is taken
+ * now.  Semaphores have only one window, and never exceed their maximum. */
 static void
 begin_change(const struct live *l, struct object *o)
 {
@@ -281,7 +281,8 @@ live_get(const struct live *l, uint32_t hash, const uint8_t *name, size_t size,
     return FRAME_OK;
 }
 
-/* What a holder has of an object.  *holding is its holding; 0: it has none. */
+/* Returns how much a holder has of an object.  *holding is its holding, or 0 if
+ * it has none of its own. */
 static uint32_t
 amount_held(const struct live *l, uint32_t number, uint32_t holder,
             uint32_t *holding)
@@ -317,7 +318,7 @@ no_memory(struct live *l)
     return FRAME_NO_MEMORY;
 }
 
-/* A record for a name.  0: no memory. */
+/* Makes a record for a name.  0: no memory. */
 static uint32_t
 take_record(struct live *l, size_t name_size)
 {
@@ -325,14 +326,14 @@ take_record(struct live *l, size_t name_size)
     const uint64_t max = b->max, most = max - max / HOLDINGS_SHARE;
     uint32_t number;
 
-    /* Meanwhile the budget is what names may have, or what is used already. */
+    /* For a name, the budget is what names may use, or what is used already. */
     b->max = most > b->used ? most : b->used;
     number = arena_take(&l->objects, OBJECT_SIZE + name_size);
     b->max = max;
     return number;
 }
 
-/* The first to acquire from a name. */
+/* Makes the object of a new name, which the holder is the first to acquire. */
 static enum frame_status
 create_object(struct live *l, uint32_t holder, uint32_t hash,
               const struct frame_ask *ask)
@@ -385,7 +386,8 @@ live_acquire(struct live *l, uint32_t holder, uint32_t hash,
     return FRAME_OK;
 }
 
-/* Takes `amount` from what a holder has: `holding`, or all there is. */
+/* Takes `amount` from what a holder has: its `holding` or, without one, the
+ * object's whole amount. */
 static void
 reduce_object(struct live *l, uint32_t number, uint32_t holding,
               uint32_t amount)
@@ -453,7 +455,7 @@ is_removable(const struct live *l, uint32_t number)
 {
     const struct object *o = object_at(l, number);
 
-    /* Any other window: the clock may have been set back. */
+    /* Any other window, even a later one: the clock may have been set back. */
     return o->current == 0 &&
            (l->options.kind == LIVE_SEMAPHORE || o->window != l->window);
 }

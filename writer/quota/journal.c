@@ -1,13 +1,14 @@
 /* writer/quota/journal.c - see journal.h: journal_put(), journal_sync(),
  * journal_checkpoint(); at a start journal_make(), journal_open().
  *
- * The journal ends at the first record that is not good, if that is not before
- * the noted end, belongs to the last group, and a piece of that group is
- * missing: a kill or a loss of power leaves zeros, never other bytes.  Anything
- * else is damage.
+ * The journal ends at its first bad record, if that record is not before the
+ * noted end, belongs to the last group, and a piece of that group is missing: a
+ * kill or a loss of power leaves zeros, never other bytes.  Any other bad
+ * record is damage.
  *
- * The last group is written and synced once more, because it may be in memory
- * only: the process before may have ended, or a sync may have failed.
+ * A start writes and syncs the last group once more, because it may be only in
+ * memory: the process before may have ended before its sync, or the sync may
+ * have failed.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/journal.h"
@@ -67,7 +68,7 @@ write_note(const struct journal *j, uint64_t end)
     return state_write(j->note_fd, bytes, sizeof bytes, NOTE_MAGIC);
 }
 
-/* The end that the note has, 0 where it does not say.  Opens or makes it. */
+/* Opens or makes the note, and returns its end; 0: it has none. */
 static int
 read_note(struct journal *j, uint64_t *end)
 {
@@ -118,7 +119,7 @@ journal_put(struct journal *j, const struct journal_record *r)
 
     assert(journal_free(j) > 0);
     if (g->count == 0)
-        g->count = 1; /* GROUP: when it is whole */
+        g->count = 1; /* the GROUP record, written when the group is whole */
     journal_record_put(r, j->head.uuid, g->first + g->count,
                        g->bytes + g->count * JOURNAL_RECORD_SIZE);
     g->count++;
@@ -210,8 +211,8 @@ write_file(int fd, const struct journal_header *h, const uint8_t *state,
     return rc == 0 && fsync(fd) < 0 ? -errno : rc;
 }
 
-/* Writes a new file, durably, and renames it into place: its header, the state,
- * zeros for its records.  Returns its descriptor; the folder is not synced. */
+/* Writes a new file durably (header, state, zeros for the records) and renames
+ * it into place.  Returns its descriptor; the folder is not synced. */
 static int
 new_file(int dirfd, const struct journal_header *h, const uint8_t *state,
          uint64_t *size)
@@ -295,14 +296,14 @@ struct replay {
     struct journal *j;
     const struct journal_reader *reader;
     const uint8_t *bytes; /* the whole file */
-    uint64_t end;         /* number of the record behind it */
+    uint64_t end;         /* number of the record after the last one */
     uint64_t noted;       /* the note's end */
     uint64_t at;          /* number of the next record */
     uint64_t change;      /* first record of the current change */
     uint64_t group;       /* the last GROUP */
     uint64_t next;        /* where the next GROUP belongs */
     uint64_t ms;
-    uint64_t dirty; /* after the last record with bytes after the end; or 0 */
+    uint64_t dirty; /* after the last record past the end with bytes; or 0 */
 };
 
 static const uint8_t *
@@ -363,8 +364,8 @@ take_record(struct replay *p, const struct journal_record *r)
     return rc;
 }
 
-/* Takes the records up to the end.  A group is begun when the one before it is
- * durable: none is good behind the end. */
+/* Takes the records up to the end.  A group is begun when the group before it
+ * is durable, so there is no good group after the end. */
 static int
 read_records(struct replay *p)
 {
@@ -385,8 +386,7 @@ read_records(struct replay *p)
 }
 
 /* Whether a piece of the records from `from` to `to` is missing: the file ends
- * in them, or one of their words is zero, which none was when it was written.
- */
+ * in them, or one of their words is zero, which no written word is. */
 static bool
 has_gap(const struct replay *p, uint64_t from, uint64_t to)
 {
@@ -400,8 +400,8 @@ has_gap(const struct replay *p, uint64_t from, uint64_t to)
     return gap;
 }
 
-/* Bytes after the end must be the rest of a group that a kill or a loss of power
- * tore. */
+/* Bytes after the end must be the rest of a group that a kill or a loss of
+ * power tore. */
 static int
 check_end(const struct replay *p)
 {
@@ -433,7 +433,7 @@ report_bad(const char *what)
     return -EBADMSG;
 }
 
-/* The header, and the checkpoint behind it. */
+/* Reads the header, and the checkpoint after it. */
 static int
 read_header(struct replay *p, uint64_t size)
 {
@@ -501,14 +501,14 @@ repair_end(struct replay *p)
         rc = -errno; /* a part of a record */
     if (rc == 0 && fsync(j->fd) < 0)
         rc = -errno;
-    /* A checkpoint may have been renamed and not have been synced. */
+    /* A checkpoint may have been renamed without a sync of the folder. */
     if (rc == 0 && fsync(j->dirfd) < 0)
         rc = -errno;
     j->durable = j->groups[0].first = j->groups[1].first = p->change;
     return rc < 0 ? rc : write_note(j, p->change);
 }
 
-/* Reads the file as a whole. */
+/* Reads the whole file. */
 static int
 read_file(int fd, uint8_t **bytes, uint64_t *size)
 {

@@ -1,4 +1,4 @@
-/* writer/quota/quota_routes.c - what is asked of quotas over HTTP; see
+/* writer/quota/quota_routes.c - the HTTP requests of quotas; see
  * quota_service.h.
  *
  *     /query                      REMAINING
@@ -7,15 +7,15 @@
  *     /increase?amt=N             REMAINING, -1
  *     /decrease?amt=N             REMAINING, -1
  *     /empty                      0
- *     /quota/NAME/...             the same of a quota with a name
+ *     /quota/NAME/...             the same for a quota with a name
  *     POST /quota/NAME?limit=N    makes it: 201, N; 409; 507
  *     DELETE /quota/NAME          removes it: REMAINING
  *     /quota                      NAME TAB LIMIT TAB REMAINING, a line each
  *
- * 0 is a refusal, -1 a number that is none, or one that would not fit.
+ * 0 is a refusal, -1 an invalid number, or one that would be too large.
  *
  * Read from the end: answer_unnamed(), answer_list() and answer_named() are the
- * routes, which come to change_asked() if they change something. */
+ * routes; those that change something call change_asked(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/quota/quota_service.h"
 
@@ -28,7 +28,7 @@
 #include "common/wire/name.h"
 
 #define LINE_MAX_  (QUOTA_NAME_MAX + 2 * 20 + 3)
-#define BODY_MAX   64u /* bytes of all bodies but that of /quota */
+#define BODY_MAX   64u /* bytes of a body, except that of /quota */
 #define NAME_PARTS ((QUOTA_NAME_MAX + 15) / 16)
 
 static_assert(NAME_PARTS + 4 <= JOURNAL_CHANGE,
@@ -144,7 +144,7 @@ put_bytes(struct journal *j, enum journal_record_type type,
     journal_put(j, &r);
 }
 
-/* The records of one change, which the last one makes. */
+/* Puts the records of one change, which the last of them completes. */
 static void
 put_change(struct journal *j, const struct keyed *key,
            const struct journal_record *record, const struct quota_request *r)
@@ -193,7 +193,7 @@ runs_out(const struct journal_record *r)
             r->type == JOURNAL_RECORD_EMPTY);
 }
 
-/* Makes what was decided, or notes a refusal that a key must repeat. */
+/* Makes the change, or stores a refusal that the key must repeat. */
 static void
 make_change(struct quota_service *s, const struct quota_request *r,
             bool changes, const struct journal_record *record,
@@ -240,14 +240,14 @@ repeat_answer(struct http_call *x, uint8_t *body, const struct key_entry *e,
     return send_answer(x, body, &a);
 }
 
-/* In a moment, or not now (503). */
+/* Has the request wait for a moment, or answers 503. */
 static enum conn_next
 wait_for_room(struct quota_service *s, struct http_call *x)
 {
     const struct journal *j = &s->store.journal;
     const struct journal_group *g = &j->groups[j->collecting];
 
-    /* A group that is full is soon on its way. */
+    /* A full group is soon written. */
     if (g->count + JOURNAL_CHANGE <= JOURNAL_GROUP &&
         loop_now_ms(s->loop) < s->retry_ms) {
         s->stats.unavailable++;
@@ -297,7 +297,7 @@ change_asked(struct http_call *x, const struct quota_request *r)
 
 /* ---- routes ------------------------------------------------------ */
 
-/* What every request needs first.  False: *next is its answer. */
+/* The checks that every request needs first.  False: *next is its answer. */
 static bool
 may_serve(struct http_call *x, enum conn_next *next)
 {
@@ -379,7 +379,7 @@ find_verb(struct http_text word)
     return NULL;
 }
 
-/* /apply ...: of the quota without a name. */
+/* /apply and the like, for the quota without a name. */
 static enum conn_next
 answer_unnamed(struct http_call *x)
 {
@@ -461,7 +461,7 @@ manage_quota(struct http_call *x, struct http_text name)
     return change_asked(x, &r);
 }
 
-/* Whether the query begins with the parameter of a verb, or is none. */
+/* Whether the query begins with the parameter of a verb, or is empty. */
 static bool
 has_parameter(struct http_call *x, const char *name)
 {

@@ -1,10 +1,10 @@
-/* common/store/lmdb/pages_check.c - see pages.h: pages_check(),
+/* common/store/lmdb/pages_check.c - see pages.h: pages_check() and
  * pages_check_file() read a file page by page, before LMDB opens it;
  * pages_each() reads the records of one database.
  *
- * One walk over the databases of the newest commit, from the roots in its meta
- * page down, with a buffer per level.  A bit per page records that it is in use
- * or free, so no page is read twice, and the walk ends. */
+ * One walk goes over the databases of the newest commit, from the roots in its
+ * meta page down, with a buffer per level.  A bit per page records that it is
+ * in use or free, so no page is read twice, and the walk ends. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/bytes.h"
 #include "common/store/lmdb/pages.h"
@@ -23,7 +23,7 @@
 #define SUBS_MAX        16
 #define KEY_MAX         511
 
-/* Pages at the end that a commit allocated and freed again, never written. */
+/* Pages at the end that a commit allocated, never wrote, and freed again. */
 #define UNWRITTEN_MAX ((uint64_t)1 << 20)
 
 /* A process that only reads trusts the pages of a file larger than this. */
@@ -35,7 +35,7 @@ struct page_level {
     uint8_t *page;
     uint64_t number;
     unsigned count; /* nodes */
-    unsigned at;    /* index of the next to read */
+    unsigned at;    /* index of the next node to read */
     struct page_node least;
     struct page_node above;
 };
@@ -46,7 +46,7 @@ struct walker {
     bool found;                        /* the database that is asked for: */
     uint8_t record[PAGES_DB_SIZE];
     int fd;
-    int error; /* of a read */
+    int error; /* of a failed read; or 0 */
     size_t page_size;
     uint64_t file_pages; /* entirely inside the file */
     uint64_t last_page;  /* by the meta page */
@@ -76,7 +76,7 @@ report_fault(struct walker *w, uint64_t page, const char *what)
 
 /* ---- pages of the file ------------------------------------------------- */
 
-/* Marks a page as seen; false if it was. */
+/* Marks a page as seen; false if it was seen before. */
 static bool
 mark_page(struct walker *w, uint64_t page)
 {
@@ -88,8 +88,8 @@ mark_page(struct walker *w, uint64_t page)
     return true;
 }
 
-/* Marks `count` pages from `page` on as in use; false, and a fault, if they
- * cannot be. */
+/* Marks `count` pages from `page` on as in use.  False, with a fault reported,
+ * if they are outside the file or marked already. */
 static bool
 take_pages(struct walker *w, uint64_t page, uint64_t count)
 {
@@ -129,7 +129,7 @@ read_piece(struct walker *w, uint64_t page, size_t at, uint8_t *bytes,
 
 /* ---- the free list ----------------------------------------------------- */
 
-/* Checks the page numbers of a free list's value: none may be in use or occur
+/* Checks the page numbers of a free list's value: none may be in use, or occur
  * twice. */
 static void
 check_free_pages(struct walker *w, const uint8_t *bytes, uint64_t count)
@@ -196,7 +196,7 @@ good_node(const struct walker *w, const struct page_level *l, bool leaf,
 {
     struct page_node node = {.key = NULL};
 
-    /* nodes_ok() has checked that it is inside. */
+    /* nodes_ok() has checked that the node is inside the page. */
     (void)page_node(l->page, w->page_size, leaf, i, &node);
     return node;
 }
@@ -256,7 +256,8 @@ check_leaf_node(struct walker *w, uint64_t number, const struct page_node *node)
         check_free_value(w, number, node, first);
 }
 
-/* Gives a record that is asked for, or finds its database: 1. */
+/* Gives a record to asked->each() and returns its value; in the main database
+ * returns 1 at the record of the database that is asked for. */
 static int
 give_node(struct walker *w, const struct page_level *l,
           const struct page_node *node)
@@ -330,8 +331,8 @@ nodes_are_packed(struct walker *w, const struct page_level *l, bool leaf)
     return starts && meet && sum == w->page_size - upper;
 }
 
-/* Whether LMDB can read all nodes of a page, and finds by key what is in it. To
- * read records it suffices that they are inside. */
+/* Whether LMDB can read all nodes of a page and find by key what is in it.  To
+ * read records, it suffices that the nodes are inside the page. */
 static bool
 nodes_ok(struct walker *w, const struct page_level *l, bool leaf)
 {
@@ -393,7 +394,7 @@ database_ok(struct walker *w, const uint8_t *db)
     return true;
 }
 
-/* Enters a page; a damaged one appears as empty.  -ENOMEM. */
+/* Enters a page; a damaged page appears as empty.  -ENOMEM. */
 static int
 enter_page(struct walker *w, struct page_level *l, uint64_t number, bool leaf)
 {
@@ -482,7 +483,8 @@ walk_databases(struct walker *w, const struct pages_meta *meta)
 
 /* ---- the whole file ---------------------------------------------------- */
 
-/* Reads every page that a meta page leads to, or those of what is asked for. */
+/* Reads every page that a meta page leads to, or only those of the records that
+ * are asked for. */
 static int
 walk_file(int fd, const struct pages_meta *meta, struct pages_check *out,
           const struct pages_records *asked)

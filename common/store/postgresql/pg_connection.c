@@ -1,10 +1,10 @@
 /* common/store/postgresql/pg_connection.c - a connection: made, used with a
- * deadline, given up; what its errors mean.
+ * deadline, closed; what its errors mean.
  *
- * A connection is always in libpq's pipeline mode: what is sent together costs
- * one round trip, and after an error the server skips the rest of it.  libpq
- * waits for a connection, and in pg_run_script(): each other wait is a poll()
- * of at most `timeout_ms`. */
+ * A connection is always in libpq's pipeline mode: statements that are sent
+ * together cost one round trip, and after an error the server skips the rest of
+ * them.  libpq itself waits while connecting and in pg_run_script(); every
+ * other wait is a poll() of at most `timeout_ms`. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
@@ -89,8 +89,8 @@ error_of_state(struct pg *s, const char *state)
     return -EIO;
 }
 
-/* The text of an error, and what it is here; a result of NULL: the connection
- * was lost. */
+/* Stores the text of an error, and returns its errno; a result of NULL: the
+ * connection was lost. */
 static int
 take_error(struct pg *s, const PGresult *r)
 {
@@ -167,7 +167,7 @@ flush_calls(struct pg *s, uint64_t until_ns)
     while (rc == 0 && (left = PQflush(s->connection)) != 0) {
         if (left < 0)
             return take_error(s, NULL);
-        /* A server that waits to be read from would not read. */
+        /* A server that waits for us to read does not read either. */
         rc = wait_socket(s, POLLIN | POLLOUT, until_ns);
         if (rc == 0 && PQconsumeInput(s->connection) == 0)
             rc = take_error(s, NULL);
@@ -214,7 +214,7 @@ send_call(struct pg *s, const struct pg_call *c)
 }
 
 /* Takes the results of what was sent, up to the end of the pipeline.  The first
- * error is the one; the calls behind it were skipped. */
+ * error is returned; the server skipped the calls after it. */
 static int
 receive_results(struct pg *s, size_t count, uint64_t until_ns)
 {
@@ -239,7 +239,7 @@ receive_results(struct pg *s, size_t count, uint64_t until_ns)
             s->results[i] = r;
         else
             PQclear(r);
-        rc = next_result(s, until_ns, &end); /* NULL: the end of this one's */
+        rc = next_result(s, until_ns, &end); /* NULL: the call's results end */
         if (rc < 0)
             return rc;
         if (end != NULL) {
@@ -293,7 +293,7 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
         calls[i].result = s->results[i];
     if (rc < 0) {
         pg_report_trouble(s);
-        /* After an error a reading turn can only begin anew. */
+        /* After an error a reading transaction can only begin again. */
         if (rc == -EHOSTDOWN || rc == -ENOMEM || s->in_turn)
             pg_disconnect(s);
     }
@@ -329,9 +329,9 @@ pg_disconnect(struct pg *s)
     s->bands.keyspace = 0;
 }
 
-/* The words that libpq is given: a later one replaces an earlier one, and
- * `dbname` stands for all of store.conninfo.  libpq itself waits for each host,
- * and for whole seconds, two at least. */
+/* The parameters for libpq: a later one replaces an earlier one, and `dbname`
+ * stands for all of store.conninfo.  libpq's own timeout is for each host, and
+ * in whole seconds, at least two. */
 static PGconn *
 connect_with(const struct postgresql_options *o)
 {
@@ -354,8 +354,8 @@ connect_with(const struct postgresql_options *o)
     return PQconnectdbParams(keys, values, 1);
 }
 
-/* A pooler gives a session to many: statements that one prepares are not there
- * later, or are another's. */
+/* A pooler shares a session between clients: statements that one of them
+ * prepared may be missing later, or be another client's. */
 static int
 refuse_pooler(struct pg *s)
 {
@@ -366,9 +366,9 @@ refuse_pooler(struct pg *s)
     return -EPERM;
 }
 
-/* A refusal has no SQLSTATE here: one that waiting does not mend is known by
- * nothing but its text, which may be in any language, so all are waited for.
- * PgBouncer has one language, and refuses options that store.conninfo has. */
+/* A refused connection has no SQLSTATE.  Only its text, in any language, shows
+ * whether waiting helps, so every refusal is tried again, except PgBouncer's,
+ * whose text has one language: it refuses options of store.conninfo. */
 static int
 open_connection(struct pg *s)
 {
@@ -457,7 +457,7 @@ prepare_statements(struct pg *s)
     return rc;
 }
 
-/* Gives the connection up; the next try is later. */
+/* Closes the connection; the next attempt is later. */
 static int
 fail_connect(struct pg *s, int rc)
 {
@@ -471,9 +471,8 @@ fail_connect(struct pg *s, int rc)
     return rc;
 }
 
-/* Whether the connection is of use, as far as can be seen without a question:
- * one that the server has closed is noticed before something is lost with it.
- */
+/* Whether the connection seems usable, without a query: so a connection that
+ * the server has closed is noticed before a statement is lost with it. */
 static bool
 is_open(const struct pg *s)
 {
@@ -482,7 +481,7 @@ is_open(const struct pg *s)
     if (!s->connection)
         return false;
     p.fd = PQsocket(s->connection);
-    for (int i = 0; i < 3 && poll(&p, 1, 0) > 0; i++) /* its reason, its end */
+    for (int i = 0; i < 3 && poll(&p, 1, 0) > 0; i++) /* the reason, the end */
         if (PQconsumeInput(s->connection) == 0)
             return false;
     return PQstatus(s->connection) == CONNECTION_OK;
@@ -501,7 +500,7 @@ pg_connect(struct pg *s)
     rc = open_connection(s);
     if (rc == 0)
         rc = prepare_statements(s);
-    /* libpq's words for hosts of which none takes changes; no code says it. */
+    /* libpq's text if none of the hosts accepts writes; there is no code. */
     if (rc == -EHOSTDOWN)
         pg_saw(s, strstr(s->trouble, "session is read-only")
                       ? STATUS_M_DB_READ_ONLY

@@ -1,16 +1,16 @@
 /* common/store/tree/tree_apply.c - changes to a tree: one sweep over the groups
- * they touch.
+ * that they touch.
  *
  * Edits are sorted, so the sweep goes through the directory from left to right
  * once (level.c).  A run of edits is given to its group, and the result is
  * appended to the directory: the same group with a new buffer, or new groups
  * that were packed in the stage (stage.c).
  *
- * Edits and buffer are merged into one sequence (pending_next, which holds the
- * algebra of signs).  Either that becomes the new buffer and only buffer and
- * header are written; or it is merged with the base rows into the stage, where
- * blocks are packed full and leave as groups.  A group that came out too small
- * stays in the stage and its neighbour is folded behind it.
+ * Edits and buffer are merged into one sequence (pending_next(), which has the
+ * algebra of signs).  Either the sequence becomes the new buffer, and only
+ * buffer and header are written; or it is merged with the base rows into the
+ * stage, where blocks are packed full and leave as groups.  A group that came
+ * out too small stays in the stage, and its neighbour is folded after it.
  *
  * When anything fails the transaction is dropped, so nothing here undoes
  * anything.  tree.h says what a group, a block and a row are.
@@ -28,7 +28,7 @@ struct tree_work {
     struct tree *tree;
     struct levels levels;
     struct stage stage;
-    /* Copies of the group at hand, and its new buffer. */
+    /* Copies of the current group, and its new buffer. */
     uint8_t header[BLOCK_SIZE];
     uint8_t base[GROUP_MAX][BLOCK_SIZE];
     uint8_t buffer[GROUP_BUFFER_MAX][BLOCK_SIZE];
@@ -86,7 +86,7 @@ combine_edits(enum block_order kind, const struct row *old,
     return 1;
 }
 
-/* 1 and the next edit against the base, 0 at the end, -EBADMSG. */
+/* Finds the next edit against the base: 1, 0 at the end, or -EBADMSG. */
 static int
 pending_next(struct pending *p, struct row *out)
 {
@@ -121,8 +121,8 @@ pending_next(struct pending *p, struct row *out)
 
 /* ---- folding ---- */
 
-/* Where one edit falls in the base: copies the rows before it and applies
- * it.  *block and *row are how far the base has been copied. */
+/* Copies the base rows before one edit, and applies the edit.  *block and *row
+ * are how far the base has been copied. */
 static int
 fold_one(struct tree_work *w, const struct group *g, const struct row *edit,
          unsigned *block, unsigned *row)
@@ -160,8 +160,8 @@ fold_one(struct tree_work *w, const struct group *g, const struct row *edit,
     return stage_row(&w->stage, &r);
 }
 
-/* Copies the base blocks.  Whether the ends of each lie where the separators
- * say costs next to nothing to look at. */
+/* Copies the base blocks.  It is cheap to check that the first and last row of
+ * each lie between its separators. */
 static int
 load_base(struct tree_work *w, const struct group *g)
 {
@@ -213,7 +213,8 @@ merge_buffer(struct tree_work *w, const struct group *g, struct pending *p)
 
 /* ---- buffering ---- */
 
-/* A new buffer on its way: its blocks in `out`, the header in `header`. */
+/* A new buffer that is being made: its blocks in `out`, its header in
+ * `header`. */
 struct filler {
     struct tree_work *work;
     const struct group *group;
@@ -239,8 +240,8 @@ filler_block(struct filler *f)
     f->blocks++;
 }
 
-/* Goes on to the base block of `r` (NULL: the last), setting the first entry
- * of those in between. */
+/* Goes on to the base block of `r` (NULL: the last one), and sets the first
+ * entry of the blocks in between. */
 static void
 filler_base(struct filler *f, const struct row *r)
 {
@@ -311,8 +312,8 @@ filler_store(struct filler *f)
     return rc;
 }
 
-/* Writes the pending edits as the group's buffer; *rows: the group's rows then.
- */
+/* Writes the pending edits as the group's buffer; *rows gets the group's new
+ * number of rows. */
 static int
 fill_buffer(struct tree_work *w, const struct group *g, struct pending *p,
             uint64_t *rows)
@@ -354,11 +355,11 @@ jitter_of(const struct group *g)
 
 /* Whether the buffer may grow by these edits.
  *
- * If each batch adds as much, a limit of L costs a batch L / 2 for the buffer,
- * which is rewritten, and base * added / L for its share of a fold: least where
- * L^2 is 2 * base * added, and little more at half of that, where a read meets
- * fewer edits.  For its sake the limit of large batches is a share of the base.
- */
+ * If each batch adds the same number, a limit of L costs a batch L / 2 for the
+ * buffer, which is rewritten, and base * added / L for its share of a fold.
+ * That is least if L^2 is 2 * base * added, and little more at half of that,
+ * where a read meets fewer edits.  For reads, the limit of large batches is a
+ * share of the base. */
 static bool
 buffer_takes(const struct tree *t, const struct group *g,
              const struct buffer *b, const struct row *edits, size_t count)
@@ -385,8 +386,8 @@ buffer_takes(const struct tree *t, const struct group *g,
            added / 2 + added * (jitter_of(g) % 1024) / 1024;
 }
 
-/* Applies `edits`, all of this group's range, to the group: into its buffer, or
- * folded into the stage (always while the stage is active). */
+/* Applies `edits`, all in this group's range: adds them to its buffer, or folds
+ * the group into the stage (always while the stage is active). */
 static int
 update_group(struct tree_work *w, const struct level_group *at,
              const struct row *edits, size_t count)
@@ -431,7 +432,7 @@ edits_before(enum block_order kind, const struct row *edits, size_t count,
     return n;
 }
 
-/* Gives the group at hand its edits, and goes on with its right neighbours
+/* Applies its edits to the current group, and goes on with its right neighbours
  * while the result is too small for a group.  *used is how many edits were
  * used. */
 static int
