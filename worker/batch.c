@@ -77,8 +77,9 @@ note_due(struct log_batch *b, uint64_t due_ms)
 }
 
 /* A log that should be ready is locked: its owner is between the chmod and the
- * end of its flock, or has died there.  The end of a flock wakes no process, and
- * log_recover() may repair only what no process holds: it is tried again soon. */
+ * end of its flock, or has died there.  The end of a flock wakes no process,
+ * and log_recover() may repair only a log that no process holds: so it is tried
+ * again soon. */
 static void
 look_again_soon(struct log_batch *b)
 {
@@ -86,7 +87,8 @@ look_again_soon(struct log_batch *b)
     note_due(b, clock_ms() + BATCH_BUSY_MS);
 }
 
-/* Defers the next try with a log that failed, and with others that do. */
+/* Defers the next attempt with this log, which failed, and with others that
+ * fail. */
 static void
 defer_log(struct log_batch *b, uint64_t index)
 {
@@ -110,8 +112,8 @@ is_deferred(struct log_batch *b, uint64_t index)
     return true;
 }
 
-/* When it is time, all may be tried again; if none of them fails, the next wait
- * is the first one. */
+/* When it is time, all may be tried again; if none fails, the next wait is the
+ * shortest again. */
 static void
 end_deferral(struct log_batch *b)
 {
@@ -174,7 +176,8 @@ fold_source(struct log_batch *b, unsigned number)
                    : fold_add(&b->fold, &l->log, number);
 }
 
-/* Adds log `number`; one that does not fit even alone takes what it needs. */
+/* Adds log `number`; a log that does not fit even alone takes the memory that
+ * it needs. */
 static int
 add_log(struct log_batch *b, unsigned number)
 {
@@ -193,7 +196,7 @@ add_log(struct log_batch *b, unsigned number)
     return rc == -ENOBUFS ? -EFBIG : rc; /* what it takes was estimated */
 }
 
-/* Adds a log to the logs folded before it, and counts its increments. */
+/* Folds a log into the sums of those before it, and counts its increments. */
 static int
 fold_log(struct log_batch *b, unsigned number)
 {
@@ -281,7 +284,7 @@ report_claim(struct log_batch *b, const struct logfile *entry, int rc)
     if (rc == -EBUSY)
         look_again_soon(b);
     if (rc == -EBUSY || rc == -ESTALE || rc == -ENOENT)
-        return; /* another process has it, or had it until now */
+        return; /* another process has it, or had it just now */
     if (rc == -EBADMSG) {
         b->stats->quarantined++;
         diag(DIAG_ERROR, "log=%" PRIu64 " is quarantined: no valid header",
@@ -316,7 +319,7 @@ claim_log(struct log_batch *b, const struct logfile *entry)
         return false;
     }
     if (have_uuid(b, l->mark.uuid)) {
-        /* A copy of a log of this batch: the marks show when that one is
+        /* A copy of a log of this batch: the marks show when the other copy is
          * merged. */
         batch_release(b, l);
         return false;
@@ -342,7 +345,7 @@ fold_next(struct log_batch *b)
     return rc != -ENOBUFS;
 }
 
-/* Adds one log to the batch, as fold_next(). */
+/* Adds one log to the batch; returns what fold_next() does. */
 static int
 take_log(struct log_batch *b, const struct logfile *entry)
 {
@@ -453,7 +456,8 @@ empty_log(struct log_batch *b, struct batch_log *l)
         batch_release(b, l);
         return true;
     }
-    /* Full or empty, recovery reads which; the marks are right for both. */
+    /* Recovery reads whether it is full or empty; the marks are right for
+     * both. */
     diag_errno(DIAG_ERROR, rc, "empty log=%" PRIu64, l->log.header.index);
     defer_log(b, l->log.header.index);
     log_abandon(&l->log);

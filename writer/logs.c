@@ -1,12 +1,12 @@
 /* writer/logs.c - see logs.h.
  *
- * The life of a log here: the file thread claims an empty one (or creates
- * it) and makes it OPEN, durably: the spare.  The loop makes it current and
- * appends.  Full or old, it is retired: DIRTY until a sync starts that covers
- * it, SYNCING until that is done (neither, if all of it is durable), SEALING
- * while the file thread seals and releases it.  Any error of the disk on a log
- * that holds messages ends the process: `failed`, no reply, and recovery decides
- * from what the disk says.
+ * The life of a log here: the file thread claims an empty log (or creates one)
+ * and makes it OPEN, durably: the spare.  The loop makes the spare current and
+ * appends to it.  A full or old log is retired: DIRTY until a sync that covers
+ * it starts, SYNCING until that sync is done (neither, if all of the log is
+ * durable), SEALING while the file thread seals and releases it.  A disk error
+ * on a log that holds messages ends the process: `failed` is set, no answer
+ * leaves, and recovery decides by what is on the disk.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
@@ -19,7 +19,7 @@
 
 #include "common/base/diag.h"
 
-#define SEAL_RETRY_MS 250 /* marks that could not be stored */
+#define SEAL_RETRY_MS 250 /* when marks could not be stored */
 
 void
 logs_fail(struct logs *l, int error, const char *what, uint64_t index)
@@ -32,7 +32,7 @@ logs_fail(struct logs *l, int error, const char *what, uint64_t index)
     l->events.failed(l->events.ctx);
 }
 
-/* Arming fails only above the loop's limit, which our few never reach. */
+/* Arming fails only above the loop's limit, which these few never reach. */
 void
 logs_arm(struct logs *l, struct loop_timer *timer, uint64_t after_ms)
 {
@@ -68,8 +68,8 @@ logs_can_retire(struct logs *l)
     return free_place(l) != NULL;
 }
 
-/* Once the header says SEALED a worker may empty the log: its marks are stored
- * before. */
+/* Once the header says SEALED, a worker may empty the log: so its marks are
+ * stored before that. */
 static int
 store_marks(struct retired *r)
 {
@@ -144,7 +144,7 @@ defer_seal(struct logs *l, struct retired *r)
         logs_arm(l, &l->seal_timer, SEAL_RETRY_MS);
 }
 
-/* Releases a log that nothing is in, its slots overwritten. */
+/* Releases a log without messages, its slots overwritten. */
 static void
 clear_log(struct logs *l, const struct log *log)
 {
@@ -159,7 +159,8 @@ clear_log(struct logs *l, const struct log *log)
     logs_seal(l, r);
 }
 
-/* Whether all of the current log is durable, and no sync has its descriptor. */
+/* Whether all of the current log is durable, and no sync uses its
+ * descriptor. */
 static bool
 is_synced(const struct logs *l)
 {
@@ -176,7 +177,7 @@ retire_log(struct logs *l)
     struct mark_list list;
 
     assert(r);
-    /* The list of a log before has the memory for the next one. */
+    /* The next log's marks use the memory of an earlier log's list. */
     list = r->marks;
     list.count = 0;
     assert(l->has_current);
@@ -394,8 +395,8 @@ open_directory(struct logs *l, const struct datadir *d)
     return 0;
 }
 
-/* An unused log is made EMPTY again; one with messages is left to recovery,
- * as if we had died. */
+/* An unused log is made EMPTY again; a log with messages is left to recovery,
+ * as after a crash. */
 static void
 give_back(struct logs *l, struct log *log)
 {

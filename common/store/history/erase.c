@@ -1,15 +1,15 @@
 /* common/store/history/erase.c - keys that are deleted go from all runs.
  *
- * history_erase() first cancels the jobs that write runs: a half of a new run
+ * history_erase() first cancels the jobs that write runs: a half-written run
  * may have the keys.  Then it goes over the periods of all tiers, and in each
- * run rewrites the blocks that have one of the keys, in place: without its row
- * a block is never larger.  Where the first row of a block goes, the block
- * begins elsewhere, so its key changes and with it `next` of the block before
- * it; a block without rows goes.  At last the row of all keys falls by what was
- * erased.  It keeps its steps, though nothing may be left in them; a run
- * without keys goes.
+ * run rewrites the blocks that have one of the keys, in place: without the row
+ * a block is never larger.  If the first row of a block is removed, the block
+ * begins elsewhere, so its key changes, and so does `next` of the block before
+ * it; a block without rows is removed.  At last the row of all keys is reduced
+ * by what was erased.  It keeps its steps, even those with nothing left; a run
+ * without keys is removed.
  *
- * erase_run() is the way of a run, rewrite_block() that of a block. */
+ * erase_run() handles a run, rewrite_block() a block. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/bytes.h"
 #include "common/store/history/compact.h"
@@ -34,8 +34,8 @@ struct erase {
     struct history_erasure *keys;
     size_t count;
     size_t at;     /* the first key that may lie ahead in the run */
-    size_t blocks; /* read */
-    size_t most;   /* of these */
+    size_t blocks; /* blocks read */
+    size_t most;   /* limit of `blocks` */
     struct run_info *run;
     struct run_key head;             /* of the run's first block */
     int128 gone[HISTORY_CELLS], sum; /* erased from the run */
@@ -94,8 +94,7 @@ load_next(struct erase *e, struct erase_block *b)
     return rc;
 }
 
-/* Loads the block before one: no key is between the one that is returned and
- * `at`. */
+/* Loads the block before `at`, by the largest key that is smaller than that. */
 static int
 find_before(struct erase *e, struct erase_block *b, const struct run_key *at)
 {
@@ -119,7 +118,7 @@ remove_block(struct erase *e, const struct erase_block *b)
     return e->kv->del(e->kv->ctx, b->at.bytes, b->at.size);
 }
 
-/* Puts what was written, to be followed by the block at `next` (NULL: none). */
+/* Stores the written block, which the block at `next` (NULL: none) follows. */
 static int
 put_block(struct erase *e, struct erase_block *b, const uint8_t *next,
           size_t next_size)
@@ -133,7 +132,7 @@ put_block(struct erase *e, struct erase_block *b, const uint8_t *next,
 
 /* ---- rows -------------------------------------------------------------- */
 
-/* Takes the row that the block's reader stands on. */
+/* Takes the current row of the block's reader. */
 static void
 take_row(struct erase *e, const struct erase_block *b)
 {
@@ -173,7 +172,8 @@ count_erased(struct erase *e)
         e->keys[e->at].found += sum;
 }
 
-/* Writes the rows that stay.  1: some do not; *moved: nor does the first. */
+/* Writes the rows that stay.  1: some are erased; *moved: the first row,
+ * too. */
 static int
 filter_rows(struct erase *e, struct erase_block *b, bool *moved)
 {
@@ -201,8 +201,8 @@ filter_rows(struct erase *e, struct erase_block *b, bool *moved)
 
 /* ---- a block ----------------------------------------------------------- */
 
-/* Links the block before `from` to the one that is written, by the shortest key
- * that separates it from the last row before; or to none. */
+/* Links the block before `from` to the block that is written, by the shortest
+ * key that separates it from the last row before; or to none. */
 static int
 link_block(struct erase *e, const struct run_key *from, bool any)
 {
@@ -213,7 +213,7 @@ link_block(struct erase *e, const struct run_key *from, bool any)
     int rc;
 
     rc = find_before(e, b, from);
-    if (rc == 0) /* all of its rows stay: keys to erase lie ahead */
+    if (rc == 0) /* all its rows stay: the keys to erase are later */
         rc = filter_rows(e, b, &moved);
     if (rc == 0)
         rc = remove_block(e, b);
@@ -296,7 +296,7 @@ lower_all_keys(struct erase *e)
     return rc < 0 ? rc : put_block(e, b, b->reader.next, b->reader.next_size);
 }
 
-/* Passes the keys that begin before the next block. */
+/* Skips the keys that lie before the next block. */
 static void
 pass_keys(struct erase *e)
 {
@@ -391,7 +391,7 @@ erase_tier(struct erase *e, unsigned tier)
 
 /* ---- jobs -------------------------------------------------------------- */
 
-/* The runs it reads are free again, what it has written goes. */
+/* Frees the runs that the job reads again, and removes what it has written. */
 static int
 cancel_job(struct history *h, const struct kv *kv, unsigned slot)
 {
@@ -434,9 +434,9 @@ cancel_jobs(struct history *h, const struct kv *kv)
 
 /* ---- all --------------------------------------------------------------- */
 
-/* Has the record explain the sum of the counts without these keys.  What a key
- * had beside its runs was cut off, came before history began, or is no longer
- * kept. */
+/* Makes the record match the sum of the counts without these keys.  The part of
+ * a count that is in no run was cut off, came before history began, or is no
+ * longer kept. */
 static void
 account_erased(struct history *h, const struct history_erasure *k)
 {

@@ -1,10 +1,10 @@
 /* common/store/history/scan.c - keys of a span, each with its sum.
  *
  * Up to SOURCES_MAX runs are read side by side.  If there are more, that many
- * at a time are read as far as the first WINDOW_ROWS keys go, whose sums are
- * added up; then the same for the keys behind these.  So the memory does not
- * depend on how many runs there are, and each piece opens each run once; blocks
- * are passed over only where all runs are read side by side.
+ * at a time are read up to the first WINDOW_ROWS keys, whose sums are added up;
+ * then the same for the keys after these.  So the memory does not depend on how
+ * many runs there are, and each window opens each run once; blocks are skipped
+ * only if all runs are read side by side.
  *
  * Entry points: history_scan(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -35,11 +35,11 @@ struct window_row {
     uint8_t key[HISTORY_KEY_MAX];
 };
 
-/* The rows of the runs that were read before, and these with those of the runs
- * that are read now. */
+/* The rows of the runs that were read before, and the rows that result from
+ * merging them with the runs that are read now. */
 struct window {
     struct window_row *rows, *merged;
-    size_t count, at; /* rows; which comes next */
+    size_t count, at; /* rows; index of the next row */
     size_t merged_count;
 };
 
@@ -53,7 +53,7 @@ struct scan {
     uint64_t *words;              /* memory of struct sources */
     size_t loaded;                /* blocks, by all sources */
     size_t end_size;              /* 0: no end */
-    uint8_t end[HISTORY_KEY_MAX]; /* this key and those behind are not read */
+    uint8_t end[HISTORY_KEY_MAX]; /* this key and later ones are not read */
     struct window window;
 };
 
@@ -91,11 +91,12 @@ open_source(struct scan *s, struct source *at, const struct span_run *r,
     return source_open(at, s->kv, &period, &run, asked->at, asked->at_size);
 }
 
-/* ---- blocks that cannot matter ----------------------------------------- */
+/* ---- blocks that are skipped ------------------------------------------- */
 
-/* The most that a key may have in all blocks before every source's next one;
- * *end is where the first of those begins (NULL: nowhere).  False if unknown: a
- * source is read for a part of its cells only, and others may be negative. */
+/* The most that a key may have in the blocks before every source's next block;
+ * *end is where the first of these next blocks begins (NULL: there is none).
+ * False if unknown: only some cells of a source are read, and others may be
+ * negative. */
 static bool
 most_ahead(const struct sources *l, int128 *most, const uint8_t **end,
            size_t *end_size)
@@ -140,9 +141,9 @@ pass_heads(const struct sources *l, const uint8_t *end, size_t end_size)
     return rc;
 }
 
-/* Goes on behind what cannot reach `least`: by heads of blocks, and then by
- * rows to the key behind the last of these blocks.  Adds the heads to *steps,
- * and stops at STEPS_PER_CLOCK of them. */
+/* Skips what cannot reach `least`: by heads of blocks, and then by rows to the
+ * key after the last of these blocks.  Adds the number of heads to *steps, and
+ * stops at STEPS_PER_CLOCK of them. */
 static int
 pass_over(struct sources *l, int128 least, unsigned *steps)
 {
@@ -177,7 +178,7 @@ pass_over(struct sources *l, int128 least, unsigned *steps)
 
 /* ---- rows -------------------------------------------------------------- */
 
-/* The sum of the lowest key; false: nothing came to it in the span. */
+/* The sum of the lowest key; false: it has no increments in the span. */
 static bool
 sum_lowest(const struct sources *l, int128 *sum)
 {
@@ -195,7 +196,7 @@ sum_lowest(const struct sources *l, int128 *sum)
     return any;
 }
 
-/* Where to go on: at the lowest key that has not been given. */
+/* Stores where to go on: at the lowest key that has not been given. */
 static int
 stop_here(struct history_scan *asked, const struct sources *l)
 {
@@ -228,7 +229,8 @@ give_lowest(struct history_scan *asked, struct sources *l)
     return sources_next(l);
 }
 
-/* Whether keys with the prefix are left: there is none behind another key. */
+/* Whether keys with the prefix are left: after the first key without it there
+ * are none. */
 static bool
 has_more(const struct scan *s, const struct history_scan *asked,
          const struct sources *l)
@@ -244,7 +246,7 @@ has_more(const struct scan *s, const struct history_scan *asked,
             bytes_compare(b->key, b->key_size, s->end, s->end_size) < 0);
 }
 
-/* Whether rows can be passed over is asked when a block begins: `loaded` counts
+/* Whether rows can be skipped is checked when a block begins: `loaded` counts
  * blocks. */
 static int
 give_rows(const struct scan *s, struct history_scan *asked, struct sources *l)
@@ -272,7 +274,7 @@ give_rows(const struct scan *s, struct history_scan *asked, struct sources *l)
     return rc;
 }
 
-/* Reads as many runs as are read at a time, the first of which is `first`. */
+/* Reads the runs from `first` on, as many as are read at a time. */
 static int
 scan_runs(struct scan *s, size_t first, struct history_scan *asked)
 {
@@ -297,8 +299,8 @@ scan_runs(struct scan *s, size_t first, struct history_scan *asked)
 
 /* ---- more runs than are read at a time ---------------------------------- */
 
-/* Adds a row to the merged ones.  False: there is no place, and the window ends
- * before it. */
+/* Adds a row to the merged rows.  False: there is no space, and the window ends
+ * before that row. */
 static bool
 push_row(struct scan *s, const uint8_t *key, size_t size, int128 sum)
 {
@@ -383,7 +385,7 @@ fill_window(struct scan *s, const struct history_scan *asked)
     return rc;
 }
 
-/* Gives the rows of the window; for a range they say only where it ends. */
+/* Gives the rows of the window; for a range they show only where it ends. */
 static int
 give_window(struct scan *s, struct history_scan *asked)
 {
@@ -437,8 +439,7 @@ scan_windows(struct scan *s, struct history_scan *asked)
 
 /* ---- a scan ------------------------------------------------------------ */
 
-/* The memory of what is done with several sources: words, their least ones,
- * numbers. */
+/* The memory for several sources: words, the least words, numbers. */
 static int
 scan_all(struct scan *s, struct history_scan *asked)
 {
