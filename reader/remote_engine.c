@@ -1,6 +1,6 @@
-/* reader/remote_engine.c - see remote.h: the functions of the engine, of which
- * each looks among the asker's calls for its answer, and else makes a call; and
- * what a thread does with one.
+/* reader/remote_engine.c - see remote.h: the functions of the engine, each of
+ * which looks for its answer among the asker's calls, and otherwise makes a
+ * call; and what a thread does with a call.
  *
  *     remote_call_make() - in a thread
  *     read_store(), read_history(), next_name() - in the loop
@@ -14,10 +14,10 @@
 
 #include "common/base/clock.h"
 
-/* ---- what a thread does -------------------------------------------------- */
+/* ---- what a thread does ------------------------------------------------- */
 
-/* -EAGAIN is this engine's own: what another session is in the way of is soon
- * over, as is a server that does not answer. */
+/* -EAGAIN has another meaning in this engine: a lock of another session ends
+ * soon, and is reported like a server that does not answer. */
 static int
 error_of(int error)
 {
@@ -97,7 +97,7 @@ is_same(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size)
     return a_size == b_size && (a_size == 0 || memcmp(a, b, a_size) == 0);
 }
 
-/* ---- reads ---------------------------------------------------------------- */
+/* ---- reads -------------------------------------------------------------- */
 
 static bool
 is_same_query(const struct store_query *a, const struct store_query *b)
@@ -116,7 +116,7 @@ take_answer(struct remote_call *c, struct store_query *to)
     const struct store_query *from = &c->query;
     int error;
 
-    if (!c->is_made) /* it is a thread's */
+    if (!c->is_made) /* a thread has it */
         return -EAGAIN;
     error = c->error;
     if (from->size > 0)
@@ -161,7 +161,7 @@ read_store(struct store *s, struct store_query *q, size_t size_max)
 {
     struct remote *r = remote_of(s);
 
-    (void)size_max; /* there is room for all that it may have */
+    (void)size_max; /* the largest answer fits */
     for (struct remote_call *c = NULL;
          (c = remote_call_next(r, REMOTE_READ, c)) != NULL;)
         if (is_same_query(&c->query, q))
@@ -198,7 +198,7 @@ remote_as_of(void *ctx, const uint8_t *name, size_t size, int64_t *claim,
     return false;
 }
 
-/* ---- history -------------------------------------------------------------- */
+/* ---- history ------------------------------------------------------------ */
 
 static bool
 is_same_history(const struct store_history_query *a,
@@ -232,7 +232,7 @@ count_top(const struct store_history_query *q)
                : 0;
 }
 
-/* The answer, in the caller's arrays. */
+/* Copies the answer into the caller's arrays. */
 static int
 take_history(struct remote_call *c, struct store_history_query *to)
 {
@@ -260,8 +260,8 @@ take_history(struct remote_call *c, struct store_history_query *to)
     return error;
 }
 
-/* In a thread: asks the asker, who waits meanwhile, whether a key counts.  Once it
- * has forgotten the question its memory may be gone. */
+/* In a thread: asks the asker, which waits meanwhile, whether a key counts.
+ * When the asker has dropped the call, its memory may be freed. */
 static bool
 wants_key(const struct store_history_query *q, const uint8_t *key, size_t size)
 {
@@ -318,7 +318,7 @@ read_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
     return ask_history(r, q);
 }
 
-/* ---- lists of keyspaces --------------------------------------------------- */
+/* ---- lists of keyspaces ------------------------------------------------- */
 
 static struct remote_listing *
 listing_of(struct store_listing *l)
@@ -398,10 +398,10 @@ next_name(struct store_listing *listing, uint64_t until_ns,
     return 1;
 }
 
-/* ---- the engine ----------------------------------------------------------- */
+/* ---- the engine --------------------------------------------------------- */
 
-/* The marks of a keyspace only sharpen what is claimed, and are not waited
- * for. */
+/* The marks of a keyspace only make as_of more recent, so nothing waits for
+ * them. */
 static int
 read_marks(struct store *s, const uint8_t *name, size_t name_size,
            const struct log_fill *marks, size_t count,

@@ -32,11 +32,11 @@ struct record {
     uint32_t tag;
 };
 
-/* Increments that are processed together, of a log or member that is added. */
+/* Increments of a log or member that are processed together. */
 struct fold_group {
     struct fold *fold;
     unsigned number;            /* of the log */
-    uint32_t next, end;         /* slot; how many there are */
+    uint32_t next, end;         /* next slot; number of slots */
     struct fold_keyspace *last; /* of the record before: the likeliest */
     unsigned count;
     struct record records[GROUP];
@@ -335,7 +335,7 @@ add_group(struct fold_group *g)
         const uint8_t *e = fold_at(f, cells_of(&f->entries)[cell].reference);
 
         __builtin_prefetch(e, 1);
-        __builtin_prefetch(e + 56, 1); /* where its key goes on */
+        __builtin_prefetch(e + 56, 1); /* the rest of its key */
     }
     for (i = 0; i < g->count; i++) {
         const struct record *r = &g->records[i];
@@ -351,8 +351,8 @@ add_group(struct fold_group *g)
     g->count = 0;
 }
 
-/* Adds the next message.  A group begins with each GROUP of them, and has memory
- * reserved then; what its messages point to lives until it ends. */
+/* Adds the next message.  Every GROUP messages a new group begins, for which
+ * memory is then reserved; what its messages point to lives until it ends. */
 static int
 add_message(struct fold_group *g, const struct message *m, uint64_t received_ms)
 {
@@ -429,7 +429,7 @@ fold_find(const struct fold *f, const uint8_t *name, size_t size)
     return find_keyspace(f, name_tag(f, name, size), name, size);
 }
 
-/* Most records first; of equal ones that which came first. */
+/* Orders by records, most first, then by the order in which they came. */
 static int
 compare_keyspaces(const void *a, const void *b)
 {

@@ -1,7 +1,7 @@
 /* writer/count.c - see count.h.
  *
- * answer_count() is the route, whose head count_head.c looks at;
- * wait_for_log() answers or holds it while there is no log. */
+ * answer_count() is the route; count_head.c checks the request's head, and
+ * wait_for_log() holds or answers the request while there is no log. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/count_internal.h"
 
@@ -14,9 +14,9 @@
 #include "common/base/decimal_put.h"
 
 #define ANSWER_MAX  96    /* bytes of an answer's body */
-#define BEHIND_TIME "}\n" /* of readable_ms, its last member */
+#define BEHIND_TIME "}\n" /* after readable_ms, the last member */
 
-/* Times of COUNT_TIME_SIZE digits. */
+/* The range of times that have COUNT_TIME_SIZE digits. */
 #define TIME_MIN UINT64_C(1000000000000)
 #define TIME_MAX UINT64_C(9999999999999)
 
@@ -36,7 +36,7 @@ refuse_packed(struct http_call *x, int rc)
                             : "the body is no gzip");
 }
 
-/* Inflates what is to be inflated.  False: *next is the answer. */
+/* Inflates the body if it is compressed.  False: *next is the answer. */
 static bool
 open_body(struct http_call *x, struct http_text *body, enum conn_next *next)
 {
@@ -56,8 +56,9 @@ open_body(struct http_call *x, struct http_text *body, enum conn_next *next)
     return true;
 }
 
-/* The largest number of increments of a request, which go into one log.  A key
- * takes a mark, too, and has half a log: what it leaves unused is less then. */
+/* The largest number of increments of a request, which go into one log.  With a
+ * key they need a mark, too, and have half a log at most, so that no more than
+ * that is left unused. */
 static uint32_t
 increments_max(const struct http_call *x)
 {
@@ -136,10 +137,10 @@ append_staged(struct count *s)
     }
 }
 
-/* ---- pages of other sites ------------------------------------------------ */
+/* ---- pages of other sites ----------------------------------------------- */
 
-/* Whether the pages of its site may count now: asked before the body is looked
- * at, which is what costs.  False: *next is the answer. */
+/* Whether the pages of its site may count now; checked before the body, which
+ * is the expensive part, is parsed.  False: *next is the answer. */
 static bool
 check_rate(struct http_call *x, enum conn_next *next)
 {
@@ -160,7 +161,7 @@ check_rate(struct http_call *x, enum conn_next *next)
 static void
 begin_timer(struct count *s, uint64_t after_ms)
 {
-    /* One timer of few: there is a place for it. */
+    /* There are few timers, so the loop has a place for this one. */
     if (s->timer.deadline_ms == 0)
         (void)loop_arm(s->loop, &s->timer, loop_now_ms(s->loop) + after_ms);
 }
@@ -200,7 +201,7 @@ refuse_busy(struct http_call *x, const struct http_problem *problem)
     return next;
 }
 
-/* The request waits in the line, then is answered 503. */
+/* Has the request wait in line, and in the end answers 503. */
 static enum conn_next
 hold_request(struct http_call *x, const struct http_problem *problem)
 {
@@ -263,8 +264,8 @@ write_answer(uint8_t *body, uint32_t count, uint64_t readable_ms)
 }
 
 /* `gated`: increments of this answer may be in no file yet, so its time is
- * filled in at the end of the turn.  Where that cannot be they are written now.
- */
+ * filled in at the end of the turn.  If that is impossible, they are written
+ * now. */
 static enum conn_next
 put_answer(struct http_call *x, uint8_t *body, uint32_t count, bool gated)
 {
@@ -296,7 +297,7 @@ count_turn(struct count *s)
         return;
     logs_file.flush(s->ingest->logs);
     now_ms = clock_unix_ms();
-    /* Whatever the clock was set to just now, the digits are as many. */
+    /* The number of digits stays the same even if the clock was just set. */
     now_ms = now_ms < TIME_MIN ? TIME_MIN : now_ms;
     (void)decimal_put(digits, now_ms > TIME_MAX ? TIME_MAX : now_ms);
     for (size_t i = 0; i < s->times.count; i++)
@@ -305,7 +306,7 @@ count_turn(struct count *s)
     s->times.count = 0;
 }
 
-/* ---- requests with a key ------------------------------------------------- */
+/* ---- requests with a key ------------------------------------------------ */
 
 static struct request_mark
 mark_of(const struct http_call *x, struct http_text body)
@@ -315,12 +316,12 @@ mark_of(const struct http_call *x, struct http_text body)
     struct request_mark mark =
         keys_mark(&s->ingest->logs->keys, key.at, key.size, body.at, body.size);
 
-    /* The same bytes may be other names then, or of another time. */
+    /* With other parameters the same bytes may mean other names or times. */
     mark.body ^= (uint64_t)s->head.names ^ (uint64_t)s->head.form.at << 2;
     return mark;
 }
 
-/* A request that was answered, or will be. */
+/* Answers a request again that was answered, or will be. */
 static enum conn_next
 replay_answer(struct http_call *x, const struct key_entry *e,
               const struct request_mark *mark)
@@ -335,7 +336,7 @@ replay_answer(struct http_call *x, const struct key_entry *e,
             x, HTTP_UNPROCESSABLE, "key-reused",
             "another request came with this Idempotency-Key: each new request "
             "needs a new one");
-    /* There is no log when it is in one that is about to be handed on. */
+    /* There is no current log when its log is about to be sealed. */
     if (!durable && !logs_want_sync(logs))
         return hold_request(x, &in_flight);
     x->type = "application/json";
@@ -361,8 +362,8 @@ append_mark(struct count *s, struct request_mark *mark)
 
 /* ---- the route ---------------------------------------------------------- */
 
-/* Appends what is staged, behind a mark unless that is NULL.  There is room for
- * all of it. */
+/* Appends what is staged, after a mark unless that is NULL.  The log has space
+ * for all of it. */
 static enum conn_next
 append_request(struct http_call *x, struct request_mark *mark)
 {

@@ -14,7 +14,7 @@
 
 /* ---- names -------------------------------------------------------------- */
 
-/* Appends; what does not fit is left out, and then no name can be as long. */
+/* Appends; what does not fit is left out, as no name can be that long. */
 static bool
 append_bytes(struct path_name *n, const void *bytes, size_t size)
 {
@@ -26,7 +26,7 @@ append_bytes(struct path_name *n, const void *bytes, size_t size)
     return true;
 }
 
-/* Appends the nodes from `from` on up to `to` as a name has them. */
+/* Appends the nodes from `from` up to `to`, as they are in a name. */
 static bool
 append_nodes(struct path_name *n, const struct pattern *p, unsigned from,
              unsigned to)
@@ -40,7 +40,8 @@ append_nodes(struct path_name *n, const struct pattern *p, unsigned from,
     return true;
 }
 
-/* What all names begin with that match the pattern from node `from` on. */
+/* Stores what all names that match the pattern from node `from` on begin
+ * with. */
 static bool
 set_start(struct path_search *s, unsigned from)
 {
@@ -154,8 +155,8 @@ add_found(struct path_search *s, size_t keyspace_size, const uint8_t *key,
     return 0;
 }
 
-/* Merges two runs by one path, or begins with two others.  True: there is one
- * run, `found`. */
+/* Merges two runs by one path, or begins to merge two others.  True: only one
+ * run is left, `found`. */
 static bool
 merge_runs(struct path_search *s)
 {
@@ -218,12 +219,12 @@ take_key(struct path_search *s, const uint8_t *key, size_t size)
 
     for (unsigned i = s->keyspace_nodes; i < p->count; i++) {
         if (end == size)
-            return 1; /* it has fewer nodes; those below it come later */
+            return 1; /* it has too few nodes; names below it come later */
         at = end > 0 ? end + 1 : 0;
         end = at + pattern_node_size(key + at, size - at);
         if (pattern_matches(&p->nodes[i], key + at, end - at))
             continue;
-        if (end < size) /* nor does any below this node */
+        if (end < size) /* no name below this node matches, either */
             jump_over(s, key, end + 1);
         return 1;
     }
@@ -240,8 +241,8 @@ take_key(struct path_search *s, const uint8_t *key, size_t size)
     return rc < 0 ? rc : 1;
 }
 
-/* Looks at the rows that were read, until the time is up; *all is then false:
- * the others are read again.  As take_key(). */
+/* Takes the rows that were read, until the time is up; *all is then false, and
+ * the other rows are read again.  Returns what take_key() does. */
 static int
 take_rows(struct path_search *s, const struct store_query *q, uint64_t until_ns,
           bool *all)
@@ -293,7 +294,7 @@ search_keys(struct path_search *s, uint64_t until_ns)
 
 /* ---- keyspaces ---------------------------------------------------------- */
 
-/* Keys of the keyspace, which has `nodes` nodes, are searched next. */
+/* Has the keys of the keyspace, which has `nodes` nodes, searched next. */
 static void
 enter_keyspace(struct path_search *s, unsigned nodes)
 {
@@ -304,7 +305,7 @@ enter_keyspace(struct path_search *s, unsigned nodes)
         s->entered(s->ctx, s->keyspace.bytes, s->keyspace.size);
 }
 
-/* How many nodes a name has.  0: not all that the pattern has for it match. */
+/* Returns how many nodes a name has; 0 if they do not all match the pattern. */
 static unsigned
 match_keyspace(const struct pattern *p, const uint8_t *name, size_t size)
 {
@@ -321,7 +322,7 @@ match_keyspace(const struct pattern *p, const uint8_t *name, size_t size)
     return nodes;
 }
 
-/* Begins to list keyspaces, if others than those given can match. */
+/* Begins to list keyspaces, if others than those named can match. */
 static void
 begin_listing(struct path_search *s)
 {
@@ -336,7 +337,7 @@ begin_listing(struct path_search *s)
     s->phase = PATH_SEARCH_LISTED;
 }
 
-/* The next keyspace that nodes without wildcards name. */
+/* Takes the next keyspace that nodes without wildcards name. */
 static void
 next_given(struct path_search *s)
 {

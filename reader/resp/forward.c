@@ -39,9 +39,9 @@ record_at(const struct forward *f, uint64_t number)
     return &f->records[number % FORWARD_MAX];
 }
 
-/* ---- groups -------------------------------------------------------------- */
+/* ---- groups ------------------------------------------------------------- */
 
-/* The collecting group is in flight from now on, if none is. */
+/* Makes the collecting group the one in flight, if none is in flight. */
 static void
 close_group(struct forward *f)
 {
@@ -62,9 +62,9 @@ release_groups(struct forward *f)
     }
 }
 
-/* ---- failing ------------------------------------------------------------- */
+/* ---- failing ------------------------------------------------------------ */
 
-/* The next answer of the connection that is lost, for gate_replace(). */
+/* The next answer that is lost with the connection, for gate_replace(). */
 static bool
 next_lost(struct conn *c, uint32_t gated, struct gate_answer *out)
 {
@@ -94,7 +94,7 @@ is_patient(const struct forward *f)
     return loop_now_ms(f->loop) < f->down_ms + f->wait_ms;
 }
 
-/* Has on_retry() called after `ms`, or when the wait is over. */
+/* Has on_retry() called after `ms`, or when resp.wait is over. */
 static void
 arm_retry(struct forward *f, uint64_t ms)
 {
@@ -126,7 +126,7 @@ retry_later(struct forward *f)
     arm_retry(f, FORWARD_RETRY_MS);
 }
 
-/* Answers all that is queued with an error, and lets all go that wait. */
+/* Answers everything queued with an error, and releases all that wait. */
 static void
 drop_queued(struct forward *f)
 {
@@ -140,8 +140,8 @@ drop_queued(struct forward *f)
     f->in_flight = false;
 }
 
-/* The connection broke, or could not be made.  Messages that were not sent
- * stay, unless some that were sent are not acknowledged. */
+/* The connection broke, or could not be made.  Unsent messages stay queued,
+ * unless some sent messages are not acknowledged. */
 static void
 fail_connection(struct forward *f, const char *why)
 {
@@ -161,9 +161,9 @@ fail_connection(struct forward *f, const char *why)
     retry_later(f);
 }
 
-/* ---- connecting ---------------------------------------------------------- */
+/* ---- connecting --------------------------------------------------------- */
 
-/* An increment of 0, which fits into a socket that is new. */
+/* Sends an increment of 0, for which a new socket always has space. */
 static int
 send_greeting(struct forward *f)
 {
@@ -240,7 +240,7 @@ connect_writer(struct forward *f)
         arm_retry(f, f->wait_ms);
 }
 
-/* It is time to try again, or those that pause have waited for long enough. */
+/* It is time to connect again, or the paused have waited for resp.wait. */
 static void
 on_retry(struct loop_timer *timer)
 {
@@ -255,7 +255,7 @@ on_retry(struct loop_timer *timer)
         connect_writer(f);
 }
 
-/* ---- sending ------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------ */
 
 /* 0, or a negative errno: the connection is broken. */
 static int
@@ -288,7 +288,7 @@ send_messages(struct forward *f)
     return loop_change(f->loop, &f->source, EPOLLIN);
 }
 
-/* ---- acknowledgements ---------------------------------------------------- */
+/* ---- acknowledgements --------------------------------------------------- */
 
 static void
 count_acks(struct forward *f, uint64_t count)
@@ -307,7 +307,7 @@ count_acks(struct forward *f, uint64_t count)
     }
 }
 
-/* Those that paused are served again. */
+/* Has the paused connections served again. */
 static void
 begin_serving(struct forward *f)
 {
@@ -346,8 +346,8 @@ receive_acks(struct forward *f)
     return 1;
 }
 
-/* Sends what was added.  A failed send does not end what can still be read: the
- * connection ends when all acknowledgements have come. */
+/* Sends what was added.  After a failed send, acknowledgements can still be
+ * read: the connection ends when all of them have come. */
 static void
 send_or_end(struct forward *f)
 {
@@ -386,7 +386,7 @@ on_ready(struct loop_source *source, uint32_t events)
         send_or_end(f);
 }
 
-/* ---- adding -------------------------------------------------------------- */
+/* ---- adding ------------------------------------------------------------- */
 
 enum forward_now
 forward_now(struct forward *f)

@@ -1,9 +1,9 @@
 /* reader/resp/resp.c - see resp.h.
  *
  *     resp_parse()            parse_array() -> parse_bulk(), or parse_inline()
- *     resp_pattern_matches()  the last * is tried again with one more byte: so
- *                             a name takes steps by the product of both sizes
- *                             at most */
+ *     resp_pattern_matches()  tries the last * again with one more byte: so a
+ *                             match takes at most as many steps as the product
+ *                             of both sizes */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp.h"
 
@@ -33,7 +33,7 @@ await_bytes(struct resp_request *out, size_t need)
     return RESP_PARTIAL;
 }
 
-/* ---- numbers and words --------------------------------------------------- */
+/* ---- numbers and words -------------------------------------------------- */
 
 bool
 resp_integer(const struct resp_arg *arg, int64_t *out)
@@ -54,7 +54,7 @@ resp_is_word(const struct resp_arg *arg, const char *word)
            strncasecmp((const char *)arg->at, word, arg->size) == 0;
 }
 
-/* ---- requests ------------------------------------------------------------ */
+/* ---- requests ----------------------------------------------------------- */
 
 /* Whether CR LF follows. */
 static bool
@@ -63,7 +63,7 @@ has_end(const uint8_t *at)
     return at[0] == '\r' && at[1] == '\n';
 }
 
-/* A length that is not one digit or two; as parse_length(). */
+/* Parses a length of more than two digits, as parse_length() does. */
 static enum resp_parsed
 parse_long_length(const uint8_t *bytes, size_t size, size_t *at,
                   int64_t *length)
@@ -86,8 +86,8 @@ parse_long_length(const uint8_t *bytes, size_t size, size_t *at,
     return bytes[*at - 1] == '\n' ? RESP_WHOLE : RESP_BAD;
 }
 
-/* The length behind a type byte at `*at`, with its CR LF, which *at passes.
- * RESP_BAD: it is not a number. */
+/* Parses the length after a type byte at `*at`, with its CR LF, and moves *at
+ * past them.  RESP_BAD: it is not a number. */
 static inline enum resp_parsed
 parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
 {
@@ -166,7 +166,8 @@ is_blank(uint8_t byte)
 }
 
 /* "POST ...", "Host: ..." and "GET / HTTP/1.1": what no Redis client sends.
- * Quotes do not count, so that those of a web page cannot hide that it is one. */
+ * Quotes do not count, so that those of a web page cannot hide that it is
+ * one. */
 static bool
 is_http(const uint8_t *line, size_t length)
 {
@@ -187,9 +188,9 @@ is_http(const uint8_t *line, size_t length)
             memcmp(last.at, "HTTP/", 5) == 0);
 }
 
-/* No Redis client sends them in a line, but TLS and STUN have some in their
- * first line: a browser sends these, with lines in them that a web page chose.
- */
+/* No Redis client sends control bytes in a line, but the first line of TLS and
+ * STUN has some: a browser sends these, with lines in them that a web page
+ * chose. */
 static bool
 has_control_byte(const uint8_t *line, size_t length)
 {
@@ -297,9 +298,9 @@ resp_parse(const uint8_t *bytes, size_t size, struct resp_request *out)
                            : parse_inline(bytes, size, out);
 }
 
-/* ---- patterns ------------------------------------------------------------ */
+/* ---- patterns ----------------------------------------------------------- */
 
-/* Elements that are no literal byte; sets are numbered from ANY_SET on. */
+/* Elements other than a literal byte; sets are numbered from ANY_SET on. */
 enum { ANY_BYTE = 256, ANY_BYTES, ANY_SET };
 
 static void
@@ -309,7 +310,7 @@ add_range(uint64_t set[4], uint8_t low, uint8_t high)
         set[byte / 64] |= UINT64_C(1) << byte % 64;
 }
 
-/* Reads the set behind '[' at text[i]; returns what is behind its ']'. */
+/* Reads the set after '[' at text[i]; returns the index after its ']'. */
 static size_t
 compile_set(struct resp_pattern *out, const uint8_t *text, size_t size,
             size_t i)
@@ -404,7 +405,7 @@ resp_pattern_matches(const struct resp_pattern *pattern, const uint8_t *name,
     return p == pattern->count;
 }
 
-/* ---- answers ------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------ */
 
 static inline uint8_t *
 put_end(uint8_t *at)

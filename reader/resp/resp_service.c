@@ -18,7 +18,7 @@
 #define ERROR_MAX       320
 #define PROTOCOL_ERRORS "-ERR Protocol error: "
 
-/* ---- answers ------------------------------------------------------------- */
+/* ---- answers ------------------------------------------------------------ */
 
 enum conn_next
 resp_answer_bytes(struct resp_call *call, const void *bytes, size_t size)
@@ -147,7 +147,7 @@ resp_unreadable(struct resp_call *call)
     return resp_error(call, "keyspace cannot be read");
 }
 
-/* ---- commands ------------------------------------------------------------ */
+/* ---- commands ----------------------------------------------------------- */
 
 static enum conn_next
 unknown_subcommand(struct resp_call *call)
@@ -161,7 +161,7 @@ unknown_subcommand(struct resp_call *call)
                       name_show(sub->at, sub->size, shown), command);
 }
 
-/* Sets call->command; false: it is none, or may not be done. */
+/* Sets call->command; false: it is unknown, or the client may not use it. */
 static bool
 find_command(struct resp_call *call)
 {
@@ -179,7 +179,7 @@ find_command(struct resp_call *call)
         return resp_stop(call, resp_wrong_arity(call));
     if (!c->run)
         return resp_stop(call, unknown_subcommand(call));
-    /* One that is resumed had the right when it began: an error would be read
+    /* A resumed command had the right when it began: an error would now be read
      * as an element of the array that it has begun. */
     return call->state->progress > 0 || resp_auth_allows(call);
 }
@@ -202,7 +202,7 @@ resp_run(struct resp_call *call)
         (flags & data) != 0 && (flags & data) != data)
         return resp_error(call, "SELECT was refused: countd has only database "
                                 "0, which SELECT 0 or RESET selects");
-    /* A command that is resumed has had its names checked. */
+    /* The names of a resumed command are checked already. */
     if (call->state->progress == 0 && !resp_check_names(call))
         return call->next;
     return call->command->run(call);
@@ -240,7 +240,7 @@ refuse_frame(struct resp_call *call)
     (void)snprintf(text, sizeof text, PROTOCOL_ERRORS "%s\r\n", r->request.why);
     if (resp_answer(call, text) != CONN_ANSWERED)
         return CONN_FULL;
-    /* The protocol has no refusal of its own: this counts and reports. */
+    /* The protocol has no refusal of its own: this call counts and reports. */
     (void)conn_refuse(call->conn, r->request.why);
     return conn_last(call->conn);
 }
@@ -260,7 +260,7 @@ await_rest(struct resp_call *call, struct input *in)
     return CONN_NEED_INPUT;
 }
 
-/* ---- the protocol -------------------------------------------------------- */
+/* ---- the protocol ------------------------------------------------------- */
 
 static void
 turn(struct listener *d, bool begins)
@@ -284,7 +284,7 @@ begin_call(struct conn *c)
     return call;
 }
 
-/* What the command reads is asked for by the connection's job. */
+/* The connection's job requests what the command reads. */
 static bool
 begin_asking(struct resp_call *call)
 {
@@ -296,11 +296,11 @@ begin_asking(struct resp_call *call)
     return j || !call->service->jobs->remote;
 }
 
-/* After a command, so that each service does one. */
+/* Called after each command, so that a service does only one. */
 static enum conn_next
 give_way(const struct resp_call *call, enum conn_next next)
 {
-    /* It may have had a place for a job, and no right. */
+    /* It may have a job with a place although it had no right. */
     if (next == CONN_ANSWERED)
         resp_job_free(call->state);
     return next == CONN_ANSWERED && resp_is_late(call) ? CONN_YIELD : next;
@@ -320,7 +320,7 @@ take_requests(struct resp_call *call, struct input *in)
             continue;
         }
         if (call->state->place.owed >= RESP_OWED_MAX)
-            return CONN_FULL; /* until the gate lets some of them go */
+            return CONN_FULL; /* until the gate releases some of them */
         switch (resp_parse(in->at, in->size, &r->request)) {
         case RESP_PARTIAL:
             return await_rest(call, in);
@@ -404,7 +404,7 @@ const struct protocol resp_protocol = {.state_size = sizeof(struct resp_state),
                                        .ended = ended,
                                        .turn = turn};
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- life --------------------------------------------------------------- */
 
 int
 resp_service_init(struct resp_service *r, struct jobs *jobs,

@@ -23,7 +23,7 @@ struct aggregate_entry {
     uint16_t key_size;
     bool waits : 1;
     bool has_fraction : 1;
-    bool may_leave : 1; /* with a fraction, since others may keep all memory */
+    bool may_leave : 1; /* even with a fraction, when others need the memory */
     bool has_offset : 1;
     uint8_t half : 1;
     uint8_t names[]; /* keyspace, then key */
@@ -135,7 +135,7 @@ find_entry(const struct aggregate *s, const struct aggregate_half *h,
     return NULL;
 }
 
-/* Whether a name at the end of a half has room among those that are kept. */
+/* Whether a name at the end of a half has space among those that are kept. */
 static bool
 has_kept_room(const struct aggregate *s, const struct aggregate_half *h,
               size_t size)
@@ -196,7 +196,7 @@ hash_of(const struct aggregate *s, const struct aggregate_name *name)
     return (uint32_t)(hash ^ hash >> 32);
 }
 
-/* An entry has a rest from now on, or may have. */
+/* Notes that an entry has a rest from now on, or may have one. */
 static void
 set_fraction(struct aggregate *s, struct aggregate_entry *e)
 {
@@ -204,8 +204,9 @@ set_fraction(struct aggregate *s, struct aggregate_entry *e)
     e->has_fraction = true;
 }
 
-/* The entry of a name, made where there is none.  One of the old half that
- * waits stays there until the flush; else its rest moves to the young half. */
+/* The entry of a name, which is made if there is none.  An entry of the old
+ * half that waits stays there until the flush; otherwise its rest moves to the
+ * young half. */
 static struct aggregate_entry *
 take_entry(struct aggregate *s, const struct aggregate_name *name)
 {
@@ -247,7 +248,7 @@ add_bounded(int128 a, int128 b)
 
 /* Adds -0.499999 to 0.499999 of a unit, once, to an entry whose rest may be
  * forgotten.  Each age moves the offset of a name by the golden ratio, so that
- * the offsets of one that is made anew and anew are spread evenly. */
+ * the offsets of a name that is made again and again are spread evenly. */
 static void
 add_offset(const struct aggregate *s, struct aggregate_entry *e)
 {
@@ -326,8 +327,8 @@ aggregate_take(struct aggregate *s, struct aggregate_name *name,
     return true;
 }
 
-/* Makes an entry that leaves one of minute 0.  NULL: its rest went to the one
- * that there is. */
+/* Turns the entry into that of minute 0.  NULL: its rest went to the existing
+ * entry of minute 0. */
 static struct aggregate_entry *
 clear_minute(struct aggregate *s, const struct aggregate_half *kept,
              struct aggregate_entry *e)
@@ -408,7 +409,7 @@ aggregate_forget(struct aggregate *s)
         struct aggregate_half *old = &s->halves[1 - s->young];
         const uint64_t fractions = old->fractions;
 
-        old->fractions = 0; /* none is kept */
+        old->fractions = 0; /* no fraction is kept */
         if (aggregate_age(s) < 0)
             old->fractions = fractions;
         else

@@ -10,8 +10,8 @@
 
 /* ---- choosing runs ----------------------------------------------------- */
 
-/* Whether a run of a level (at HISTORY_CLOSED: of any), rolled or not, could
- * become one with others. */
+/* Whether a run of a level (HISTORY_CLOSED: of any level), rolled or not, could
+ * be merged with others. */
 static bool
 is_free(const struct run_info *r, unsigned level, uint8_t rolled)
 {
@@ -29,7 +29,7 @@ count_free(const struct period *p, unsigned level, uint8_t rolled)
     return n;
 }
 
-/* Whether another job has to do with a period. */
+/* Whether another job works on a period. */
 static bool
 is_busy(const struct history *h, const struct period *p)
 {
@@ -46,9 +46,9 @@ is_busy(const struct history *h, const struct period *p)
 
 /* ---- beginning jobs ---------------------------------------------------- */
 
-/* Begins a job with the free runs of `from`, of one level (or any, at
- * HISTORY_CLOSED) and rolled or not.  1; -EAGAIN: the period has no free place
- * for its run. */
+/* Begins a job with the free runs of `from`, rolled or not, of one level
+ * (HISTORY_CLOSED: of any level).  1; -EAGAIN: the period has no free place for
+ * its run. */
 static int
 begin_job(struct compact_work *w, unsigned slot, enum history_job_kind kind,
           struct period *from, unsigned level, uint8_t rolled)
@@ -91,11 +91,11 @@ begin_job(struct compact_work *w, unsigned slot, enum history_job_kind kind,
     return rc < 0 ? rc : 1;
 }
 
-/* ---- crowds ------------------------------------------------------------ */
+/* ---- periods with many runs --------------------------------------------- */
 
-/* Whether a period has eight runs of a level that are not rolled, or is split;
- * *level is that which job `slot` takes, the lowest, or -1: it takes none.  Rolled
- * runs are of what is over: finish_period(). */
+/* Whether a period has eight runs of a level that are not rolled, or is split.
+ * *level is the lowest such level that job `slot` takes, or -1.  Rolled runs
+ * are left to finish_period(). */
 static bool
 is_crowded(const struct period *p, unsigned slot, int *level)
 {
@@ -148,11 +148,11 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
     return 0;
 }
 
-/* ---- what is over ------------------------------------------------------ */
+/* ---- periods that have ended -------------------------------------------- */
 
-/* Brings a period that is over, and not busy, one job further: its runs become
- * one, which is rolled up; eight that are rolled become one.  1: a job has
- * begun; 0: there is nothing to do. */
+/* Begins the next job of a period that has ended and is not busy: its runs are
+ * merged into one, which is rolled up; eight rolled runs are merged into one.
+ * 1: a job has begun; 0: there is nothing to do. */
 static int
 finish_period(struct compact_work *w, struct period *p)
 {
@@ -192,16 +192,16 @@ choose_closed(struct compact_work *w, unsigned tier)
         if (is_busy(h, &p))
             return 0;
         rc = finish_period(w, &p);
-        if (rc != 0) /* -EAGAIN: other jobs make room first */
+        if (rc != 0) /* -EAGAIN: other jobs must free a place first */
             return rc == -EAGAIN ? 0 : rc;
         t->open = p.start + t->period;
     }
     return 0;
 }
 
-/* ---- what is no longer kept -------------------------------------------- */
+/* ---- periods that are no longer kept ------------------------------------ */
 
-/* Whether a finer tier has something of this time yet. */
+/* Whether a finer tier still has something of this time. */
 static bool
 is_finer_left(const struct history *h, unsigned tier, uint32_t end)
 {
@@ -211,8 +211,8 @@ is_finer_left(const struct history *h, unsigned tier, uint32_t end)
     return false;
 }
 
-/* All of a period goes, if it is in the next tier, or there is none, and has
- * gone from those before.  1: it is to be swept. */
+/* Drops a whole period, if the next tier has it or there is no next tier, and
+ * the finer tiers no longer have it.  1: it is to be swept. */
 static int
 drop_period(struct compact_work *w, struct period *p)
 {
@@ -249,8 +249,8 @@ find_oldest(const struct compact_work *w, unsigned tier, struct period *out)
     return period_after(w->history, w->kv, tier, t->floor, out);
 }
 
-/* Two periods at a time go, and a period later the next: a clock that jumps
- * takes little with it. */
+/* Two periods are dropped at a time, the next ones a period later: so a clock
+ * that jumps ahead costs little history. */
 static int
 choose_old(struct compact_work *w, unsigned tier)
 {
@@ -279,7 +279,7 @@ choose_old(struct compact_work *w, unsigned tier)
     return first;
 }
 
-/* Over the limit the oldest of the finest tier goes. */
+/* Above history.max, the oldest period of the finest tier is dropped. */
 static int
 choose_limit(struct compact_work *w)
 {
@@ -384,7 +384,7 @@ history_sweep(struct history *h, const struct kv *kv, struct history_compact *c,
 
 /* ---- when -------------------------------------------------------------- */
 
-/* When a period of a tier is over, and worth the work. */
+/* The minute at which a period of a tier has ended and is worth the work. */
 static uint32_t
 due_to_close(const struct history *h, const struct kv *kv, unsigned tier)
 {
@@ -395,7 +395,7 @@ due_to_close(const struct history *h, const struct kv *kv, unsigned tier)
     if (t->open == HISTORY_NEVER)
         return HISTORY_NEVER;
     if (period_after(h, kv, tier, t->open, &p) <= 0)
-        return HISTORY_NEVER; /* what is wrong is said when it is used */
+        return HISTORY_NEVER; /* damage is reported when it is used */
     for (unsigned i = 0; i < p.count; i++)
         blocks += p.runs[i].blocks;
     at = (uint64_t)p.start + t->period + HISTORY_CLOSED_AFTER;
@@ -404,7 +404,7 @@ due_to_close(const struct history *h, const struct kv *kv, unsigned tier)
     return at < HISTORY_NEVER ? (uint32_t)at : HISTORY_NEVER;
 }
 
-/* When a period is no longer kept; where there is little, no haste. */
+/* The minute at which a period is no longer kept; later if it has little. */
 static uint32_t
 due_old(const struct history *h, unsigned tier)
 {
