@@ -16,6 +16,9 @@
 #include "common/setup/figures.h"
 #include "common/wire/name.h"
 
+/* Keyspaces are counted so often, if no pattern is set. */
+#define COUNT_MS 60000
+
 /* ---- the list of keyspaces ------------------------------------------------ */
 
 /* The row of one more keyspace.  Of too many, those stay whose pattern comes first
@@ -75,6 +78,7 @@ static bool
 list_some(struct user_metrics *u, uint64_t until_ns)
 {
     static struct diag_repeat failures;
+    struct user_metrics_site *site = u->site;
     struct store_listed found;
     const int rc = store_listing_next(u->listing, until_ns, &found);
 
@@ -89,6 +93,9 @@ list_some(struct user_metrics *u, uint64_t until_ns)
         u->keyspaces = -1;
         diag_repeating(&failures, DIAG_ERROR, "metrics: list keyspaces: %s",
                        diag_text(rc));
+    } else {
+        site->keyspaces = u->keyspaces;
+        site->counted_ms = clock_ms();
     }
     close_list(u);
     return true;
@@ -226,6 +233,11 @@ user_metrics_open(struct user_metrics *u, struct user_metrics_site *site)
     int rc;
 
     *u = (struct user_metrics){.site = site};
+    if (site->patterns.count == 0 && site->counted_ms > 0 &&
+        clock_ms() - site->counted_ms < COUNT_MS) {
+        u->keyspaces = site->keyspaces;
+        return 0;
+    }
     if (site->top > 0 && site->patterns.count > 0) {
         u->text = malloc(USER_METRICS_TEXT);
         if (!u->text)

@@ -3,6 +3,8 @@
  * their sums, and their metrics.top largest keys.
  *
  * The job of a scrape reads all of these in steps between turns of the loop.
+ * Keyspaces are listed for it if metrics.keyspaces names some, else once a minute,
+ * because that looks at every one of them.
  *
  *     countd_keyspace_keys{keyspace="pages"} 3002
  *     countd_key_value{keyspace="pages",key="/index"} 52340
@@ -38,12 +40,14 @@ struct user_metrics_site {
     struct name_patterns patterns;
     int64_t top;
     uint64_t series_max;
+    int64_t keyspaces;   /* as counted last */
+    uint64_t counted_ms; /* clock_ms() then; 0: never */
 };
 
 struct user_metrics {
     struct user_metrics_site *site;
-    struct store_listing *listing; /* NULL: all are listed */
-    int64_t keyspaces;             /* in it so far; -1: not known */
+    struct store_listing *listing; /* NULL: all are listed, or counted lately */
+    int64_t keyspaces;             /* so far; -1: not known */
     size_t at;                     /* row that is read next */
 
     size_t count;

@@ -345,18 +345,30 @@ CASE(a_list_is_made_in_steps_and_one_that_cannot_be_made_says_so)
     assert_has(f->heard, "HTTP/1.1 500");
 }
 
+#define TEXT_OF_METRICS "Accept: application/openmetrics-text\r\n"
+
 CASE(keyspaces_that_cannot_be_listed_are_not_said_to_be_none)
 {
-    static const char *const accept =
-        "Accept: application/openmetrics-text\r\n";
-
     f->engine.listing_next = no_next;
-    ask_and_hear(f, "/metrics", accept, "# EOF");
+    ask_and_hear(f, "/metrics", TEXT_OF_METRICS, "# EOF");
     assert_lacks(f->heard, "\ncountd_keyspaces ");
 
     f->engine.listing_next = real_engine->listing_next;
-    ask_and_hear(f, "/metrics", accept, "# EOF");
+    ask_and_hear(f, "/metrics", TEXT_OF_METRICS, "# EOF");
     assert_has(f->heard, "\ncountd_keyspaces 2\n");
+}
+
+/* Every one of them is looked at for that. */
+CASE(keyspaces_are_counted_once_a_minute)
+{
+    ask_and_hear(f, "/metrics", TEXT_OF_METRICS, "# EOF");
+    f->engine.listing_next = no_next;
+    ask_and_hear(f, "/metrics", TEXT_OF_METRICS, "# EOF");
+    assert_has(f->heard, "\ncountd_keyspaces 2\n");
+
+    fault_pass_ns(UINT64_C(60000000000));
+    ask_and_hear(f, "/metrics", TEXT_OF_METRICS, "# EOF");
+    assert_lacks(f->heard, "\ncountd_keyspaces ");
 }
 
 /* Whether there are more keys is a read of its own. */
