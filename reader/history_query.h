@@ -1,14 +1,15 @@
 /* reader/history_query.h - queries of history, and of all keys with a prefix:
  * from a request to what the store answers.
  *
- * A period is widened to whole steps: to the finest that nothing is missing
- * from, or least is.  The answer says which.
+ * A period is widened to whole steps: to the finest of which nothing, or the
+ * least, is missing.  The answer has the widened period.
  *
- * For all time the counts of keys are read, in key order, as history's sums of a
- * period are: the same top and groups come of both.
+ * Without a period the counts of keys are read, in key order, as history's sums
+ * of a period are: so a top and its groups are made in the same way.
  *
  * A query of a key or keyspace may cover ten years, and the top of a period and
- * a rank in it read every key: all proceed in steps, each of its own snapshot.
+ * a rank in it read every key: all proceed in steps, each on a snapshot of its
+ * own.
  *
  * Ownership: the caller's between history_query_init() and
  * history_query_fini(); the store is borrowed.
@@ -35,8 +36,8 @@ struct history_query {
     bool is_chosen;
     bool is_all_time;
     /* 0, or why there are no rows: -EINVAL times that no tier has, -E2BIG too
-     * many buckets, -ENOENT no such keyspace, -ENODATA it has no history; others:
-     * it cannot be read. */
+     * many buckets, -ENOENT no such keyspace, -ENODATA it has no history;
+     * others: it cannot be read. */
     int error;
     struct store_bucket *buckets; /* one memory: a query has either */
     struct store_top *top;
@@ -51,9 +52,10 @@ int history_query_init(struct history_query *p, struct store *store);
 void history_query_fini(struct history_query *p);
 
 /* Begins; what was begun before is forgotten.  Of `q` the operation, the names,
- * `group` and `length` are read, and nothing is kept; KEY without a key is of the
- * KEYSPACE.  Times of 0 mean all time: TOP and RANK are of counts then, instead
- * of sums; for STEP it is enough that `to` is 0.  `step`: seconds, for KEY. */
+ * `group` and `length` are read, and nothing is kept; KEY without a key is of
+ * the KEYSPACE.  Times of 0 mean all time: TOP and RANK are of counts then,
+ * instead of sums; for STEP it is enough that `to` is 0.  `step`: seconds, for
+ * KEY. */
 void history_query_start(struct history_query *p,
                          const struct store_history_query *q,
                          struct time_range span, int64_t step);

@@ -1,37 +1,39 @@
-/* reader/jobs.h - long work of all protocols: whatever takes more than one look.
+/* reader/jobs.h - long work of all protocols: whatever takes more than one
+ * lookup.
  *
  * A request that cannot be answered at once has a job.  JOBS_MAX jobs have a
- * place, and those of one client half of these; others stand in line, where the
- * client with the fewest places comes first.  A job with a place is done in steps
- * between turns of the loop, JOBS_STEP_NS in each turn: clients take turns, and
- * within a client its jobs.  A step reads a snapshot of its own, so that no job
- * pins one, and as_of was refreshed before it.
+ * place, and at most half of these are one client's; others wait in line, where
+ * the client with the fewest places comes first.  A job with a place is done in
+ * steps between turns of the loop, JOBS_STEP_NS in each turn: clients take
+ * turns, and within a client its jobs.  A step reads a snapshot of its own, so
+ * that no job pins one, and as_of was refreshed before it.
  *
  *     if (!job_enter(job))        // again when its connection is woken
  *         return CONN_PAUSE;
- *     ... note what is asked, take memory ...
- *     job_run(job);               // step() until that says that it is done
+ *     ... store the request, take memory ...
+ *     job_run(job);               // step() until that returns that it is done
  *     return CONN_PAUSE;
  *
  * and when the connection is served again, and the job is done, its answer is
  * sent, and job_leave() ends it; so does the end of the connection.
  *
- * What waits for something that only time brings, as_of above all, is a job, too:
- * job_wait() has step() called every JOBS_LOOK_MS, without a place, and when that
- * says true the connection is served again.
+ * A request that waits for time to pass, mostly for as_of, is a job, too:
+ * job_wait() has step() called every JOBS_LOOK_MS, without a place, and when
+ * step() returns true the connection is served again.
  *
- * A step whose store is not local (remote.h) does not wait for it: the job is
- * stepped again when what it has asked is answered.  Nor does what needs no step
- * (job_ask()): the connection is served again, and makes its answer anew.
+ * A step does not wait for a store that is not local (remote.h): the job is
+ * stepped again when its query is answered.  A request that needs no step
+ * (job_ask()) does not wait either: its connection is served again, and makes
+ * the answer again.
  *
- * A job that is not done after read.max_time is stopped, and is LATE.  A place
- * that is not used for JOBS_KEPT_MS, and an answer that is not taken, since its
- * client does not read or there is no memory to send it, are given up, and the
- * job has to enter again: others wait for its place.
+ * A job that is not done after read.max_time is stopped, and is LATE.  A job
+ * loses its place if it does not use it for JOBS_KEPT_MS, and its answer if
+ * that is not taken, because the client does not read or there is no memory to
+ * send it; it must then enter again, because others wait for its place.
  *
- * Ownership: the caller's; loop, store and as_of are borrowed.  A job is the first
- * member of memory that its connection's state has, or that a request over HTTP
- * keeps (job_hold()).  The loop's thread. */
+ * Ownership: the caller's; loop, store and as_of are borrowed.  A job is the
+ * first member of memory that its connection's state has, or that a request
+ * over HTTP keeps (job_hold()).  The loop's thread. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_JOBS_H
 #define COUNTD_READER_JOBS_H
@@ -109,8 +111,8 @@ void job_init(struct job *job, struct jobs *j, struct conn *c,
  * this job, where the store is not local: it may have -EAGAIN for an answer. */
 void job_ask(struct job *job);
 
-/* Whether something is not answered yet: CONN_PAUSE, and the same is asked again
- * when the connection is served. */
+/* Whether something is not answered yet: CONN_PAUSE, and the same is asked
+ * again when the connection is served. */
 bool job_asked(struct job *job);
 
 /* Whether the job has a place; if not it stands in line for one. */
@@ -133,9 +135,9 @@ uint64_t job_waited_ms(const struct job *job);
 /* Ends the job in any state. */
 void job_leave(struct job *job);
 
-/* The job of a request over HTTP; if it has none one that is the first member of
- * `size` bytes, the others of which are not set.  It ends with its request, and
- * its memory is freed.  NULL: there is no memory. */
+/* The job of a request over HTTP; if it has none one that is the first member
+ * of `size` bytes, the others of which are not set.  It ends with its request,
+ * and its memory is freed.  NULL: there is no memory. */
 struct job *job_hold(struct http_call *x, struct jobs *j, size_t size,
                      void (*stop)(struct job *job));
 

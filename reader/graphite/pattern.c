@@ -1,8 +1,8 @@
 /* reader/graphite/pattern.c - see pattern.h.
  *
- * A node is matched by the set of places in the name that what was read of the
- * pattern can end at: each element of the pattern makes the next set of it, so
- * that nothing is tried twice.
+ * A node is matched by the set of places in the name where the part of the
+ * pattern that was read can end: each element of the pattern makes the next set
+ * from the last, so nothing is tried twice.
  *
  * Entry points: pattern_parse(), pattern_matches(), pattern_escape(),
  * pattern_unescape(). */
@@ -44,7 +44,7 @@ is_plain(uint8_t c)
     return c < 0x80 && target_is_word_byte((char)c) && !strchr("*?[]{}%.", c);
 }
 
-/* Bytes of the character of a name that is one for `?`. */
+/* Bytes of a character of a name, which `?` matches as one. */
 static size_t
 character_size(const uint8_t *at, const uint8_t *end)
 {
@@ -73,7 +73,7 @@ pattern_escape(const uint8_t *name, size_t size, char *out)
     while (name < end) {
         const size_t more = *name >= 0x80 ? utf8_size(name, end) : 0;
 
-        if (node == 0) { /* the dot that parts two nodes */
+        if (node == 0) { /* the dot between two nodes */
             out[n++] = (char)*name++;
             node = pattern_node_size(name, (size_t)(end - name));
             continue;
@@ -171,7 +171,7 @@ is_in_class(const struct pattern_class *class, const uint8_t *character,
     return is_in != class->is_negated;
 }
 
-/* Moves over one character of the name that is in the class; NULL: any is. */
+/* Moves over one character of the name that is in the class; NULL: over any. */
 static void
 match_character(const uint8_t *name, size_t size,
                 const struct pattern_class *class, struct places *places)
@@ -267,7 +267,7 @@ parse_byte(struct parser *p, uint8_t *out)
     return size > 0 ? 0 : refuse_node(p, "% without two hexadecimal digits");
 }
 
-/* A character of a class, which may be %HH. */
+/* Reads a character of a class, which may be %HH. */
 static int
 parse_class_character(struct parser *p, uint32_t *out)
 {
@@ -286,7 +286,7 @@ parse_class_character(struct parser *p, uint32_t *out)
     return 0;
 }
 
-/* From behind the [ on. */
+/* Parses a class, from after its [ on. */
 static int
 parse_class(struct parser *p, struct pattern_class **out)
 {

@@ -1,5 +1,5 @@
 /* reader/graphite/render.c - see render.h: targets are checked, then the phases
- * follow each other.
+ * run one after another.
  *
  * Entry points: render_add_target(), render_start(), render_step(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -24,7 +24,7 @@ render_fail(struct render *r, enum http_status status, const char *format, ...)
 
     r->status = status;
     va_start(args, format);
-    (void)vsnprintf(r->why, sizeof r->why, format, args); /* cut, if ever */
+    (void)vsnprintf(r->why, sizeof r->why, format, args); /* may be cut */
     va_end(args);
     return -1;
 }
@@ -74,7 +74,7 @@ render_fail_search(struct render *r, int error, const char *what, size_t max)
     return render_fail_keyspace(r, keyspace->bytes, keyspace->size, error);
 }
 
-/* A fault whose text is in r->why. */
+/* Reports a fault whose text is in r->why. */
 static int
 fail_target(struct render *r, int error)
 {
@@ -103,7 +103,7 @@ find_grid(struct render *r, struct render_target *t, int64_t interval)
     return g;
 }
 
-/* Sets the keyspace of topKeys, as one that was found. */
+/* Sets the keyspace of topKeys() as if it had been found. */
 static int
 set_top(struct render *r, struct render_leaf *leaf)
 {
@@ -178,8 +178,8 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node,
     return 0;
 }
 
-/* Adds the paths below a node, which are only summed or not.  Calls are at most
- * TARGET_DEPTH_MAX deep. */
+/* Adds the paths below a node, which are only summed, or not.  Calls are nested
+ * at most TARGET_DEPTH_MAX deep. */
 static int
 add_leaves(struct render *r, struct render_target *t, struct target_node *node,
            const struct render_scope *scope, bool is_summed)
@@ -255,7 +255,7 @@ render_add_target(struct render *r, const char *text, size_t size)
 
 /* ---- phases ------------------------------------------------------------- */
 
-/* The phase goes on with another leaf; NULL: there are no more. */
+/* The next leaf of the phase; NULL: there are no more. */
 static void
 enter_leaf(struct render *r, struct render_leaf *leaf)
 {
@@ -287,7 +287,7 @@ count_paths(const struct path_found *f)
     return count;
 }
 
-/* Adds what is found to the paths of the leaf. */
+/* Adds the names that were found to the paths of the leaf. */
 static int
 search_leaf(struct render *r, uint64_t until_ns)
 {
@@ -342,12 +342,13 @@ compute_node(struct render *r, uint64_t until_ns)
     const int rc =
         r->node->kind == TARGET_CALL ? functions_step(r->node, &r->times) : 1;
 
-    (void)until_ns; /* of one series */
+    (void)until_ns; /* one series is computed in one step */
     return rc < 0 ? fail_target(r, rc) : rc;
 }
 
-/* What the phases do, in their order, and with what: 1, it is done; 0: there is more
- * to do; below 0: as render_step().  In the first one targets are added. */
+/* The phases in their order, and what each works on.  1: it is done; 0: there
+ * is more to do; below 0: an error of render_step().  In the first phase
+ * targets are added. */
 static const struct {
     enum { LEAVES, GRIDS, NODES, ANSWER } over;
     int (*step)(struct render *r, uint64_t until_ns);

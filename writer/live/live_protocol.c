@@ -1,5 +1,5 @@
-/* writer/live/live_protocol.c - requests of the counter and semaphore protocols;
- * see live_server.h.
+/* writer/live/live_protocol.c - requests of the counter and semaphore
+ * protocols; see live_server.h.
  *
  *     take()  requests of a connection, each of which do_request() answers
  *     more()  a piece of a Dump
@@ -12,10 +12,10 @@
 
 #define DUMP_STEPS 8192 /* places of the arena looked at in one call */
 #define WHO_STEPS  4096 /* connections looked at for one answer to Who */
-#define WHO_MAX    (10 + NET_ADDRESS_SIZE) /* of one holder in it */
+#define WHO_MAX    (10 + NET_ADDRESS_SIZE) /* bytes of a holder in it */
 
-/* An answer with a text has at most 64 bytes: there is a client with room for
- * no more. */
+/* An answer with a text has at most 64 bytes: some client has a buffer of that
+ * size. */
 #define TEXT_MAX (64 - FRAME_HEADER)
 
 /* Answers of one go stop when there are PIECE bytes of them; the last one may
@@ -23,8 +23,7 @@
 #define PIECE      (65536 - 128)
 #define ANSWER_MAX 1024
 
-/* Where memory for what waits is short, they are made in pieces that may use its
- * reserve. */
+/* If the pool is short, answers are made in pieces that may use its reserve. */
 #define SHORT_PIECE 2048
 #define SHORT_ROOM  (SHORT_PIECE + ANSWER_MAX)
 
@@ -36,7 +35,7 @@ struct live_state {
     uint32_t began_s;  /* of loop_now_ms(), in seconds */
     uint32_t dropped;  /* bytes of a request that came after those it needs */
     uint32_t from;     /* where a Dump goes on */
-    uint8_t opaque[4]; /* of it */
+    uint8_t opaque[4]; /* of the Dump */
 };
 static_assert(sizeof(struct live_state) == 16, "idle connections are cheap");
 
@@ -52,7 +51,7 @@ struct request {
     const uint8_t *header;
     struct frame_ask ask;
     uint32_t hash;
-    uint8_t opcode; /* copied: cheaper than a look at the header */
+    uint8_t opcode; /* copied: cheaper than reading the header */
     uint8_t status; /* FRAME_OK, or how it is refused */
 };
 
@@ -64,7 +63,7 @@ has_enough(const struct answers *r)
     return r->size >= r->piece;
 }
 
-/* A header; returns where the body goes. */
+/* Puts a header; returns where the body begins. */
 static uint8_t *
 put_header(struct answers *r, const uint8_t *header, enum frame_status status,
            uint32_t body_size)
@@ -162,22 +161,23 @@ fixed_bytes(const struct live_server *s, const uint8_t *bytes)
     }
 }
 
-/* How many bytes of a request have to be there to do it, as far as the first
- * `size` show; what is behind them is of no use. */
+/* How many bytes of a request are needed to do it, as far as its first `size`
+ * bytes show; the bytes after them are ignored. */
 static size_t
 needed_bytes(const uint8_t *bytes, size_t size, size_t fixed)
 {
     const size_t body = get_be32(bytes + 4);
 
     if (body < fixed)
-        return FRAME_HEADER + body; /* it is refused */
+        return FRAME_HEADER + body; /* to be refused */
     if (size < FRAME_HEADER + fixed)
         return FRAME_HEADER + fixed;
     fixed += get_be16(bytes + FRAME_HEADER + fixed - 2);
     return FRAME_HEADER + (body < fixed ? body : fixed);
 }
 
-/* `body_size` bytes of the body are there, which are all that it needs. */
+/* Reads a request of which `body_size` bytes of the body are there, as many as
+ * it needs. */
 static void
 read_request(const struct live_server *s, const uint8_t *bytes,
              size_t body_size, int fixed, struct request *q)
@@ -200,8 +200,8 @@ read_request(const struct live_server *s, const uint8_t *bytes,
 
 /* ---- doing ------------------------------------------------------------- */
 
-/* Whose connection a holder is, for people, and how many seconds ago it was
- * accepted.  False: it has gone. */
+/* The address of a holder's connection as text, and how many seconds ago it was
+ * accepted.  False: the connection has ended. */
 static bool
 find_peer(const struct live_server *s, uint32_t holder,
           char address[NET_ADDRESS_SIZE], uint32_t *age_s)
@@ -252,7 +252,7 @@ do_who(struct live_server *s, const struct request *q, struct answers *r)
     put_header(r, q->header, FRAME_OK, (uint32_t)(at - start));
 }
 
-/* True: it is a Dump, which is answered later. */
+/* Returns whether the request is a Dump, which is answered later. */
 static bool
 do_request(struct live_server *s, uint32_t holder, const struct request *q,
            struct answers *r)
@@ -426,7 +426,7 @@ take(struct conn *c, struct input *in)
     return next;
 }
 
-/* Releases what a closed connection holds; true when that was all. */
+/* Releases what a closed connection holds; true when nothing is left. */
 static bool
 ended(struct conn *c)
 {

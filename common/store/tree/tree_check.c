@@ -1,10 +1,10 @@
 /* common/store/tree/tree_check.c - every value of a tree against every rule.
  *
  * Goes through the directory from left to right with one node open per level,
- * fetches each value past the cache, and compares what is said twice: counts in
- * parents and in children, separators and rows, buffers and bases, and at the
- * end the number of values met with the number there are.  Damage is reported
- * and skipped; the rest is still read.
+ * fetches each value without the cache, and compares what is stored twice:
+ * counts in parents and in children, separators and rows, buffers and bases,
+ * and at the end the number of values visited with the number in the tree.
+ * Damage is reported and skipped; the rest is still read.
  *
  * Entry points: tree_check(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
@@ -35,7 +35,7 @@ struct checker {
     struct tree tree; /* without a cache */
     struct tree_check *check;
     struct check_node nodes[TREE_LEVELS + 1];
-    uint64_t group; /* the one at hand */
+    uint64_t group; /* the current one */
     struct span span;
     bool has_last;
     struct row last;
@@ -69,7 +69,7 @@ is_before(const struct checker *c, const struct row *a, const struct row *b)
     return row_compare(c->tree.kind, a, b) < 0;
 }
 
-/* Each row: above the last one, inside its group. */
+/* Checks each row: it is above the last one, and inside its group. */
 static int
 check_row(void *ctx, const struct row *r)
 {
@@ -91,7 +91,7 @@ check_row(void *ctx, const struct row *r)
     return 0;
 }
 
-/* The buffer: sorted, and each entry counted to the right base block. */
+/* Checks the buffer: it is sorted, and each entry belongs to its base block. */
 static void
 check_buffer(struct checker *c, const struct group *g, const struct buffer *b)
 {
@@ -113,7 +113,7 @@ check_buffer(struct checker *c, const struct group *g, const struct buffer *b)
     }
 }
 
-/* The base: each row in the block its separators say. */
+/* Checks the base: each row is in the block that the separators give. */
 static int
 check_base(struct checker *c, const struct group *g)
 {
