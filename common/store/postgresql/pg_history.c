@@ -276,7 +276,9 @@ pg_history_change(struct pg *s, struct pg_keyspace *k,
 #define LOOK_MS  5000
 #define TICK_MS  500 /* a worker comes each second, and between its merges */
 
-/* Compacts a slice of one keyspace, unless another process changes it now. */
+/* Compacts a slice of one keyspace, unless another process changes it now.  How
+ * much is kept is settled where increments for it are merged: settings of a
+ * directory that never counts into it take nothing away. */
 static int
 compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
 {
@@ -291,18 +293,19 @@ compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
         return rc;
     if (rc < 0 || k.history_size == 0)
         return pg_end(s, -ENOENT);
+    rc = history_get(&h, k.history, k.history_size);
+    if (rc < 0)
+        return pg_end(s, rc);
     of = pg_history_of(s, name, size, &k);
-    rc = open_history(s, &k, &of, &h);
-    if (rc > 0) {
-        open_kv(&kv, s, k.id);
-        rc = history_compact_some(&h, &kv.kv, &of, HISTORY_SLICE, &done);
-        rc = close_kv(&kv, rc);
-        if (rc == 0 && done.blocks == 0)
-            rc = -ENOENT; /* nothing to commit */
-        k.history_size = history_put(&h, k.history);
-    }
+    of.limits.max = 0;
+    open_kv(&kv, s, k.id);
+    rc = history_compact_some(&h, &kv.kv, &of, HISTORY_SLICE, &done);
+    rc = close_kv(&kv, rc);
+    if (rc == 0 && done.blocks == 0)
+        rc = -ENOENT; /* nothing to commit */
+    k.history_size = history_put(&h, k.history);
     if (rc == 0)
-        rc = pg_keyspace_put(s, &k, k.history_size == 0);
+        rc = pg_keyspace_put(s, &k, false);
     *more = *more || (rc == 0 && done.more);
     return pg_end(s, rc);
 }
