@@ -19,7 +19,8 @@
 
 #include "common/base/diag.h"
 
-#define SEAL_RETRY_MS 250 /* when marks could not be stored */
+#define SPARE_WAIT_MS 1000 /* rotate without a spare after this long */
+#define SEAL_RETRY_MS 250  /* when marks could not be stored */
 
 void
 logs_fail(struct logs *l, int error, const char *what, uint64_t index)
@@ -201,6 +202,7 @@ retire_log(struct logs *l)
     l->rotating = false;
     loop_disarm(l->loop, &l->early.timer);
     loop_disarm(l->loop, &l->rotate_timer);
+    loop_disarm(l->loop, &l->overdue_timer);
 }
 
 void
@@ -236,11 +238,15 @@ logs_rotate(struct logs *l)
 {
     if (l->failed || !l->has_current || l->current.count + l->staged == 0)
         return;
+    if (l->spare_count > 0 && free_place(l)) {
+        logs_rotate_now(l);
+        return;
+    }
     /* A spare is usually milliseconds away, and without one readers of
      * sockets have nowhere to put what comes. */
-    l->rotating = l->spare_count == 0 || !free_place(l);
-    if (!l->rotating)
-        logs_rotate_now(l);
+    l->rotating = true;
+    if (!l->overdue_timer.deadline_ms)
+        logs_arm(l, &l->overdue_timer, SPARE_WAIT_MS);
 }
 
 void
@@ -266,6 +272,15 @@ rotate_due(struct loop_timer *timer)
     logs_rotate(LOOP_OWNER(timer, struct logs, rotate_timer));
 }
 
+static void
+overdue_due(struct loop_timer *timer)
+{
+    struct logs *l = LOOP_OWNER(timer, struct logs, overdue_timer);
+
+    if (l->rotating && l->has_current)
+        logs_rotate_now(l);
+}
+
 void
 logs_finish_some(struct logs *l)
 {
@@ -284,6 +299,7 @@ disarm_timers(struct logs *l)
 {
     loop_disarm(l->loop, &l->early.timer);
     loop_disarm(l->loop, &l->rotate_timer);
+    loop_disarm(l->loop, &l->overdue_timer);
     loop_disarm(l->loop, &l->sync_timer);
     loop_disarm(l->loop, &l->retry_timer);
     loop_disarm(l->loop, &l->recover_timer);
@@ -365,6 +381,7 @@ set_up_jobs(struct logs *l)
                              .logs = l,
                              .state = RETIRED_FREE};
     l->rotate_timer = (struct loop_timer){.slot = -1, .due = rotate_due};
+    l->overdue_timer = (struct loop_timer){.slot = -1, .due = overdue_due};
     l->seal_timer = (struct loop_timer){.slot = -1, .due = seal_due};
     logs_set_up_early(l);
     logs_set_up_sync(l);

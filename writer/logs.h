@@ -7,13 +7,13 @@
  *
  *     free slots -> put ... put -> flush -> begin -> sync ~~> end
  *
- * A log is retired when it is full, at a stop (logs_finish()), and once there is
- * a spare to follow it: `log.rotate_after` after its first message, sooner while
- * workers keep up (logs_early.c), and by logs_rotate().  Unless all of it is
- * durable already it then waits for the next sync, which covers it and its
- * successor, and only after that it is sealed: so the slots are durable before
- * the SEALED header is written, and a message that is acknowledged after a
- * rotation never depends on an unsynced log.
+ * A log is retired when it is full, `log.rotate_after` after its first
+ * message, sooner while workers keep up (logs_early.c), by logs_rotate() and by
+ * logs_finish().  Unless all of it is durable already it then waits for the
+ * next sync, which covers it and its successor, and only after that it is
+ * sealed: so the slots are durable before the SEALED header is written, and a
+ * message that is acknowledged after a rotation never depends on an unsynced
+ * log.
  *
  * A log that has marks of requests with a key (keys.h) is sealed after they are
  * stored.  While that fails, the log stays OPEN and sealing is retried; when
@@ -182,6 +182,7 @@ struct logs {
 
     struct logs_early early;
     struct loop_timer rotate_timer;
+    struct loop_timer overdue_timer; /* rotates without a spare */
     struct loop_timer sync_timer;
     bool sync_due;
     struct loop_timer retry_timer;
@@ -247,7 +248,7 @@ bool logs_want_sync(struct logs *l);
  * all that was put. */
 extern const struct commit_file logs_file;
 
-/* Hands the current log on, if there is anything in it, once there is a spare. */
+/* Hands the current log on, if there is anything in it. */
 void logs_rotate(struct logs *l);
 
 /* logs_rotate(), and releases the logs with nothing in them, the slots of
