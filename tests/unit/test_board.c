@@ -322,6 +322,33 @@ claim_and_die(struct countd_board *b)
                : 1;
 }
 
+static int
+die_in_update(struct countd_board *b)
+{
+    uint32_t me;
+
+    if (board_register(b, &me) < 0)
+        return 1;
+    atomic_store(board_shared(b, 0).word, board_word(0, me));
+    return 0;
+}
+
+CASE(a_dead_writer_is_seen_however_few_attempts_are_allowed, r)
+{
+    struct user u;
+
+    assert_int_equal(setenv("COUNTD_BOARD_ATTEMPTS", "1", 1), 0);
+    user_attach(r, &u);
+    assert_int_equal(unsetenv("COUNTD_BOARD_ATTEMPTS"), 0);
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    assert_int_equal(in_child(r, die_in_update), 0);
+
+    assert_rc(user_updates(&u, 0, SHARED(1, 2, 3, 4), NO_PAIR), 1);
+
+    assert_string_equal(u.last.text, "");
+    countd_board_close(u.last.board);
+}
+
 CASE(a_claimed_cell_is_its_owners, r)
 {
     int64_t values[2];
