@@ -131,9 +131,10 @@ take_total(struct statsd *s, const char *line, size_t size)
     totals_take_line(&s->totals, line);
 }
 
-/* Takes the lines of a file, which is made if it is not there, and empties it:
- * from now on they are in memory alone.  A file that power loss brings back adds
- * less than one to each sum.  Returns how many lines it had. */
+/* Takes the lines of a file, which is made if it is not there, and empties it,
+ * durably: from now on they are in memory alone, and what totals grow by would be
+ * counted again if power loss brought the file back.  Returns how many lines it
+ * had. */
 static size_t
 read_lines(struct statsd *s, const char *name,
            void (*take)(struct statsd *s, const char *line, size_t size))
@@ -151,7 +152,8 @@ read_lines(struct statsd *s, const char *name,
     for (; (size = getline(&line, &capacity, file)) > 0; count++)
         take(s, line, (size_t)size - (line[size - 1] == '\n'));
     free(line);
-    if (ftruncate(fileno(file), 0) < 0)
+    if (count > 0 &&
+        (ftruncate(fileno(file), 0) < 0 || fsync(fileno(file)) < 0))
         diag_errno(DIAG_WARNING, -errno, "empty live/%s", name);
     (void)fclose(file);
     return count;
