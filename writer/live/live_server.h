@@ -4,11 +4,10 @@
  * its statistics, the clock of its windows.  live_protocol.c makes answers of
  * requests; common/net/conn.h owns the connections.
  *
- * Requests are done in order and answered in order, each as soon as what it needs
- * of its body is there; the rest of that is thrown away.  The order of checks:
- * the magic, the opcode, then the arguments; only a request that passes them
- * counts in the figures.  A request that is longer than necessary is still
- * executed.
+ * Requests are done in order and answered in order, each when all of it has come;
+ * of a body that is longer than necessary only what the request needs is kept.
+ * The order of checks: the magic, the opcode, then the arguments; only a request
+ * that passes them counts in the figures.
  *
  * However a connection ends, what it holds is released: some hundred holdings
  * in the same turn, more in steps in the following ones.  There is no idle
