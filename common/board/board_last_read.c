@@ -68,7 +68,7 @@ countd_board_last_update(struct countd_board_last *l, int64_t slot,
     struct countd_board_value list[COUNTD_BOARD_VALUES_MAX];
     const char *text =
         find_objection(l, slot, shared, shared_count, values, count);
-    int rc, cell_rc;
+    int rc, cell_rc, failure;
 
     l->text[0] = '\0';
     if (text)
@@ -80,16 +80,16 @@ countd_board_last_update(struct countd_board_last *l, int64_t slot,
         return 0;
     rc = countd_board_update(l->board, (uint32_t)slot, l->generation, shared, 0,
                              list, count, &cell_rc);
-    if (rc == -EBUSY || cell_rc == -EBUSY) {
+    failure = cell_rc < 0 && rc != -EBUSY ? cell_rc : rc;
+    if (failure == -EBUSY)
         (void)snprintf(l->text, sizeof l->text,
                        "failed to acquire spin lock for row %lld after %u "
                        "attempts",
                        (long long)slot, l->board->tries + 1);
-        return 0;
-    }
-    if (cell_rc < 0)
-        return set_error(l, cell_rc, strerror(-cell_rc));
-    if (rc < 0 && rc != -ESTALE)
-        return set_error(l, rc, strerror(-rc));
-    return shared != NULL && rc == 0;
+    else if (failure < 0 && failure != -ESTALE)
+        (void)set_error(l, failure, strerror(-failure));
+    /* Whatever became of the cell: who is told otherwise does it again. */
+    if (shared && rc == 0)
+        return 1;
+    return failure == -EBUSY || failure == -ESTALE ? 0 : failure;
 }

@@ -204,8 +204,9 @@ int countd_board_last_read(struct countd_board_last *l, int64_t slot,
 
 /* Returns 1 if the shared part is updated, or 0 if not, because a process, this
  * one included, has changed it since it was read, or `shared` is NULL; private
- * values are written nevertheless.  0 with a text: a process that does not go
- * on has locked the slot.  -EINVAL: nothing was changed; l->text is one of
+ * values are written nevertheless.  0 with a text: a process that does not go on
+ * has locked the slot; 1 with a text: the private values are not written.
+ * -EINVAL: nothing was changed; l->text is one of
  *     wrong index                              wrong private index
  *     update for only last read index is allowed
  *     values size mismatch slot size */

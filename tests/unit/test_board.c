@@ -216,6 +216,30 @@ CASE(a_locked_row_is_refused_with_a_warning_and_private_values_written, r)
     countd_board_close(u.last.board);
 }
 
+CASE(an_update_whose_private_values_are_locked_is_still_one, r)
+{
+    struct board_block k;
+    struct user u;
+    uint32_t me;
+
+    assert_int_equal(setenv("COUNTD_BOARD_ATTEMPTS", "1", 1), 0);
+    user_attach(r, &u);
+    assert_int_equal(unsetenv("COUNTD_BOARD_ATTEMPTS"), 0);
+    user_reads(&u, 0, 0, 0, 0, 0, 0);
+    k = board_cell(u.last.board, 0, 0);
+    assert_rc(board_register(u.last.board, &me), 0);
+    atomic_store(k.word, board_word(0, me));
+
+    assert_rc(user_updates(&u, 0, SHARED(1, 1, 1, 1), PAIR(1, 3)), 1);
+
+    assert_string_equal(
+        u.last.text, "failed to acquire spin lock for row 0 after 2 attempts");
+    assert_rc(user_updates(&u, 0, SHARED(2, 2, 2, 2), PAIR(1, 3)), 0);
+    user_reads(&u, 1, 1, 1, 1, 0, 0);
+    atomic_store(k.word, 0);
+    countd_board_close(u.last.board);
+}
+
 /* ---- explicit generations, cells --------------------------------------- */
 
 CASE(rows_are_handled_alternately_by_their_generations, r)
