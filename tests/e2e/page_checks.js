@@ -1,6 +1,7 @@
 /* tests/e2e/page_checks.js - what the page shows and does, looked at from
  * inside; tests/e2e/test_page.c gives it to a browser and calls one of these.
  * Each returns "" or the first thing that is wrong. */
+/* SPDX-License-Identifier: BSD-2-Clause */
 'use strict';
 
 const DEADLINE_MS = 60000;
