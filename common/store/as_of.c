@@ -376,13 +376,30 @@ as_of_own(struct as_of *f, const uint8_t *name, size_t size)
     return lower_claim(claim, had.own_ms);
 }
 
-int64_t
-as_of_bound(struct as_of *f, int64_t claim)
+/* What the snapshots of all answers so far had. */
+static struct store_as_of
+bound_of(struct as_of *f)
 {
     struct store_as_of had = {UINT64_MAX, UINT64_MAX};
     int64_t of_none;
 
     if (f->answered)
         (void)f->answered(f->ctx, NULL, 0, &of_none, &had); /* none is named */
+    return had;
+}
+
+uint64_t
+as_of_merged(struct as_of *f)
+{
+    const uint64_t own_ms = bound_of(f).own_ms;
+
+    return own_ms < f->as_of_ms ? own_ms : f->as_of_ms;
+}
+
+int64_t
+as_of_bound(struct as_of *f, int64_t claim)
+{
+    const struct store_as_of had = bound_of(f);
+
     return lower_claim(lower_claim(claim, had.own_ms), had.all_ms);
 }

@@ -102,6 +102,9 @@ int64_t as_of_claim(struct as_of *f, const uint8_t *name, size_t size);
 int64_t as_of_get(struct as_of *f, const uint8_t *name, size_t size);
 int64_t as_of_own(struct as_of *f, const uint8_t *name, size_t size);
 
+/* As as_of_own() of what is merged, whatever waits for keyspaces. */
+uint64_t as_of_merged(struct as_of *f);
+
 /* A claim from before an answer that is made in steps, with the same bounds. */
 int64_t as_of_bound(struct as_of *f, int64_t claim);
 

@@ -5,33 +5,60 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
+#include <errno.h>
+
 #define EXPIRE_MS 5000 /* since MULTI, while memory is short */
 #define SHARE     4    /* of the memory that is free: that part for one */
 
 /* ---- what a connection has counted -------------------------------------- */
 
-/* All that the connection wrote is in a snapshot taken now. */
+/* All that the connection wrote is merged. */
 static bool
-is_readable(const struct resp_call *call)
+is_merged(const struct resp_service *r, const struct resp_state *s)
 {
-    const struct forward_place *place = &call->state->place;
-
-    return place->owed == 0 &&
-           (place->acked_ms == 0 ||
-            call->service->jobs->as_of->as_of_ms >= place->acked_ms);
+    return s->place.owed == 0 && r->jobs->as_of->as_of_ms >= s->place.acked_ms;
 }
 
-/* Whether the wait is over. */
+/* 1: all that the connection wrote is in a snapshot taken now; 0: *has_ms is how
+ * far that reaches.  A store that is not local may lack what is merged, as a
+ * standby does, and is asked:
+ *   -EAGAIN  until it answers;  -EHOSTDOWN  it does not */
+static int
+is_readable(struct resp_call *call, uint64_t *has_ms)
+{
+    struct jobs *jobs = call->service->jobs;
+    struct forward_place *place = &call->state->place;
+    struct store_query any = {
+        .op = STORE_TOTAL, .name = (const uint8_t *)"any", .name_size = 3};
+    int rc = 0;
+
+    *has_ms = jobs->as_of->as_of_ms;
+    if (place->acked_ms > 0 && jobs->remote &&
+        is_merged(call->service, call->state)) {
+        rc = resp_query(call, &any, NULL, 0);
+        *has_ms = as_of_merged(jobs->as_of);
+    }
+    if (rc == -EAGAIN || rc == -EHOSTDOWN)
+        return rc;
+    if (place->owed > 0 || *has_ms < place->acked_ms)
+        return 0;
+    place->acked_ms = 0; /* it need not be asked again */
+    return 1;
+}
+
+static bool
+is_over(const struct resp_job *j)
+{
+    return j->until_ms != 0 && loop_now_ms(j->job.jobs->loop) >= j->until_ms;
+}
+
+/* Whether to look again. */
 static bool
 step_wait(struct job *job, uint64_t until_ns)
 {
-    const struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
-    struct resp_call call = {.service = conn_ctx(job->conn),
-                             .state = conn_state(job->conn)};
-
     (void)until_ns; /* a look is short */
-    return is_readable(&call) ||
-           (j->until_ms != 0 && loop_now_ms(job->jobs->loop) >= j->until_ms);
+    return is_merged(conn_ctx(job->conn), conn_state(job->conn)) ||
+           is_over(LOOP_OWNER(job, struct resp_job, job));
 }
 
 bool
@@ -41,21 +68,30 @@ resp_is_behind(struct resp_call *call)
     struct resp_state *s = call->state;
     struct resp_job *j = s->job;
     const bool waits = j && j->job.state == JOB_WAITS;
+    uint64_t has_ms;
+    int rc;
 
-    if (!waits && !is_readable(call) && r->config->resp_own_wait_ms > 0 &&
-        r->jobs->as_of->as_of_ms != r->stuck_ms && s->progress == 0 &&
-        !conn_has_left(call->conn) && (j = resp_job_make(call)) != NULL) {
-        j->until_ms = loop_now_ms(r->jobs->loop) + r->config->resp_own_wait_ms;
-        job_wait(&j->job, step_wait);
+    if (!waits && (r->config->resp_own_wait_ms == 0 || s->progress > 0 ||
+                   conn_has_left(call->conn)))
+        return false;
+    rc = is_readable(call, &has_ms);
+    if (rc == 0 &&
+        (waits ? !is_over(j)
+               : has_ms != r->stuck_ms && (j = resp_job_make(call)) != NULL)) {
+        if (!waits)
+            j->until_ms =
+                loop_now_ms(r->jobs->loop) + r->config->resp_own_wait_ms;
+        job_wait(&j->job, step_wait); /* and asks anew */
         return true;
     }
+    if (rc == -EAGAIN)
+        return true;
     if (!waits)
         return false;
-    if (!step_wait(&j->job, 0))
-        return true;
-    /* Merges stand still: no connection waits again until as_of_ms moves. */
-    if (!is_readable(call))
-        r->stuck_ms = r->jobs->as_of->as_of_ms;
+    /* What it waits for stands still: no connection waits again until that
+     * moves. */
+    if (rc == 0)
+        r->stuck_ms = has_ms;
     job_leave(&j->job);
     job_ask(&j->job); /* what the command reads is asked for by it again */
     return false;
@@ -263,9 +299,14 @@ resp_replay(struct resp_call *call)
 static enum conn_next
 answer_wait(struct resp_call *call, struct resp_job *job)
 {
-    if (!step_wait(&job->job, 0))
-        return CONN_PAUSE;
-    return resp_answer_number(call, is_readable(call));
+    uint64_t has_ms;
+    const int rc = is_readable(call, &has_ms);
+
+    if (rc == 1 || is_over(job))
+        return resp_answer_number(call, rc == 1);
+    if (rc != -EAGAIN)
+        job_wait(&job->job, step_wait); /* and asks anew */
+    return CONN_PAUSE;
 }
 
 enum conn_next
@@ -273,16 +314,21 @@ resp_do_wait(struct resp_call *call)
 {
     const uint64_t now_ms = loop_now_ms(call->service->jobs->loop);
     int64_t count, ms;
+    uint64_t has_ms;
     struct resp_job *j;
+    int rc;
 
     if (!resp_integer(&call->args[1], &count) ||
         !resp_integer(&call->args[2], &ms))
         return resp_not_integer(call);
     if (ms < 0)
         return resp_error(call, "timeout is negative");
+    rc = is_readable(call, &has_ms);
+    if (rc == -EAGAIN)
+        return CONN_PAUSE;
     /* Within a transaction an answer that waits would stop the others. */
-    if (is_readable(call) || count <= 0 || call->state->is_replaying)
-        return resp_answer_number(call, is_readable(call));
+    if (rc == 1 || count <= 0 || call->state->is_replaying)
+        return resp_answer_number(call, rc == 1);
     j = resp_job_make(call);
     if (!j)
         return resp_job_no_memory(call);

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "tests/lib/client.h"
 #include "tests/lib/pg_machines.h"
 
 #define AWAIT_MS 30000
@@ -199,6 +200,91 @@ PG_MACHINES(a_standby_answers_what_it_has_and_says_so, x)
     (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
     expect_text(FLEET_RUN(f, "flush"), 0, "");
     assert_int_equal(ask_count(f).count, 15);
+    pg_server_standby_stop();
+}
+
+static void
+say(int fd, const char *commands)
+{
+    client_send(fd, commands, strlen(commands));
+}
+
+static void
+hear(int fd, const char *answer)
+{
+    char got[64];
+
+    got[client_read(fd, got, strlen(answer))] = '\0';
+    assert_string_equal(got, answer);
+}
+
+PG_MACHINES(a_redis_client_waits_for_what_a_standby_has_not_got_yet, x)
+{
+    const struct timespec pause = {.tv_nsec = 200000000};
+    struct fleet *f = &x->fleets[0];
+    uint64_t since_ms;
+    int fd;
+
+    pg_server_standby_start(false);
+    fleet_put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
+    fleet_put_option(f, "resp.listen", "127.0.0.1:0");
+    fleet_put_option(f, "resp.own_wait", "1m");
+    service_start(f);
+    fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
+    say(fd, "ZINCRBY b 1 a\r\nZCARD b\r\n");
+    hear(fd, "$1\r\n1\r\n:1\r\n");
+    say(fd, "WAIT 1 60000\r\n");
+    hear(fd, ":1\r\n");
+
+    (void)pg_server_standby_run("SELECT pg_wal_replay_pause()");
+    say(fd, "ZINCRBY b 1 c\r\n");
+    hear(fd, "$1\r\n1\r\n");
+    fleet_await_drained(f, AWAIT_MS);
+    since_ms = clock_ms();
+    say(fd, "WAIT 1 200\r\n");
+    hear(fd, ":0\r\n");
+    assert_true(clock_ms() - since_ms >= 200);
+    say(fd, "WAIT 0 0\r\nZCARD b\r\n");
+    hear(fd, ":0\r\n");
+    (void)nanosleep(&pause, NULL);
+    (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
+    hear(fd, ":2\r\n");
+    say(fd, "WAIT 1 60000\r\n");
+    hear(fd, ":1\r\n");
+    client_close(fd);
+    pg_server_standby_stop();
+}
+
+PG_MACHINES(a_redis_client_does_not_wait_again_while_a_standby_stands_still, x)
+{
+    struct fleet *f = &x->fleets[0];
+    uint64_t since_ms;
+    int fd;
+
+    pg_server_standby_start(false);
+    fleet_put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
+    fleet_put_option(f, "resp.listen", "127.0.0.1:0");
+    service_start(f);
+    fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
+    say(fd, "ZINCRBY b 1 a\r\nWAIT 1 60000\r\n");
+    hear(fd, "$1\r\n1\r\n:1\r\n");
+
+    (void)pg_server_standby_run("SELECT pg_wal_replay_pause()");
+    say(fd, "ZINCRBY b 1 c\r\n");
+    hear(fd, "$1\r\n1\r\n");
+    fleet_await_drained(f, AWAIT_MS);
+    since_ms = clock_ms();
+    say(fd, "ZCARD b\r\n");
+    hear(fd, ":1\r\n");
+    assert_true(clock_ms() - since_ms >= 1000);
+    since_ms = clock_ms();
+    for (unsigned i = 0; i < 20; i++) {
+        say(fd, "ZCARD b\r\n");
+        hear(fd, ":1\r\n");
+    }
+    assert_true(clock_ms() - since_ms < 20 * 1000);
+    (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
+    client_close(fd);
     pg_server_standby_stop();
 }
 
