@@ -130,11 +130,20 @@ is_readable(struct http_call *x, enum conn_next *next)
 {
     struct read_http *h = x->ctx;
     const struct http_params *p = &h->now.params;
+    struct store_query any = {
+        .op = STORE_TOTAL, .name = (const uint8_t *)"any", .name_size = 3};
     char detail[96];
     int64_t as_of_ms;
 
     if (p->as_of_ms == 0)
         return true;
+    /* Only an answer shows what a store has that is not local; of a keyspace
+     * the version is read, and then this is called again. */
+    if (h->jobs->remote && p->keyspace.size == 0)
+        (void)answer_query(h->jobs->store, &any, NULL, 0);
+    *next = CONN_PAUSE;
+    if (is_asking(x))
+        return false;
     as_of_ms = as_of_own(h->jobs->as_of, p->keyspace.bytes, p->keyspace.size);
     if (as_of_ms >= p->as_of_ms)
         return true;

@@ -255,6 +255,42 @@ PG_MACHINES(a_redis_client_waits_for_what_a_standby_has_not_got_yet, x)
     pg_server_standby_stop();
 }
 
+/* Of one keyspace, of all, and of none. */
+PG_MACHINES(a_request_for_a_time_waits_for_a_standby, x)
+{
+    static const char *const paths[] = {"total?keyspace=words&", "keyspaces?",
+                                        "now?"};
+    struct fleet *f = &x->fleets[0];
+    char request[128];
+    int64_t added_ms;
+    int fd;
+
+    pg_server_standby_start(false);
+    fleet_put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
+    fleet_put_option(f, "read.http", "127.0.0.1:0");
+    service_start(f);
+    pg_machines_add(f, "words", "the", 1);
+    await_claim(f, clock_unix_ms());
+    (void)pg_server_standby_run("SELECT pg_wal_replay_pause()");
+    service_add(f, "words", "the", 2);
+    added_ms = (int64_t)clock_unix_ms();
+    fleet_await_drained(f, AWAIT_MS);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        fd = client_connect(
+            daemon_port(fleet_daemon(f, FLEET_READ), "read-http"));
+        (void)snprintf(request, sizeof request,
+                       "GET /v1/%sas_of=%" PRId64
+                       "&wait=1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+                       paths[i], added_ms);
+        say(fd, request);
+        hear(fd, "HTTP/1.1 504 ");
+        client_close(fd);
+    }
+    (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
+    await_claim(f, (uint64_t)added_ms);
+    pg_server_standby_stop();
+}
+
 PG_MACHINES(a_redis_client_does_not_wait_again_while_a_standby_stands_still, x)
 {
     struct fleet *f = &x->fleets[0];
