@@ -220,7 +220,6 @@ hear(int fd, const char *answer)
 
 PG_MACHINES(a_redis_client_waits_for_what_a_standby_has_not_got_yet, x)
 {
-    const struct timespec pause = {.tv_nsec = 200000000};
     struct fleet *f = &x->fleets[0];
     uint64_t since_ms;
     int fd;
@@ -246,7 +245,6 @@ PG_MACHINES(a_redis_client_waits_for_what_a_standby_has_not_got_yet, x)
     assert_true(clock_ms() - since_ms >= 200);
     say(fd, "WAIT 0 0\r\nZCARD b\r\n");
     hear(fd, ":0\r\n");
-    (void)nanosleep(&pause, NULL);
     (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
     hear(fd, ":2\r\n");
     say(fd, "WAIT 1 60000\r\n");

@@ -308,7 +308,7 @@ do_request(struct live_server *s, uint32_t holder, const struct request *q,
 
 /* Does the requests that have come whole.  CONN_END: the next body is too long.
  *
- * Of a request that is not whole only the bytes that it needs are kept. */
+ * Only the bytes that an unfinished request needs are kept. */
 static enum conn_next
 do_requests(struct conn *c, struct input *in, struct answers *r)
 {
