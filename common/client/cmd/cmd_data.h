@@ -236,6 +236,7 @@ struct place {
     uint64_t passed;  /* a later fill of their log is in */
     uint64_t waiting; /* of those wanted, after place_merge() */
     uint64_t names_ahead;
+    bool has_other; /* of one of them a keyspace has another fill */
     bool is_listed; /* what waits */
     bool unread;    /* the last fill could not be read: nothing came of it */
 

@@ -60,7 +60,7 @@ see_mark(void *ctx, const struct log_fill *m,
 /* What a keyspace has of the fill.  If two have one epoch, the later one has
  * the later first increment. */
 static int
-read_state(const struct place *p, const uint8_t *name, size_t size,
+read_state(struct place *p, const uint8_t *name, size_t size,
            enum store_mark_state *state)
 {
     struct store_mark_info info = {.state = STORE_MARK_NONE};
@@ -69,8 +69,10 @@ read_state(const struct place *p, const uint8_t *name, size_t size,
 
     if (p->in)
         rc = store_marks(p->in->store, name, size, &p->fill, 1, &info);
-    if (rc == 0 && info.state == STORE_MARK_OTHER)
+    if (rc == 0 && info.state == STORE_MARK_OTHER) {
+        p->has_other = true;
         rc = store_each_mark(p->in->store, name, size, see_mark, &o);
+    }
     *state = o.later ? STORE_MARK_AHEAD : info.state;
     return rc;
 }

@@ -263,6 +263,12 @@ cmd_replay(struct cmd_line *line)
     }
     if (status == 0 && r.missing + r.damaged > 0)
         status = CONFIG_EXIT_NEGATIVE;
+    if (r.place.has_other && status <= CONFIG_EXIT_NEGATIVE)
+        status = cmd_fail(
+            CONFIG_EXIT_NEGATIVE,
+            "the directory has other fills of these logs: it and the one they "
+            "were archived in are copies that were both used, so increments "
+            "that are called merged already may be missing");
     place_fini(&r.place);
     if (r.opened)
         store_session_close(&r.in);
