@@ -44,8 +44,8 @@ static const struct failure {
      "set socket.group to a group of this user"},
     {ALL | SOCKET, -ECONNREFUSED, CONFIG_EXIT_SYSTEM,
      "%d does not serve %a; does it run on this directory, and is its port on? "
-     "countd serve or its service starts it, and -H or -o %s=... names another "
-     "place"},
+     "countd serve or systemctl start countd.target starts it, and -H or "
+     "-o %s=... names another place"},
 
     {HISTORY, -ENODATA, CONFIG_EXIT_NEGATIVE,
      "the keyspace has no history; the setting history says what is kept"},
@@ -63,9 +63,8 @@ static const struct failure {
     {COUNTS, -EAGAIN, CONFIG_EXIT_SYSTEM, "%s: %a %r"},
     {COUNTS, -ENAMETOOLONG, CONFIG_EXIT_USAGE, "a name is longer than %k"},
     {COUNTS, -ECONNREFUSED, CONFIG_EXIT_SYSTEM,
-     "%d at %a does not answer; is it running? countd serve or its service "
-     "starts it, and %s "
-     "says where it is"},
+     "%d at %a does not answer; is it running? countd serve or systemctl start "
+     "countd.target starts it, and %s says where it is"},
     {COUNTS | HTTP, -ENOTCONN, CONFIG_EXIT_SYSTEM,
      "%d at %a ended the connection; has it stopped? or is %s not its port?"},
     {ALL, -EPROTO, CONFIG_EXIT_SYSTEM,
