@@ -227,7 +227,8 @@ struct place {
     struct store_session *in; /* NULL: a dry run against nothing */
     bool dry_run;             /* only ask the marks */
     struct cmd_name keyspace; /* size 0: all */
-    /* Reports a keyspace that has a later fill of the log; may be NULL. */
+    /* Reports a keyspace that has a later or another fill of the log, and gets
+     * nothing of this one.  NULL: it does if it has an earlier one. */
     void (*ahead)(const uint8_t *name, size_t name_size);
 
     /* Increments of all fills. */

@@ -90,7 +90,8 @@ decide_name(struct place *p, uint32_t number)
     if (rc == 0 && state == STORE_MARK_DONE) {
         p->already += *increments;
         *increments = 0;
-    } else if (rc == 0 && state == STORE_MARK_AHEAD) {
+    } else if (rc == 0 && (state == STORE_MARK_AHEAD ||
+                           (p->ahead && state == STORE_MARK_OTHER))) {
         p->passed += *increments;
         if (p->ahead)
             p->ahead(name, size);
