@@ -224,3 +224,25 @@ CASE(a_keyspace_that_is_dropped_during_a_backup_does_not_come_back_in_part, f)
                     2 * (s.requests + 1));
     remove_slow(&s);
 }
+
+/* Neither does what was set aside while the backup ran, and dropped. */
+CASE(what_is_held_and_dropped_during_a_backup_is_not_in_the_copy, f)
+{
+    const uint64_t until_ms = test_deadline(MERGE_MS);
+    struct slow s;
+
+    fleet_option(f, "keyspace.max_keys=2");
+    begin_slow(&s, f);
+    expect_counted(f, "third", "y\tthird\n", 1, false);
+    while (FLEET_RUN(f, "held", "--tsv") != 1 || text[0] != '2')
+        assert_true(clock_ms() < until_ms);
+    expect(FLEET_RUN(f, "held", "drop", "y"), 0, "held=2");
+    end_slow(&s);
+    stop_source(&s);
+    fleet_init_at(&s.copy, s.path);
+    fleet_start(&s.copy, FLEET_WORKER);
+    fleet_await_drained(&s.copy, MERGE_MS);
+    fleet_start(&s.copy, FLEET_READ);
+    assert_int_equal(service_total(&s.copy, "y"), 2);
+    remove_slow(&s);
+}

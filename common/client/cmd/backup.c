@@ -234,9 +234,10 @@ copy_kept(struct backup *b)
     whole = kept_is_whole(&b->kept);
     rc = waiting_open(&copy.waiting, b->log_fd, true, true, 0);
     if (rc == 0) {
-        rc = backup_dropped(&b->in, &copy.waiting);
-        if (rc == 0 && whole && !b->lacks_requests)
+        if (whole && !b->lacks_requests)
             rc = backup_kept(b->in.dir.fd, path, &copy, b->fd);
+        if (rc == 0) /* also of what was kept */
+            rc = backup_dropped(&b->in, &copy.waiting);
         waiting_close(&copy.waiting);
     }
     if (rc < 0)

@@ -352,6 +352,20 @@ is_dropped(void *ctx, const struct log_fill *id)
            waiting_is_in(d->in->store, d->name, d->size, id) == 0;
 }
 
+/* Whether any fill of a name was. */
+static bool
+has_dropped(struct dropped *d, const struct waiting *copy, uint32_t name)
+{
+    size_t count;
+    const struct waiting_part *p = waiting_parts(copy, name, &count);
+
+    while (count > 0 && !is_dropped(d, &p->fill->id)) {
+        p++;
+        count--;
+    }
+    return count > 0;
+}
+
 int
 backup_dropped(struct store_session *in, struct waiting *copy)
 {
@@ -367,7 +381,8 @@ backup_dropped(struct store_session *in, struct waiting *copy)
         const uint8_t *listed = name_table_name(&copy->names, i, &d.size);
 
         memcpy(name, listed, d.size); /* the next list may move it */
-        rc = waiting_leave_out(copy, name, d.size, is_dropped, &d, &fills);
+        if (has_dropped(&d, copy, i))
+            rc = waiting_leave_out(copy, name, d.size, is_dropped, &d, &fills);
     }
     return rc;
 }
