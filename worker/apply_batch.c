@@ -34,10 +34,12 @@ struct patience {
 };
 
 /* Waits for the process that is writing to a keyspace, longer each time, and
- * reports it once a second at most. */
+ * reports it once a second at most; one that is not known, as a session of a
+ * database, which may stay for hours, once a minute. */
 static void
 wait_for(struct patience *p, const struct fold_keyspace *k, long holder)
 {
+    static struct diag_repeat unknown;
     const struct timespec t = {.tv_nsec = p->wait_ms * 1000000};
     const uint64_t now = clock_ms();
     char text[NAME_TEXT_SIZE];
@@ -45,10 +47,16 @@ wait_for(struct patience *p, const struct fold_keyspace *k, long holder)
     if (now - p->reported_ms >= PATIENT_SAY_MS) {
         p->reported_ms = now;
         (void)name_escape(k->name, k->name_size, text);
-        diag(DIAG_WARNING,
-             "keyspace=%s: waiting for pid=%ld, which is writing to it; "
-             "seconds=%" PRIu64,
-             text, holder, (now - p->since_ms) / 1000);
+        if (holder > 0)
+            diag(DIAG_WARNING,
+                 "keyspace=%s: waiting for pid=%ld, which is writing to it; "
+                 "seconds=%" PRIu64,
+                 text, holder, (now - p->since_ms) / 1000);
+        else
+            diag_repeating(&unknown, DIAG_WARNING,
+                           "keyspace=%s: waiting for another process, which is "
+                           "writing to it",
+                           text);
     }
     (void)nanosleep(&t, NULL); /* a signal may end it early */
     p->wait_ms =

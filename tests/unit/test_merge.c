@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/log/kept.h"
+#include "tests/lib/capture.h"
 
 #define CASE(name, x)                                                          \
     TEST_IN(name, struct fixture *x, fixture_setup, fixture_teardown)
@@ -306,6 +307,24 @@ CASE(a_keyspace_another_process_writes_to_is_put_off_and_waited_for, x)
     assert_int_equal(store_faults_applies("a"), 5);
     assert_int_equal(store_faults_applies("b"), 1);
     assert_int_equal(waiting_count(x), 0);
+}
+
+CASE(a_process_that_is_not_known_has_no_pid, x)
+{
+    struct capture c;
+    const char *said;
+
+    full_log(x, 0);
+    store_faults_set("a", (struct store_fault){.error = -EAGAIN, .times = 45});
+
+    capture_start(&c);
+    diag_init("test", DIAG_WARNING);
+    assert_int_equal(merge_run(&x->merge), MERGE_DONE);
+    diag_init("test", DIAG_ERROR);
+    said = capture_stop(&c);
+
+    assert_has(said, "waiting for another process");
+    assert_lacks(said, "pid=");
 }
 
 static bool
