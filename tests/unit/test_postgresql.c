@@ -219,6 +219,19 @@ CASE(limits_of_keyspaces_and_keys_are_kept, x)
     assert_int_equal(get_one(s, KS_NAME, "a"), 2);
 }
 
+CASE(a_keyspace_without_keys_makes_room_for_another, x)
+{
+    struct store *s;
+
+    x->options.keyspace_max = 1;
+    s = pg_store_open_other(x);
+    assert_rc(stored_add(s, KS_NAME, NULL, "a", 1), 0);
+    assert_rc(stored_add(s, "more", NULL, "a", 1), -EDQUOT);
+    assert_rc(store_drop(s, KS), 0);
+    assert_rc(stored_add(s, "more", NULL, "a", 1), 0);
+    assert_rc(stored_add(s, "others", NULL, "a", 1), -EDQUOT);
+}
+
 /* ---- what goes through a connection -------------------------------------- */
 
 static _Atomic int cut_at; /* a client's message that is cut off; 0: none */

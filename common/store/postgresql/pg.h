@@ -291,7 +291,7 @@ int pg_keyspace_get(const PGresult *r, struct pg_keyspace *k);
 int pg_keyspace_find(struct pg *s, const uint8_t *name, size_t size,
                      struct pg_keyspace *k);
 
-/* Makes the row, locked.  -EDQUOT: there are too many; -EAGAIN: it went. */
+/* Makes the row, locked.  -EDQUOT: too many have keys; -EAGAIN: it went. */
 int pg_keyspace_create(struct pg *s, const uint8_t *name, size_t size,
                        struct pg_keyspace *k);
 

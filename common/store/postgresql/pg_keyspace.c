@@ -166,11 +166,11 @@ pg_keyspace_create(struct pg *s, const uint8_t *name, size_t size,
     pg_call(&c[0], PG_CREATE, "bq", name, size,
             (int64_t)(clock_ns() ^ clock_unix_ms() << 20));
     pg_call(&c[1], PG_LOCK, "b", name, size);
-    pg_call(&c[2], PG_COUNT_KEYSPACES, "");
+    pg_call(&c[2], PG_COUNT_KEYSPACES, "b", name, size);
     rc = pg_run(s, c, 3);
     if (rc < 0)
         return rc;
-    if (max > 0 && (uint64_t)pg_bigint(c[2].result, 0, 0) > max)
+    if (max > 0 && (uint64_t)pg_bigint(c[2].result, 0, 0) >= max)
         return -EDQUOT;
     rc = pg_keyspace_get(c[1].result, k);
     return rc == -ENOENT ? -EAGAIN : rc;

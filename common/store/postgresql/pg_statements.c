@@ -76,7 +76,8 @@ const char *const pg_statements[PG_STATEMENTS] = {
     /* Keyspaces. */
     [PG_CREATE] = "INSERT INTO keyspace (name, nonce) VALUES ($1, $2::int8) "
                   "ON CONFLICT DO NOTHING",
-    [PG_COUNT_KEYSPACES] = "SELECT count(*) FROM keyspace",
+    [PG_COUNT_KEYSPACES] =
+        "SELECT count(*) FROM keyspace WHERE keys > 0 AND name <> $1",
     [PG_LOCK] = KEYSPACE " FOR UPDATE",
     [PG_LOCK_FREE] = KEYSPACE " FOR UPDATE SKIP LOCKED",
     [PG_FIND] = KEYSPACE,
