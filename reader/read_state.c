@@ -97,8 +97,11 @@ read_held(struct read_request *a)
         HTTP_UNAVAILABLE, "too-many-keyspaces",
         "fills wait for more than 4096 keyspaces; countd held lists them"};
     const struct as_of *f = a->http->jobs->as_of;
-    struct waiting_rows rows = {
-        .a = a, .store = f->waiting.names.count > OPENED_MAX ? NULL : f->store};
+    struct waiting_rows rows = {.a = a};
+
+    /* A database would have to be waited for. */
+    if (f->waiting.names.count <= OPENED_MAX && store_is_local(f->store))
+        rows.store = f->store;
 
     table_next_rows(&a->table, "rows", waiting_columns, WAITING_COLUMNS);
     if (waiting_each(rows.store, &f->waiting, put_waiting, &rows) != 0)

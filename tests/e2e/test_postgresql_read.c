@@ -129,6 +129,29 @@ PG_MACHINES(every_port_reads_the_database, x)
     client_close(redis);
 }
 
+/* The reader does not wait for the database to say it. */
+PG_MACHINES(why_fills_wait_is_not_guessed, x)
+{
+    struct fleet *f = &x->fleets[0];
+    int http;
+
+    fleet_put_option(f, "read.http", "127.0.0.1:0");
+    fleet_put_option(f, "keyspace.max", "1");
+    service_start(f);
+    pg_machines_add(f, "words", "the", 3);
+    service_add(f, "more", "the", 2);
+    expect(FLEET_RUN(f, "flush"), CONFIG_EXIT_NEGATIVE, "countd held");
+    expect(FLEET_RUN(f, "held"), CONFIG_EXIT_NEGATIVE, "over keyspace.max=1");
+
+    http = answer_join(f);
+    do { /* it looks at log/waiting/ now and then */
+        answer_request(http, "GET", "/v1/held");
+        answer_read(http, &got);
+    } while (!strstr(got.body, "more"));
+    assert_has(got.body, "\"why\": \"\", \"keyspace\": \"more\"");
+    client_close(http);
+}
+
 /* ---- a database that is silent --------------------------------------------- */
 
 /* How long the slowest of 100 requests that need no database takes at each
