@@ -72,12 +72,17 @@ tune_malloc(void)
     (void)mallopt(M_MMAP_THRESHOLD, MAP_SIZE);
 }
 
-/* Archiving is a convenience: without it the merge goes on. */
+/* Archiving is a convenience: without it the merge goes on.  But a database may
+ * lose what it has committed, and then only an archive has it. */
 static void
 open_archive(struct worker *w)
 {
     int rc;
 
+    if (w->config.archive_keep_ms == 0 && w->config.store_postgresql)
+        diag(DIAG_WARNING,
+             "archive.keep = 0: commits that the database loses, as when an "
+             "older copy of it is restored, cannot be merged again");
     if (w->config.archive_keep_ms == 0)
         return;
     rc = datadir_archive(&w->dir);

@@ -76,3 +76,11 @@ PG_MACHINES(what_is_lost_can_be_accepted, x)
     assert_int_equal(service_count(f, "words", "the"), 15);
     assert_int_equal(service_total(f, "words"), 15);
 }
+
+PG_MACHINES(that_it_could_not_be_is_said_at_the_start, x)
+{
+    struct fleet *f = &x->fleets[0];
+
+    fleet_start(f, FLEET_WORKER);
+    daemon_await_words(fleet_daemon(f, FLEET_WORKER), "archive.keep");
+}
