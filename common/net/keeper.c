@@ -140,11 +140,10 @@ is_port(int fd, int type, const struct net_address *want,
         struct net_address *bound)
 {
     struct net_address a = *want;
-    socklen_t size = sizeof bound->sa;
+    socklen_t size = sizeof bound->sa, type_size = sizeof(int);
     int has_type = 0;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &has_type,
-                   &(socklen_t){sizeof has_type}) < 0 ||
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &has_type, &type_size) < 0 ||
         getsockname(fd, (struct sockaddr *)&bound->sa, &size) < 0 ||
         has_type != type || bound->sa.ss_family != a.sa.ss_family)
         return false;
