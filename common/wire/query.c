@@ -21,7 +21,7 @@ query_parse(const uint8_t bytes[QUERY_SIZE], struct query_range *out)
                             .keyspace_size = message_name_size(
                                 bytes + AT_KEYSPACE, QUERY_NAME_SIZE)};
 
-    if (q.offset == INT64_MIN || q.length < 0 || q.keyspace_size == 0)
+    if (q.length < 0 || q.keyspace_size == 0)
         return -EINVAL;
     if (q.length > QUERY_ROWS_MAX)
         q.length = QUERY_ROWS_MAX;

@@ -38,8 +38,7 @@ struct query_range {
 };
 
 /* Parses a request; the name points into `bytes`.
- *   -EINVAL  a negative length, an empty keyspace, bytes after its first NUL,
- *            INT64_MIN for an offset */
+ *   -EINVAL  a negative length, an empty keyspace, bytes after its first NUL */
 int query_parse(const uint8_t bytes[QUERY_SIZE], struct query_range *out);
 
 /* What a reply says of an error of the store. */

@@ -169,7 +169,7 @@ CASE(ranges_begin_and_end_where_they_should, x)
         {-KEYS, 3, 0, 3},
         {-KEYS - 1, 3, 0, 3},
         {-KEYS + 1, 3, 1, 3},
-        {-INT64_MAX, 3, 0, 3},
+        {INT64_MIN, 3, 0, 3},
     };
     int fd;
 
@@ -294,13 +294,13 @@ CASE(a_malformed_request_is_answered_as_one_and_is_the_last, x)
 
     put_many(x, "many", 10);
     fd = start_and_connect(x);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 3; i++) {
         uint8_t *bad = bytes + 272;
 
         (void)client_range_request(bytes, "many", 0, 3);
-        (void)client_range_request(bad, i == 0 ? "" : "many",
-                                   i == 1 ? INT64_MIN : 0, i == 2 ? -1 : 1);
-        if (i == 3)
+        (void)client_range_request(bad, i == 0 ? "" : "many", 0,
+                                   i == 1 ? -1 : 1);
+        if (i == 2)
             bad[16 + 200] = 'x';
         (void)client_range_request(bytes + 544, "many", 0, 3);
         client_send(fd, bytes, sizeof bytes);
