@@ -465,9 +465,10 @@ serve_request(struct conn *c, struct input *in, struct http_asked *a,
         return next;
     drop_held(s);
     *answered = true;
-    /* Bytes behind the last request must not reset its answer. */
+    /* Bytes behind the last request must not reset its answer.  At a stop they
+     * may be on their way. */
     if (!a->request.keep)
-        return in->size > 0 ? conn_last(c) : CONN_END;
+        return in->size > 0 || c->listener->stopping ? conn_last(c) : CONN_END;
     return CONN_ANSWERED;
 }
 

@@ -996,6 +996,26 @@ CASE(a_peer_that_has_ended_its_side_gets_its_answers, w)
     echo_hear_end(w->f, fd, OK OK);
 }
 
+/* Its next request may be on its way before it knows that this was the last. */
+CASE(the_last_answer_at_a_stop_is_not_reset_by_a_peer_that_sends_on, w)
+{
+    const int fd = echo_join(w->f, ECHO);
+
+    fault_stop_clock();
+    echo_say(fd, GET(""), strlen(GET("")));
+    echo_hear(w->f, fd, OK);
+    echo_stop(w->f, 1000);
+    fault_pass_ns(UINT64_C(20000000)); /* a tick */
+    echo_turns(w->f, 2);
+    echo_say(fd, GET(""), strlen(GET("")));
+    echo_turns(w->f, 4);
+    assert_int_equal(conns_listener(w->f->conns, ECHO)->open, 1);
+    echo_say(fd, GET(""), strlen(GET("")));
+    echo_hear_end(w->f, fd,
+                  "HTTP/1.1 200 OK\r\nConnection: close\r\n"
+                  "Content-length: 3\r\n\r\nok\n");
+}
+
 /* ---- time --------------------------------------------------------------- */
 
 static void
