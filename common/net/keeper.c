@@ -140,7 +140,7 @@ is_port(int fd, int type, const struct net_address *want,
         struct net_address *bound)
 {
     struct net_address a = *want;
-    socklen_t size = sizeof bound->sa, type_size = sizeof(int);
+    socklen_t size = sizeof a.sa, type_size = sizeof(int);
     int has_type = 0;
 
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &has_type, &type_size) < 0 ||

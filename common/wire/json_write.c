@@ -98,10 +98,10 @@ void
 json_integer(struct json_writer *w, int64_t number)
 {
     uint8_t digits[JSON_DIGITS_MAX];
+    const uint8_t *end = decimal_put_signed(digits, number);
 
     put_separator(w, ", ");
-    json_bytes(w, digits,
-               (size_t)(decimal_put_signed(digits, number) - digits));
+    json_bytes(w, digits, (size_t)(end - digits));
 }
 
 void
