@@ -155,6 +155,7 @@ CASE(what_takes_longer_than_it_may_is_stopped_once_and_has_no_place)
 {
     struct job *job = enter_job(o, 0, 1, 1000);
 
+    fault_stop_clock();
     run_turns(o, 2);
     assert_int_equal(o->steps, 2);
     fault_pass_ns(UINT64_C(10001) * 1000000);
@@ -171,6 +172,7 @@ CASE(a_place_that_nobody_uses_is_given_to_another)
 {
     struct job *job;
 
+    fault_stop_clock();
     for (size_t i = 0; i < JOBS_MAX / 2 + 2; i++)
         job = enter_job(o, i, 1, 1000);
     job_leave(&o->all[0].job);
@@ -189,6 +191,7 @@ CASE(an_answer_that_nobody_takes_gives_its_place_to_another)
 {
     struct job *job = enter_job(o, 0, 1, 1);
 
+    fault_stop_clock();
     run_turns(o, 2);
     assert_int_equal(job->state, JOB_DONE);
     assert_int_equal(o->all[0].stops, 0);

@@ -361,6 +361,7 @@ CASE(keyspaces_that_cannot_be_listed_are_not_said_to_be_none)
 /* Every one of them is looked at for that. */
 CASE(keyspaces_are_counted_once_a_minute)
 {
+    fault_stop_clock();
     ask_and_hear(f, "/metrics", TEXT_OF_METRICS, "# EOF");
     f->engine.listing_next = no_next;
     ask_and_hear(f, "/metrics", TEXT_OF_METRICS, "# EOF");

@@ -302,6 +302,7 @@ CASE(what_was_sent_and_not_acknowledged_is_unsure, f)
 {
     const int one = join_peer(f);
 
+    fault_stop_clock();
     client_send(one, "INCR one\r\nINCR one\r\n", 20);
     take_messages(f, 2);
     end_writer(f);
@@ -389,6 +390,7 @@ CASE(an_answer_is_awaited_for_a_second_after_its_client_closed, f)
     const struct listener *d = conns_listener(f->conns, 0);
     const int one = join_peer(f), two = join_peer(f), three = join_peer(f);
 
+    fault_stop_clock();
     client_send(one, "INCR one\r\n", 10);
     assert_rc(shutdown(one, SHUT_WR), 0);
     take_messages(f, 1);
@@ -658,6 +660,7 @@ CASE(idle_transactions_leave_memory_for_others, f)
     size_t available, queued = 0;
     int idle[63], one;
 
+    fault_stop_clock();
     for (int i = 0; i < 63; i++)
         idle[i] = begin_transaction(f, 4);
     available = f->resp.queued.free_count * (size_t)POOL_CHUNK_SIZE;
@@ -689,6 +692,7 @@ CASE(a_transaction_that_is_being_done_is_not_discarded, f)
     char *at = stpcpy(want, "*16\r\n");
     uint32_t taken;
 
+    fault_stop_clock();
     for (int i = 0; i < 16; i++) {
         at = stpcpy(at, "$60000\r\n");
         memset(at, 'e', 60000);

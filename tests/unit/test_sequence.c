@@ -274,6 +274,7 @@ CASE(when_serials_end_they_begin_again_in_a_new_second, r)
     const size_t head = strlen(HEAD "170\r\n\r\n");
     uint64_t second;
 
+    fault_stop_clock();
     start_numbers(r);
     fetch_number(r);
     for (unsigned i = 0; i < 20; i++) {
@@ -309,6 +310,7 @@ CASE(no_number_leaves_before_the_mark_is_durable, r)
 {
     static const char *const calls[] = {"pwrite", "fdatasync"};
 
+    fault_stop_clock();
     start_numbers(r);
     fetch_number(r);
     for (unsigned i = 0; i < 2; i++) {
@@ -340,6 +342,7 @@ CASE(the_mark_moves_on_while_it_is_of_use_and_only_then, r)
     const uint64_t idle_s = SEQUENCE_IDLE_MS / 1000;
     uint64_t moves = 0, waited;
 
+    fault_stop_clock();
     start_numbers(r);
     fetch_number(r);
     waited = r->s.stats.waited;
