@@ -218,27 +218,41 @@ hear(int fd, const char *answer)
     assert_string_equal(got, answer);
 }
 
+/* A Redis client of a machine that reads from a standby. */
+static int
+connect_to_standby(struct fleet *f)
+{
+    pg_server_standby_start(false);
+    fleet_put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
+    fleet_put_option(f, "resp.listen", "127.0.0.1:0");
+    service_start(f);
+    return client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
+}
+
+/* Counts what is merged, and does not reach the standby from now on. */
+static void
+count_unseen(struct fleet *f, int fd)
+{
+    (void)pg_server_standby_run("SELECT pg_wal_replay_pause()");
+    say(fd, "ZINCRBY b 1 c\r\n");
+    hear(fd, "$1\r\n1\r\n");
+    fleet_await_drained(f, AWAIT_MS);
+}
+
 PG_MACHINES(a_redis_client_waits_for_what_a_standby_has_not_got_yet, x)
 {
     struct fleet *f = &x->fleets[0];
     uint64_t since_ms;
     int fd;
 
-    pg_server_standby_start(false);
-    fleet_put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
-    fleet_put_option(f, "resp.listen", "127.0.0.1:0");
     fleet_put_option(f, "resp.own_wait", "1m");
-    service_start(f);
-    fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
+    fd = connect_to_standby(f);
     say(fd, "ZINCRBY b 1 a\r\nZCARD b\r\n");
     hear(fd, "$1\r\n1\r\n:1\r\n");
     say(fd, "WAIT 1 60000\r\n");
     hear(fd, ":1\r\n");
 
-    (void)pg_server_standby_run("SELECT pg_wal_replay_pause()");
-    say(fd, "ZINCRBY b 1 c\r\n");
-    hear(fd, "$1\r\n1\r\n");
-    fleet_await_drained(f, AWAIT_MS);
+    count_unseen(f, fd);
     since_ms = clock_ms();
     say(fd, "WAIT 1 200\r\n");
     hear(fd, ":0\r\n");
@@ -295,18 +309,11 @@ PG_MACHINES(a_redis_client_does_not_wait_again_while_a_standby_stands_still, x)
     uint64_t since_ms;
     int fd;
 
-    pg_server_standby_start(false);
-    fleet_put_option(f, "store.read_conninfo", pg_server_standby_conninfo());
-    fleet_put_option(f, "resp.listen", "127.0.0.1:0");
-    service_start(f);
-    fd = client_connect(daemon_port(fleet_daemon(f, FLEET_READ), "resp"));
+    fd = connect_to_standby(f);
     say(fd, "ZINCRBY b 1 a\r\nWAIT 1 60000\r\n");
     hear(fd, "$1\r\n1\r\n:1\r\n");
 
-    (void)pg_server_standby_run("SELECT pg_wal_replay_pause()");
-    say(fd, "ZINCRBY b 1 c\r\n");
-    hear(fd, "$1\r\n1\r\n");
-    fleet_await_drained(f, AWAIT_MS);
+    count_unseen(f, fd);
     since_ms = clock_ms();
     say(fd, "ZCARD b\r\n");
     hear(fd, ":1\r\n");
