@@ -40,29 +40,19 @@ find_row(struct user_metrics *u, size_t pattern)
     return u->count > 0 && last->pattern > pattern ? last : NULL;
 }
 
-static bool
-is_match(const struct name_pattern *p, const struct store_listed *found)
-{
-    return bytes_begin(found->name, found->name_size, p->name, p->size) &&
-           (p->prefix || found->name_size == p->size);
-}
-
 static void
 add_keyspace(struct user_metrics *u, const struct store_listed *found)
 {
-    const struct name_patterns *patterns = &u->site->patterns;
-    struct user_keyspace *row;
-    size_t pattern = 0;
+    const int pattern =
+        name_patterns_first(&u->site->patterns, found->name, found->name_size);
+    struct user_keyspace *row =
+        pattern >= 0 ? find_row(u, (size_t)pattern) : NULL;
 
-    while (pattern < patterns->count &&
-           !is_match(&patterns->at[pattern], found))
-        pattern++;
-    row = pattern < patterns->count ? find_row(u, pattern) : NULL;
     if (!row)
         return;
     memcpy(row->name, found->name, found->name_size);
     row->size = (uint16_t)found->name_size;
-    row->pattern = pattern;
+    row->pattern = (size_t)pattern;
     row->has_value = false;
 }
 

@@ -100,3 +100,13 @@ name_patterns_find(const struct name_patterns *p, const uint8_t *name,
     }
     return best;
 }
+
+int
+name_patterns_first(const struct name_patterns *p, const uint8_t *name,
+                    size_t size)
+{
+    for (size_t i = 0; i < p->count; i++)
+        if (measure_fit(&p->at[i], name, size) > 0)
+            return (int)i;
+    return -1;
+}

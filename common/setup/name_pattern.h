@@ -39,4 +39,8 @@ int name_patterns_add_all(struct name_patterns *p, const char *texts,
 int name_patterns_find(const struct name_patterns *p, const uint8_t *name,
                        size_t size);
 
+/* The place of the first pattern that fits a name; -1: none does. */
+int name_patterns_first(const struct name_patterns *p, const uint8_t *name,
+                        size_t size);
+
 #endif
