@@ -519,9 +519,10 @@ read_all(struct fixture *f)
     for (uint64_t at = 0;
          f->tree.kind == BLOCK_RANKS && rc == 0 && at < f->tree.root.count;
          at += rows) {
-        const int64_t size =
-            tree_range(&f->tree, at, 1000, bytes, sizeof bytes, &rows);
+        int64_t size;
 
+        rows = 1000;
+        size = tree_range(&f->tree, at, bytes, sizeof bytes, &rows);
         rc = size < 0 ? (int)size : 0;
     }
     for (unsigned i = 1; rc == 0 && i < GROWN; i += 300) {

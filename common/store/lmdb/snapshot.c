@@ -147,8 +147,9 @@ read_range(struct lmdb *s, struct store_query *q, size_t size_max)
     }
     if (q->length == 0)
         return 0;
-    size = tree_range(&s->view.trees[TREE_RANKS], offset, q->length, q->bytes,
-                      size_max, &q->rows);
+    q->rows = q->length;
+    size = tree_range(&s->view.trees[TREE_RANKS], offset, q->bytes, size_max,
+                      &q->rows);
     if (size < 0)
         return report_failure(s, "range", (int)size);
     q->size = (size_t)size;

@@ -24,9 +24,9 @@ find_leaf(struct tree *t, const struct row *r, uint64_t offset,
     if (id == 0)
         return -ENOENT;
     for (unsigned level = t->root.level; level > 0; level--) {
-        struct node n;
+        struct node n = {.level = (uint16_t)level};
         unsigned i;
-        const int rc = node_get(t, id, level, rows, NULL, &n);
+        const int rc = node_get(t, id, rows, NULL, &n);
 
         if (rc < 0)
             return rc;
@@ -63,15 +63,19 @@ find_group(struct tree *t, const struct row *r, struct tree_finder *f)
     return 0;
 }
 
-/* The first entry from `low` to `high` that is not before `r`. */
+/* The first of the buffer's entries for base block `block` of the finder's group
+ * that is not before `r`. */
 static unsigned
-buffer_find(const struct buffer *b, enum block_order order, const struct row *r,
-            unsigned low, unsigned high, bool *found)
+buffer_find(const struct tree_finder *f, unsigned block, enum block_order order,
+            const struct row *r, bool *found)
 {
+    unsigned low = group_first(&f->group, block);
+    unsigned high = group_first(&f->group, block + 1);
+
     *found = false;
     while (low < high) {
         const unsigned middle = (low + high) / 2;
-        const struct row m = buffer_row(b, middle);
+        const struct row m = buffer_row(&f->buffer, middle);
         const int d = row_compare(order, &m, r);
 
         if (d == 0) {
@@ -98,8 +102,7 @@ tree_find(struct tree *t, const struct row *r, struct tree_finder *f,
     if (rc < 0)
         return rc;
     block = group_block_of(&f->group, t->kind, r);
-    at = buffer_find(&f->buffer, t->kind, r, group_first(&f->group, block),
-                     group_first(&f->group, block + 1), &found);
+    at = buffer_find(f, block, t->kind, r, &found);
     if (found) {
         *out = buffer_row(&f->buffer, at);
         return (out->flags & BLOCK_SIGN) == BLOCK_DELETE ? -ENOENT : 0;
@@ -118,12 +121,12 @@ tree_find(struct tree *t, const struct row *r, struct tree_finder *f,
     return 0;
 }
 
-/* Rows before `r` in base block `block` of the finder's group. */
+/* Rows before `r` in the finder's group, which would hold it. */
 static int
-count_in_block(struct tree *t, const struct tree_finder *f, unsigned block,
-               const struct row *r, uint64_t *count, bool *there)
+count_in_group(struct tree *t, const struct tree_finder *f, const struct row *r,
+               uint64_t *count, bool *there)
 {
-    const unsigned first = group_first(&f->group, block);
+    const unsigned block = group_block_of(&f->group, t->kind, r);
     struct block base;
     int64_t rows;
     unsigned at;
@@ -133,20 +136,19 @@ count_in_block(struct tree *t, const struct tree_finder *f, unsigned block,
     rc = group_base(t, &f->group, block, NULL, &base);
     if (rc < 0)
         return rc;
-    at = buffer_find(&f->buffer, t->kind, r, first,
-                     group_first(&f->group, block + 1), &edited);
+    at = buffer_find(f, block, t->kind, r, &edited);
     rows = (int64_t)block_find(&base, t->kind, r, 0, there);
     if (edited)
         *there =
             (buffer_row(&f->buffer, at).flags & BLOCK_SIGN) != BLOCK_DELETE;
-    for (unsigned i = first; i < at; i++) {
+    for (unsigned i = group_first(&f->group, block); i < at; i++) {
         const unsigned sign = buffer_row(&f->buffer, i).flags & BLOCK_SIGN;
 
         rows += sign == BLOCK_INSERT ? 1 : sign == BLOCK_DELETE ? -1 : 0;
     }
     if (rows < 0)
         return -EBADMSG;
-    *count += (uint64_t)rows;
+    *count = group_before(&f->group, block) + (uint64_t)rows;
     return 0;
 }
 
@@ -155,15 +157,14 @@ scan_count_before(struct tree *t, const struct row *r, uint64_t *count,
                   bool *there)
 {
     struct tree_finder f = {.valid = false};
-    unsigned block;
     int rc;
 
     rc = find_group(t, r, &f);
-    if (rc < 0)
-        return rc;
-    block = group_block_of(&f.group, t->kind, r);
-    *count = f.before + group_before(&f.group, block);
-    return count_in_block(t, &f, block, r, count, there);
+    if (rc == 0)
+        rc = count_in_group(t, &f, r, count, there);
+    if (rc == 0)
+        *count += f.before;
+    return rc;
 }
 
 int

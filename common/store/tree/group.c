@@ -55,18 +55,21 @@ group_get(struct tree *t, uint64_t id, uint64_t rows, uint8_t *copy,
     return group_before(out, out->blocks) == rows ? 0 : -EBADMSG;
 }
 
-/* One base or buffer block. */
+/* One base or buffer block: part `part` of the group. */
 static int
-get_block(struct tree *t, enum block_type type, uint64_t key,
-          uint32_t generation, uint8_t *copy, struct block *out)
+get_block(struct tree *t, const struct group *g, unsigned part, uint8_t *copy,
+          struct block *out)
 {
+    const bool is_buffer = part >= GROUP_BUFFER_PART;
     const uint8_t *bytes;
     int rc;
 
-    rc = value_get(t, type, key, copy, &bytes);
+    rc = value_get(t, is_buffer ? BLOCK_BUFFER : BLOCK_BASE,
+                   value_key(g->id, part), copy, &bytes);
     if (rc < 0)
         return rc;
-    if (block_generation(bytes) != generation)
+    if (block_generation(bytes) !=
+        (is_buffer ? g->buffer_generation : g->base_generation))
         return -EBADMSG;
     *out = block_open(bytes);
     return 0;
@@ -80,9 +83,8 @@ group_buffer(struct tree *t, const struct group *g,
 
     for (unsigned i = 0; i < g->buffers; i++) {
         const int rc =
-            get_block(t, BLOCK_BUFFER, value_key(g->id, GROUP_BUFFER_PART + i),
-                      g->buffer_generation, copies != NULL ? copies[i] : NULL,
-                      &out->blocks[i]);
+            get_block(t, g, GROUP_BUFFER_PART + i,
+                      copies != NULL ? copies[i] : NULL, &out->blocks[i]);
 
         if (rc < 0)
             return rc;
@@ -99,8 +101,7 @@ group_base(struct tree *t, const struct group *g, unsigned i, uint8_t *copy,
 {
     int rc;
 
-    rc = get_block(t, BLOCK_BASE, value_key(g->id, i + 1), g->base_generation,
-                   copy, out);
+    rc = get_block(t, g, i + 1, copy, out);
     if (rc < 0)
         return rc;
     return out->count == group_rows(g, i) ? 0 : -EBADMSG;

@@ -42,9 +42,10 @@ level_add(struct levels *d)
 /* Adds an entry to a list that has room. */
 static void
 level_put(struct level *lv, uint64_t child, uint64_t rows,
-          const uint8_t *separator, size_t size)
+          const uint8_t *separator)
 {
     struct level_entries *l = &lv->list;
+    size_t size;
 
     assert(lv->open);
 
@@ -52,9 +53,9 @@ level_put(struct level *lv, uint64_t child, uint64_t rows,
      * become of the group that had it. */
     if (lv->fresh) {
         separator = lv->lower;
-        size = row_size(separator);
         lv->fresh = false;
     }
+    size = row_size(separator);
     assert(l->count < LIST_MAX && l->bytes + size <= sizeof l->separators);
     memcpy(l->separators + l->bytes, separator, size);
     l->entries[l->count].child = child;
@@ -121,15 +122,15 @@ level_write(struct levels *d, unsigned level, size_t most)
     struct level *lv = &d->levels[level];
     struct level_entries *l = &lv->list;
     uint8_t separator[BLOCK_ROW_MAX];
-    size_t size = l->entries[0].size, used = 0;
     uint64_t id, rows;
+    size_t used = 0;
     unsigned n = 0;
     int rc;
 
     while (n < l->count && used + NODE_ENTRY + l->entries[n].size <= most)
         used += NODE_ENTRY + l->entries[n++].size;
     assert(n > 0);
-    memcpy(separator, l->separators, size);
+    memcpy(separator, l->separators, l->entries[0].size);
     id = d->tree->root.next_id++;
     rc = node_write(d, level, n, id, &rows);
     if (rc < 0)
@@ -140,7 +141,7 @@ level_write(struct levels *d, unsigned level, size_t most)
         if (rc < 0)
             return rc;
     }
-    level_put(&d->levels[level + 1], id, rows, separator, size);
+    level_put(&d->levels[level + 1], id, rows, separator);
     return 0;
 }
 
@@ -158,9 +159,9 @@ levels_write_full(struct levels *d, unsigned level)
 
 int
 level_append(struct levels *d, unsigned level, uint64_t child, uint64_t rows,
-             const uint8_t *separator, size_t size)
+             const uint8_t *separator)
 {
-    level_put(&d->levels[level], child, rows, separator, size);
+    level_put(&d->levels[level], child, rows, separator);
     return levels_write_full(d, level);
 }
 
@@ -171,7 +172,8 @@ level_load(struct levels *d, unsigned level, uint64_t id, uint64_t rows)
     struct level *lv = &d->levels[level];
     int rc;
 
-    rc = node_get(d->tree, id, level, rows, lv->copy, &lv->old);
+    lv->old.level = (uint16_t)level;
+    rc = node_get(d->tree, id, rows, lv->copy, &lv->old);
     if (rc < 0)
         return rc;
     lv->at = 0;
@@ -233,7 +235,7 @@ level_pass(struct levels *d, unsigned level)
     const uint64_t rows = node_rows(&lv->old, lv->at);
 
     lv->at++;
-    return level_append(d, level, child, rows, s, row_size(s));
+    return level_append(d, level, child, rows, s);
 }
 
 /* Writes the list, whole or in halves. */
@@ -352,7 +354,6 @@ levels_take(struct levels *d, struct level_group *out)
         .id = node_child(&lv->old, at),
         .rows = node_rows(&lv->old, at),
         .separator = old_separator(lv, at),
-        .separator_size = row_size(old_separator(lv, at)),
     };
     out->has_upper = find_upper(lv, &out->upper);
     return true;

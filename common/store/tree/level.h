@@ -71,7 +71,6 @@ struct level_group {
     uint64_t id;
     uint64_t rows;
     const uint8_t *separator;
-    size_t separator_size;
     bool has_upper;
     struct row upper; /* end of its rows */
 };
@@ -87,9 +86,10 @@ int levels_seek(struct levels *d, const struct row *r);
  * there is one. */
 bool levels_take(struct levels *d, struct level_group *out);
 
-/* Adds a child to the new entries of a level; to those of level 1 a group. */
+/* Adds a child to the new entries of a level; to those of level 1 a group.  The
+ * separator is copied. */
 int level_append(struct levels *d, unsigned level, uint64_t child,
-                 uint64_t rows, const uint8_t *separator, size_t size);
+                 uint64_t rows, const uint8_t *separator);
 
 /* Closes all levels; what is left at the top is the tree's root. */
 int levels_finish(struct levels *d);

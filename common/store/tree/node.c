@@ -37,8 +37,8 @@ node_check(const uint8_t *bytes, size_t size)
 }
 
 int
-node_get(struct tree *t, uint64_t id, unsigned level, uint64_t rows,
-         uint8_t *copy, struct node *out)
+node_get(struct tree *t, uint64_t id, uint64_t rows, uint8_t *copy,
+         struct node *out)
 {
     const uint8_t *bytes;
     int rc;
@@ -46,14 +46,12 @@ node_get(struct tree *t, uint64_t id, unsigned level, uint64_t rows,
     rc = value_get(t, BLOCK_NODE, value_key(id, 0), copy, &bytes);
     if (rc < 0)
         return rc;
-    *out = (struct node){
-        .bytes = bytes,
-        .count = block_count(bytes),
-        .level = (uint16_t)level,
-    };
+    out->bytes = bytes;
+    out->count = block_count(bytes);
 
     /* The parent's count distinguishes a stale node from the right one. */
-    return block_more(bytes) == level && node_before(out, out->count) == rows
+    return block_more(bytes) == out->level &&
+                   node_before(out, out->count) == rows
                ? 0
                : -EBADMSG;
 }

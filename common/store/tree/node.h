@@ -28,13 +28,13 @@ struct tree;
 struct node {
     const uint8_t *bytes;
     uint16_t count;
-    uint16_t level;
+    uint16_t level; /* the caller's, before node_get() */
 };
 
-/* Fetches a node of this level whose parent says that it holds `rows`.  `copy`
- * is value_get()'s. */
-int node_get(struct tree *t, uint64_t id, unsigned level, uint64_t rows,
-             uint8_t *copy, struct node *out);
+/* Fetches a node of level out->level whose parent says that it holds `rows`.
+ * `copy` is value_get()'s. */
+int node_get(struct tree *t, uint64_t id, uint64_t rows, uint8_t *copy,
+             struct node *out);
 
 /* The structure of a node, checksum apart. */
 int node_check(const uint8_t *bytes, size_t size);

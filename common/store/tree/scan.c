@@ -20,11 +20,12 @@ struct run {
     struct row edit;
 };
 
-/* One base block seen through the buffer. */
+/* A group's base blocks, one at a time, seen through the buffer. */
 struct walk {
+    struct tree *tree;
+    const struct group *group;
     const struct buffer *buffer;
     struct block base;
-    enum block_order kind;
     unsigned row;
     unsigned entry;
     unsigned entry_end;
@@ -33,18 +34,16 @@ struct walk {
     struct row edit;
 };
 
+/* Begins base block i. */
 static int
-walk_start(struct walk *w, struct tree *t, const struct group *g,
-           const struct buffer *buffer, unsigned i)
+walk_start(struct walk *w, unsigned i)
 {
-    w->buffer = buffer;
-    w->kind = t->kind;
     w->row = 0;
-    w->entry = group_first(g, i);
-    w->entry_end = group_first(g, i + 1);
-    w->left = group_total(g, i);
+    w->entry = group_first(w->group, i);
+    w->entry_end = group_first(w->group, i + 1);
+    w->left = group_total(w->group, i);
     w->has_edit = false;
-    return group_base(t, g, i, NULL, &w->base);
+    return group_base(w->tree, w->group, i, NULL, &w->base);
 }
 
 /* Takes the next buffer entry: *to is where it cuts the base. */
@@ -55,7 +54,7 @@ walk_entry(struct walk *w, unsigned *to)
     const bool insert = (e.flags & BLOCK_SIGN) == BLOCK_INSERT;
     bool found;
 
-    *to = block_find(&w->base, w->kind, &e, w->row, &found);
+    *to = block_find(&w->base, w->tree->kind, &e, w->row, &found);
     if (found == insert)
         return -EBADMSG;
     if ((e.flags & BLOCK_SIGN) != BLOCK_DELETE) {
@@ -111,23 +110,22 @@ found:
 /* Gives the runs of a group to `take`, behind the first `skip` rows, until it
  * returns false: then 0, else 1. */
 static int
-take_runs(struct tree *t, const struct group *g, const struct buffer *buffer,
-          uint64_t skip, bool (*take)(void *ctx, const struct run *run),
-          void *ctx)
+take_runs(struct walk *w, uint64_t skip,
+          bool (*take)(void *ctx, const struct run *run), void *ctx)
 {
+    const struct group *g = w->group;
     unsigned i;
 
     for (i = 0; i < g->blocks && skip >= group_total(g, i); i++)
         skip -= group_total(g, i);
     for (; i < g->blocks; i++) {
-        struct walk w;
         struct run run;
         int rc;
 
-        rc = walk_start(&w, t, g, buffer, i);
+        rc = walk_start(w, i);
         if (rc < 0)
             return rc;
-        while ((rc = walk_next(&w, &run)) > 0) {
+        while ((rc = walk_next(w, &run)) > 0) {
             if (skip >= run.to - run.from) {
                 skip -= run.to - run.from;
                 continue;
@@ -149,6 +147,7 @@ take_from(struct tree *t, uint64_t offset,
           bool (*take)(void *ctx, const struct run *run), void *ctx)
 {
     struct tree_finder f;
+    struct walk w = {.tree = t, .group = &f.group, .buffer = &f.buffer};
     int rc = 1;
 
     while (rc > 0 && offset < t->root.count) {
@@ -157,7 +156,7 @@ take_from(struct tree *t, uint64_t offset,
             return rc;
         if (f.group.count == 0)
             return -EBADMSG;
-        rc = take_runs(t, &f.group, &f.buffer, offset - f.before, take, ctx);
+        rc = take_runs(&w, offset - f.before, take, ctx);
         offset = f.before + f.group.count;
     }
     return rc < 0 ? rc : 0;
@@ -215,16 +214,16 @@ copy_range(void *ctx, const struct run *run)
 }
 
 int64_t
-tree_range(struct tree *t, uint64_t offset, uint64_t length, uint8_t *bytes,
-           size_t size, uint64_t *rows)
+tree_range(struct tree *t, uint64_t offset, uint8_t *bytes, size_t size,
+           uint64_t *rows)
 {
-    struct copying c = {.left = length, .at = bytes, .end = bytes + size};
+    struct copying c = {.left = *rows, .at = bytes, .end = bytes + size};
     int rc = 0;
 
     assert(t->kind == BLOCK_RANKS);
-    if (length > 0)
+    if (*rows > 0)
         rc = take_from(t, offset, copy_range, &c);
-    *rows = length - c.left;
+    *rows -= c.left;
     return rc < 0 ? rc : c.at - bytes;
 }
 
@@ -302,7 +301,8 @@ scan_group(struct tree *t, const struct group *g, const struct buffer *buffer,
            int (*row)(void *ctx, const struct row *r), void *ctx)
 {
     struct giving giving = {.row = row, .ctx = ctx};
-    const int rc = take_runs(t, g, buffer, 0, give_rows, &giving);
+    struct walk w = {.tree = t, .group = g, .buffer = buffer};
+    const int rc = take_runs(&w, 0, give_rows, &giving);
 
     return rc < 0 ? rc : giving.rc;
 }

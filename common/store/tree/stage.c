@@ -11,12 +11,13 @@
 #include "common/store/tree/value.h"
 
 void
-stage_start(struct stage *s, const uint8_t *separator, size_t size)
+stage_start(struct stage *s, const uint8_t *separator)
 {
+    const size_t size = row_size(separator);
+
     assert(!s->active && size <= sizeof s->separator);
     s->active = true;
     s->blocks = 0;
-    s->separator_size = size;
     memcpy(s->separator, separator, size);
     block_writer_init(&s->writer, s->bytes[0]);
 }
@@ -53,8 +54,8 @@ stage_header(const struct stage *s, unsigned want, uint8_t *bytes, size_t *size)
     ends[0] = 0;
     for (n = 0; n < want; n++) {
         if (n == 0) {
-            memcpy(separators, s->separator, s->separator_size);
-            used = s->separator_size;
+            used = row_size(s->separator);
+            memcpy(separators, s->separator, used);
         } else {
             const struct row low = stage_last(s, n - 1);
             const struct row high = stage_first(s, n);
@@ -80,11 +81,13 @@ stage_header(const struct stage *s, unsigned want, uint8_t *bytes, size_t *size)
     return n;
 }
 
-/* Writes `n` blocks from the front and their header as one group. */
+/* Writes `n` blocks from the front and their header as one group, and appends it
+ * to level 1. */
 static int
-stage_write(struct stage *s, unsigned n, uint8_t *header, size_t header_size,
-            uint64_t id, uint64_t *rows)
+stage_write(struct stage *s, unsigned n, uint8_t *header, size_t header_size)
 {
+    const uint64_t id = s->tree->root.next_id++;
+    uint64_t rows = 0;
     struct block_id bid = {
         .type = BLOCK_GROUP,
         .order = (uint8_t)s->tree->kind,
@@ -96,14 +99,13 @@ stage_write(struct stage *s, unsigned n, uint8_t *header, size_t header_size,
     block_seal(header, header_size, (uint16_t)n, &bid);
     rc = value_put(s->tree, bid.key, header, header_size);
     bid.type = BLOCK_BASE;
-    *rows = 0;
     for (unsigned i = 0; i < n && rc == 0; i++) {
         bid.key = value_key(id, i + 1);
         block_seal(s->bytes[i], s->sizes[i], s->counts[i], &bid);
         rc = value_put(s->tree, bid.key, s->bytes[i], s->sizes[i]);
-        *rows += s->counts[i];
+        rows += s->counts[i];
     }
-    return rc;
+    return rc < 0 ? rc : level_append(s->levels, 1, id, rows, s->separator);
 }
 
 /* Moves the blocks behind the first n to the front. */
@@ -126,27 +128,19 @@ static int
 stage_emit(struct stage *s, unsigned want)
 {
     uint8_t header[GROUP_SIZE + BLOCK_ROW_MAX];
-    uint8_t own[BLOCK_ROW_MAX];
-    const size_t own_size = s->separator_size;
-    uint64_t id, rows;
     size_t size;
     unsigned n;
     int rc;
 
     n = stage_header(s, want, header, &size);
-    memcpy(own, s->separator, own_size);
-    id = s->tree->root.next_id++;
-    rc = stage_write(s, n, header, size, id, &rows);
-    if (rc == 0)
-        rc = level_append(s->levels, 1, id, rows, own, own_size);
+    rc = stage_write(s, n, header, size);
     if (rc < 0)
         return rc;
     if (n < s->blocks) {
         const struct row low = stage_last(s, n - 1);
         const struct row high = stage_first(s, n);
 
-        s->separator_size =
-            row_between(s->tree->kind, &low, &high, s->separator);
+        (void)row_between(s->tree->kind, &low, &high, s->separator);
     }
     stage_shift(s, n);
     return 0;

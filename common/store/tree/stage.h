@@ -18,8 +18,7 @@ struct stage {
     struct tree *tree;
     struct levels *levels; /* get the groups */
     bool active;
-    unsigned blocks; /* complete */
-    size_t separator_size;
+    unsigned blocks;                  /* complete */
     uint8_t separator[BLOCK_ROW_MAX]; /* separator of the first group */
     struct block_writer writer;       /* into bytes[blocks] */
     uint16_t sizes[STAGE_BLOCKS];
@@ -29,7 +28,7 @@ struct stage {
 };
 
 /* Starts an empty stage whose first group begins at this separator. */
-void stage_start(struct stage *s, const uint8_t *separator, size_t size);
+void stage_start(struct stage *s, const uint8_t *separator);
 
 /* Whether the stage has too little for a group of its own. */
 bool stage_small(const struct stage *s);

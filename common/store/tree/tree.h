@@ -137,11 +137,11 @@ int tree_find(struct tree *t, const struct row *r, struct tree_finder *f,
 /* The number of rows before `r`, which is there (else -ENOENT). */
 int tree_rank(struct tree *t, const struct row *r, uint64_t *rank);
 
-/* Copies rows from `offset` on in wire form, flags cleared; stops at `length`
- * rows or before the one that does not fit.  Rank order only: its rows have no
- * flags.  Returns bytes or an error. */
-int64_t tree_range(struct tree *t, uint64_t offset, uint64_t length,
-                   uint8_t *bytes, size_t size, uint64_t *rows);
+/* Copies rows from `offset` on in wire form, flags cleared; stops at *rows of
+ * them, which it sets to how many it copied, or before the one that does not
+ * fit.  Rank order only: its rows have no flags.  Returns bytes or an error. */
+int64_t tree_range(struct tree *t, uint64_t offset, uint8_t *bytes, size_t size,
+                   uint64_t *rows);
 
 /* Keys to be read: the first `length` of those from position `offset` on that
  * begin with `prefix` and come after `after`.  Either of the two may be empty;

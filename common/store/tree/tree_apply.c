@@ -408,11 +408,10 @@ update_group(struct tree_work *w, const struct level_group *at,
         rc = fill_buffer(w, &g, &p, &rows);
         if (rc < 0)
             return rc;
-        return level_append(&w->levels, 1, at->id, rows, at->separator,
-                            at->separator_size);
+        return level_append(&w->levels, 1, at->id, rows, at->separator);
     }
     if (!w->stage.active)
-        stage_start(&w->stage, at->separator, at->separator_size);
+        stage_start(&w->stage, at->separator);
     return merge_buffer(w, &g, &p);
 }
 
@@ -467,7 +466,7 @@ sweep_empty(struct tree_work *w, const struct row *edits, size_t count)
 {
     int rc = 0;
 
-    stage_start(&w->stage, w->levels.lowest, sizeof w->levels.lowest);
+    stage_start(&w->stage, w->levels.lowest);
     for (size_t i = 0; rc == 0 && i < count; i++) {
         struct row r = edits[i];
 

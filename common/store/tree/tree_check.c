@@ -178,7 +178,8 @@ open_node(struct checker *c, unsigned level, uint64_t id, uint64_t rows)
     struct row first;
     int rc;
 
-    rc = node_get(&c->tree, id, level, rows, NULL, &p->node);
+    p->node.level = (uint16_t)level;
+    rc = node_get(&c->tree, id, rows, NULL, &p->node);
     p->at = 0;
     if (rc < 0) {
         report_fault(c, "node %llu: %s", (unsigned long long)id,
