@@ -176,13 +176,12 @@ keep_state(struct life *l)
 static void
 compact_some(struct life *l, size_t blocks, uint64_t max, bool all)
 {
-    const struct history_limits limits = {.now = l->now, .max = max};
+    const struct history_of of = {.limits = {.now = l->now, .max = max},
+                                  .compact = l->care};
     struct history_compacted cared;
 
     do {
-        assert_rc(
-            history_compact(&l->h, &l->kv.kv, l->care, &limits, blocks, &cared),
-            0);
+        assert_rc(history_compact(&l->h, &l->kv.kv, &of, blocks, &cared), 0);
         keep_state(l);
     } while (all && cared.more);
 }
@@ -210,6 +209,7 @@ merge_some(struct life *l, unsigned keys_most)
 {
     struct store_delta deltas[2 * KEYS];
     uint8_t keys[KEYS][HISTORY_KEY_MAX];
+    struct history_of of = {.deltas = deltas, .limits.now = l->now};
     uint64_t ahead;
     size_t n = 0;
 
@@ -229,7 +229,8 @@ merge_some(struct life *l, unsigned keys_most)
             minute++;
         }
     }
-    assert_rc(history_append(&l->h, &l->kv.kv, deltas, n, l->now, &ahead), 0);
+    of.delta_count = n;
+    assert_rc(history_append(&l->h, &l->kv.kv, &of, &ahead), 0);
 }
 
 /* No block that is kept has an erased key or begins with one. */
@@ -544,7 +545,8 @@ append_run(struct life *l, unsigned tier, uint32_t start, const char *key)
 
     row.sums[0] = 1;
     assert_rc(period_get(&l->h, &l->kv.kv, tier, start, &p), 0);
-    run_begin(&w, &l->kv.kv, &p, &run, row.key, 0);
+    w.kv = &l->kv.kv;
+    run_begin(&w, &p, &run, row.key, 0);
     assert_rc(run_add(&w, &row), 0); /* over all keys */
     row.key = (const uint8_t *)key;
     row.key_size = (uint16_t)strlen(key);
@@ -562,21 +564,22 @@ append_run(struct life *l, unsigned tier, uint32_t start, const char *key)
  * and which nothing compacted. */
 TEST(a_period_that_is_full_of_runs_is_compacted_and_goes_on)
 {
-    struct store_delta d = {.key = (const uint8_t *)"key", .key_size = 3};
+    struct store_delta d = {
+        .key = (const uint8_t *)"key", .key_size = 3, .sum_low = 1};
+    struct history_of of = {.deltas = &d, .delta_count = 1};
     struct period p;
     uint64_t ahead;
     struct life l;
 
     life_begin(&l, "1m:2d,1h:90d", 9);
-    d.minute = l.now;
-    d.sum_low = 1;
+    d.minute = of.limits.now = l.now;
     for (unsigned i = 0; i < HISTORY_RUNS_FULL; i++)
         append_run(&l, 0, l.now / 60 * 60, "key");
     l.h.tier[0].compact_from = HISTORY_NEVER; /* as it was left */
 
-    assert_rc(history_append(&l.h, &l.kv.kv, &d, 1, l.now, &ahead), -EAGAIN);
+    assert_rc(history_append(&l.h, &l.kv.kv, &of, &ahead), -EAGAIN);
     compact_some(&l, 400, 0, true);
-    assert_rc(history_append(&l.h, &l.kv.kv, &d, 1, l.now, &ahead), 0);
+    assert_rc(history_append(&l.h, &l.kv.kv, &of, &ahead), 0);
 
     assert_int_equal(period_after(&l.h, &l.kv.kv, 0, 0, &p), 1);
     assert_in_range(p.count, 1, 20);

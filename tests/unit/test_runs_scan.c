@@ -76,6 +76,8 @@ merge_some(struct fixture *f, unsigned hour, unsigned percent)
     static char keys[KEYS][16];
     const uint32_t minute =
         start_of_day() + 60 * hour + (uint32_t)random_below(&f->random, 60);
+    struct history_of of = {.deltas = deltas,
+                            .limits.now = start_of_day() + 60 * hour + 59};
     uint64_t ahead;
     size_t n = 0;
 
@@ -90,21 +92,20 @@ merge_some(struct fixture *f, unsigned hour, unsigned percent)
         f->sums[hour][i] += sum;
         f->any[hour][i] = true;
     }
-    assert_rc(history_append(&f->h, &f->kv.kv, deltas, n,
-                             start_of_day() + 60 * hour + 59, &ahead),
-              0);
+    of.delta_count = n;
+    assert_rc(history_append(&f->h, &f->kv.kv, &of, &ahead), 0);
 }
 
 /* About this number of blocks; 0: all that there is to do. */
 static void
 compact_some(struct fixture *f, unsigned hour, size_t blocks)
 {
-    const struct history_limits limits = {.now =
-                                              start_of_day() + 60 * hour + 59};
+    const struct history_of of = {.limits.now = start_of_day() + 60 * hour + 59,
+                                  .compact = f->care};
     struct history_compacted cared;
 
     do
-        assert_rc(history_compact(&f->h, &f->kv.kv, f->care, &limits,
+        assert_rc(history_compact(&f->h, &f->kv.kv, &of,
                                   blocks > 0 ? blocks : 400, &cared),
                   0);
     while (blocks == 0 && cared.more);
@@ -249,6 +250,8 @@ live_long(struct fixture *f, struct long_life *l)
     history_begin(&f->h, &tiers, start_of_day(), true, 0);
     for (unsigned day = 0; day < DAYS; day++) {
         struct store_delta deltas[NAMES / 400];
+        struct history_of of = {.deltas = deltas,
+                                .limits.now = start_of_day() + DAY * DAYS};
         size_t n = 0;
 
         for (unsigned i = (unsigned)random_below(&f->random, 500); i < NAMES;
@@ -262,9 +265,8 @@ live_long(struct fixture *f, struct long_life *l)
             l->sums[i] += sum;
             l->any[i] = true;
         }
-        assert_rc(history_append(&f->h, &f->kv.kv, deltas, n,
-                                 start_of_day() + DAY * DAYS, &ahead),
-                  0);
+        of.delta_count = n;
+        assert_rc(history_append(&f->h, &f->kv.kv, &of, &ahead), 0);
     }
 }
 

@@ -33,7 +33,7 @@ struct append {
     const struct kv *kv;
     const struct store_delta *deltas;
     size_t count;
-    uint32_t now;
+    uint32_t now;     /* minute */
     uint32_t *target; /* of each delta; UINT32_MAX: none */
     uint32_t *order;  /* the deltas, by target, then as they come */
     uint32_t *cache;  /* the target found last for such a minute */
@@ -247,7 +247,7 @@ add_run(struct append *a, const struct append_target *to)
         rc = -EBUSY; /* check_room() comes before a period is that full */
     if (rc < 0)
         return rc;
-    run_begin(&a->writer, a->kv, &p, &run, run_begins, 0);
+    run_begin(&a->writer, &p, &run, run_begins, 0);
     rc = add_rows(a, to);
     if (rc == 0)
         rc = run_end(&a->writer, NULL, 0);
@@ -292,9 +292,9 @@ check_room(struct append *a, const struct append_targets *l,
 
 int
 history_append(struct history *h, const struct kv *kv,
-               const struct store_delta *deltas, size_t count, uint32_t now,
-               uint64_t *ahead)
+               const struct history_of *of, uint64_t *ahead)
 {
+    const size_t count = of->delta_count;
     struct append_targets l = {.count = 0};
     struct append *a = malloc(sizeof *a);
     const struct history before = *h;
@@ -305,13 +305,14 @@ history_append(struct history *h, const struct kv *kv,
     if (a == NULL)
         return -ENOMEM;
     a->history = h;
-    a->kv = kv;
-    a->deltas = deltas;
+    a->kv = a->writer.kv = kv;
+    a->deltas = of->deltas;
     a->count = count;
-    a->now = now;
+    a->now = of->limits.now;
     for (size_t i = 0; i < count; i++)
-        oldest = deltas[i].minute < oldest ? deltas[i].minute : oldest;
-    raise_floors(h, now, oldest);
+        if (a->deltas[i].minute < oldest)
+            oldest = a->deltas[i].minute;
+    raise_floors(h, a->now, oldest);
     a->target = malloc((count + 1) * sizeof *a->target);
     a->order = malloc((count + 1) * sizeof *a->order);
     a->cache = calloc((size_t)1 << CACHE_BITS, sizeof *a->cache);

@@ -59,8 +59,7 @@ history_compact_some(struct history *h, const struct kv *kv,
                      struct history_compacted *done)
 {
     static struct diag_repeat repeat;
-    const int rc =
-        history_compact(h, kv, of->compact, &of->limits, blocks, done);
+    const int rc = history_compact(h, kv, of, blocks, done);
 
     if (rc == 0 && done->shortened)
         diag_repeating(&repeat, DIAG_WARNING,
@@ -82,20 +81,19 @@ count_blocks(const struct history *h)
 
 int
 history_add(struct history *h, const struct kv *kv, const struct history_of *of,
-            const struct store_delta *deltas, size_t count, uint64_t *blocks)
+            uint64_t *blocks)
 {
     static struct diag_repeat repeat;
-    const uint32_t now = of->limits.now;
     struct history_compacted done = {.blocks = 0};
     uint64_t ahead = 0, before = count_blocks(h);
     int rc;
 
-    rc = history_append(h, kv, deltas, count, now, &ahead);
+    rc = history_append(h, kv, of, &ahead);
     if (rc == -EAGAIN) {
         rc = history_compact_some(h, kv, of, SIZE_MAX, &done);
         before = count_blocks(h);
         if (rc == 0)
-            rc = history_append(h, kv, deltas, count, now, &ahead);
+            rc = history_append(h, kv, of, &ahead);
         if (rc == -EAGAIN)
             rc = -EBUSY;
     }

@@ -10,22 +10,26 @@
 
 /* ---- choosing runs ----------------------------------------------------- */
 
-/* Whether a run of a level (HISTORY_CLOSED: of any level), rolled or not, could
- * be merged with others. */
+#define LEVEL_ROLLED (HISTORY_CLOSED + 1) /* instead of a level */
+
+/* Whether a run could be merged with others: one that is not rolled, of a level
+ * (HISTORY_CLOSED: of any); LEVEL_ROLLED: one that is rolled, of any level. */
 static bool
-is_free(const struct run_info *r, unsigned level, uint8_t rolled)
+is_free(const struct run_info *r, unsigned level)
 {
+    const uint8_t rolled = level == LEVEL_ROLLED ? RUN_ROLLED : 0;
+
     return run_counts(r) && (r->flags & (RUN_INPUTS | RUN_ROLLED)) == rolled &&
-           (level == HISTORY_CLOSED || r->level == level);
+           (level >= HISTORY_CLOSED || r->level == level);
 }
 
 static unsigned
-count_free(const struct period *p, unsigned level, uint8_t rolled)
+count_free(const struct period *p, unsigned level)
 {
     unsigned n = 0;
 
     for (unsigned i = 0; i < p->count; i++)
-        n += is_free(&p->runs[i], level, rolled);
+        n += is_free(&p->runs[i], level);
     return n;
 }
 
@@ -46,12 +50,11 @@ is_busy(const struct history *h, const struct period *p)
 
 /* ---- beginning jobs ---------------------------------------------------- */
 
-/* Begins a job with the free runs of `from`, rolled or not, of one level
- * (HISTORY_CLOSED: of any level).  1; -EAGAIN: the period has no free place for
- * its run. */
+/* Begins a job with the free runs of `from` of a level, as is_free() has it.  1;
+ * -EAGAIN: the period has no free place for its run. */
 static int
 begin_job(struct compact_work *w, unsigned slot, enum history_job_kind kind,
-          struct period *from, unsigned level, uint8_t rolled)
+          struct period *from, unsigned level)
 {
     struct history *h = w->history;
     struct run_info new = {.flags = RUN_NEW};
@@ -71,11 +74,14 @@ begin_job(struct compact_work *w, unsigned slot, enum history_job_kind kind,
         return rc;
     new.run = ++h->run;
     for (unsigned i = 0; i < from->count; i++)
-        if (is_free(&from->runs[i], level, rolled))
+        if (is_free(&from->runs[i], level))
             from->runs[i].flags |= (uint8_t)(RUN_INPUT << slot);
     if (kind == HISTORY_COMPACT) {
         new.level = (uint8_t)(level < HISTORY_CLOSED - 1 ? level + 1 : level);
-        new.flags |= rolled;
+        if (level == LEVEL_ROLLED) {
+            new.level = HISTORY_CLOSED;
+            new.flags |= RUN_ROLLED;
+        }
     }
     to->runs[to->count++] = new;
     h->jobs[slot] = (struct history_job){.kind = kind,
@@ -103,7 +109,7 @@ is_crowded(const struct period *p, unsigned slot, int *level)
 
     *level = crowded && slot == 1 ? HISTORY_CLOSED : -1;
     for (unsigned i = HISTORY_CLOSED; i-- > 0;)
-        if (count_free(p, i, 0) >= HISTORY_EIGHT) {
+        if (count_free(p, i) >= HISTORY_EIGHT) {
             crowded = true;
             if (slot == 0 ? i == 0 : i > 0)
                 *level = (int)i;
@@ -142,7 +148,7 @@ choose_crowd(struct compact_work *w, unsigned slot, unsigned tier)
         if (!keep)
             t->compact_from = p.start + t->period;
         if (level >= 0 && p.count < HISTORY_RUNS_MAX)
-            return begin_job(w, slot, HISTORY_COMPACT, &p, (unsigned)level, 0);
+            return begin_job(w, slot, HISTORY_COMPACT, &p, (unsigned)level);
         at = p.start + t->period;
     }
     return 0;
@@ -158,18 +164,15 @@ finish_period(struct compact_work *w, struct period *p)
 {
     const struct history *h = w->history;
     const bool rolls = p->tier + 1u < h->count;
-    const unsigned apart = count_free(p, HISTORY_CLOSED, 0);
-    const unsigned rolled = count_free(p, HISTORY_CLOSED, RUN_ROLLED);
+    const unsigned apart = count_free(p, HISTORY_CLOSED);
 
     if (apart > 1)
-        return begin_job(w, COMPACT_CLOSING, HISTORY_COMPACT, p, HISTORY_CLOSED,
-                         0);
+        return begin_job(w, COMPACT_CLOSING, HISTORY_COMPACT, p,
+                         HISTORY_CLOSED);
     if (apart == 1 && rolls)
-        return begin_job(w, COMPACT_CLOSING, HISTORY_ROLL, p, HISTORY_CLOSED,
-                         0);
-    if (rolled >= HISTORY_EIGHT)
-        return begin_job(w, COMPACT_CLOSING, HISTORY_COMPACT, p, HISTORY_CLOSED,
-                         RUN_ROLLED);
+        return begin_job(w, COMPACT_CLOSING, HISTORY_ROLL, p, HISTORY_CLOSED);
+    if (count_free(p, LEVEL_ROLLED) >= HISTORY_EIGHT)
+        return begin_job(w, COMPACT_CLOSING, HISTORY_COMPACT, p, LEVEL_ROLLED);
     return 0;
 }
 
@@ -222,7 +225,7 @@ drop_period(struct compact_work *w, struct period *p)
     int rc;
 
     if (is_busy(h, p) || is_finer_left(h, p->tier, end) ||
-        (p->tier + 1u < h->count && count_free(p, HISTORY_CLOSED, 0) > 0))
+        (p->tier + 1u < h->count && count_free(p, HISTORY_CLOSED) > 0))
         return 0;
 
     /* Raise the floors of the finer tiers too: a late increment for a dropped
@@ -333,13 +336,13 @@ choose_job(struct compact_work *w, unsigned slot)
 /* Once more a round when a job in one slot may have made work for another. */
 int
 history_compact(struct history *h, const struct kv *kv,
-                struct history_compact *c, const struct history_limits *limits,
-                size_t blocks, struct history_compacted *out)
+                const struct history_of *of, size_t blocks,
+                struct history_compacted *out)
 {
     struct compact_work w = {.history = h,
                              .kv = kv,
-                             .compact = c,
-                             .limits = limits,
+                             .compact = of->compact,
+                             .limits = &of->limits,
                              .blocks = blocks,
                              .out = out};
     bool worked = true;

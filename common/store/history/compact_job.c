@@ -91,10 +91,10 @@ open_sources(struct compact_work *w, struct merge_job *job)
 
         if ((r->flags & job->input) == 0)
             continue;
+        c->sources[n].kv = w->kv;
         c->sources[n].copy = c->copies[n];
         c->sources[n].loaded = &w->out->blocks;
-        rc = source_open(&c->sources[n], w->kv, &job->from, r, j->at,
-                         j->at_size);
+        rc = source_open(&c->sources[n], &job->from, r, j->at, j->at_size);
         n++;
     }
     job->sources = (struct sources){.count = n,
@@ -124,7 +124,8 @@ write_rows(struct compact_work *w, struct merge_job *job)
     struct sources *s = &job->sources;
     int rc = 0;
 
-    run_begin(out, w->kv, job->to, job->new, j->at, j->at_size);
+    out->kv = w->kv;
+    run_begin(out, job->to, job->new, j->at, j->at_size);
     while (rc == 0 && s->left > 0 &&
            (job->new->blocks == before ||
             w->out->blocks + (job->new->blocks - before) < w->blocks))

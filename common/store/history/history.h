@@ -146,12 +146,13 @@ history_is_whole(const struct history *h)
 
 /* ---- writing (append.c) ------------------------------------------------ */
 
-/* Appends deltas (sorted, as store.h says).  *ahead: how many were more than a
- * day in the future, and are counted now.  -EAGAIN: a period is nearly full, and
- * nothing was written: compact, then repeat.  -EBUSY: it is full. */
+struct history_of;
+
+/* Appends the deltas of `of`.  *ahead: how many were more than a day in the
+ * future, and are counted now.  -EAGAIN: a period is nearly full, and nothing was
+ * written: compact, then repeat.  -EBUSY: it is full. */
 int history_append(struct history *h, const struct kv *kv,
-                   const struct store_delta *deltas, size_t count, uint32_t now,
-                   uint64_t *ahead);
+                   const struct history_of *of, uint64_t *ahead);
 
 /* A key that is deleted. */
 struct history_erasure {
@@ -181,15 +182,15 @@ struct history_compacted {
     bool shortened; /* a period was removed because of `max` */
 };
 
-/* Compacts up to about `blocks` blocks.  `c` is working memory, for any number
- * of calls. */
+/* Working memory, for any number of calls. */
 struct history_compact;
 
 struct history_compact *history_compact_new(void);
 void history_compact_free(struct history_compact *c);
+
+/* Compacts up to about `blocks` blocks, within the limits of `of`. */
 int history_compact(struct history *h, const struct kv *kv,
-                    struct history_compact *c,
-                    const struct history_limits *limits, size_t blocks,
+                    const struct history_of *of, size_t blocks,
                     struct history_compacted *out);
 
 /* Does as history_compact(), but only the sweeping that was begun. */
@@ -214,6 +215,8 @@ struct history_of {
     bool has_history;
     uint64_t keys;
     int128 sum;
+    const struct store_delta *deltas; /* to be added, sorted as in store.h */
+    size_t delta_count;
     struct history_limits limits;
     struct history_compact *compact;
 };
@@ -235,8 +238,7 @@ int history_enter(struct history *h, const struct history_of *of, int rc);
 /* history_append(), with a compaction first if that must be; *blocks: how many
  * were written. */
 int history_add(struct history *h, const struct kv *kv,
-                const struct history_of *of, const struct store_delta *deltas,
-                size_t count, uint64_t *blocks);
+                const struct history_of *of, uint64_t *blocks);
 
 /* history_compact(), which says when history.max has removed something. */
 int history_compact_some(struct history *h, const struct kv *kv,

@@ -82,19 +82,16 @@ take_keys(const struct history *h, const struct kv *kv,
     return 0;
 }
 
-/* Goes on with the sums of a key, or of those that begin so. */
+/* Goes on with the sums of a key, or of those that begin so: then `s` is
+ * range->keys. */
 static int
 read_sums(const struct history *h, const struct kv *kv,
-          struct store_history_query *q, struct history_range range,
-          bool is_prefix, uint64_t until_ns)
+          struct store_history_query *q, const struct history_range *range,
+          const struct history_scan *s)
 {
-    struct history_scan s = begin_scan(q, until_ns);
-    int rc;
+    const int rc = history_read(h, kv, range, s->until_ns, &q->minutes);
 
-    if (is_prefix)
-        range.keys = &s;
-    rc = history_read(h, kv, &range, until_ns, &q->minutes);
-    keep_scan(q, &s);
+    keep_scan(q, s);
     return rc;
 }
 
@@ -116,11 +113,17 @@ answer_top(const struct history *h, const struct kv *kv,
         return 0;
     while (rc == 0 && q->done < q->rows) {
         struct store_top *t = &q->top[q->done];
+        struct history_scan s = begin_scan(q, until_ns);
         const struct history_range asked = {
-            t->key,     t->key_size, q->from - span, q->from, span,
-            &t->before, NULL};
+            .key = t->key,
+            .key_size = t->key_size,
+            .from = q->from - span,
+            .to = q->from,
+            .step = span,
+            .buckets = &t->before,
+            .keys = history_is_group(q, t) ? &s : NULL};
 
-        rc = read_sums(h, kv, q, asked, history_is_group(q, t), until_ns);
+        rc = read_sums(h, kv, q, &asked, &s);
         if (rc < 0)
             return rc;
         q->minutes = 0;
@@ -155,22 +158,24 @@ answer_buckets(const struct history *h, const struct kv *kv,
 {
     const bool of_key = q->op == STORE_HISTORY_KEY;
     const uint32_t count = (q->to - q->from) / q->step;
-    const struct history_range asked = {.key = of_key               ? q->key
-                                               : q->prefix_size > 0 ? q->prefix
-                                                                    : q->at,
-                                        .key_size = of_key ? q->key_size
-                                                           : q->prefix_size,
-                                        .from = q->from,
-                                        .to = q->to,
-                                        .step = q->step,
-                                        .buckets = q->buckets};
+    struct history_scan s = begin_scan(q, until_ns);
+    struct history_range asked = {.key = of_key               ? q->key
+                                         : q->prefix_size > 0 ? q->prefix
+                                                              : q->at,
+                                  .key_size =
+                                      of_key ? q->key_size : q->prefix_size,
+                                  .from = q->from,
+                                  .to = q->to,
+                                  .step = q->step,
+                                  .buckets = q->buckets};
 
     if (count > STORE_BUCKETS_MAX)
         return -E2BIG;
     if (q->minutes == 0 && q->at_size == 0)
         memset(q->buckets, 0, count * sizeof *q->buckets);
-    return read_sums(h, kv, q, asked,
-                     !of_key && (q->prefix_size > 0 || q->wants), until_ns);
+    if (!of_key && (q->prefix_size > 0 || q->wants))
+        asked.keys = &s;
+    return read_sums(h, kv, q, &asked, &s);
 }
 
 /* ---- the keys of one step ------------------------------------------------ */
@@ -196,22 +201,16 @@ find_zones(const struct history *h, uint32_t begins[HISTORY_TIERS])
     }
 }
 
-/* The first cell between two times, so far. */
-struct first_cell {
-    const struct history *h;
-    uint32_t from, at;
-};
-
+/* Looks for the first cell of a span, whose end falls to where that begins. */
 static int
 see_run(void *ctx, const struct period *p, const struct run_info *run)
 {
-    struct first_cell *f = ctx;
-    const struct history_tier *t = &f->h->tier[p->tier];
-    const uint64_t cells =
-        run->cells & runs_cells_between(t, p->start, f->from, f->at);
+    struct runs_span *s = ctx;
+    const uint64_t cells = run->cells & runs_cells_of(s, p);
 
     if (cells != 0)
-        f->at = p->start + (uint32_t)__builtin_ctzll(cells) * t->step;
+        s->to = p->start + (uint32_t)__builtin_ctzll(cells) *
+                               s->history->tier[p->tier].step;
     return 0;
 }
 
@@ -228,17 +227,18 @@ find_step(const struct history *h, const struct kv *kv,
         const uint32_t step = h->tier[i].step;
         const uint32_t end = i > 0 ? begins[i - 1] : UINT32_MAX / step * step;
         const uint32_t from = q->from > begins[i] ? q->from : begins[i];
-        struct first_cell f = {h, from - from % step, end};
+        const struct runs_span span = {h, kv, from - from % step, end};
+        struct runs_span first = span;
         int rc;
 
-        if (f.from >= end)
+        if (span.from >= end)
             continue;
-        rc = moves ? runs_each(h, kv, i, f.from, end, see_run, &f) : 0;
+        rc = moves ? runs_each(&span, i, see_run, &first) : 0;
         if (rc < 0)
             return rc;
-        if (moves && f.at == end)
+        if (moves && first.to == end)
             continue;
-        q->from = moves ? f.at - f.at % step : f.from;
+        q->from = moves ? first.to - first.to % step : span.from;
         q->to = q->from + step;
         return 1;
     }

@@ -87,10 +87,10 @@ read_rows(struct checking *c, const struct period *p, const struct run_info *r,
 {
     uint8_t last[HISTORY_KEY_MAX];
     size_t last_size = 0, blocks = 0;
-    struct source s = {.loaded = &blocks};
+    struct source s = {.kv = c->kv, .loaded = &blocks};
     int rc;
 
-    rc = source_open(&s, c->kv, p, r, last, 0);
+    rc = source_open(&s, p, r, last, 0);
     while (rc == 0 && !s.over) {
         if (y->rows == 0 ? s.block.key_size != 0
                          : bytes_compare(last, last_size, s.block.key,

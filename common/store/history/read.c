@@ -45,8 +45,7 @@ is_wanted(const struct run_info *r, bool finer)
 }
 
 int
-runs_each(const struct history *h, const struct kv *kv, unsigned tier,
-          uint32_t from, uint32_t to,
+runs_each(const struct runs_span *s, unsigned tier,
           int (*run)(void *ctx, const struct period *p,
                      const struct run_info *r),
           void *ctx)
@@ -55,17 +54,18 @@ runs_each(const struct history *h, const struct kv *kv, unsigned tier,
     int rc = 0;
 
     for (unsigned i = 0; rc == 0 && i <= tier; i++) {
-        const struct history_tier *t = &h->tier[i];
-        uint32_t at = history_period(t, from);
+        const struct history_tier *t = &s->history->tier[i];
+        uint32_t at = history_period(t, s->from);
 
-        if (i < tier && (t->open == HISTORY_NEVER || t->open >= to))
+        if (i < tier && (t->open == HISTORY_NEVER || t->open >= s->to))
             continue;
         if (i < tier && at < t->open)
             at = t->open;
         if (at < t->floor)
             at = t->floor;
-        while (rc == 0 && at < to &&
-               (rc = period_after(h, kv, i, at, &p)) > 0 && p.start < to) {
+        while (rc == 0 && at < s->to &&
+               (rc = period_after(s->history, s->kv, i, at, &p)) > 0 &&
+               p.start < s->to) {
             rc = 0;
             for (unsigned j = 0; rc == 0 && j < p.count; j++)
                 if (is_wanted(&p.runs[j], i < tier))
@@ -79,24 +79,25 @@ runs_each(const struct history *h, const struct kv *kv, unsigned tier,
 }
 
 uint64_t
-runs_cells_between(const struct history_tier *t, uint32_t start, uint32_t from,
-                   uint32_t to)
+runs_cells_of(const struct runs_span *s, const struct period *p)
 {
+    const struct history_tier *t = &s->history->tier[p->tier];
     uint64_t mask = 0;
 
-    for (uint32_t i = 0; i < t->period / t->step; i++)
-        if (start + i * t->step >= from && start + i * t->step < to)
+    for (uint32_t i = 0; i < t->period / t->step; i++) {
+        const uint32_t at = p->start + i * t->step;
+
+        if (at >= s->from && at < s->to)
             mask |= (uint64_t)1 << i;
+    }
     return mask;
 }
 
 /* ---- sums by steps ------------------------------------------------------ */
 
 struct reading {
-    const struct history *h;
-    const struct kv *kv;
     const struct history_range *asked;
-    uint32_t at, end; /* of its span */
+    struct runs_span part; /* of its span */
 };
 
 static void
@@ -129,14 +130,15 @@ read_run(void *ctx, const struct period *p, const struct run_info *run)
 {
     const struct reading *r = ctx;
     const struct history_range *a = r->asked;
-    const struct history_tier *t = &r->h->tier[p->tier];
-    struct source s = {.start = p->start, .step = t->step};
+    struct source s = {.kv = r->part.kv,
+                       .mask = run->cells & runs_cells_of(&r->part, p),
+                       .start = p->start,
+                       .step = r->part.history->tier[p->tier].step};
     int rc;
 
-    s.mask = run->cells & runs_cells_between(t, p->start, r->at, r->end);
     if (s.mask == 0)
         return 0;
-    rc = source_open(&s, r->kv, p, run, a->key, a->key_size);
+    rc = source_open(&s, p, run, a->key, a->key_size);
     if (rc < 0 || s.over || s.block.key_size != a->key_size ||
         memcmp(s.block.key, a->key, a->key_size) != 0)
         return rc;
@@ -154,9 +156,9 @@ read_keys(const struct reading *r)
     keys->range = r->asked;
     keys->prefix = r->asked->key;
     keys->prefix_size = r->asked->key_size;
-    keys->from = r->at;
-    keys->to = r->end;
-    rc = history_scan(r->h, r->kv, keys);
+    keys->from = r->part.from;
+    keys->to = r->part.to;
+    rc = history_scan(r->part.history, r->part.kv, keys);
     if (rc == 0)
         keys->at_size = 0;
     return rc;
@@ -168,7 +170,8 @@ int
 history_read(const struct history *h, const struct kv *kv,
              const struct history_range *a, uint64_t until_ns, uint32_t *done)
 {
-    struct reading r = {.h = h, .kv = kv, .asked = a};
+    struct reading r = {.asked = a, .part = {.history = h, .kv = kv}};
+    struct runs_span *part = &r.part;
     unsigned tier;
     int rc;
 
@@ -177,15 +180,15 @@ history_read(const struct history *h, const struct kv *kv,
         const struct history_tier *t = &h->tier[tier];
         uint64_t end;
 
-        r.at = a->from + *done;
-        end = (uint64_t)history_period(t, r.at) + (uint64_t)t->period * PART;
-        r.end = end < a->to ? (uint32_t)end : a->to;
-        rc = a->keys ? read_keys(&r)
-                     : runs_each(h, kv, tier, r.at, r.end, read_run, &r);
+        part->from = a->from + *done;
+        end = (uint64_t)history_period(t, part->from) +
+              (uint64_t)t->period * PART;
+        part->to = end < a->to ? (uint32_t)end : a->to;
+        rc = a->keys ? read_keys(&r) : runs_each(part, tier, read_run, &r);
         if (rc < 0)
             break;
-        *done = r.end - a->from;
-        if (until_ns != 0 && r.end < a->to && clock_ns() >= until_ns)
+        *done = part->to - a->from;
+        if (until_ns != 0 && part->to < a->to && clock_ns() >= until_ns)
             rc = -EAGAIN;
     }
     return rc;

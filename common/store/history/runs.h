@@ -64,17 +64,22 @@ void period_add(struct history *h, struct period *p,
  * commit.  So at most nine rows are written for each that comes. */
 bool period_is_split(const struct period *p);
 
+/* A span of a history (read.c). */
+struct runs_span {
+    const struct history *history;
+    const struct kv *kv;
+    uint32_t from, to; /* minutes */
+};
+
 /* Calls `run` for each run that counts for the span in a tier: its own, and
- * those of finer ones that are not rolled up yet (read.c). */
-int runs_each(const struct history *h, const struct kv *kv, unsigned tier,
-              uint32_t from, uint32_t to,
+ * those of finer ones that are not rolled up yet. */
+int runs_each(const struct runs_span *s, unsigned tier,
               int (*run)(void *ctx, const struct period *p,
                          const struct run_info *r),
               void *ctx);
 
-/* Which cells of the period at `start` lie in a span. */
-uint64_t runs_cells_between(const struct history_tier *t, uint32_t start,
-                            uint32_t from, uint32_t to);
+/* Which cells of a period, of which tier and start are enough, lie in the span. */
+uint64_t runs_cells_of(const struct runs_span *s, const struct period *p);
 
 /* ---- keys (periods.c) -------------------------------------------------- */
 
@@ -100,16 +105,15 @@ run_key_same(const struct run_key *k, const struct kv_item *item)
 
 /* A run that is being written, block by block. */
 struct run_writer {
-    const struct kv *kv;
-    struct run_key key; /* key of the block in work */
+    const struct kv *kv; /* the caller's, before run_begin() */
+    struct run_key key;  /* key of the block in work */
     struct run_info *run;
     struct rows_writer block;
 };
 
 /* Goes on with a period's run at `at` (size 0: its beginning). */
-void run_begin(struct run_writer *w, const struct kv *kv,
-               const struct period *p, struct run_info *run, const uint8_t *at,
-               size_t at_size);
+void run_begin(struct run_writer *w, const struct period *p,
+               struct run_info *run, const uint8_t *at, size_t at_size);
 int run_add(struct run_writer *w, const struct history_row *row);
 
 /* Ends it, or, with the key that comes `next`, for now: then it goes on at
@@ -120,7 +124,7 @@ int run_end(struct run_writer *w, const uint8_t *next, size_t next_size);
 
 /* A run that is read in order. */
 struct source {
-    const struct kv *kv;
+    const struct kv *kv; /* the caller's, before source_open() */
     bool over;
     bool head_only; /* only the head of its block was read */
     bool inside;    /* for struct sources: its key begins as `base` */
@@ -135,7 +139,7 @@ struct source {
 };
 
 /* Stands on the first row of a period's run with this key or a later one. */
-int source_open(struct source *s, const struct kv *kv, const struct period *p,
+int source_open(struct source *s, const struct period *p,
                 const struct run_info *run, const uint8_t *key,
                 size_t key_size);
 

@@ -44,9 +44,7 @@ struct window {
 };
 
 struct scan {
-    const struct history *h;
-    const struct kv *kv;
-    uint32_t from, to;
+    struct runs_span span;
     struct span_run *runs;
     size_t count, capacity; /* runs */
     struct source *sources;
@@ -64,8 +62,7 @@ add_run(void *ctx, const struct period *p, const struct run_info *run)
 {
     struct scan *s = ctx;
 
-    if ((run->cells & runs_cells_between(&s->h->tier[p->tier], p->start,
-                                         s->from, s->to)) == 0)
+    if ((run->cells & runs_cells_of(&s->span, p)) == 0)
         return 0;
     if (array_grow(&s->runs, &s->capacity, s->count + 1, sizeof *s->runs) < 0)
         return -ENOMEM;
@@ -78,17 +75,17 @@ static int
 open_source(struct scan *s, struct source *at, const struct span_run *r,
             const struct history_scan *asked)
 {
-    const struct history_tier *t = &s->h->tier[r->tier];
     const struct period period = {.tier = r->tier, .start = r->period};
     const struct run_info run = {.level = r->level, .run = r->run};
 
+    at->kv = s->span.kv;
     at->copy = NULL;
     at->loaded = &s->loaded;
-    at->mask = runs_cells_between(t, r->period, s->from, s->to);
+    at->mask = runs_cells_of(&s->span, &period);
     at->all = (r->cells & ~at->mask) == 0;
     at->start = r->period;
-    at->step = t->step;
-    return source_open(at, s->kv, &period, &run, asked->at, asked->at_size);
+    at->step = s->span.history->tier[r->tier].step;
+    return source_open(at, &period, &run, asked->at, asked->at_size);
 }
 
 /* ---- blocks that are skipped ------------------------------------------- */
@@ -464,7 +461,7 @@ history_scan(const struct history *h, const struct kv *kv,
              struct history_scan *asked)
 {
     const struct history_range *r = asked->range;
-    struct scan s = {.h = h, .kv = kv, .from = asked->from, .to = asked->to};
+    struct scan s = {.span = {h, kv, asked->from, asked->to}};
     unsigned tier;
     int rc;
 
@@ -476,7 +473,7 @@ history_scan(const struct history *h, const struct kv *kv,
         asked->at_size = (uint16_t)asked->prefix_size;
     }
     if (rc == 0)
-        rc = runs_each(h, kv, tier, asked->from, asked->to, add_run, &s);
+        rc = runs_each(&s.span, tier, add_run, &s);
     if (rc == 0 && s.count > 0)
         rc = scan_all(&s, asked);
     free(s.runs);

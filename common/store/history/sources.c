@@ -102,10 +102,9 @@ seek_in_run(struct source *s, const uint8_t *key, size_t key_size)
 }
 
 int
-source_open(struct source *s, const struct kv *kv, const struct period *p,
+source_open(struct source *s, const struct period *p,
             const struct run_info *run, const uint8_t *key, size_t key_size)
 {
-    s->kv = kv;
     s->over = false;
     s->head_only = false;
     run_key(&s->key, p, run, key, 0);

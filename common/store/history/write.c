@@ -14,10 +14,9 @@ begin_block(struct run_writer *w)
 }
 
 void
-run_begin(struct run_writer *w, const struct kv *kv, const struct period *p,
-          struct run_info *run, const uint8_t *at, size_t at_size)
+run_begin(struct run_writer *w, const struct period *p, struct run_info *run,
+          const uint8_t *at, size_t at_size)
 {
-    w->kv = kv;
     w->run = run;
     run_key(&w->key, p, run, at, at_size);
     begin_block(w);

@@ -43,6 +43,8 @@ open_history(struct keyspace_history *p, MDB_txn *txn,
         .has_history = state->has_history,
         .keys = p->before.roots[TREE_KEYS].count,
         .sum = p->before.sum,
+        .deltas = p->deltas,
+        .delta_count = p->delta_count,
         .limits = {history_minute(o->now_ms), o->history_max},
         .compact = p->store->compact};
     if (state->has_history)
@@ -165,7 +167,7 @@ keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
     rc = open_history(p, txn, state);
     if (rc <= 0)
         return rc;
-    rc = history_add(&p->h, &p->kv, &p->of, p->deltas, p->delta_count, &added);
+    rc = history_add(&p->h, &p->kv, &p->of, &added);
     if (rc == 0)
         rc = erase_deleted(p, count_clipped(p));
     if (rc < 0)

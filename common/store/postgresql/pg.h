@@ -364,9 +364,7 @@ int pg_bands_put(struct pg *s, const struct pg_keyspace *k);
 /* What a transaction changes in the history of a keyspace. */
 struct pg_history_change {
     struct history_of of; /* before */
-    const struct store_delta *deltas;
-    size_t delta_count;
-    int128 clipped; /* what the counts could not hold */
+    int128 clipped;       /* what the counts could not hold */
     struct history_erasure *erased;
     size_t erased_count;
 };

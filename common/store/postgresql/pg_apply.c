@@ -150,12 +150,12 @@ change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
             struct row_change *list, struct store_applied *applied)
 {
     struct pg_history_change history = {
-        .of = pg_history_of(s, b->name, b->name_size, k),
-        .deltas = b->deltas,
-        .delta_count = b->delta_count};
+        .of = pg_history_of(s, b->name, b->name_size, k)};
     const size_t count = collect_changes(b, list);
     int rc;
 
+    history.of.deltas = b->deltas;
+    history.of.delta_count = b->delta_count;
     rc = each_chunk(s, k->id, PG_OLD, list, count, ask_old);
     if (rc < 0)
         return rc;

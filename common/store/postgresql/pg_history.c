@@ -256,7 +256,7 @@ pg_history_change(struct pg *s, struct pg_keyspace *k,
     if (rc <= 0)
         return rc;
     open_kv(&kv, s, k->id);
-    rc = history_add(&h, &kv.kv, of, c->deltas, c->delta_count, &added);
+    rc = history_add(&h, &kv.kv, of, &added);
     h.clipped += c->clipped;
     if (rc == 0 && c->erased_count > 0)
         rc = history_erase(&h, &kv.kv, c->erased, c->erased_count, &blocks);
