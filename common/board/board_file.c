@@ -271,10 +271,10 @@ close_fd:
 
 int
 countd_board_create(struct countd_board **out, const char *path,
-                    const struct countd_board_shape *shape, char *error,
-                    size_t error_size)
+                    const struct countd_board_shape *shape,
+                    char error[COUNTD_BOARD_ERROR_SIZE])
 {
-    const struct board_error e = {path, error, error_size};
+    const struct board_error e = {path, error};
     char temp[PATH_MAX];
     struct countd_board *b = NULL;
     struct board_header h;
@@ -317,18 +317,11 @@ report_abandoned(const struct board_error *e, const char *why)
     return board_fail(e, -ESRCH, "is abandoned, cannot attach to it (%s)", why);
 }
 
-/* Whether a file with this header may be attached to. */
+/* Whether the master of the file with this header allows to attach to it. */
 static int
-check_board(const struct board_error *e, int fd, const struct board_header *h,
-            uint64_t file_size, const struct countd_board_shape *shape,
-            unsigned flags)
+check_master(const struct board_error *e, int fd, const struct board_header *h,
+             unsigned flags)
 {
-    int rc = board_format_check(e, h, file_size);
-
-    if (rc == 0 && shape)
-        rc = board_format_compare(e, h, shape);
-    if (rc < 0)
-        return rc;
     if (atomic_load_explicit(&h->retired, memory_order_relaxed) != 0)
         return board_lock_life(fd, BOARD_LOCK_MASTER) == COUNTD_BOARD_DEAD
                    ? report_abandoned(e, "it is retired")
@@ -362,7 +355,11 @@ attach_to(const struct board_error *e, int fd,
     n = pread(fd, &h, sizeof h, 0);
     if (n < 0)
         return report_errno(e, -errno, "cannot be read");
-    rc = check_board(e, fd, &h, (uint64_t)st.st_size, shape, flags);
+    rc = board_format_check(e, &h, (uint64_t)st.st_size);
+    if (rc == 0 && shape)
+        rc = board_format_compare(e, &h, shape);
+    if (rc == 0)
+        rc = check_master(e, fd, &h, flags);
     if (rc < 0)
         return rc;
     rc = new_handle(e->path, fd, &h, read_only, out);
@@ -382,9 +379,9 @@ attach_to(const struct board_error *e, int fd,
 int
 countd_board_attach(struct countd_board **out, const char *path,
                     const struct countd_board_shape *shape, unsigned flags,
-                    char *error, size_t error_size)
+                    char error[COUNTD_BOARD_ERROR_SIZE])
 {
-    const struct board_error e = {path, error, error_size};
+    const struct board_error e = {path, error};
     struct countd_board *b = NULL;
     int fd, rc;
 

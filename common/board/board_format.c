@@ -17,14 +17,17 @@
 int
 board_fail(const struct board_error *e, int rc, const char *format, ...)
 {
-    char text[COUNTD_BOARD_ERROR_SIZE];
+    const int size = COUNTD_BOARD_ERROR_SIZE; /* cut is good enough */
     va_list args;
+    int n;
 
+    if (!e->text)
+        return rc;
+    n = snprintf(e->text, (size_t)size, "board (%s) ", e->path);
     va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args); /* cut is good enough */
+    if (n < size)
+        (void)vsnprintf(e->text + n, (size_t)(size - n), format, args);
     va_end(args);
-    if (e->text && e->size > 0)
-        (void)snprintf(e->text, e->size, "board (%s) %s", e->path, text);
     return rc;
 }
 

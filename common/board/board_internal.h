@@ -224,11 +224,11 @@ board_is_retired(const struct countd_board *b)
 
 /* ---- board_format.c ----------------------------------------------------- */
 
-/* Who called wants a text, unless that is NULL: "board (PATH) ...". */
+/* Who called wants a text of at most COUNTD_BOARD_ERROR_SIZE bytes, unless that
+ * is NULL: "board (PATH) ...". */
 struct board_error {
     const char *path;
     char *text;
-    size_t size;
 };
 
 /* Returns rc. */

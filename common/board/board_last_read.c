@@ -42,45 +42,43 @@ countd_board_last_read(struct countd_board_last *l, int64_t slot,
 /* The reason to refuse an update; NULL: none. */
 static const char *
 find_objection(const struct countd_board_last *l, int64_t slot,
-               const int64_t *shared, size_t shared_count,
-               const struct countd_board_pair *values, size_t count)
+               const struct countd_board_last_change *u)
 {
     if (!is_slot(l, slot))
         return "wrong index";
     if (l->slot != slot + 1)
         return "update for only last read index is allowed";
-    if (shared && shared_count != l->board->shared_count)
+    if (u->shared && u->shared_count != l->board->shared_count)
         return "values size mismatch slot size";
-    for (size_t i = 0; i < count; i++)
-        if (l->board->cells == 0 || values[i].index < 0 ||
-            values[i].index >= (int64_t)l->board->private_count)
+    for (size_t i = 0; i < u->count; i++)
+        if (l->board->cells == 0 || u->values[i].index < 0 ||
+            u->values[i].index >= (int64_t)l->board->private_count)
             return "wrong private index";
-    if (count > COUNTD_BOARD_VALUES_MAX)
+    if (u->count > COUNTD_BOARD_VALUES_MAX)
         return "more private values than there can be";
     return NULL;
 }
 
 int
 countd_board_last_update(struct countd_board_last *l, int64_t slot,
-                         const int64_t *shared, size_t shared_count,
-                         const struct countd_board_pair *values, size_t count)
+                         const struct countd_board_last_change *c)
 {
     struct countd_board_value list[COUNTD_BOARD_VALUES_MAX];
-    const char *text =
-        find_objection(l, slot, shared, shared_count, values, count);
-    int rc, cell_rc, failure;
+    struct countd_board_change change = {.values = list, .count = c->count};
+    const char *text = find_objection(l, slot, c);
+    int rc, failure;
 
     l->text[0] = '\0';
     if (text)
         return set_error(l, -EINVAL, text);
-    for (size_t i = 0; i < count; i++)
-        list[i] = (struct countd_board_value){(uint32_t)values[i].index,
-                                              values[i].value};
-    if (!shared && count == 0)
+    for (size_t i = 0; i < c->count; i++)
+        list[i] = (struct countd_board_value){(uint32_t)c->values[i].index,
+                                              c->values[i].value};
+    if (!c->shared && c->count == 0)
         return 0;
-    rc = countd_board_update(l->board, (uint32_t)slot, l->generation, shared, 0,
-                             list, count, &cell_rc);
-    failure = cell_rc < 0 && rc != -EBUSY ? cell_rc : rc;
+    rc = countd_board_update(l->board, (uint32_t)slot, l->generation, c->shared,
+                             &change);
+    failure = change.result < 0 && rc != -EBUSY ? change.result : rc;
     if (failure == -EBUSY)
         (void)snprintf(l->text, sizeof l->text,
                        "failed to acquire spin lock for row %lld after %u "
@@ -89,7 +87,7 @@ countd_board_last_update(struct countd_board_last *l, int64_t slot,
     else if (failure < 0 && failure != -ESTALE)
         (void)set_error(l, failure, strerror(-failure));
     /* Whatever became of the cell: who is told otherwise does it again. */
-    if (shared && rc == 0)
+    if (c->shared && rc == 0)
         return 1;
     return failure == -EBUSY || failure == -ESTALE ? 0 : failure;
 }

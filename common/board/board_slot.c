@@ -224,56 +224,52 @@ open_cell(struct countd_board *b, struct board_block k, uint32_t me,
 }
 
 static int
-put_cell(struct countd_board *b, uint32_t slot, uint32_t me, uint32_t cell,
-         const struct countd_board_value *values, size_t count)
+put_cell(struct countd_board *b, uint32_t slot, uint32_t me,
+         const struct countd_board_change *c)
 {
-    const struct board_block k = board_cell(b, slot, cell);
+    const struct board_block k = board_cell(b, slot, c->cell);
     uint64_t g;
     int rc;
 
     rc = open_cell(b, k, me, &g);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < count; i++)
-        board_store(board_copy(k, g + 1) + 1 + values[i].index,
-                    values[i].value);
+    for (size_t i = 0; i < c->count; i++)
+        board_store(board_copy(k, g + 1) + 1 + c->values[i].index,
+                    c->values[i].value);
     board_block_publish(k, g);
     return 0;
 }
 
 int
 countd_board_update(struct countd_board *b, uint32_t slot, uint64_t generation,
-                    const int64_t *shared, uint32_t cell,
-                    const struct countd_board_value *values, size_t count,
-                    int *private_rc)
+                    const int64_t *shared, struct countd_board_change *change)
 {
-    int rc = 0, cell_rc = 0;
+    struct countd_board_change none = {.count = 0};
+    struct countd_board_change *c = change ? change : &none;
+    int rc = 0;
     uint32_t me;
 
-    if (slot >= b->slot_count || (count > 0 && cell >= b->cells))
+    if (slot >= b->slot_count || (c->count > 0 && c->cell >= b->cells))
         rc = -EINVAL;
-    for (size_t i = 0; i < count && rc == 0; i++)
-        if (values[i].index >= b->private_count)
+    for (size_t i = 0; i < c->count && rc == 0; i++)
+        if (c->values[i].index >= b->private_count)
             rc = -EINVAL;
     if (rc == 0)
         rc = may_write(b, &me);
-    if (rc < 0) {
-        if (private_rc)
-            *private_rc = rc;
+    c->result = rc;
+    if (rc < 0)
         return rc;
-    }
     if (shared)
         rc = put_shared(b, slot, me, generation, shared);
-    if (count > 0)
-        cell_rc = put_cell(b, slot, me, cell, values, count);
-    if (private_rc)
-        *private_rc = cell_rc;
-    return shared ? rc : cell_rc;
+    if (c->count > 0)
+        c->result = put_cell(b, slot, me, c);
+    return shared ? rc : c->result;
 }
 
 int
 countd_board_add(struct countd_board *b, uint32_t slot, uint32_t cell,
-                 uint32_t index, int64_t delta, int64_t *sum)
+                 struct countd_board_value added, int64_t *sum)
 {
     struct board_block k;
     uint32_t me;
@@ -281,7 +277,8 @@ countd_board_add(struct countd_board *b, uint32_t slot, uint32_t cell,
     int64_t n;
     int rc;
 
-    if (slot >= b->slot_count || cell >= b->cells || index >= b->private_count)
+    if (slot >= b->slot_count || cell >= b->cells ||
+        added.index >= b->private_count)
         return -EINVAL;
     rc = may_write(b, &me);
     if (rc < 0)
@@ -290,12 +287,12 @@ countd_board_add(struct countd_board *b, uint32_t slot, uint32_t cell,
     rc = open_cell(b, k, me, &g);
     if (rc < 0)
         return rc;
-    if (__builtin_add_overflow(board_load(board_copy(k, g) + 1 + index), delta,
-                               &n)) {
+    if (__builtin_add_overflow(board_load(board_copy(k, g) + 1 + added.index),
+                               added.value, &n)) {
         board_store_word(k.word, board_word(g, 0));
         return -ERANGE;
     }
-    board_store(board_copy(k, g + 1) + 1 + index, n);
+    board_store(board_copy(k, g + 1) + 1 + added.index, n);
     board_block_publish(k, g);
     if (sum)
         *sum = n;

@@ -2,12 +2,12 @@
  * processes of one machine have mapped.
  *
  *     struct countd_board *b;
- *     if (countd_board_attach(&b, "/run/app/board", NULL, 0, error, size) < 0)
+ *     if (countd_board_attach(&b, "/run/app/board", NULL, 0, error) < 0) ...
  *     do {
  *         countd_board_read(b, row, shared, &generation);
  *         shared[0]++;
- *     } while (countd_board_update(b, row, generation, shared, 0, NULL, 0,
- *                                  NULL) == -ESTALE);
+ *     } while (countd_board_update(b, row, generation, shared, NULL) ==
+ *              -ESTALE);
  *     countd_board_close(b);
  *
  * A board has slots, all of the same shape:
@@ -73,14 +73,14 @@ struct countd_board_shape {
 };
 
 /* Makes a new board at `path`, all zero, whose master is this process until it
- * closes the handle or ends.  An old board at `path` is retired.  `error` (may
- * be NULL) gets a text.
+ * closes the handle or ends.  An old board at `path` is retired.  `error`, an
+ * array of COUNTD_BOARD_ERROR_SIZE bytes or NULL, gets a text.
  *   -EBUSY      another master owns the old board
  *   -EINVAL     an impossible shape
  *   -ENOSPC ... errors of system calls */
 int countd_board_create(struct countd_board **out, const char *path,
-                        const struct countd_board_shape *shape, char *error,
-                        size_t error_size);
+                        const struct countd_board_shape *shape,
+                        char error[COUNTD_BOARD_ERROR_SIZE]);
 
 #define COUNTD_BOARD_READ_ONLY 1u /* needs no right to write */
 #define COUNTD_BOARD_ORPHAN    2u /* attaches even if the master is dead */
@@ -91,7 +91,7 @@ int countd_board_create(struct countd_board **out, const char *path,
  *   -EBADMSG  damaged, cut short, or not a board */
 int countd_board_attach(struct countd_board **out, const char *path,
                         const struct countd_board_shape *shape, unsigned flags,
-                        char *error, size_t error_size);
+                        char error[COUNTD_BOARD_ERROR_SIZE]);
 
 /* Gives up claims, and the board if this is its master; frees the handle. */
 void countd_board_close(struct countd_board *b);
@@ -155,10 +155,17 @@ struct countd_board_value {
     int64_t value;
 };
 
-/* Replaces the shared part if its generation is still `generation`, and changes
- * `count` values of a cell whether or not the shared part is replaced.  With
- * `shared` NULL only the cell is changed.  Returns the result for the shared
- * part; *private_rc (may be NULL) gets that for the cell.  Both are 0 or
+struct countd_board_change {
+    uint32_t cell;
+    const struct countd_board_value *values;
+    size_t count; /* of values; 0: the cell is not changed */
+    int result;   /* out: the result for the cell */
+};
+
+/* Replaces the shared part if its generation is still `generation`, and makes a
+ * change of a cell (NULL: none) whether or not the shared part is replaced.
+ * With `shared` NULL only the cell is changed.  Returns the result for the
+ * shared part; change->result gets that for the cell.  Both are 0 or
  *   -ESTALE    the shared part has changed: nothing was written to it
  *   -EBUSY     another process is stopped in the middle of an update
  *   -EPERM     another process owns the cell
@@ -169,14 +176,14 @@ struct countd_board_value {
  * With `shared` NULL the result for the cell is returned. */
 int countd_board_update(struct countd_board *b, uint32_t slot,
                         uint64_t generation, const int64_t *shared,
-                        uint32_t cell, const struct countd_board_value *values,
-                        size_t count, int *private_rc);
+                        struct countd_board_change *change);
 
-/* Adds to one value of a cell, atomically; *sum (may be NULL) gets the sum.
+/* Adds added.value to value added.index of a cell, atomically; *sum (may be
+ * NULL) gets the sum.
  *   -ERANGE  the sum would leave the range of int64: nothing is changed
  *   others as above */
 int countd_board_add(struct countd_board *b, uint32_t slot, uint32_t cell,
-                     uint32_t index, int64_t delta, int64_t *sum);
+                     struct countd_board_value added, int64_t *sum);
 
 /* Claims a cell of the slot that is free or whose owner has died, and sets it
  * to zero.  -ENOSPC: all have live owners. */
@@ -202,6 +209,18 @@ struct countd_board_last {
 int countd_board_last_read(struct countd_board_last *l, int64_t slot,
                            int64_t *shared, int64_t *values);
 
+struct countd_board_pair {
+    int64_t index;
+    int64_t value;
+};
+
+struct countd_board_last_change {
+    const int64_t *shared; /* NULL: the shared part is not changed */
+    size_t shared_count;
+    const struct countd_board_pair *values; /* new private values */
+    size_t count;
+};
+
 /* Returns 1 if the shared part is updated, or 0 if not, because a process, this
  * one included, has changed it since it was read, or `shared` is NULL; private
  * values are written nevertheless.  0 with a text: a process that does not go on
@@ -210,14 +229,8 @@ int countd_board_last_read(struct countd_board_last *l, int64_t slot,
  *     wrong index                              wrong private index
  *     update for only last read index is allowed
  *     values size mismatch slot size */
-struct countd_board_pair {
-    int64_t index;
-    int64_t value;
-};
 int countd_board_last_update(struct countd_board_last *l, int64_t slot,
-                             const int64_t *shared, size_t shared_count,
-                             const struct countd_board_pair *values,
-                             size_t count);
+                             const struct countd_board_last_change *change);
 
 #ifdef __cplusplus
 }

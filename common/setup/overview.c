@@ -14,14 +14,14 @@
 #include "common/setup/figures.h"
 
 static int
-attach_board(struct overview *o, char *error, size_t size)
+attach_board(struct overview *o, char *error)
 {
     struct countd_board_shape shape;
 
     status_shape(&shape);
     return countd_board_attach(&o->board, o->path, &shape,
                                COUNTD_BOARD_READ_ONLY | COUNTD_BOARD_ORPHAN,
-                               error, size);
+                               error);
 }
 
 void
@@ -40,8 +40,7 @@ overview_open(struct overview *o, const char *data_dir)
     int rc;
 
     overview_init(o, data_dir);
-    rc = o->path[0] == '\0' ? -ENAMETOOLONG
-                            : attach_board(o, error, sizeof error);
+    rc = o->path[0] == '\0' ? -ENAMETOOLONG : attach_board(o, error);
     if (rc == 0)
         return 0;
     if (rc == -ENOENT)
@@ -197,7 +196,7 @@ overview_read(struct overview *o)
     if (rc != -ENOTCONN)
         return rc;
     overview_close(o);
-    rc = attach_board(o, error, sizeof error);
+    rc = attach_board(o, error);
     return rc == 0 ? read_all(o) : rc;
 }
 

@@ -82,12 +82,11 @@ status_create(struct status *s, const char *data_dir)
     status_init(s, data_dir);
     s->master = true;
     status_shape(&shape);
-    rc = countd_board_create(&s->board, s->path, &shape, error, sizeof error);
+    rc = countd_board_create(&s->board, s->path, &shape, error);
     /* A file of that name in the data directory is ours, whatever has become of
      * it. */
     if (rc == -EBADMSG && unlink(s->path) == 0)
-        rc = countd_board_create(&s->board, s->path, &shape, error,
-                                 sizeof error);
+        rc = countd_board_create(&s->board, s->path, &shape, error);
     if (rc < 0)
         diag(DIAG_WARNING, "countd status will not work: %s", error);
     else
@@ -120,7 +119,7 @@ is_attached(struct status *s)
         return s->board != NULL;
     status_shape(&shape);
     rc = countd_board_attach(&s->board, s->path, &shape, COUNTD_BOARD_ORPHAN,
-                             error, sizeof error);
+                             error);
     if (rc < 0 && rc != -ENOENT && rc != -ESRCH && rc != -EAGAIN &&
         !s->reported) {
         s->reported = true;
@@ -181,6 +180,8 @@ status_put(struct status *s, struct status_row *row)
         [STATUS_CELL_STARTED_MS] = (int64_t)s->started_ms,
         [STATUS_CELL_BEAT_MS] = (int64_t)clock_unix_ms()};
     struct countd_board_value all[STATUS_CELL_VALUES];
+    struct countd_board_change change = {.values = all,
+                                         .count = STATUS_CELL_VALUES};
     size_t count;
     const struct figure *f = figures_of(row->kind, &count);
 
@@ -193,8 +194,7 @@ status_put(struct status *s, struct status_row *row)
     for (uint32_t i = 0; i < STATUS_CELL_VALUES; i++)
         all[i] = (struct countd_board_value){i, cell[i]};
     /* After an error the next call puts newer values. */
-    (void)countd_board_update(s->board, row->slot, 0, NULL, 0, all,
-                              STATUS_CELL_VALUES, NULL);
+    (void)countd_board_update(s->board, row->slot, 0, NULL, &change);
 }
 
 void
@@ -222,8 +222,8 @@ status_put_log(struct status *s, uint64_t index, const int64_t *values)
     for (int i = 0; i < LOG_TRIES; i++) {
         if (countd_board_read(s->board, slot, there, &generation) < 0 ||
             memcmp(there, values, sizeof there) == 0 ||
-            countd_board_update(s->board, slot, generation, values, 0, NULL, 0,
-                                NULL) != -ESTALE)
+            countd_board_update(s->board, slot, generation, values, NULL) !=
+                -ESTALE)
             return;
     }
 }

@@ -54,8 +54,7 @@ update_board(void *board, uint32_t row)
     if (countd_board_read(board, row, values, &generation) < 0)
         return false;
     values[0]++;
-    return countd_board_update(board, row, generation, values, 0, NULL, 0,
-                               NULL) == 0;
+    return countd_board_update(board, row, generation, values, NULL) == 0;
 }
 
 /* ---- the one before ---------------------------------------------------- */
@@ -197,7 +196,7 @@ make_board(char path[64])
     struct countd_board *b;
 
     (void)snprintf(path, 64, "/dev/shm/bench-board-%d", (int)getpid());
-    if (countd_board_create(&b, path, &s, error, sizeof error) < 0)
+    if (countd_board_create(&b, path, &s, error) < 0)
         fail_msg("%s", error);
     return b;
 }

@@ -38,7 +38,7 @@ lead_row(struct countd_board *b, uint32_t row, int64_t *term)
             return rc;
         shared[PID] = getpid();
         *term = ++shared[TERM];
-        rc = countd_board_update(b, row, generation, shared, 0, NULL, 0, NULL);
+        rc = countd_board_update(b, row, generation, shared, NULL);
     } while (rc == -ESTALE);
     return rc < 0 ? rc : 1;
 }
@@ -50,8 +50,7 @@ main(int argc, char **argv)
     struct countd_board_info info;
     struct countd_board *b;
 
-    if (argc != 2 ||
-        countd_board_attach(&b, argv[1], NULL, 0, error, sizeof error) < 0) {
+    if (argc != 2 || countd_board_attach(&b, argv[1], NULL, 0, error) < 0) {
         (void)fprintf(stderr, "%s\n", error);
         return 1;
     }

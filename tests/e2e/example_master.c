@@ -22,6 +22,7 @@ main(int argc, char **argv)
     struct countd_board_shape shape = {.size = sizeof shape};
     const int64_t shared[COUNTD_BOARD_VALUES_MAX] = {1};
     const struct countd_board_value value = {.index = 0, .value = 6};
+    struct countd_board_change change = {.values = &value, .count = 1};
     struct countd_board *b;
     int rc = 0;
 
@@ -32,13 +33,12 @@ main(int argc, char **argv)
         shape.cells = shape.private_count > 0;
         shape.names = argc > 5 ? (const char *const *)argv + 5 : NULL;
     }
-    if (argc < 5 ||
-        countd_board_create(&b, argv[1], &shape, error, sizeof error) < 0) {
+    if (argc < 5 || countd_board_create(&b, argv[1], &shape, error) < 0) {
         (void)fprintf(stderr, "%s\n", error);
         return 1;
     }
     if (shape.cells > 0)
-        rc = countd_board_update(b, 0, 0, shared, 0, &value, 1, NULL);
+        rc = countd_board_update(b, 0, 0, shared, &change);
     if (rc < 0 || puts("ready") < 0 || fflush(stdout) != 0)
         return 1;
     (void)pause();

@@ -305,7 +305,7 @@ hide_lives(struct fleet *f)
     char error[COUNTD_BOARD_ERROR_SIZE];
 
     assert_rc(countd_board_attach(&board, file_path(f->path, STATUS_FILE), NULL,
-                                  0, error, sizeof error),
+                                  0, error),
               0);
     for (size_t i = 0; i < BOARD_PROCESSES; i++)
         atomic_store(&board->header->table[i].locked, 0);

@@ -137,7 +137,7 @@ static const char around_fragment[] =
     "static int\nlead(struct countd_board *b, uint32_t row)\n{\n%s}\n"
     "int\nmain(void)\n{\n"
     "    struct countd_board *b;\n\n"
-    "    if (countd_board_attach(&b, \"@DIR/board\", NULL, 0, NULL, 0) < 0)\n  "
+    "    if (countd_board_attach(&b, \"@DIR/board\", NULL, 0, NULL) < 0)\n  "
     "      return 2;\n"
     "    if (lead(b, 1) != 1 || lead(b, 1) != 0)\n        return 3;\n"
     "    countd_board_close(b);\n    return 0;\n}\n";
@@ -239,7 +239,7 @@ setup(void **state)
                  "-o", "read.http=127.0.0.1:0", "-o", "archive.keep=1d", "-o",
                  "sequence.enable=true", "-o", "quota.enable=true", "-o",
                  "quota.limit=1000000", "-o", "log.rotate_after=50ms");
-    assert_rc(countd_board_create(&fixture.board, board, &shape, NULL, 0), 0);
+    assert_rc(countd_board_create(&fixture.board, board, &shape, NULL), 0);
     write_settings();
     put_program("report", "#!/bin/sh\n", 0700);
     put_program("run-daemon", run_daemon, 0700);

@@ -43,7 +43,7 @@ create_board(struct fixture *r, struct countd_board **out)
     struct countd_board_shape s = shape_of(2, 4, 2, 1);
 
     s.names = names;
-    return countd_board_create(out, r->path, &s, r->error, sizeof r->error);
+    return countd_board_create(out, r->path, &s, r->error);
 }
 
 static int
@@ -51,8 +51,7 @@ attach_board(struct fixture *r, unsigned flags, struct countd_board **out)
 {
     const struct countd_board_shape s = shape_of(2, 4, 2, 1);
 
-    return countd_board_attach(out, r->path, &s, flags, r->error,
-                               sizeof r->error);
+    return countd_board_attach(out, r->path, &s, flags, r->error);
 }
 
 static void
@@ -79,6 +78,15 @@ tear_down(struct fixture *r)
 }
 
 #define CASE(name, r) TEST_WITH(name, struct fixture, r, set_up, tear_down)
+
+/* Adds to the first value of a cell. */
+static int
+add_to_cell(struct countd_board *b, uint32_t slot, uint32_t cell, int64_t value)
+{
+    const struct countd_board_value added = {.index = 0, .value = value};
+
+    return countd_board_add(b, slot, cell, added, NULL);
+}
 
 /* ---- the contract ------------------------------------------------------ */
 
@@ -109,8 +117,10 @@ static int
 user_updates(struct user *u, int64_t slot, const int64_t *shared, size_t n,
              const struct countd_board_pair *pairs, size_t pair_count)
 {
-    return countd_board_last_update(&u->last, slot, shared, n, pairs,
-                                    pair_count);
+    const struct countd_board_last_change change = {shared, n, pairs,
+                                                    pair_count};
+
+    return countd_board_last_update(&u->last, slot, &change);
 }
 
 #define PAIR(index, value) (const struct countd_board_pair[]){{index, value}}, 1
@@ -250,16 +260,13 @@ CASE(rows_are_handled_alternately_by_their_generations, r)
 
     assert_rc(countd_board_read(r->master, 0, got, &g0), 0);
     assert_rc(countd_board_read(r->master, 1, got, &g1), 0);
-    assert_rc(countd_board_update(r->master, 0, g0, ones, 0, NULL, 0, NULL), 0);
-    assert_rc(countd_board_update(r->master, 1, g1, twos, 0, NULL, 0, NULL), 0);
+    assert_rc(countd_board_update(r->master, 0, g0, ones, NULL), 0);
+    assert_rc(countd_board_update(r->master, 1, g1, twos, NULL), 0);
 
-    assert_rc(countd_board_update(r->master, 1, g1, ones, 0, NULL, 0, NULL),
+    assert_rc(countd_board_update(r->master, 1, g1, ones, NULL), -ESTALE);
+    assert_rc(countd_board_update(r->master, 1, g1 + 1, ones, NULL), 0);
+    assert_rc(countd_board_update(r->master, 1, UINT64_MAX, twos, NULL),
               -ESTALE);
-    assert_rc(countd_board_update(r->master, 1, g1 + 1, ones, 0, NULL, 0, NULL),
-              0);
-    assert_rc(
-        countd_board_update(r->master, 1, UINT64_MAX, twos, 0, NULL, 0, NULL),
-        -ESTALE);
     assert_rc(countd_board_read(r->master, 1, got, &g1), 0);
     assert_memory_equal(got, ones, sizeof ones);
     assert_int_equal(g1, 2);
@@ -268,21 +275,22 @@ CASE(rows_are_handled_alternately_by_their_generations, r)
 CASE(shared_and_private_outcomes_are_told_apart, r)
 {
     const int64_t ones[4] = {1, 1, 1, 1};
-    const struct countd_board_value six[] = {{0, 6}}, bad[] = {{0, 7}, {2, 7}};
+    const struct countd_board_value values_of[] = {{0, 6}, {0, 7}, {2, 7}};
+    struct countd_board_change six = {.values = values_of, .count = 1},
+                               bad = {.values = values_of + 1, .count = 2},
+                               none = {.count = 0};
     int64_t got[4], values[2];
     uint64_t g;
-    int rc;
 
-    assert_rc(countd_board_update(r->master, 0, 9, ones, 0, six, 1, &rc),
-              -ESTALE);
-    assert_rc(rc, 0);
-    assert_rc(countd_board_update(r->master, 0, 0, ones, 0, bad, 2, &rc),
-              -EINVAL);
-    assert_rc(rc, -EINVAL);
-    assert_rc(countd_board_update(r->master, 0, 0, ones, 1, six, 1, &rc),
-              -EINVAL);
-    assert_rc(countd_board_update(r->master, 2, 0, ones, 0, NULL, 0, &rc),
-              -EINVAL);
+    assert_rc(countd_board_update(r->master, 0, 9, ones, &six), -ESTALE);
+    assert_rc(six.result, 0);
+    assert_rc(countd_board_update(r->master, 0, 0, ones, &bad), -EINVAL);
+    assert_rc(bad.result, -EINVAL);
+    six.cell = 1;
+    assert_rc(countd_board_update(r->master, 0, 0, ones, &six), -EINVAL);
+    assert_rc(six.result, -EINVAL);
+    assert_rc(countd_board_update(r->master, 2, 0, ones, &none), -EINVAL);
+    assert_rc(none.result, -EINVAL);
 
     assert_rc(countd_board_read(r->master, 0, got, &g), 0);
     assert_int_equal(g, 0);
@@ -293,17 +301,26 @@ CASE(shared_and_private_outcomes_are_told_apart, r)
 
 CASE(adding_returns_the_sum_and_never_wraps, r)
 {
-    const struct countd_board_value high[] = {{1, INT64_MAX - 1}};
+    const struct countd_board_value high = {1, INT64_MAX - 1};
+    struct countd_board_change change = {.values = &high, .count = 1};
     int64_t sum = -1, values[2];
 
-    assert_rc(countd_board_add(r->master, 1, 0, 0, -5, &sum), 0);
+    assert_rc(countd_board_add(r->master, 1, 0,
+                               (struct countd_board_value){0, -5}, &sum),
+              0);
     assert_int_equal(sum, -5);
-    assert_rc(countd_board_update(r->master, 1, 0, NULL, 0, high, 1, NULL), 0);
-    assert_rc(countd_board_add(r->master, 1, 0, 1, 1, &sum), 0);
+    assert_rc(countd_board_update(r->master, 1, 0, NULL, &change), 0);
+    assert_rc(countd_board_add(r->master, 1, 0,
+                               (struct countd_board_value){1, 1}, &sum),
+              0);
     assert_true(sum == INT64_MAX);
 
-    assert_rc(countd_board_add(r->master, 1, 0, 1, 1, &sum), -ERANGE);
-    assert_rc(countd_board_add(r->master, 1, 0, 2, 1, &sum), -EINVAL);
+    assert_rc(countd_board_add(r->master, 1, 0,
+                               (struct countd_board_value){1, 1}, &sum),
+              -ERANGE);
+    assert_rc(countd_board_add(r->master, 1, 0,
+                               (struct countd_board_value){2, 1}, &sum),
+              -EINVAL);
 
     assert_rc(countd_board_read_cell(r->master, 1, 0, values, NULL), 0);
     assert_int_equal(values[0], -5);
@@ -332,7 +349,7 @@ in_child(struct fixture *r, int (*body)(struct countd_board *b))
 static int
 add_is_refused(struct countd_board *b)
 {
-    return countd_board_add(b, 0, 0, 0, 1, NULL) == -EPERM ? 0 : 1;
+    return add_to_cell(b, 0, 0, 1) == -EPERM ? 0 : 1;
 }
 
 static int
@@ -341,7 +358,7 @@ claim_and_die(struct countd_board *b)
     uint32_t cell;
 
     return countd_board_claim(b, 0, &cell) == 0 &&
-                   countd_board_add(b, 0, cell, 0, 41, NULL) == 0
+                   add_to_cell(b, 0, cell, 41) == 0
                ? 0
                : 1;
 }
@@ -379,14 +396,14 @@ CASE(a_claimed_cell_is_its_owners, r)
     uint32_t cell = 9;
     pid_t owner;
 
-    assert_rc(countd_board_add(r->master, 0, 0, 0, 7, NULL), 0);
+    assert_rc(add_to_cell(r->master, 0, 0, 7), 0);
     assert_rc(countd_board_claim(r->master, 0, &cell), 0);
     assert_int_equal(cell, 0);
     assert_rc(countd_board_claim(r->master, 0, &cell), -ENOSPC);
     assert_rc(countd_board_read_cell(r->master, 0, 0, values, &owner), 0);
     assert_int_equal(values[0], 0);
     assert_int_equal(owner, getpid());
-    assert_rc(countd_board_add(r->master, 0, 0, 0, 3, NULL), 0);
+    assert_rc(add_to_cell(r->master, 0, 0, 3), 0);
 
     assert_int_equal(in_child(r, add_is_refused), 0);
 
@@ -406,7 +423,7 @@ CASE(the_cell_of_a_dead_owner_is_claimed_anew, r)
     assert_rc(countd_board_read_cell(r->master, 0, 0, values, &owner), 0);
     assert_true(owner < 0);
     assert_int_equal(values[0], 41);
-    assert_rc(countd_board_add(r->master, 0, 0, 0, 1, NULL), -EPERM);
+    assert_rc(add_to_cell(r->master, 0, 0, 1), -EPERM);
 
     assert_rc(countd_board_claim(r->master, 0, &cell), 0);
 
@@ -424,7 +441,7 @@ CASE(closing_gives_up_what_was_claimed, r)
 
     assert_rc(attach_board(r, 0, &b), 0);
     assert_rc(countd_board_claim(b, 1, &cell), 0);
-    assert_rc(countd_board_add(b, 1, cell, 0, 8, NULL), 0);
+    assert_rc(add_to_cell(b, 1, cell, 8), 0);
     countd_board_close(b);
 
     assert_rc(countd_board_read_cell(r->master, 1, cell, values, &owner), 0);
@@ -443,16 +460,16 @@ CASE(a_forked_child_writes_as_itself, r)
         const int64_t ones[4] = {1, 1, 1, 1};
 
         /* With its parent's handle: what is claimed is not the child's. */
-        if (countd_board_add(r->master, 0, cell, 0, 1, NULL) != -EPERM)
+        if (add_to_cell(r->master, 0, cell, 1) != -EPERM)
             _exit(1);
-        if (countd_board_update(r->master, 1, 0, ones, 0, NULL, 0, NULL) != 0)
+        if (countd_board_update(r->master, 1, 0, ones, NULL) != 0)
             _exit(2);
         countd_board_close(r->master);
         _exit(0);
     }
     assert_int_equal(test_wait(pid), 0);
     assert_int_equal(countd_board_master_alive(r->master), 1);
-    assert_rc(countd_board_add(r->master, 0, cell, 0, 1, NULL), 0);
+    assert_rc(add_to_cell(r->master, 0, cell, 1), 0);
 }
 
 /* ---- life -------------------------------------------------------------- */
@@ -623,7 +640,7 @@ CASE(a_board_has_one_master_and_is_made_anew_after_it, r)
         attach_board(r, COUNTD_BOARD_ORPHAN | COUNTD_BOARD_READ_ONLY, &old), 0);
     assert_rc(countd_board_read(old, 0, shared, &g), 0);
     assert_int_equal(shared[3], 4);
-    assert_rc(countd_board_update(old, 0, g, shared, 0, NULL, 0, NULL), -EROFS);
+    assert_rc(countd_board_update(old, 0, g, shared, NULL), -EROFS);
     countd_board_close(old);
 
     assert_rc(create_board(r, &r->master), 0);
@@ -632,9 +649,8 @@ CASE(a_board_has_one_master_and_is_made_anew_after_it, r)
     /* A process that has the old one gets an error, and reads no page that has
      * gone. */
     assert_rc(countd_board_read(u.last.board, 0, shared, &g), -ENOTCONN);
-    assert_rc(countd_board_update(u.last.board, 0, 1, shared, 0, NULL, 0, NULL),
-              -ENOTCONN);
-    assert_rc(countd_board_add(u.last.board, 0, 0, 0, 1, NULL), -ENOTCONN);
+    assert_rc(countd_board_update(u.last.board, 0, 1, shared, NULL), -ENOTCONN);
+    assert_rc(add_to_cell(u.last.board, 0, 0, 1), -ENOTCONN);
     assert_rc(countd_board_master_alive(u.last.board), -ENOTCONN);
     assert_int_equal(board_load(board_copy(board_shared(u.last.board, 0), 1)),
                      1);
@@ -673,9 +689,7 @@ CASE(a_board_of_another_shape_is_refused_by_what_differs, r)
         const struct countd_board_shape s =
             shape_of(all[i].slots, all[i].shared, all[i].values, all[i].cells);
 
-        assert_rc(
-            countd_board_attach(&b, r->path, &s, 0, r->error, sizeof r->error),
-            -EPROTO);
+        assert_rc(countd_board_attach(&b, r->path, &s, 0, r->error), -EPROTO);
         assert_has(r->error, all[i].text);
     }
 }
@@ -695,9 +709,7 @@ CASE(impossible_shapes_make_no_file, r)
         const struct countd_board_shape s =
             shape_of(all[i][0], all[i][1], all[i][2], all[i][3]);
 
-        assert_rc(
-            countd_board_create(&b, r->path, &s, r->error, sizeof r->error),
-            -EINVAL);
+        assert_rc(countd_board_create(&b, r->path, &s, r->error), -EINVAL);
     }
     assert_int_equal(tmpdir_count(&r->dir, "."), 0);
 }
@@ -752,8 +764,7 @@ CASE(sizes_that_do_not_fit_are_refused, r)
         for (uint32_t bit = 0; bit < 32; bit++) {
             *fields[i] ^= UINT32_C(1) << bit;
             h->crc = board_crc(h, offsetof(struct board_header, crc));
-            assert_rc(countd_board_attach(&b, r->path, NULL, 0, r->error,
-                                          sizeof r->error),
+            assert_rc(countd_board_attach(&b, r->path, NULL, 0, r->error),
                       -EBADMSG);
             *fields[i] ^= UINT32_C(1) << bit;
         }

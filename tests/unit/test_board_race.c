@@ -47,7 +47,7 @@ create_board(struct fixture *r)
                                          .cells = 2};
     char error[COUNTD_BOARD_ERROR_SIZE];
 
-    return countd_board_create(&r->b, r->path, &s, error, sizeof error);
+    return countd_board_create(&r->b, r->path, &s, error);
 }
 
 static void
@@ -106,7 +106,7 @@ try_once(struct countd_board *b, struct between *t, int64_t who)
     shared[2] = -shared[2] + who;
     shared[3] ^= shared[GENERATION];
     shared[SHARED - 1] = row_checksum(shared, g + 1);
-    return countd_board_update(b, 1, g, shared, 0, NULL, 0, NULL);
+    return countd_board_update(b, 1, g, shared, NULL);
 }
 
 /* Updates `count` times (0: until `stop` is set), and attaches anew when the
@@ -122,8 +122,7 @@ update_many(struct fixture *r, int64_t who, uint64_t count)
 
     while (!atomic_load(&t->stop) && atomic_load(&t->failed) == 0 &&
            (count == 0 || updated < count)) {
-        if (!b && countd_board_attach(&b, r->path, NULL, 0, error,
-                                      sizeof error) < 0) {
+        if (!b && countd_board_attach(&b, r->path, NULL, 0, error) < 0) {
             atomic_fetch_add(&t->failed, clock_ms() >= deadline);
             continue;
         }
@@ -195,8 +194,10 @@ work_in_thread(void *arg)
 
     update_many(r, 1, 5000);
     for (int i = 0; i < 5000; i++) {
-        if (countd_board_add(r->b, 0, 0, 0, 1, NULL) < 0 ||
-            countd_board_add(r->b, 0, 0, 1, -1, NULL) < 0 ||
+        if (countd_board_add(r->b, 0, 0, (struct countd_board_value){0, 1},
+                             NULL) < 0 ||
+            countd_board_add(r->b, 0, 0, (struct countd_board_value){1, -1},
+                             NULL) < 0 ||
             countd_board_read_cell(r->b, 0, 0, values, NULL) < 0)
             atomic_fetch_add(&r->between->failed, 1);
         if (values[0] + values[1] < 0 || values[0] + values[1] > WRITERS)

@@ -85,7 +85,7 @@ create_board(struct fixture *r, struct countd_board **out)
                                          .cells = 2};
     char error[COUNTD_BOARD_ERROR_SIZE];
 
-    return countd_board_create(out, r->path, &s, error, sizeof error);
+    return countd_board_create(out, r->path, &s, error);
 }
 
 static void
@@ -146,8 +146,8 @@ update_row(struct fixture *r)
 {
     int64_t shared[SHARED], values[PRIVATE];
     struct countd_board_value pairs[PRIVATE];
+    struct countd_board_change change = {.values = pairs, .count = PRIVATE};
     uint64_t g;
-    int rc;
 
     if (countd_board_read(r->b, 1, shared, &g) < 0 ||
         countd_board_read_cell(r->b, 1, 0, values, NULL) < 0)
@@ -156,8 +156,8 @@ update_row(struct fixture *r)
         shared[i]++;
     for (uint32_t i = 0; i < PRIVATE; i++)
         pairs[i] = (struct countd_board_value){i, values[i] + 1};
-    if (countd_board_update(r->b, 1, g, shared, 0, pairs, PRIVATE, &rc) < 0 ||
-        rc < 0)
+    if (countd_board_update(r->b, 1, g, shared, &change) < 0 ||
+        change.result < 0)
         return 2;
     return 0;
 }
@@ -198,7 +198,10 @@ static int64_t at_least;
 static int
 add_to_cell(struct fixture *r)
 {
-    return countd_board_add(r->b, 0, 0, 1, 1, NULL) == 0 ? 0 : 1;
+    return countd_board_add(r->b, 0, 0, (struct countd_board_value){1, 1},
+                            NULL) == 0
+               ? 0
+               : 1;
 }
 
 static void
@@ -208,7 +211,9 @@ sum_is_exact(struct fixture *r)
 
     assert_rc(countd_board_read_cell(r->b, 0, 0, values, NULL), 0);
     assert_in_range(values[1], at_least, at_least + 1);
-    assert_rc(countd_board_add(r->b, 0, 0, 1, 1, &sum), 0);
+    assert_rc(
+        countd_board_add(r->b, 0, 0, (struct countd_board_value){1, 1}, &sum),
+        0);
     assert_int_equal(sum, values[1] + 1);
     at_least = sum;
 }
@@ -226,9 +231,10 @@ claim_and_release(struct fixture *r)
     char error[COUNTD_BOARD_ERROR_SIZE];
     uint32_t cell;
 
-    if (countd_board_attach(&b, r->path, NULL, 0, error, sizeof error) < 0 ||
+    if (countd_board_attach(&b, r->path, NULL, 0, error) < 0 ||
         countd_board_claim(b, 0, &cell) < 0 ||
-        countd_board_add(b, 0, cell, 2, 5, NULL) < 0 ||
+        countd_board_add(b, 0, cell, (struct countd_board_value){2, 5}, NULL) <
+            0 ||
         countd_board_claim(b, 0, &cell) < 0 ||
         countd_board_release(b, 0, cell) < 0)
         return 1;
@@ -284,7 +290,7 @@ update_what_a_dead_one_left(struct fixture *r)
         return 1;
     if (countd_board_read(r->b, 0, shared, &g) < 0)
         return 2;
-    return countd_board_update(r->b, 0, g, zero, 0, NULL, 0, NULL) < 0 ? 3 : 0;
+    return countd_board_update(r->b, 0, g, zero, NULL) < 0 ? 3 : 0;
 }
 
 static void
@@ -294,7 +300,7 @@ slot_0_can_be_updated(struct fixture *r)
     uint64_t g;
 
     assert_rc(countd_board_read(r->b, 0, shared, &g), 0);
-    assert_rc(countd_board_update(r->b, 0, g, shared, 0, NULL, 0, NULL), 0);
+    assert_rc(countd_board_update(r->b, 0, g, shared, NULL), 0);
 }
 
 CASE(taking_back_killed_at_any_store_is_taken_over, r)
@@ -331,8 +337,8 @@ nothing_is_left_of_the_dead(struct fixture *r)
     uint32_t cell;
     pid_t owner;
 
-    assert_rc(countd_board_update(r->b, 0, 7, one, 0, NULL, 0, NULL), 0);
-    assert_rc(countd_board_update(r->b, 1, 7, one, 0, NULL, 0, NULL), 0);
+    assert_rc(countd_board_update(r->b, 0, 7, one, NULL), 0);
+    assert_rc(countd_board_update(r->b, 1, 7, one, NULL), 0);
     /* They have no owner: a number may be another's from now on. */
     for (uint32_t i = 0; i < 2; i++) {
         assert_rc(countd_board_read_cell(r->b, i, 0, values, &owner), 0);
@@ -372,8 +378,7 @@ a_new_master_gets_it(struct fixture *r)
     assert_rc(create_board(r, &b), 0);
     assert_rc(countd_board_read(b, 0, shared, &g), 0);
     countd_board_close(b);
-    assert_rc(countd_board_attach(&b, r->path, NULL, 0, error, sizeof error),
-              -ESRCH);
+    assert_rc(countd_board_attach(&b, r->path, NULL, 0, error), -ESRCH);
 }
 
 CASE(making_it_killed_anywhere_leaves_it_to_the_next, r)

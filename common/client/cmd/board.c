@@ -191,7 +191,7 @@ show_board(struct cmd_line *line)
     if (countd_board_attach(&b, line->args[1], NULL,
                             COUNTD_BOARD_READ_ONLY |
                                 (is_one ? 0 : COUNTD_BOARD_ORPHAN),
-                            error, sizeof error) < 0)
+                            error) < 0)
         return cmd_fail(CONFIG_EXIT_SYSTEM, "%s", error);
     countd_board_info(b, &info);
     if (is_one)
