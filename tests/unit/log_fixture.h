@@ -337,7 +337,8 @@ run_as_root_and_nobody(int argc, char **argv)
 }
 
 /* Puts a golden log there as `name`, full.  COUNTD_GOLDEN=FILE: `make` writes
- * it anew, to that file; only a new version of the format is a reason to. */
+ * the present format to that file: a new format has a file and a test of its own,
+ * and those that there are stay. */
 static inline void
 put_golden(const struct tmpdir *d, const char *path, const char *name,
            size_t size, void (*make)(const struct tmpdir *d))

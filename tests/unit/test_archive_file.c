@@ -479,8 +479,8 @@ IN_TMPDIR(a_file_of_version_2_is_read, d)
 #define GOLDEN       "tests/golden/archive-v3"
 #define GOLDEN_COUNT 42
 
-/* COUNTD_GOLDEN=FILE writes it anew, to that file; only a new version of the
- * format is a reason to. */
+/* COUNTD_GOLDEN=FILE writes the present format to that file: a new format has a
+ * file and a test of its own, and this one stays. */
 IN_TMPDIR(the_golden_file_of_version_3_is_read, d)
 {
     const char *anew = getenv("COUNTD_GOLDEN");
