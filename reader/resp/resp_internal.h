@@ -9,7 +9,11 @@
  *                    state->progress says
  *     CONN_PAUSE     waits in line: the command is done again later
  *     CONN_LONG      its job makes the answer from now on
- *     CONN_END       answered, and that was the last answer */
+ *     CONN_END       answered, and that was the last answer
+ *
+ * A command that is done again asks the store the same, since PostgreSQL's answer
+ * is found by the question (reader/remote.h): what differs each time, such as a
+ * random number, is kept in the state. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_RESP_RESP_INTERNAL_H
 #define COUNTD_READER_RESP_RESP_INTERNAL_H
