@@ -33,7 +33,9 @@ enum figure_needs {
 };
 
 #define FIGURE_UNKNOWN INT64_MIN
-#define FIGURE_ALONE   "" /* a label: none, not even that of the process */
+/* As a label: /metrics has the largest value of all rows, and no label, not even
+ * that of the process. */
+#define FIGURE_ALONE ""
 
 struct figure {
     enum status_kind kind; /* kind of the row that has the figure */
