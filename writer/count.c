@@ -289,7 +289,7 @@ put_answer(struct http_call *x, uint8_t *body, uint32_t count, bool gated)
 void
 count_turn(struct count *s)
 {
-    struct gate_cursor cursor = {0};
+    struct chain_cursor cursor = {0};
     uint8_t digits[COUNT_TIME_SIZE];
     uint64_t now_ms;
 

@@ -191,7 +191,7 @@ conn_gated_at(const struct conn *c)
 }
 
 void
-gate_overwrite(struct gate_cursor *cursor, const struct conn *c, uint32_t at,
+gate_overwrite(struct chain_cursor *cursor, const struct conn *c, uint32_t at,
                const void *bytes, size_t size)
 {
     const struct conns *cs = c->listener->conns;
@@ -199,8 +199,8 @@ gate_overwrite(struct gate_cursor *cursor, const struct conn *c, uint32_t at,
     assert(!cs->served);
     if (c->state == CONN_CLOSED)
         return;
-    if (cursor->conn != c)
-        *cursor = (struct gate_cursor){.conn = c};
-    chain_write_at(&cs->pool, &c->out, &cursor->chain,
-                   c->out.size - conn_gated(c) + at, bytes, size);
+    if (cursor->chain != &c->out)
+        *cursor = (struct chain_cursor){.chain = &c->out};
+    chain_write_at(&cs->pool, cursor, c->out.size - conn_gated(c) + at, bytes,
+                   size);
 }

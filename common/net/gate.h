@@ -70,17 +70,11 @@ void gate_replace(struct gate *g, bool (*next)(struct conn *c, uint32_t gated,
  * first one that is gated.  True until a group of its gate is released. */
 uint32_t conn_gated_at(const struct conn *c);
 
-/* Where gate_overwrite() was last.  All zero: nowhere. */
-struct gate_cursor {
-    const struct conn *conn;
-    struct chain_cursor chain;
-};
-
 /* Overwrites `size` bytes that wait behind a gate, from conn_gated_at() on; of
  * a connection that has closed meanwhile nothing.  Between services, while the
- * group collects.  Calls for one connection that follow each other have a
- * rising `at`. */
-void gate_overwrite(struct gate_cursor *cursor, const struct conn *c,
+ * group collects.  The cursor is all zero at first; calls for one connection
+ * that follow each other have a rising `at`. */
+void gate_overwrite(struct chain_cursor *cursor, const struct conn *c,
                     uint32_t at, const void *bytes, size_t size);
 
 #endif

@@ -337,7 +337,7 @@ has_body(struct http_state *s, struct input *in, const struct http_asked *a,
     *status = 0;
     if (a->request.is_chunked) {
         if (http_chunks_read(&s->chunks, in->at + a->size, in->size - a->size,
-                             HTTP_BODY_MAX, &in->need, status))
+                             &in->need, status))
             return true;
         in->need += (uint32_t)a->size;
         return false;

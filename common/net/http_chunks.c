@@ -71,8 +71,8 @@ find_line(const uint8_t *at, size_t size, size_t *length, int *status)
 /* Passes over one chunk, or one line behind the last, and copies its data where
  * `to` is not NULL.  False: over nothing. */
 static bool
-pass_chunk(struct http_chunks *k, struct http_text body, size_t max,
-           uint8_t *to, uint32_t *need, int *status)
+pass_chunk(struct http_chunks *k, struct http_text body, uint8_t *to,
+           uint32_t *need, int *status)
 {
     const uint8_t *at = body.at;
     size_t length, digits, end;
@@ -90,7 +90,7 @@ pass_chunk(struct http_chunks *k, struct http_text body, size_t max,
         *status = 400;
         return false;
     }
-    if (chunk > max - k->size) {
+    if (chunk > HTTP_BODY_MAX - k->size) {
         *status = 413;
         return false;
     }
@@ -113,7 +113,7 @@ pass_chunk(struct http_chunks *k, struct http_text body, size_t max,
 
 bool
 http_chunks_read(struct http_chunks *k, const uint8_t *at, size_t size,
-                 size_t max, uint32_t *need, int *status)
+                 uint32_t *need, int *status)
 {
     assert(k->at <= size);
     *status = 0;
@@ -121,7 +121,7 @@ http_chunks_read(struct http_chunks *k, const uint8_t *at, size_t size,
     if (size > HTTP_CHUNKS_MAX)
         size = HTTP_CHUNKS_MAX;
     while (!k->is_whole &&
-           pass_chunk(k, (struct http_text){at, size}, max, NULL, need, status))
+           pass_chunk(k, (struct http_text){at, size}, NULL, need, status))
         continue;
     if (k->is_whole || *status != 0)
         return k->is_whole;
@@ -140,6 +140,6 @@ http_chunks_join(const struct http_chunks *k, const uint8_t *at, uint8_t *to)
     int status = 0;
 
     while (again.at < k->at && pass_chunk(&again, (struct http_text){at, k->at},
-                                          HTTP_CHUNKS_MAX, to, &need, &status))
+                                          to, &need, &status))
         continue;
 }

@@ -27,9 +27,10 @@ struct http_chunks {
 /* Goes on over what has come: `size` bytes from the body's beginning.  True: it
  * is whole, and k->at its length.  Else *need is how many bytes must be there
  * before another call can do more, or, with a malformed body, *status is 400,
- * or 413 for one of more than `max` bytes of data or HTTP_CHUNKS_MAX in all. */
+ * or 413 for one of more than HTTP_BODY_MAX bytes of data or HTTP_CHUNKS_MAX in
+ * all. */
 bool http_chunks_read(struct http_chunks *k, const uint8_t *at, size_t size,
-                      size_t max, uint32_t *need, int *status);
+                      uint32_t *need, int *status);
 
 /* Copies the data of a whole body, k->size bytes. */
 void http_chunks_join(const struct http_chunks *k, const uint8_t *at,

@@ -132,16 +132,15 @@ chain_copy(const struct pool *p, const struct chain *c, uint8_t *to)
 }
 
 void
-chain_write_at(const struct pool *p, const struct chain *c,
-               struct chain_cursor *cursor, size_t at, const void *bytes,
-               size_t size)
+chain_write_at(const struct pool *p, struct chain_cursor *cursor, size_t at,
+               const void *bytes, size_t size)
 {
+    const struct chain *c = cursor->chain;
     const uint8_t *from = bytes;
 
     assert(at + size <= c->size);
-    if (!cursor->is_set)
-        *cursor =
-            (struct chain_cursor){true, c->first, POOL_CHUNK_SIZE - c->at};
+    if (cursor->end == 0)
+        *cursor = (struct chain_cursor){c, c->first, POOL_CHUNK_SIZE - c->at};
     assert(at + POOL_CHUNK_SIZE >= cursor->end);
     while (size > 0) {
         size_t left, part;

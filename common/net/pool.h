@@ -71,20 +71,18 @@ size_t chain_pieces(const struct pool *p, const struct chain *c, size_t size,
 /* Copies what is in the chain; returns how much that is. */
 size_t chain_copy(const struct pool *p, const struct chain *c, uint8_t *to);
 
-/* A place in a chain, for chain_write_at().  All zero: its beginning. */
+/* A place in a chain, for chain_write_at().  With only `chain`: its beginning. */
 struct chain_cursor {
-    bool is_set;
+    const struct chain *chain;
     uint32_t chunk;
-    size_t end; /* bytes of the chain up to the end of that chunk */
+    size_t end; /* bytes of the chain up to the end of that chunk; 0: not set */
 };
 
-/* Overwrites `size` bytes from the `at`th on, all of which are in the chain.
- * The cursor is of this chain, in which nothing has been dropped since, and
- * `at` is not before the last call's: a series of calls walks the chain once.
- */
-void chain_write_at(const struct pool *p, const struct chain *c,
-                    struct chain_cursor *cursor, size_t at, const void *bytes,
-                    size_t size);
+/* Overwrites `size` bytes from the `at`th on, all of which are in the cursor's
+ * chain.  In it nothing has been dropped since, and `at` is not before the last
+ * call's: a series of calls walks the chain once. */
+void chain_write_at(const struct pool *p, struct chain_cursor *cursor,
+                    size_t at, const void *bytes, size_t size);
 
 /* Drops the first `size` bytes; their chunks are free again. */
 void chain_drop(struct pool *p, struct chain *c, size_t size);
