@@ -384,8 +384,6 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
                            .number = number,
                            .end = (uint32_t)log->header.count,
                            .last = f->last};
-    uint32_t skipped;
-    int rc;
 
     assert(number < f->logs_max);
     assert(log->header.state == LOG_SEALED);
@@ -393,8 +391,7 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
         return -EBADMSG;
     if (f->records + g.end > UINT32_MAX)
         return -ENOBUFS;
-    rc = logfile_each(log->fd, &log->header, g.end, add_slot, &g, &skipped);
-    return rc == 0 && skipped > 0 ? -EBADMSG : rc;
+    return logfile_each_sealed(log, add_slot, &g);
 }
 
 int

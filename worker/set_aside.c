@@ -53,13 +53,8 @@ take_slot(void *ctx, uint32_t number, const struct message *msg,
 static int
 take_slots(struct aside *a, const struct log *log, bool writes)
 {
-    uint32_t skipped = 0;
-    int rc;
-
     a->writes = writes;
-    rc = logfile_each(log->fd, &log->header, (uint32_t)log->header.count,
-                      take_slot, a, &skipped);
-    return rc == 0 && skipped > 0 ? -EBADMSG : rc;
+    return logfile_each_sealed(log, take_slot, a);
 }
 
 /* Finds the names of a fill that go into the file, and their records. */

@@ -192,6 +192,7 @@ stamp_run(struct logs *l, uint32_t first, const struct slot_stamp *stamp)
     uint8_t *slots = l->slots + (size_t)first * l->layout.slot_size;
     const struct slot_fill fill = {&l->layout, l->current.header.uuid,
                                    l->current.header.epoch};
+    const struct slot_run run = {&fill, l->current.count + first, count};
     const uint8_t *slot = slots;
     struct message m[SLOT_RUN];
     uint32_t i;
@@ -203,7 +204,7 @@ stamp_run(struct logs *l, uint32_t first, const struct slot_stamp *stamp)
                              .keyspace_size = l->names[first + i].keyspace_size,
                              .key_size = l->names[first + i].key_size,
                              .minute = l->names[first + i].minute};
-    slot_put_run(&fill, slots, m, count, l->current.count + first, stamp);
+    slot_put_run(&run, slots, m, stamp);
     return count;
 }
 

@@ -330,14 +330,10 @@ int
 archive_write_log(struct archive_writer *w, const struct log *log, int fd)
 {
     const struct archive_header h = archive_header_of(&log->header);
-    uint32_t skipped = 0;
     int rc;
 
     rc = archive_writer_begin(w, &h, NULL, fd, 0);
     if (rc == 0)
-        rc = logfile_each(log->fd, &log->header, (uint32_t)log->header.count,
-                          write_slot, w, &skipped);
-    if (rc == 0 && skipped > 0)
-        rc = -EBADMSG;
+        rc = logfile_each_sealed(log, write_slot, w);
     return rc == 0 ? archive_writer_end(w, NULL) : rc;
 }

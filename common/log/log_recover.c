@@ -122,7 +122,8 @@ store_marks(struct log *log, const struct inspect *look,
             struct requests *requests)
 {
     struct mark_array a = {.capacity = look->marks};
-    uint32_t skipped;
+    struct logfile_slots slots = {
+        .fd = log->fd, .header = &log->header, .end = log->count};
     int rc;
 
     log->marks = 0;
@@ -131,9 +132,8 @@ store_marks(struct log *log, const struct inspect *look,
     a.marks = malloc(a.capacity * sizeof *a.marks);
     if (!a.marks)
         return -ENOMEM;
-    rc = logfile_each(log->fd, &log->header, log->count, take_mark, &a,
-                      &skipped);
-    if (rc == 0 && skipped > 0)
+    rc = logfile_each(&slots, take_mark, &a);
+    if (rc == 0 && slots.skipped > 0)
         rc = -EIO; /* all slots that recovery keeps were valid before */
     log->marks = (uint32_t)a.count;
     if (rc == 0 && a.count > 0)

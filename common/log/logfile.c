@@ -235,8 +235,7 @@ logfile_header(int fd, struct log_header *out)
 struct each {
     struct layout layout;
     struct slot_fill fill;
-    int (*slot)(void *ctx, uint32_t number, const struct message *m,
-                const struct slot_stamp *stamp);
+    logfile_slot *slot;
     void *ctx;
 };
 
@@ -247,59 +246,70 @@ static int
 visit_slots(const struct each *e, const uint8_t *slots, uint32_t number,
             uint32_t count, uint32_t *skipped)
 {
+    struct slot_run run = {.fill = &e->fill};
     struct slot_stamp stamps[SLOT_RUN];
     struct message messages[SLOT_RUN];
     int rc = 0;
 
-    for (uint32_t at = 0, run; rc == 0 && at < count; at += run) {
+    for (uint32_t at = 0; rc == 0 && at < count; at += run.count) {
         const uint8_t *from = slots + (size_t)at * e->layout.slot_size;
         bool valid;
 
-        run = count - at < SLOT_RUN ? count - at : SLOT_RUN;
-        valid = slot_parse_run(&e->fill, from, run, number + at, messages,
-                               stamps) == 0;
-        if (!valid && run > 1) {
-            run = 1;
-            valid =
-                slot_parse(&e->fill, from, number + at, messages, stamps) == 0;
+        run.number = number + at;
+        run.count = count - at < SLOT_RUN ? count - at : SLOT_RUN;
+        valid = slot_parse_run(&run, from, messages, stamps) == 0;
+        if (!valid && run.count > 1) {
+            run.count = 1;
+            valid = slot_parse_run(&run, from, messages, stamps) == 0;
         }
         if (!valid)
             (*skipped)++;
-        for (uint32_t i = 0; valid && rc == 0 && i < run; i++)
+        for (uint32_t i = 0; valid && rc == 0 && i < run.count; i++)
             rc = e->slot(e->ctx, number + at + i, &messages[i], &stamps[i]);
     }
     return rc;
 }
 
 int
-logfile_each(int fd, const struct log_header *h, uint32_t end,
-             int (*slot)(void *ctx, uint32_t number, const struct message *m,
-                         const struct slot_stamp *stamp),
-             void *ctx, uint32_t *skipped)
+logfile_each(struct logfile_slots *slots, logfile_slot *slot, void *ctx)
 {
+    const struct log_header *h = slots->header;
     struct each e = {
         .fill = {&e.layout, h->uuid, h->epoch}, .slot = slot, .ctx = ctx};
     uint8_t *bytes;
     int rc;
 
-    *skipped = 0;
+    slots->skipped = 0;
     rc = layout_init(&e.layout, h->keyspace_size, h->key_size);
     assert(rc == 0); /* the header was checked */
     bytes = malloc((size_t)SLOTS_AT_ONCE * e.layout.slot_size);
     if (bytes == NULL)
         return -ENOMEM;
-    for (uint32_t from = 0; rc == 0 && from < end; from += SLOTS_AT_ONCE) {
-        const uint32_t left = end - from;
+    for (uint32_t from = 0; rc == 0 && from < slots->end;
+         from += SLOTS_AT_ONCE) {
+        const uint32_t left = slots->end - from;
         const uint32_t ask = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
         const ssize_t got =
-            read_twice(fd, bytes, (size_t)ask * e.layout.slot_size,
+            read_twice(slots->fd, bytes, (size_t)ask * e.layout.slot_size,
                        LOG_SLOTS_AT + (uint64_t)from * e.layout.slot_size);
         const uint32_t there =
             got < 0 ? 0 : (uint32_t)((size_t)got / e.layout.slot_size);
 
-        rc = got < 0 ? (int)got : visit_slots(&e, bytes, from, there, skipped);
-        *skipped += ask - there; /* the file is too short for these */
+        rc = got < 0 ? (int)got
+                     : visit_slots(&e, bytes, from, there, &slots->skipped);
+        slots->skipped += ask - there; /* the file is too short for these */
     }
     free(bytes);
     return rc;
+}
+
+int
+logfile_each_sealed(const struct log *log, logfile_slot *slot, void *ctx)
+{
+    struct logfile_slots slots = {.fd = log->fd,
+                                  .header = &log->header,
+                                  .end = (uint32_t)log->header.count};
+    const int rc = logfile_each(&slots, slot, ctx);
+
+    return rc == 0 && slots.skipped > 0 ? -EBADMSG : rc;
 }

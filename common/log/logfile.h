@@ -71,14 +71,25 @@ int logfile_open(int log_fd, const char *name);
 /* The ruling header of an open file.  -EBADMSG, -EPROTONOSUPPORT */
 int logfile_header(int fd, struct log_header *out);
 
-/* Calls `slot` for each valid slot of the header's epoch below `end`, marks
- * included (mark_is()); stops when it returns non-zero and returns that.
- * *skipped counts the others.  What a message points to lives until the last
- * slot of its run: slots are parsed SLOT_RUN at a time, from slot 0 on. */
-int logfile_each(int fd, const struct log_header *h, uint32_t end,
-                 int (*slot)(void *ctx, uint32_t number,
-                             const struct message *m,
-                             const struct slot_stamp *stamp),
-                 void *ctx, uint32_t *skipped);
+/* The slots of a file that logfile_each() reads. */
+struct logfile_slots {
+    int fd;
+    const struct log_header *header;
+    uint32_t end; /* number of the first that is not read */
+    uint32_t
+        skipped; /* of those read, the invalid ones: logfile_each() sets it */
+};
+
+typedef int logfile_slot(void *ctx, uint32_t number, const struct message *m,
+                         const struct slot_stamp *stamp);
+
+/* Calls `slot` for each valid slot of the header's epoch, marks included
+ * (mark_is()); stops when it returns non-zero and returns that.  What a message
+ * points to lives until the last slot of its run: slots are parsed SLOT_RUN at a
+ * time, from slot 0 on. */
+int logfile_each(struct logfile_slots *slots, logfile_slot *slot, void *ctx);
+
+/* The same for all slots of a sealed log.  -EBADMSG: one is not valid. */
+int logfile_each_sealed(const struct log *log, logfile_slot *slot, void *ctx);
 
 #endif

@@ -55,10 +55,13 @@ gather_bytes(const struct slot_fill *f, const uint8_t *slot,
 }
 
 void
-slot_put_run(const struct slot_fill *f, uint8_t *slots, const struct message *m,
-             unsigned count, uint64_t number, const struct slot_stamp *stamp)
+slot_put_run(const struct slot_run *r, uint8_t *slots, const struct message *m,
+             const struct slot_stamp *stamp)
 {
+    const struct slot_fill *f = r->fill;
     const struct layout *l = f->layout;
+    const uint64_t number = r->number;
+    const unsigned count = r->count;
     uint8_t bytes[SLOT_RUN][SUMMED];
     size_t sizes[SLOT_RUN];
     uint32_t crcs[SLOT_RUN];
@@ -102,10 +105,13 @@ read_slot(const struct slot_fill *f, const uint8_t *slot, struct message *m,
 }
 
 int
-slot_parse_run(const struct slot_fill *f, const uint8_t *slots, unsigned count,
-               uint64_t number, struct message *out, struct slot_stamp *stamps)
+slot_parse_run(const struct slot_run *r, const uint8_t *slots,
+               struct message *out, struct slot_stamp *stamps)
 {
+    const struct slot_fill *f = r->fill;
     const struct layout *l = f->layout;
+    const uint64_t number = r->number;
+    const unsigned count = r->count;
     uint8_t bytes[SLOT_RUN][SUMMED];
     size_t sizes[SLOT_RUN];
     uint32_t crcs[SLOT_RUN];

@@ -36,6 +36,13 @@ struct slot_fill {
     uint64_t epoch;      /* below 2^32: log_header.h */
 };
 
+/* Consecutive slots of a fill. */
+struct slot_run {
+    const struct slot_fill *fill;
+    uint64_t number; /* of the first */
+    unsigned count;  /* 1 to SLOT_RUN */
+};
+
 /* The part of a slot after its message, less its epoch and its minute, which is
  * the message's. */
 struct slot_stamp {
@@ -43,27 +50,24 @@ struct slot_stamp {
     uint32_t synced;
 };
 
-/* Completes `count` (1 to SLOT_RUN) consecutive slots whose message bytes are
- * in place: writes their stamps and crc32s.  m[i] was parsed from slot i;
- * `number` is that of the first. */
-void slot_put_run(const struct slot_fill *f, uint8_t *slots,
-                  const struct message *m, unsigned count, uint64_t number,
-                  const struct slot_stamp *stamp);
+/* Completes slots whose message bytes are in place: writes their stamps and
+ * crc32s.  m[i] was parsed from slot i. */
+void slot_put_run(const struct slot_run *r, uint8_t *slots,
+                  const struct message *m, const struct slot_stamp *stamp);
 
-/* Parses `count` (1 to SLOT_RUN) slots, from `number` on.
+/* Parses the slots.
  *   -ENOENT   one is of another epoch (not written in this fill; its bytes may
  *             be anything)
  *   -EBADMSG  one is torn, damaged or misplaced */
-int slot_parse_run(const struct slot_fill *f, const uint8_t *slots,
-                   unsigned count, uint64_t number, struct message *out,
-                   struct slot_stamp *stamps);
+int slot_parse_run(const struct slot_run *r, const uint8_t *slots,
+                   struct message *out, struct slot_stamp *stamps);
 
 /* Parses one slot. */
 static inline int
 slot_parse(const struct slot_fill *f, const uint8_t *slot, uint64_t number,
            struct message *out, struct slot_stamp *stamp)
 {
-    return slot_parse_run(f, slot, 1, number, out, stamp);
+    return slot_parse_run(&(struct slot_run){f, number, 1}, slot, out, stamp);
 }
 
 #endif

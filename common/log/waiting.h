@@ -235,12 +235,19 @@ int waiting_sync(struct waiting *w);
  * removed the old names, or a power loss brought them back. */
 int waiting_join(struct waiting *w);
 
-/* Leaves a keyspace out of all files, durably, or of the fills for which
- * `leaves` returns true; adds to *fills how many these are.  -EAGAIN: a file or
- * the folder is in use; call again. */
-int waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
-                      bool (*leaves)(void *ctx, const struct log_fill *id),
-                      void *ctx, uint64_t *fills);
+/* A keyspace that is left out of files. */
+struct waiting_left_out {
+    const uint8_t *name;
+    size_t size;
+    /* Of which fills it is left out; NULL: of all. */
+    bool (*leaves)(void *ctx, const struct log_fill *id);
+    void *ctx;
+    uint64_t fills; /* it was left out of: 0 before the first call */
+};
+
+/* Leaves a keyspace out of all files, durably.  -EAGAIN: a file or the folder is
+ * in use; call again. */
+int waiting_leave_out(struct waiting *w, struct waiting_left_out *what);
 
 /* Writes what is good of each damaged file anew and renames it to bad-...;
  * reported. */

@@ -45,10 +45,7 @@ waiting_lock(struct waiting *w, int how)
 /* ---- one file -------------------------------------------------------------- */
 
 struct left_out {
-    const uint8_t *name; /* size 0: no name is left out */
-    size_t size;
-    bool (*leaves)(void *ctx, const struct log_fill *id); /* NULL: always */
-    void *ctx;
+    struct waiting_left_out *what; /* size 0: no name is left out */
 
     /* While files are written again. */
     struct waiting *w;
@@ -67,7 +64,8 @@ see_fill_name(void *ctx, const struct archive_fill_name *n)
 {
     struct left_out *l = ctx;
 
-    if (l->size > 0 && bytes_equal(n->name, n->size, l->name, l->size))
+    if (l->what->size > 0 &&
+        bytes_equal(n->name, n->size, l->what->name, l->what->size))
         l->found = true;
     else
         l->increments += n->increments;
@@ -90,8 +88,8 @@ filter_member(struct left_out *l, struct archive_reader *r)
         for (int i = 0; rc == 0 && i < count; i++) {
             const struct message *m = &records[i].m;
 
-            if (m->increment != 0 &&
-                !bytes_equal(m->keyspace, m->keyspace_size, l->name, l->size))
+            if (m->increment != 0 && !bytes_equal(m->keyspace, m->keyspace_size,
+                                                  l->what->name, l->what->size))
                 rc = waiting_record(l->w, m, records[i].received_ms);
         }
     }
@@ -145,7 +143,7 @@ write_member(struct left_out *l, int fd, const struct archive_member *m,
     struct waiting_fill *fill;
     int64_t copied;
 
-    if (l->found && (!l->leaves || l->leaves(l->ctx, &id)))
+    if (l->found && (!l->what->leaves || l->what->leaves(l->what->ctx, &id)))
         return l->increments > 0 ? filter_member(l, r) : 0;
     while (l->next && l->next->member.at < m->at)
         l->next = l->next->next;
@@ -277,7 +275,7 @@ int
 waiting_join(struct waiting *w)
 {
     struct waiting_file *small[WAITING_JOIN_COUNT + 1];
-    struct left_out none = {.size = 0};
+    struct left_out none = {.what = &(struct waiting_left_out){.size = 0}};
     int rc;
 
     if (find_small(w, small) <= WAITING_JOIN_COUNT)
@@ -296,40 +294,42 @@ waiting_join(struct waiting *w)
 /* How many fills of a file the name is to be left out of. */
 static uint64_t
 count_left_out(const struct waiting *w, const struct waiting_file *f,
-               const struct left_out *l)
+               const struct waiting_left_out *what)
 {
     const struct waiting_part *p;
     uint64_t found = 0;
     size_t count;
 
-    p = waiting_parts(w, waiting_find(w, l->name, l->size), &count);
+    p = waiting_parts(w, waiting_find(w, what->name, what->size), &count);
     for (size_t i = 0; i < count; i++) {
         const struct waiting_fill *fill = p[i].fill;
 
-        found +=
-            fill->file == f && (!l->leaves || l->leaves(l->ctx, &fill->id));
+        found += fill->file == f &&
+                 (!what->leaves || what->leaves(what->ctx, &fill->id));
     }
     return found;
 }
 
 /* Replaces each file that has the name, or, without a name, each that is
- * damaged; adds to *fills how many fills the name was left out of. */
+ * damaged; counts the fills that the name was left out of. */
 static int
-replace_each(struct waiting *w, struct left_out *l, uint64_t *fills)
+replace_each(struct waiting *w, struct waiting_left_out *what)
 {
+    struct left_out l = {.what = what};
     int rc;
 
     rc = waiting_lock(w, LOCK_EX);
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
     for (size_t i = 0; rc == 0 && i < w->file_count; i++) {
-        const uint64_t count = l->size > 0 ? count_left_out(w, w->files[i], l)
-                                           : w->files[i]->damaged;
+        const uint64_t count = what->size > 0
+                                   ? count_left_out(w, w->files[i], what)
+                                   : w->files[i]->damaged;
 
         if (count == 0)
             continue;
-        rc = replace_files(w, &w->files[i], 1, l);
-        *fills += rc == 0 ? count : 0;
+        rc = replace_files(w, &w->files[i], 1, &l);
+        what->fills += rc == 0 ? count : 0;
     }
     if (rc == 0)
         rc = waiting_sync(w);
@@ -338,22 +338,14 @@ replace_each(struct waiting *w, struct left_out *l, uint64_t *fills)
 }
 
 int
-waiting_leave_out(struct waiting *w, const uint8_t *name, size_t size,
-                  bool (*leaves)(void *ctx, const struct log_fill *id),
-                  void *ctx, uint64_t *fills)
+waiting_leave_out(struct waiting *w, struct waiting_left_out *what)
 {
-    struct left_out l = {
-        .name = name, .size = size, .leaves = leaves, .ctx = ctx};
-
-    assert(w->placed && size > 0);
-    return replace_each(w, &l, fills);
+    assert(w->placed && what->size > 0);
+    return replace_each(w, what);
 }
 
 int
 waiting_repair(struct waiting *w)
 {
-    struct left_out none = {.size = 0};
-    uint64_t fills = 0; /* of no name */
-
-    return replace_each(w, &none, &fills);
+    return replace_each(w, &(struct waiting_left_out){.size = 0});
 }

@@ -83,9 +83,12 @@ mend_slots(uint8_t *file, size_t size)
         stamp.received_ms = get_le64(slot + l.received_at);
         stamp.synced = get_le32(slot + l.synced_at);
         if (message_parse(&l, slot, &m) == 0)
-            slot_put_run(&(struct slot_fill){&l, h.uuid,
-                                             get_le32(slot + l.message_size)},
-                         slot, &m, 1, number, &stamp);
+            slot_put_run(
+                &(struct slot_run){
+                    &(struct slot_fill){&l, h.uuid,
+                                        get_le32(slot + l.message_size)},
+                    number, 1},
+                slot, &m, &stamp);
         number++;
     }
 }

@@ -17,6 +17,7 @@ check_slot(const struct layout *l, const struct message *m)
     static const uint8_t uuid[MESSAGE_UUID_SIZE] = "0123456789abcde";
     const struct slot_stamp stamp = {.received_ms = (uint64_t)m->increment,
                                      .synced = 3};
+    const struct slot_fill fill = {l, uuid, 7};
     uint8_t slot[MESSAGE_SIZE_MAX + 24];
     struct slot_stamp got;
     struct message out;
@@ -24,17 +25,15 @@ check_slot(const struct layout *l, const struct message *m)
     assert(l->slot_size <= sizeof slot);
     assert(message_put(l, m, slot) == 0);
     assert(message_parse(l, slot, &out) == 0);
-    slot_put_run(&(struct slot_fill){l, uuid, 7}, slot, &out, 1, 9, &stamp);
-    assert(slot_parse(&(struct slot_fill){l, uuid, 7}, slot, 9, &out, &got) ==
-           0);
+    slot_put_run(&(struct slot_run){&fill, 9, 1}, slot, &out, &stamp);
+    assert(slot_parse(&fill, slot, 9, &out, &got) == 0);
     assert(out.increment == m->increment);
     assert(out.keyspace_size == m->keyspace_size);
     assert(memcmp(out.keyspace, m->keyspace, m->keyspace_size) == 0);
     assert(out.key_size == m->key_size);
     assert(memcmp(out.key, m->key, m->key_size) == 0);
     assert(got.received_ms == stamp.received_ms && got.synced == 3);
-    assert(slot_parse(&(struct slot_fill){l, uuid, 7}, slot, 8, &out, &got) ==
-           -EBADMSG);
+    assert(slot_parse(&fill, slot, 8, &out, &got) == -EBADMSG);
     assert(slot_parse(&(struct slot_fill){l, uuid, 6}, slot, 9, &out, &got) ==
            -ENOENT);
 }

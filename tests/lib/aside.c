@@ -74,12 +74,11 @@ aside_count(int log_fd)
 void
 aside_drop(int log_fd, const char *keyspace)
 {
-    uint64_t fills = 0;
+    struct waiting_left_out what = {.name = (const uint8_t *)keyspace,
+                                    .size = strlen(keyspace)};
     struct waiting w;
 
     assert_rc(waiting_open(&w, log_fd, true, true, 0), 0);
-    assert_rc(waiting_leave_out(&w, (const uint8_t *)keyspace, strlen(keyspace),
-                                NULL, NULL, &fills),
-              0);
+    assert_rc(waiting_leave_out(&w, &what), 0);
     waiting_close(&w);
 }

@@ -97,5 +97,5 @@ filler_put_slot(const struct log *log, const struct message *m, uint32_t number,
     assert_rc(message_put(&log->layout, m, slot), 0);
     assert_rc(message_parse(&log->layout, slot, &in), 0);
     in.minute = m->minute;
-    slot_put_run(&fill, slot, &in, 1, number, stamp);
+    slot_put_run(&(struct slot_run){&fill, number, 1}, slot, &in, stamp);
 }

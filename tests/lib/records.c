@@ -34,7 +34,6 @@ read_log(struct records *r, int log_fd, const struct logfile *f)
 {
     const int fd = logfile_open(log_fd, f->name);
     struct inspect report;
-    uint32_t skipped;
 
     assert_true(fd >= 0);
     assert_rc(log_inspect(fd, f->index, &report), 0);
@@ -44,8 +43,10 @@ read_log(struct records *r, int log_fd, const struct logfile *f)
     r->states[report.header.state]++;
     r->damaged += report.damaged;
     if (report.header.state != LOG_EMPTY)
-        assert_rc(logfile_each(fd, &report.header, report.end, add_record, r,
-                               &skipped),
+        assert_rc(logfile_each(&(struct logfile_slots){.fd = fd,
+                                                       .header = &report.header,
+                                                       .end = report.end},
+                               add_record, r),
                   0);
     (void)close(fd);
 }

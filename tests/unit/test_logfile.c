@@ -57,18 +57,18 @@ count_slot(void *ctx, uint32_t number, const struct message *m,
 IN_MEMORY(valid_slots_are_given_and_others_counted, dir)
 {
     struct log_header header;
-    uint32_t skipped, count = 0;
-    int fd;
+    struct logfile_slots slots = {.header = &header, .end = 5};
+    uint32_t count = 0;
 
     make_full(dir->fd, 0, 2);
-    fd = logfile_open(dir->fd, "0000000000");
-    assert_true(fd >= 0);
-    assert_rc(logfile_header(fd, &header), 0);
+    slots.fd = logfile_open(dir->fd, "0000000000");
+    assert_true(slots.fd >= 0);
+    assert_rc(logfile_header(slots.fd, &header), 0);
     assert_int_equal(header.count, 2);
-    assert_rc(logfile_each(fd, &header, 5, count_slot, &count, &skipped), 0);
+    assert_rc(logfile_each(&slots, count_slot, &count), 0);
     assert_int_equal(count, 2);
-    assert_int_equal(skipped, 3);
-    assert_int_equal(close(fd), 0);
+    assert_int_equal(slots.skipped, 3);
+    assert_int_equal(close(slots.fd), 0);
 }
 
 /* Root may read a log of any mode: what follows is tested as nobody. */

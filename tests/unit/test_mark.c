@@ -39,12 +39,12 @@ static void
 append_slot(struct log *log, const struct message *m, const uint8_t *message)
 {
     const struct slot_stamp stamp = {.received_ms = FIRST_MS + log->count};
+    const struct slot_fill fill = {&log->layout, log->header.uuid,
+                                   log->header.epoch};
     uint8_t slot[SLOT_SIZE_MAX] = {0};
 
     memcpy(slot, message, log->layout.message_size);
-    slot_put_run(
-        &(struct slot_fill){&log->layout, log->header.uuid, log->header.epoch},
-        slot, m, 1, log->count, &stamp);
+    slot_put_run(&(struct slot_run){&fill, log->count, 1}, slot, m, &stamp);
     assert_rc(
         log_append(log, slot, 1, FIRST_MS + log->count, FIRST_MS + log->count),
         0);

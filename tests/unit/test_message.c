@@ -57,6 +57,9 @@ expected_crc(const struct layout *l, const uint8_t *slot,
 /* Of the layout `l`, in this epoch. */
 #define FILL(number) (&(struct slot_fill){&l, uuid, (number)})
 
+/* `count` slots of fill 3. */
+#define RUN(number, count) (&(struct slot_run){FILL(3), (number), (count)})
+
 static void
 put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
          uint64_t number, uint64_t epoch, const struct slot_stamp *stamp)
@@ -67,8 +70,9 @@ put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
     assert_rc(message_parse(l, slot, &m), 0);
     assert_int_equal(m.minute, 0);
     m.minute = from->minute;
-    slot_put_run(&(struct slot_fill){l, uuid, epoch}, slot, &m, 1, number,
-                 stamp);
+    slot_put_run(
+        &(struct slot_run){&(struct slot_fill){l, uuid, epoch}, number, 1},
+        slot, &m, stamp);
 }
 
 TEST(a_layout_has_names_of_1_to_256_bytes)
@@ -327,7 +331,8 @@ put_run(const struct layout *l, uint8_t *slots, struct message *m,
         assert_rc(message_parse(l, slots + (size_t)i * 544, &m[i]), 0);
         m[i].minute = i * 1000;
     }
-    slot_put_run(&(struct slot_fill){l, uuid, 3}, slots, m, count, 40, &stamp);
+    slot_put_run(&(struct slot_run){&(struct slot_fill){l, uuid, 3}, 40, count},
+                 slots, m, &stamp);
 }
 
 TEST(a_run_of_slots_is_put_and_checked_as_each_alone)
@@ -341,10 +346,10 @@ TEST(a_run_of_slots_is_put_and_checked_as_each_alone)
     for (unsigned count = 1; count <= SLOT_RUN; count++) {
         put_run(&l, slots, m, count);
 
-        assert_rc(slot_parse_run(FILL(3), slots, count, 40, out, got), 0);
+        assert_rc(slot_parse_run(RUN(40, count), slots, out, got), 0);
         for (unsigned i = 0; i < count; i++) {
             memcpy(alone, slots + (size_t)i * 544, 520);
-            slot_put_run(FILL(3), alone, &m[i], 1, 40 + i, &stamp);
+            slot_put_run(RUN(40 + i, 1), alone, &m[i], &stamp);
             assert_memory_equal(slots + (size_t)i * 544, alone, 544);
             assert_int_equal(out[i].increment, i);
             assert_int_equal(out[i].minute, i * 1000);
@@ -366,13 +371,11 @@ TEST(one_bad_slot_makes_a_run_invalid_wherever_it_is)
     for (unsigned i = 0; i < SLOT_RUN; i++) {
         put_run(&l, slots, m, SLOT_RUN);
         slots[(size_t)i * 544 + 8] ^= 1;
-        assert_rc(slot_parse_run(FILL(3), slots, SLOT_RUN, 40, out, got),
-                  -EBADMSG);
+        assert_rc(slot_parse_run(RUN(40, SLOT_RUN), slots, out, got), -EBADMSG);
         slots[(size_t)i * 544 + 8] ^= 1;
         slots[(size_t)i * 544 + 520] ^= 1;
-        assert_rc(slot_parse_run(FILL(3), slots, SLOT_RUN, 40, out, got),
-                  -ENOENT);
+        assert_rc(slot_parse_run(RUN(40, SLOT_RUN), slots, out, got), -ENOENT);
     }
     put_run(&l, slots, m, SLOT_RUN);
-    assert_rc(slot_parse_run(FILL(3), slots, SLOT_RUN, 41, out, got), -EBADMSG);
+    assert_rc(slot_parse_run(RUN(41, SLOT_RUN), slots, out, got), -EBADMSG);
 }

@@ -228,15 +228,14 @@ CASE(a_fill_that_two_files_have_is_shown_once, x)
 CASE(a_keyspace_that_is_left_out_leaves_the_others, x)
 {
     struct waiting w;
-    uint64_t fills = 0;
+    struct waiting_left_out b = {.name = (const uint8_t *)"b", .size = 1};
 
     (void)put(x, 1, 1, "abc");
     (void)put(x, 1, 2, "b");
     (void)put(x, 2, 1, "ac");
     w = open_folder(x);
-    assert_rc(
-        waiting_leave_out(&w, (const uint8_t *)"b", 1, NULL, NULL, &fills), 0);
-    assert_int_equal(fills, 2);
+    assert_rc(waiting_leave_out(&w, &b), 0);
+    assert_int_equal(b.fills, 2);
     assert_rc(waiting_list(&w), 0);
     assert_string_equal(fills_of(&w, "b"), "");
     assert_string_equal(fills_of(&w, "a"), "1.1 2.1 ");
@@ -386,15 +385,13 @@ CASE(a_list_that_has_a_fill_has_the_earlier_ones_of_its_log, x)
 
 CASE(a_keyspace_is_left_out_durably, x)
 {
+    struct waiting_left_out a = {.name = (const uint8_t *)"a", .size = 1};
     struct waiting w;
-    uint64_t fills = 0;
 
     (void)put(x, 1, 1, "a"); /* nothing is left of the file */
     w = open_folder(x);
     fault_inject("fsync", 1, EIO);
-    assert_rc(
-        waiting_leave_out(&w, (const uint8_t *)"a", 1, NULL, NULL, &fills),
-        -EIO);
+    assert_rc(waiting_leave_out(&w, &a), -EIO);
     fault_clear();
     waiting_close(&w);
 }

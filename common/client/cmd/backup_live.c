@@ -369,7 +369,6 @@ has_dropped(struct dropped *d, const struct waiting *copy, uint32_t name)
 int
 backup_dropped(struct store_session *in, struct waiting *copy)
 {
-    uint64_t fills = 0;
     int rc;
 
     rc = waiting_list(copy);
@@ -382,7 +381,11 @@ backup_dropped(struct store_session *in, struct waiting *copy)
 
         memcpy(name, listed, d.size); /* the next list may move it */
         if (has_dropped(&d, copy, i))
-            rc = waiting_leave_out(copy, name, d.size, is_dropped, &d, &fills);
+            rc = waiting_leave_out(
+                copy, &(struct waiting_left_out){.name = name,
+                                                 .size = d.size,
+                                                 .leaves = is_dropped,
+                                                 .ctx = &d});
     }
     return rc;
 }

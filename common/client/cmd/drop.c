@@ -200,14 +200,14 @@ static int
 empty_keyspace(struct drop *d, struct found *f)
 {
     const struct cmd_name *n = &f->name;
+    struct waiting_left_out what = {.name = n->bytes, .size = n->size};
     int rc;
 
-    f->fills = 0;
     kept_spoil(d->in.dir.log_fd); /* a backup would bring it back */
     do
-        rc = waiting_leave_out(&d->in.waiting, n->bytes, n->size, NULL, NULL,
-                               &f->fills);
+        rc = waiting_leave_out(&d->in.waiting, &what);
     while (wait_turn(&d->turn, rc, 0));
+    f->fills = what.fills;
     if (rc < 0)
         return rc;
     /* -ESTALE: it was replaced just now, by whom is as well. */

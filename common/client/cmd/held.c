@@ -82,17 +82,16 @@ drop_one(const struct cmd_line *line, struct store_session *in,
          const char *text, struct wait_turn *turn)
 {
     const struct cmd_name name = cmd_name(line, text, "keyspace");
-    uint64_t fills = 0;
+    struct waiting_left_out what = {.name = name.bytes, .size = name.size};
     int rc;
 
     do
-        rc = waiting_leave_out(&in->waiting, name.bytes, name.size, NULL, NULL,
-                               &fills);
+        rc = waiting_leave_out(&in->waiting, &what);
     while (wait_turn(turn, rc, 0));
     if (rc < 0)
         return cmd_failed(rc, "drop what waits for keyspace %s", text);
-    (void)printf("dropped keyspace=%s held=%" PRIu64 "\n", text, fills);
-    return fills > 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
+    (void)printf("dropped keyspace=%s held=%" PRIu64 "\n", text, what.fills);
+    return what.fills > 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
 }
 
 static int

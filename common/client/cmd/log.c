@@ -227,29 +227,29 @@ static int
 dump_slots(const struct cmd_line *line, int fd, const char *name)
 {
     struct log_header header;
-    uint32_t skipped = 0, end = 0;
+    struct logfile_slots slots = {.fd = fd, .header = &header};
     struct dump d;
     int rc, status;
 
     rc = logfile_header(fd, &header);
     if (rc == 0)
-        rc = used_end(fd, &header, &end);
+        rc = used_end(fd, &header, &slots.end);
     if (rc < 0)
         return cmd_fail(CONFIG_EXIT_NEGATIVE, "log %s: %s; nothing can be read",
                         name,
                         rc == -EPROTONOSUPPORT ? "of a newer version"
                                                : "its headers are damaged");
     begin_dump(line, &d);
-    rc = logfile_each(fd, &header, end, dump_slot, &d, &skipped);
+    rc = logfile_each(&slots, dump_slot, &d);
     status = end_dump(&d);
-    if (skipped > 0)
+    if (slots.skipped > 0)
         diag(DIAG_WARNING,
              "log %s: slots left out because they are not "
              "valid: %" PRIu32,
-             name, skipped);
+             name, slots.skipped);
     if (rc < 0)
         return cmd_failed(rc, "read log %s", name);
-    return status == 0 && skipped > 0 ? CONFIG_EXIT_NEGATIVE : status;
+    return status == 0 && slots.skipped > 0 ? CONFIG_EXIT_NEGATIVE : status;
 }
 
 static int
@@ -330,7 +330,6 @@ count_log(void *ctx, const struct logfile *log)
 {
     struct forgotten *f = ctx;
     struct inspect report;
-    uint32_t skipped;
     int fd;
 
     if (log->kind != LOGFILE_LOG || !log->ours)
@@ -343,8 +342,10 @@ count_log(void *ctx, const struct logfile *log)
         (report.header.features & LOG_HAS_MARKS) != 0) {
         f->has_logs = true;
         if (report.header.state == LOG_OPEN || !f->is_recorded)
-            (void)logfile_each(fd, &report.header, report.end, count_mark, f,
-                               &skipped);
+            (void)logfile_each(&(struct logfile_slots){.fd = fd,
+                                                       .header = &report.header,
+                                                       .end = report.end},
+                               count_mark, f);
     }
     (void)close(fd);
     return 0;

@@ -404,20 +404,23 @@ purge_waiting(struct purge *p, uint64_t deadline_ms)
 {
     struct wait_turn turn = {.deadline_ms = deadline_ms};
     struct waiting *w = &p->in->waiting;
+    struct waiting_left_out what = {.name = p->keyspace->bytes,
+                                    .size = p->keyspace->size,
+                                    .leaves = is_in,
+                                    .ctx = p};
     const struct waiting_part *parts;
     size_t count;
     int rc;
 
     do
-        rc = waiting_leave_out(w, p->keyspace->bytes, p->keyspace->size, is_in,
-                               p, &p->waiting);
+        rc = waiting_leave_out(w, &what);
     while (wait_turn(&turn, rc, 0));
+    p->waiting += what.fills;
     if (rc == 0)
         rc = unmerged_list(w);
     if (rc < 0)
         return rc;
-    parts = waiting_parts(
-        w, waiting_find(w, p->keyspace->bytes, p->keyspace->size), &count);
+    parts = waiting_parts(w, waiting_find(w, what.name, what.size), &count);
     for (size_t i = 0; i < count; i++)
         report_left(p, "log/" WAITING_FOLDER, parts[i].fill->file->name,
                     "it waits for the keyspace and may have a key");

@@ -298,22 +298,22 @@ read_slots(void *ctx, struct place *p)
 {
     struct salvage *s = ctx;
     struct salvage_requests *r = &s->requests;
-    uint32_t skipped;
 
     (void)p;
     r->left_out = r->unsure = 0;
     r->next = 0;
     r->out_end = r->after = r->run_end = 0;
     r->is_doubtful = false;
-    return logfile_each(s->fd, &s->report.header, s->report.end, take_slot, s,
-                        &skipped);
+    return logfile_each(&(struct logfile_slots){.fd = s->fd,
+                                                .header = &s->report.header,
+                                                .end = s->report.end},
+                        take_slot, s);
 }
 
 /* Opens the log, looks at all of it, and reads its marks. */
 static int
 read_log(struct salvage *s)
 {
-    uint32_t skipped;
     int rc;
 
     s->fd = logfile_open(s->in.dir.log_fd, s->name);
@@ -322,8 +322,10 @@ read_log(struct salvage *s)
     rc = log_inspect(s->fd, UINT64_MAX, &s->report);
     if (rc < 0 || s->report.headers_rc < 0)
         return rc;
-    rc = logfile_each(s->fd, &s->report.header, s->report.end, take_mark,
-                      &s->requests, &skipped);
+    rc = logfile_each(&(struct logfile_slots){.fd = s->fd,
+                                              .header = &s->report.header,
+                                              .end = s->report.end},
+                      take_mark, &s->requests);
     return rc == 0 ? find_left_out(s) : rc;
 }
 
