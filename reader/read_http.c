@@ -323,8 +323,7 @@ answer_request(struct http_call *x, struct read_request *a)
     const struct read_problem *problem;
     size_t size;
 
-    table_begin(&a->table, a->params.format, h->text, READ_HTTP_TEXT_MAX, NULL,
-                0);
+    table_begin(&a->table, a->params.format, h->text, READ_HTTP_TEXT_MAX);
     a->table.has_numbers_as_texts = http_params_has(&a->params, PARAM_NUMBERS);
     a->table.names = a->params.names;
     problem = a->command->answer(a);

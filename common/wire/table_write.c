@@ -127,16 +127,14 @@ put_label(uint8_t *at, const struct label *l)
     return at + l->size;
 }
 
-/* Puts the next row of a range's answer and returns the end of its JSON.  NULL:
- * it has an escape or stands at a limit. */
+/* Puts the count and the key of a range's next row and returns the end of its
+ * JSON.  NULL: it has an escape or stands at a limit. */
 static inline uint8_t *
-put_count(const struct label *l, uint8_t *at, bool has_rank, int64_t rank,
-          const uint8_t *row, size_t key_size)
+put_count(const struct label *l, uint8_t *at, const uint8_t *row,
+          size_t key_size)
 {
     const int64_t count = get_le64s(row);
 
-    if (has_rank)
-        at = decimal_put_signed(put_label(at, l++), rank);
     at = decimal_put_signed(put_label(at, l++), count);
     at = json_put_plain(put_label(at, l), row + QUERY_ROW_SIZE, key_size);
     return count == INT64_MAX || count == INT64_MIN ? NULL : at;
@@ -163,8 +161,10 @@ table_plain_counts(struct table_writer *t, bool has_rank, int64_t rank,
         const size_t key_size = get_le16(row + 8);
 
         *at = ',';
-        to = put_count(labels, at + !t->out.is_first, has_rank, rank + done,
-                       row, key_size);
+        to = at + !t->out.is_first;
+        if (has_rank)
+            to = decimal_put_signed(put_label(to, labels), rank + done);
+        to = put_count(labels + has_rank, to, row, key_size);
         if (!to)
             break;
         *to = '}';
@@ -255,13 +255,9 @@ put_csv_row(struct table_writer *t, const struct cell *cells)
 
 void
 table_begin(struct table_writer *t, enum table_format format, void *buffer,
-            size_t size, const struct table_column *columns,
-            size_t column_count)
+            size_t size)
 {
-    *t = (struct table_writer){.format = format,
-                               .rows_key = "rows",
-                               .columns = columns,
-                               .column_count = column_count};
+    *t = (struct table_writer){.format = format, .rows_key = "rows"};
     json_write_init(&t->out, buffer, size);
     if (format == TABLE_JSON)
         json_begin(&t->out, '{');

@@ -49,10 +49,9 @@ struct table_writer {
     bool is_headed;            /* CSV: the heading is out */
 };
 
-/* Begins a document.  `columns` may be NULL (facts only). */
+/* Begins a document, without columns until table_next_rows(). */
 void table_begin(struct table_writer *t, enum table_format format, void *buffer,
-                 size_t size, const struct table_column *columns,
-                 size_t column_count);
+                 size_t size);
 
 /* A member of the JSON document, before or after the rows. */
 void table_fact(struct table_writer *t, const char *key, struct cell value);
@@ -71,7 +70,8 @@ int64_t table_plain_counts(struct table_writer *t, bool has_rank, int64_t rank,
 /* Ends the rows (JSON shows an empty list when there were none). */
 void table_rows_end(struct table_writer *t);
 
-/* Other rows, behind table_rows_end(): in JSON a list of this name. */
+/* The first rows, or others behind table_rows_end(): in JSON a list of this
+ * name. */
 void table_next_rows(struct table_writer *t, const char *key,
                      const struct table_column *columns, size_t column_count);
 

@@ -18,7 +18,8 @@ static void
 begin_table(enum table_format format, const struct table_column *of,
             size_t count)
 {
-    table_begin(&t, format, text, sizeof text, of, count);
+    table_begin(&t, format, text, sizeof text);
+    table_next_rows(&t, "rows", of, count);
 }
 
 /* The bytes of the table as a string. */
@@ -251,7 +252,8 @@ TEST(counts_are_put_at_once_in_plain_json_only)
     const uint8_t *at = row;
 
     for (size_t size = sizeof text; size-- > 0;) {
-        table_begin(&t, TABLE_JSON, text, size, ranked, 3);
+        table_begin(&t, TABLE_JSON, text, size);
+        table_next_rows(&t, "rows", ranked, 3);
         if (table_plain_counts(&t, true, 0, &at, 1) == 0)
             break;
         assert_ptr_equal(at, row + sizeof row);

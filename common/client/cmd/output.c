@@ -62,9 +62,11 @@ output_init(struct output *o, const struct cmd_line *line,
 static struct table_writer *
 begin_table(struct output *o)
 {
-    if (!o->has_begun)
+    if (!o->has_begun) {
         table_begin(&o->table, o->format == OUTPUT_TSV ? TABLE_TSV : TABLE_JSON,
-                    o->buffer, sizeof o->buffer, o->columns, o->column_count);
+                    o->buffer, sizeof o->buffer);
+        table_next_rows(&o->table, "rows", o->columns, o->column_count);
+    }
     o->has_begun = true;
     o->table.names = o->raw ? NAMES_RAW : NAMES_USUAL;
     return &o->table;
