@@ -335,11 +335,12 @@ serve_until_stopped(struct reader *r)
 int
 main(int argc, char **argv)
 {
-    static struct reader r;
+    static struct reader r = {
+        .command = {.program = "countd-read",
+                    .summary = "answers ranges from the merged counters"}};
     int status, rc;
 
-    status = config_daemon(&r.config, &r.command, argc, argv, "countd-read",
-                           "answers ranges from the merged counters");
+    status = config_daemon(&r.config, &r.command, argc, argv);
     if (status != CONFIG_EXIT_NONE)
         return status;
     sigbus_init("countd-read");

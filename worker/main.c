@@ -204,12 +204,12 @@ close_store:
 int
 main(int argc, char **argv)
 {
-    static struct worker w;
+    static struct worker w = {
+        .command = {.program = "countd-worker",
+                    .summary = "merges full commit logs into the keyspaces"}};
     int status, rc;
 
-    diag_init("countd-worker", DIAG_INFO);
-    status = config_daemon(&w.config, &w.command, argc, argv, "countd-worker",
-                           "merges full commit logs into the keyspaces");
+    status = config_daemon(&w.config, &w.command, argc, argv);
     if (status != CONFIG_EXIT_NONE)
         return status;
     if (w.command.once) /* for a command, which has said the rest */

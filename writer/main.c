@@ -340,13 +340,14 @@ exit_status(const struct writer *w, int rc)
 int
 main(int argc, char **argv)
 {
-    static struct writer w = {.lock_fd = -1};
+    static struct writer w = {
+        .lock_fd = -1,
+        .command = {.program = "countd-write",
+                    .summary = "takes increments into commit logs; live "
+                               "counters and semaphores"}};
     int status, rc;
 
-    diag_init("countd-write", DIAG_INFO);
-    status = config_daemon(
-        &w.config, &w.command, argc, argv, "countd-write",
-        "takes increments into commit logs; live counters and semaphores");
+    status = config_daemon(&w.config, &w.command, argc, argv);
     if (status != CONFIG_EXIT_NONE)
         return status;
     rc = bind_low_ports(&w);

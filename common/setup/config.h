@@ -77,10 +77,11 @@ struct config {
 
 /* What a daemon's command line says beside the settings. */
 struct config_command {
-    bool test;    /* -t: settings were good, exit 0 */
-    bool once;    /* --once, of countd-worker alone */
-    bool placed;  /* --once=placed */
-    int ready_fd; /* --ready-fd N; -1 */
+    const char *program, *summary; /* of the help; the caller's */
+    bool test;                     /* -t: settings were good, exit 0 */
+    bool once;                     /* --once, of countd-worker alone */
+    bool placed;                   /* --once=placed */
+    int ready_fd;                  /* --ready-fd N; -1 */
 };
 
 void config_defaults(struct config *c);
@@ -107,7 +108,7 @@ int config_check(const struct config *c, char why[CONFIG_WHY_SIZE]);
  * -h, -V, --ready-fd N, and for countd-worker --once.  Prints help, version or
  * the error itself.  Returns an exit status, or CONFIG_EXIT_NONE. */
 int config_daemon(struct config *c, struct config_command *command, int argc,
-                  char **argv, const char *program, const char *summary);
+                  char **argv);
 
 /* The file of settings that is read when no -f names one: $COUNTD_CONF, where
  * an empty value means none; else `fallback` if it is there and this process

@@ -206,8 +206,7 @@ bad_option(int option, char **argv)
 /* Takes one option; returns as config_daemon(). */
 static int
 take_option(int option, struct config_sources *sources,
-            struct config_command *command, char **argv, const char *program,
-            const char *summary)
+            struct config_command *command, char **argv)
 {
     int status;
 
@@ -222,15 +221,15 @@ take_option(int option, struct config_sources *sources,
         command->test = true;
         return CONFIG_EXIT_NONE;
     case 'h':
-        return print_help(program, summary);
+        return print_help(command->program, command->summary);
     case 'V':
-        (void)printf("%s %s\n", program, VERSION);
+        (void)printf("%s %s\n", command->program, VERSION);
         return fflush(stdout) == 0 ? CONFIG_EXIT_OK : CONFIG_EXIT_SYSTEM;
     case 'r':
         status = config_ready_fd(optarg, &command->ready_fd);
         return status != 0 ? status : CONFIG_EXIT_NONE;
     case '1':
-        command->once = can_end(program);
+        command->once = can_end(command->program);
         command->placed = optarg && strcmp(optarg, "placed") == 0;
         if (optarg && !command->placed)
             return bad_option(option, argv);
@@ -242,21 +241,22 @@ take_option(int option, struct config_sources *sources,
 
 int
 config_daemon(struct config *c, struct config_command *command, int argc,
-              char **argv, const char *program, const char *summary)
+              char **argv)
 {
     /* systemd sets it for the units, which have StateDirectory=. */
     struct config_sources sources = {.state_dir = getenv("STATE_DIRECTORY")};
     char why[CONFIG_WHY_SIZE];
     int option;
 
-    diag_init(program, DIAG_INFO);
-    *command = (struct config_command){.ready_fd = -1};
+    diag_init(command->program, DIAG_INFO);
+    *command = (struct config_command){.program = command->program,
+                                       .summary = command->summary,
+                                       .ready_fd = -1};
     optind = 0; /* start over: tests parse more than one line */
     opterr = 0;
     while ((option = getopt_long(argc, argv, "+:f:o:d:u:thV", long_options,
                                  NULL)) != -1) {
-        const int status =
-            take_option(option, &sources, command, argv, program, summary);
+        const int status = take_option(option, &sources, command, argv);
 
         if (status >= 0)
             return status;

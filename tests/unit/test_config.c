@@ -13,7 +13,8 @@
 
 static struct config c;           /* what the last call set */
 static char why[CONFIG_WHY_SIZE]; /* and what it said */
-static struct config_command command;
+static struct config_command command = {.program = "countd-test",
+                                        .summary = "a test"};
 
 static int
 set_text(const char *bytes)
@@ -475,7 +476,7 @@ run_words(const char *const *words)
     for (; words[argc] != NULL; argc++)
         argv[argc] = (char *)(uintptr_t)words[argc];
     argv[argc] = NULL;
-    return config_daemon(&c, &command, argc, argv, "countd-test", "a test");
+    return config_daemon(&c, &command, argc, argv);
 }
 
 /* As systemd sets it for a unit with StateDirectory=. */
