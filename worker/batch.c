@@ -15,13 +15,14 @@
 
 int
 batch_open(struct log_batch *b, int log_fd, const struct layout *l,
-           uint64_t log_size, unsigned max, size_t memory)
+           const struct config *config, size_t memory)
 {
+    const unsigned max = (unsigned)config->worker_batch;
     int rc;
 
     assert(max > 0);
     *b = (struct log_batch){.max = max, .retry_most_ms = BATCH_RETRY_MOST_MS};
-    rc = logdir_open(&b->dir, log_fd, l, log_size);
+    rc = logdir_open(&b->dir, log_fd, l, config->log_size);
     if (rc < 0)
         return rc;
     b->logs = calloc(max, sizeof *b->logs);

@@ -26,6 +26,7 @@
 #include "common/log/log.h"
 #include "common/log/logdir.h"
 #include "common/log/waiting.h"
+#include "common/setup/config.h"
 #include "common/store/store.h"
 #include "worker/fold.h"
 #include "worker/retry.h"
@@ -86,9 +87,10 @@ struct log_batch {
     size_t ready_max;
 };
 
-/* `log_fd` is data/log; it is duplicated.  The caller sets `stats`. */
+/* `log_fd` is data/log; it is duplicated.  The fold has `memory` bytes.  The
+ * caller sets `stats`. */
 int batch_open(struct log_batch *b, int log_fd, const struct layout *l,
-               uint64_t log_size, unsigned max, size_t memory);
+               const struct config *config, size_t memory);
 void batch_close(struct log_batch *b); /* also if that failed */
 
 /* Recovers logs of dead owners, once a second, then claims and folds full logs;

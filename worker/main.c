@@ -105,7 +105,7 @@ serve_until_stopped(struct worker *w)
         return CONFIG_EXIT_SYSTEM;
     }
     rc = watch_start(&w->watch, w->loop, &w->signals, &w->merge,
-                     w->config.data_dir, w->command.once);
+                     w->command.once);
     if (rc == 0) {
         config_ready(w->command.ready_fd, NULL, 0);
         config_report_serving(NULL, 0);

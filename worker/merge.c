@@ -32,7 +32,6 @@ int
 merge_open(struct merge *m, const struct config *config,
            const struct datadir *dir, struct store *store)
 {
-    const unsigned max = (unsigned)config->worker_batch;
     struct layout layout;
     int rc;
 
@@ -50,10 +49,10 @@ merge_open(struct merge *m, const struct config *config,
         rc = layout_init(&layout, (unsigned)config->keyspace_size,
                          (unsigned)config->key_size);
     if (rc == 0)
-        rc = batch_open(&m->batch, dir->log_fd, &layout, config->log_size, max,
+        rc = batch_open(&m->batch, dir->log_fd, &layout, config,
                         fold_memory_of(config->worker_memory, 7));
     if (rc == 0)
-        rc = batch_open(&m->quick, dir->log_fd, &layout, config->log_size, max,
+        rc = batch_open(&m->quick, dir->log_fd, &layout, config,
                         fold_memory_of(config->worker_memory, 1));
     m->quick.keyspaces_max = MERGE_QUICK_NAMES;
     m->batch.stats = m->quick.stats = &m->stats;
@@ -62,7 +61,8 @@ merge_open(struct merge *m, const struct config *config,
      * call sets libc's heap up, which two threads cannot do at once. */
     (void)mallinfo2();
     if (rc == 0)
-        rc = log_select_open(&m->select, store, &m->folder, max);
+        rc = log_select_open(&m->select, store, &m->folder,
+                             (unsigned)config->worker_batch);
     if (rc == 0 && !store_is_local(m->store))
         rc = as_of_init(&m->as_of, store, dir, &layout, config->log_size);
     if (rc < 0)

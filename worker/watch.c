@@ -197,14 +197,14 @@ watch_directory(struct watch *w, int log_fd)
 
 int
 watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
-            struct merge *merge, const char *data_dir, bool once)
+            struct merge *merge, bool once)
 {
     int rc;
 
     *w = (struct watch){.loop = loop, .merge = merge, .once = once};
     w->changes.fd = -1;
     w->poll = (struct loop_timer){.slot = -1, .due = on_poll};
-    worker_status_init(&w->status, data_dir, merge);
+    worker_status_init(&w->status, merge->dir->path, merge);
     merge->stop = must_stop;
     merge->stop_ctx = w;
     rc = loop_signals(loop, signals, on_signal, w);

@@ -48,10 +48,9 @@ struct watch {
 };
 
 /* Starts watching the directory of the logs, with the signals of signals_take().
- * Borrows loop and merge; keeps a copy of the path of the data
- * directory. */
+ * Borrows loop and merge. */
 int watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
-                struct merge *merge, const char *data_dir, bool once);
+                struct merge *merge, bool once);
 void watch_stop(struct watch *w);
 
 #endif

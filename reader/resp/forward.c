@@ -426,14 +426,13 @@ forward_add(struct forward *f, struct conn *c, const struct message *m,
 
 int
 forward_init(struct forward *f, struct loop *loop, const struct layout *layout,
-             struct last_answers *answers, const struct config *config,
-             size_t connections)
+             const struct config *config, size_t connections)
 {
     int rc;
 
     *f = (struct forward){.loop = loop,
                           .layout = layout,
-                          .answers = answers,
+                          .answers = f->answers,
                           .data_dir = config->data_dir,
                           .wait_ms = config->resp_wait_ms,
                           .down_ms = loop_now_ms(loop),

@@ -75,7 +75,7 @@ struct forward_stats {
 struct forward {
     struct loop *loop;
     const struct layout *layout;
-    struct last_answers *answers;
+    struct last_answers *answers; /* the caller's, set before forward_init() */
     const char *data_dir;
     struct net_address writer; /* size 0: the socket */
     struct loop_source source;
@@ -103,8 +103,8 @@ struct forward {
  *   -ENOMEM
  * forward_fini() ends also one that did not begin, or is zero. */
 int forward_init(struct forward *f, struct loop *loop,
-                 const struct layout *layout, struct last_answers *answers,
-                 const struct config *config, size_t connections);
+                 const struct layout *layout, const struct config *config,
+                 size_t connections);
 void forward_fini(struct forward *f);
 
 /* WAITS, too, where as many increments are on their way as may be: behind the

@@ -187,10 +187,10 @@ int resp_query(struct resp_call *call, struct store_query *q, uint8_t *rows,
 int64_t resp_count_keys(struct resp_call *call,
                         const struct resp_arg *keyspace);
 
-/* How many of the first `count` rows of a keyspace are before a bound, in the
- * order of `op`; negative: it cannot be read. */
+/* How many of the first `count` rows of the keyspace args[1] are before a bound,
+ * in the order of `op`; negative: it cannot be read. */
 int64_t resp_count_before(struct resp_call *call, enum store_op op,
-                          const struct resp_arg *keyspace, int64_t count,
+                          int64_t count,
                           bool (*is_before)(const struct query_row *row,
                                             const void *bound),
                           const void *bound);

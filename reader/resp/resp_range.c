@@ -233,10 +233,9 @@ count_at_least(struct resp_call *call, int64_t keys, int128 value)
 
     if (value > INT64_MAX)
         return 0;
-    return value <= INT64_MIN
-               ? keys
-               : resp_count_before(call, STORE_RANGE, &call->args[1], keys,
-                                   has_at_least, &bound);
+    return value <= INT64_MIN ? keys
+                              : resp_count_before(call, STORE_RANGE, keys,
+                                                  has_at_least, &bound);
 }
 
 /* The rows of args[low] to args[high]; false: call->next. */

@@ -137,12 +137,12 @@ resp_count_keys(struct resp_call *call, const struct resp_arg *keyspace)
 }
 
 int64_t
-resp_count_before(struct resp_call *call, enum store_op op,
-                  const struct resp_arg *keyspace, int64_t count,
+resp_count_before(struct resp_call *call, enum store_op op, int64_t count,
                   bool (*is_before)(const struct query_row *row,
                                     const void *bound),
                   const void *bound)
 {
+    const struct resp_arg *keyspace = &call->args[1];
     uint8_t row[QUERY_ROW_SIZE + STORE_NAME_MAX];
     struct query_row found;
     int64_t from = 0, to = count;

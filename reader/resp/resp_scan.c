@@ -281,16 +281,15 @@ static int
 seek_prefix(struct resp_call *call, const struct resp_pattern *p,
             struct store_query *q)
 {
-    const struct resp_arg *keyspace = &call->args[1];
     int64_t first;
 
     q->prefix = p->prefix;
     q->prefix_size = p->prefix_size;
     if (q->prefix_size == 0)
         return 0;
-    first =
-        resp_count_before(call, STORE_KEYS, keyspace,
-                          resp_count_keys(call, keyspace), is_before_prefix, q);
+    first = resp_count_before(call, STORE_KEYS,
+                              resp_count_keys(call, &call->args[1]),
+                              is_before_prefix, q);
     if (first > q->offset)
         q->offset = first;
     return first < 0 ? (int)first : 0;

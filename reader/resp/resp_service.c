@@ -416,6 +416,7 @@ resp_service_init(struct resp_service *r, struct jobs *jobs,
     *r = (struct resp_service){
         .jobs = jobs,
         .config = config,
+        .forward = {.answers = &r->answers},
         .strings = {.at = (const uint8_t *)config->resp_keyspace,
                     .size = (uint32_t)strlen(config->resp_keyspace)},
         .started_ms = loop_now_ms(jobs->loop),
@@ -427,8 +428,7 @@ resp_service_init(struct resp_service *r, struct jobs *jobs,
     if (rc == 0)
         rc = pool_init(&r->queued, QUEUED_POOL);
     if (rc == 0)
-        rc = forward_init(&r->forward, jobs->loop, layout, &r->answers, config,
-                          connections);
+        rc = forward_init(&r->forward, jobs->loop, layout, config, connections);
     if (rc < 0)
         resp_service_fini(r);
     return rc;
