@@ -54,13 +54,13 @@ commit_turn(struct commit *m)
 
 int
 commit_init(struct commit *m, const struct commit_file *file, void *ctx,
-            struct io *io, size_t max, uint8_t id)
+            struct io *io, size_t max)
 {
     *m = (struct commit){.file = file,
                          .ctx = ctx,
                          .io = io,
                          .job = {.run = sync_run, .done = sync_done}};
-    return gate_init(&m->gate, max, id);
+    return gate_init(&m->gate, max, file->gate_id);
 }
 
 void

@@ -36,6 +36,7 @@ struct commit_file {
     bool (*begin)(void *ctx);        /* false: nothing, or not now */
     int (*sync)(void *ctx);          /* I/O thread; 0 or -errno, no retry */
     bool (*end)(void *ctx, int rc);  /* false: it has failed, and said so */
+    uint8_t gate_id;                 /* unique among the files of a loop */
 };
 
 struct commit {
@@ -51,10 +52,9 @@ struct commit {
     uint64_t syncs, sync_ns; /* figures */
 };
 
-/* For `max` connections that may wait; `id` distinguishes the gates.  -ENOMEM.
- */
+/* For `max` connections that may wait.  -ENOMEM. */
 int commit_init(struct commit *m, const struct commit_file *file, void *ctx,
-                struct io *io, size_t max, uint8_t id);
+                struct io *io, size_t max);
 void commit_fini(struct commit *m);
 
 /* The end of a turn. */

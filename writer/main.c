@@ -210,8 +210,7 @@ open_conns(struct writer *w)
     w->ingest = (struct ingest){.logs = &w->logs, .commit = &w->commit};
     rc = commit_init(&w->commit, &logs_file, &w->logs, &w->logs.sync_io,
                      w->listeners.rows[LISTENER_ACK].max +
-                         w->listeners.rows[LISTENER_HTTP].max,
-                     0);
+                         w->listeners.rows[LISTENER_HTTP].max);
     if (rc == 0)
         rc = conns_init(&w->conns, w->loop, &o);
     if (rc < 0)

@@ -21,23 +21,22 @@ struct seen {
 };
 
 static void
-see_part(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
-         int128 millionths, int64_t at)
+see_part(void *ctx, struct statsd_increment *i)
 {
     const int128 bound =
         ((int128)INT64_MAX + 1) * DECIMAL_MILLIONTHS + DECIMAL_MILLIONTHS;
     struct seen *s = ctx;
 
-    assert(key_size >= 1 && key_size <= s->rules->key_size);
-    assert(memchr(key, '\0', key_size) == NULL || s->rules->append_tags);
-    assert(millionths < bound && millionths > -bound);
-    assert(part == STATSD_PART_COUNTER ||
-           (s->rules->timers && millionths >= 0));
-    s->counts += part == STATSD_PART_COUNTER ? 1 : 0;
-    s->timers += part == STATSD_PART_TIMER_COUNT ? 1 : 0;
-    s->sums += part == STATSD_PART_TIMER_SUM ? 1 : 0;
-    s->total += millionths;
-    assert(at >= 0);
+    assert(i->key_size >= 1 && i->key_size <= s->rules->key_size);
+    assert(memchr(i->key, '\0', i->key_size) == NULL || s->rules->append_tags);
+    assert(i->millionths < bound && i->millionths > -bound);
+    assert(i->part == STATSD_PART_COUNTER ||
+           (s->rules->timers && i->millionths >= 0));
+    s->counts += i->part == STATSD_PART_COUNTER ? 1 : 0;
+    s->timers += i->part == STATSD_PART_TIMER_COUNT ? 1 : 0;
+    s->sums += i->part == STATSD_PART_TIMER_SUM ? 1 : 0;
+    s->total += i->millionths;
+    assert(i->at >= 0);
 }
 
 static int

@@ -212,8 +212,7 @@ start_conns(struct fixture *r)
     }
     assert_rc(conns_init(&r->conns, r->loop, &o), 0);
     assert_rc(
-        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 64, 0),
-        0);
+        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 64), 0);
 }
 
 /* Logs of `slots` messages, as many as `log_max`. */

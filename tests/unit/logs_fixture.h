@@ -101,8 +101,7 @@ open_logs(struct fixture *r)
 
     commit_fini(&r->commit);
     assert_rc(
-        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 1, 0),
-        0);
+        commit_init(&r->commit, &logs_file, &r->logs, &r->logs.sync_io, 1), 0);
     return logs_open(&r->logs, r->loop, &r->data, &r->config, &events);
 }
 

@@ -97,8 +97,8 @@ set_up(struct fixture *r)
     r->echo->after = end_turn;
     r->echo->gate = &r->commit.gate;
     assert_rc(io_start(&r->io, r->echo->loop), 0);
-    assert_rc(
-        commit_init(&r->commit, &counting, &r->file, &r->io, ECHO_PEERS, 0), 0);
+    assert_rc(commit_init(&r->commit, &counting, &r->file, &r->io, ECHO_PEERS),
+              0);
     echo_start(r->echo);
 }
 

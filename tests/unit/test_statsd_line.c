@@ -20,19 +20,18 @@ struct shown {
 };
 
 static void
-show_part(void *ctx, enum statsd_part part, const uint8_t *key, size_t key_size,
-          int128 millionths, int64_t at)
+show_part(void *ctx, struct statsd_increment *i)
 {
     static const char marks[] = "=#+";
     struct shown *s = ctx;
 
-    s->size +=
-        (size_t)snprintf(s->text + s->size, SHOWN - s->size, "%s%.*s%c%lld",
-                         s->size > 0 ? " " : "", (int)key_size,
-                         (const char *)key, marks[part], (long long)millionths);
-    if (at != 0)
+    s->size += (size_t)snprintf(s->text + s->size, SHOWN - s->size,
+                                "%s%.*s%c%lld", s->size > 0 ? " " : "",
+                                (int)i->key_size, (const char *)i->key,
+                                marks[i->part], (long long)i->millionths);
+    if (i->at != 0)
         s->size += (size_t)snprintf(s->text + s->size, SHOWN - s->size, "@%lld",
-                                    (long long)at);
+                                    (long long)i->at);
     assert_true(s->size < SHOWN);
 }
 

@@ -185,7 +185,7 @@ get_quota(struct reading *in, struct quotas *q, bool named)
     const uint64_t id = get_varint(in), size = get_varint(in);
     const uint8_t *name = get_bytes(in, (size_t)size);
     const int64_t limit = get_amount(in);
-    struct quota *quota = quotas_unnamed(q);
+    struct quota *quota;
     uint64_t count;
 
     if (size > QUOTA_NAME_MAX || id > QUOTA_MAX || (id > 0) != named ||
@@ -193,9 +193,10 @@ get_quota(struct reading *in, struct quotas *q, bool named)
         in->rc = -EBADMSG;
     if (in->rc == 0 && named)
         in->rc = quotas_add(q, (uint16_t)id, (const char *)name, (size_t)size,
-                            limit, &quota);
+                            limit);
     if (in->rc < 0)
         return;
+    quota = q->ids[id];
     quota->limit = limit;
     quota->remaining = get_amount(in);
     count = get_varint(in);

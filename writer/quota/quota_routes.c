@@ -196,16 +196,12 @@ runs_out(const struct journal_record *r)
 /* Makes the change, or stores a refusal that the key must repeat. */
 static void
 make_change(struct quota_service *s, const struct quota_request *r,
-            bool changes, const struct journal_record *record,
-            const struct keyed *key, struct key_answer *a)
+            const struct journal_record *record, const struct keyed *key,
+            struct key_answer *a)
 {
-    struct journal_record refusal = {.type = JOURNAL_RECORD_REFUSED,
-                                     .quota = record->quota,
-                                     .after =
-                                         a->form == ANSWER_REFUSED ? 0 : -1};
     int rc;
 
-    if (changes) {
+    if (record->type != JOURNAL_RECORD_REFUSED) {
         rc = quotas_make(&s->store.quotas, r, record, a);
         if (rc < 0) {
             diag_repeating(&s->numbers_warning, DIAG_WARNING,
@@ -214,13 +210,13 @@ make_change(struct quota_service *s, const struct quota_request *r,
             return;
         }
     }
-    put_change(&s->store.journal, key, changes ? record : &refusal, r);
+    put_change(&s->store.journal, key, record, r);
     if (key->is) {
         idempotency_forget(&s->store.quotas.keys, clock_steady_unix_ms());
         idempotency_add(&s->store.quotas.keys, key->hash, key->request, a,
                         clock_steady_unix_ms());
     }
-    if (changes && runs_out(record) && s->config->quota_export[0] != '\0')
+    if (runs_out(record) && s->config->quota_export[0] != '\0')
         s->wants_export = true;
 }
 
@@ -277,6 +273,11 @@ change_asked(struct http_call *x, const struct quota_request *r)
             return repeat_answer(x, body, e, &key);
     }
     changes = quotas_decide(q, r, &record, &a);
+    if (!changes)
+        record =
+            (struct journal_record){.type = JOURNAL_RECORD_REFUSED,
+                                    .quota = record.quota,
+                                    .after = a.form == ANSWER_REFUSED ? 0 : -1};
     if (a.form == ANSWER_NO_MORE)
         diag_repeating(&s->max_warning, DIAG_WARNING,
                        "quota.max=%zu quotas with a name exist: no more are "
@@ -290,7 +291,7 @@ change_asked(struct http_call *x, const struct quota_request *r)
     if (!wait_until_durable(x, writes))
         return CONN_FULL;
     if (writes)
-        make_change(s, r, changes, &record, &key, &a);
+        make_change(s, r, &record, &key, &a);
     count_answer(s, r, &a);
     return send_answer(x, body, &a);
 }

@@ -157,8 +157,11 @@ end(void *ctx, int rc)
     return true;
 }
 
-static const struct commit_file quota_file = {
-    .is_due = is_due, .begin = begin, .sync = sync_journal, .end = end};
+static const struct commit_file quota_file = {.is_due = is_due,
+                                              .begin = begin,
+                                              .sync = sync_journal,
+                                              .end = end,
+                                              .gate_id = 1};
 
 void
 quota_turn(struct quota_service *s)
@@ -291,7 +294,7 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
     http_line_init(&s->line);
     rc = open_store(s, live_fd);
     if (rc == 0)
-        rc = commit_init(&s->commit, &quota_file, s, &s->io, max, 1);
+        rc = commit_init(&s->commit, &quota_file, s, &s->io, max);
     if (rc == 0)
         rc = loop_arm(loop, &s->retry, loop_now_ms(loop));
     if (rc == 0)

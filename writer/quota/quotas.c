@@ -219,7 +219,7 @@ make_number(struct quota *quota, const struct journal_record *record)
 
 int
 quotas_add(struct quotas *q, uint16_t id, const char *name, size_t size,
-           int64_t limit, struct quota **out)
+           int64_t limit)
 {
     const struct quota_name wanted = {name, size};
     struct quota *quota;
@@ -238,7 +238,6 @@ quotas_add(struct quotas *q, uint16_t id, const char *name, size_t size,
     }
     q->names[place] = quota;
     q->ids[id] = quota;
-    *out = quota;
     return 0;
 }
 
@@ -271,7 +270,7 @@ quotas_make(struct quotas *q, const struct quota_request *r,
         *a = (struct key_answer){.form = ANSWER_CREATED,
                                  .remaining = record->value};
         return quotas_add(q, record->quota, r->name, r->name_size,
-                          record->value, &quota);
+                          record->value);
     case JOURNAL_RECORD_REMOVE:
         a->remaining = record->value;
         make_remove(q, quota);

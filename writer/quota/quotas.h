@@ -110,7 +110,7 @@ bool quota_name_is_good(const char *name, size_t size);
 
 /* Adds a quota with a name. -EBADMSG: the name or the id cannot be, -ENOMEM */
 int quotas_add(struct quotas *q, uint16_t id, const char *name, size_t size,
-               int64_t limit, struct quota **out);
+               int64_t limit);
 
 /* NULL: there is none. */
 struct quota *quotas_find(const struct quotas *q, const char *name,

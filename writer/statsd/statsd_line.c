@@ -256,8 +256,9 @@ static void
 add_increment(struct parser *p, enum statsd_part part, int128 millionths)
 {
     if (p->adding)
-        p->sink->add(p->sink->ctx, part, p->key, p->key_size, millionths,
-                     p->at);
+        p->sink->add(p->sink->ctx,
+                     &(struct statsd_increment){part, p->key, p->key_size,
+                                                p->at, millionths});
 }
 
 /* A sign belongs to a change of a gauge, which is not a total. */

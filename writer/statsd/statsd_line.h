@@ -54,11 +54,16 @@ struct statsd_rules {
     const char *totals; /* patterns of carbon_line.h: gauges that are totals */
 };
 
+struct statsd_increment {
+    enum statsd_part part;
+    const uint8_t *key; /* valid during the call only */
+    size_t key_size;
+    int64_t at; /* the line's time in Unix seconds; 0: it has none */
+    int128 millionths;
+};
+
 struct statsd_sink {
-    /* One increment for `key`, which is valid during the call only; `at` is the
-     * line's time in Unix seconds, 0 if it has none. */
-    void (*add)(void *ctx, enum statsd_part part, const uint8_t *key,
-                size_t key_size, int128 millionths, int64_t at);
+    void (*add)(void *ctx, struct statsd_increment *i); /* it may change *i */
     void *ctx;
 };
 

@@ -92,15 +92,14 @@ pause_reading(struct statsd *s)
 }
 
 static void
-add_name(struct statsd *s, enum statsd_part part, const uint8_t *key,
-         size_t key_size, int128 millionths, uint32_t minute)
+add_name(struct statsd *s, const struct statsd_increment *i, uint64_t late_ms)
 {
     uint8_t keyspace[2 * MESSAGE_NAME_MAX];
     struct aggregate_name name =
-        name_of(s->config, part, key, key_size, keyspace);
+        name_of(s->config, i->part, i->key, i->key_size, keyspace);
 
-    name.minute = minute;
-    if (aggregate_add(&s->sums, &name, millionths) == 0)
+    name.minute = late_minute(s, late_ms, i->at);
+    if (aggregate_add(&s->sums, &name, i->millionths) == 0)
         return;
     s->counts[s->taken][STATSD_NO_MEMORY]++;
     diag_repeating(&s->memory_warning, DIAG_WARNING,
@@ -110,28 +109,18 @@ add_name(struct statsd *s, enum statsd_part part, const uint8_t *key,
     pause_reading(s);
 }
 
-/* What a total has grown by. */
-static int128
-take_total(struct statsd *s, enum statsd_protocol protocol, const uint8_t *name,
-           size_t size, int128 millionths, int64_t at)
-{
-    return totals_take(&s->totals,
-                       &(struct total){name, size, protocol, at, millionths});
-}
-
 static void
-add_increment(void *ctx, enum statsd_part part, const uint8_t *key,
-              size_t key_size, int128 millionths, int64_t at)
+add_increment(void *ctx, struct statsd_increment *i)
 {
     struct statsd *s = ctx;
 
-    if (part == STATSD_PART_TOTAL)
-        millionths =
-            take_total(s, STATSD_LINE_PROTOCOL, key, key_size, millionths, at);
-    if (part == STATSD_PART_TOTAL && millionths == 0)
-        return;
-    add_name(s, part, key, key_size, millionths,
-             late_minute(s, s->config->statsd_late_ms, at));
+    if (i->part == STATSD_PART_TOTAL)
+        i->millionths =
+            totals_take(&s->totals, &(struct total){i->key, i->key_size,
+                                                    STATSD_LINE_PROTOCOL, i->at,
+                                                    i->millionths});
+    if (i->part != STATSD_PART_TOTAL || i->millionths != 0)
+        add_name(s, i, s->config->statsd_late_ms);
 }
 
 bool
@@ -229,11 +218,16 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
         s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_IGNORED]++;
     else {
         if (is_total)
-            c.millionths = take_total(s, GRAPHITE_LINE_PROTOCOL, c.path,
-                                      c.path_size, c.millionths, c.at);
+            c.millionths =
+                totals_take(&s->totals, &(struct total){c.path, c.path_size,
+                                                        GRAPHITE_LINE_PROTOCOL,
+                                                        c.at, c.millionths});
         if (!is_total || c.millionths != 0)
-            add_name(s, STATSD_PART_COUNTER, c.name, c.name_size, c.millionths,
-                     late_minute(s, config->graphite_late_ms, c.at));
+            add_name(s,
+                     &(struct statsd_increment){STATSD_PART_COUNTER, c.name,
+                                                c.name_size, c.at,
+                                                c.millionths},
+                     config->graphite_late_ms);
     }
 }
 
