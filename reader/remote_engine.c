@@ -403,15 +403,11 @@ next_name(struct store_listing *listing, uint64_t until_ns,
 /* The marks of a keyspace only make as_of more recent, so nothing waits for
  * them. */
 static int
-read_marks(struct store *s, const uint8_t *name, size_t name_size,
-           const struct log_fill *marks, size_t count,
+read_marks(struct store *s, const struct store_batch *batch,
            struct store_mark_info *infos)
 {
     (void)s;
-    (void)name;
-    (void)name_size;
-    (void)marks;
-    (void)count;
+    (void)batch;
     (void)infos;
     return -EHOSTDOWN;
 }

@@ -137,9 +137,12 @@ static int
 read_states(const struct log_select *a, struct log_select_lane *l,
             const struct fold_keyspace *k, uint32_t name, unsigned n)
 {
-    int rc;
+    const struct store_batch batch = {.name = k->name,
+                                      .name_size = k->name_size,
+                                      .marks = l->marks,
+                                      .mark_count = n};
+    int rc = store_marks(a->store, &batch, l->infos);
 
-    rc = store_marks(a->store, k->name, k->name_size, l->marks, n, l->infos);
     memset(l->behind, 0, n * sizeof *l->behind);
     for (unsigned i = 0; rc == 0 && name != WAITING_NONE && i < n; i++)
         rc = find_behind(a, k, name, &l->marks[i], &l->behind[i]);

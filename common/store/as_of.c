@@ -268,13 +268,16 @@ place_of(struct as_of *f, const uint8_t *name, size_t size)
 static uint64_t
 claim_merged(struct as_of *f, const uint8_t *name, size_t size)
 {
+    const struct store_batch merging = {.name = name,
+                                        .name_size = size,
+                                        .marks = f->merging,
+                                        .mark_count = f->merging_count};
     struct store_mark_info infos[AS_OF_MERGING];
     uint64_t oldest = f->waiting_ms, as_of;
 
     if (!f->is_late || size == 0)
         return f->as_of_ms;
-    if (store_marks(f->store, name, size, f->merging, f->merging_count, infos) <
-        0)
+    if (store_marks(f->store, &merging, infos) < 0)
         return f->as_of_ms;
     for (unsigned i = 0; i < f->merging_count; i++)
         if (infos[i].state != STORE_MARK_DONE &&

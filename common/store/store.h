@@ -170,19 +170,31 @@ struct store_listed {
 
 /* ---- maintenance (countd check, backup, drop, del) ---------------------- */
 
-struct store_check_result {
+struct store_check {
+    void (*fault)(void *ctx, const char *text); /* gets a line for each */
+    void *ctx;
+    /* results */
     uint64_t blocks; /* checked */
     uint64_t keys;
     uint64_t saturated; /* keys that are flagged */
     uint64_t marks;
-    uint64_t faults; /* reported through `fault` */
-    uint64_t file_size;
+    uint64_t faults;
+    uint64_t file_size; /* bytes */
     uint64_t used_size; /* bytes in use */
 };
 
 struct store_key {
     const uint8_t *key;
     size_t key_size;
+};
+
+/* Keys of a keyspace that are to be removed. */
+struct store_deletion {
+    const uint8_t *name;
+    size_t name_size;
+    const struct store_key *keys; /* sorted; they differ */
+    size_t count;
+    uint64_t deleted; /* rises by the number of those that existed */
 };
 
 /* What an engine may ask its caller during store_maintain(). */
@@ -228,8 +240,7 @@ struct store_engine {
     void (*close)(struct store *s);
     unsigned (*lane)(const struct store *s, const uint8_t *name,
                      size_t name_size); /* NULL: there is one lane */
-    int (*marks)(struct store *s, const uint8_t *name, size_t name_size,
-                 const struct log_fill *marks, size_t count,
+    int (*marks)(struct store *s, const struct store_batch *batch,
                  struct store_mark_info *infos);
     int (*apply)(struct store *s, const struct store_batch *batch,
                  struct store_applied *applied);
@@ -247,8 +258,7 @@ struct store_engine {
     int (*listing_next)(struct store_listing *l, uint64_t until_ns,
                         struct store_listed *out);
     int (*check)(struct store *s, const uint8_t *name, size_t name_size,
-                 void (*fault)(void *ctx, const char *text), void *ctx,
-                 struct store_check_result *out);
+                 struct store_check *c);
     int (*each_mark)(struct store *s, const uint8_t *name, size_t name_size,
                      int (*mark)(void *ctx, const struct log_fill *m,
                                  const struct store_mark_info *info),
@@ -261,8 +271,7 @@ struct store_engine {
     int (*vacate)(struct store *s, const uint8_t *name, size_t name_size,
                   int data_fd); /* NULL: as well */
     int (*purge)(struct store *s, const uint8_t *name, size_t name_size);
-    int (*del)(struct store *s, const uint8_t *name, size_t name_size,
-               const struct store_key *keys, size_t count, uint64_t *deleted);
+    int (*del)(struct store *s, struct store_deletion *d);
     /* NULL: applied is readable. */
     int (*as_of)(struct store *s, struct store_as_of *out);
     const char *(*trouble)(const struct store *s); /* NULL: none can be */
@@ -297,15 +306,14 @@ store_lanes(const struct store *s)
     return s->lanes > 1 ? s->lanes : 1;
 }
 
-/* Sets infos[i] to what the keyspace has of each fill; NONE for an unknown
- * keyspace.  Reads the snapshot of store_read(), if it has one of this
- * keyspace. */
+/* Sets infos[i] to what the keyspace has of each fill of a batch, which needs no
+ * deltas; NONE for an unknown keyspace.  Reads the snapshot of store_read(), if
+ * it has one of this keyspace. */
 static inline int
-store_marks(struct store *s, const uint8_t *name, size_t name_size,
-            const struct log_fill *marks, size_t count,
+store_marks(struct store *s, const struct store_batch *batch,
             struct store_mark_info *infos)
 {
-    return s->engine->marks(s, name, name_size, marks, count, infos);
+    return s->engine->marks(s, batch, infos);
 }
 
 /* Applies the batch; returns 0 when it is durable.  Skips what is applied
@@ -433,14 +441,12 @@ int store_list(struct store *s, const uint8_t *after, size_t after_size,
                void *ctx);
 
 /* Checks all that is stored of a keyspace against its checksums and itself.
- * `fault` gets one line of text per fault.  Returns 0 also with faults; an
- * error only when the check could not be made. */
+ * Returns 0 also with faults; an error only when the check could not be made. */
 static inline int
 store_check(struct store *s, const uint8_t *name, size_t name_size,
-            void (*fault)(void *ctx, const char *text), void *ctx,
-            struct store_check_result *out)
+            struct store_check *c)
 {
-    return s->engine->check(s, name, name_size, fault, ctx, out);
+    return s->engine->check(s, name, name_size, c);
 }
 
 /* Calls `mark` with the mark of every log known to this keyspace. */
@@ -507,14 +513,12 @@ store_vacate(struct store *s, const uint8_t *name, size_t name_size,
                              : -EOPNOTSUPP;
 }
 
-/* Removes these keys, durably.  They are sorted and differ; those that existed
- * are added to *deleted, also before an error: after -EAGAIN the same call goes
- * on.  -ENOENT as above. */
+/* Removes these keys, durably.  d->deleted rises also before an error: after
+ * -EAGAIN the same call goes on.  -ENOENT as above. */
 static inline int
-store_del(struct store *s, const uint8_t *name, size_t name_size,
-          const struct store_key *keys, size_t count, uint64_t *deleted)
+store_del(struct store *s, struct store_deletion *d)
 {
-    return s->engine->del(s, name, name_size, keys, count, deleted);
+    return s->engine->del(s, d);
 }
 
 /* Rewrites what is stored of a keyspace, so that no byte of a deleted key is

@@ -17,8 +17,10 @@ int
 waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
               const struct log_fill *id)
 {
+    const struct store_batch batch = {
+        .name = name, .name_size = name_size, .marks = id, .mark_count = 1};
     struct store_mark_info info;
-    const int rc = store_marks(s, name, name_size, id, 1, &info);
+    const int rc = store_marks(s, &batch, &info);
 
     return rc < 0 ? rc
                   : info.state == STORE_MARK_DONE ||

@@ -123,10 +123,9 @@ side_maintain(struct side *s)
 static double
 side_used(struct side *s, const char *name)
 {
-    struct store_check_result r;
+    struct store_check r = {.fault = NULL}; /* there is none */
 
-    assert_rc(store_check(s->store, (const uint8_t *)name, strlen(name), NULL,
-                          NULL, &r),
+    assert_rc(store_check(s->store, (const uint8_t *)name, strlen(name), &r),
               0);
     return (double)r.used_size;
 }

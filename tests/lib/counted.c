@@ -241,7 +241,7 @@ apply_logs(struct store *s, const struct log_batch *logs, size_t n)
     for (size_t i = 0; i < n; i++)
         marks[i] = logs[i].mark;
     for (int i = 0; i < 100000 && (rc == -ESTALE || rc == -EAGAIN); i++) {
-        rc = store_marks(s, KS, marks, n, infos);
+        rc = stored_marks(s, KS_NAME, marks, n, infos);
         for (size_t m = 0; rc == 0 && m < n; m++)
             if (infos[m].state == STORE_MARK_AHEAD)
                 return -EOVERFLOW;
@@ -332,7 +332,7 @@ mark_state(struct store *s, const struct log_fill *mark)
 {
     struct store_mark_info info;
 
-    assert_rc(store_marks(s, KS, mark, 1, &info), 0);
+    assert_rc(stored_marks(s, KS_NAME, mark, 1, &info), 0);
     return info.state;
 }
 
@@ -423,9 +423,9 @@ compare_all(struct store *s, struct model *m)
 void
 check_clean(struct store *s)
 {
-    struct store_check_result r;
+    struct store_check r = {.fault = print_fault};
 
-    assert_rc(store_check(s, KS, print_fault, NULL, &r), 0);
+    assert_rc(store_check(s, KS, &r), 0);
     assert_int_equal(r.faults, 0);
 }
 

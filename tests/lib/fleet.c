@@ -421,11 +421,11 @@ open_store(const struct fleet *f, struct stored_dir *s)
 static int
 check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 {
-    struct store_check_result result;
+    struct store_check result = {.fault = print_fault};
     int rc;
 
     (void)keys; /* found again by the check */
-    rc = store_check(ctx, name, size, print_fault, NULL, &result);
+    rc = store_check(ctx, name, size, &result);
     if (rc < 0 || result.faults > 0)
         fail_msg("keyspace %.*s: rc %d, %llu faults", (int)size,
                  (const char *)name, rc, (unsigned long long)result.faults);

@@ -172,7 +172,7 @@ add_partly(struct specimen *s, enum specimen_keyspace k, uint8_t log)
     fault_inject("flock", 3, EIO); /* behind lock and unlock of the first */
     assert_rc(store_apply(store, &b, &applied), -EIO);
     fault_clear();
-    assert_rc(store_marks(store, b.name, b.name_size, &mark, 1, &info), 0);
+    assert_rc(store_marks(store, &b, &info), 0);
     assert_int_equal(info.state, STORE_MARK_PARTIAL);
     for (size_t i = 0; i < keyspaces[k].keys; i++) {
         struct store_row row;

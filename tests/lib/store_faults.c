@@ -36,14 +36,14 @@ find_keyspace(const void *name, size_t size)
 }
 
 static int
-marks(struct store *s, const uint8_t *name, size_t name_size,
-      const struct log_fill *fills, size_t count, struct store_mark_info *infos)
+marks(struct store *s, const struct store_batch *b,
+      struct store_mark_info *infos)
 {
-    const struct keyspace_faults *k = find_keyspace(name, name_size);
+    const struct keyspace_faults *k = find_keyspace(b->name, b->name_size);
 
     if (k->fault.marks < 0)
         return k->fault.marks;
-    return real->marks(s, name, name_size, fills, count, infos);
+    return real->marks(s, b, infos);
 }
 
 static int

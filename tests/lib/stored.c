@@ -35,6 +35,33 @@ stored_add(struct store *s, const char *name, const struct log_fill *mark,
     return stored_apply(s, name, mark, &d, 1);
 }
 
+int
+stored_marks(struct store *s, const char *name, const struct log_fill *marks,
+             size_t count, struct store_mark_info *infos)
+{
+    const struct store_batch batch = {.name = (const uint8_t *)name,
+                                      .name_size = strlen(name),
+                                      .marks = marks,
+                                      .mark_count = count};
+
+    return store_marks(s, &batch, infos);
+}
+
+int
+stored_del(struct store *s, const char *name, const struct store_key *keys,
+           size_t count, uint64_t *deleted)
+{
+    struct store_deletion d = {.name = (const uint8_t *)name,
+                               .name_size = strlen(name),
+                               .keys = keys,
+                               .count = count,
+                               .deleted = *deleted};
+    const int rc = store_del(s, &d);
+
+    *deleted = d.deleted;
+    return rc;
+}
+
 void
 print_fault(void *ctx, const char *text)
 {

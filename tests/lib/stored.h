@@ -30,6 +30,15 @@ int stored_apply(struct store *s, const char *name, const struct log_fill *mark,
 int stored_add(struct store *s, const char *name, const struct log_fill *mark,
                const char *key, int64_t sum);
 
+/* What the keyspace has of fills. */
+int stored_marks(struct store *s, const char *name,
+                 const struct log_fill *marks, size_t count,
+                 struct store_mark_info *infos);
+
+/* Deletes keys; those that existed are added to *deleted. */
+int stored_del(struct store *s, const char *name, const struct store_key *keys,
+               size_t count, uint64_t *deleted);
+
 /*   -ENOENT  no such keyspace or key */
 int stored_get(struct store *s, const char *name, const char *key,
                struct store_row *row);

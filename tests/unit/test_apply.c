@@ -85,7 +85,7 @@ apply_in_part(const struct tmpdir *d, const struct log_batch *log, rlim_t size,
     assert_int_equal(waitpid(child, &status, 0), child);
     *failed = WEXITSTATUS(status) != 0;
     s = open_store(d, 1 << 24, true);
-    assert_rc(store_marks(s, KS, &log->mark, 1, info), 0);
+    assert_rc(stored_marks(s, KS_NAME, &log->mark, 1, info), 0);
     return s;
 }
 
@@ -135,13 +135,13 @@ CASE(a_log_that_is_in_partly_goes_on_there_after_its_keyspace_is_vacated, d)
 
     assert_rc(store_vacate(s, KS, d->fd), 0);
 
-    assert_rc(store_marks(s, KS, &log.mark, 1, &after), 0);
+    assert_rc(stored_marks(s, KS_NAME, &log.mark, 1, &after), 0);
     assert_int_equal(after.state, STORE_MARK_PARTIAL);
     assert_true(after.progress == before.progress);
     assert_rc(apply_logs(s, &log, 1), 0);
     assert_rc(stored_totals(s, KS_NAME, &t), 0);
     assert_true(t.keys > 0 && t.keys < log.keys.count); /* the rest of it */
-    assert_rc(store_marks(s, KS, &log.mark, 1, &after), 0);
+    assert_rc(stored_marks(s, KS_NAME, &log.mark, 1, &after), 0);
     assert_int_equal(after.state, STORE_MARK_DONE);
     check_clean(s);
     store_close(s);
@@ -353,10 +353,10 @@ CASE(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs, d)
     struct store_delta sum = delta("k", 0);
     struct store_applied applied;
 
-    assert_rc(store_marks(s, KS, logs, 2, infos), 0);
+    assert_rc(stored_marks(s, KS_NAME, logs, 2, infos), 0);
     assert_rc(apply_deltas(s, KS, logs, 2, &sum, 1, &applied), 0);
 
-    assert_rc(store_marks(s, KS, logs, 2, infos), 0);
+    assert_rc(stored_marks(s, KS_NAME, logs, 2, infos), 0);
     assert_int_equal(infos[0].state, STORE_MARK_DONE);
     assert_int_equal(infos[1].state, STORE_MARK_DONE);
     store_close(s);

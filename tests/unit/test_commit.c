@@ -237,7 +237,7 @@ delete_one(struct store *s)
                                   .key_size = 9};
     uint64_t deleted = 0;
 
-    return store_del(s, KS, &key, 1, &deleted);
+    return stored_del(s, KS_NAME, &key, 1, &deleted);
 }
 
 /* Whatever failed, once a call says 0 its work is done, for others as well, and

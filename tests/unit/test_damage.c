@@ -72,16 +72,16 @@ CASE(marks_that_are_not_those_of_the_state_are_damage, d)
 {
     struct store *s = open_store(d, 1 << 20, true);
     struct log_fill later = counted_log;
-    struct store_check_result r;
     char bytes[17] = "m";
     MDB_val key = {.mv_size = 17, .mv_data = bytes}, v;
     uint8_t earlier[300];
 
     memcpy(bytes + 1, counted_log.uuid, 16);
     for (unsigned i = 0; i < 2; i++) {
+        unsigned faults = 0;
+        struct store_check r = {.fault = count_fault, .ctx = &faults};
         struct store_mark_info info;
         struct keyspace *k;
-        unsigned faults = 0;
         MDB_txn *txn;
 
         later.epoch += 10;
@@ -103,8 +103,8 @@ CASE(marks_that_are_not_those_of_the_state_are_damage, d)
         keyspace_unlock(k);
 
         assert_rc(stored_add(s, KS_NAME, &later, "k", 2), -EBADMSG);
-        assert_rc(store_marks(s, KS, &other_log, 1, &info), -EBADMSG);
-        assert_rc(store_check(s, KS, count_fault, &faults, &r), 0);
+        assert_rc(stored_marks(s, KS_NAME, &other_log, 1, &info), -EBADMSG);
+        assert_rc(store_check(s, KS, &r), 0);
         assert_int_equal(faults, 1);
 
         assert_rc(store_drop(s, KS), 1); /* they are of no use */
@@ -128,9 +128,9 @@ CASE(check_finds_what_contradicts_itself, d)
 {
     struct store *s = open_store(d, 1 << 24, true);
     struct keyspace_state st, good;
-    struct store_check_result r;
-    struct keyspace *k;
     unsigned faults;
+    struct store_check r = {.fault = count_fault, .ctx = &faults};
+    struct keyspace *k;
     MDB_txn *txn;
 
     for (char key[2] = "a"; key[0] <= 'z'; key[0]++)
@@ -151,14 +151,12 @@ CASE(check_finds_what_contradicts_itself, d)
         st.marks_hash += i == 6;
         put_state(s, k, &st);
         faults = 0;
-        assert_rc(store_check(s, KS, count_fault, &faults, &r), 0);
+        assert_rc(store_check(s, KS, &r), 0);
         assert_true(faults > 0);
         assert_int_equal(r.faults, faults);
     }
     put_state(s, k, &good);
     check_clean(s);
-    assert_rc(
-        store_check(s, (const uint8_t *)"nope", 4, count_fault, &faults, &r),
-        -ENOENT);
+    assert_rc(store_check(s, (const uint8_t *)"nope", 4, &r), -ENOENT);
     store_close(s);
 }

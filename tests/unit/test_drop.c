@@ -113,7 +113,7 @@ delete_all(struct store *s)
         keys[i] = (struct store_key){.key = (const uint8_t *)names[i],
                                      .key_size = 10};
     }
-    assert_rc(store_del(s, KS, keys, FILL_KEYS, &deleted), 0);
+    assert_rc(stored_del(s, KS_NAME, keys, FILL_KEYS, &deleted), 0);
     assert_int_equal(deleted, FILL_KEYS);
     free(names);
     free(keys);
@@ -247,7 +247,7 @@ CASE(nothing_is_taken_away_while_another_process_writes, d)
     assert_rc(add_count(s, &log_a, "k", 1), 0);
     held = hold_file(d, "pages.mdb");
     assert_rc(store_drop(s, KS), -EAGAIN);
-    assert_rc(store_del(s, KS, &key_k, 1, &deleted), -EAGAIN);
+    assert_rc(stored_del(s, KS_NAME, &key_k, 1, &deleted), -EAGAIN);
     assert_int_equal(lmdb_of(s)->holder, getpid());
     expect_totals(s, 1, 1);
     assert_int_equal(close(held), 0);
@@ -277,11 +277,11 @@ CASE(a_deletion_that_goes_on_behind_another_process_counts_all_keys, d)
 
     assert_rc(add_count(s, &log_a, "k", 1), 0);
     fault_hook("flock", 3, hold_now, d);
-    assert_rc(store_del(s, KS, &key_k, 1, &deleted), -EAGAIN);
+    assert_rc(stored_del(s, KS_NAME, &key_k, 1, &deleted), -EAGAIN);
     assert_true(fault_hit());
     fault_clear();
     assert_int_equal(close(held_by_hook), 0);
-    assert_rc(store_del(s, KS, &key_k, 1, &deleted), 0);
+    assert_rc(stored_del(s, KS_NAME, &key_k, 1, &deleted), 0);
     assert_int_equal(deleted, 1);
     store_close(s);
 }
@@ -368,7 +368,7 @@ delete_thirds(struct store *s, struct model *m)
             n++;
         }
     }
-    assert_rc(store_del(s, KS, keys, n, &deleted), 0);
+    assert_rc(stored_del(s, KS_NAME, keys, n, &deleted), 0);
     assert_int_equal(deleted, want);
     for (size_t i = 0; i < m->count; i++) {
         if (i % 3 == 0)
@@ -433,12 +433,12 @@ CASE(marks_stay_when_keys_are_deleted, d)
     uint64_t deleted = 0;
 
     assert_rc(add_count(s, &log_a, "k", 3), 0);
-    assert_rc(store_del(s, KS, &bad, 1, &deleted), -EINVAL);
-    assert_rc(store_del(s, KS, &key_k, 1, &deleted), 0);
+    assert_rc(stored_del(s, KS_NAME, &bad, 1, &deleted), -EINVAL);
+    assert_rc(stored_del(s, KS_NAME, &key_k, 1, &deleted), 0);
     assert_int_equal(deleted, 1);
-    assert_rc(store_del(s, KS, &key_k, 1, &deleted), 0);
+    assert_rc(stored_del(s, KS_NAME, &key_k, 1, &deleted), 0);
     assert_int_equal(deleted, 1);
-    assert_rc(store_del(s, KS, NULL, 0, &deleted), 0);
+    assert_rc(stored_del(s, KS_NAME, NULL, 0, &deleted), 0);
 
     assert_rc(add_count(s, &log_a, "k", 3), 0);
     expect_totals(s, 0, 0);
@@ -629,7 +629,7 @@ take_key(struct store *s)
 {
     uint64_t deleted = 0;
 
-    return store_del(s, KS, &key_k, 1, &deleted);
+    return stored_del(s, KS_NAME, &key_k, 1, &deleted);
 }
 
 static int

@@ -212,7 +212,6 @@ CASE(foreign_files_are_named_and_left_alone, d)
     static const uint8_t zeros[8192];
     static const char *const bad[] = {"garbage", "zeros",  "short", "renamed",
                                       "link",    "folder", "fifo",  "locked"};
-    struct store_check_result r;
     uint8_t whole[65536];
     size_t size;
 
@@ -232,13 +231,13 @@ CASE(foreign_files_are_named_and_left_alone, d)
 
     s = open_store(d, 1 << 20, true);
     for (int i = 0; i < 2; i++) { /* a second look says the same */
+        struct store_check r = {.fault = print_fault};
+
         for (size_t n = 0; n < sizeof bad / sizeof bad[0]; n++)
             if (get_one(s, bad[n], "k") != -EBADMSG)
                 fail_msg("%s", bad[n]);
         assert_rc(apply_one(s, "fifo", "k", 1), -EBADMSG);
-        assert_rc(
-            store_check(s, (const uint8_t *)"fifo", 4, print_fault, NULL, &r),
-            0);
+        assert_rc(store_check(s, (const uint8_t *)"fifo", 4, &r), 0);
         assert_true(r.faults > 0);
         assert_rc(apply_one(s, "zeros", "k", 1), -EBADMSG);
         assert_int_equal(get_one(s, "good", "k"), 1 + i);
@@ -445,20 +444,20 @@ golden_put(const struct tmpdir *d)
 
 CASE(a_keyspace_of_the_first_version_still_opens, d)
 {
-    struct store_check_result r;
+    struct store_check r = {.fault = print_fault};
     struct store *s;
 
     golden_put(d);
 
     s = open_store(d, 1 << 24, true);
-    assert_rc(store_check(s, golden, 6, print_fault, NULL, &r), 0);
+    assert_rc(store_check(s, golden, 6, &r), 0);
     assert_int_equal(r.faults, 0);
     assert_int_equal(r.marks, 3);
     for (unsigned i = 0; i < GOLDEN_KEYS; i++)
         compare_golden(s, i);
     compare_golden_history(s);
     assert_rc(apply_one(s, "golden", "k00001", 1), 0);
-    assert_rc(store_check(s, golden, 6, print_fault, NULL, &r), 0);
+    assert_rc(store_check(s, golden, 6, &r), 0);
     assert_int_equal(r.faults, 0);
     assert_true(get_one(s, "golden", "k00001") == golden_count(1) + 1);
     store_close(s);
@@ -537,12 +536,12 @@ CASE(marks_are_the_same_with_and_without_lmdb, tmp)
         store_close(s);
 
         s = open_store(&d, 1 << 22, true);
-        assert_rc(store_marks(s, KS, asked, count + 1, peeked), 0);
+        assert_rc(stored_marks(s, KS_NAME, asked, count + 1, peeked), 0);
         assert_int_equal(lmdb_of(s)->touched, 0); /* it was not opened */
         assert_rc(stored_totals(s, KS_NAME, &totals), 0);
         store_read_end(s);
         assert_int_equal(lmdb_of(s)->touched, 1);
-        assert_rc(store_marks(s, KS, asked, count + 1, read), 0);
+        assert_rc(stored_marks(s, KS_NAME, asked, count + 1, read), 0);
         for (size_t i = 0; i <= count; i++) {
             static const enum store_mark_state want[] = {
                 STORE_MARK_DONE, STORE_MARK_NONE, STORE_MARK_AHEAD,

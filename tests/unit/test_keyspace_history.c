@@ -187,12 +187,10 @@ note_fault(void *ctx, const char *text)
 static unsigned
 check_keyspace(struct fixture *x, const char *name)
 {
-    struct store_check_result r;
+    struct store_check r = {.fault = note_fault, .ctx = x};
 
     x->faults = 0;
-    assert_rc(store_check(x->lmdb, (const uint8_t *)name, strlen(name),
-                          note_fault, x, &r),
-              0);
+    assert_rc(store_check(x->lmdb, (const uint8_t *)name, strlen(name), &r), 0);
     assert_int_equal(r.faults, x->faults);
     return x->faults;
 }
@@ -314,7 +312,7 @@ delete_random(struct fixture *x)
             keys[n++] = (struct store_key){(const uint8_t *)key_text(i),
                                            strlen(key_text(i))};
     }
-    assert_rc(store_del(x->lmdb, KS, keys, n, &deleted), 0);
+    assert_rc(stored_del(x->lmdb, KS_NAME, keys, n, &deleted), 0);
     for (size_t i = 0; i < x->count; i++)
         if (!gone[number_of(x->table[i].key.bytes, x->table[i].key.size)])
             x->table[kept++] = x->table[i];
@@ -431,7 +429,7 @@ delete_key(struct fixture *x, const char *key)
     const struct store_key k = {(const uint8_t *)key, strlen(key)};
     uint64_t deleted = 0;
 
-    assert_rc(store_del(x->lmdb, KS, &k, 1, &deleted), 0);
+    assert_rc(stored_del(x->lmdb, KS_NAME, &k, 1, &deleted), 0);
     assert_int_equal(deleted, 1);
 }
 
@@ -596,7 +594,7 @@ CASE(any_number_of_merges_may_touch_many_old_periods, x)
 
 CASE(the_limit_bounds_the_file, x)
 {
-    struct store_check_result r;
+    struct store_check r = {.fault = note_fault, .ctx = x};
 
     store_close(x->lmdb);
     x->history_max = 100000;
@@ -606,7 +604,7 @@ CASE(the_limit_bounds_the_file, x)
         random_batch(x);
         now += 2;
     }
-    assert_rc(store_check(x->lmdb, KS, note_fault, x, &r), 0);
+    assert_rc(store_check(x->lmdb, KS, &r), 0);
     assert_int_equal(r.faults, 0);
     assert_in_range(r.used_size, 0, 400000);
 }

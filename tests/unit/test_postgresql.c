@@ -67,7 +67,7 @@ delete_some(struct store *s, struct model *m)
         if (n < 200 && below(8) == 0)
             keys[n++] =
                 (struct store_key){m->counters[i].key, m->counters[i].size};
-    assert_rc(store_del(s, KS, keys, n, &deleted), 0);
+    assert_rc(stored_del(s, KS_NAME, keys, n, &deleted), 0);
     assert_int_equal(deleted, n);
     for (size_t i = 0, k = 0; i < m->count; i++) {
         if (k < n && keys[k].key == m->counters[i].key) {
@@ -172,12 +172,13 @@ CASE(a_check_finds_a_row_that_was_changed_by_hand, x)
     static const char *const changes[][2] = {
         {"counter SET n = n + 1", "counter SET n = n - 1"},
         {"band SET keys = keys + 1", "band SET keys = keys - 1"}};
-    struct store_check_result r;
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 5), 0);
     for (int i = 0; i < 2; i++) {
+        struct store_check r = {.fault = print_fault};
+
         (void)pg_server_run("UPDATE @.%s", changes[i][0]);
-        assert_rc(store_check(x->s, KS, print_fault, NULL, &r), 0);
+        assert_rc(store_check(x->s, KS, &r), 0);
         assert_int_equal(r.faults, 1);
         (void)pg_server_run("UPDATE @.%s", changes[i][1]);
         check_clean(x->s);

@@ -212,7 +212,7 @@ CASE(what_takes_the_place_of_a_file_loses_the_keys_deleted_before_too, d)
         assert_rc(apply_keys(s, 0, KEYS, 8, &applied), 0);
         copy_file(d, "pages.mdb", "copy");
         fault_hook("flock", n, replace_by_copy, d);
-        assert_rc(store_del(s, KS, keys, KEYS, &deleted), 0);
+        assert_rc(stored_del(s, KS_NAME, keys, KEYS, &deleted), 0);
         assert_true(fault_hit());
         fault_clear();
         assert_int_equal(deleted, KEYS);

@@ -93,7 +93,7 @@ state_of(struct fixture *x, uint64_t epoch, uint64_t first_ms)
 
     mark.epoch = epoch;
     mark.first_ms = first_ms;
-    assert_rc(store_marks(x->s, WORDS, &mark, 1, &info), 0);
+    assert_rc(stored_marks(x->s, "words", &mark, 1, &info), 0);
     return info.state;
 }
 
@@ -336,7 +336,7 @@ CASE(deleted_keys_are_gone_and_begin_again, x)
 
     add_four(x);
 
-    assert_rc(store_del(x->s, WORDS, gone, 3, &deleted), 0);
+    assert_rc(stored_del(x->s, "words", gone, 3, &deleted), 0);
     assert_int_equal(deleted, 2);
     assert_rc(stored_get(x->s, "words", "a", &row), -ENOENT);
     assert_int_equal(stored_range(x->s, "words", 0, 9, bytes, sizeof bytes), 2);
@@ -345,8 +345,7 @@ CASE(deleted_keys_are_gone_and_begin_again, x)
     assert_int_equal(t.sum_low, 9);
     assert_rc(stored_add(x->s, "words", NULL, "a", 5), 0);
     assert_int_equal(get_one(x->s, "words", "a"), 5);
-    assert_rc(store_del(x->s, (const uint8_t *)"none", 4, gone, 1, &deleted),
-              -ENOENT);
+    assert_rc(stored_del(x->s, "none", gone, 1, &deleted), -ENOENT);
 }
 
 CASE(a_drop_removes_rows_and_keeps_marks, x)

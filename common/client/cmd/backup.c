@@ -285,7 +285,7 @@ copy_waiting(struct backup *b)
 static int
 copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 {
-    struct store_check_result result = {0};
+    struct store_check result = {.fault = copy_fault, .ctx = ctx};
     struct backup *b = ctx;
     int rc;
 
@@ -296,7 +296,7 @@ copy_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
     if (rc == -ENOENT && !store_session_is_file(name, size))
         return 0; /* it was removed since it was listed */
     if (rc == 0)
-        rc = store_check(b->copy, name, size, copy_fault, b, &result);
+        rc = store_check(b->copy, name, size, &result);
     if (rc < 0) {
         b->faults++;
         progress_clear(&b->progress);

@@ -138,7 +138,7 @@ keyspace_fault(void *ctx, const char *text)
 static int
 check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 {
-    struct store_check_result result = {0};
+    struct store_check result = {.fault = keyspace_fault, .ctx = ctx};
     struct check *c = ctx;
     int rc;
 
@@ -146,7 +146,7 @@ check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
     check_name(c, "keyspace", name, size);
     c->keyspace.size = size;
     memcpy(c->keyspace.bytes, name, size);
-    rc = store_check(c->in.store, name, size, keyspace_fault, c, &result);
+    rc = store_check(c->in.store, name, size, &result);
     c->keyspaces++;
     c->keys += result.keys;
     c->saturated += result.saturated;

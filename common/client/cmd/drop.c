@@ -396,7 +396,10 @@ delete_keys(struct drop *d, struct found *f, const struct store_key *keys,
 {
     const bool purge = cmd_value(d->line, "purge") != NULL;
     const struct cmd_name *keyspace = &f->name;
-    uint64_t deleted = 0;
+    struct store_deletion deletion = {.name = keyspace->bytes,
+                                      .name_size = keyspace->size,
+                                      .keys = keys,
+                                      .count = count};
     int rc;
 
     rc = read_totals(d, f);
@@ -408,8 +411,7 @@ delete_keys(struct drop *d, struct found *f, const struct store_key *keys,
                         f->fills, f->text);
     if (rc == 0)
         do
-            rc = store_del(d->in.store, keyspace->bytes, keyspace->size, keys,
-                           count, &deleted);
+            rc = store_del(d->in.store, &deletion);
         while (wait_turn(&d->turn, rc, store_session_holder(&d->in)));
     /* A purge that is repeated may find that the empty file is removed. */
     if (rc == -ENOENT && purge)
@@ -419,11 +421,11 @@ delete_keys(struct drop *d, struct found *f, const struct store_key *keys,
     if (rc < 0)
         return cmd_failed(rc, "delete from keyspace %s", f->text);
     (void)printf("deleted keyspace=%s keys=%" PRIu64 " of %zu\n", f->text,
-                 deleted, count);
+                 deletion.deleted, count);
     warn_quarantined(d);
     if (purge)
         return purge_keys(d, keyspace, keys, count);
-    return deleted == count ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
+    return deletion.deleted == count ? CONFIG_EXIT_OK : CONFIG_EXIT_NEGATIVE;
 }
 
 int

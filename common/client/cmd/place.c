@@ -63,12 +63,14 @@ static int
 read_state(struct place *p, const uint8_t *name, size_t size,
            enum store_mark_state *state)
 {
+    const struct store_batch batch = {
+        .name = name, .name_size = size, .marks = &p->fill, .mark_count = 1};
     struct store_mark_info info = {.state = STORE_MARK_NONE};
     struct other o = {.fill = &p->fill};
     int rc = 0;
 
     if (p->in)
-        rc = store_marks(p->in->store, name, size, &p->fill, 1, &info);
+        rc = store_marks(p->in->store, &batch, &info);
     if (rc == 0 && info.state == STORE_MARK_OTHER) {
         p->has_other = true;
         rc = store_each_mark(p->in->store, name, size, see_mark, &o);

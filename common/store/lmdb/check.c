@@ -20,9 +20,7 @@ struct row_sums {
 struct check {
     struct lmdb *store;
     struct keyspace *keyspace;
-    struct store_check_result *result;
-    void (*fault)(void *ctx, const char *text);
-    void *ctx;
+    struct store_check *result;
     bool has_state;
     struct keyspace_state state;
     uint64_t marks_hash;
@@ -39,7 +37,7 @@ report_fault(void *ctx, const char *text)
     struct check *c = ctx;
 
     c->result->faults++;
-    c->fault(c->ctx, text);
+    c->result->fault(c->result->ctx, text);
 }
 
 static void
@@ -231,17 +229,16 @@ check_file(struct check *c, const char *file)
 
 int
 lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
-           void (*fault)(void *ctx, const char *text), void *ctx,
-           struct store_check_result *out)
+           struct store_check *asked)
 {
     struct lmdb *s = lmdb_of(store);
-    struct check c = {.store = s, .result = out, .fault = fault, .ctx = ctx};
+    struct check c = {.store = s, .result = asked};
     char file[KEYSPACE_FILE_SIZE];
     int rc;
 
     if (!store_name_ok(name, name_size))
         return -EINVAL;
-    *out = (struct store_check_result){.keys = 0};
+    *asked = (struct store_check){.fault = asked->fault, .ctx = asked->ctx};
 
     /* A random key makes the proof safe against crafted damage; without it
      * (getrandom fails) it still finds accidental damage. */

@@ -97,7 +97,7 @@ is_of_another(struct lmdb *s, const struct keyspace *named)
     const char *why; /* keyspace_file_check() has reported it */
 
     found.name_size = 0;
-    return keyspace_peek(&s->options, &found, &state, NULL, NULL, &why) == 0 &&
+    return keyspace_peek(&s->options, &found, &state, NULL, &why) == 0 &&
            (found.name_size != named->name_size ||
             memcmp(found.name, named->name, found.name_size) != 0);
 }
@@ -191,8 +191,7 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size)
 struct deletion {
     struct lmdb *store;
     struct keyspace *keyspace;
-    const struct store_key *keys;
-    size_t count;
+    struct store_deletion *asked;
     size_t at;    /* first key of the transaction */
     size_t limit; /* keys of the transaction; 0: not computed yet */
     struct store_applied applied;
@@ -203,6 +202,8 @@ static int
 make_deletion(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 {
     struct deletion *d = w->ctx;
+    const struct store_key *keys = d->asked->keys;
+    const size_t count = d->asked->count;
     struct slice *sl = &d->store->slice;
     struct edits e = {
         .store = d->store,
@@ -217,15 +218,15 @@ make_deletion(struct work *w, MDB_txn *txn, struct keyspace_state *state)
     d->applied = (struct store_applied){.keys = 0};
     d->pages = 0;
     sl->count = 0;
-    if (d->at == d->count)
+    if (d->at == count)
         return 0;
-    e.key_size = d->keys[d->at].key_size;
-    rc = edits_begin(&e, d->count - d->at);
+    e.key_size = keys[d->at].key_size;
+    rc = edits_begin(&e, count - d->at);
     if (rc < 0)
         return rc;
     d->limit = e.limit;
-    while (sl->count < e.limit && d->at + sl->count < d->count) {
-        const struct store_key *key = &d->keys[d->at + sl->count];
+    while (sl->count < e.limit && d->at + sl->count < count) {
+        const struct store_key *key = &keys[d->at + sl->count];
 
         sl->changes[sl->count++] = (struct key_change){
             .key = key->key, .key_size = (uint16_t)key->key_size, .gone = true};
@@ -239,7 +240,7 @@ make_deletion(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 /* Deletes all keys, in as few transactions as possible.  At least one commits,
  * which also makes durable an earlier deletion whose outcome was unknown. */
 static int
-delete_all(struct deletion *d, uint64_t *deleted)
+delete_all(struct deletion *d)
 {
     struct work w = {.make = make_deletion, .ctx = d};
     int rc;
@@ -250,11 +251,12 @@ delete_all(struct deletion *d, uint64_t *deleted)
             d->limit /= 2;
         if (rc < 0)
             return rc;
-        *deleted += d->applied.keys;
+        d->asked->deleted += d->applied.keys;
         d->at += d->store->slice.count;
         d->limit = 0;
-        keyspace_retain(d->store, d->keyspace, d->pages, d->at == d->count);
-    } while (d->at < d->count);
+        keyspace_retain(d->store, d->keyspace, d->pages,
+                        d->at == d->asked->count);
+    } while (d->at < d->asked->count);
     return 0;
 }
 
@@ -276,26 +278,28 @@ lmdb_sweep(struct lmdb *s, const uint8_t *name, size_t name_size)
 }
 
 int
-lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
-         const struct store_key *keys, size_t count, uint64_t *deleted)
+lmdb_del(struct store *store, struct store_deletion *asked)
 {
     struct lmdb *s = lmdb_of(store);
-    struct deletion d = {.store = s, .keys = keys, .count = count};
-    const uint64_t before = *deleted;
+    struct deletion d = {.store = s, .asked = asked};
+    const uint64_t before = asked->deleted;
+    const uint8_t *name = asked->name;
+    const size_t name_size = asked->name_size;
     int rc = -ESTALE;
 
-    for (size_t i = 0; i < count; i++)
-        if (keys[i].key_size < 1 || keys[i].key_size > BLOCK_KEY_MAX)
+    for (size_t i = 0; i < asked->count; i++)
+        if (asked->keys[i].key_size < 1 ||
+            asked->keys[i].key_size > BLOCK_KEY_MAX)
             return -EINVAL;
     lmdb_read_end(store);
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
         /* A file that took its place may have all keys. */
         d.at = d.limit = 0;
-        *deleted = before;
+        asked->deleted = before;
         rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &d.keyspace);
         if (rc == 0)
-            rc = delete_all(&d, deleted);
-        if (rc == 0 && *deleted > 0)
+            rc = delete_all(&d);
+        if (rc == 0 && asked->deleted > 0)
             rc = lmdb_sweep(s, name, name_size);
     }
     return keyspace_report(s, name, name_size, "del", rc);

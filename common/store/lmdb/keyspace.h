@@ -246,8 +246,7 @@ lmdb_of(struct store *s)
 
 /* ---- the operations of the engine, as in store.h ---- */
 
-int lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
-               const struct log_fill *marks, size_t count,
+int lmdb_marks(struct store *store, const struct store_batch *b,
                struct store_mark_info *infos);
 int lmdb_apply(struct store *store, const struct store_batch *given,
                struct store_applied *applied);
@@ -267,8 +266,7 @@ void lmdb_listing_start(struct store_listing *l, const uint8_t *after,
 int lmdb_listing_next(struct store_listing *l, uint64_t until_ns,
                       struct store_listed *out);
 int lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
-               void (*fault)(void *ctx, const char *text), void *ctx,
-               struct store_check_result *out);
+               struct store_check *asked);
 int lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
                    int (*mark)(void *ctx, const struct log_fill *m,
                                const struct store_mark_info *info),
@@ -284,8 +282,7 @@ int lmdb_sweep(struct lmdb *s, const uint8_t *name, size_t name_size);
 int lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
                 int data_fd);
 int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size);
-int lmdb_del(struct store *store, const uint8_t *name, size_t name_size,
-             const struct store_key *keys, size_t count, uint64_t *deleted);
+int lmdb_del(struct store *store, struct store_deletion *asked);
 
 /* Whether the file name `stem`.mdb belongs to the lane of these options. */
 bool lmdb_lane_has(const struct lmdb_options *options, const char *stem);

@@ -193,13 +193,13 @@ peek_file(int fd, const struct peeking *p)
 
 int
 keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
-              struct keyspace_state *state, keyspace_mark_fn *mark, void *ctx,
+              struct keyspace_state *state, const struct marks_sum *marks,
               const char **why)
 {
     const struct peeking p = {.options = options,
                               .keyspace = k,
                               .state = state,
-                              .marks = {.mark = mark, .ctx = ctx},
+                              .marks = marks ? *marks : (struct marks_sum){0},
                               .why = why};
     struct stat st;
     int fd, rc;

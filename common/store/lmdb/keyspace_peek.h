@@ -31,15 +31,15 @@ int keyspace_file_open(int dir_fd, const char *file, struct stat *st,
 int keyspace_change_read(int fd, const struct pages_meta *meta, uint64_t *out);
 
 /* Reads name and state of the file k->file, as of the newest commit.  If `k`
- * has a name, the file must have the same.  Calls mark(), if there is one, for
- * every mark, ordered by uuid.
+ * has a name, the file must have the same.  With `marks` (not NULL), calls
+ * marks->mark() for every mark, ordered by uuid.
  *
  * -ENOENT, or another error with *why
  *   -EAGAIN  other processes committed to it during every try: mark() may have
  *            seen records of two commits */
 int keyspace_peek(const struct lmdb_options *options, struct keyspace *k,
-                  struct keyspace_state *state, keyspace_mark_fn *mark,
-                  void *ctx, const char **why);
+                  struct keyspace_state *state, const struct marks_sum *marks,
+                  const char **why);
 
 /* Whether an entry of the directory is a keyspace's file; then writes its name
  * without the suffix. */

@@ -68,12 +68,11 @@ close_lanes(struct store *store)
 }
 
 static int
-lanes_marks(struct store *store, const uint8_t *name, size_t name_size,
-            const struct log_fill *marks, size_t count,
+lanes_marks(struct store *store, const struct store_batch *given,
             struct store_mark_info *infos)
 {
-    return store_marks(lane_with(store, name, name_size), name, name_size,
-                       marks, count, infos);
+    return store_marks(lane_with(store, given->name, given->name_size), given,
+                       infos);
 }
 
 static int

@@ -154,7 +154,7 @@ hashed_name(struct lmdb_listing *l, const char *stem, struct listed *out)
     int rc;
 
     (void)snprintf(k.file, sizeof k.file, "%s" KEYSPACE_SUFFIX, stem);
-    rc = keyspace_peek(&s->options, &k, &state, NULL, NULL, &why);
+    rc = keyspace_peek(&s->options, &k, &state, NULL, &why);
     if (rc == -ENOENT)
         return rc;
     if (rc < 0) {
@@ -240,7 +240,7 @@ count_keys(struct lmdb_listing *l, const struct listed *name)
 
     memcpy(k.name, name->name, name->size);
     keyspace_file_name(name->name, name->size, k.file);
-    rc = keyspace_peek(&s->options, &k, &state, NULL, NULL, &why);
+    rc = keyspace_peek(&s->options, &k, &state, NULL, &why);
     if (rc == 0)
         return (int64_t)state.roots[TREE_KEYS].count;
     (void)keyspace_report(s, name->name, name->size, why, rc);

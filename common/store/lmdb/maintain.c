@@ -85,7 +85,7 @@ maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
     if (!keyspace_file_stem(entry, stem) || !lmdb_lane_has(&s->options, stem))
         return false;
     (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX, stem);
-    if (keyspace_peek(&s->options, &peek, &state, NULL, NULL, &why) < 0)
+    if (keyspace_peek(&s->options, &peek, &state, NULL, &why) < 0)
         return false;
     if (state.roots[TREE_KEYS].count > 0 && state.history_due > now)
         return false;

@@ -142,13 +142,14 @@ peek_marks(const struct lmdb *s, const uint8_t *name, size_t name_size,
 {
     struct keyspace k = {.name_size = name_size};
     struct reading r = {.m = m};
+    const struct marks_sum sum = {.mark = read_one, .ctx = &r};
     struct keyspace_state state;
     const char *unused;
 
     clear_found(m);
     memcpy(k.name, name, name_size);
     keyspace_file_name(name, name_size, k.file);
-    return keyspace_peek(&s->options, &k, &state, read_one, &r, &unused);
+    return keyspace_peek(&s->options, &k, &state, &sum, &unused);
 }
 
 /* ---- writing ----------------------------------------------------------- */
@@ -236,23 +237,22 @@ find_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
 }
 
 int
-lmdb_marks(struct store *store, const uint8_t *name, size_t name_size,
-           const struct log_fill *marks, size_t count,
+lmdb_marks(struct store *store, const struct store_batch *b,
            struct store_mark_info *infos)
 {
     struct lmdb *s = lmdb_of(store);
     struct marks m;
     int rc;
 
-    if (!store_name_ok(name, name_size))
+    if (!store_name_ok(b->name, b->name_size))
         return -EINVAL;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < b->mark_count; i++)
         infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
-    rc = marks_init(&m, marks, count);
+    rc = marks_init(&m, b->marks, b->mark_count);
     if (rc < 0)
         return rc;
-    rc = find_marks(s, name, name_size, &m);
-    for (size_t i = 0; rc == 0 && i < count; i++) {
+    rc = find_marks(s, b->name, b->name_size, &m);
+    for (size_t i = 0; rc == 0 && i < b->mark_count; i++) {
         const struct mark_found *f = &m.found[i];
 
         infos[i].state = f->state;

@@ -383,8 +383,7 @@ int pg_history_check(struct pg *s, const struct pg_keyspace *k,
 
 int pg_apply(struct store *store, const struct store_batch *batch,
              struct store_applied *applied);
-int pg_marks(struct store *store, const uint8_t *name, size_t size,
-             const struct log_fill *marks, size_t count,
+int pg_marks(struct store *store, const struct store_batch *b,
              struct store_mark_info *infos);
 int pg_each_mark(struct store *store, const uint8_t *name, size_t size,
                  int (*mark)(void *ctx, const struct log_fill *m,
@@ -395,11 +394,9 @@ int pg_history(struct store *store, struct store_history_query *q,
                uint64_t until_ns);
 bool pg_maintain(struct store *store, const struct store_maintenance *t);
 int pg_check(struct store *store, const uint8_t *name, size_t size,
-             void (*fault)(void *ctx, const char *text), void *ctx,
-             struct store_check_result *out);
+             struct store_check *asked);
 int pg_drop(struct store *store, const uint8_t *name, size_t size);
-int pg_del(struct store *store, const uint8_t *name, size_t size,
-           const struct store_key *keys, size_t count, uint64_t *deleted);
+int pg_del(struct store *store, struct store_deletion *d);
 
 /* The engine that a listing belongs to. */
 extern const struct store_engine pg_engine;

@@ -56,8 +56,7 @@ ask_old(struct pg *s, int32_t id, enum pg_statement statement,
 }
 
 static int
-put_new(struct pg *s, int32_t id, enum pg_statement statement,
-        struct row_change *list, size_t count)
+put_new(struct pg *s, int32_t id, const struct row_change *list, size_t count)
 {
     struct pg_array *a = s->arrays;
 
@@ -73,21 +72,22 @@ put_new(struct pg *s, int32_t id, enum pg_statement statement,
     }
     return a[0].count == 0 && !a[0].failed
                ? 0
-               : pg_ask(s, NULL, statement, "iaaa", id, &a[0], &a[1], &a[2]);
+               : pg_ask(s, NULL, PG_PUT, "iaaa", id, &a[0], &a[1], &a[2]);
 }
 
-/* Runs `one` over the changes, a chunk a statement. */
+/* Runs PG_OLD, PG_PUT or PG_DEL over the changes, a chunk a statement. */
 static int
 each_chunk(struct pg *s, int32_t id, enum pg_statement statement,
-           struct row_change *list, size_t count,
-           int (*one)(struct pg *s, int32_t id, enum pg_statement statement,
-                      struct row_change *list, size_t count))
+           struct row_change *list, size_t count)
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < count; i += s->chunk)
-        rc = one(s, id, statement, list + i,
-                 count - i < s->chunk ? count - i : s->chunk);
+    for (size_t i = 0; rc == 0 && i < count; i += s->chunk) {
+        const size_t n = count - i < s->chunk ? count - i : s->chunk;
+
+        rc = statement == PG_PUT ? put_new(s, id, list + i, n)
+                                 : ask_old(s, id, statement, list + i, n);
+    }
     return rc;
 }
 
@@ -156,7 +156,7 @@ change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
 
     history.of.deltas = b->deltas;
     history.of.delta_count = b->delta_count;
-    rc = each_chunk(s, k->id, PG_OLD, list, count, ask_old);
+    rc = each_chunk(s, k->id, PG_OLD, list, count);
     if (rc < 0)
         return rc;
     history.clipped = add_sums(k, list, count, applied);
@@ -165,7 +165,7 @@ change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
         return -EDQUOT;
     rc = pg_bands_load(s, k);
     if (rc == 0)
-        rc = each_chunk(s, k->id, PG_PUT, list, count, put_new);
+        rc = each_chunk(s, k->id, PG_PUT, list, count);
     for (struct row_change *x = list; rc == 0 && x < list + count; x++) {
         if (x->exists)
             pg_bands_count(s, x->old, x->key, x->size, -1);
@@ -330,7 +330,7 @@ delete_keys(struct pg *s, struct pg_keyspace *k, struct row_change *list,
     int rc = pg_bands_load(s, k);
 
     if (rc == 0)
-        rc = each_chunk(s, k->id, PG_DEL, list, count, ask_old);
+        rc = each_chunk(s, k->id, PG_DEL, list, count);
     if (rc < 0)
         return rc;
     history->erased_count = take_off(s, k, list, count, history->erased);
@@ -343,27 +343,26 @@ delete_keys(struct pg *s, struct pg_keyspace *k, struct row_change *list,
 }
 
 int
-pg_del(struct store *store, const uint8_t *name, size_t size,
-       const struct store_key *keys, size_t count, uint64_t *deleted)
+pg_del(struct store *store, struct store_deletion *d)
 {
     struct pg *s = pg_of(store);
     struct pg_history_change history = {
-        .erased = calloc(count + 1, sizeof *history.erased)};
-    struct row_change *list = calloc(count + 1, sizeof *list);
+        .erased = calloc(d->count + 1, sizeof *history.erased)};
+    struct row_change *list = calloc(d->count + 1, sizeof *list);
     struct pg_keyspace k;
     int rc = history.erased && list ? 0 : -ENOMEM;
 
-    for (size_t i = 0; rc == 0 && i < count; i++)
-        list[i] =
-            (struct row_change){.key = keys[i].key, .size = keys[i].key_size};
+    for (size_t i = 0; rc == 0 && i < d->count; i++)
+        list[i] = (struct row_change){.key = d->keys[i].key,
+                                      .size = d->keys[i].key_size};
     if (rc == 0)
-        rc = begin_edit(s, name, size, &k);
+        rc = begin_edit(s, d->name, d->name_size, &k);
     if (rc == 0) {
-        history.of = pg_history_of(s, name, size, &k);
-        rc = pg_end(s, delete_keys(s, &k, list, count, &history));
+        history.of = pg_history_of(s, d->name, d->name_size, &k);
+        rc = pg_end(s, delete_keys(s, &k, list, d->count, &history));
     }
     if (rc == 0)
-        *deleted += history.erased_count;
+        d->deleted += history.erased_count;
     free(history.erased);
     free(list);
     return rc;

@@ -11,10 +11,8 @@
 struct check {
     struct pg *s;
     struct pg_keyspace keyspace;
-    struct store_check_result *result;
+    struct store_check *result;
     struct history_check history;
-    void (*fault)(void *ctx, const char *text);
-    void *ctx;
     int128 sum;
     uint128 proof;
 };
@@ -25,7 +23,7 @@ report_fault(void *ctx, const char *text)
     struct check *c = ctx;
 
     c->result->faults++;
-    c->fault(c->ctx, text);
+    c->result->fault(c->result->ctx, text);
 }
 
 /* Counts a row off its band. */
@@ -119,16 +117,15 @@ count_mark(void *ctx, const struct log_fill *m,
 
 int
 pg_check(struct store *store, const uint8_t *name, size_t size,
-         void (*fault)(void *ctx, const char *text), void *ctx,
-         struct store_check_result *out)
+         struct store_check *asked)
 {
     struct pg *s = pg_of(store);
-    struct check c = {.s = s, .result = out, .fault = fault, .ctx = ctx};
+    struct check c = {.s = s, .result = asked};
     int rc;
 
     if (!store_name_ok(name, size))
         return -EINVAL;
-    *out = (struct store_check_result){.keys = 0};
+    *asked = (struct store_check){.fault = asked->fault, .ctx = asked->ctx};
     c.history.fault = report_fault;
     c.history.ctx = &c;
     /* As with files: a random key makes the proof safe against crafted damage;

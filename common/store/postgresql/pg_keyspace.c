@@ -265,19 +265,18 @@ find_now(struct pg *s, const uint8_t *name, size_t size, struct pg_keyspace *k)
 }
 
 int
-pg_marks(struct store *store, const uint8_t *name, size_t size,
-         const struct log_fill *marks, size_t count,
+pg_marks(struct store *store, const struct store_batch *b,
          struct store_mark_info *infos)
 {
-    struct pg *s = pg_lane(store, name, size);
+    struct pg *s = pg_lane(store, b->name, b->name_size);
     struct pg_keyspace k;
-    int rc = find_now(s, name, size, &k);
+    int rc = find_now(s, b->name, b->name_size, &k);
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < b->mark_count; i++)
         infos[i] = (struct store_mark_info){.state = STORE_MARK_NONE};
     if (rc < 0)
         return rc == -ENOENT ? 0 : rc;
-    return pg_marks_read(s, k.id, marks, count, infos);
+    return pg_marks_read(s, k.id, b->marks, b->mark_count, infos);
 }
 
 int
