@@ -75,8 +75,7 @@ struct waiting_rows {
 };
 
 static int
-put_waiting(void *ctx, const uint8_t *name, size_t size,
-            const struct waiting_sum *sum)
+put_waiting(void *ctx, const struct waiting_sum *sum)
 {
     struct waiting_rows *rows = ctx;
     struct cell cells[WAITING_COLUMNS];
@@ -84,8 +83,7 @@ put_waiting(void *ctx, const uint8_t *name, size_t size,
 
     if (rows->count++ == ROWS_MAX)
         return 1;
-    waiting_cells(rows->store, name, size, sum, &rows->a->http->held_limits,
-                  why, cells);
+    waiting_cells(rows->store, sum, &rows->a->http->held_limits, why, cells);
     table_row(&rows->a->table, cells);
     return 0;
 }

@@ -300,7 +300,7 @@ claim_waiting(struct as_of *f, const uint8_t *name, size_t size,
 
     if (size > 0)
         waiting_sum(f->store, &f->waiting,
-                    waiting_find(&f->waiting, name, size), NULL, NULL, &sum);
+                    waiting_find(&f->waiting, name, size), &sum);
     if (sum.newest_ms > f->seen_ms)
         *as_of = 0; /* received before the clock was set back: unknown */
     else if (sum.oldest_ms <= *as_of)

@@ -30,16 +30,15 @@ waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
 /* How many of the first of these fills, which are of one log and in order, a
  * keyspace has: it has none behind the first that it has not (R3). */
 static size_t
-count_in(struct store *s, const struct waiting *w,
-         const struct waiting_part *parts, size_t count,
+count_in(struct store *s, const struct waiting_part *parts, size_t count,
          struct waiting_sum *sum)
 {
-    size_t name_size, from = 0;
-    const uint8_t *name = name_table_name(&w->names, parts->name, &name_size);
+    size_t from = 0;
 
     while (s && sum->error == 0 && from < count) {
         const size_t at = from + (count - from) / 2;
-        const int rc = waiting_is_in(s, name, name_size, &parts[at].fill->id);
+        const int rc =
+            waiting_is_in(s, sum->name, sum->name_size, &parts[at].fill->id);
 
         if (rc < 0)
             sum->error = rc;
@@ -74,22 +73,25 @@ is_copy(const struct waiting_part *p, size_t i)
 
 void
 waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
-            bool (*counts)(void *ctx, const struct log_fill *id), void *ctx,
             struct waiting_sum *out)
 {
     const struct waiting_part *p;
     size_t count, i, end;
 
-    *out = (struct waiting_sum){.oldest_ms = UINT64_MAX};
+    *out = (struct waiting_sum){
+        .counts = out->counts, .ctx = out->ctx, .oldest_ms = UINT64_MAX};
     p = waiting_parts(w, name, &count);
+    if (count > 0)
+        out->name = name_table_name(&w->names, name, &out->name_size);
     for (i = 0; i < count; i = end) {
         for (end = i + 1;
              end < count &&
              log_fill_is_of_log(&p[end].fill->id, p[i].fill->id.uuid);)
             end++;
-        i += count_in(s, w, p + i, end - i, out);
+        i += count_in(s, p + i, end - i, out);
         for (; i < end; i++)
-            if (!is_copy(p, i) && (!counts || counts(ctx, &p[i].fill->id)))
+            if (!is_copy(p, i) &&
+                (!out->counts || out->counts(out->ctx, &p[i].fill->id)))
                 add_fill(out, p[i].fill, p[i].increments);
     }
 }
@@ -110,12 +112,10 @@ by_name(const void *a, const void *b)
 
 int
 waiting_each(struct store *s, const struct waiting *w,
-             int (*row)(void *ctx, const uint8_t *name, size_t name_size,
-                        const struct waiting_sum *sum),
-             void *ctx)
+             int (*row)(void *ctx, const struct waiting_sum *sum), void *ctx)
 {
     struct order *names = calloc(w->names.count + 1, sizeof *names);
-    struct waiting_sum sum;
+    struct waiting_sum sum = {.counts = NULL};
     int rc = names ? 0 : -ENOMEM;
 
     for (uint32_t i = 0; rc == 0 && i < w->names.count; i++) {
@@ -125,9 +125,9 @@ waiting_each(struct store *s, const struct waiting *w,
     if (rc == 0)
         qsort(names, w->names.count, sizeof *names, by_name);
     for (size_t i = 0; rc == 0 && i < w->names.count; i++) {
-        waiting_sum(s, w, names[i].number, NULL, NULL, &sum);
+        waiting_sum(s, w, names[i].number, &sum);
         if (sum.fills > 0)
-            rc = row(ctx, names[i].name, names[i].size, &sum);
+            rc = row(ctx, &sum);
     }
     free(names);
     return rc;
@@ -143,11 +143,12 @@ const struct table_column waiting_columns[WAITING_COLUMNS] = {
 
 /* Why a keyspace does not take what waits for it, as it is now. */
 static void
-put_why(struct store *s, const uint8_t *name, size_t name_size, int error,
+put_why(struct store *s, const struct waiting_sum *sum,
         const struct waiting_limits *limits, char why[WAITING_WHY_SIZE])
 {
     struct store_query q = {
-        .op = STORE_TOTAL, .name = name, .name_size = name_size};
+        .op = STORE_TOTAL, .name = sum->name, .name_size = sum->name_size};
+    int error = sum->error;
 
     if (error == 0)
         error = store_read(s, &q, NULL, 0);
@@ -165,19 +166,18 @@ put_why(struct store *s, const uint8_t *name, size_t name_size, int error,
 }
 
 void
-waiting_cells(struct store *s, const uint8_t *name, size_t name_size,
-              const struct waiting_sum *sum,
+waiting_cells(struct store *s, const struct waiting_sum *sum,
               const struct waiting_limits *limits, char why[WAITING_WHY_SIZE],
               struct cell cells[WAITING_COLUMNS])
 {
     why[0] = '\0';
     if (s)
-        put_why(s, name, name_size, sum->error, limits, why);
+        put_why(s, sum, limits, why);
     cells[0] = cell_number((int64_t)sum->fills);
     cells[1] = cell_number((int64_t)sum->increments);
     cells[2] = cell_number((int64_t)sum->bytes);
     cells[WAITING_OLDEST] = cell_number((int64_t)sum->oldest_ms);
     cells[WAITING_SINCE] = cell_number((int64_t)sum->since_ms);
     cells[5] = cell_text(why);
-    cells[6] = cell_name(name, name_size);
+    cells[6] = cell_name(sum->name, sum->name_size);
 }

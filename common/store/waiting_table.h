@@ -11,6 +11,12 @@
 
 /* What a keyspace has not got yet. */
 struct waiting_sum {
+    /* Which of its fills to add, the caller's; NULL: all. */
+    bool (*counts)(void *ctx, const struct log_fill *id);
+    void *ctx;
+    /* results */
+    const uint8_t *name; /* until the next list; NULL: no fill names it */
+    size_t name_size;
     uint64_t fills;
     uint64_t increments;
     uint64_t bytes;     /* bytes of these fills in their files */
@@ -21,11 +27,9 @@ struct waiting_sum {
 };
 
 /* Adds up the fills, each once, that name a keyspace (its number, by the last list) and
- * that its marks do not show; without a store, all that name it.  `counts` NULL,
- * or those for which it returns true. */
+ * that its marks do not show; without a store, all that name it. */
 void waiting_sum(struct store *s, const struct waiting *w, uint32_t name,
-                 bool (*counts)(void *ctx, const struct log_fill *id),
-                 void *ctx, struct waiting_sum *out);
+                 struct waiting_sum *out);
 
 /* Whether the keyspace has this fill, or a later one of its log: 1, 0, or an
  * error. */
@@ -35,8 +39,7 @@ int waiting_is_in(struct store *s, const uint8_t *name, size_t name_size,
 /* Calls `row` for each keyspace that has not got all, by name; stops when it
  * returns non-zero and returns that.  -ENOMEM */
 int waiting_each(struct store *s, const struct waiting *w,
-                 int (*row)(void *ctx, const uint8_t *name, size_t name_size,
-                            const struct waiting_sum *sum),
+                 int (*row)(void *ctx, const struct waiting_sum *sum),
                  void *ctx);
 
 #define WAITING_COLUMNS  7
@@ -52,10 +55,9 @@ enum { WAITING_OLDEST = 3, WAITING_SINCE = 4 };
 
 extern const struct table_column waiting_columns[WAITING_COLUMNS];
 
-/* Fills the cells of a row, and finds out why it waits; they point to `name` and
- * `why`.  Without a store `why` is empty. */
-void waiting_cells(struct store *s, const uint8_t *name, size_t name_size,
-                   const struct waiting_sum *sum,
+/* Fills the cells of a row, and finds out why it waits; they point to its name
+ * and `why`.  Without a store `why` is empty. */
+void waiting_cells(struct store *s, const struct waiting_sum *sum,
                    const struct waiting_limits *limits,
                    char why[WAITING_WHY_SIZE],
                    struct cell cells[WAITING_COLUMNS]);

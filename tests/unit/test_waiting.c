@@ -212,14 +212,14 @@ CASE(what_two_joined_files_both_have_is_once_in_the_new_one, x)
 CASE(a_fill_that_two_files_have_is_shown_once, x)
 {
     const uint8_t *b = (const uint8_t *)"b";
-    struct waiting_sum sum;
+    struct waiting_sum sum = {.counts = NULL};
     struct waiting w;
 
     (void)put(x, 1, 1, "ab");
     (void)put(x, 1, 1, "bc");
     (void)put(x, 1, 2, "b");
     w = open_folder(x);
-    waiting_sum(x->store, &w, waiting_find(&w, b, 1), NULL, NULL, &sum);
+    waiting_sum(x->store, &w, waiting_find(&w, b, 1), &sum);
     assert_int_equal(sum.fills, 2);
     assert_int_equal(sum.increments, 2);
     waiting_close(&w);

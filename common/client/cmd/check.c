@@ -316,13 +316,12 @@ check_merge_note(struct check *c)
 /* ---- what waits ---------------------------------------------------------- */
 
 static int
-note_waiting(void *ctx, const uint8_t *name, size_t size,
-             const struct waiting_sum *sum)
+note_waiting(void *ctx, const struct waiting_sum *sum)
 {
     struct check *c = ctx;
 
     c->held += sum->fills;
-    check_name(c, "keyspace", name, size);
+    check_name(c, "keyspace", sum->name, sum->name_size);
     report_finding(c,
                    "fills of logs wait for it: %" PRIu64
                    "; a worker merges them when it can, countd held says more",

@@ -407,13 +407,12 @@ note_log(void *ctx, const struct logfile *f)
 }
 
 static int
-note_waiting(void *ctx, const uint8_t *name, size_t name_size,
-             const struct waiting_sum *sum)
+note_waiting(void *ctx, const struct waiting_sum *sum)
 {
     struct unmerged *out = ctx;
 
     if (out->fills == 0)
-        strcpy(out->keyspace, cmd_text(name, name_size));
+        strcpy(out->keyspace, cmd_text(sum->name, sum->name_size));
     out->fills += sum->fills;
     return 0;
 }

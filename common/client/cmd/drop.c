@@ -152,7 +152,7 @@ read_totals(struct drop *d, struct found *f)
     const struct cmd_name *name = &f->name;
     struct store_query q = {
         .op = STORE_TOTAL, .name = name->bytes, .name_size = name->size};
-    struct waiting_sum sum;
+    struct waiting_sum sum = {.counts = NULL};
     int rc;
 
     (void)name_escape(name->bytes, name->size, f->text);
@@ -165,8 +165,8 @@ read_totals(struct drop *d, struct found *f)
     rc = unmerged_list(&d->in.waiting);
     if (rc == 0)
         waiting_sum(d->in.store, &d->in.waiting,
-                    waiting_find(&d->in.waiting, name->bytes, name->size), NULL,
-                    NULL, &sum);
+                    waiting_find(&d->in.waiting, name->bytes, name->size),
+                    &sum);
     f->fills = rc == 0 ? sum.fills : 0;
     return rc;
 }

@@ -26,8 +26,7 @@ show_age(const struct held_list *l, struct cell *time, char age[32])
 }
 
 static int
-list_row(void *ctx, const uint8_t *name, size_t size,
-         const struct waiting_sum *sum)
+list_row(void *ctx, const struct waiting_sum *sum)
 {
     struct held_list *l = ctx;
     const struct waiting_limits limits = {l->config->keyspace_max,
@@ -36,7 +35,7 @@ list_row(void *ctx, const uint8_t *name, size_t size,
     struct cell cells[WAITING_COLUMNS];
 
     l->any = true;
-    waiting_cells(l->in.store, name, size, sum, &limits, why, cells);
+    waiting_cells(l->in.store, sum, &limits, why, cells);
     if (l->out.format == OUTPUT_PEOPLE) {
         show_age(l, &cells[WAITING_OLDEST], oldest);
         show_age(l, &cells[WAITING_SINCE], since);

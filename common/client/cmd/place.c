@@ -300,7 +300,7 @@ static int
 count_waiting(struct place *p)
 {
     struct waiting *w = &p->in->waiting;
-    struct waiting_sum sum;
+    struct waiting_sum sum = {.counts = is_wanted, .ctx = p};
     int rc;
 
     qsort(p->fills, p->fill_count, sizeof *p->fills, log_fill_compare);
@@ -314,7 +314,7 @@ count_waiting(struct place *p)
 
         if (is_left_out(p, &m))
             continue;
-        waiting_sum(p->in->store, w, i, is_wanted, p, &sum);
+        waiting_sum(p->in->store, w, i, &sum);
         p->waiting += sum.increments;
     }
     if (p->waiting > p->wanted)

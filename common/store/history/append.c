@@ -294,7 +294,6 @@ int
 history_append(struct history *h, const struct kv *kv,
                const struct history_of *of, uint64_t *ahead)
 {
-    const size_t count = of->delta_count;
     struct append_targets l = {.count = 0};
     struct append *a = malloc(sizeof *a);
     const struct history before = *h;
@@ -307,14 +306,14 @@ history_append(struct history *h, const struct kv *kv,
     a->history = h;
     a->kv = a->writer.kv = kv;
     a->deltas = of->deltas;
-    a->count = count;
+    a->count = of->delta_count;
     a->now = of->limits.now;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < a->count; i++)
         if (a->deltas[i].minute < oldest)
             oldest = a->deltas[i].minute;
     raise_floors(h, a->now, oldest);
-    a->target = malloc((count + 1) * sizeof *a->target);
-    a->order = malloc((count + 1) * sizeof *a->order);
+    a->target = malloc((a->count + 1) * sizeof *a->target);
+    a->order = malloc((a->count + 1) * sizeof *a->order);
     a->cache = calloc((size_t)1 << CACHE_BITS, sizeof *a->cache);
     rc = a->target && a->order && a->cache ? find_targets(a, &l, ahead)
                                            : -ENOMEM;

@@ -358,8 +358,8 @@ edits_make(struct edits *e)
                                 e->state);
     if (rc == 0)
         rc = edit_trees(e, &history.map);
-    history.deltas = e->deltas;
-    history.delta_count = e->delta_count;
+    history.of.deltas = e->deltas;
+    history.of.delta_count = e->delta_count;
     history.pages = e->pages;
     if (rc == 0)
         rc = keyspace_history_change(&history, e->txn, e->state);

@@ -43,8 +43,8 @@ open_history(struct keyspace_history *p, MDB_txn *txn,
         .has_history = state->has_history,
         .keys = p->before.roots[TREE_KEYS].count,
         .sum = p->before.sum,
-        .deltas = p->deltas,
-        .delta_count = p->delta_count,
+        .deltas = p->of.deltas,
+        .delta_count = p->of.delta_count,
         .limits = {history_minute(o->now_ms), o->history_max},
         .compact = p->store->compact};
     if (state->has_history)
@@ -78,7 +78,7 @@ keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
     p->store = s;
     p->keyspace = k;
     p->before = *state;
-    p->delta_count = 0;
+    p->of.delta_count = 0;
     p->pages = 0;
     p->pager.cursor = NULL;
     p->kv = lmdb_kv(&p->pager);

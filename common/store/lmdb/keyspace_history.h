@@ -18,11 +18,9 @@ struct keyspace_history {
     struct lmdb_pager pager;
     struct kv kv;
     struct keyspace_state before; /* the state before the transaction */
-    const struct store_delta *deltas;
-    size_t delta_count;
-    uint64_t pages; /* written by this transaction so far; rises */
-    struct history_of of;
-    struct history h; /* the record that is being changed */
+    uint64_t pages;       /* written by this transaction so far; rises */
+    struct history_of of; /* its deltas: set before _change() */
+    struct history h;     /* the record that is being changed */
 };
 
 /* Called before and after the counts change, in a transaction that has not

@@ -147,23 +147,23 @@ add_sums(struct pg_keyspace *k, struct row_change *list, size_t count,
 
 static int
 change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
-            struct row_change *list, struct store_applied *applied)
+            struct store_applied *applied)
 {
     struct pg_history_change history = {
         .of = pg_history_of(s, b->name, b->name_size, k)};
-    const size_t count = collect_changes(b, list);
-    int rc;
+    struct row_change *list = malloc(b->delta_count * sizeof *list);
+    const size_t count = list ? collect_changes(b, list) : 0;
+    int rc = list ? each_chunk(s, k->id, PG_OLD, list, count) : -ENOMEM;
 
     history.of.deltas = b->deltas;
     history.of.delta_count = b->delta_count;
-    rc = each_chunk(s, k->id, PG_OLD, list, count);
-    if (rc < 0)
-        return rc;
-    history.clipped = add_sums(k, list, count, applied);
-    if (s->options.keys_max > 0 && applied->created > 0 &&
+    if (rc == 0)
+        history.clipped = add_sums(k, list, count, applied);
+    if (rc == 0 && s->options.keys_max > 0 && applied->created > 0 &&
         (uint64_t)k->keys > s->options.keys_max)
-        return -EDQUOT;
-    rc = pg_bands_load(s, k);
+        rc = -EDQUOT;
+    if (rc == 0)
+        rc = pg_bands_load(s, k);
     if (rc == 0)
         rc = each_chunk(s, k->id, PG_PUT, list, count);
     for (struct row_change *x = list; rc == 0 && x < list + count; x++) {
@@ -173,20 +173,31 @@ change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
     }
     if (rc == 0)
         rc = pg_bands_put(s, k);
-    return rc < 0 ? rc : pg_history_change(s, k, &history);
+    if (rc == 0)
+        rc = pg_history_change(s, k, &history);
+    free(list);
+    return rc;
 }
 
 /* 1: all fills are applied.  -EOVERFLOW, -ESTALE. */
 static int
-judge_marks(const struct store_mark_info *infos, size_t count)
+judge_marks(struct pg *s, const struct pg_keyspace *k,
+            const struct store_batch *b)
 {
-    for (size_t i = 0; i < count; i++)
+    const size_t count = b->mark_count;
+    struct store_mark_info *infos = malloc((count + 1) * sizeof *infos);
+    int rc = infos ? pg_marks_read(s, k->id, b->marks, count, infos) : -ENOMEM;
+
+    for (size_t i = 0; rc == 0 && i < count; i++)
         if (infos[i].state == STORE_MARK_AHEAD)
-            return -EOVERFLOW;
-    for (size_t i = 1; i < count; i++)
+            rc = -EOVERFLOW;
+    for (size_t i = 1; rc == 0 && i < count; i++)
         if (!store_marks_agree(&infos[0], &infos[i]))
-            return -ESTALE;
-    return count > 0 && infos[0].state == STORE_MARK_DONE;
+            rc = -ESTALE;
+    if (rc == 0 && count > 0)
+        rc = infos[0].state == STORE_MARK_DONE;
+    free(infos);
+    return rc;
 }
 
 int
@@ -209,14 +220,12 @@ pg_put_rest(struct pg *s, const struct pg_keyspace *k,
     return rc < 0 || !sends ? rc : pg_sender_sent(s, c[n - 1].result);
 }
 
-/* Within the transaction, `found` says what pg_begin() did.  `list` and `infos`
- * are for as many as the batch has. */
+/* Within the transaction, `found` says what pg_begin() did. */
 static int
 apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
-             int found, struct row_change *list, struct store_mark_info *infos,
-             struct store_applied *applied)
+             int found, struct store_applied *applied)
 {
-    int rc = found, done = 0;
+    int rc = found, done;
     bool changes;
 
     if (rc == -ENOENT && b->delta_count == 0)
@@ -225,15 +234,12 @@ apply_locked(struct pg *s, const struct store_batch *b, struct pg_keyspace *k,
         rc = pg_keyspace_create(s, b->name, b->name_size, k);
         applied->at_keyspace_max = rc == -EDQUOT;
     }
-    if (rc == 0)
-        rc = pg_marks_read(s, k->id, b->marks, b->mark_count, infos);
-    if (rc == 0)
-        done = judge_marks(infos, b->mark_count);
-    if (rc < 0 || done < 0)
-        return rc < 0 ? rc : done;
+    done = rc < 0 ? rc : judge_marks(s, k, b);
+    if (done < 0)
+        return done;
     changes = done == 0 && b->delta_count > 0;
     if (changes)
-        rc = change_rows(s, k, b, list, applied);
+        rc = change_rows(s, k, b, applied);
     return rc < 0
                ? rc
                : pg_put_rest(s, k, b->marks, done ? 0 : b->mark_count, changes);
@@ -244,16 +250,12 @@ pg_apply(struct store *store, const struct store_batch *b,
          struct store_applied *applied)
 {
     struct pg *s = pg_lane(store, b->name, b->name_size);
-    struct row_change *list = malloc((b->delta_count + 1) * sizeof *list);
-    struct store_mark_info *infos = malloc((b->mark_count + 1) * sizeof *infos);
     struct pg_keyspace k;
-    int rc = list && infos ? 0 : -ENOMEM;
+    int rc = pg_begin(s, PG_LOCK, b->name, b->name_size, &k);
 
     *applied = (struct store_applied){.keys = 0};
-    if (rc == 0)
-        rc = pg_begin(s, PG_LOCK, b->name, b->name_size, &k);
     if (rc == 0 || rc == -ENOENT) {
-        rc = apply_locked(s, b, &k, rc, list, infos, applied);
+        rc = apply_locked(s, b, &k, rc, applied);
         adapt_chunk(s, rc);
         rc = pg_end(s, rc);
         if (rc < 0)
@@ -261,8 +263,6 @@ pg_apply(struct store *store, const struct store_batch *b,
                                                   applied->at_keyspace_max};
         applied->commits = 1;
     }
-    free(list);
-    free(infos);
     return rc;
 }
 
