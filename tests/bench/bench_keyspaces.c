@@ -145,7 +145,7 @@ run_beside(const struct beside *b, unsigned others, double *seconds)
         const double age = count_and_read(b);
 
         most = age > most ? age : most;
-        if (countd_as_of(b->c, NULL, 0, &as_of_ms) < 0)
+        if (countd_as_of(b->c, countd_name(""), &as_of_ms) < 0)
             fail_msg("countd-read says no as_of_ms");
     } while (as_of_ms <= counted_ms + 1000);
     *seconds = (double)(clock_ms() - begin_ms) / 1e3;

@@ -48,7 +48,8 @@ CASE(who_goes_on_where_the_answer_before_it_ended, f)
                              .size = sizeof(struct countd_live_options),
                              .address = address}),
         0);
-    assert_int_equal(countd_live_who(l, "odd", 3, add_holder, &told), 0);
+    assert_int_equal(countd_live_who(l, countd_name("odd"), add_holder, &told),
+                     0);
     assert_int_equal(told, 50 * (2 + 100) / 2); /* each once */
     countd_live_close(l);
     for (uint32_t i = 0; i < 100; i++)

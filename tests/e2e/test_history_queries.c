@@ -25,7 +25,7 @@ struct fixture {
 static void
 add_increment(struct fixture *x, const char *key, int64_t n)
 {
-    assert_rc(countd_incr(x->c, "pages", 5, key, strlen(key), n), 0);
+    assert_rc(countd_incr(x->c, countd_name("pages"), countd_name(key), n), 0);
 }
 
 /* /a 5, /b 7 and -7, /c twice the most there is, and ten more. */
@@ -43,7 +43,7 @@ send_all(struct fixture *x)
         add_increment(x, key, 100 + i);
     }
     x->from = (int64_t)time(NULL) / HOUR * HOUR;
-    assert_rc(countd_wait_readable(x->c, "pages", 5, WAIT_MS), 0);
+    assert_rc(countd_wait_readable(x->c, countd_name("pages"), WAIT_MS), 0);
     x->to = ((int64_t)time(NULL) / HOUR + 2) * HOUR;
 }
 
@@ -78,10 +78,8 @@ tear_down(struct fixture *x)
 static struct countd_query
 query_of(const struct fixture *x, const char *key)
 {
-    return (struct countd_query){.keyspace = "pages",
-                                 .keyspace_size = 5,
-                                 .key = key,
-                                 .key_size = strlen(key),
+    return (struct countd_query){.keyspace = countd_name("pages"),
+                                 .key = countd_name(key),
                                  .from = x->from,
                                  .to = x->to,
                                  .length = 3};
@@ -126,7 +124,7 @@ CASE(history_is_what_was_sent, x)
     }
     add_increment(x, "/a", INT64_MAX);
     add_increment(x, "/c", INT64_MAX);
-    assert_rc(countd_wait_readable(x->c, "pages", 5, WAIT_MS), 0);
+    assert_rc(countd_wait_readable(x->c, countd_name("pages"), WAIT_MS), 0);
     assert_int_equal(ask_history(x, "", HOUR, &any), INT64_MAX); /* cut */
 }
 
@@ -141,8 +139,8 @@ CASE(a_period_has_its_top_and_a_rank_for_each_key, x)
     assert_true(top->before_known);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(top->rows[i].sum.value, 109 - i);
-        assert_int_equal(top->rows[i].key_size, 3);
-        assert_int_equal(top->rows[i].key[2], '9' - i);
+        assert_int_equal(top->rows[i].key.size, 3);
+        assert_int_equal(top->rows[i].key.data[2], '9' - i);
         assert_int_equal(top->rows[i].before.any, 0);
     }
     assert_true(top->from == x->from && top->to == x->to);
@@ -183,30 +181,29 @@ CASE(keys_with_a_prefix_and_groups_are_asked_for_by_the_library, x)
     struct countd_rows *top;
 
     for (int i = 0; i < 4; i++)
-        assert_rc(countd_incr(x->c, "usage", 5, keys[i], strlen(keys[i]),
+        assert_rc(countd_incr(x->c, countd_name("usage"), countd_name(keys[i]),
                               (uint32_t)(10 * (i + 1))),
                   0);
-    assert_rc(countd_wait_readable(x->c, "usage", 5, WAIT_MS), 0);
-    q.keyspace = "usage";
+    assert_rc(countd_wait_readable(x->c, countd_name("usage"), WAIT_MS), 0);
+    q.keyspace = countd_name("usage");
     q.group = '/';
     for (int all_time = 0; all_time < 2; all_time++) {
         if (all_time)
             q.from = q.to = 0;
         assert_rc(countd_period_top(x->c, &q, &top), 0);
         assert_int_equal(top->count, 3);
-        assert_memory_equal(top->rows[0].key, "c", 2);
-        assert_memory_equal(top->rows[1].key, "a/", 3);
+        assert_memory_equal(top->rows[0].key.data, "c", 2);
+        assert_memory_equal(top->rows[1].key.data, "a/", 3);
         assert_int_equal(top->rows[1].sum.value, 30);
-        assert_memory_equal(top->rows[2].key, "b/", 3);
+        assert_memory_equal(top->rows[2].key.data, "b/", 3);
         countd_rows_free(top);
         assert_rc(countd_period_rank(x->c, &q, &p), 0);
         assert_true(p.keys == 3 && p.sum.value == 100 && p.rank == -1);
     }
 
     q = query_of(x, "");
-    q.keyspace = "usage";
-    q.prefix = "a/";
-    q.prefix_size = 2;
+    q.keyspace = countd_name("usage");
+    q.prefix = countd_name("a/");
     q.step = HOUR;
     assert_rc(countd_history(x->c, &q, &b), 0);
     assert_int_equal(b->rows[0].sum.value + b->rows[1].sum.value, 30);
@@ -217,9 +214,8 @@ CASE(keys_with_a_prefix_and_groups_are_asked_for_by_the_library, x)
     q.from = q.to = 0;
     assert_rc(countd_period_rank(x->c, &q, &p), 0);
     assert_true(p.keys == 2 && p.sum.value == 30);
-    q.prefix_size = 0;
-    q.key = "a/2";
-    q.key_size = 3;
+    q.prefix.size = 0;
+    q.key = countd_name("a/2");
     assert_rc(countd_period_rank(x->c, &q, &p), 0);
     assert_true(p.sum.value == 20 && p.rank == 2);
 }
@@ -259,13 +255,10 @@ CASE(bad_questions_are_refused_and_the_handle_goes_on, x)
     int64_t count;
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const struct countd_query wrong = {.keyspace = bad[i].keyspace,
-                                           .keyspace_size =
-                                               strlen(bad[i].keyspace),
-                                           .key = bad[i].key,
-                                           .key_size = strlen(bad[i].key),
-                                           .prefix = bad[i].prefix,
-                                           .prefix_size = strlen(bad[i].prefix),
+        const struct countd_query wrong = {.keyspace =
+                                               countd_name(bad[i].keyspace),
+                                           .key = countd_name(bad[i].key),
+                                           .prefix = countd_name(bad[i].prefix),
                                            .from = bad[i].from,
                                            .to = bad[i].to,
                                            .step = bad[i].step};
@@ -276,7 +269,8 @@ CASE(bad_questions_are_refused_and_the_handle_goes_on, x)
     assert_rc(countd_period_top(x->c, &q, &top), -EINVAL);
     q.from = x->to + 1;
     assert_rc(countd_period_top(x->c, &q, &top), -EINVAL);
-    assert_rc(countd_get(x->c, "pages", 5, "/a", 2, &count), 0);
+    assert_rc(countd_get(x->c, countd_name("pages"), countd_name("/a"), &count),
+              0);
     assert_int_equal(count, 5);
 }
 

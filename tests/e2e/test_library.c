@@ -42,14 +42,17 @@ CASE(what_was_waited_for_is_readable, f)
 
     open_client(f, &c);
     for (int i = 1; i <= 5; i++) {
-        assert_rc(countd_incr(c, "pages", 5, "/a", 2, 1), 0);
-        assert_rc(countd_wait_readable(c, "pages", 5, WAIT_MS), 0);
-        assert_rc(countd_get(c, "pages", 5, "/a", 2, &count), 0);
+        assert_rc(countd_incr(c, countd_name("pages"), countd_name("/a"), 1),
+                  0);
+        assert_rc(countd_wait_readable(c, countd_name("pages"), WAIT_MS), 0);
+        assert_rc(
+            countd_get(c, countd_name("pages"), countd_name("/a"), &count), 0);
         assert_int_equal(count, i);
     }
-    assert_rc(countd_incr(c, "other", 5, "/b", 2, 1), 0);
-    assert_rc(countd_wait_readable(c, NULL, 0, WAIT_MS), 0);
-    assert_rc(countd_get(c, "other", 5, "/b", 2, &count), 0);
+    assert_rc(countd_incr(c, countd_name("other"), countd_name("/b"), 1), 0);
+    assert_rc(countd_wait_readable(c, countd_name(""), WAIT_MS), 0);
+    assert_rc(countd_get(c, countd_name("other"), countd_name("/b"), &count),
+              0);
     assert_int_equal(countd_close(c), 0);
 }
 
@@ -59,9 +62,9 @@ CASE(without_a_worker_waiting_ends_at_its_timeout, f)
 
     open_client(f, &c);
     fleet_stop(f, FLEET_WORKER);
-    assert_rc(countd_incr(c, "pages", 5, "/a", 2, 1), 0);
-    assert_rc(countd_wait_readable(c, "pages", 5, 100), -ETIMEDOUT);
+    assert_rc(countd_incr(c, countd_name("pages"), countd_name("/a"), 1), 0);
+    assert_rc(countd_wait_readable(c, countd_name("pages"), 100), -ETIMEDOUT);
     fleet_start(f, FLEET_WORKER);
-    assert_rc(countd_wait_readable(c, "pages", 5, WAIT_MS), 0);
+    assert_rc(countd_wait_readable(c, countd_name("pages"), WAIT_MS), 0);
     assert_int_equal(countd_close(c), 0);
 }

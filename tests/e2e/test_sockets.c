@@ -49,6 +49,7 @@ CASE(the_library_takes_the_directory_for_the_address, f)
     struct countd_options o = {.size = sizeof o, .directory = f->data};
     struct countd_live_options lo = {.size = sizeof lo, .directory = f->data};
     struct countd_http_options ho = {.size = sizeof ho, .directory = f->data};
+    const struct countd_quota_request query = {.op = COUNTD_QUOTA_QUERY};
     struct countd_quota_answer answer;
     struct countd_live *live;
     struct countd_http *http;
@@ -56,31 +57,32 @@ CASE(the_library_takes_the_directory_for_the_address, f)
     int64_t count;
 
     assert_rc(countd_open(&c, &o), 0);
-    assert_rc(countd_get(c, "k", 1, "x", 1, &count), -ECONNREFUSED);
+    assert_rc(countd_get(c, countd_name("k"), countd_name("x"), &count),
+              -ECONNREFUSED);
     assert_rc(countd_live_open(&live, &lo), -ECONNREFUSED);
     daemon_start(&f->serve, "countd", "serve", "-d", f->data, "-o",
                  "write.listen=socket", "-o", "write.ack_listen=socket", "-o",
                  "read.listen=socket", "-o", "read.http=socket", "-o",
                  "counter.port=socket", "-o", "http.listen=socket", "-o",
                  "quota.enable=on", "-o", "log.rotate_after=20ms");
-    assert_rc(countd_incr(c, "k", 1, "x", 1, 7), 0);
-    assert_rc(countd_wait_readable(c, "k", 1, WAIT_MS), 0);
-    assert_rc(countd_get(c, "k", 1, "x", 1, &count), 0);
+    assert_rc(countd_incr(c, countd_name("k"), countd_name("x"), 7), 0);
+    assert_rc(countd_wait_readable(c, countd_name("k"), WAIT_MS), 0);
+    assert_rc(countd_get(c, countd_name("k"), countd_name("x"), &count), 0);
     assert_int_equal(count, 7);
-    assert_rc(countd_get(c, "k", 1, "y", 1, &count), -ENOENT);
+    assert_rc(countd_get(c, countd_name("k"), countd_name("y"), &count),
+              -ENOENT);
     assert_rc(countd_finish(c, WAIT_MS), 0);
 
     o.silent = 1;
     assert_rc(countd_open(&c, &o), 0);
-    assert_rc(countd_incr(c, "k", 1, "x", 1, 1), 0);
+    assert_rc(countd_incr(c, countd_name("k"), countd_name("x"), 1), 0);
     assert_rc(countd_finish(c, WAIT_MS), 0);
 
     assert_rc(countd_live_open(&live, &lo), 0);
-    assert_rc(countd_acquire(live, "n", 1, 1, 1), 0);
+    assert_rc(countd_acquire(live, countd_name("n"), 1, 1), 0);
     countd_live_close(live);
     assert_rc(countd_http_open(&http, &ho), 0);
-    assert_rc(countd_quota(http, NULL, COUNTD_QUOTA_QUERY, 0, NULL, &answer),
-              0);
+    assert_rc(countd_quota(http, &query, &answer), 0);
     countd_http_close(http);
 
     o.directory = "";

@@ -111,7 +111,7 @@ static const struct {
      "\"127.0.0.1:@ACK\", \"127.0.0.1:@QUERY\"})"},
     {"countd_open(ctypes.byref(c), None)",
      "countd_open(ctypes.byref(c), ctypes.byref(type('O', (ctypes.Structure,), "
-     "{'_fields_': [('size', size), ('write', ctypes.c_char_p), "
+     "{'_fields_': [('size', ctypes.c_size_t), ('write', ctypes.c_char_p), "
      "('read', ctypes.c_char_p)]})(24, b'127.0.0.1:@ACK', "
      "b'127.0.0.1:@QUERY')))"},
 };
@@ -123,7 +123,7 @@ static const struct {
     {"countd top pages -d", "/about"},
     {"countd top usage --group /", "acme/"},
     {"top sold -n 5", "rank"},
-    {"countd_wait_readable(c, \"pages\"", "/index "},
+    {"countd_wait_readable(c, pages", "/index "},
     {"/dev/tcp/127.0.0.1/48881", "WIN"},
     {"/dev/tcp/127.0.0.1/11215", "N   o   t"},
     {"make demo", "countd top words"},

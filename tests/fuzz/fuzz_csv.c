@@ -37,10 +37,10 @@ take_line(struct csv *c, const struct increment_form *form, const void *bytes,
           size_t size, struct increment *out)
 {
     char *line = fuzz_copy(bytes, size);
-    const char *why;
-    const enum csv_result result = csv_take(c, form, line, size, out, &why);
+    const enum csv_result result = csv_take(c, form, line, size, out);
 
-    assert((why != NULL) == (result == CSV_BAD || result == CSV_NO_COLUMNS));
+    assert((c->wrong != NULL) ==
+           (result == CSV_BAD || result == CSV_NO_COLUMNS));
     free(line);
     return result;
 }

@@ -155,7 +155,7 @@ tear_down(struct server *s)
 static int
 incr_key(struct server *s, const char *key, int64_t increment)
 {
-    return countd_incr(s->c, "pages", 5, key, strlen(key), increment);
+    return countd_incr(s->c, countd_name("pages"), countd_name(key), increment);
 }
 
 static void
@@ -169,7 +169,7 @@ incr_times(struct server *s, int times)
 static int
 incr_at(struct server *s, uint32_t minute)
 {
-    return countd_incr_at(s->c, "s", 1, "t", 1, minute,
+    return countd_incr_at(s->c, countd_name("s"), countd_name("t"), minute,
                           (int64_t)minute * 60 + 59);
 }
 
@@ -319,7 +319,8 @@ CASE(finishing_reports_an_increment_that_was_refused, s)
     memset(name, 'n', sizeof name);
     begin_client(s, 2, acknowledge_all);
     incr_times(s, 1);
-    assert_rc(countd_incr(s->c, name, 257, "k", 1, 1), -ENAMETOOLONG);
+    assert_rc(countd_incr(s->c, countd_bytes(name, 257), countd_name("k"), 1),
+              -ENAMETOOLONG);
     assert_rc(incr_key(s, "", 1), -EINVAL);
     assert_rc(countd_sync(s->c, FLUSH_MS), 0);
     assert_rc(countd_finish(s->c, FLUSH_MS), -ENAMETOOLONG);
@@ -503,15 +504,21 @@ CASE(names_are_checked_before_anything_is_buffered, s)
     memset(name, 'x', sizeof name);
     open_client(s);
 
-    assert_rc(countd_incr(s->c, "", 0, "k", 1, 1), -EINVAL);
-    assert_rc(countd_incr(s->c, "n", 1, "", 0, 1), -EINVAL);
-    assert_rc(countd_incr(s->c, "a\0b", 3, "k", 1, 1), -EINVAL);
-    assert_rc(countd_incr(s->c, "n", 1, "a\0b", 3, 1), -EINVAL);
-    assert_rc(countd_incr(s->c, name, 257, "k", 1, 1), -ENAMETOOLONG);
-    assert_rc(countd_incr(s->c, "n", 1, name, 257, 1), -ENAMETOOLONG);
+    assert_rc(countd_incr(s->c, countd_name(""), countd_name("k"), 1), -EINVAL);
+    assert_rc(countd_incr(s->c, countd_name("n"), countd_name(""), 1), -EINVAL);
+    assert_rc(countd_incr(s->c, countd_bytes("a\0b", 3), countd_name("k"), 1),
+              -EINVAL);
+    assert_rc(countd_incr(s->c, countd_name("n"), countd_bytes("a\0b", 3), 1),
+              -EINVAL);
+    assert_rc(countd_incr(s->c, countd_bytes(name, 257), countd_name("k"), 1),
+              -ENAMETOOLONG);
+    assert_rc(countd_incr(s->c, countd_name("n"), countd_bytes(name, 257), 1),
+              -ENAMETOOLONG);
 
     assert_int_equal(countd_poll(s->c), 0);
-    assert_rc(countd_incr(s->c, name, 256, name, 256, 1), 0);
+    assert_rc(
+        countd_incr(s->c, countd_bytes(name, 256), countd_bytes(name, 256), 1),
+        0);
 }
 
 static void *
@@ -651,8 +658,9 @@ CASE(an_increment_goes_out_in_its_minute, s)
 
     begin_client(s, 1, acknowledge_all);
     for (size_t i = 0; i < sizeof minutes / sizeof minutes[0]; i++)
-        assert_rc(minutes[i] == 0 ? countd_incr(s->c, "s", 1, "t", 1, 0)
-                                  : incr_at(s, minutes[i]),
+        assert_rc(minutes[i] == 0
+                      ? countd_incr(s->c, countd_name("s"), countd_name("t"), 0)
+                      : incr_at(s, minutes[i]),
                   0);
     countd_pending(s->c, &unsent, &unanswered);
     assert_int_equal(unsent + unanswered, 9);
@@ -669,8 +677,11 @@ CASE(times_that_cannot_be_are_refused, s)
 
     open_client(s);
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
-        assert_rc(countd_incr_at(s->c, "s", 1, "k", 1, 1, times[i]), -ERANGE);
-    assert_rc(countd_incr_at(s->c, "s", 1, "k", 1, 1, (INT64_C(60) << 29) - 1),
+        assert_rc(countd_incr_at(s->c, countd_name("s"), countd_name("k"), 1,
+                                 times[i]),
+                  -ERANGE);
+    assert_rc(countd_incr_at(s->c, countd_name("s"), countd_name("k"), 1,
+                             (INT64_C(60) << 29) - 1),
               0);
     assert_int_equal(countd_refused(s->c), 6);
     assert_int_equal(countd_close(s->c), 1);
@@ -754,8 +765,10 @@ CASE(only_increments_of_one_minute_leave_as_their_sum, s)
     hand_start(&s->hand, 1, acknowledge_all);
     OPEN_CLIENT(s, .sum = 1);
     for (int i = 0; i < 1000; i++) {
-        assert_rc(countd_incr_at(s->c, "s", 1, "k", 1, 1, 60 * (1 + i % 2)), 0);
-        assert_rc(countd_incr(s->c, "s", 1, "k", 1, 1), 0);
+        assert_rc(countd_incr_at(s->c, countd_name("s"), countd_name("k"), 1,
+                                 60 * (1 + i % 2)),
+                  0);
+        assert_rc(countd_incr(s->c, countd_name("s"), countd_name("k"), 1), 0);
     }
     finish_client(s, 0);
     assert_int_equal(s->sum, 2000);
@@ -886,8 +899,7 @@ begin_documents(struct server *s, unsigned connections, const char *document)
 }
 
 /* A keyspace "k" and a key. */
-#define OF(k)                                                                  \
-    .keyspace = "k", .keyspace_size = 1, .key = (k), .key_size = strlen(k)
+#define OF(k) .keyspace = countd_name("k"), .key = countd_name(k)
 #define ASK(...)                                                               \
     &(struct countd_query)                                                     \
     {                                                                          \
@@ -902,7 +914,8 @@ CASE(documents_give_their_numbers, s)
     begin_documents(s, 1,
                     "{\"key\": \"x\", \"rank\": 4, \"count\": -7, "
                     "\"saturated\": 1, \"as_of_ms\": 99}\n");
-    assert_rc(countd_get(s->c, "k\xff", 2, "key", 3, &n), 0);
+    assert_rc(countd_get(s->c, countd_name("k\xff"), countd_name("key"), &n),
+              0);
     assert_int_equal(n, -7);
     (void)pthread_mutex_lock(&s->lock); /* as in answer_with() */
     assert_string_equal(strtok(s->question, "\r"),
@@ -934,10 +947,10 @@ CASE(documents_give_their_rows, s)
     assert_int_equal(rows->count, 2);
     assert_int_equal(rows->as_of_ms, 5);
     assert_int_equal(rows->rows[0].count, 3);
-    assert_int_equal(rows->rows[0].key_size, 3);
-    assert_memory_equal(rows->rows[0].key, "a\xc3\xa9", 3);
-    assert_int_equal(rows->rows[1].key_size, 2);
-    assert_memory_equal(rows->rows[1].key, "\0\xff", 2);
+    assert_int_equal(rows->rows[0].key.size, 3);
+    assert_memory_equal(rows->rows[0].key.data, "a\xc3\xa9", 3);
+    assert_int_equal(rows->rows[1].key.size, 2);
+    assert_memory_equal(rows->rows[1].key.data, "\0\xff", 2);
     countd_rows_free(rows);
 
     answer_with(s, 404, "{\"code\": \"no-such-keyspace\", \"as_of_ms\": 6}");
@@ -947,8 +960,7 @@ CASE(documents_give_their_rows, s)
 
     answer_with(s, 200,
                 "{\"rows\": [\n {\"keys\": null, \"keyspace\": \"b\"}]}");
-    assert_rc(countd_keyspaces(s->c, ASK(.after = "a", .after_size = 1), &rows),
-              0);
+    assert_rc(countd_keyspaces(s->c, ASK(.after = countd_name("a")), &rows), 0);
     assert_int_equal(rows->count, 1);
     assert_int_equal(rows->rows[0].count, -1); /* it cannot be read */
     countd_rows_free(rows);
@@ -985,8 +997,8 @@ CASE(plain_rows_and_others_follow_one_another, s)
         const size_t k = (i + i / kinds * (i % 2)) % kinds;
 
         assert_int_equal(out->rows[i].count, rows[k].count);
-        assert_int_equal(out->rows[i].key_size, strlen(rows[k].key));
-        assert_string_equal(out->rows[i].key, rows[k].key);
+        assert_int_equal(out->rows[i].key.size, strlen(rows[k].key));
+        assert_string_equal(out->rows[i].key.data, rows[k].key);
     }
     countd_rows_free(out);
 }
@@ -1026,9 +1038,9 @@ CASE(sums_of_128_bits_are_exact, s)
 CASE(many_keys_are_asked_together_and_each_has_its_result, s)
 {
     struct countd_key keys[6] = {
-        {"k", 1, "a", 1, 0, 1},    {"k", 1, "b", 1, 0, 1},
-        {"k", 1, NULL, 257, 0, 1}, {"", 0, "a", 1, 0, 1},
-        {"k", 1, "a", 1, 0, 1},    {"other", 5, "a", 1, 0, 1}};
+        {{"k", 1}, {"a", 1}, 0, 1},    {{"k", 1}, {"b", 1}, 0, 1},
+        {{"k", 1}, {NULL, 257}, 0, 1}, {{"", 0}, {"a", 1}, 0, 1},
+        {{"k", 1}, {"a", 1}, 0, 1},    {{"other", 5}, {"a", 1}, 0, 1}};
 
     begin_documents(s, 1,
                     "{\"rows\": [{\"count\": 5, \"key\": \"a\"}, "
@@ -1064,7 +1076,8 @@ CASE(problems_have_their_errors, s)
                        "{\"code\": \"%s\", \"as_of_ms\": 12}",
                        problems[i].code);
         answer_with(s, problems[i].status, document);
-        assert_rc(countd_get(s->c, "k", 1, "key", 3, &n), problems[i].error);
+        assert_rc(countd_get(s->c, countd_name("k"), countd_name("key"), &n),
+                  problems[i].error);
         assert_rc(countd_about(s->c, ASK(OF("key")), &f), problems[i].error);
         assert_int_equal(f.as_of_ms, problems[i].error == -ENOENT ? 12 : 0);
     }
@@ -1091,7 +1104,8 @@ CASE(documents_that_cannot_be_are_refused, s)
     begin_documents(s, 1, "{}");
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         answer_with(s, 200, wrong[i]);
-        assert_rc(countd_get(s->c, "k", 1, "a", 1, &n), -EPROTO);
+        assert_rc(countd_get(s->c, countd_name("k"), countd_name("a"), &n),
+                  -EPROTO);
     }
     for (size_t i = 0; i < sizeof wrong_rows / sizeof wrong_rows[0]; i++) {
         answer_with(s, 200, wrong_rows[i]);
@@ -1105,13 +1119,17 @@ CASE(questions_that_are_none_are_not_sent, s)
     int64_t n;
 
     begin_documents(s, 1, "{}");
-    assert_rc(countd_get(s->c, "k", 257, "a", 1, &n), -ENAMETOOLONG);
-    assert_rc(countd_get(s->c, "k", 1, "a", 257, &n), -ENAMETOOLONG);
-    assert_rc(countd_get(s->c, "k", 1, "a", 0, &n), -EINVAL);
-    assert_rc(countd_keys(s->c, ASK(OF(""), .prefix = "p", .prefix_size = 300),
-                          &rows),
+    assert_rc(countd_get(s->c, countd_bytes("k", 257), countd_name("a"), &n),
               -ENAMETOOLONG);
-    assert_rc(countd_get(s->c, "k", 1, "a", 1, &n), -ENOENT);
+    assert_rc(countd_get(s->c, countd_name("k"), countd_bytes("a", 257), &n),
+              -ENAMETOOLONG);
+    assert_rc(countd_get(s->c, countd_name("k"), countd_bytes("a", 0), &n),
+              -EINVAL);
+    assert_rc(
+        countd_keys(s->c, ASK(OF(""), .prefix = countd_bytes("p", 300)), &rows),
+        -ENAMETOOLONG);
+    assert_rc(countd_get(s->c, countd_name("k"), countd_name("a"), &n),
+              -ENOENT);
     assert_int_equal(s->received, 1);
 }
 

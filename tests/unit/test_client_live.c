@@ -192,9 +192,9 @@ CASE(requests_are_the_bytes_of_the_protocol, s)
     uint32_t value = 0;
 
     begin_client(s, compare_and_answer);
-    assert_rc(countd_acquire(s->l, "mail", 4, 2, 10), 0);
-    assert_rc(countd_release(s->l, "mail", 4, 1), 0);
-    assert_rc(countd_live_get(s->l, "mail", 4, &value), 0);
+    assert_rc(countd_acquire(s->l, countd_name("mail"), 2, 10), 0);
+    assert_rc(countd_release(s->l, countd_name("mail"), 1), 0);
+    assert_rc(countd_live_get(s->l, countd_name("mail"), &value), 0);
 
     assert_int_equal(value, 0x01020304);
     end_client(s);
@@ -206,14 +206,14 @@ CASE(every_status_is_an_error_and_the_connection_goes_on, s)
     uint32_t value = 77;
 
     begin_client(s, serve_all);
-    assert_rc(countd_live_get(s->l, "?", 1, &value), -ENOENT);
-    assert_rc(countd_release(s->l, "!", 1, 1), -EINVAL);
-    assert_rc(countd_acquire(s->l, "#", 1, 1, 1), -EBUSY);
-    assert_rc(countd_release(s->l, "-", 1, 1), -EPERM);
-    assert_rc(countd_acquire(s->l, "%", 1, 1, 1), -EOPNOTSUPP);
-    assert_rc(countd_acquire(s->l, "$", 1, 1, 1), -ENOMEM);
+    assert_rc(countd_live_get(s->l, countd_name("?"), &value), -ENOENT);
+    assert_rc(countd_release(s->l, countd_name("!"), 1), -EINVAL);
+    assert_rc(countd_acquire(s->l, countd_name("#"), 1, 1), -EBUSY);
+    assert_rc(countd_release(s->l, countd_name("-"), 1), -EPERM);
+    assert_rc(countd_acquire(s->l, countd_name("%"), 1, 1), -EOPNOTSUPP);
+    assert_rc(countd_acquire(s->l, countd_name("$"), 1, 1), -ENOMEM);
     assert_int_equal(value, 77);
-    assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
+    assert_rc(countd_live_get(s->l, countd_name("a"), &value), 0);
     assert_int_equal(value, 'a');
 }
 
@@ -223,10 +223,12 @@ CASE(what_is_no_proper_request_is_not_sent, s)
     uint32_t value;
 
     begin_client(s, serve_all);
-    assert_rc(countd_live_get(s->l, "", 0, &value), -EINVAL);
-    assert_rc(countd_live_get(s->l, name, sizeof name, &value), -EINVAL);
-    assert_rc(countd_acquire(s->l, "a", 1, 0, 1), -EINVAL);
-    assert_rc(countd_acquire(s->l, "a", 1, 2, 1), -EINVAL);
+    assert_rc(countd_live_get(s->l, countd_name(""), &value), -EINVAL);
+    assert_rc(countd_live_get(s->l, countd_bytes(NULL, 0), &value), -EINVAL);
+    assert_rc(countd_live_get(s->l, countd_bytes(name, sizeof name), &value),
+              -EINVAL);
+    assert_rc(countd_acquire(s->l, countd_name("a"), 0, 1), -EINVAL);
+    assert_rc(countd_acquire(s->l, countd_name("a"), 2, 1), -EINVAL);
 
     end_client(s);
     assert_int_equal(s->requests, 0);
@@ -250,7 +252,7 @@ CASE(requests_and_answers_may_be_split_anywhere_or_interrupted, s)
             else
                 fault_inject(pieces[i].call, 1, EINTR);
             value = 0;
-            assert_rc(countd_live_get(s->l, "abc", 3, &value), 0);
+            assert_rc(countd_live_get(s->l, countd_name("abc"), &value), 0);
             assert_true(fault_hit());
             fault_clear();
             assert_int_equal(value, 'a' + 'b' + 'c');
@@ -280,7 +282,7 @@ CASE(the_descriptor_tells_that_the_server_has_gone, s)
     assert_int_equal(poll(&p, 1, 20000), 1);
     assert_rc(countd_live_alive(s->l), -ENOTCONN);
     assert_int_equal(countd_live_fd(s->l), p.fd);
-    assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ENOTCONN);
+    assert_rc(countd_acquire(s->l, countd_name("a"), 1, 1), -ENOTCONN);
 }
 
 static void
@@ -298,9 +300,9 @@ CASE(no_answer_in_time_gives_the_connection_up, s)
     hand_start(&s->hand, 1, say_nothing);
     assert_rc(try_open(s, 50), 0);
 
-    assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ETIMEDOUT);
+    assert_rc(countd_acquire(s->l, countd_name("a"), 1, 1), -ETIMEDOUT);
 
-    assert_rc(countd_acquire(s->l, "a", 1, 1, 1), -ENOTCONN);
+    assert_rc(countd_acquire(s->l, countd_name("a"), 1, 1), -ENOTCONN);
     /* The server has seen the end, though the handle is still there. */
     hand_join(&s->hand);
 }
@@ -314,14 +316,15 @@ struct seen {
 };
 
 static int
-note_record(void *ctx, const void *name, size_t size, uint32_t current,
+note_record(void *ctx, struct countd_name name, uint32_t current,
             uint32_t maximum)
 {
     struct seen *seen = ctx;
     char want[32];
 
     snprintf(want, sizeof want, "name-%zu", seen->count);
-    seen->wrong |= size != strlen(want) || memcmp(name, want, size) != 0 ||
+    seen->wrong |= name.size != strlen(want) ||
+                   memcmp(name.data, want, name.size) != 0 ||
                    current != seen->count || maximum != UINT32_MAX - current;
     return ++seen->count == seen->stop_at ? 4711 : 0;
 }
@@ -407,7 +410,7 @@ CASE(a_dump_that_the_server_does_not_know_is_not_supported, s)
     begin_client(s, refuse_dump);
     assert_rc(countd_live_dump(s->l, note_record, &seen), -EOPNOTSUPP);
     assert_int_equal(seen.count, 0);
-    assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
+    assert_rc(countd_live_get(s->l, countd_name("a"), &value), 0);
 }
 
 struct texts {
@@ -466,9 +469,10 @@ call_once(struct server *s, enum call what, bool *gave)
     struct seen seen = {0};
     struct texts t = {.all = ""};
     uint32_t value = 77;
-    const int rc = what == DUMP    ? countd_live_dump(s->l, note_record, &seen)
-                   : what == STATS ? countd_live_stats(s->l, join_texts, &t)
-                                   : countd_live_get(s->l, "a", 1, &value);
+    const int rc = what == DUMP ? countd_live_dump(s->l, note_record, &seen)
+                   : what == STATS
+                       ? countd_live_stats(s->l, join_texts, &t)
+                       : countd_live_get(s->l, countd_name("a"), &value);
 
     *gave = seen.count > 0 || value != 77;
     return rc;
@@ -528,7 +532,7 @@ CASE(an_answer_that_is_none_ends_the_connection, s)
         begin_client(s, answer_wrongly);
         if (call_once(s, wrongs[i].call, &gave) != wrongs[i].rc || gave)
             fail_msg("row %zu", i);
-        assert_rc(countd_live_get(s->l, "a", 1, &value), -ENOTCONN);
+        assert_rc(countd_live_get(s->l, countd_name("a"), &value), -ENOTCONN);
         assert_rc(countd_live_alive(s->l), -ENOTCONN);
         end_client(s);
     }
@@ -594,7 +598,7 @@ ask_often(void *ctx)
     for (int i = 0; i < 2000; i++) {
         uint32_t value = 0;
 
-        w->wrong += countd_live_get(w->l, w->name, strlen(w->name), &value) ||
+        w->wrong += countd_live_get(w->l, countd_name(w->name), &value) ||
                     value != want;
         w->wrong += countd_live_alive(w->l) != 0;
     }
@@ -680,7 +684,7 @@ CASE(closing_ends_the_connection_though_a_child_has_a_copy, s)
     pid_t pid;
 
     begin_client(s, serve_to_the_end);
-    assert_rc(countd_live_get(s->l, "a", 1, &value), 0);
+    assert_rc(countd_live_get(s->l, countd_name("a"), &value), 0);
     pid = fork();
     if (pid == 0) {
         (void)alarm(60); /* has no errors */

@@ -92,8 +92,9 @@ acquire_in_time(struct acquire_holding *h)
     uint64_t pause_ms = PAUSE_FIRST_MS;
 
     for (;;) {
-        const int rc = countd_acquire(h->l, h->name.bytes, h->name.size,
-                                      h->resources, h->bound);
+        const int rc =
+            countd_acquire(h->l, countd_bytes(h->name.bytes, h->name.size),
+                           h->resources, h->bound);
         const uint64_t now = clock_ms();
 
         if (rc != -EBUSY || now >= end)
@@ -246,7 +247,8 @@ run_command(struct acquire_holding *h)
                                : EXIT_SIGNAL + WTERMSIG(status);
     /* An error means that the resource is released already. */
     if (!h->lost && !h->inherited)
-        (void)countd_release(h->l, h->name.bytes, h->name.size, h->resources);
+        (void)countd_release(h->l, countd_bytes(h->name.bytes, h->name.size),
+                             h->resources);
     if (!h->lost || !h->kill_on_loss)
         return status;
     /* The command may have caught SIGTERM and still exit with 0. */

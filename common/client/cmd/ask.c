@@ -242,7 +242,7 @@ static void
 put_name(struct document *d, const char *parameter, const struct cmd_name *name)
 {
     if (name->size > 0)
-        document_put_name(d, parameter, name->bytes, name->size);
+        document_put_name(d, parameter, countd_bytes(name->bytes, name->size));
 }
 
 /* The names in the arguments. */

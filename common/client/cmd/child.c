@@ -1,6 +1,6 @@
 /* common/client/cmd/child.c - see child.h.
  *
- *     child_start() -> exec_program() -> give_sockets()
+ *     child_start() -> prepare_exec() -> give_sockets()
  *     child_keeper_take() -> take_request() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/client/cmd/child.h"
@@ -93,10 +93,9 @@ give_sockets(const struct child *c, const char *manager)
 }
 
 /* Between fork and exec; the process has one thread. */
-static _Noreturn void
-exec_program(const struct child *c, const struct child_keeper *keeper,
-             const char *path, const char *const *args, int ready_fd,
-             pid_t parent)
+static void
+prepare_exec(const struct child *c, const struct child_keeper *keeper,
+             int ready_fd)
 {
     sigset_t none;
 
@@ -108,12 +107,6 @@ exec_program(const struct child *c, const struct child_keeper *keeper,
     (void)unsetenv("STATE_DIRECTORY"); /* serve itself does not go by it */
     give_sockets(c, keeper->name);
     (void)fcntl(ready_fd, F_SETFD, 0);
-
-    /* The parent may have died before prctl(). */
-    if (getppid() == parent)
-        (void)execvp(path,
-                     (char *const *)(uintptr_t)args); /* returns: failed */
-    _exit(127);
 }
 
 /* A pipe whose end for the child is where no socket goes. */
@@ -154,8 +147,14 @@ child_start(struct child *c, const struct config_sources *sources,
     cmd_daemon_args(sources, c->program, "--ready-fd", number, args);
     pid = fork();
     rc = -errno;
-    if (pid == 0)
-        exec_program(c, keeper, path, args, fds[1], parent);
+    if (pid == 0) {
+        prepare_exec(c, keeper, fds[1]);
+        /* The parent may have died before prctl(). */
+        if (getppid() == parent)
+            (void)execvp(path,
+                         (char *const *)(uintptr_t)args); /* returns: failed */
+        _exit(127);
+    }
     (void)close(fds[1]);
     if (pid < 0) {
         (void)close(fds[0]);

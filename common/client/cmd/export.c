@@ -57,7 +57,7 @@ print_line(struct export *e, const struct countd_row *row, int64_t n,
            int64_t at)
 {
     const struct cell cells[] = {cell_name(e->keyspace.bytes, e->keyspace.size),
-                                 cell_name(row->key, row->key_size),
+                                 cell_name(row->key.data, row->key.size),
                                  cell_number(n), cell_number(at)};
 
     output_row(&e->out, cells);
@@ -66,9 +66,9 @@ print_line(struct export *e, const struct countd_row *row, int64_t n,
 static struct countd_query
 query_keyspace(const struct export *e)
 {
-    return (struct countd_query){.keyspace = e->keyspace.bytes,
-                                 .keyspace_size = e->keyspace.size,
-                                 .length = COUNTD_ROWS_MAX};
+    return (struct countd_query){
+        .keyspace = countd_bytes(e->keyspace.bytes, e->keyspace.size),
+        .length = COUNTD_ROWS_MAX};
 }
 
 /* Prints all counts, largest first. */
@@ -100,17 +100,23 @@ static void
 go_behind(struct countd_query *q, const struct countd_rows *rows,
           struct cmd_name *last)
 {
-    const struct countd_row *row = &rows->rows[rows->count - 1];
+    const struct countd_name key = rows->rows[rows->count - 1].key;
 
-    memcpy(last->bytes, row->key, row->key_size);
-    q->after = last->bytes;
-    q->after_size = row->key_size;
+    memcpy(last->bytes, key.data, key.size);
+    q->after = countd_bytes(last->bytes, key.size);
 }
 
 static int128
 sum_of(const struct countd_row *row)
 {
     return int128_of(row->sum.high, row->sum.low);
+}
+
+static int
+compare_names(struct countd_name a, struct countd_name b)
+{
+    return bytes_compare((const uint8_t *)a.data, a.size,
+                         (const uint8_t *)b.data, b.size);
 }
 
 static void
@@ -151,13 +157,13 @@ print_steps(struct export *e)
         if (ends)
             continue;
         e->is_torn |=
-            q.after_size > 0 && (rows->from != from || rows->to != to);
+            q.after.size > 0 && (rows->from != from || rows->to != to);
         from = rows->from;
         to = rows->to;
         for (size_t i = 0; i < rows->count; i++)
             print_sum(e, &rows->rows[i], sum_of(&rows->rows[i]), from);
         q.from = rows->count == COUNTD_ROWS_MAX ? from : to;
-        q.after_size = 0;
+        q.after.size = 0;
         if (rows->count == COUNTD_ROWS_MAX)
             go_behind(&q, rows, &last);
     }
@@ -214,8 +220,7 @@ print_rests_of(struct export *e, const struct countd_rows *counts,
         while (order < 0 && (rc = refill_sums(e, s)) == 0 &&
                s->at < s->rows->count) {
             sum = &s->rows->rows[s->at];
-            order = bytes_compare((const uint8_t *)sum->key, sum->key_size,
-                                  (const uint8_t *)row->key, row->key_size);
+            order = compare_names(sum->key, row->key);
             s->at += order < 0;
         }
         if (rc < 0)
@@ -316,16 +321,16 @@ export_all(struct export *e)
     int rc;
 
     do {
-        const struct countd_query q = {.after = name->bytes,
-                                       .after_size = name->size};
+        const struct countd_query q = {
+            .after = countd_bytes(name->bytes, name->size)};
 
         rc = countd_keyspaces(e->c, &q, &rows);
         if (rc < 0)
             return rc;
         got = rows->count;
         for (size_t i = 0; rc == 0 && i < got && !ferror(stdout); i++) {
-            name->size = rows->rows[i].key_size;
-            memcpy(name->bytes, rows->rows[i].key, name->size);
+            name->size = rows->rows[i].key.size;
+            memcpy(name->bytes, rows->rows[i].key.data, name->size);
             rc = export_one(e);
         }
         countd_rows_free(rows);

@@ -39,7 +39,7 @@ is_readable(void *ctx)
 {
     struct flush *f = ctx;
     const uint64_t now = clock_ms();
-    int rc = countd_as_of(f->c, NULL, 0, &f->as_of_ms);
+    int rc = countd_as_of(f->c, countd_name(""), &f->as_of_ms);
 
     if (rc == 0)
         rc = pending_set_drop_merged(&f->fills, &f->logs);
@@ -105,7 +105,8 @@ report_unreadable(struct flush *f, const struct unmerged *before)
 static int
 wait_afar(struct flush *f)
 {
-    const int rc = countd_wait_readable(f->c, NULL, 0, (int)f->timeout_ms);
+    const int rc =
+        countd_wait_readable(f->c, countd_name(""), (int)f->timeout_ms);
 
     if (rc == 0)
         return CONFIG_EXIT_OK;

@@ -23,8 +23,8 @@ cmd_incr(struct cmd_line *line)
     if (status != 0)
         return status;
 
-    rc = countd_incr_at(c, keyspace.bytes, keyspace.size, key.bytes, key.size,
-                        increment, at);
+    rc = countd_incr_at(c, countd_bytes(keyspace.bytes, keyspace.size),
+                        countd_bytes(key.bytes, key.size), increment, at);
     if (rc == 0)
         rc = countd_sync(c, (int)timeout_ms);
     if (rc == -ETIMEDOUT || (rc < 0 && countd_lost(c) > 0))

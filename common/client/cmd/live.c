@@ -48,7 +48,7 @@ ask_values(const struct cmd_line *line, struct countd_live *l,
         struct cell cells[2] = {cell_none()};
         uint32_t value;
 
-        rc = countd_live_get(l, name.bytes, name.size, &value);
+        rc = countd_live_get(l, countd_bytes(name.bytes, name.size), &value);
         if (rc == 0)
             cells[0] = cell_number(value);
         cells[1] = cell_live_name(out, name.bytes, name.size);
@@ -102,12 +102,12 @@ ask_stats(const struct cmd_line *line, struct countd_live *l,
 /* ---- dump --------------------------------------------------------------- */
 
 static int
-print_record(void *ctx, const void *name, size_t size, uint32_t current,
+print_record(void *ctx, struct countd_name name, uint32_t current,
              uint32_t maximum)
 {
-    output_row(ctx,
-               (const struct cell[]){cell_number(current), cell_number(maximum),
-                                     cell_live_name(ctx, name, size)});
+    output_row(
+        ctx, (const struct cell[]){cell_number(current), cell_number(maximum),
+                                   cell_live_name(ctx, name.data, name.size)});
     /* Where stdout is closed output_fini() reports it. */
     return ferror(stdout) ? 1 : 0;
 }
@@ -139,7 +139,8 @@ ask_holders(const struct cmd_line *line, struct countd_live *l,
             struct output *out)
 {
     const struct cmd_live_name name = cmd_live_name(line, line->args[1]);
-    const int rc = countd_live_who(l, name.bytes, name.size, print_holder, out);
+    const int rc = countd_live_who(l, countd_bytes(name.bytes, name.size),
+                                   print_holder, out);
 
     if (rc == -ENOENT)
         report_missing(line, line->args[1]);

@@ -83,9 +83,10 @@ send_record(struct load *l, const struct lines *lines,
 
     l->moved_ms = 0;
     while (l->c != NULL) {
-        rc = countd_incr_at(l->c, record->keyspace.bytes, record->keyspace.size,
-                            record->key.bytes, record->key.size, record->count,
-                            record->at);
+        rc = countd_incr_at(
+            l->c, countd_bytes(record->keyspace.bytes, record->keyspace.size),
+            countd_bytes(record->key.bytes, record->key.size), record->count,
+            record->at);
         if (rc != -EAGAIN)
             break;
         show_progress(l, lines);
@@ -117,7 +118,8 @@ load_read_line(struct load *l, const struct lines *lines, const char *text,
         if (l->csv)
             l->csv->size = 0; /* of its row */
     } else if (l->csv) {
-        result = csv_take(l->csv, &l->form, text, size, out, &wrong);
+        result = csv_take(l->csv, &l->form, text, size, out);
+        wrong = l->csv->wrong;
     } else {
         fault = increment_line_read(&l->form, text, size, out);
         wrong = fault ? fault->text : NULL;

@@ -69,6 +69,7 @@ struct csv {
     enum csv_column columns[CSV_COLUMNS_MAX];
     size_t size; /* of a row whose quote is open */
     char text[CSV_TEXT_MAX];
+    const char *wrong; /* with the line that was taken last; NULL: nothing */
     char why[4 * CSV_SHOWN + 160];
 };
 
@@ -85,9 +86,8 @@ const char *csv_columns(struct csv *c, const char *text);
 /* A file begins. */
 void csv_begin(struct csv *c);
 
-/* Takes a line; *out is set by CSV_ROW, *why by what is wrong: NULL else. */
+/* Takes a line; *out is set by CSV_ROW. */
 enum csv_result csv_take(struct csv *c, const struct increment_form *form,
-                         const char *text, size_t size, struct increment *out,
-                         const char **why);
+                         const char *text, size_t size, struct increment *out);
 
 #endif

@@ -158,10 +158,10 @@ read_header(struct csv *c)
 }
 
 static const struct increment_fault *
-take_field(const struct csv *c, const struct increment_form *form, unsigned n,
+take_field(enum csv_column column, const struct increment_form *form,
            const char *field, size_t size, struct increment *out)
 {
-    switch (c->columns[n]) {
+    switch (column) {
     case CSV_KEYSPACE:
         return increment_name_read(form, field, size, form->keyspace_max,
                                    &out->keyspace);
@@ -197,7 +197,7 @@ read_row(const struct csv *c, const struct increment_form *form,
 
         if (n == c->count)
             return "more fields than columns";
-        fault = take_field(c, &own, n++, field, size, out);
+        fault = take_field(c->columns[n++], &own, field, size, out);
         if (fault)
             return fault->text;
     }
@@ -208,14 +208,14 @@ read_row(const struct csv *c, const struct increment_form *form,
 
 enum csv_result
 csv_take(struct csv *c, const struct increment_form *form, const char *text,
-         size_t size, struct increment *out, const char **why)
+         size_t size, struct increment *out)
 {
     const size_t begin = c->size > 0 ? c->size + 1 : 0; /* behind a line */
 
-    *why = NULL;
+    c->wrong = NULL;
     if (begin + size > CSV_TEXT_MAX) {
         c->size = 0;
-        *why = "the line is too long";
+        c->wrong = "the line is too long";
         return CSV_BAD;
     }
     if (begin > 0)
@@ -225,11 +225,11 @@ csv_take(struct csv *c, const struct increment_form *form, const char *text,
     if (is_open(c))
         return CSV_MORE;
     if (c->count == 0) {
-        *why = read_header(c);
+        c->wrong = read_header(c);
         c->size = 0;
-        return *why ? CSV_NO_COLUMNS : CSV_MORE;
+        return c->wrong ? CSV_NO_COLUMNS : CSV_MORE;
     }
-    *why = read_row(c, form, out);
+    c->wrong = read_row(c, form, out);
     c->size = 0;
-    return *why ? CSV_BAD : CSV_ROW;
+    return c->wrong ? CSV_BAD : CSV_ROW;
 }

@@ -73,23 +73,25 @@ static const struct cmd_verb verbs[] = {
 static int
 request_change(struct cmd_line *line)
 {
-    const char *name = cmd_value(line, "name");
-    enum countd_quota_op op = COUNTD_QUOTA_QUERY;
-    const int64_t value =
-        line->arg_count > 1 ? cmd_number(line, line->args[1], "N", 0, INT64_MAX)
-                            : 0;
+    struct countd_quota_request r = {
+        .op = COUNTD_QUOTA_QUERY,
+        .value = line->arg_count > 1
+                     ? cmd_number(line, line->args[1], "N", 0, INT64_MAX)
+                     : 0,
+        .name = cmd_value(line, "name"),
+        .key = cmd_value(line, "key")};
     struct countd_quota_answer a;
     struct countd_http *h;
     int rc, status;
 
-    while (strcmp(verbs[op].word, line->args[0]) != 0)
-        op++; /* it is there */
-    if (op >= COUNTD_QUOTA_CREATE && !name)
+    while (strcmp(verbs[r.op].word, line->args[0]) != 0)
+        r.op++; /* it is there */
+    if (r.op >= COUNTD_QUOTA_CREATE && !r.name)
         return cmd_misuse(line, line->args[0], "needs --name");
     status = cmd_http_open(line, CMD_QUOTA, &h);
     if (status != 0)
         return status;
-    rc = countd_quota(h, name, op, value, cmd_value(line, "key"), &a);
+    rc = countd_quota(h, &r, &a);
     countd_http_close(h);
     return rc < 0 ? cmd_peer_failed(line, CMD_QUOTA, rc)
                   : print_answer(line, &a);

@@ -2,7 +2,7 @@
  *
  *     struct countd *c;
  *     if (countd_open(&c, NULL) < 0) ...
- *     countd_incr(c, "pages", 5, "/index", 6, 1);
+ *     countd_incr(c, countd_name("pages"), countd_name("/index"), 1);
  *     if (countd_finish(c, 1000) < 0) ...      some may not be counted
  *
  * Increments are buffered: they are sent when the buffer fills, and by
@@ -34,6 +34,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -48,6 +49,31 @@ extern "C" {
  * and opening with -EINVAL or -ENAMETOOLONG for a bad path. */
 
 #define COUNTD_VERSION "0.1.0"
+
+/* A name: `size` bytes, which need not end with NUL.  A call does not use them
+ * once it has returned.  (C++: `struct` is part of the type's name.) */
+struct countd_name {
+    const char *data;
+    size_t size;
+};
+
+/* The name that is a text; "" is the empty name. */
+static inline struct countd_name
+countd_name(const char *text)
+{
+    const struct countd_name name = {text, strlen(text)};
+
+    return name;
+}
+
+/* The name of any bytes. */
+static inline struct countd_name
+countd_bytes(const void *data, size_t size)
+{
+    const struct countd_name name = {(const char *)data, size};
+
+    return name;
+}
 
 struct countd;
 
@@ -97,8 +123,8 @@ int countd_finish(struct countd *c, int timeout_ms);
  *   -EINVAL, -ENAMETOOLONG  a bad name
  *   -ENOTCONN  the connection broke; see countd_lost()
  *   -ECONNREFUSED ...  connecting failed; no other increment is lost */
-int countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
-                const void *key, size_t key_size, int64_t increment);
+int countd_incr(struct countd *c, struct countd_name keyspace,
+                struct countd_name key, int64_t increment);
 
 /* The same, for the minute of `at`, in Unix seconds: the history has the
  * increment in that minute, whenever it arrives.  0: the minute in which it
@@ -108,9 +134,8 @@ int countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
  * A server whose version does not support times closes the connection;
  * countd_sync() then returns
  *   -EPROTONOSUPPORT  nothing from that increment on was counted */
-int countd_incr_at(struct countd *c, const void *keyspace, size_t keyspace_size,
-                   const void *key, size_t key_size, int64_t increment,
-                   int64_t at);
+int countd_incr_at(struct countd *c, struct countd_name keyspace,
+                   struct countd_name key, int64_t increment, int64_t at);
 
 /* Returns how many increments countd_incr() has refused since the last call;
  * countd_finish() and countd_close() do not report these again.  For callers
@@ -147,18 +172,18 @@ void countd_pending(struct countd *c, uint64_t *unsent, uint64_t *unanswered);
 int countd_sync(struct countd *c, int timeout_ms);
 
 /* Calls countd_sync(), then blocks until everything is readable in this
- * keyspace or, with size 0, in all: about 50 ms while workers keep up,
+ * keyspace or, if that is empty, in all: about 50 ms while workers keep up,
  * otherwise about a second.  A silent handle waits for the increments that the
  * server has received by then.  The last request may exceed timeout_ms by the timeout
  * of countd_read_timeout().
  *   -ETIMEDOUT  call again
  *   others as of countd_sync() and countd_range() */
-int countd_wait_readable(struct countd *c, const void *keyspace,
-                         size_t keyspace_size, int timeout_ms);
+int countd_wait_readable(struct countd *c, struct countd_name keyspace,
+                         int timeout_ms);
 
-/* The Unix time up to which everything is readable in a keyspace or, with size
- * 0, in all. */
-int countd_as_of(struct countd *c, const void *keyspace, size_t keyspace_size,
+/* The Unix time up to which everything is readable in a keyspace or, if that is
+ * empty, in all. */
+int countd_as_of(struct countd *c, struct countd_name keyspace,
                  int64_t *as_of_ms);
 
 /* Returns how many increments since the last call have an unknown outcome
@@ -169,25 +194,21 @@ uint64_t countd_lost(struct countd *c);
 /* ---- reading ----------------------------------------------------------- */
 
 /* A query.  Members that a call does not take must be 0, as in
- * {.keyspace = "pages", .keyspace_size = 5, .length = 10}.
+ * {.keyspace = countd_name("pages"), .length = 10}.
  *
  * A group is the keys that are equal up to and including the first byte `group`
  * after the prefix, such as those of a customer in keys like acme/api_calls; a
  * key without that byte is a group of its own. */
 struct countd_query {
-    const void *keyspace;
-    size_t keyspace_size;
-    const void *key;
-    size_t key_size;
-    const void *prefix; /* only keys that begin with it; size 0: all */
-    size_t prefix_size;
-    const void *after; /* only names after this one; size 0: all */
-    size_t after_size;
-    unsigned char group;    /* a byte such as '/'; 0: each key by itself */
-    int64_t offset, length; /* rows; at most 4096 */
-    int64_t from, to;       /* Unix seconds, without `to` itself.  Both 0: all
-                               time, except for a history */
-    int64_t step;           /* of a history, in seconds */
+    struct countd_name keyspace;
+    struct countd_name key;
+    struct countd_name prefix; /* only keys that begin with it; empty: all */
+    struct countd_name after;  /* only names after this one; empty: all */
+    unsigned char group;       /* a byte such as '/'; 0: each key by itself */
+    int64_t offset, length;    /* rows; at most 4096 */
+    int64_t from, to; /* Unix seconds, without `to` itself.  Both 0: all
+                                  time, except for a history */
+    int64_t step;     /* of a history, in seconds */
 };
 
 /* An exact sum of 128 bits. */
@@ -200,9 +221,8 @@ struct countd_sum {
 
 struct countd_row {
     int64_t count;
-    const char *key; /* or group: key_size bytes, not NUL-terminated */
-    size_t key_size;
-    int64_t start; /* of a step of history, Unix seconds */
+    struct countd_name key; /* or group; in the memory of the rows */
+    int64_t start;          /* of a step of history, Unix seconds */
     struct countd_sum sum;
     struct countd_sum before; /* of the period before, of the same length; `any`
                                  is 1 if it is not 0 */
@@ -249,8 +269,8 @@ int countd_keyspaces(struct countd *c, const struct countd_query *q,
 void countd_rows_free(struct countd_rows *rows);
 
 /* Count of one key; -ENOENT: no such key or keyspace. */
-int countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
-               const void *key, size_t key_size, int64_t *count);
+int countd_get(struct countd *c, struct countd_name keyspace,
+               struct countd_name key, int64_t *count);
 
 /* Counts of many keys; an entry without a key gets the keyspace's total.  Up to
  * 256 entries in a row that are keys of one keyspace are one request.  Each
@@ -258,10 +278,8 @@ int countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
  * -EHOSTDOWN.  Returns 0, or the first error other than -ENOENT; an error that
  * ends the call is the result of all further entries. */
 struct countd_key {
-    const void *keyspace;
-    size_t keyspace_size;
-    const void *key;
-    size_t key_size;
+    struct countd_name keyspace;
+    struct countd_name key;
     int64_t count; /* out */
     int result;    /* out */
 };
@@ -335,9 +353,9 @@ void countd_read_timeout(struct countd *c, int timeout_ms);
  *
  *     struct countd_live *l;
  *     if (countd_live_open(&l, NULL) < 0) ...
- *     if (countd_acquire(l, "mail", 4, 1, 10) == 0) {
+ *     if (countd_acquire(l, countd_name("mail"), 1, 10) == 0) {
  *         ...                                  one of at most ten at a time
- *         countd_release(l, "mail", 4, 1);
+ *         countd_release(l, countd_name("mail"), 1);
  *     }
  *     countd_live_close(l);
  *
@@ -382,26 +400,26 @@ int countd_live_alive(struct countd_live *l);
 
 /* `bound`: a counter's maximum, checked at every call; a semaphore's initial
  * value, used when it is created.  -EBUSY: refused, nothing has changed. */
-int countd_acquire(struct countd_live *l, const void *name, size_t size,
+int countd_acquire(struct countd_live *l, struct countd_name name,
                    uint32_t resources, uint32_t bound);
-int countd_release(struct countd_live *l, const void *name, size_t size,
+int countd_release(struct countd_live *l, struct countd_name name,
                    uint32_t resources);
 /* Reads how much is taken of a counter, or available of a semaphore. */
-int countd_live_get(struct countd_live *l, const void *name, size_t size,
+int countd_live_get(struct countd_live *l, struct countd_name name,
                     uint32_t *value);
 
 /* Calls `each` for every counter as it arrives, in no order.  A value other
  * than 0 of `each` ends the call, which returns it, and the connection.  `each`
  * must not use the handle. */
 int countd_live_dump(struct countd_live *l,
-                     int (*each)(void *ctx, const void *name, size_t size,
+                     int (*each)(void *ctx, struct countd_name name,
                                  uint32_t current, uint32_t maximum),
                      void *ctx);
 /* Calls `each` for every connection that holds some of `name`, with its address
  * as text, how much it holds, and its age in seconds.  Changes made meanwhile
  * may or may not be seen.  A value other than 0 of `each` ends the call, which
  * returns it.  -ENOENT: no such name; -EOPNOTSUPP: not countd's server. */
-int countd_live_who(struct countd_live *l, const void *name, size_t size,
+int countd_live_who(struct countd_live *l, struct countd_name name,
                     int (*each)(void *ctx, const char *address, uint32_t amount,
                                 uint32_t age_s),
                     void *ctx);
@@ -469,11 +487,11 @@ int countd_seq_explain(const char *text, struct countd_seq_parts *out);
 /* ---- quotas ------------------------------------------------------------- */
 
 /* An amount of which parts are applied for and given back, at the same port.
- * Each change is on disk before it is answered.  `name` is that of the quota;
- * NULL is the quota without a name.
+ * Each change is on disk before it is answered.
  *
+ *     struct countd_quota_request r = {.op = COUNTD_QUOTA_APPLY, .value = 5};
  *     struct countd_quota_answer a;
- *     rc = countd_quota(h, NULL, COUNTD_QUOTA_APPLY, 5, NULL, &a);
+ *     rc = countd_quota(h, &r, &a);
  *     ... a.number is what to cancel */
 enum countd_quota_op {
     COUNTD_QUOTA_QUERY,
@@ -486,14 +504,22 @@ enum countd_quota_op {
     COUNTD_QUOTA_REMOVE  /* remaining: what remained */
 };
 
+/* Its texts end with NUL. */
+struct countd_quota_request {
+    enum countd_quota_op op;
+    int64_t value;    /* as the op says; else 0 */
+    const char *name; /* of the quota; NULL: the quota without a name */
+    const char *key;  /* 1 to 255 printable bytes, no blank; NULL: none */
+};
+
 struct countd_quota_answer {
     uint64_t number; /* given to an APPLY or CANCEL; else 0 */
     int64_t remaining;
 };
 
-/* Makes one request.  With a `key` (1 to 255 printable bytes, no blank) the
- * change is made once, however often it is requested with that key within a
- * day.  NULL: once for this call, which tries again if its connection ends.
+/* Makes one request.  With a `key` the change is made once, however often it is
+ * requested with that key within a day.  Without: once for this call, which
+ * tries again if its connection ends.
  *
  *   -EDQUOT      APPLY: less than that remains, or nothing
  *   -ENOENT      CANCEL: no such application, or it is cancelled already
@@ -507,8 +533,8 @@ struct countd_quota_answer {
  *   -EOPNOTSUPP  the server has quotas off, or is not countd
  *   others as of countd_seq().  After -ETIMEDOUT and -ENOTCONN the change may
  *   have been made: only with a key is it safe to repeat the call */
-int countd_quota(struct countd_http *h, const char *name,
-                 enum countd_quota_op op, int64_t value, const char *key,
+int countd_quota(struct countd_http *h,
+                 const struct countd_quota_request *request,
                  struct countd_quota_answer *out);
 
 /* Calls `each` for every quota in the order of names, the one without a name

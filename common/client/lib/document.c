@@ -53,16 +53,16 @@ document_about(struct countd *c, struct document *d, const char *command,
                const struct countd_query *q)
 {
     document_begin(&c->asking, d, command);
-    if (q->keyspace)
-        document_put_name(d, "keyspace", q->keyspace, q->keyspace_size);
-    if (q->key_size > 0)
-        document_put_name(d, "key", q->key, q->key_size);
-    if (q->prefix_size > 0)
-        document_put_name(d, "prefix", q->prefix, q->prefix_size);
-    if (q->after_size > 0)
-        document_put_name(d, "after", q->after, q->after_size);
+    if (q->keyspace.data)
+        document_put_name(d, "keyspace", q->keyspace);
+    if (q->key.size > 0)
+        document_put_name(d, "key", q->key);
+    if (q->prefix.size > 0)
+        document_put_name(d, "prefix", q->prefix);
+    if (q->after.size > 0)
+        document_put_name(d, "after", q->after);
     if (q->group != 0)
-        document_put_name(d, "group", &q->group, 1);
+        document_put_name(d, "group", countd_bytes(&q->group, 1));
 }
 
 void
@@ -78,35 +78,35 @@ document_put_period(struct document *d, const struct countd_query *q)
 
 /* Bytes that stand for themselves in a query. */
 static bool
-is_plain(const uint8_t *bytes, size_t size)
+is_plain(struct countd_name name)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
 
-    for (size_t i = 0; i < size; i++)
-        if (!memchr(plain, bytes[i], sizeof plain - 1))
+    for (size_t i = 0; i < name.size; i++)
+        if (!memchr(plain, name.data[i], sizeof plain - 1))
             return false;
     return true;
 }
 
 void
-document_put_name(struct document *d, const char *parameter, const void *bytes,
-                  size_t size)
+document_put_name(struct document *d, const char *parameter,
+                  struct countd_name name)
 {
-    const uint8_t *from = bytes;
-    const bool is_as_it_is = is_plain(from, size);
+    const bool is_as_it_is = is_plain(name);
 
-    if (size > NAME_MAX_SIZE)
+    if (name.size > NAME_MAX_SIZE)
         note_error(d, -ENAMETOOLONG);
-    else if (!document_has_room(d, is_as_it_is ? (size + 1) / 2 : size))
+    else if (!document_has_room(d,
+                                is_as_it_is ? (name.size + 1) / 2 : name.size))
         note_error(d, -E2BIG);
     else if (is_as_it_is)
-        d->at += sprintf(d->at, "&%s=%.*s", parameter, (int)size,
-                         (const char *)from);
+        d->at +=
+            sprintf(d->at, "&%s=%.*s", parameter, (int)name.size, name.data);
     else {
         d->at += sprintf(d->at, "&%s_hex=", parameter);
-        for (size_t i = 0; i < size; i++)
-            d->at += sprintf(d->at, "%02x", from[i]);
+        for (size_t i = 0; i < name.size; i++)
+            d->at += sprintf(d->at, "%02x", (uint8_t)name.data[i]);
     }
 }
 
@@ -416,7 +416,7 @@ take_plain_rows(struct document *d, struct countd_row *rows, uint8_t **at)
     while (d->r.end - d->r.at > PLAIN_MAX && d->row + 1 < max) {
         const uint8_t *from = d->r.at;
         const bool has_rank = from[6] == 'r', is_sum = from[6] == 's';
-        struct countd_row row = {.key = (const char *)to};
+        struct countd_row row = {.key.data = (const char *)to};
         int64_t rank;
 
         if (has_rank)
@@ -426,11 +426,11 @@ take_plain_rows(struct document *d, struct countd_row *rows, uint8_t **at)
                         : pass_text(from, "},\n {\"count\": ");
         from = pass_number(from, &row.count);
         from = pass_text(from, ", \"key\": \"");
-        from = pass_name(from, to, &row.key_size);
+        from = pass_name(from, to, &row.key.size);
         if (!from)
             break;
         row.sum = sum_of(row.count);
-        to += row.key_size;
+        to += row.key.size;
         *to++ = '\0';
         rows[++d->row] = row;
         d->r.at = from;
@@ -446,7 +446,7 @@ take_row_member(struct document *d, struct countd_rows *r, uint8_t **at)
     int size;
 
     if (d->row == r->count) { /* it begins */
-        *row = (struct countd_row){.count = -1, .key = ""};
+        *row = (struct countd_row){.count = -1, .key = countd_name("")};
         r->count++;
     }
     document_count(d, "count", &row->count, &row->sum);
@@ -465,8 +465,7 @@ take_row_member(struct document *d, struct countd_rows *r, uint8_t **at)
         size = document_name(d, "keyspace", *at);
     if (size < 0)
         return;
-    row->key = (const char *)*at;
-    row->key_size = (size_t)size;
+    row->key = countd_bytes(*at, (size_t)size);
     *at += size;
     *(*at)++ = '\0';
     take_plain_rows(d, r->rows, at);

@@ -2,7 +2,7 @@
  * document that answers it, member by member.
  *
  *     document_begin(&c->asking, &d, "rank");
- *     document_put_name(&d, "keyspace", bytes, size);
+ *     document_put_name(&d, "keyspace", name);
  *     if (document_ask(&d) == 0)
  *         while (document_next(&d))
  *             document_number(&d, "rank", &rank);
@@ -42,13 +42,13 @@ struct document {
 void document_begin(struct handle_asking *a, struct document *d,
                     const char *command);
 
-/* The same about the names of a question: those whose size is not 0, and the
- * keyspace unless it is NULL. */
+/* The same about the names of a question: those that are not empty, and the
+ * keyspace unless its data is NULL. */
 void document_about(struct countd *c, struct document *d, const char *command,
                     const struct countd_query *q);
 
 void document_put_name(struct document *d, const char *parameter,
-                       const void *bytes, size_t size);
+                       struct countd_name name);
 /* `unit` follows the number: "", or "m" for a duration. */
 void document_put_number(struct document *d, const char *parameter,
                          int64_t number, const char *unit);

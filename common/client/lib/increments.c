@@ -381,20 +381,20 @@ buffer_increment(struct handle_writing *w, const struct message *m)
 }
 
 PUBLIC int
-countd_incr_at(struct countd *c, const void *keyspace, size_t keyspace_size,
-               const void *key, size_t key_size, int64_t increment, int64_t at)
+countd_incr_at(struct countd *c, struct countd_name keyspace,
+               struct countd_name key, int64_t increment, int64_t at)
 {
     struct handle_writing *w = &c->writing;
     const struct message m = {.increment = increment,
-                              .keyspace = keyspace,
-                              .key = key,
-                              .keyspace_size = (uint16_t)keyspace_size,
-                              .key_size = (uint16_t)key_size,
+                              .keyspace = (const uint8_t *)keyspace.data,
+                              .key = (const uint8_t *)key.data,
+                              .keyspace_size = (uint16_t)keyspace.size,
+                              .key_size = (uint16_t)key.size,
                               .minute = (uint32_t)(at / 60)};
     int rc = 0;
 
     (void)pthread_mutex_lock(&w->lock);
-    if (keyspace_size > MESSAGE_NAME_MAX || key_size > MESSAGE_NAME_MAX)
+    if (keyspace.size > MESSAGE_NAME_MAX || key.size > MESSAGE_NAME_MAX)
         rc = -ENAMETOOLONG;
     else if (at != 0 && (at < 60 || at / 60 >= MESSAGE_TIME_END))
         rc = -ERANGE;
@@ -409,11 +409,10 @@ countd_incr_at(struct countd *c, const void *keyspace, size_t keyspace_size,
 }
 
 PUBLIC int
-countd_incr(struct countd *c, const void *keyspace, size_t keyspace_size,
-            const void *key, size_t key_size, int64_t increment)
+countd_incr(struct countd *c, struct countd_name keyspace,
+            struct countd_name key, int64_t increment)
 {
-    return countd_incr_at(c, keyspace, keyspace_size, key, key_size, increment,
-                          0);
+    return countd_incr_at(c, keyspace, key, increment, 0);
 }
 
 /* Returns a number of increments and forgets it and the error of the first. */

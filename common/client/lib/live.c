@@ -51,13 +51,12 @@ struct countd_live {
 struct live_request {
     struct countd_live *l;
     enum frame_opcode opcode;
-    const void *name;
-    size_t size;
+    struct countd_name name;
     uint32_t resources; /* of Acquire and Release */
     uint32_t bound;     /* of Acquire */
     uint32_t from;      /* of Who, in and out; 0: the end */
     int (*who)(void *ctx, const char *address, uint32_t amount, uint32_t age_s);
-    int (*dump)(void *ctx, const void *name, size_t size, uint32_t current,
+    int (*dump)(void *ctx, struct countd_name name, uint32_t current,
                 uint32_t maximum);
     int (*stats)(void *ctx, const char *name, const char *value);
     void *ctx;
@@ -70,6 +69,13 @@ struct live_request {
 };
 
 /* ---- one request --------------------------------------------------------- */
+
+/* Dump and Stats are about all. */
+static bool
+has_name(const struct live_request *q)
+{
+    return !q->dump && !q->stats;
+}
 
 /* Puts the request at `bytes`, where FRAME_NEED_MAX are; returns its size. */
 static size_t
@@ -91,10 +97,10 @@ put_request(const struct live_request *q, uint8_t *bytes)
     }
     for (int i = 0; i < count; i++, at += 4)
         put_be32(at, numbers[i]);
-    if (q->name) {
-        put_be16(at, (uint16_t)q->size);
-        memcpy(at + 2, q->name, q->size);
-        at += 2 + q->size;
+    if (has_name(q)) {
+        put_be16(at, (uint16_t)q->name.size);
+        memcpy(at + 2, q->name.data, q->name.size);
+        at += 2 + q->name.size;
     }
     put_be32(h.opaque, q->serial);
     h.body_size = (uint32_t)(at - bytes - FRAME_HEADER);
@@ -141,8 +147,8 @@ take_record(struct live_request *q, const uint8_t *body, size_t size)
     name_size = get_be16(body + 8);
     if (name_size == 0 || name_size > size - 10)
         return -EPROTO;
-    q->stopped = q->dump(q->ctx, body + 10, name_size, get_be32(body),
-                         get_be32(body + 4));
+    q->stopped = q->dump(q->ctx, countd_bytes(body + 10, name_size),
+                         get_be32(body), get_be32(body + 4));
     return q->stopped ? -ECANCELED : 0;
 }
 
@@ -278,7 +284,7 @@ run_request(struct live_request *q)
     struct countd_live *l = q->l;
     int rc;
 
-    if (q->name && (q->size == 0 || q->size > FRAME_NAME_MAX))
+    if (has_name(q) && (q->name.size == 0 || q->name.size > FRAME_NAME_MAX))
         return -EINVAL;
     /* A normal mutex, locked and unlocked in pairs: neither can fail. */
     (void)pthread_mutex_lock(&l->lock);
@@ -415,13 +421,12 @@ countd_live_alive(struct countd_live *l)
 }
 
 PUBLIC int
-countd_acquire(struct countd_live *l, const void *name, size_t size,
+countd_acquire(struct countd_live *l, struct countd_name name,
                uint32_t resources, uint32_t bound)
 {
     struct live_request q = {.l = l,
                              .opcode = FRAME_ACQUIRE,
                              .name = name,
-                             .size = size,
                              .resources = resources,
                              .bound = bound};
 
@@ -429,24 +434,19 @@ countd_acquire(struct countd_live *l, const void *name, size_t size,
 }
 
 PUBLIC int
-countd_release(struct countd_live *l, const void *name, size_t size,
+countd_release(struct countd_live *l, struct countd_name name,
                uint32_t resources)
 {
-    struct live_request q = {.l = l,
-                             .opcode = FRAME_RELEASE,
-                             .name = name,
-                             .size = size,
-                             .resources = resources};
+    struct live_request q = {
+        .l = l, .opcode = FRAME_RELEASE, .name = name, .resources = resources};
 
     return run_request(&q);
 }
 
 PUBLIC int
-countd_live_get(struct countd_live *l, const void *name, size_t size,
-                uint32_t *value)
+countd_live_get(struct countd_live *l, struct countd_name name, uint32_t *value)
 {
-    struct live_request q = {
-        .l = l, .opcode = FRAME_GET, .name = name, .size = size};
+    struct live_request q = {.l = l, .opcode = FRAME_GET, .name = name};
     const int rc = run_request(&q);
 
     if (rc == 0)
@@ -456,7 +456,7 @@ countd_live_get(struct countd_live *l, const void *name, size_t size,
 
 PUBLIC int
 countd_live_dump(struct countd_live *l,
-                 int (*each)(void *ctx, const void *name, size_t size,
+                 int (*each)(void *ctx, struct countd_name name,
                              uint32_t current, uint32_t maximum),
                  void *ctx)
 {
@@ -467,7 +467,7 @@ countd_live_dump(struct countd_live *l,
 }
 
 PUBLIC int
-countd_live_who(struct countd_live *l, const void *name, size_t size,
+countd_live_who(struct countd_live *l, struct countd_name name,
                 int (*each)(void *ctx, const char *address, uint32_t amount,
                             uint32_t age_s),
                 void *ctx)
@@ -479,7 +479,6 @@ countd_live_who(struct countd_live *l, const void *name, size_t size,
         struct live_request q = {.l = l,
                                  .opcode = FRAME_WHO,
                                  .name = name,
-                                 .size = size,
                                  .from = from,
                                  .who = each,
                                  .ctx = ctx};

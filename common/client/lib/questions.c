@@ -125,7 +125,7 @@ countd_about(struct countd *c, const struct countd_query *q,
 {
     struct document d;
 
-    document_about(c, &d, q->key_size > 0 ? "rank" : "total", q);
+    document_about(c, &d, q->key.size > 0 ? "rank" : "total", q);
     return ask_facts(&d, out);
 }
 
@@ -135,7 +135,7 @@ ask_period(struct countd *c, const struct countd_query *q,
 {
     struct document d;
 
-    document_about(c, &d, q->key_size > 0 ? "rank" : "distinct", q);
+    document_about(c, &d, q->key.size > 0 ? "rank" : "distinct", q);
     document_put_period(&d, q);
     return ask_facts(&d, out);
 }
@@ -149,7 +149,7 @@ countd_period_rank(struct countd *c, const struct countd_query *q,
 
     if (rc != -ENOMSG)
         return rc;
-    all.key_size = 0;
+    all.key.size = 0;
     rc = ask_period(c, &all, out);
     if (rc == 0)
         out->sum = (struct countd_sum){.any = 0};
@@ -162,9 +162,15 @@ countd_period_rank(struct countd *c, const struct countd_query *q,
 static int
 check_key(const struct countd_key *k)
 {
-    if (k->keyspace_size > NAME_MAX_SIZE || k->key_size > NAME_MAX_SIZE)
+    if (k->keyspace.size > NAME_MAX_SIZE || k->key.size > NAME_MAX_SIZE)
         return -ENAMETOOLONG;
-    return k->keyspace_size == 0 ? -EINVAL : 0;
+    return k->keyspace.size == 0 ? -EINVAL : 0;
+}
+
+static bool
+is_same(struct countd_name a, struct countd_name b)
+{
+    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
 }
 
 /* How many of these keys are asked for in one question: of one keyspace, and as
@@ -176,18 +182,15 @@ put_keys(struct countd *c, struct document *d, const struct countd_key *keys,
     const struct countd_key *k = keys;
     size_t n = 0;
 
-    document_about(c, d, k->key_size > 0 ? "get" : "total",
-                   &(struct countd_query){.keyspace = k->keyspace,
-                                          .keyspace_size = k->keyspace_size});
-    if (k->key_size == 0)
+    document_about(c, d, k->key.size > 0 ? "get" : "total",
+                   &(struct countd_query){.keyspace = k->keyspace});
+    if (k->key.size == 0)
         return 1;
-    for (; n < count && n < KEYS_AT_ONCE && keys[n].key_size > 0 &&
-           check_key(&keys[n]) == 0 &&
-           keys[n].keyspace_size == k->keyspace_size &&
-           memcmp(keys[n].keyspace, k->keyspace, k->keyspace_size) == 0 &&
-           document_has_room(d, keys[n].key_size);
+    for (; n < count && n < KEYS_AT_ONCE && keys[n].key.size > 0 &&
+           check_key(&keys[n]) == 0 && is_same(keys[n].keyspace, k->keyspace) &&
+           document_has_room(d, keys[n].key.size);
          n++)
-        document_put_name(d, "key", keys[n].key, keys[n].key_size);
+        document_put_name(d, "key", keys[n].key);
     return n;
 }
 
@@ -258,15 +261,12 @@ countd_gets(struct countd *c, struct countd_key *keys, size_t count)
 }
 
 PUBLIC int
-countd_get(struct countd *c, const void *keyspace, size_t keyspace_size,
-           const void *key, size_t key_size, int64_t *count)
+countd_get(struct countd *c, struct countd_name keyspace,
+           struct countd_name key, int64_t *count)
 {
-    struct countd_key k = {.keyspace = keyspace,
-                           .keyspace_size = keyspace_size,
-                           .key = key,
-                           .key_size = key_size};
+    struct countd_key k = {.keyspace = keyspace, .key = key};
 
-    if (key_size == 0)
+    if (key.size == 0)
         return -EINVAL;
     (void)countd_gets(c, &k, 1); /* its result says more */
     if (k.result == 0)
@@ -289,14 +289,14 @@ countd_read_timeout(struct countd *c, int timeout_ms)
 
 /* The server's time, and up to when it is readable. */
 static int
-ask_now(struct countd *c, const void *keyspace, size_t keyspace_size,
-        int64_t *now_ms, int64_t *as_of_ms)
+ask_now(struct countd *c, struct countd_name keyspace, int64_t *now_ms,
+        int64_t *as_of_ms)
 {
     struct document d;
 
     document_begin(&c->asking, &d, "now");
-    if (keyspace_size > 0)
-        document_put_name(&d, "keyspace", keyspace, keyspace_size);
+    if (keyspace.size > 0)
+        document_put_name(&d, "keyspace", keyspace);
     if (document_ask(&d) == 0)
         while (document_next(&d)) {
             document_number(&d, "now_ms", now_ms);
@@ -306,17 +306,16 @@ ask_now(struct countd *c, const void *keyspace, size_t keyspace_size,
 }
 
 PUBLIC int
-countd_as_of(struct countd *c, const void *keyspace, size_t keyspace_size,
-             int64_t *as_of_ms)
+countd_as_of(struct countd *c, struct countd_name keyspace, int64_t *as_of_ms)
 {
     int64_t now_ms;
 
-    return ask_now(c, keyspace, keyspace_size, &now_ms, as_of_ms);
+    return ask_now(c, keyspace, &now_ms, as_of_ms);
 }
 
 PUBLIC int
-countd_wait_readable(struct countd *c, const void *keyspace,
-                     size_t keyspace_size, int timeout_ms)
+countd_wait_readable(struct countd *c, struct countd_name keyspace,
+                     int timeout_ms)
 {
     const uint64_t deadline_ms = link_deadline(timeout_ms);
     int64_t target_ms = 0, now_ms, as_of_ms = 0;
@@ -325,14 +324,14 @@ countd_wait_readable(struct countd *c, const void *keyspace,
 
     rc = countd_sync(c, timeout_ms);
     if (rc == 0)
-        rc = ask_now(c, keyspace, keyspace_size, &target_ms, &as_of_ms);
+        rc = ask_now(c, keyspace, &target_ms, &as_of_ms);
     while (rc == 0 && as_of_ms < target_ms) {
         if (link_passed(deadline_ms))
             return -ETIMEDOUT;
         (void)nanosleep(&pause, NULL); /* woken early, it asks sooner */
         if (pause.tv_nsec < PAUSE_MAX_NS)
             pause.tv_nsec *= 2;
-        rc = ask_now(c, keyspace, keyspace_size, &now_ms, &as_of_ms);
+        rc = ask_now(c, keyspace, &now_ms, &as_of_ms);
     }
     return rc;
 }

@@ -54,23 +54,23 @@ is_name(const char *name)
 }
 
 static int
-put_request(const struct countd_http *h, const char *name,
-            enum countd_quota_op op, int64_t value, const char *key,
+put_request(const struct countd_http *h, const struct countd_quota_request *r,
             char text[REQUEST_SIZE])
 {
-    const struct verb *v = &verbs[op];
+    const struct verb *v = &verbs[r->op];
+    const char *key = r->key;
     char path[NAME_MAX_SIZE + 64], query[64] = "", own[33];
     uint64_t n[2];
 
-    if (name)
-        (void)snprintf(path, sizeof path, "/quota/%s%s%s", name,
+    if (r->name)
+        (void)snprintf(path, sizeof path, "/quota/%s%s%s", r->name,
                        v->word[0] != '\0' ? "/" : "", v->word);
     else
         (void)snprintf(path, sizeof path, "/%s", v->word);
     if (v->parameter)
         (void)snprintf(query, sizeof query, "?%s=%" PRId64, v->parameter,
-                       value);
-    if (op == COUNTD_QUOTA_QUERY) {
+                       r->value);
+    if (r->op == COUNTD_QUOTA_QUERY) {
         (void)snprintf(text, REQUEST_SIZE, "GET %s HTTP/1.1\r\n%s\r\n", path,
                        h->authorization);
         return 0;
@@ -84,8 +84,8 @@ put_request(const struct countd_http *h, const char *name,
     }
     (void)snprintf(text, REQUEST_SIZE,
                    "%s %s%s HTTP/1.1\r\nIdempotency-Key: %s\r\n%s\r\n",
-                   op == COUNTD_QUOTA_REMOVE ? "DELETE" : "POST", path, query,
-                   key, h->authorization);
+                   r->op == COUNTD_QUOTA_REMOVE ? "DELETE" : "POST", path,
+                   query, key, h->authorization);
     return 0;
 }
 
@@ -139,27 +139,29 @@ ask_list(struct countd_http *h, struct http_answer *a)
 }
 
 PUBLIC int
-countd_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
-             int64_t value, const char *key, struct countd_quota_answer *out)
+countd_quota(struct countd_http *h, const struct countd_quota_request *request,
+             struct countd_quota_answer *out)
 {
-    char request[REQUEST_SIZE];
+    const struct countd_quota_request *r = request;
+    char text[REQUEST_SIZE];
     struct http_answer a;
     int rc;
 
-    if (op > COUNTD_QUOTA_REMOVE || value < 0 || (name && !is_name(name)) ||
-        (key && !is_plain(key, KEY_MAX_SIZE)) ||
-        (!name && op >= COUNTD_QUOTA_CREATE))
+    if (r->op > COUNTD_QUOTA_REMOVE || r->value < 0 ||
+        (r->name && !is_name(r->name)) ||
+        (r->key && !is_plain(r->key, KEY_MAX_SIZE)) ||
+        (!r->name && r->op >= COUNTD_QUOTA_CREATE))
         return -EINVAL;
-    rc = put_request(h, name, op, value, key, request);
+    rc = put_request(h, r, text);
     if (rc < 0)
         return rc;
     (void)pthread_mutex_lock(&h->lock);
-    rc = http_ask(h, request, &a); /* it has a key, or changes nothing */
+    rc = http_ask(h, text, &a); /* it has a key, or changes nothing */
     /* A server without quotas does not know the list of them either. */
-    if (rc == -EOPNOTSUPP && name && ask_list(h, &a) != -EOPNOTSUPP)
+    if (rc == -EOPNOTSUPP && r->name && ask_list(h, &a) != -EOPNOTSUPP)
         rc = -ENODATA;
     if (rc == 0)
-        rc = take_answer(op, &a, out);
+        rc = take_answer(r->op, &a, out);
     (void)pthread_mutex_unlock(&h->lock);
     return rc;
 }
