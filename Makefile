@@ -148,8 +148,9 @@ CHANGED := data_dir user http.listen read.http resp.listen statsd.listen graphit
 $(BUILD)/countd.conf: $(BUILD)/countd-write
 	$(Q)COUNTD_CONF= $< -h | awk -v changed='$(CHANGED)' 'BEGIN { \
 	    print "# Settings of countd-write, countd-worker, countd-read and countd, which look for"; \
-	    print "# this file as /etc/countd.conf. Each is shown with its default: take the # away"; \
-	    print "# to change it. Few need those below \"the others\". countd(5) says more." } \
+	    print "# this file as /etc/countd.conf. A line with # shows a default: take the # away to"; \
+	    print "# change it, and restart the daemons. Few need those below \"the others\". countd(5)"; \
+	    print "# says more." } \
 	  /^Settings/ { on = 1; next } \
 	  on && /^  [a-z]/ { key = $$1; sub(/^ *[^ ]+ +/, ""); help = $$0; next } \
 	  on && /; default / { def = $$0; sub(/.*; default /, "", def); sub(/; default .*/, ""); sub(/^ +/, ""); \
