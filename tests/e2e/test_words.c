@@ -53,10 +53,17 @@ static const struct {
     const char *begin, *why;
     bool whole;
 } not_run[] = {
+    {"make deb", "installs a package: test_package", true},
+    {"cp /usr/lib/systemd", "needs an installed package: test_package", true},
+    {"install -d -o countd", "the same", true},
+    {"sudo -u postgres", "the same, and a PostgreSQL", true},
+    {"systemctl stop countd.target\ncd ",
+     "needs a damaged keyspace: test_older_keyspaces", true},
     {"useradd ", "needs root, and leaves a user", false},
     {"systemctl ", "needs systemd as the first process", false},
     {"sysctl ", "changes a setting of the whole machine", false},
-    {"createdb ", "needs this user's PostgreSQL: test_postgresql_store", true},
+    {"psql counts", "needs this user's PostgreSQL: test_postgresql_store", true},
+    {"store = postgresql", "settings, not a command", true},
     {"countd store ", "the same", false},
     {"countd watch", "draws until a key in a terminal: test_board_command",
      false},
