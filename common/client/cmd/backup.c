@@ -418,7 +418,8 @@ run_backup(struct backup *b)
     status = status == 0 ? b->status : status;
     kept_end(&b->kept, b->in.dir.log_fd);
     if (status != 0)
-        return status;
+        return cmd_fail(status, "what is in %s is not a backup; remove it",
+                        b->path);
     if (rc < 0)
         return cmd_failed(
             rc, "copy to %s (what is in it is not a backup; remove it)",
