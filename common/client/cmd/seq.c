@@ -1,6 +1,5 @@
 /* common/client/cmd/seq.c - countd seq: sequence numbers. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +15,11 @@
 static int
 explain_number(const struct cmd_line *line, const char *text)
 {
+    static const struct table_column columns[] = {
+        {"reserve", "reserve", true},
+        {"server_no", "server_no", true},
+        {"second", "second", true},
+        {"serial", "serial", true}};
     struct sequence_parts p;
     char words[SEQUENCE_TEXT_SIZE];
     struct output out;
@@ -29,14 +33,15 @@ explain_number(const struct cmd_line *line, const char *text)
                         "%s is not a sequence number (16 characters, as "
                         "countd seq prints)",
                         text);
-    output_init(&out, line, NULL, 0);
-    output_count(&out, "reserve", p.reserve);
-    output_count(&out, "server_no", p.server_no);
-    output_count(&out, "second", p.second);
-    output_count(&out, "serial", p.serial);
+    const struct cell cells[] = {
+        cell_number((int64_t)p.reserve), cell_number((int64_t)p.server_no),
+        cell_number((int64_t)p.second), cell_number((int64_t)p.serial)};
+
+    output_init(&out, line, OUTPUT_COLUMNS(columns));
+    for (size_t i = 0; i < out.column_count; i++)
+        output_fact(&out, columns[i].key, cells[i]);
     if (out.format == OUTPUT_TSV)
-        (void)printf("%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\n",
-                     p.reserve, p.server_no, p.second, p.serial);
+        output_row(&out, cells);
     else
         output_text(&out, "%.*s", (int)size, words);
     return output_fini(&out);
