@@ -224,8 +224,9 @@ cmd_watch(struct cmd_line *line)
     uint64_t ms = cmd_option_ms(line, "i", 1000);
     int status = *line->status;
 
-    if (ms < LEAST_MS)
-        ms = LEAST_MS;
+    if (status == 0 && ms < LEAST_MS)
+        status = cmd_misuse(line, cmd_value(line, "i"),
+                            "give a duration of at least 300ms");
     if (status == 0)
         status = overview_open(&now, line->config.data_dir);
     if (status != 0)
