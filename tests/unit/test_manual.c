@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/client/cmd/cmd_terminal.h"
+#include "common/net/http.h"
 #include "common/setup/config.h"
 #include "common/setup/ports.h"
 #include "common/wire/frame.h"
@@ -25,6 +26,8 @@
 
 #define COUNTD_1 "common/client/cmd/countd.1"
 #define COUNTD_5 "common/setup/countd.5"
+#define COUNTD_7 "common/setup/countd.7"
+#define HTTP_7   "common/net/countd-http.7"
 #define LIVE_7   "writer/countd-live.7"
 #define RAW_7    "common/wire/countd-raw.7"
 #define RESP_7   "reader/countd-resp.7"
@@ -566,6 +569,35 @@ TEST(every_exit_code_is_in_every_page)
             assert_page_has(text, "\n.It %d\n", codes[k]);
         assert_int_equal(count_lines(text, ".It "), count);
     }
+}
+
+/* In a line of countd-http(7) or countd(7) that begins an item or a row; what
+ * one path of quotas answers is where that path is. */
+TEST(every_error_of_http_is_in_a_table)
+{
+    static char header[MANUAL_SIZE_MAX];
+    const char *at = header, *item;
+    char name[256], rest[256];
+    unsigned errors = 0, number;
+    bool found;
+
+    (void)file_read("common/net/http.h", header, sizeof header);
+    while (next_line(&at, "    HTTP_", name)) {
+        if (sscanf(name, "%*[A-Z_] = %u", &number) != 1 || number < 400 ||
+            number == HTTP_CONFLICT || number == HTTP_NO_SPACE)
+            continue;
+        snprintf(name, sizeof name, "%u", number);
+        found = false;
+        for (int i = 0; i < 2; i++) {
+            read_page(i == 0 ? HTTP_7 : COUNTD_7);
+            for (item = page; !found && next_line(&item, ".It ", rest);)
+                found = strstr(rest, name) != NULL;
+        }
+        if (!found)
+            fail_msg("%u is in no table", number);
+        errors++;
+    }
+    assert_int_equal(errors, 19);
 }
 
 /* What a stranger reads first stays what can be read at once. */
