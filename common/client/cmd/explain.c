@@ -27,6 +27,7 @@
 #include "common/client/cmd/cmd_data.h"
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/client/cmd/key_history.h"
+#include "common/store/history/history.h"
 
 #define READS_MAX 100
 
@@ -171,6 +172,19 @@ is_ours(const struct explain *e, const struct message *m)
                        e->keyspace.size);
 }
 
+/* The time at which history has it: that which it was given, unless that was so
+ * far ahead that the merge did not believe it.  The time of the merge is not
+ * known; it follows the receipt. */
+static uint64_t
+counted_ms(const struct archive_record *r)
+{
+    const uint64_t minute = r->m.minute;
+
+    return minute > 0 && minute <= r->received_ms / 60000 + HISTORY_AHEAD_MAX
+               ? minute * 60000
+               : r->received_ms;
+}
+
 static int
 add_record(void *ctx, const struct archive_record *r)
 {
@@ -184,11 +198,7 @@ add_record(void *ctx, const struct archive_record *r)
     s->sum += r->m.increment;
     if (!s->in)
         return 0;
-    /* History has it at the time it was given. */
-    return key_history_add(&s->e->history,
-                           r->m.minute > 0 ? (uint64_t)r->m.minute * 60000
-                                           : r->received_ms,
-                           r->m.increment);
+    return key_history_add(&s->e->history, counted_ms(r), r->m.increment);
 }
 
 static const struct table_column columns[] = {
