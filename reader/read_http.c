@@ -471,7 +471,7 @@ read_http_open(struct read_http *h, struct jobs *jobs,
     h->jobs = jobs;
     h->dir = dir;
     h->held_limits = (struct waiting_limits){config->keyspace_max,
-                                             config->keyspace_max_keys};
+                                             config->keyspace_max_keys, 0};
     overview_init(&h->overview, config->data_dir);
     memcpy(h->site.hosts, config->http_hosts, sizeof config->http_hosts);
     h->site.only_reads = true;

@@ -71,6 +71,7 @@ read_status(struct read_request *a)
 struct waiting_rows {
     struct read_request *a;
     struct store *store;
+    struct waiting_limits limits;
     size_t count;
 };
 
@@ -83,7 +84,7 @@ put_waiting(void *ctx, const struct waiting_sum *sum)
 
     if (rows->count++ == ROWS_MAX)
         return 1;
-    waiting_cells(rows->store, sum, &rows->a->http->held_limits, why, cells);
+    waiting_cells(rows->store, sum, &rows->limits, why, cells);
     table_row(&rows->a->table, cells);
     return 0;
 }
@@ -95,7 +96,7 @@ read_held(struct read_request *a)
         HTTP_UNAVAILABLE, "too-many-keyspaces",
         "fills wait for more than 4096 keyspaces; countd held lists them"};
     const struct as_of *f = a->http->jobs->as_of;
-    struct waiting_rows rows = {.a = a};
+    struct waiting_rows rows = {.a = a, .limits = a->http->held_limits};
 
     /* A database would have to be waited for. */
     if (f->waiting.names.count <= OPENED_MAX && store_is_local(f->store))

@@ -257,6 +257,7 @@ struct store_engine {
                           size_t after_size);
     int (*listing_next)(struct store_listing *l, uint64_t until_ns,
                         struct store_listed *out);
+    int (*count)(struct store *s, uint64_t *count); /* NULL: -EOPNOTSUPP */
     int (*check)(struct store *s, const uint8_t *name, size_t name_size,
                  struct store_check *c);
     int (*each_mark)(struct store *s, const uint8_t *name, size_t name_size,
@@ -439,6 +440,13 @@ int store_list(struct store *s, const uint8_t *after, size_t after_size,
                int (*row)(void *ctx, const uint8_t *name, size_t name_size,
                           int64_t keys),
                void *ctx);
+
+/* How many keyspaces there are, of those that keyspace.max is about. */
+static inline int
+store_count(struct store *s, uint64_t *count)
+{
+    return s->engine->count ? s->engine->count(s, count) : -EOPNOTSUPP;
+}
 
 /* Checks all that is stored of a keyspace against its checksums and itself.
  * Returns 0 also with faults; an error only when the check could not be made. */

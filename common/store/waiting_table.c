@@ -141,25 +141,35 @@ const struct table_column waiting_columns[WAITING_COLUMNS] = {
     {"since", "since_ms", true},    {"why", "why", false},
     {"keyspace", "keyspace", false}};
 
-/* Why a keyspace does not take what waits for it, as it is now. */
+/* Why a keyspace does not take what waits for it, as it is now.  Of what is near
+ * keyspace.max_keys only the merge knows how many keys are new. */
 static void
 put_why(struct store *s, const struct waiting_sum *sum,
-        const struct waiting_limits *limits, char why[WAITING_WHY_SIZE])
+        struct waiting_limits *limits, char why[WAITING_WHY_SIZE])
 {
     struct store_query q = {
         .op = STORE_TOTAL, .name = sum->name, .name_size = sum->name_size};
-    int error = sum->error;
+    int rc = sum->error == 0 ? store_read(s, &q, NULL, 0) : sum->error;
+    const bool is_new = rc == -ENOENT;
+    const uint64_t keys = is_new ? 0 : q.totals.keys;
 
-    if (error == 0)
-        error = store_read(s, &q, NULL, 0);
-    if (error == -ENOENT && limits->keyspaces_max > 0)
+    if (is_new)
+        rc = limits->keyspaces_max > 0 && limits->keyspaces == 0
+                 ? store_count(s, &limits->keyspaces)
+                 : 0;
+    if (rc < 0)
+        (void)snprintf(why, WAITING_WHY_SIZE, "%s", diag_text(rc));
+    else if (is_new && limits->keyspaces_max > 0 &&
+             limits->keyspaces >= limits->keyspaces_max)
         (void)snprintf(why, WAITING_WHY_SIZE, "over keyspace.max=%" PRIu64,
                        limits->keyspaces_max);
-    else if (error < 0 && error != -ENOENT)
-        (void)snprintf(why, WAITING_WHY_SIZE, "%s", diag_text(error));
-    else if (error == 0 && limits->keys_max > 0 &&
-             q.totals.keys >= limits->keys_max)
+    else if (limits->keys_max > 0 && keys >= limits->keys_max)
         (void)snprintf(why, WAITING_WHY_SIZE, "over keyspace.max_keys=%" PRIu64,
+                       limits->keys_max);
+    else if (limits->keys_max > 0 && keys + sum->increments > limits->keys_max)
+        (void)snprintf(why, WAITING_WHY_SIZE,
+                       "would pass keyspace.max_keys=%" PRIu64
+                       ", or is being merged",
                        limits->keys_max);
     else
         (void)snprintf(why, WAITING_WHY_SIZE, "is being merged");
@@ -167,7 +177,7 @@ put_why(struct store *s, const struct waiting_sum *sum,
 
 void
 waiting_cells(struct store *s, const struct waiting_sum *sum,
-              const struct waiting_limits *limits, char why[WAITING_WHY_SIZE],
+              struct waiting_limits *limits, char why[WAITING_WHY_SIZE],
               struct cell cells[WAITING_COLUMNS])
 {
     why[0] = '\0';

@@ -48,6 +48,7 @@ int waiting_each(struct store *s, const struct waiting *w,
 /* Settings that a keyspace may refuse for. */
 struct waiting_limits {
     uint64_t keyspaces_max, keys_max;
+    uint64_t keyspaces; /* that there are, from waiting_cells(); 0 at first */
 };
 
 /* Positions of the two times among the cells: Unix time, milliseconds. */
@@ -58,8 +59,7 @@ extern const struct table_column waiting_columns[WAITING_COLUMNS];
 /* Fills the cells of a row, and finds out why it waits; they point to its name
  * and `why`.  Without a store `why` is empty. */
 void waiting_cells(struct store *s, const struct waiting_sum *sum,
-                   const struct waiting_limits *limits,
-                   char why[WAITING_WHY_SIZE],
+                   struct waiting_limits *limits, char why[WAITING_WHY_SIZE],
                    struct cell cells[WAITING_COLUMNS]);
 
 #endif

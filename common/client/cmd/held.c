@@ -10,7 +10,7 @@
 /* ---- list -------------------------------------------------------------- */
 
 struct held_list {
-    const struct config *config;
+    struct waiting_limits limits;
     struct store_session in;
     struct output out;
     uint64_t now_ms;
@@ -29,13 +29,11 @@ static int
 list_row(void *ctx, const struct waiting_sum *sum)
 {
     struct held_list *l = ctx;
-    const struct waiting_limits limits = {l->config->keyspace_max,
-                                          l->config->keyspace_max_keys};
     char oldest[32], since[32], why[WAITING_WHY_SIZE];
     struct cell cells[WAITING_COLUMNS];
 
     l->any = true;
-    waiting_cells(l->in.store, sum, &limits, why, cells);
+    waiting_cells(l->in.store, sum, &l->limits, why, cells);
     if (l->out.format == OUTPUT_PEOPLE) {
         show_age(l, &cells[WAITING_OLDEST], oldest);
         show_age(l, &cells[WAITING_SINCE], since);
@@ -47,7 +45,9 @@ list_row(void *ctx, const struct waiting_sum *sum)
 static int
 held_list(struct cmd_line *line)
 {
-    struct held_list l = {.config = &line->config, .now_ms = clock_unix_ms()};
+    struct held_list l = {.limits = {line->config.keyspace_max,
+                                     line->config.keyspace_max_keys, 0},
+                          .now_ms = clock_unix_ms()};
     struct unmerged unmerged;
     int rc, status;
 

@@ -259,6 +259,7 @@ bool lmdb_maintain(struct store *store, const struct store_maintenance *t);
  * they have been returned. */
 #define LISTING_BATCH 4096
 
+int lmdb_count(struct store *s, uint64_t *count); /* its files */
 int lmdb_listing_open(struct store *store, struct store_listing **out);
 void lmdb_listing_close(struct store_listing *l);
 void lmdb_listing_start(struct store_listing *l, const uint8_t *after,

@@ -141,16 +141,15 @@ table_slot(struct lmdb *s)
     return oldest;
 }
 
-/* Counts the keyspaces in the directory. */
-static int
-count_files(struct lmdb *s, uint64_t *count)
+int
+lmdb_count(struct store *s, uint64_t *count)
 {
     char stem[NAME_FILE_SIZE];
     const char *name;
     DIR *d;
     int rc;
 
-    rc = dirstream_open(s->options.keyspace_fd, ".", &d);
+    rc = dirstream_open(lmdb_of(s)->options.keyspace_fd, ".", &d);
     if (rc < 0)
         return rc;
     *count = 0;
@@ -171,7 +170,7 @@ check_limit(struct lmdb *s, bool is_near)
     if (clock_ms() < s->full_until_ms)
         return -EDQUOT;
     if (is_near || s->created_since >= RECOUNT_EVERY) {
-        rc = count_files(s, &s->known);
+        rc = lmdb_count(&s->store, &s->known);
         if (rc < 0)
             return rc;
         s->created_since = 0;

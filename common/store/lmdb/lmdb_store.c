@@ -51,6 +51,7 @@ static const struct store_engine engine = {
     .listing_close = lmdb_listing_close,
     .listing_start = lmdb_listing_start,
     .listing_next = lmdb_listing_next,
+    .count = lmdb_count,
     .check = lmdb_check,
     .each_mark = lmdb_each_mark,
     .copy = lmdb_copy,

@@ -131,6 +131,21 @@ next_listed(struct store_listing *listing, uint64_t until_ns,
     return rc < 0 ? rc : 1;
 }
 
+/* Those with keys. */
+static int
+count_keyspaces(struct store *store, uint64_t *count)
+{
+    struct pg *s = pg_of(store);
+    const PGresult *r;
+    int rc = pg_connect(s);
+
+    if (rc == 0)
+        rc = pg_ask(s, &r, PG_COUNT_KEYSPACES, "b", "", (size_t)0);
+    if (rc == 0)
+        *count = (uint64_t)pg_bigint(r, 0, 0);
+    return rc;
+}
+
 /* ---- the engine ------------------------------------------------------------ */
 
 const struct store_engine pg_engine = {
@@ -147,6 +162,7 @@ const struct store_engine pg_engine = {
     .listing_close = close_listing,
     .listing_start = start_listing,
     .listing_next = next_listed,
+    .count = count_keyspaces,
     .check = pg_check,
     .each_mark = pg_each_mark,
     .drop = pg_drop, /* no purge: dead rows keep what is deleted, and the
