@@ -302,6 +302,8 @@ lint-man: $(BUILD)/countd-metrics.7
 lint-deb: deb
 	@echo lintian
 	@lintian --fail-on error,warning $(BUILD)/deb/*.deb
+	@cd $(BUILD)/deb/countd/usr/share/doc/countd && for l in $$(cat *.md | grep -oE '\]\([^):#]+' | cut -c 3-); do \
+	  test -e "$$l" || { echo "a link to $$l, which the package lacks" >&2; exit 1; }; done
 # Planted bugs follow the code that they are planted in.
 lint-mutants:
 	@echo mutants
@@ -381,7 +383,8 @@ install: all
 	$(foreach u,$(UNITS),sed 's|@BINDIR@|$(BINDIR)|' $(u) > $(BUILD)/$(notdir $(u)) && \
 	  $(INSTALL) -m 644 $(BUILD)/$(notdir $(u)) $(DESTDIR)$(UNITDIR) &&) true
 	$(INSTALL) -d $(DESTDIR)$(DOCDIR)/data
-	$(INSTALL) -m 644 README.md CHANGELOG.md LICENSE reader/alerts.yml reader/grafana.json $(DESTDIR)$(DOCDIR)
+	sed -E 's,\[([^]]*)\]\((common|reader|tests|writer)/[^)]*\),\1,g' README.md > $(BUILD)/README.md # no links to the sources
+	$(INSTALL) -m 644 $(BUILD)/README.md CHANGELOG.md LICENSE reader/alerts.yml reader/grafana.json $(DESTDIR)$(DOCDIR)
 	$(INSTALL) -m 644 data/FORMAT.md data/page.png data/sample.tsv.gz $(DESTDIR)$(DOCDIR)/data
 	$(if $(DESTDIR),,$(LDCONFIG) || true) # only root may; LD_LIBRARY_PATH does without
 uninstall:
