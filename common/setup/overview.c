@@ -82,6 +82,20 @@ put_name(const int64_t *cell, char name[STATUS_NAME + 1])
             *c = '?';
 }
 
+/* How long ago a row was put: by the clock that nobody sets, unless the machine
+ * was started since. */
+static int64_t
+silence_of(const struct overview *o, const int64_t *cell)
+{
+    const int64_t put = cell[STATUS_CELL_STEADY_MS];
+    const int64_t now = (int64_t)clock_ms();
+    const int64_t ms = put > 0 && put <= now
+                           ? now - put
+                           : (int64_t)o->now_ms - cell[STATUS_CELL_BEAT_MS];
+
+    return ms > 0 ? ms : 0;
+}
+
 static int
 read_rows(struct overview *o)
 {
@@ -107,9 +121,7 @@ read_rows(struct overview *o)
         v[STATUS_ALIVE] = life_value(owner.life);
         v[STATUS_STARTED_MS] = cell[STATUS_CELL_STARTED_MS];
         v[STATUS_BEAT_MS] = cell[STATUS_CELL_BEAT_MS];
-        v[STATUS_SILENT_MS] = (int64_t)o->now_ms - v[STATUS_BEAT_MS];
-        if (v[STATUS_SILENT_MS] < 0)
-            v[STATUS_SILENT_MS] = 0;
+        v[STATUS_SILENT_MS] = silence_of(o, cell);
         f = figures_of(r->kind, &count);
         memcpy(v + (f - figures), cell + STATUS_CELL_FIGURES,
                count * sizeof *v);

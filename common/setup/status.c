@@ -178,7 +178,8 @@ status_put(struct status *s, struct status_row *row)
     int64_t cell[STATUS_CELL_VALUES] = {
         [STATUS_CELL_KIND] = row->kind,
         [STATUS_CELL_STARTED_MS] = (int64_t)s->started_ms,
-        [STATUS_CELL_BEAT_MS] = (int64_t)clock_unix_ms()};
+        [STATUS_CELL_BEAT_MS] = (int64_t)clock_unix_ms(),
+        [STATUS_CELL_STEADY_MS] = (int64_t)clock_ms()};
     struct countd_board_value all[STATUS_CELL_VALUES];
     struct countd_board_change change = {.values = all,
                                          .count = STATUS_CELL_VALUES};

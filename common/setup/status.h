@@ -71,12 +71,14 @@ enum status_figure {
 };
 
 /* A cell: the kind of the row, the times of its process's start and of the last
- * put, 0, a name of 16 bytes, then the figures of its kind in their order. */
+ * put, that of the put by clock_ms(), a name of 16 bytes, then the figures of its
+ * kind in their order. */
 enum {
     STATUS_CELL_KIND,
     STATUS_CELL_STARTED_MS,
     STATUS_CELL_BEAT_MS,
-    STATUS_CELL_NAME = 4,
+    STATUS_CELL_STEADY_MS, /* 0: an earlier version put it */
+    STATUS_CELL_NAME,
     STATUS_CELL_FIGURES = 6,
     STATUS_CELL_VALUES = 56
 };

@@ -17,6 +17,7 @@
 #include "common/setup/overview.h"
 #include "common/store/postgresql/pg.h"
 #include "reader/reader_status.h"
+#include "tests/lib/fault.h"
 #include "tests/lib/tmpdir.h"
 #include "worker/worker_status.h"
 #include "writer/writer.h"
@@ -452,6 +453,30 @@ CASE(a_scan_that_is_late_does_not_hide_a_log_that_was_handed_on, dir)
     assert_int_equal(seen.rows[0].values[STATUS_D_UNMERGED], 10);
     writer_status_close(s);
     loop_free(w.loop);
+}
+
+/* ---- any ------------------------------------------------------------------ */
+
+CASE(a_process_that_hangs_is_silent_also_when_the_clock_is_set_back, dir)
+{
+    struct status_row row = {.kind = STATUS_WORKER};
+    struct status board;
+    int64_t *silent_ms = seen.rows[1].values + STATUS_SILENT_MS;
+
+    make_board(dir, &board);
+    fault_stop_clock();
+    status_put(&board, &row);
+    fault_pass_ns(UINT64_C(61000000000));
+    fault_clock(-3600000);
+    see_status(dir);
+    assert_int_equal(*silent_ms, 61000);
+
+    status_put(&board, &row);
+    fault_clock(3600000);
+    see_status(dir);
+    assert_int_equal(*silent_ms, 0);
+    fault_clear();
+    status_close(&board);
 }
 
 /* ---- the directory ------------------------------------------------------- */
