@@ -21,22 +21,23 @@ struct seen {
 };
 
 static void
-see_part(void *ctx, struct statsd_increment *i)
+see_part(void *ctx, const struct statsd_sum *sum, int128 millionths)
 {
     const int128 bound =
         ((int128)INT64_MAX + 1) * DECIMAL_MILLIONTHS + DECIMAL_MILLIONTHS;
     struct seen *s = ctx;
 
-    assert(i->key_size >= 1 && i->key_size <= s->rules->key_size);
-    assert(memchr(i->key, '\0', i->key_size) == NULL || s->rules->append_tags);
-    assert(i->millionths < bound && i->millionths > -bound);
-    assert(i->part == STATSD_PART_COUNTER ||
-           (s->rules->timers && i->millionths >= 0));
-    s->counts += i->part == STATSD_PART_COUNTER ? 1 : 0;
-    s->timers += i->part == STATSD_PART_TIMER_COUNT ? 1 : 0;
-    s->sums += i->part == STATSD_PART_TIMER_SUM ? 1 : 0;
-    s->total += i->millionths;
-    assert(i->at >= 0);
+    assert(sum->key_size >= 1 && sum->key_size <= s->rules->key_size);
+    assert(memchr(sum->key, '\0', sum->key_size) == NULL ||
+           s->rules->append_tags);
+    assert(millionths < bound && millionths > -bound);
+    assert(sum->part == STATSD_PART_COUNTER ||
+           (s->rules->timers && millionths >= 0));
+    s->counts += sum->part == STATSD_PART_COUNTER ? 1 : 0;
+    s->timers += sum->part == STATSD_PART_TIMER_COUNT ? 1 : 0;
+    s->sums += sum->part == STATSD_PART_TIMER_SUM ? 1 : 0;
+    s->total += millionths;
+    assert(sum->at >= 0);
 }
 
 static int

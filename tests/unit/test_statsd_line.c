@@ -20,18 +20,18 @@ struct shown {
 };
 
 static void
-show_part(void *ctx, struct statsd_increment *i)
+show_part(void *ctx, const struct statsd_sum *sum, int128 millionths)
 {
     static const char marks[] = "=#+";
     struct shown *s = ctx;
 
     s->size += (size_t)snprintf(s->text + s->size, SHOWN - s->size,
                                 "%s%.*s%c%lld", s->size > 0 ? " " : "",
-                                (int)i->key_size, (const char *)i->key,
-                                marks[i->part], (long long)i->millionths);
-    if (i->at != 0)
+                                (int)sum->key_size, (const char *)sum->key,
+                                marks[sum->part], (long long)millionths);
+    if (sum->at != 0)
         s->size += (size_t)snprintf(s->text + s->size, SHOWN - s->size, "@%lld",
-                                    (long long)i->at);
+                                    (long long)sum->at);
     assert_true(s->size < SHOWN);
 }
 

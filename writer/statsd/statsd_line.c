@@ -257,8 +257,8 @@ add_increment(struct parser *p, enum statsd_part part, int128 millionths)
 {
     if (p->adding)
         p->sink->add(p->sink->ctx,
-                     &(struct statsd_increment){part, p->key, p->key_size,
-                                                p->at, millionths});
+                     &(struct statsd_sum){part, p->key, p->key_size, p->at},
+                     millionths);
 }
 
 /* A sign belongs to a change of a gauge, which is not a total. */

@@ -54,16 +54,16 @@ struct statsd_rules {
     const char *totals; /* patterns of carbon_line.h: gauges that are totals */
 };
 
-struct statsd_increment {
+/* What an increment is added to. */
+struct statsd_sum {
     enum statsd_part part;
     const uint8_t *key; /* valid during the call only */
     size_t key_size;
     int64_t at; /* the line's time in Unix seconds; 0: it has none */
-    int128 millionths;
 };
 
 struct statsd_sink {
-    void (*add)(void *ctx, struct statsd_increment *i); /* it may change *i */
+    void (*add)(void *ctx, const struct statsd_sum *sum, int128 millionths);
     void *ctx;
 };
 

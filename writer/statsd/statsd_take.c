@@ -92,14 +92,15 @@ pause_reading(struct statsd *s)
 }
 
 static void
-add_name(struct statsd *s, const struct statsd_increment *i, uint64_t late_ms)
+add_name(struct statsd *s, const struct statsd_sum *sum, int128 millionths,
+         uint64_t late_ms)
 {
     uint8_t keyspace[2 * MESSAGE_NAME_MAX];
     struct aggregate_name name =
-        name_of(s->config, i->part, i->key, i->key_size, keyspace);
+        name_of(s->config, sum->part, sum->key, sum->key_size, keyspace);
 
-    name.minute = late_minute(s, late_ms, i->at);
-    if (aggregate_add(&s->sums, &name, i->millionths) == 0)
+    name.minute = late_minute(s, late_ms, sum->at);
+    if (aggregate_add(&s->sums, &name, millionths) == 0)
         return;
     s->counts[s->taken][STATSD_NO_MEMORY]++;
     diag_repeating(&s->memory_warning, DIAG_WARNING,
@@ -110,17 +111,17 @@ add_name(struct statsd *s, const struct statsd_increment *i, uint64_t late_ms)
 }
 
 static void
-add_increment(void *ctx, struct statsd_increment *i)
+add_increment(void *ctx, const struct statsd_sum *sum, int128 millionths)
 {
     struct statsd *s = ctx;
 
-    if (i->part == STATSD_PART_TOTAL)
-        i->millionths =
-            totals_take(&s->totals, &(struct total){i->key, i->key_size,
-                                                    STATSD_LINE_PROTOCOL, i->at,
-                                                    i->millionths});
-    if (i->part != STATSD_PART_TOTAL || i->millionths != 0)
-        add_name(s, i, s->config->statsd_late_ms);
+    if (sum->part == STATSD_PART_TOTAL)
+        millionths =
+            totals_take(&s->totals, &(struct total){sum->key, sum->key_size,
+                                                    STATSD_LINE_PROTOCOL,
+                                                    sum->at, millionths});
+    if (sum->part != STATSD_PART_TOTAL || millionths != 0)
+        add_name(s, sum, millionths, s->config->statsd_late_ms);
 }
 
 bool
@@ -224,10 +225,9 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
                                                         c.at, c.millionths});
         if (!is_total || c.millionths != 0)
             add_name(s,
-                     &(struct statsd_increment){STATSD_PART_COUNTER, c.name,
-                                                c.name_size, c.at,
-                                                c.millionths},
-                     config->graphite_late_ms);
+                     &(struct statsd_sum){STATSD_PART_COUNTER, c.name,
+                                          c.name_size, c.at},
+                     c.millionths, config->graphite_late_ms);
     }
 }
 
