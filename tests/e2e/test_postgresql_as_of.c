@@ -361,7 +361,7 @@ name_lock(struct fleet *f, PGconn *session, bool names_process)
                    PQbackendPID(session));
     if (names_process)
         await_words(f, "store", CONFIG_EXIT_NEGATIVE, true, named);
-    PQfinish(session);
+    pg_server_session_end(session);
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 

@@ -350,6 +350,13 @@ pg_server_session(const char *format, ...)
 }
 
 void
+pg_server_session_end(PGconn *c)
+{
+    PQclear(PQexec(c, "ROLLBACK"));
+    PQfinish(c);
+}
+
+void
 pg_server_await(const char *sql, const char *value)
 {
     const uint64_t deadline = clock_ms() + START_MS * (uint64_t)test_slow();

@@ -48,9 +48,13 @@ const char *pg_server_run(const char *format, ...)
 /* The same on the standby. */
 const char *pg_server_standby_run(const char *sql);
 
-/* A session that has run SQL: the caller's, PQfinish(). */
+/* A session that has run SQL, and may hold locks: the caller's, to be ended. */
 PGconn *pg_server_session(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
+
+/* Ends a session when the server has released its locks, for which PQfinish()
+ * alone does not wait; what it still waits for itself comes first. */
+void pg_server_session_end(PGconn *c);
 
 /* Runs SQL until it returns this. */
 void pg_server_await(const char *sql, const char *value);

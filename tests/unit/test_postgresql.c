@@ -382,7 +382,7 @@ add_without_standby(struct store *s, const struct log_fill *fill)
     assert_int_equal(pthread_create(&thread, NULL, cancel_a_wait, c), 0);
     assert_rc(stored_add(s, KS_NAME, fill, "the", 5), -EIO);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    PQfinish(c);
+    pg_server_session_end(c);
 }
 
 /* A commit that no standby has is answered COMMIT, with a warning. */
@@ -483,7 +483,7 @@ CASE(a_lock_of_another_session_is_waited_for_in_time, x)
     c = pg_server_session("BEGIN; LOCK TABLE @.counter IN SHARE MODE");
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EAGAIN);
     assert_has(store_trouble(s), "countd store names the session");
-    PQfinish(c);
+    pg_server_session_end(c);
     assert_rc(add_until_known(s, &fill, 5), 0);
     assert_int_equal(get_one(s, KS_NAME, "the"), 6);
 }

@@ -138,7 +138,7 @@ CASE(a_move_that_fails_changes_nothing_and_is_repeated, x)
     count_some(x->other, 1, false);
     c = pg_server_session("BEGIN; LOCK TABLE @.mark");
     assert_rc(import_pages(x), -EAGAIN);
-    PQfinish(c);
+    pg_server_session_end(c);
     assert_rc(stored_totals(x->s, KS_NAME, &t), -ENOENT);
     compare_all(x->other, &model);
     assert_false(tmpdir_has(&x->tmp, "pages.moved"));

@@ -297,7 +297,7 @@ CASE(the_victim_of_a_deadlock_merges_again, x)
     assert_rc(pg_store_connect(x->s), 0);
     other_at = 2;
     assert_rc(stored_add(x->s, KS_NAME, &second, "the", 2), -EAGAIN);
-    PQfinish(other);
+    pg_server_session_end(other);
     assert_rc(stored_add(x->s, KS_NAME, &second, "the", 2), 0);
     assert_int_equal(get_one(x->s, KS_NAME, "the"), 3);
 }
