@@ -7,12 +7,11 @@
  *
  * With --history:
  *
- *     the rest        what a key's count has that no step has: from before there
- *                     was history, removed since, or beyond a limit that the
- *                     count left again: a load must not reach that limit
  *     step by step    each key's sum in the finest step that is retained, of the
  *                     step's beginning: in order of time, then key, since load
  *                     sends a time message for each change of the minute
+ *     then the rest   what a key's count has that no step has: from before there
+ *                     was history, or removed since
  *
  * A sum of 0 is two lines, so that the key and the step are there behind a load,
  * and one beyond int64 is several.  A count at a bound that its sum is beyond has
@@ -271,11 +270,11 @@ print_rests(struct export *e)
 static int
 export_history(struct export *e)
 {
-    int rc = e->is_part ? 0 : print_rests(e);
+    const int rc = print_steps(e);
 
-    if (rc == 0 && !ferror(stdout))
-        rc = print_steps(e);
-    return rc == -ENODATA ? 0 : rc;
+    if (rc < 0 && rc != -ENODATA)
+        return rc;
+    return e->is_part || ferror(stdout) ? 0 : print_rests(e);
 }
 
 /* ---- keyspaces ----------------------------------------------------------- */
