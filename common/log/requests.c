@@ -472,6 +472,20 @@ is_damage(struct record_reader *f, uint64_t number, const uint8_t *record)
     return rc;
 }
 
+/* Judges the first of a run of bad records: 1: it is damage.  It is read again,
+ * into *record: one that its process was still writing is whole by the time that
+ * a later fill of that process is seen. */
+static int
+judge_record(struct record_reader *f, uint64_t number, const uint8_t **record)
+{
+    const int damage = is_damage(f, number, *record);
+    int rc;
+
+    f->count = 0;
+    rc = damage < 0 ? damage : read_record(f, number, record);
+    return rc <= 0 ? rc : damage > 0 && !is_good(*record);
+}
+
 static void
 report_damage(struct requests *r, const char *name)
 {
@@ -494,18 +508,22 @@ read_file(struct requests *r, struct record_reader *f, const char *name,
     int rc;
 
     for (uint64_t i = 0; (rc = read_record(f, i, &b)) > 0; i++) {
-        if (is_good(b)) {
-            get_request(b, &q);
-            visit(ctx, &q);
-            is_run = false;
-        } else if (!is_run && !is_reported) {
+        bool is_whole = is_good(b);
+
+        if (!is_whole && !is_run && !is_reported) {
             is_run = true;
-            rc = is_damage(f, i, b);
+            rc = judge_record(f, i, &b);
             if (rc < 0)
                 return rc;
             is_reported = rc > 0;
             if (is_reported)
                 report_damage(r, name);
+            is_whole = is_good(b);
+        }
+        if (is_whole) {
+            get_request(b, &q);
+            visit(ctx, &q);
+            is_run = false;
         }
     }
     return rc;

@@ -32,8 +32,9 @@
  * A process never writes again to a file in which a write or a sync failed: its
  * next records go to the next name.  So a record that does not check is what a
  * kill, a full disk or a power loss cut, and no process relied on it, unless a
- * good record of another fill by the same process follows: then it is damage,
- * and reported.  `process` is a random number of a struct requests, not 0.
+ * good record of another fill by the same process follows and it is still bad
+ * when it is read once more: then it is damage, and reported.  `process` is a
+ * random number of a struct requests, not 0.
  *
  * Ownership: the caller's; it has nothing open.  One thread at a time.
  * Errors: 0 or a negative errno; damage is reported through diag.

@@ -432,6 +432,41 @@ IN_TMPDIR(pages_that_a_power_loss_took_are_no_damage, d)
     assert_int_equal(damaged, 0);
 }
 
+/* A process that writes a record while it is read. */
+struct race {
+    const struct tmpdir *d;
+    struct requests *writer;
+    size_t count;
+};
+
+static void
+go_on_writing(void *ctx, const struct counted_request *q)
+{
+    struct race *s = ctx;
+
+    (void)q;
+    if (s->count++ > 0)
+        return;
+    damage_file(s->d, FIRST, REQUEST_SIZE + 3, 0); /* as it was before */
+    assert_rc(store_fill(s->writer, 3, 1, 1000), 0);
+}
+
+IN_TMPDIR(a_record_that_is_being_written_is_no_damage, d)
+{
+    struct requests r = make_requests(d), reader;
+    struct race race = {d, &r, 0};
+
+    assert_rc(store_fill(&r, 1, 1, 1000), 0);
+    assert_rc(store_fill(&r, 2, 1, 1000), 0);
+    damage_file(d, FIRST, REQUEST_SIZE + 3, 0);
+    requests_init(&reader, d->fd);
+
+    assert_rc(requests_each(&reader, go_on_writing, &race), 0);
+
+    assert_int_equal(reader.damaged, 0);
+    assert_int_equal(race.count, 3);
+}
+
 IN_TMPDIR(a_bad_record_is_damage_if_its_process_stored_more, d)
 {
     struct requests r = make_requests(d), other;
