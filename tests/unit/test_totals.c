@@ -18,12 +18,19 @@ set_up(struct totals *t)
 #define CASE(name, t) TEST_WITH(name, struct totals, t, set_up, totals_fini)
 
 static int64_t
-take_at(struct totals *t, const char *name, int64_t value, int64_t at)
+take_until(struct totals *t, const char *name, int64_t value, int64_t at,
+           int64_t latest)
 {
-    const struct total sample = {(const uint8_t *)name, strlen(name), 1, at,
-                                 value};
+    const struct total sample = {
+        (const uint8_t *)name, strlen(name), 1, at, value, latest};
 
     return (int64_t)totals_take(t, &sample);
+}
+
+static int64_t
+take_at(struct totals *t, const char *name, int64_t value, int64_t at)
+{
+    return take_until(t, name, value, at, 1000);
 }
 
 static int64_t
@@ -61,9 +68,25 @@ CASE(a_sample_that_is_older_than_the_last_one_is_passed_over, t)
     assert_int_equal(take_total(t, "a", 33), 2);
 }
 
+CASE(a_time_that_is_far_ahead_stops_no_total, t)
+{
+    assert_int_equal(take_until(t, "a", 10, 5000, 1000), 0);
+    assert_int_equal(take_until(t, "a", 12, 100, 1000), 2);
+    assert_int_equal(take_until(t, "a", 15, 1001, 1000), 3);
+    assert_int_equal(take_until(t, "a", 11, 99, 1000), 0);
+    assert_int_equal(take_until(t, "a", 20, 101, 1000), 5);
+    /* Not when its time comes, either. */
+    assert_int_equal(take_until(t, "b", 10, 5000, 1000), 0);
+    assert_int_equal(take_until(t, "b", 11, 4200, 5100), 1);
+    /* The clock was ahead, and is set back. */
+    assert_int_equal(take_until(t, "b", 12, 5000, 5100), 1);
+    assert_int_equal(take_until(t, "b", 13, 200, 1200), 1);
+    assert_int_equal(take_until(t, "b", 12, 199, 1200), 0);
+}
+
 CASE(names_of_several_protocols_are_several, t)
 {
-    struct total sample = {(const uint8_t *)"a", 1, 1, 0, 5};
+    struct total sample = {(const uint8_t *)"a", 1, 1, 0, 5, 0};
 
     assert_int_equal(totals_take(t, &sample), 0);
     sample.source = 0;

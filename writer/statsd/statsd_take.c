@@ -110,16 +110,23 @@ add_name(struct statsd *s, const struct statsd_sum *sum, int128 millionths,
     pause_reading(s);
 }
 
+/* The latest Unix second that a sample can be of. */
+static int64_t
+latest_second(const struct statsd *s)
+{
+    return (int64_t)(loop_unix_ms(s->loop) / 1000) + EVENT_TIME_AHEAD;
+}
+
 static void
 add_increment(void *ctx, const struct statsd_sum *sum, int128 millionths)
 {
     struct statsd *s = ctx;
 
     if (sum->part == STATSD_PART_TOTAL)
-        millionths =
-            totals_take(&s->totals, &(struct total){sum->key, sum->key_size,
-                                                    STATSD_LINE_PROTOCOL,
-                                                    sum->at, millionths});
+        millionths = totals_take(&s->totals,
+                                 &(struct total){sum->key, sum->key_size,
+                                                 STATSD_LINE_PROTOCOL, sum->at,
+                                                 millionths, latest_second(s)});
     if (sum->part != STATSD_PART_TOTAL || millionths != 0)
         add_name(s, sum, millionths, s->config->statsd_late_ms);
 }
@@ -219,10 +226,10 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
         s->counts[GRAPHITE_LINE_PROTOCOL][STATSD_IGNORED]++;
     else {
         if (is_total)
-            c.millionths =
-                totals_take(&s->totals, &(struct total){c.path, c.path_size,
-                                                        GRAPHITE_LINE_PROTOCOL,
-                                                        c.at, c.millionths});
+            c.millionths = totals_take(
+                &s->totals,
+                &(struct total){c.path, c.path_size, GRAPHITE_LINE_PROTOCOL,
+                                c.at, c.millionths, latest_second(s)});
         if (!is_total || c.millionths != 0)
             add_name(s,
                      &(struct statsd_sum){STATSD_PART_COUNTER, c.name,

@@ -83,15 +83,21 @@ find_last(struct totals *t, const struct total *sample)
 int128
 totals_take(struct totals *t, const struct total *sample)
 {
-    struct total_last *last = find_last(t, sample);
+    struct total now = *sample;
+    struct total_last *last;
     int128 grown;
 
-    if (!last || (sample->at > 0 && sample->at < last->at))
+    if (now.at > now.latest)
+        now.at = 0;
+    last = find_last(t, &now);
+    if (last && last->at > now.latest)
+        last->at = 0; /* the clock was ahead when it came */
+    if (!last || (now.at > 0 && now.at < last->at))
         return 0;
     grown = sample->millionths - last->millionths;
     last->millionths = sample->millionths;
-    if (sample->at > 0)
-        last->at = sample->at;
+    if (now.at > 0)
+        last->at = now.at;
     return grown >= 0 ? grown : sample->millionths;
 }
 

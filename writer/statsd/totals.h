@@ -3,7 +3,8 @@
  * The last sample of each name is in memory.  The first one says where its total
  * begins and counts nothing; a greater one counts the difference; a smaller one
  * is of a program that was started again, and counts whole, as it began at 0.
- * A sample that is older than the last one is passed over.
+ * A sample that is older than the last one is passed over.  A time that is far
+ * ahead of the clock says nothing.
  *
  * Names are in two tables: one that has a sample is in the young table, and when
  * that has TOTALS_MAX names the old one is cleared and takes its place.  So
@@ -51,6 +52,7 @@ struct total {
     unsigned source;
     int64_t at; /* Unix seconds; 0 or below: now, and never older */
     int128 millionths;
+    int64_t latest; /* a later `at` is 0, of the last sample, too */
 };
 
 int totals_init(struct totals *t);
