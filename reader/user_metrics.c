@@ -238,6 +238,7 @@ user_metrics_open(struct user_metrics *u, struct user_metrics_site *site)
         user_metrics_close(u);
         return rc;
     }
+    u->listing->names_only = true;
     store_listing_start(u->listing, NULL, 0);
     return 0;
 }

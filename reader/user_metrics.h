@@ -3,8 +3,8 @@
  * their sums, and their metrics.top largest keys.
  *
  * The job of a scrape reads all of these in steps between turns of the loop.
- * Keyspaces are listed for it if metrics.keyspaces names some, else once a minute,
- * because that looks at every one of them.
+ * Keyspaces are listed for it, by name only, if metrics.keyspaces names some, else
+ * once a minute.
  *
  *     countd_keyspace_keys{keyspace="pages"} 3002
  *     countd_key_value{keyspace="pages",key="/index"} 52340

@@ -160,6 +160,8 @@ struct store_applied {
  * A listing is the caller's, and is closed before its store. */
 struct store_listing {
     const struct store_engine *engine;
+    bool names_only; /* the caller's: numbers of keys, which take an engine of
+                        files a look at each, are not wanted, and are 0 */
 };
 
 struct store_listed {

@@ -115,6 +115,31 @@ CASE(the_smallest_steps_list_the_same_with_one_look_at_each_file, d)
     store_close(&s->store);
 }
 
+CASE(names_alone_need_no_look_at_a_file, d)
+{
+    enum { COUNT = 30 };
+    struct store_listing *l;
+    struct store_listed row;
+    struct lmdb *s;
+
+    make_keyspaces(d, "k", COUNT);
+    s = open_lmdb(d, false);
+    assert_rc(store_listing_open(&s->store, &l), 0);
+    l->names_only = true;
+
+    store_listing_start(l, NULL, 0);
+    fault_clear();
+    for (unsigned i = 0; i < COUNT; i++) {
+        assert_rc(store_listing_next(l, UINT64_MAX, &row), 1);
+        expect_row(&row, "k", i, 0);
+    }
+    assert_int_equal(store_listing_next(l, UINT64_MAX, &row), 0);
+    assert_int_equal(fault_calls("openat"), 1);
+
+    store_listing_close(l);
+    store_close(&s->store);
+}
+
 CASE(the_names_of_hashed_files_are_read_without_lmdb, d)
 {
     enum { COUNT = 30 };

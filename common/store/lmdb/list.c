@@ -261,9 +261,10 @@ next_row(struct lmdb_listing *l, struct store_listed *out)
     if (listed_compare(name, &l->after) == 0)
         return false; /* two files contain this name */
     l->after = *name;
-    *out = (struct store_listed){.name = l->after.name,
-                                 .name_size = l->after.size,
-                                 .keys = count_keys(l, name)};
+    *out = (struct store_listed){
+        .name = l->after.name,
+        .name_size = l->after.size,
+        .keys = l->listing.names_only ? 0 : count_keys(l, name)};
     return true;
 }
 
@@ -300,7 +301,7 @@ lmdb_listing_open(struct store *store, struct store_listing **out)
 
     if (l == NULL)
         return -ENOMEM;
-    l->listing.engine = store->engine;
+    l->listing = (struct store_listing){.engine = store->engine};
     l->store = lmdb_of(store);
     l->dir = NULL;
     l->stage = LISTING_END;
