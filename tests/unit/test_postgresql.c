@@ -233,6 +233,47 @@ CASE(a_keyspace_without_keys_makes_room_for_another, x)
     assert_rc(stored_add(s, "others", NULL, "a", 1), -EDQUOT);
 }
 
+static int
+count_listed(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+{
+    (void)name;
+    (void)size;
+    (void)keys;
+    ++*(int *)ctx;
+    return 0;
+}
+
+static int
+count_keyspaces(struct store *s)
+{
+    int count = 0;
+
+    assert_rc(store_list(s, NULL, 0, count_listed, &count), 0);
+    return count;
+}
+
+CASE(a_keyspace_without_keys_is_not_listed_and_keeps_its_marks, x)
+{
+    const struct log_fill fill = pg_store_fill(1);
+    const struct store_key key = {(const uint8_t *)"a", 1};
+    uint64_t deleted = 0;
+
+    assert_rc(stored_add(x->s, KS_NAME, &fill, "a", 1), 0);
+    assert_rc(stored_add(x->s, "more", NULL, "a", 1), 0);
+    assert_int_equal(count_keyspaces(x->s), 2);
+    assert_rc(store_drop(x->s, KS), 0);
+    assert_int_equal(count_keyspaces(x->s), 1);
+    assert_rc(stored_del(x->s, "more", &key, 1, &deleted), 0);
+    assert_int_equal(count_keyspaces(x->s), 0);
+    assert_rc(stored_add(x->s, KS_NAME, &fill, "a", 1), 0); /* once */
+    assert_int_equal(count_keyspaces(x->s), 0);
+    assert_rc(stored_add(x->s, KS_NAME, NULL, "a", 1), 0);
+    assert_int_equal(count_keyspaces(x->s), 1);
+    /* One that says so wrongly is there to be checked. */
+    (void)pg_server_run("UPDATE @.keyspace SET keys = 0, sum = 0");
+    assert_int_equal(count_keyspaces(x->s), 1);
+}
+
 /* ---- what goes through a connection -------------------------------------- */
 
 static _Atomic int cut_at; /* a client's message that is cut off; 0: none */

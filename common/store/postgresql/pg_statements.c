@@ -85,8 +85,10 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "UPDATE keyspace SET keys = $2::int8, sum = $3::text::numeric, "
         "saturated = $4::int8, change = $5::int8, history = $6::bytea, "
         "nonce = $7::int8 WHERE id = $1::int4",
-    [PG_LIST] = "SELECT name, keys FROM keyspace WHERE name > $1 "
-                "ORDER BY name LIMIT 256",
+    /* One that was emptied is there for its marks; a wrong one is listed. */
+    [PG_LIST] = "SELECT name, keys FROM keyspace k WHERE name > $1 "
+                "AND (keys <> 0 OR sum <> 0 OR EXISTS (SELECT FROM counter c "
+                "WHERE c.keyspace = k.id)) ORDER BY name LIMIT 256",
     [PG_DUE] = "SELECT name FROM keyspace WHERE history IS NOT NULL "
                "AND name > $1 ORDER BY name LIMIT 256",
 
