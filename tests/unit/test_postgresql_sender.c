@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -289,6 +291,44 @@ open_away(struct pg_store *x, const struct datadir *away)
     x->options.sender = away;
     (void)pg_store_open_other(x);
     x->options.sender = &x->dir;
+}
+
+/* Blocks of history after a round with this limit, where nothing is merged. */
+static int
+count_blocks(struct pg_store *x, uint64_t history_max)
+{
+    x->options.history_max = history_max;
+    pg_store_open(x);
+    while (store_maintain(x->s, &at_noon))
+        continue;
+    return atoi(pg_server_run("SELECT count(*) FROM @.block"));
+}
+
+CASE(history_max_holds_where_nothing_is_merged_if_no_other_directory_counts, x)
+{
+    enum { HOURS = 40, KEYS = 400 };
+    const uint32_t now = (uint32_t)(clock_unix_ms() / 60000);
+    static struct store_delta deltas[KEYS];
+    static char keys[KEYS][8];
+    int all;
+
+    x->options.history = engine_rules(ENGINE_TIERS);
+    pg_store_open(x);
+    for (uint32_t hour = HOURS; hour > 0; hour--) {
+        for (int i = 0; i < KEYS; i++) {
+            (void)snprintf(keys[i], sizeof keys[i], "%06d", i);
+            deltas[i] = stored_delta(keys[i], 6, now - hour * 60,
+                                     (int64_t)(hour * 7919) << (i % 30));
+        }
+        assert_rc(stored_apply(x->s, "words", NULL, deltas, KEYS), 0);
+    }
+    all = count_blocks(x, 0);
+
+    (void)pg_server_run(
+        "INSERT INTO @.sender VALUES ('other', 'idle', 1, 0, 0)");
+    assert_int_equal(count_blocks(x, 20000), all);
+    (void)pg_server_run("DELETE FROM @.sender WHERE id = 'other'");
+    assert_in_range(count_blocks(x, 20000), 1, all / 2);
 }
 
 CASE(a_directory_that_has_ended_bounds_nothing_until_it_is_back, x)

@@ -85,6 +85,7 @@ enum pg_statement {
     PG_AS_OF,
     PG_END,
     PG_RESUME,
+    PG_ALONE,
     PG_SENDERS,
     PG_FORGET,
     PG_BLOCKED,
@@ -341,6 +342,9 @@ int pg_sender_tick(struct pg *s, uint64_t as_of_ms);
 /* Begins a turn and asks what its snapshot has of each directory. */
 int pg_sender_begin_turn(struct pg *s);
 int pg_as_of(struct store *store, struct store_as_of *out);
+
+/* 1: no other directory counts into this database; 0: one may. */
+int pg_sender_is_alone(struct pg *s);
 
 /* ---- bands (pg_bands.c) --------------------------------------------------- */
 

@@ -276,36 +276,52 @@ pg_history_change(struct pg *s, struct pg_keyspace *k,
 #define LOOK_MS  5000
 #define TICK_MS  500 /* a worker comes each second, and between its merges */
 
-/* Compacts a slice of one keyspace, unless another process changes it now.  How
- * much is kept is settled where increments for it are merged: settings of a
- * directory that never counts into it take nothing away. */
+/* Within the transaction.  1: there is something to commit.  How much is kept is
+ * settled where increments for a keyspace are merged, unless no other directory
+ * counts: settings of one that never counts into it take nothing away. */
+static int
+compact_locked(struct pg *s, struct pg_keyspace *k, struct history_of *of,
+               struct history_compacted *done)
+{
+    const int alone = pg_sender_is_alone(s);
+    struct block_kv kv;
+    struct history h;
+    int rc = alone;
+
+    if (alone > 0)
+        rc = open_history(s, k, of, &h);
+    else if (alone == 0)
+        rc = history_get(&h, k->history, k->history_size);
+    if (rc < 0 || k->history_size == 0)
+        return rc < 0 ? rc : 1; /* it is off */
+    if (alone == 0)
+        of->limits.max = 0;
+    open_kv(&kv, s, k->id);
+    rc = history_compact_some(&h, &kv.kv, of, HISTORY_SLICE, done);
+    rc = close_kv(&kv, rc);
+    k->history_size = history_put(&h, k->history);
+    return rc < 0 ? rc : done->blocks > 0;
+}
+
+/* Compacts a slice of one keyspace, unless another process changes it now. */
 static int
 compact_keyspace(struct pg *s, const uint8_t *name, size_t size, bool *more)
 {
     struct history_compacted done = {.more = false};
     struct history_of of;
     struct pg_keyspace k;
-    struct block_kv kv;
-    struct history h;
     int rc = pg_begin(s, PG_LOCK_FREE, name, size, &k);
 
     if (rc < 0 && rc != -ENOENT)
         return rc;
     if (rc < 0 || k.history_size == 0)
         return pg_end(s, -ENOENT);
-    rc = history_get(&h, k.history, k.history_size);
-    if (rc < 0)
-        return pg_end(s, rc);
     of = pg_history_of(s, name, size, &k);
-    of.limits.max = 0;
-    open_kv(&kv, s, k.id);
-    rc = history_compact_some(&h, &kv.kv, &of, HISTORY_SLICE, &done);
-    rc = close_kv(&kv, rc);
-    if (rc == 0 && done.blocks == 0)
-        rc = -ENOENT; /* nothing to commit */
-    k.history_size = history_put(&h, k.history);
+    rc = compact_locked(s, &k, &of, &done);
     if (rc == 0)
-        rc = pg_keyspace_put(s, &k, false);
+        rc = -ENOENT; /* nothing to commit */
+    if (rc > 0)
+        rc = pg_keyspace_put(s, &k, k.history_size == 0);
     *more = *more || (rc == 0 && done.more);
     return pg_end(s, rc);
 }

@@ -302,6 +302,18 @@ pg_sender_tick(struct pg *s, uint64_t as_of_ms)
     return rc;
 }
 
+int
+pg_sender_is_alone(struct pg *s)
+{
+    const PGresult *r;
+    int rc;
+
+    if (!s->sender)
+        return 0;
+    rc = pg_ask(s, &r, PG_ALONE, "b", s->sender->id, sizeof s->sender->id);
+    return rc < 0 ? rc : pg_bool(r, 0, 0);
+}
+
 void
 postgresql_store_end(struct store *store)
 {

@@ -206,6 +206,7 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "FROM (SELECT $3::int8 - " NOW "AS skew) t",
     [PG_END] = "UPDATE sender SET seen = 0 WHERE id = $1",
     [PG_RESUME] = "UPDATE sender SET seen = " NOW "WHERE id = $1 AND seen = 0",
+    [PG_ALONE] = "SELECT NOT EXISTS (SELECT FROM sender WHERE id <> $1)",
     [PG_SENDERS] = "SELECT encode(s.id, 'hex'), s.host, s.as_of, s.skew, "
                    "CASE WHEN s.seen > 0 THEN " NOW "- s.seen ELSE -1 END, "
                    "coalesce((SELECT sum(seq) FROM lane WHERE sender = s.id), "
