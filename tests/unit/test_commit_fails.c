@@ -11,7 +11,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
+#include "common/store/lmdb/keyspace.h"
 #include "tests/lib/counted.h"
+#include "tests/lib/engines.h"
+#include "tests/lib/stored.h"
 
 #define KEYS      25000u
 #define KEY_SIZE  200u
@@ -202,6 +206,64 @@ TEST_IN(commits_to_several_keyspaces_may_fail_one_after_the_other,
     for (unsigned i = 0; i < 3; i++) {
         assert_rc(apply_one(s, names[i], "k", 1), 0);
         assert_int_equal(get_one(s, names[i], "k"), ROUNDS + 1);
+    }
+    store_close(s);
+}
+
+static void
+drop_it(struct store *s)
+{
+    assert_rc(store_drop(s, KS), -EIO);
+}
+
+static void
+delete_a_key(struct store *s)
+{
+    const struct store_key key = {(const uint8_t *)"key-00008", 9};
+    uint64_t deleted = 0;
+
+    assert_rc(stored_del(s, KS_NAME, &key, 1, &deleted), -EIO);
+}
+
+static uint64_t
+next_year(void)
+{
+    return clock_unix_ms() + UINT64_C(366) * 86400000;
+}
+
+static void
+compact_it(struct store *s)
+{
+    const struct store_maintenance t = {.until_ns = UINT64_MAX};
+
+    lmdb_of(s)->options.now_ms = next_year;
+    while (store_maintain(s, &t))
+        continue;
+}
+
+/* Nothing is merged that would repair it. */
+TEST_IN(what_a_commit_of_other_work_left_is_repaired_at_once, struct tmpdir *d,
+        in_memory, remove_dir)
+{
+    void (*const all[])(struct store *) = {drop_it, delete_a_key, compact_it};
+    const uint32_t now = (uint32_t)(clock_unix_ms() / 60000);
+    const struct store_delta dated = stored_delta("dated", 5, now, 1);
+    struct store *s = open_store(d, 1 << 22, true), *other;
+
+    lmdb_of(s)->options.history = engine_rules(ENGINE_TIERS);
+    for (unsigned i = 1; i <= ROUNDS; i++)
+        assert_rc(apply_log(s, i), 0);
+    assert_rc(stored_apply(s, KS_NAME, NULL, &dated, 1), 0);
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++) {
+        writes = "fwf";
+        writes_for = 2;
+        all[i](s);
+        writes = NULL;
+        other = open_store(d, 1 << 22, false);
+        assert_int_equal(get_one(other, KS_NAME, "key-00007"), ROUNDS);
+        check_clean(other);
+        store_close(other);
+        assert_int_equal(writes_for, 0); /* it came to the second commit */
     }
     store_close(s);
 }

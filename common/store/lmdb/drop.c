@@ -183,6 +183,7 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size)
                 return 1;
         }
     }
+    keyspace_repair(s, name, name_size);
     return keyspace_report(s, name, name_size, "drop", rc);
 }
 
@@ -302,5 +303,6 @@ lmdb_del(struct store *store, struct store_deletion *asked)
         if (rc == 0 && asked->deleted > 0)
             rc = lmdb_sweep(s, name, name_size);
     }
+    keyspace_repair(s, name, name_size);
     return keyspace_report(s, name, name_size, "del", rc);
 }

@@ -309,6 +309,10 @@ int keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
  * process to it failed. */
 bool keyspace_needs_open(struct lmdb *s, const uint8_t *name, size_t name_size);
 
+/* If a commit of this process to a keyspace failed, opens it again, which makes
+ * its file one that all processes can use. */
+void keyspace_repair(struct lmdb *s, const uint8_t *name, size_t name_size);
+
 /* Closes each open keyspace whose file was replaced, removed or lost its lock
  * file: the new file is usable only when no process has the old one open. */
 void keyspace_close_replaced(struct lmdb *s);

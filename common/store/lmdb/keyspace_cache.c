@@ -274,6 +274,16 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     return 0;
 }
 
+void
+keyspace_repair(struct lmdb *s, const uint8_t *name, size_t name_size)
+{
+    struct keyspace *k;
+
+    /* If that fails, too, the next call repairs it. */
+    if (name_hash(name, name_size) == s->failed)
+        (void)keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+}
+
 /* ---- memory ------------------------------------------------------------ */
 
 void

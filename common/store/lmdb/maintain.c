@@ -95,6 +95,7 @@ maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
     if (state.history_due <= now &&
         keyspace_history_compact(s, k, false, &more) == 0 && more)
         return true;
+    keyspace_repair(s, peek.name, peek.name_size);
     if (state.roots[TREE_KEYS].count == 0 && t->is_dead_fill != NULL &&
         k->env != NULL)
         remove_empty(s, t, k);
