@@ -19,6 +19,7 @@
 #define PATIENT_FIRST_MS 1
 #define PATIENT_MOST_MS  32
 #define PATIENT_SAY_MS   1000
+#define PATIENT_REMOTE   5 /* tries; each waits for a while in the server */
 
 bool
 apply_batch_stopped(const struct merge *m)
@@ -108,9 +109,11 @@ report_failure(const struct merge *m, const struct fold_keyspace *k,
 
     (void)name_escape(k->name, k->name_size, text);
     if (k->state == KEYSPACE_FAILED)
-        diag_repeating(&waits, DIAG_ERROR,
-                       "keyspace=%s: %s; its logs stay full, trying again",
-                       text, diag_text(k->error));
+        diag_repeating(
+            &waits, DIAG_ERROR,
+            "keyspace=%s: %s; its logs stay full, trying again", text,
+            k->error == -EAGAIN ? "a session of the database has locked it"
+                                : diag_text(k->error));
     else if (k->error == -EDQUOT)
         diag_repeating(&holds, DIAG_ERROR,
                        "keyspace=%s cannot take its records, they wait: "
@@ -282,7 +285,8 @@ apply_some(struct merge *m)
 }
 
 /* Waits for the processes that are writing to keyspaces.  If the worker must
- * stop, the keyspaces that remain are left as they are. */
+ * stop, the keyspaces that remain are left as they are; so are those that a
+ * session of a database has locked, maybe for hours: the other ones go on. */
 static void
 apply_rest(struct merge *m)
 {
@@ -291,11 +295,19 @@ apply_rest(struct merge *m)
     struct fold_keyspace *k, *behind = NULL;
     long holder = 0;
 
-    while (apply_busy(m, &behind, &holder) > 0 && !apply_batch_stopped(m))
+    for (int tries = 1; apply_busy(m, &behind, &holder) > 0; tries++) {
+        if (apply_batch_stopped(m) ||
+            (tries == PATIENT_REMOTE && !store_is_local(m->store)))
+            break;
         wait_for(&p, behind, holder);
-    for (k = m->current->fold.first; k; k = k->next)
-        if (k->state == KEYSPACE_APPLY || k->state == KEYSPACE_BUSY)
-            k->state = KEYSPACE_FAILED;
+    }
+    for (k = m->current->fold.first; k; k = k->next) {
+        if (k->state != KEYSPACE_APPLY && k->state != KEYSPACE_BUSY)
+            continue;
+        k->state = KEYSPACE_FAILED;
+        if (!apply_batch_stopped(m))
+            report_failure(m, k, false);
+    }
 }
 
 /* ---- the end ------------------------------------------------------------- */

@@ -365,6 +365,29 @@ name_lock(struct fleet *f, PGconn *session, bool names_process)
     expect_text(FLEET_RUN(f, "flush"), 0, "");
 }
 
+PG_MACHINES(a_lock_on_one_keyspace_stops_no_other, x)
+{
+    const uint64_t deadline = clock_ms() + AWAIT_MS * (uint64_t)test_slow();
+    struct fleet *f = &x->fleets[0];
+    PGconn *session;
+
+    service_start(f);
+    pg_machines_add(f, "words", "the", 1);
+    session = pg_server_session("BEGIN; SELECT FROM @.keyspace FOR UPDATE");
+    service_add(f, "words", "the", 1);
+    await_words(f, "status", CONFIG_EXIT_NEGATIVE, true,
+                "! merges wait for a lock of another session");
+    service_add(f, "more", "x", 7);
+    do {
+        assert_true(clock_ms() < deadline);
+        (void)FLEET_RUN(f, "get", "more", "x", "--json");
+    } while (!strstr(text, "\"count\": 7"));
+    assert_int_equal(ask_count(f).count, 1);
+    PQfinish(session);
+    expect_text(FLEET_RUN(f, "flush"), 0, "");
+    assert_int_equal(ask_count(f).count, 2);
+}
+
 PG_MACHINES(status_names_a_lock_of_another_session, x)
 {
     struct fleet *f = &x->fleets[0];
