@@ -29,7 +29,7 @@ endif
 
 # Goals that compile say what to install before the compiler fails for the want
 # of it; the others install it by themselves.
-ifneq ($(filter-out setup test check lint bench cover faults fuzz mutants demo demo-postgresql clean help format,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter-out setup test check lint bench cover faults fuzz mutants demo demo-postgresql deb clean help format,$(or $(MAKECMDGOALS),all)),)
 MISSING := $(shell CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' .ci/setup build 2>&1)
 $(if $(MISSING),$(error $(MISSING)))
 endif
@@ -395,7 +395,9 @@ uninstall:
 	  $(foreach s,1 3 5 7 8,$(addprefix $(DESTDIR)$(MANDIR)/man$(s)/,$(notdir $(call man,$(s)))))
 ## make deb               Debian packages into build/release/deb
 # .packaging/deb says which.
-deb: all
+deb:
+	@.ci/setup deb
+	+@$(MAKE) --no-print-directory all
 	+@.packaging/deb $(BUILD) $(VERSION)
 ## make clean             removes build/
 clean:
