@@ -82,17 +82,19 @@ put_name(const int64_t *cell, char name[STATUS_NAME + 1])
             *c = '?';
 }
 
-/* How long ago a row was put: by the clock that nobody sets, unless the machine
- * was started since. */
+/* How long ago a row was put: by the clock that nobody sets.  Unless the process
+ * is seen to live the machine may have been started since, which sets that clock
+ * back: then the other one may know of more. */
 static int64_t
-silence_of(const struct overview *o, const int64_t *cell)
+silence_of(const struct overview *o, const int64_t *cell, int life)
 {
     const int64_t put = cell[STATUS_CELL_STEADY_MS];
     const int64_t now = (int64_t)clock_ms();
-    const int64_t ms = put > 0 && put <= now
-                           ? now - put
-                           : (int64_t)o->now_ms - cell[STATUS_CELL_BEAT_MS];
+    const bool is_known = put > 0 && put <= now;
+    int64_t ms = (int64_t)o->now_ms - cell[STATUS_CELL_BEAT_MS];
 
+    if (is_known && (life == COUNTD_BOARD_ALIVE || now - put > ms))
+        ms = now - put;
     return ms > 0 ? ms : 0;
 }
 
@@ -121,7 +123,7 @@ read_rows(struct overview *o)
         v[STATUS_ALIVE] = life_value(owner.life);
         v[STATUS_STARTED_MS] = cell[STATUS_CELL_STARTED_MS];
         v[STATUS_BEAT_MS] = cell[STATUS_CELL_BEAT_MS];
-        v[STATUS_SILENT_MS] = silence_of(o, cell);
+        v[STATUS_SILENT_MS] = silence_of(o, cell, owner.life);
         f = figures_of(r->kind, &count);
         memcpy(v + (f - figures), cell + STATUS_CELL_FIGURES,
                count * sizeof *v);

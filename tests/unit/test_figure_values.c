@@ -479,6 +479,31 @@ CASE(a_process_that_hangs_is_silent_also_when_the_clock_is_set_back, dir)
     status_close(&board);
 }
 
+CASE(a_process_of_before_the_start_of_the_machine_is_silent_since_then, dir)
+{
+    struct status board;
+    pid_t pid;
+
+    make_board(dir, &board);
+    pid = test_fork();
+    if (pid == 0) {
+        struct status_row row = {.kind = STATUS_WORKER};
+        struct status other;
+
+        status_init(&other, dir->path);
+        status_put(&other, &row);
+        _exit(0);
+    }
+    assert_int_equal(test_wait(pid), 0);
+    /* The other clock has begun anew, and is past the time of that put. */
+    fault_clock(3600000);
+    see_status(dir);
+    assert_int_equal(seen.rows[1].values[STATUS_ALIVE], 0);
+    assert_true(seen.rows[1].values[STATUS_SILENT_MS] >= 3600000);
+    fault_clear();
+    status_close(&board);
+}
+
 /* ---- the directory ------------------------------------------------------- */
 
 static void
