@@ -4,7 +4,7 @@
  * There is a row for each step in which there is either.  The step is the longest
  * of a day, an hour and a minute that the keyspace has, of UTC, as it is kept.
  * An increment from a clock far ahead may be in another step of history than its
- * time says (countd.conf(5)): the caller adds it at the time of its receipt.
+ * time says (countd-raw(7)): the caller adds it at the time of its receipt.
  *
  * Ownership: the caller's, all zero at first.  Errors: 0 or a negative errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
