@@ -57,7 +57,7 @@ static const struct {
     {"cp /usr/lib/systemd", "needs an installed package: test_package", true},
     {"install -d -o countd", "the same", true},
     {"sudo -u postgres", "the same, and a PostgreSQL", true},
-    {"systemctl stop countd.target\ncd ",
+    {"systemctl stop countd.target 'countd-*'\ncd ",
      "needs a damaged keyspace: test_older_keyspaces", true},
     {"useradd ", "needs root, and leaves a user", false},
     {"systemctl ", "needs systemd as the first process", false},
