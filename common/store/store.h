@@ -162,6 +162,8 @@ struct store_listing {
     const struct store_engine *engine;
     bool names_only; /* the caller's: numbers of keys, which take an engine of
                         files a look at each, are not wanted, and are 0 */
+    bool with_empty; /* the caller's: a database also lists those that were
+                        emptied, which it keeps for their marks */
 };
 
 struct store_listed {

@@ -252,6 +252,23 @@ count_keyspaces(struct store *s)
     return count;
 }
 
+static int
+count_with_empty(struct store *s)
+{
+    struct store_listing *l;
+    struct store_listed found;
+    int rc, count = 0;
+
+    assert_rc(store_listing_open(s, &l), 0);
+    l->with_empty = true;
+    store_listing_start(l, NULL, 0);
+    while ((rc = store_listing_next(l, UINT64_MAX, &found)) == 1)
+        count++;
+    assert_rc(rc, 0);
+    store_listing_close(l);
+    return count;
+}
+
 CASE(a_keyspace_without_keys_is_not_listed_and_keeps_its_marks, x)
 {
     const struct log_fill fill = pg_store_fill(1);
@@ -265,6 +282,7 @@ CASE(a_keyspace_without_keys_is_not_listed_and_keeps_its_marks, x)
     assert_int_equal(count_keyspaces(x->s), 1);
     assert_rc(stored_del(x->s, "more", &key, 1, &deleted), 0);
     assert_int_equal(count_keyspaces(x->s), 0);
+    assert_int_equal(count_with_empty(x->s), 2); /* for countd check */
     assert_rc(stored_add(x->s, KS_NAME, &fill, "a", 1), 0); /* once */
     assert_int_equal(count_keyspaces(x->s), 0);
     assert_rc(stored_add(x->s, KS_NAME, NULL, "a", 1), 0);

@@ -135,14 +135,12 @@ keyspace_fault(void *ctx, const char *text)
     report_finding(ctx, FAULT "%s", text);
 }
 
-static int
-check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
+static void
+check_keyspace(struct check *c, const uint8_t *name, size_t size)
 {
-    struct store_check result = {.fault = keyspace_fault, .ctx = ctx};
-    struct check *c = ctx;
+    struct store_check result = {.fault = keyspace_fault, .ctx = c};
     int rc;
 
-    (void)keys; /* the check counts them itself */
     check_name(c, "keyspace", name, size);
     c->keyspace.size = size;
     memcpy(c->keyspace.bytes, name, size);
@@ -158,30 +156,46 @@ check_keyspace(void *ctx, const uint8_t *name, size_t size, int64_t keys)
             report_finding(c, FAULT
                            "a file in which its keyspace's name is damaged, or "
                            "another's: it was renamed or copied");
-        return 0; /* or it was removed since it was listed */
+        return; /* or it was removed since it was listed */
     }
     if (rc < 0) {
         report_finding(c, FAULT "cannot be checked: %s", diag_text(rc));
-        return 0;
+        return;
     }
     rc = store_each_mark(c->in.store, name, size, keep_mark, c);
     if (rc < 0)
         report_finding(c, FAULT "its marks cannot be read: %s", diag_text(rc));
     progress_show(&c->progress, 0, c->keyspaces, "keyspace");
-    return 0;
+}
+
+/* All, with those that were emptied: a log is compared with their marks. */
+static int
+check_listed(struct check *c)
+{
+    struct store_listing *l;
+    struct store_listed found;
+    int rc = store_listing_open(c->in.store, &l);
+
+    if (rc < 0)
+        return rc;
+    l->with_empty = true;
+    store_listing_start(l, NULL, 0);
+    while ((rc = store_listing_next(l, UINT64_MAX, &found)) == 1)
+        check_keyspace(c, found.name, found.name_size);
+    store_listing_close(l);
+    return rc;
 }
 
 static int
 check_keyspaces(struct check *c)
 {
-    static const uint8_t first[1];
     struct cmd_name name;
 
     if (c->line->arg_count == 0)
-        return store_list(c->in.store, first, 0, check_keyspace, c);
+        return check_listed(c);
     for (int i = 0; i < c->line->arg_count; i++) {
         name = cmd_name(c->line, c->line->args[i], "keyspace");
-        (void)check_keyspace(c, name.bytes, name.size, 0); /* 0 */
+        check_keyspace(c, name.bytes, name.size);
     }
     return 0;
 }

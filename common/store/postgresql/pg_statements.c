@@ -87,8 +87,9 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "nonce = $7::int8 WHERE id = $1::int4",
     /* One that was emptied is there for its marks; a wrong one is listed. */
     [PG_LIST] = "SELECT name, keys FROM keyspace k WHERE name > $1 "
-                "AND (keys <> 0 OR sum <> 0 OR EXISTS (SELECT FROM counter c "
-                "WHERE c.keyspace = k.id)) ORDER BY name LIMIT 256",
+                "AND ($2::int8 <> 0 OR keys <> 0 OR sum <> 0 OR EXISTS ("
+                "SELECT FROM counter c WHERE c.keyspace = k.id)) "
+                "ORDER BY name LIMIT 256",
     [PG_DUE] = "SELECT name FROM keyspace WHERE history IS NOT NULL "
                "AND name > $1 ORDER BY name LIMIT 256",
 

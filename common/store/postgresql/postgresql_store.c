@@ -119,7 +119,8 @@ next_listed(struct store_listing *listing, uint64_t until_ns,
         l->next = 0;
         rc = pg_connect(l->s);
         if (rc == 0)
-            rc = pg_ask(l->s, NULL, PG_LIST, "b", l->after, l->after_size);
+            rc = pg_ask(l->s, NULL, PG_LIST, "bq", l->after, l->after_size,
+                        (int64_t)listing->with_empty);
         if (rc == 0)
             l->rows = pg_keep(l->s);
     }
