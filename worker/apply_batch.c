@@ -112,8 +112,9 @@ report_failure(const struct merge *m, const struct fold_keyspace *k,
         diag_repeating(
             &waits, DIAG_ERROR,
             "keyspace=%s: %s; its logs stay full, trying again", text,
-            k->error == -EAGAIN ? "a session of the database has locked it"
-                                : diag_text(k->error));
+            k->error == -EAGAIN && !store_is_local(m->store)
+                ? "a session of the database has locked it"
+                : diag_text(k->error));
     else if (k->error == -EDQUOT)
         diag_repeating(&holds, DIAG_ERROR,
                        "keyspace=%s cannot take its records, they wait: "
