@@ -109,12 +109,12 @@ report_failure(const struct merge *m, const struct fold_keyspace *k,
 
     (void)name_escape(k->name, k->name_size, text);
     if (k->state == KEYSPACE_FAILED)
-        diag_repeating(
-            &waits, DIAG_ERROR,
-            "keyspace=%s: %s; its logs stay full, trying again", text,
-            k->error == -EAGAIN && !store_is_local(m->store)
-                ? "a session of the database has locked it"
-                : diag_text(k->error));
+        diag_repeating(&waits, DIAG_ERROR,
+                       "keyspace=%s: %s; its logs stay full, trying again",
+                       text,
+                       k->error == -EAGAIN && !store_is_local(m->store)
+                           ? "a session of the database has locked it"
+                           : diag_text(k->error));
     else if (k->error == -EDQUOT)
         diag_repeating(&holds, DIAG_ERROR,
                        "keyspace=%s cannot take its records, they wait: "
