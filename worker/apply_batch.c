@@ -205,8 +205,9 @@ apply_lane(void *ctx, unsigned lane)
     struct fold_keyspace *k = a->merge->current->fold.first;
 
     for (; k; k = k->next) {
-        if (k->state != KEYSPACE_APPLY || k->entry_count <= w->entries ||
-            (w->lanes > 1 && k->lane != lane))
+        /* The state of another lane's keyspace may change meanwhile. */
+        if ((w->lanes > 1 && k->lane != lane) || k->state != KEYSPACE_APPLY ||
+            k->entry_count <= w->entries)
             continue;
         if (lane == 0 && apply_batch_stopped(a->merge))
             w->stopped = true;

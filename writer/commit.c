@@ -48,7 +48,9 @@ commit_turn(struct commit *m)
 {
     if (m->file->flush)
         m->file->flush(m->ctx);
-    if (gate_has_waiters(&m->gate) || m->file->is_due(m->ctx))
+    /* What is_due() looks at is the thread's while a group is in flight. */
+    if (!m->in_flight &&
+        (gate_has_waiters(&m->gate) || m->file->is_due(m->ctx)))
         commit_go(m);
 }
 
