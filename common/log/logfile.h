@@ -75,9 +75,8 @@ int logfile_header(int fd, struct log_header *out);
 struct logfile_slots {
     int fd;
     const struct log_header *header;
-    uint32_t end; /* number of the first that is not read */
-    uint32_t
-        skipped; /* of those read, the invalid ones: logfile_each() sets it */
+    uint32_t end;     /* number of the first that is not read */
+    uint32_t skipped; /* set: how many of those read are invalid */
 };
 
 typedef int logfile_slot(void *ctx, uint32_t number, const struct message *m,
