@@ -57,6 +57,19 @@ make_keyspaces(const struct tmpdir *d, const char *prefix, unsigned count)
     store_close(&s->store);
 }
 
+/* Makes such keyspaces, and a listing of them. */
+static struct lmdb *
+open_listing(const struct tmpdir *d, const char *prefix, unsigned count,
+             struct store_listing **l)
+{
+    struct lmdb *s;
+
+    make_keyspaces(d, prefix, count);
+    s = open_lmdb(d, false);
+    assert_rc(store_listing_open(&s->store, l), 0);
+    return s;
+}
+
 static void
 expect_row(const struct store_listed *row, const char *prefix, unsigned i,
            int64_t keys)
@@ -97,9 +110,7 @@ CASE(the_smallest_steps_list_the_same_with_one_look_at_each_file, d)
     struct store_listing *l;
     struct lmdb *s;
 
-    make_keyspaces(d, "k", COUNT);
-    s = open_lmdb(d, false);
-    assert_rc(store_listing_open(&s->store, &l), 0);
+    s = open_listing(d, "k", COUNT, &l);
 
     store_listing_start(l, NULL, 0);
     fault_clear();
@@ -122,9 +133,7 @@ CASE(names_alone_need_no_look_at_a_file, d)
     struct store_listed row;
     struct lmdb *s;
 
-    make_keyspaces(d, "k", COUNT);
-    s = open_lmdb(d, false);
-    assert_rc(store_listing_open(&s->store, &l), 0);
+    s = open_listing(d, "k", COUNT, &l);
     l->names_only = true;
 
     store_listing_start(l, NULL, 0);
@@ -146,9 +155,7 @@ CASE(the_names_of_hashed_files_are_read_without_lmdb, d)
     struct store_listing *l;
     struct lmdb *s;
 
-    make_keyspaces(d, LONG_NAME, COUNT);
-    s = open_lmdb(d, false);
-    assert_rc(store_listing_open(&s->store, &l), 0);
+    s = open_listing(d, LONG_NAME, COUNT, &l);
 
     for (int i = 0; i < 2; i++) {
         store_listing_start(l, NULL, 0);
@@ -255,9 +262,7 @@ CASE(a_directory_that_cannot_be_read_is_an_error_and_the_next_try_is_whole, d)
     struct store_listed row;
     struct lmdb *s;
 
-    make_keyspaces(d, "k", COUNT);
-    s = open_lmdb(d, false);
-    assert_rc(store_listing_open(&s->store, &l), 0);
+    s = open_listing(d, "k", COUNT, &l);
     store_listing_start(l, NULL, 0);
     fault_inject("openat", 1, EMFILE);
     assert_rc(store_listing_next(l, UINT64_MAX, &row), -EMFILE);
