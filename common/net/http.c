@@ -44,7 +44,9 @@ is_path(const struct http_route *route, struct http_asked *a)
     if (path.size < size || memcmp(path.at, route->path, size) != 0)
         return false;
     a->call.rest = (struct http_text){path.at + size, path.size - size};
-    return path.size == size || (size > 1 && route->path[size - 1] == '/');
+    return path.size == size || (size > 1 && route->path[size - 1] == '/') ||
+           ((route->flags & HTTP_TAKES_SLASH) != 0 &&
+            http_text_is(a->call.rest, "/"));
 }
 
 /* What the query begins with: `name=`, then the value. */

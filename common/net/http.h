@@ -154,8 +154,9 @@ enum http_route_flags {
     HTTP_LONG_BODY = 8, /* of HTTP_LONG_BODY_MAX: input_max is HTTP_INPUT_MAX */
     HTTP_TAKES_PAGES = 32, /* pages of http_site.origins may POST there, without
                               a token, where the site does not only read */
-    HTTP_MESSAGES = 16     /* errors but 404 and 405 are {"message":"..."}, as
-                           Grafana shows them */
+    HTTP_MESSAGES = 16,    /* errors but 404 and 405 are {"message":"..."}, as
+                              Grafana shows them */
+    HTTP_TAKES_SLASH = 64  /* the path may have a slash at its end */
 };
 
 struct http_route {

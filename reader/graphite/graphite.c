@@ -263,8 +263,6 @@ answer_with_job(struct http_call *x, enum graphite_kind kind)
     struct graphite *site = x->ctx;
     struct graphite_job *g;
 
-    if (x->rest.size > 0)
-        return http_fail(x, HTTP_NOT_FOUND);
     /* Most of it is not touched in line. */
     g = (void *)job_hold(x, site->jobs, sizeof *g, stop_request);
     if (!g)
@@ -303,8 +301,6 @@ answer_functions(struct http_call *x)
     struct json_writer w;
     uint8_t *body;
 
-    if (x->rest.size > 0)
-        return http_fail(x, HTTP_NOT_FOUND);
     x->type = "application/json";
     body = http_body(x, FUNCTIONS_JSON_MAX);
     if (!body)
@@ -319,27 +315,22 @@ answer_functions(struct http_call *x)
 static enum conn_next
 answer_version(struct http_call *x)
 {
-    return x->rest.size > 0 ? http_fail(x, HTTP_NOT_FOUND)
-                            : http_answer_text(x, HTTP_OK, VERSION);
+    return http_answer_text(x, HTTP_OK, VERSION);
 }
 
 /* There are no tags and no events. */
 static enum conn_next
 answer_nothing(struct http_call *x)
 {
-    if (x->rest.size > 0)
-        return http_fail(x, HTTP_NOT_FOUND);
     x->type = "application/json";
     return answer_bytes(x, "[]", 2);
 }
 
-#define FLAGS (HTTP_READS_BODY | HTTP_LONG_BODY | HTTP_MESSAGES)
-
-/* With and without a slash at the end. */
+#define FLAGS                                                                  \
+    (HTTP_READS_BODY | HTTP_LONG_BODY | HTTP_MESSAGES | HTTP_TAKES_SLASH)
 #define ROUTE(path, answer)                                                    \
-    {path, "*", HTTP_GET | HTTP_POST, answer, FLAGS, NULL},                    \
     {                                                                          \
-        path "/", "*", HTTP_GET | HTTP_POST, answer, FLAGS, NULL               \
+        path, "*", HTTP_GET | HTTP_POST, answer, FLAGS, NULL                   \
     }
 
 static const struct http_route routes[] = {
