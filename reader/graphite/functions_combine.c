@@ -141,16 +141,11 @@ functions_combine_each(struct function_call *call, struct series *s)
 int
 functions_group_each(struct function_call *call, struct series *s)
 {
-    return add_to_group(
-        call, s, functions_node(functions_path(s), call->values[1]->whole));
-}
-
-int
-functions_group_nodes(struct function_call *call, struct series *s)
-{
+    const struct target_node *second = call->values[1];
     struct target_text name;
-    const int rc =
-        functions_join_nodes(call, functions_path(s), call->values[2], &name);
+    const int rc = functions_join_nodes(
+        call, functions_path(s),
+        second->kind == TARGET_NUMBER ? second : call->values[2], &name);
 
     return rc < 0 ? rc : add_to_group(call, s, name);
 }

@@ -49,7 +49,7 @@ struct target_text functions_path(const struct series *s);
 /* A node of a path, from its end for one below 0; empty if there is none. */
 struct target_text functions_node(struct target_text path, int64_t number);
 
-/* Joins the nodes of a path that an argument and those behind it number. */
+/* Joins the nodes of a path that an argument, and numbers behind it, number. */
 int functions_join_nodes(struct function_call *call, struct target_text path,
                          const struct target_node *first,
                          struct target_text *out);
@@ -65,7 +65,7 @@ enum series_aggregate functions_aggregate(const struct target_node *v,
 
 /* Combine all into one, or by nodes, by function->how. */
 function_each functions_combine_each, functions_group_each,
-    functions_group_nodes, functions_wildcards_each, functions_combine_again;
+    functions_wildcards_each, functions_combine_again;
 
 /* Divide by a series. */
 function_each functions_divide, functions_percent_each, functions_percent_again;

@@ -143,7 +143,8 @@ functions_join_nodes(struct function_call *call, struct target_text path,
 {
     struct function_text t = {.call = call};
 
-    for (const struct target_node *v = first; v; v = v->next) {
+    for (const struct target_node *v = first; v && v->kind == TARGET_NUMBER;
+         v = v->next) {
         const struct target_text node = functions_node(path, v->whole);
 
         functions_append(&t, ".", v != first ? 1 : 0);

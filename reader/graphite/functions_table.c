@@ -89,7 +89,7 @@ const struct function functions_table[] = {
      .again = functions_combine_again},
     {"groupByNodes", "Combine",
      "Combines series of which some nodes of the path are the same.",
-     PARAMS(&series, &callback_first, &nodes), .each = functions_group_nodes,
+     PARAMS(&series, &callback_first, &nodes), .each = functions_group_each,
      .again = functions_combine_again},
     {"sumSeriesWithWildcards", "Combine",
      "Sums series whose paths are the same without some nodes.",
