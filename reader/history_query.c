@@ -66,35 +66,28 @@ choose_step(struct history_query *p, uint64_t until_ns)
     static const int64_t steps[] = {MINUTE, 3600, 86400};
 
     for (; p->tried < sizeof steps / sizeof steps[0]; p->tried++) {
-        struct store_history_query q = {.op = STORE_HISTORY_TOP,
-                                        .name = p->name,
-                                        .name_size = p->q.name_size};
-        int rc = set_times(&q, &p->span, steps[p->tried]);
+        struct store_history_query *q = &p->trial;
+        int rc;
 
+        *q = (struct store_history_query){.op = STORE_HISTORY_TOP,
+                                          .name = p->q.name,
+                                          .name_size = p->q.name_size};
+        rc = set_times(q, &p->span, steps[p->tried]);
         if (rc == 0)
-            rc = store_history(p->store, &q, until_ns);
+            rc = store_history(p->store, q, until_ns);
         if (rc < 0 && rc != -EINVAL)
             return rc;
-        if (rc == 0 && (p->step == 0 || q.since < p->q.since)) {
+        if (rc == 0 && (p->step == 0 || q->since < p->q.since)) {
             p->step = steps[p->tried];
-            p->q.from = q.from;
-            p->q.to = q.to;
-            p->q.since = q.since;
+            p->q.from = q->from;
+            p->q.to = q->to;
+            p->q.since = q->since;
         }
-        if (p->step > 0 && p->q.since <= q.from)
+        if (p->step > 0 && p->q.since <= q->from)
             break;
     }
     p->is_chosen = true;
     return p->step > 0 ? 0 : -EINVAL;
-}
-
-/* Copies a name; returns the copy. */
-static const uint8_t *
-copy_name(uint8_t to[QUERY_NAME_SIZE], const uint8_t *name, size_t size)
-{
-    if (size > 0)
-        memcpy(to, name, size);
-    return to;
 }
 
 void
@@ -102,10 +95,10 @@ history_query_start(struct history_query *p,
                     const struct store_history_query *q, struct time_range span,
                     int64_t step)
 {
+    const bool is_sums =
+        q->op == STORE_HISTORY_TOP || q->op == STORE_HISTORY_RANK;
+
     p->q = *q;
-    p->q.name = copy_name(p->name, q->name, q->name_size);
-    p->q.key = copy_name(p->key, q->key, q->key_size);
-    p->q.prefix = copy_name(p->prefix, q->prefix, q->prefix_size);
     p->q.buckets = p->buckets;
     p->q.top = p->top;
     if (q->op == STORE_HISTORY_KEY && q->key_size == 0)
@@ -113,22 +106,19 @@ history_query_start(struct history_query *p,
     p->span = span;
     p->step = 0;
     p->tried = 0;
-    p->is_all_time = !store_history_has_buckets(&p->q) && span.to == 0;
-    p->is_chosen = store_history_has_buckets(&p->q) || p->is_all_time;
+    p->is_all_time = is_sums && span.to == 0;
+    p->is_chosen = !is_sums || p->is_all_time;
     p->error = 0;
     if (q->op == STORE_HISTORY_STEP) {
-        p->is_all_time = false;
-        p->is_chosen = true;
         p->q.to = span.to == 0 ? UINT32_MAX : 0;
         p->error = minutes_of(span.from / MINUTE * MINUTE, &p->q.from);
+    } else if (!is_sums) {
+        p->step = step;
+        if (minutes_of(span.from, &p->q.from) < 0 ||
+            minutes_of(span.to, &p->q.to) < 0 || span.to < span.from ||
+            minutes_of(step, &p->q.step) < 0 || p->q.step == 0)
+            p->error = -EINVAL;
     }
-    if (!store_history_has_buckets(&p->q))
-        return;
-    p->step = step;
-    if (minutes_of(span.from, &p->q.from) < 0 ||
-        minutes_of(span.to, &p->q.to) < 0 || span.to < span.from ||
-        minutes_of(step, &p->q.step) < 0 || p->q.step == 0)
-        p->error = -EINVAL;
 }
 
 /* Goes on over the counts of all keys with the prefix. */
@@ -189,7 +179,7 @@ history_query_step(struct history_query *p, uint64_t until_ns)
         return false;
     }
     if (!is_answer(p->error))
-        answer_report(p->name, p->q.name_size, p->error);
+        answer_report(p->q.name, p->q.name_size, p->error);
     return true;
 }
 

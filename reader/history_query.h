@@ -32,7 +32,8 @@ struct history_query {
     struct time_range span; /* as asked, of a period */
     int64_t step;           /* seconds that the times are multiples of; 0: none
                                yet */
-    unsigned tried;         /* steps of which the store was asked */
+    unsigned tried;         /* steps of which the store was asked: */
+    struct store_history_query trial;
     bool is_chosen;
     bool is_all_time;
     /* 0, or why there are no rows: -EINVAL times that no tier has, -E2BIG too
@@ -41,9 +42,6 @@ struct history_query {
     int error;
     struct store_bucket *buckets; /* one memory: a query has either */
     struct store_top *top;
-    uint8_t name[QUERY_NAME_SIZE];
-    uint8_t key[QUERY_NAME_SIZE];
-    uint8_t prefix[QUERY_NAME_SIZE];
     uint8_t rows[HISTORY_QUERY_ROWS * (QUERY_ROW_SIZE + QUERY_NAME_SIZE)];
 };
 
@@ -52,8 +50,8 @@ int history_query_init(struct history_query *p, struct store *store);
 void history_query_fini(struct history_query *p);
 
 /* Begins; what was begun before is forgotten.  Of `q` the operation, the names,
- * `group` and `length` are read, and nothing is kept; KEY without a key is of
- * the KEYSPACE.  Times of 0 mean all time: TOP and RANK are of counts then,
+ * `group` and `length` are read, and the names stay where they are until the end;
+ * KEY without a key is of the KEYSPACE.  Times of 0 mean all time: TOP and RANK are of counts then,
  * instead of sums; for STEP it is enough that `to` is 0.  `step`: seconds, for
  * KEY. */
 void history_query_start(struct history_query *p,

@@ -69,13 +69,6 @@ give_places(struct jobs *j)
     }
 }
 
-static void
-forget_calls(struct job *job)
-{
-    if (job->jobs->remote)
-        remote_forget(job->jobs->remote, &job->asker);
-}
-
 /* Ends what the job does, and its place is another's. */
 static void
 give_up(struct job *job, enum job_state state)
@@ -85,7 +78,8 @@ give_up(struct job *job, enum job_state state)
 
     if (was >= JOB_RUNS)
         job->stop(job);
-    forget_calls(job);
+    if (j->remote)
+        remote_forget(j->remote, &job->asker);
     set_state(job, state, NULL);
     if (was < JOB_HAS_PLACE)
         return;
@@ -114,10 +108,7 @@ job_run(struct job *job)
 void
 job_leave(struct job *job)
 {
-    if (job->state != JOB_NONE)
-        give_up(job, JOB_NONE);
-    else
-        forget_calls(job);
+    give_up(job, JOB_NONE);
 }
 
 /* ---- a store that is not local -------------------------------------------- */
@@ -128,12 +119,8 @@ wake_job(struct remote_asker *a)
 {
     struct job *job = LOOP_OWNER(a, struct job, asker);
 
-    if (job->state != JOB_RUNS) {
+    if (job->state != JOB_RUNS) /* else the next step is at the turn's end */
         conn_wake(job->conn);
-        return;
-    }
-    list_remove(&job->link);
-    list_add(&job->jobs->running, &job->link);
 }
 
 void
@@ -151,75 +138,66 @@ job_asked(struct job *job)
     return remote_is_asking(&job->asker);
 }
 
-/* A step of the job.  True: it is done. */
-static bool
-run_step(struct job *job, uint64_t until_ns)
-{
-    struct jobs *j = job->jobs;
-    bool is_done;
-
-    if (!j->remote)
-        return job->step(job, until_ns);
-    remote_begin(j->remote, &job->asker, false);
-    is_done = job->step(job, until_ns);
-    remote_end(j->remote);
-    if (!is_done && remote_is_asking(&job->asker)) {
-        list_remove(&job->link);
-        list_add(&j->asking, &job->link);
-    }
-    return is_done;
-}
-
 /* ---- steps --------------------------------------------------------------- */
 
-/* Gives the job up if it has had its time. */
-static bool
-is_late(struct job *job)
-{
-    struct jobs *j = job->jobs;
-
-    if (loop_now_ms(j->loop) - job->since_ms < j->max_time_ms)
-        return false;
-    give_up(job, JOB_LATE);
-    conn_wake(job->conn);
-    return true;
-}
-
+/* After it the job is the last one to run of its client's. */
 static void
 step_job(struct job *job, uint64_t until_ns)
 {
     struct jobs *j = job->jobs;
+    bool is_done;
 
-    job->turn = j->client_turns[job->conn->client] = ++j->turn;
-    if (is_late(job))
-        return;
+    j->client_turns[job->conn->client] = ++j->turn;
+    list_remove(&job->link);
+    list_add(&j->running, &job->link);
     as_of_refresh(j->as_of, loop_now_ms(j->loop));
-    if (run_step(job, until_ns)) {
+    if (j->remote)
+        remote_begin(j->remote, &job->asker, false);
+    is_done = job->step(job, until_ns);
+    if (j->remote)
+        remote_end(j->remote);
+    if (is_done) {
         set_state(job, JOB_DONE, &j->untaken);
         conn_wake(job->conn);
     }
     store_read_end(j->store);
 }
 
-static bool
-is_before(const struct jobs *j, const struct job *a, const struct job *b)
-{
-    const uint64_t a_client = j->client_turns[a->conn->client];
-    const uint64_t b_client = j->client_turns[b->conn->client];
-
-    return a_client != b_client ? a_client < b_client : a->turn < b->turn;
-}
-
-/* Whose client's last step is the longest ago; of a client's the same. */
+/* Whose client's last step is the longest ago; of a client's the first.  One that
+ * asks is not stepped.  NULL: there is none to step. */
 static struct job *
 next_to_run(struct jobs *j)
 {
+    uint64_t least = UINT64_MAX;
     struct job *next = NULL;
 
-    for (struct list_link *l = j->running.next; l != &j->running; l = l->next)
-        if (!next || is_before(j, job_of_link(l), next))
-            next = job_of_link(l);
+    for (struct list_link *l = j->running.next; l != &j->running; l = l->next) {
+        struct job *job = job_of_link(l);
+        const uint64_t turn = j->client_turns[job->conn->client];
+
+        if (turn >= least || remote_is_asking(&job->asker))
+            continue;
+        least = turn;
+        next = job;
+    }
     return next;
+}
+
+/* Gives up what has had its time, also while it asks. */
+static void
+give_up_late(struct jobs *j)
+{
+    struct list_link *next;
+
+    for (struct list_link *l = j->running.next; l != &j->running; l = next) {
+        struct job *job = job_of_link(l);
+
+        next = l->next;
+        if (loop_now_ms(j->loop) - job->since_ms < j->max_time_ms)
+            continue;
+        give_up(job, JOB_LATE);
+        conn_wake(job->conn);
+    }
 }
 
 static void
@@ -242,17 +220,13 @@ jobs_end_turn(struct jobs *j)
 
     store_read_end(j->store);
     give_up_untaken(j);
-    for (struct list_link *l = j->asking.next, *next; l != &j->asking;
-         l = next) {
-        next = l->next;
-        (void)is_late(job_of_link(l)); /* what it asks may take long */
-    }
+    give_up_late(j);
     while ((job = next_to_run(j)) != NULL) {
         step_job(job, until_ns);
         if (clock_ns() >= until_ns)
             break;
     }
-    return !list_alone(&j->running);
+    return next_to_run(j) != NULL;
 }
 
 /* ---- waiting ------------------------------------------------------------- */
@@ -319,7 +293,6 @@ jobs_init(struct jobs *j, struct loop *loop, struct store *store,
                        .timer = {.slot = -1, .due = poll_waiting}};
     list_init(&j->line);
     list_init(&j->running);
-    list_init(&j->asking);
     list_init(&j->untaken);
     list_init(&j->waiting);
 }
@@ -334,8 +307,8 @@ void
 job_init(struct job *job, struct jobs *j, struct conn *c,
          void (*stop)(struct job *))
 {
-    *job = (struct job){
-        .jobs = j, .conn = c, .stop = stop, .asker = {.wake = wake_job}};
+    *job = (struct job){.jobs = j, .conn = c, .stop = stop};
+    remote_asker_init(&job->asker, wake_job);
 }
 
 static void

@@ -73,7 +73,6 @@ struct job {
     struct list_link link;
     uint64_t since_ms; /* monotonic: of its state */
     uint64_t waits_ms; /* monotonic: when it first waited; 0: it has not */
-    uint64_t turn;     /* number of its last step */
     enum job_state state;
 };
 
@@ -85,7 +84,7 @@ struct jobs {
     uint64_t max_time_ms;    /* read.max_time */
     uint64_t step_ns;        /* JOBS_STEP_NS; a test has less */
     struct loop_timer timer; /* while any wait */
-    struct list_link line, running, asking, untaken, waiting;
+    struct list_link line, running, untaken, waiting;
     unsigned placed, waits;
     uint64_t turn; /* number of the last step */
     uint64_t client_turns[NETWORKS_CLIENTS];

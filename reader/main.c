@@ -127,8 +127,6 @@ open_files(struct reader *r)
         diag_errno(DIAG_ERROR, rc, "open logs");
         goto close_store;
     }
-    r->as_of.answered = r->remote ? remote_as_of : NULL;
-    r->as_of.ctx = r->remote;
     rc = logdir_check_sizes(&r->as_of.logs);
     if (rc == 0)
         return 0;
@@ -204,12 +202,6 @@ start_loop(struct reader *r)
     return loop_arm(r->loop, &r->maintain, loop_now_ms(r->loop) + MAINTAIN_MS);
 }
 
-static int64_t
-claim_as_of(void *ctx, const uint8_t *name, size_t size)
-{
-    return as_of_claim(&((struct reader *)ctx)->as_of, name, size);
-}
-
 static int
 start_serving(struct reader *r)
 {
@@ -226,7 +218,7 @@ start_serving(struct reader *r)
     r->jobs.remote = r->remote;
     r->range.jobs = &r->jobs;
     if (r->remote)
-        rc = remote_start(r->remote, r->loop, claim_as_of, r);
+        rc = remote_start(r->remote, r->loop, &r->as_of);
     if (rc == 0 && reader_listeners_is_on(&r->listeners.rows[LISTENER_RESP]))
         rc = resp_service_init(&r->resp, &r->jobs, &r->config, &r->layout,
                                r->listeners.shared);

@@ -120,8 +120,6 @@ take(struct conn *c, struct input *in)
     struct jobs *jobs = ((struct range *)conn_ctx(c))->jobs;
     enum conn_next next;
 
-    if (!jobs->remote)
-        return take_requests(c, in);
     if (!s->job.jobs)
         job_init(&s->job, jobs, c, NULL);
     job_ask(&s->job);

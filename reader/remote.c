@@ -14,16 +14,6 @@
 
 /* ---- calls ---------------------------------------------------------------- */
 
-static void
-free_call(struct remote_call *c)
-{
-    if (c->listing)
-        c->listing->call = NULL;
-    if (c->asker)
-        list_remove(&c->link);
-    free(c);
-}
-
 /* The call has its answer, or fails. */
 static void
 end_call(struct remote_call *c)
@@ -32,13 +22,13 @@ end_call(struct remote_call *c)
 
     c->is_made = true;
     if (!a) {
-        free_call(c);
+        free(c);
         return;
     }
     if (c->error == -EHOSTDOWN)
         a->has_failed = true;
     else
-        remote_call_bound(c);
+        remote_lower_bound(&a->bound, &c->bound);
     if (--a->asking == 0)
         a->wake(a);
 }
@@ -123,8 +113,6 @@ remote_call_new(struct remote *r, enum remote_kind kind, size_t size,
         .kind = kind,
         .bound = {UINT64_MAX, UINT64_MAX}};
     *at = (uint8_t *)(c + 1);
-    if (!a->calls.next)
-        list_init(&a->calls);
     list_init(&c->link);
     list_add(&a->calls, &c->link);
     list_init(&c->queued);
@@ -147,7 +135,7 @@ remote_call_next(const struct remote *r, enum remote_kind kind,
     struct list_link *const list = r->asker ? &r->asker->calls : NULL;
     struct list_link *l;
 
-    if (!list || !list->next)
+    if (!list)
         return NULL;
     for (l = c ? c->link.next : list->next; l != list; l = l->next) {
         c = LOOP_OWNER(l, struct remote_call, link);
@@ -160,22 +148,20 @@ remote_call_next(const struct remote *r, enum remote_kind kind,
 void
 remote_call_drop(struct remote_call *c)
 {
-    if (c->thread) {
-        (void)pthread_mutex_lock(&c->remote->lock); /* as in wants_key() */
-        c->theirs = NULL;
-        (void)pthread_mutex_unlock(&c->remote->lock);
-        if (c->listing)
-            c->listing->call = NULL;
-        c->listing = NULL;
-        c->asker->asking--;
-        list_remove(&c->link);
-        c->asker = NULL;
-        return;
-    }
+    if (c->listing)
+        c->listing->call = NULL;
     if (!c->is_made)
         c->asker->asking--;
-    list_remove(&c->queued);
-    free_call(c);
+    list_remove(&c->link);
+    if (!c->thread) {
+        list_remove(&c->queued);
+        free(c);
+        return;
+    }
+    (void)pthread_mutex_lock(&c->remote->lock); /* as in wants_key() */
+    c->theirs = NULL;
+    (void)pthread_mutex_unlock(&c->remote->lock);
+    c->asker = NULL;
 }
 
 int
@@ -211,13 +197,13 @@ remote_store(struct remote *r)
 }
 
 int
-remote_start(struct remote *r, struct loop *loop, remote_claim *claim,
-             void *ctx)
+remote_start(struct remote *r, struct loop *loop, struct as_of *as_of)
 {
     int rc = 0;
 
-    r->claim = claim;
-    r->claim_ctx = ctx;
+    r->as_of = as_of;
+    as_of->answered = remote_as_of;
+    as_of->ctx = r;
     while (rc == 0 && r->started < REMOTE_THREADS) {
         rc = io_start(&r->threads[r->started].io, loop);
         r->started += rc == 0;
@@ -242,6 +228,13 @@ remote_stop(struct remote *r)
 /* ---- askers ---------------------------------------------------------------- */
 
 void
+remote_asker_init(struct remote_asker *a, void (*wake)(struct remote_asker *a))
+{
+    *a = (struct remote_asker){.wake = wake, .bound = {UINT64_MAX, UINT64_MAX}};
+    list_init(&a->calls);
+}
+
+void
 remote_begin(struct remote *r, struct remote_asker *a, bool again)
 {
     r->asker = a;
@@ -257,10 +250,10 @@ remote_end(struct remote *r)
 void
 remote_forget(struct remote *r, struct remote_asker *a)
 {
-    while (a->calls.next && !list_alone(&a->calls))
+    while (!list_alone(&a->calls))
         remote_call_drop(
             LOOP_OWNER(list_pop(&a->calls), struct remote_call, link));
-    a->has_bound = a->has_failed = false;
+    remote_asker_init(a, a->wake);
     if (r->asker == a)
         r->asker = NULL;
 }

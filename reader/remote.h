@@ -19,8 +19,9 @@
  * The as_of of an answer is from before its snapshot: remote_as_of() has what was
  * claimed when it was asked for, and what the snapshot had then.
  *
- * wants() of a question about history is called by a thread, while its asker waits;
- * the question is then to stay where it is until it is answered or forgotten.
+ * A question about history is to stay where it is, as it is, until it is answered
+ * or forgotten: it is known again by its place, and a thread calls its wants() while
+ * the asker waits.
  *
  * While the server does not answer, one call at a time finds out whether it does
  * again, and the others fail at once (-EHOSTDOWN), as do further ones of an asker
@@ -35,7 +36,7 @@
 
 #include "common/base/list.h"
 #include "common/net/loop.h"
-#include "common/store/store.h"
+#include "common/store/as_of.h"
 
 #define REMOTE_THREADS 4
 #define REMOTE_NAMES   256 /* of a list, in one call */
@@ -44,18 +45,13 @@
 
 struct remote;
 
-/* Zero at first, but for `wake`. */
 struct remote_asker {
     void (*wake)(struct remote_asker *a);
-    struct list_link calls;   /* of it, made or not; of `next` NULL: none */
+    struct list_link calls;   /* of it, made or not */
     unsigned asking;          /* calls that are not made yet */
-    bool has_bound;           /* some call was made */
-    bool has_failed;          /* and one was not answered by the server */
+    bool has_failed;          /* one was not answered by the server */
     struct store_as_of bound; /* what the snapshots of all had */
 };
-
-/* Claims as_of of a keyspace now. */
-typedef int64_t remote_claim(void *ctx, const uint8_t *name, size_t size);
 
 /* `open` makes the handle of a thread.  The store is for store_read() and the
  * rest, and is ready for them after remote_start().  -ENOMEM, or what it says. */
@@ -65,10 +61,13 @@ int remote_open(struct remote **out,
 struct store *remote_store(struct remote *r);
 
 /* Starts the threads; askers are woken in this loop until remote_stop(), which
- * waits for calls that are being made. */
-int remote_start(struct remote *r, struct loop *loop, remote_claim *claim,
-                 void *ctx);
+ * waits for calls that are being made.  as_of, which is borrowed, has the claims
+ * before an answer, and asks remote_as_of(). */
+int remote_start(struct remote *r, struct loop *loop, struct as_of *as_of);
 void remote_stop(struct remote *r);
+
+void remote_asker_init(struct remote_asker *a,
+                       void (*wake)(struct remote_asker *a));
 
 /* Calls are of this asker, until remote_end(). */
 void remote_begin(struct remote *r, struct remote_asker *a, bool again);

@@ -50,8 +50,8 @@ make_names(struct remote_call *c, struct store *s)
     store_listing_close(l);
 }
 
-static void
-lower_bound(struct store_as_of *bound, const struct store_as_of *to)
+void
+remote_lower_bound(struct store_as_of *bound, const struct store_as_of *to)
 {
     if (to->own_ms < bound->own_ms)
         bound->own_ms = to->own_ms;
@@ -68,7 +68,7 @@ remote_call_make(struct io_job *job)
 
     c->error = error_of(store_as_of(s, &had));
     if (c->error == 0) {
-        lower_bound(&c->bound, &had);
+        remote_lower_bound(&c->bound, &had);
         if (c->kind == REMOTE_READ)
             c->error = error_of(store_read(s, &c->query, c->rows, c->capacity));
         else if (c->kind == REMOTE_LIST)
@@ -150,7 +150,7 @@ ask_query(struct remote *r, const struct store_query *q)
     c->query.key = copy_name(&at, q->key, q->key_size);
     c->query.prefix = copy_name(&at, q->prefix, q->prefix_size);
     c->query.after = copy_name(&at, q->after, q->after_size);
-    c->as_of = r->claim(r->claim_ctx, q->name, q->name_size);
+    c->claim = as_of_claim(r->as_of, q->name, q->name_size);
     c->rows = at;
     c->capacity = rows;
     return remote_call_push(c);
@@ -169,29 +169,18 @@ read_store(struct store *s, struct store_query *q, size_t size_max)
     return ask_query(r, q);
 }
 
-void
-remote_call_bound(struct remote_call *c)
-{
-    struct remote_asker *a = c->asker;
-
-    if (!a->has_bound)
-        a->bound = (struct store_as_of){UINT64_MAX, UINT64_MAX};
-    a->has_bound = true;
-    lower_bound(&a->bound, &c->bound);
-}
-
 bool
 remote_as_of(void *ctx, const uint8_t *name, size_t size, int64_t *claim,
              struct store_as_of *had)
 {
     const struct remote *r = ctx;
 
-    if (r->asker && r->asker->has_bound)
+    if (r->asker)
         *had = r->asker->bound;
     for (struct remote_call *c = NULL;
          (c = remote_call_next(r, REMOTE_READ, c)) != NULL;)
         if (is_same(c->query.name, c->query.name_size, name, size)) {
-            *claim = c->as_of;
+            *claim = c->claim;
             *had = c->bound;
             return true;
         }
@@ -199,18 +188,6 @@ remote_as_of(void *ctx, const uint8_t *name, size_t size, int64_t *claim,
 }
 
 /* ---- history ------------------------------------------------------------ */
-
-static bool
-is_same_history(const struct store_history_query *a,
-                const struct store_history_query *b)
-{
-    return a->op == b->op && a->from == b->from && a->to == b->to &&
-           a->step == b->step && a->length == b->length &&
-           a->group == b->group && a->wants == b->wants &&
-           is_same(a->name, a->name_size, b->name, b->name_size) &&
-           is_same(a->key, a->key_size, b->key, b->key_size) &&
-           is_same(a->prefix, a->prefix_size, b->prefix, b->prefix_size);
-}
 
 /* Buckets that an answer may have; the engine refuses more. */
 static size_t
@@ -238,11 +215,10 @@ take_history(struct remote_call *c, struct store_history_query *to)
 {
     const struct store_history_query *from = &c->history;
     const struct store_history_query mine = *to;
-    int error;
+    const int error = c->error;
 
     if (!c->is_made)
         return -EAGAIN;
-    error = c->error;
     *to = *from;
     to->name = mine.name;
     to->key = mine.key;
@@ -252,11 +228,10 @@ take_history(struct remote_call *c, struct store_history_query *to)
     to->top = mine.top;
     if (error == 0 && store_history_has_buckets(to))
         memcpy(to->buckets, from->buckets,
-               count_buckets(&c->asked) * sizeof *to->buckets);
+               count_buckets(&mine) * sizeof *to->buckets);
     if (error == 0 && count_top(to) > 0)
         memcpy(to->top, from->top, (size_t)from->rows * sizeof *to->top);
-    if (!c->remote->again)
-        remote_call_drop(c);
+    remote_call_drop(c);
     return error;
 }
 
@@ -273,7 +248,7 @@ wants_key(const struct store_history_query *q, const uint8_t *key, size_t size)
 
     /* A normal mutex, locked and unlocked in pairs: neither can fail. */
     (void)pthread_mutex_lock(&c->remote->lock);
-    wants = c->theirs && c->asked.wants(c->theirs, key, size);
+    wants = c->theirs && c->theirs->wants(c->theirs, key, size);
     (void)pthread_mutex_unlock(&c->remote->lock);
     return wants;
 }
@@ -291,17 +266,15 @@ ask_history(struct remote *r, const struct store_history_query *q)
 
     if (rc < 0)
         return rc;
-    c->asked = *q;
+    c->theirs = q;
     c->history = *q;
     c->history.buckets = (struct store_bucket *)(void *)at;
-    c->theirs = q;
     c->history.wants = q->wants ? wants_key : NULL;
     c->history.top = (struct store_top *)(void *)(at + buckets);
     at += buckets + top;
-    c->asked.name = c->history.name = copy_name(&at, q->name, q->name_size);
-    c->asked.key = c->history.key = copy_name(&at, q->key, q->key_size);
-    c->asked.prefix = c->history.prefix =
-        copy_name(&at, q->prefix, q->prefix_size);
+    c->history.name = copy_name(&at, q->name, q->name_size);
+    c->history.key = copy_name(&at, q->key, q->key_size);
+    c->history.prefix = copy_name(&at, q->prefix, q->prefix_size);
     return remote_call_push(c);
 }
 
@@ -313,7 +286,7 @@ read_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
     (void)until_ns; /* the loop does not wait at all */
     for (struct remote_call *c = NULL;
          (c = remote_call_next(r, REMOTE_HISTORY, c)) != NULL;)
-        if (is_same_history(&c->asked, q))
+        if (c->theirs == q)
             return take_history(c, q);
     return ask_history(r, q);
 }

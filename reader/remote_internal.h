@@ -29,15 +29,15 @@ struct remote_call {
     struct store_as_of bound; /* of its snapshots */
 
     struct store_query query; /* READ; of LIST only `after` */
-    int64_t as_of;            /* claimed when it was asked */
+    int64_t claim;            /* of as_of, when it was asked */
     uint8_t *rows;
     size_t capacity;
 
-    struct store_history_query asked, history; /* HISTORY */
-    const struct store_history_query *theirs;  /* what wants() is called with;
-                                                  NULL: it was forgotten */
+    struct store_history_query history;       /* HISTORY */
+    const struct store_history_query *theirs; /* the asker's; NULL: it was
+                                                 forgotten */
 
-    struct remote_listing *listing; /* LIST; NULL: it is gone */
+    struct remote_listing *listing; /* LIST */
     struct remote_name *names;
     size_t count;
     bool is_end;
@@ -66,8 +66,7 @@ struct remote {
     unsigned busy;    /* of these */
     struct list_link waiting;
     pthread_mutex_t lock; /* of `theirs`, and while wants() runs */
-    remote_claim *claim;
-    void *claim_ctx;
+    struct as_of *as_of;
     struct remote_asker *asker; /* NULL: none */
     bool again;
     bool is_down; /* the last call was not answered */
@@ -101,8 +100,9 @@ void remote_call_drop(struct remote_call *c);
 
 extern const struct store_engine remote_engine;
 
-/* Its asker's bound is the least of those of its calls. */
-void remote_call_bound(struct remote_call *c);
+/* Lowers what snapshots had to what another had. */
+void remote_lower_bound(struct store_as_of *bound,
+                        const struct store_as_of *to);
 
 /* In a thread: makes the call of this job with the thread's store. */
 void remote_call_make(struct io_job *job);

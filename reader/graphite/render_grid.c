@@ -99,11 +99,11 @@ next_keyspace(struct render *r)
 
 /* Since when steps as those of the answer are kept, if the store was there. */
 static uint32_t
-kept_since(const struct render *r, const struct store_history_query *q)
+kept_since(const struct render *r)
 {
-    const int64_t kept = r->now / 60 - q->keep;
+    const int64_t kept = r->now / 60 - r->query.keep;
 
-    return kept > (int64_t)q->floor ? (uint32_t)kept : q->floor;
+    return kept > (int64_t)r->query.floor ? (uint32_t)kept : r->query.floor;
 }
 
 /* Looks at whether the history of a keyspace has the step, and since when. */
@@ -112,21 +112,22 @@ check_keyspace_steps(struct render *r, const struct path_found *k,
                      int64_t minutes)
 {
     struct render_choice *c = &r->choice;
-    struct store_history_query q = {
+    int rc;
+
+    r->query = (struct store_history_query){
         .op = STORE_HISTORY_TOP,
         .name = k->keyspace,
         .name_size = k->keyspace_size,
         .from = (uint32_t)(r->grid->first / 60),
         .to = (uint32_t)(r->grid->first / 60 + minutes)};
-    const int rc = store_history(r->store, &q, 0);
-
+    rc = store_history(r->store, &r->query, 0);
     c->is_asking = r->gives_way = rc == -EAGAIN;
     if (rc == -EAGAIN)
         return 0;
     if (rc == -EINVAL)
         c->is_bad = true;
-    else if (rc == 0 && kept_since(r, &q) > c->since)
-        c->since = kept_since(r, &q);
+    else if (rc == 0 && kept_since(r) > c->since)
+        c->since = kept_since(r);
     else if (rc < 0 && rc != -ENOENT && rc != -ENODATA)
         return render_fail_keyspace(r, k->keyspace, k->keyspace_size, rc);
     return 0;

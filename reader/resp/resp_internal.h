@@ -325,7 +325,8 @@ struct resp_job {
     int64_t first, last; /* rows of a period */
     enum resp_form form;
     struct history_query period;
-    struct resp_pattern pattern; /* of names; not zero */
+    uint8_t keyspace[STORE_NAME_MAX]; /* its name */
+    struct resp_pattern pattern;      /* of names; not zero */
 };
 
 /* The job of the connection, or one of which most is not touched yet. */

@@ -127,8 +127,8 @@ resp_period_range(struct resp_call *call, int64_t first, int64_t last,
                   enum resp_form form)
 {
     const struct resp_arg *name = &call->args[1];
-    struct store_history_query q = {
-        .op = STORE_HISTORY_TOP, .length = RESP_ROWS_MAX, .name = name->at};
+    struct store_history_query q = {.op = STORE_HISTORY_TOP,
+                                    .length = RESP_ROWS_MAX};
     struct resp_period period;
     struct resp_job *j = resp_job_enter(call, 0);
 
@@ -140,6 +140,8 @@ resp_period_range(struct resp_call *call, int64_t first, int64_t last,
     j->form = form;
     j->first = first;
     j->last = last;
+    memcpy(j->keyspace, name->at, period.name_size);
+    q.name = j->keyspace;
     q.name_size = period.name_size;
     history_query_start(&j->period, &q,
                         (struct time_range){period.from, period.to}, 0);

@@ -344,10 +344,10 @@ open_endless(void *ctx, unsigned thread, struct store **store)
 static bool
 ask_step(struct job *job, uint64_t until_ns)
 {
-    struct store_history_query q = {.op = STORE_HISTORY_RANK,
-                                    .name = (const uint8_t *)"k",
-                                    .name_size = 1,
-                                    .to = 1};
+    static struct store_history_query q = {.op = STORE_HISTORY_RANK,
+                                           .name = (const uint8_t *)"k",
+                                           .name_size = 1,
+                                           .to = 1};
 
     office.order[office.steps++] = 'a';
     return store_history(remote_store(job->jobs->remote), &q, until_ns) !=
@@ -356,10 +356,11 @@ ask_step(struct job *job, uint64_t until_ns)
 
 CASE(a_job_that_asks_is_not_stepped_and_has_its_time_nevertheless)
 {
+    static struct as_of as_of;
     struct job *job;
 
     assert_rc(remote_open(&o->jobs.remote, open_endless, NULL), 0);
-    assert_rc(remote_start(o->jobs.remote, o->loop, NULL, NULL), 0);
+    assert_rc(remote_start(o->jobs.remote, o->loop, &as_of), 0);
     job = &o->all[0].job;
     job_init(job, &o->jobs, &o->all[0].conn, stop);
     assert_true(job_enter(job));

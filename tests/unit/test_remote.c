@@ -34,7 +34,7 @@ static struct office {
     struct engine engines[REMOTE_THREADS];
     struct asker askers[8];
     unsigned woken; /* askers, of all */
-    int64_t as_of;
+    struct as_of as_of;
     struct store_as_of had;
 
     pthread_mutex_t lock; /* of the rest */
@@ -198,14 +198,6 @@ open_engine(void *ctx, unsigned thread, struct store **store)
     return 0;
 }
 
-static int64_t
-claim_as_of(void *ctx, const uint8_t *name, size_t size)
-{
-    (void)name;
-    (void)size;
-    return ((struct office *)ctx)->as_of;
-}
-
 static void
 wake(struct remote_asker *asker)
 {
@@ -221,14 +213,18 @@ setup(void **state)
 {
     struct office *o = &office;
 
-    *o = (struct office){.loop = loop_new(), .as_of = 100, .had = {70, 90}};
+    *o = (struct office){.loop = loop_new(),
+                         .as_of = {.until_ms = 1, .as_of_ms = 100},
+                         .had = {70, 90}};
     assert_non_null(o->loop);
     assert_rc(-pthread_mutex_init(&o->lock, NULL), 0);
     assert_rc(-pthread_cond_init(&o->changed, NULL), 0);
     assert_rc(remote_open(&o->remote, open_engine, o), 0);
-    assert_rc(remote_start(o->remote, o->loop, claim_as_of, o), 0);
-    for (size_t i = 0; i < 8; i++)
-        o->askers[i] = (struct asker){.asker = {.wake = wake}, .office = o};
+    assert_rc(remote_start(o->remote, o->loop, &o->as_of), 0);
+    for (size_t i = 0; i < 8; i++) {
+        o->askers[i].office = o;
+        remote_asker_init(&o->askers[i].asker, wake);
+    }
     *state = o;
     return 0;
 }
@@ -356,7 +352,7 @@ CASE(as_of_is_of_before_the_answer_was_read)
     int64_t claim = 0;
 
     assert_rc(ask_row(o, 0, true, "words", "the", &q), -EAGAIN);
-    o->as_of = 200;
+    o->as_of.as_of_ms = 200;
     await_woken(o, 1);
     o->had = (struct store_as_of){300, 300}; /* of later snapshots */
     remote_begin(o->remote, &o->askers[0].asker, true);
