@@ -242,7 +242,7 @@ static enum http_param
 find_param(const struct http_params_spec *spec, const char *name, bool *is_hex)
 {
     for (unsigned i = 0; i < HTTP_PARAMS; i++)
-        if (((spec->allowed | PARAMS_COMMON) & PARAM_BIT(i)) != 0 &&
+        if ((spec->allowed & PARAM_BIT(i)) != 0 &&
             has_name(&params[i], name, is_hex))
             return (enum http_param)i;
     return HTTP_PARAMS;

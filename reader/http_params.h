@@ -42,10 +42,6 @@ enum http_param {
 };
 
 #define PARAM_BIT(p) (1u << (p))
-#define PARAMS_COMMON                                                          \
-    (PARAM_BIT(PARAM_AS_OF) | PARAM_BIT(PARAM_WAIT) |                          \
-     PARAM_BIT(PARAM_FORMAT) | PARAM_BIT(PARAM_NUMBERS) |                      \
-     PARAM_BIT(PARAM_NAMES))
 
 enum http_params_sort { SORT_NAME, SORT_SIZE, SORT_KEYS, SORT_TOTAL };
 
@@ -54,17 +50,17 @@ struct http_params {
     struct increment_name keyspace, prefix, after;
     uint8_t group; /* 0: none */
     size_t key_count;
-    struct increment_name keys[HTTP_PARAMS_KEYS];
     int64_t n, offset, length, as_of_ms, wait_s;
     uint64_t from_ms, to_ms, step_ms;
     enum table_format format; /* if it is given */
     enum name_form names;
     uint64_t nonce, change; /* of `version` */
     enum http_params_sort sort;
+    struct increment_name keys[HTTP_PARAMS_KEYS]; /* key_count of them */
 };
 
 struct http_params_spec {
-    unsigned allowed, required; /* PARAM_BIT, or-ed, beside PARAMS_COMMON */
+    unsigned allowed, required; /* PARAM_BIT, or-ed */
     size_t keys_max;
     int64_t n_min, n_max;
 };

@@ -4,8 +4,8 @@
  *
  * The text format 0.0.4 or OpenMetrics 1.0.0.  No sample has a timestamp.  A
  * label `slot` is the place on the board, which a restart does not change,
- * unlike the pid.  A scrape is a job (jobs.h), which reads the counters of
- * users (user_metrics.h).
+ * unlike the pid.  The job of a scrape reads the counters of users
+ * (user_metrics.h).
  *
  * put_all() writes family after family: those of the board in the order of
  * figures.def, then put_users(). */
@@ -19,18 +19,15 @@
 #include <string.h>
 
 #include "common/base/version.h"
-#include "common/net/http_query.h"
 #include "common/setup/figures.h"
 
-/* Bytes of the longest answer: a row for each place of the board, and the
- * counters of users. */
-#define METRICS_MAX (((size_t)1 << 20) + USER_METRICS_TEXT)
-
-static_assert(METRICS_MAX <= READ_HTTP_TEXT_MAX, "the buffer is that of texts");
+/* The longest answer: a row for each place of the board, and the counters of
+ * users. */
+static_assert(READ_HTTP_TEXT_MAX >= ((size_t)1 << 20) + USER_METRICS_TEXT,
+              "the buffer is that of texts");
 
 struct sink {
-    char *text;
-    size_t size;
+    struct json_writer *out; /* of the table, for its buffer */
     bool is_open;
 };
 
@@ -40,14 +37,15 @@ static void put_text(struct sink *s, const char *format, ...)
 static void
 put_text(struct sink *s, const char *format, ...)
 {
+    const size_t left = (size_t)(s->out->end - s->out->at);
     va_list args;
     int n;
 
     va_start(args, format);
-    n = vsnprintf(s->text + s->size, METRICS_MAX - s->size, format, args);
+    n = vsnprintf((char *)s->out->at, left, format, args);
     va_end(args);
-    assert(n >= 0 && (size_t)n < METRICS_MAX - s->size);
-    s->size += (size_t)n;
+    assert(n >= 0 && (size_t)n < left);
+    s->out->at += n;
 }
 
 /* ---- families ----------------------------------------------------------- */
@@ -193,98 +191,40 @@ put_users(struct sink *s, const struct user_metrics *u)
         put_one(s, STATUS_S_LEFT_OUT, (int64_t)u->left_out);
 }
 
-/* Writes them into `text`, which has METRICS_MAX bytes; returns the size.
- * `is_open`: OpenMetrics.  NULL: there is no board, and only what is known
- * without it is written. */
-static size_t
-put_all(const struct overview *o, const struct user_metrics *u, bool is_open,
-        char *text)
+/* NULL: there is no board, and only what is known without it is written. */
+static void
+put_all(struct sink *s, const struct overview *o, const struct user_metrics *u)
 {
     const struct figure *build = &figures[STATUS_S_BUILD];
-    struct sink s = {.text = text, .is_open = is_open};
     const char *family = NULL;
 
-    begin_family(&s, build);
-    put_text(&s, "%s{version=\"%s\"} 1\n", build->metric, VERSION);
+    begin_family(s, build);
+    put_text(s, "%s{version=\"%s\"} 1\n", build->metric, VERSION);
     for (size_t i = 0; o && i < STATUS_FIGURES; i++)
         if (figures[i].kind != STATUS_SCRAPE)
-            put_figure(&s, o, &figures[i], &family);
-    put_users(&s, u);
-    if (is_open)
-        put_text(&s, "# EOF\n");
-    return s.size;
+            put_figure(s, o, &figures[i], &family);
+    put_users(s, u);
+    if (s->is_open)
+        put_text(s, "# EOF\n");
 }
 
 /* ---- scrapes ------------------------------------------------------------ */
 
-struct scrape {
-    struct job job;
-    struct user_metrics users;
-};
-
-static bool
-step_scrape(struct job *job, uint64_t until_ns)
+bool
+read_metrics_step(struct read_request *a, uint64_t until_ns)
 {
-    return user_metrics_step(&LOOP_OWNER(job, struct scrape, job)->users,
-                             until_ns);
+    return user_metrics_step(&a->job->users, until_ns);
 }
 
-static void
-stop_scrape(struct job *job)
+const struct read_problem *
+read_metrics(struct read_request *a)
 {
-    user_metrics_close(&LOOP_OWNER(job, struct scrape, job)->users);
-}
+    struct read_http *h = a->http;
+    struct sink s = {.out = &a->table.out, .is_open = a->wants_open_metrics};
 
-/* The counters of users that have been read; NULL: *next. */
-static const struct user_metrics *
-find_users(struct http_call *x, enum conn_next *next)
-{
-    struct read_http *h = x->ctx;
-    struct scrape *s =
-        (void *)job_hold(x, h->jobs, sizeof(struct scrape), stop_scrape);
-    const bool is_late = s && s->job.state == JOB_LATE;
-
-    if (s && s->job.state == JOB_DONE)
-        return &s->users;
-    *next = CONN_PAUSE;
-    if (s && !is_late) {
-        if (s->job.state == JOB_RUNS || !job_enter(&s->job))
-            return NULL;
-        if (user_metrics_open(&s->users, &h->users) == 0) {
-            s->job.step = step_scrape;
-            job_run(&s->job);
-            return NULL;
-        }
-    }
-    *next = is_late ? answer_refuse(x, HTTP_UNAVAILABLE, "too-long",
-                                    ANSWER_TOO_LONG)
-                    : answer_refuse(x, HTTP_UNAVAILABLE, "no-memory",
-                                    "there is no memory for a scrape");
+    a->type = s.is_open ? "application/openmetrics-text; version=1.0.0; "
+                          "charset=utf-8"
+                        : "text/plain; version=0.0.4; charset=utf-8";
+    put_all(&s, read_board(h) ? &h->overview : NULL, &a->job->users);
     return NULL;
-}
-
-enum conn_next
-read_metrics(struct http_call *x)
-{
-    struct read_http *h = x->ctx;
-    const bool is_open =
-        http_weight(x->request, "application/openmetrics-text") > 0;
-    char shown[HTTP_QUERY_SHOWN], detail[HTTP_DETAIL_SIZE];
-    const struct user_metrics *u;
-    enum conn_next next;
-    size_t size;
-
-    if (http_query_shows(x->request->query, shown)) {
-        (void)snprintf(detail, sizeof detail, "unknown parameter: %s", shown);
-        return answer_refuse(x, HTTP_BAD_REQUEST, "unknown-parameter", detail);
-    }
-    u = find_users(x, &next);
-    if (!u)
-        return next;
-    x->type = is_open ? "application/openmetrics-text; version=1.0.0; "
-                        "charset=utf-8"
-                      : "text/plain; version=0.0.4; charset=utf-8";
-    size = put_all(read_board(h) ? &h->overview : NULL, u, is_open,
-                   (char *)h->text);
-    return answer_bytes(x, h->text, size);
 }

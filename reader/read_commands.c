@@ -53,35 +53,22 @@ read_failure(const struct read_request *a)
     return &unavailable;
 }
 
-/* Reads the state of the keyspace.  False: the query failed. */
-static bool
-read_facts(struct read_request *a)
+bool
+read_state(struct read_request *a)
 {
     struct store_query q = {.op = STORE_TOTAL};
 
-    if (!read_run_query(a, &q))
-        return false;
-    a->facts = (struct read_facts){q.error == 0, store_total(&q.totals),
-                                   (int64_t)q.totals.keys,
-                                   (int64_t)q.totals.saturated};
-    a->nonce = q.totals.nonce;
-    a->change = q.totals.change;
-    return true;
-}
-
-bool
-read_version(struct read_request *a)
-{
-    return read_facts(a) && a->facts.is_there;
+    a->has_state = read_run_query(a, &q) && q.error == 0;
+    a->state = q.totals;
+    return a->has_state;
 }
 
 const struct read_problem *
 read_need_keyspace(struct read_request *a)
 {
-    if (!a->has_state && !read_facts(a))
-        return read_failure(a);
-    a->has_state = a->facts.is_there;
-    return a->has_state ? NULL : &read_no_keyspace;
+    if (a->has_state || read_state(a))
+        return NULL;
+    return a->error < 0 ? read_failure(a) : &read_no_keyspace;
 }
 
 /* The key was not found: determines whether its keyspace exists. */
@@ -173,9 +160,9 @@ static void
 put_total(struct read_request *a)
 {
     const struct read_number numbers[] = {
-        {"total", cell_number(a->facts.total)},
-        {"keys", cell_number(a->facts.keys)},
-        {"saturated", cell_number(a->facts.saturated)}};
+        {"total", cell_number(store_total(&a->state))},
+        {"keys", cell_number((int64_t)a->state.keys)},
+        {"saturated", cell_number((int64_t)a->state.saturated)}};
 
     read_begin_facts(a);
     read_put_numbers(a, numbers, 1, 3);
@@ -321,7 +308,7 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
     struct store_query q = {
         .op = STORE_RANGE, .offset = offset, .length = (uint64_t)length};
     const struct read_problem *problem = read_need_keyspace(a);
-    const int64_t keys = a->facts.keys;
+    const int64_t keys = (int64_t)a->state.keys;
     struct query_row last;
 
     if (problem)
@@ -335,7 +322,8 @@ answer_rows(struct read_request *a, int64_t offset, int64_t length)
     a->next_page.is_there = q.rows > 0 && a->next_page.offset < keys;
     read_begin_facts(a);
     put_rows(a, ROWS_WITH_LIMIT, offset, &q, &last);
-    table_fact(&a->table, "saturated", cell_number(a->facts.saturated));
+    table_fact(&a->table, "saturated",
+               cell_number((int64_t)a->state.saturated));
     read_end_facts(a);
     return NULL;
 }
@@ -434,9 +422,11 @@ answer_around(struct read_request *a)
 #define AROUND_MAX (QUERY_ROWS_MAX - 1) /* as countd(1) says */
 
 #define BIT(name) PARAM_BIT(PARAM_##name)
-#define PERIOD    (BIT(FROM) | BIT(TO))
-#define OF_ONE    (BIT(KEYSPACE) | BIT(VERSION)) /* keyspace */
-#define OF_KEYS   (BIT(PREFIX) | BIT(GROUP))
+#define COMMON                                                                 \
+    (BIT(AS_OF) | BIT(WAIT) | BIT(FORMAT) | BIT(NUMBERS) | BIT(NAMES))
+#define OF_ONE  (COMMON | BIT(KEYSPACE) | BIT(VERSION)) /* keyspace */
+#define OF_KEYS (BIT(PREFIX) | BIT(GROUP))
+#define PERIOD  (BIT(FROM) | BIT(TO))
 
 const struct read_command read_commands[] = {
     {.path = "/v1/total",
@@ -496,19 +486,31 @@ const struct read_command read_commands[] = {
      .has_prefix = true,
      .answer = answer_keys},
     {.path = "/v1/keyspaces",
-     .spec = {BIT(AFTER) | BIT(N) | BIT(SORT), 0, 0, 1, QUERY_ROWS_MAX},
+     .spec = {COMMON | BIT(AFTER) | BIT(N) | BIT(SORT), 0, 0, 1,
+              QUERY_ROWS_MAX},
      .n = QUERY_ROWS_MAX,
      .step = read_keyspaces_step,
      .answer = read_keyspaces},
-    {.path = "/v1/status", .is_plain = true, .answer = read_status},
-    {.path = "/v1/held", .is_plain = true, .answer = read_held},
+    {.path = "/v1/status",
+     .spec = {COMMON, 0, 0, 0, 0},
+     .is_plain = true,
+     .answer = read_status},
+    {.path = "/v1/held",
+     .spec = {COMMON, 0, 0, 0, 0},
+     .is_plain = true,
+     .answer = read_held},
     {.path = "/v1/logs",
+     .spec = {COMMON, 0, 0, 0, 0},
      .is_plain = true,
      .step = read_logs_step,
      .answer = read_logs},
     {.path = "/v1/now",
-     .spec = {BIT(KEYSPACE), 0, 0, 0, 0},
+     .spec = {COMMON | BIT(KEYSPACE), 0, 0, 0, 0},
      .answer = answer_now},
+    {.path = "/metrics",
+     .is_plain = true,
+     .step = read_metrics_step,
+     .answer = read_metrics},
 };
 
 static_assert(sizeof read_commands / sizeof read_commands[0] == READ_COMMANDS,

@@ -36,9 +36,9 @@ extern const struct read_command read_commands[READ_COMMANDS];
 
 /* ---- for the commands ---------------------------------------------------- */
 
-/* The state of the keyspace that is asked about.  False: there is none, or it
- * cannot be read: the answer will say so. */
-bool read_version(struct read_request *a);
+/* Reads the state of the keyspace that is asked about.  False: there is none, or
+ * it cannot be read: the answer will say so. */
+bool read_state(struct read_request *a);
 
 /* Has that state, which may have been read for the version just now.  NULL, or
  * why there is no answer about the keyspace. */
@@ -103,8 +103,8 @@ const struct read_problem *read_held(struct read_request *a);
 bool read_logs_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_logs(struct read_request *a);
 
-/* The route of /metrics, whose context is the struct read_http, and which knows
- * no parameter. */
-enum conn_next read_metrics(struct http_call *x);
+/* /metrics. */
+bool read_metrics_step(struct read_request *a, uint64_t until_ns);
+const struct read_problem *read_metrics(struct read_request *a);
 
 #endif

@@ -49,24 +49,25 @@ read_request(struct http_call *x, enum conn_next *next)
     a->command = read_commands;
     while (!http_text_is(x->request->path, a->command->path))
         a->command++; /* there is a route for each */
+    a->type = NULL;
     a->as_of_ms = 0;
     a->phase = 0;
     a->next_page.is_there = a->has_state = false;
-    p->given = 0;
-    p->key_count = 0;
-    p->keyspace.size = p->after.size = p->prefix.size = 0;
-    p->group = 0;
+    memset(p, 0, offsetof(struct http_params, keys));
     p->n = a->command->n;
     p->length = a->command->length;
     p->from_ms = now_ms - DAY_MS;
     p->to_ms = now_ms;
-    p->step_ms = 0;
-    p->as_of_ms = p->wait_s = 0;
-    p->sort = SORT_NAME;
     if (!http_params_read(p, &a->command->spec, x->request->query, now_ms,
                           &fault)) {
         *next = answer_refuse(x, HTTP_BAD_REQUEST, fault.code, fault.detail);
         return false;
+    }
+    if ((a->command->spec.allowed & PARAM_BIT(PARAM_FORMAT)) == 0) {
+        p->format = TABLE_TSV; /* text, of its own form */
+        a->wants_open_metrics =
+            http_weight(x->request, "application/openmetrics-text") > 0;
+        return true;
     }
     if (http_params_has(p, PARAM_FORMAT) ||
         http_params_choose_format(x->request, &p->format))
@@ -177,7 +178,7 @@ set_answer_headers(struct http_call *x, const struct read_request *a)
     struct read_http *h = x->ctx;
     char *at = h->headers;
 
-    x->type = types[a->params.format];
+    x->type = a->type ? a->type : types[a->params.format];
     x->cache = a->command->is_plain ? NULL : "no-cache";
     x->headers = h->headers;
     at = text_put(at, "Vary: Accept, Accept-Encoding, Authorization\r\n");
@@ -202,15 +203,13 @@ set_version(struct read_request *a)
     char *at = a->version;
 
     a->version[0] = '\0';
-    a->has_state =
-        (a->command->spec.required & PARAM_BIT(PARAM_KEYSPACE)) != 0 &&
-        read_version(a);
-    if (!a->has_state)
+    if ((a->command->spec.required & PARAM_BIT(PARAM_KEYSPACE)) == 0 ||
+        !read_state(a))
         return;
     static_assert(READ_VERSION_SIZE > (size_t)4 * 21 + sizeof "W/\"\"",
                   "it fits");
-    at = text_put_number(text_put(at, "W/\""), a->nonce, 16);
-    at = text_put_number(text_put(at, "-"), a->change, 16);
+    at = text_put_number(text_put(at, "W/\""), a->state.nonce, 16);
+    at = text_put_number(text_put(at, "-"), a->state.change, 16);
     if (is_in_steps(a) && !read_is_of_all_time(a)) {
         at = text_put_number(text_put(at, "-"), p->from_ms / 60000, 10);
         at = text_put_number(text_put(at, "-"), (p->to_ms + 59999) / 60000, 10);
@@ -227,12 +226,12 @@ has_changed(struct http_call *x, struct read_request *a, enum conn_next *next)
     char detail[96];
 
     if (!http_params_has(p, PARAM_VERSION) || !a->has_state ||
-        (p->nonce == a->nonce && p->change == a->change))
+        (p->nonce == a->state.nonce && p->change == a->state.change))
         return false;
     (void)snprintf(detail, sizeof detail,
                    "the keyspace has changed: its version is %" PRIx64
                    "-%" PRIx64,
-                   a->nonce, a->change);
+                   a->state.nonce, a->state.change);
     x->as_of_ms = a->as_of_ms;
     *next = answer_refuse(x, HTTP_PRECONDITION_FAILED, "changed", detail);
     return true;
@@ -456,7 +455,6 @@ static const struct http_route routes[] = {
     {"/v1/count", "*",
      HTTP_GET | HTTP_HEAD | HTTP_POST | HTTP_PUT | HTTP_DELETE, answer_count, 0,
      NULL},
-    {"/metrics", "*", HTTP_GET | HTTP_HEAD, read_metrics, 0, NULL},
     {"/healthz", NULL, HTTP_GET | HTTP_HEAD, http_answer_health, HTTP_IS_OPEN,
      NULL},
     {"/readyz", NULL, HTTP_GET | HTTP_HEAD, answer_ready, HTTP_IS_OPEN, NULL},

@@ -43,7 +43,7 @@
     (READ_HTTP_ANSWER_MAX > GRAPHITE_ANSWER_MAX ? READ_HTTP_ANSWER_MAX         \
                                                 : GRAPHITE_ANSWER_MAX)
 
-#define READ_COMMANDS     15
+#define READ_COMMANDS     16
 #define READ_VERSION_SIZE 96
 #define READ_LISTED_MAX   QUERY_ROWS_MAX
 #define READ_FILE_SIZE    (NAME_FILE_SIZE + sizeof ".mdb")
@@ -59,12 +59,6 @@ struct read_listed {
     int64_t rank; /* what the list is sorted by */
 };
 
-/* State of a keyspace. */
-struct read_facts {
-    bool is_there;
-    int64_t total, keys, saturated;
-};
-
 /* A request and how far its answer is. */
 struct read_request {
     struct read_http *http;
@@ -74,12 +68,13 @@ struct read_request {
     int64_t as_of_ms;
     int error; /* of the last query */
     struct table_writer table;
-    unsigned phase;         /* of an answer in steps */
-    struct time_range span; /* of history: asked for */
-    size_t done, count;     /* of a list: rows with totals, and all */
-    bool has_state;         /* of the keyspace: */
-    struct read_facts facts;
-    uint64_t nonce, change;
+    const char *type;        /* of the answer; NULL: that of its format */
+    bool wants_open_metrics; /* of /metrics */
+    unsigned phase;          /* of an answer in steps */
+    struct time_range span;  /* of history: asked for */
+    size_t done, count;      /* of a list: rows with totals, and all */
+    bool has_state;          /* of the keyspace: */
+    struct store_totals state;
     char version[READ_VERSION_SIZE]; /* ETag; "": it has none */
     struct read_page next_page;
 };

@@ -33,6 +33,7 @@ struct read_job {
     uint8_t *names;             /* theirs */
     bool has_more;              /* names, than are listed */
     struct read_logs logs;
+    struct user_metrics users;
 
     /* For an answer that is packed: */
     struct chunks answer; /* its text; of size 0: none is packed */

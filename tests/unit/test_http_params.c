@@ -112,7 +112,10 @@ TEST(what_is_wrong_has_a_word_and_a_line)
 {
     static const struct http_params_spec some = {
         PARAM_BIT(PARAM_KEYSPACE) | PARAM_BIT(PARAM_KEY) | PARAM_BIT(PARAM_N) |
-            PARAM_BIT(PARAM_FROM) | PARAM_BIT(PARAM_TO),
+            PARAM_BIT(PARAM_FROM) | PARAM_BIT(PARAM_TO) |
+            PARAM_BIT(PARAM_AS_OF) | PARAM_BIT(PARAM_WAIT) |
+            PARAM_BIT(PARAM_FORMAT) | PARAM_BIT(PARAM_NUMBERS) |
+            PARAM_BIT(PARAM_NAMES),
         PARAM_BIT(PARAM_KEYSPACE), 1, 1, 10};
     static const struct {
         const char *query, *code, *detail;
