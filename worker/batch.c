@@ -172,8 +172,7 @@ fold_source(struct log_batch *b, unsigned number)
 {
     const struct batch_log *l = &b->logs[number];
 
-    return l->fill ? fold_add_member(&b->fold, l->fill->file->lock_fd,
-                                     &l->fill->member, number)
+    return l->fill ? fold_add_waiting(&b->fold, l->fill, number)
                    : fold_add(&b->fold, &l->log, number);
 }
 

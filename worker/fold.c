@@ -1,5 +1,5 @@
 /* worker/fold.c - see fold.h: fold_clear(), fold_trim(), fold_widen(),
- * fold_add(), fold_add_member().
+ * fold_add(), fold_add_waiting().
  *
  * The hot loop (add_message()) processes messages in groups of GROUP: hash each
  * and prefetch its cell, then prefetch the entry of each cell, then add.
@@ -17,7 +17,6 @@
 
 #include "common/log/logfile.h"
 #include "common/log/mark.h"
-#include "common/log/slot.h"
 #include "common/wire/message.h"
 #include "worker/fold_memory.h"
 
@@ -352,29 +351,22 @@ add_group(struct fold_group *g)
 }
 
 /* Adds the next message.  Every GROUP messages a new group begins, for which
- * memory is then reserved; what its messages point to lives until it ends. */
-static int
-add_message(struct fold_group *g, const struct message *m, uint64_t received_ms)
-{
-    const int rc = g->next % GROUP == 0 ? fold_reserve(g->fold) : 0;
-
-    if (rc < 0)
-        return rc;
-    if (!mark_is(m))
-        take_message(g, m, received_ms);
-    if (++g->next % GROUP == 0 || g->next == g->end)
-        add_group(g);
-    return 0;
-}
-
+ * memory is then reserved; what its messages point to lives until it ends.  A
+ * slot that is missing in a sealed log is damage like any other. */
 static int
 add_slot(void *ctx, uint32_t number, const struct message *m,
          const struct slot_stamp *stamp)
 {
     struct fold_group *g = ctx;
+    const int rc = g->next % GROUP == 0 ? fold_reserve(g->fold) : 0;
 
-    /* A slot that is missing in a sealed log is damage like any other. */
-    return number == g->next ? add_message(g, m, stamp->received_ms) : -EBADMSG;
+    if (rc < 0 || number != g->next)
+        return rc < 0 ? rc : -EBADMSG;
+    if (!mark_is(m))
+        take_message(g, m, stamp->received_ms);
+    if (++g->next % GROUP == 0 || g->next == g->end)
+        add_group(g);
+    return 0;
 }
 
 int
@@ -387,37 +379,24 @@ fold_add(struct fold *f, const struct log *log, unsigned number)
 
     assert(number < f->logs_max);
     assert(log->header.state == LOG_SEALED);
-    if (log->header.count > log->header.slots)
-        return -EBADMSG;
     if (f->records + g.end > UINT32_MAX)
         return -ENOBUFS;
     return logfile_each_sealed(log, add_slot, &g);
 }
 
 int
-fold_add_member(struct fold *f, int fd, const struct archive_member *m,
-                unsigned number)
+fold_add_waiting(struct fold *f, const struct waiting_fill *fill,
+                 unsigned number)
 {
-    struct fold_group g = {.fold = f, .number = number, .last = f->last};
-    const struct archive_record *records;
-    struct archive_reader *r;
-    int count, rc;
+    struct fold_group g = {.fold = f,
+                           .number = number,
+                           .end = fill->count,
+                           .last = f->last};
 
     assert(number < f->logs_max);
-    rc = archive_reader_open(&r, fd, m);
-    if (rc < 0)
-        return rc;
-    if (f->records + archive_reader_header(r)->count > UINT32_MAX)
-        rc = -ENOBUFS;
-    while (rc == 0 && (count = archive_reader_next(r, &records)) != 0) {
-        rc = count < 0 ? count : 0;
-        g.next = 0;
-        g.end = (uint32_t)count;
-        for (int i = 0; rc == 0 && i < count; i++)
-            rc = add_message(&g, &records[i].m, records[i].received_ms);
-    }
-    archive_reader_close(r);
-    return rc;
+    if (f->records + g.end > UINT32_MAX)
+        return -ENOBUFS;
+    return archive_each(fill->file->lock_fd, &fill->member, add_slot, &g);
 }
 
 struct fold_keyspace *

@@ -26,9 +26,8 @@
 #include <stdint.h>
 
 #include "common/base/hash.h"
-#include "common/log/archive_file.h"
 #include "common/log/log.h"
-#include "common/log/slot.h"
+#include "common/log/waiting.h"
 #include "common/store/store.h"
 
 #define FOLD_LOGS_MAX 4096
@@ -119,10 +118,10 @@ int fold_widen(struct fold *f, uint32_t records);
  * After any failure part of the log may be in: clear. */
 int fold_add(struct fold *f, const struct log *log, unsigned number);
 
-/* Adds a fill of a file of log/waiting/ in the same way.  -EBADMSG, -EIO: the
- * member is damaged; -ENOMEM */
-int fold_add_member(struct fold *f, int fd, const struct archive_member *m,
-                    unsigned number);
+/* Adds a fill of a claimed file of log/waiting/ in the same way.  -EBADMSG, -EIO:
+ * the member is damaged; -ENOMEM */
+int fold_add_waiting(struct fold *f, const struct waiting_fill *fill,
+                     unsigned number);
 
 /* The keyspace of this name, or NULL. */
 struct fold_keyspace *fold_find(const struct fold *f, const uint8_t *name,

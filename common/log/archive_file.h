@@ -43,9 +43,9 @@
  * the last.  With integers of eight bytes files are 14 to 30 % larger, and
  * compressing takes as much longer.
  *
- * gzip's crc32 of the content and its size stand at the end of a member.  A
- * reader checks them, and each record's form, before it returns the first
- * record: of a damaged member nothing is believed.  Header and names have
+ * gzip's crc32 of the content and its size stand at the end of a member.  They
+ * are checked, and so is each record's form, before the first record is
+ * visited: of a damaged member nothing is believed.  Header and names have
  * checksums of their own, so that they can be read alone.
  *
  * The gzip header of a member has an extra field "CD", 12 bytes: the size of
@@ -56,8 +56,7 @@
  * Version 2 ("COUNTDA2") has neither names nor the extra field: its file is one
  * member.  It is still read.
  *
- * Ownership: writer and reader belong to their maker; the descriptors are
- * borrowed.  Errors: 0 or a negative errno.  Prints nothing.
+ * Ownership: a writer belongs to its maker; the descriptors are borrowed.  Errors: 0 or a negative errno.  Prints nothing.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_ARCHIVE_FILE_H
@@ -75,7 +74,6 @@
 #define ARCHIVE_VARINT_MAX  10
 #define ARCHIVE_RECORD_MAX                                                     \
     ((size_t)3 * ARCHIVE_VARINT_MAX + (size_t)2 * (MESSAGE_NAME_MAX + 1))
-#define ARCHIVE_RECORDS 512 /* that a reader returns at once, at most */
 
 /* A feature: a program that does not know it refuses the file.  A field that it
  * may ignore needs none: it goes into the zeros behind names_crc, which no
@@ -147,13 +145,6 @@ int archive_write_log(struct archive_writer *w, const struct log *log, int fd);
 
 /* ---- reading ----------------------------------------------------------- */
 
-struct archive_reader;
-
-struct archive_record {
-    struct message m; /* names are the reader's, until the next call */
-    uint64_t received_ms;
-};
-
 /* A member of a file. */
 struct archive_member {
     uint64_t at;
@@ -169,32 +160,22 @@ int archive_each_member(int fd, uint64_t file_size,
                                       const struct archive_member *m),
                         void *ctx, bool *damaged);
 
-/* Reads and checks a whole member; the file has nothing else when `m` is NULL.
+/* Reads and checks a whole member, then reads it again and visits its records,
+ * unless `visit` is NULL.  The file has nothing else when `m` is NULL.
  *   -EBADMSG          it is damaged or cut short
  *   -EPROTONOSUPPORT  it is of another version
  *   -EIO, -ENOMEM, ... */
-int archive_reader_open(struct archive_reader **out, int fd,
-                        const struct archive_member *m);
-void archive_reader_close(struct archive_reader *r); /* NULL is fine */
-
-const struct archive_header *
-archive_reader_header(const struct archive_reader *r);
-
-/* The next records: their number, 0 behind the last one, or an error when the
- * file cannot be read a second time. */
-int archive_reader_next(struct archive_reader *r,
-                        const struct archive_record **records);
-
-/* Reads and checks the header of the first member only.  Errors as
- * archive_reader_open(). */
-int archive_read_header(int fd, struct archive_header *out);
+int archive_each(int fd, const struct archive_member *m, slot_visit *visit,
+                 void *ctx);
 
 /* Reads and checks the header and the names of a member and calls `name` with
- * each, whose bytes are the reader's; stops when that returns non-zero and
+ * each, whose bytes live until it returns; stops when that returns non-zero and
  * returns that.  A member without names is read and checked as a whole, and `name`
- * called for each increment other than 0. */
-int archive_read_names(
-    int fd, const struct archive_member *m, struct archive_header *out,
-    int (*name)(void *ctx, const struct archive_fill_name *n), void *ctx);
+ * called for each increment other than 0.  Without `name` only the header is
+ * read.  `m` and errors as archive_each(). */
+typedef int archive_take_name(void *ctx, const struct archive_fill_name *n);
+int archive_read_names(int fd, const struct archive_member *m,
+                       struct archive_header *out, archive_take_name *name,
+                       void *ctx);
 
 #endif

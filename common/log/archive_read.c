@@ -1,12 +1,12 @@
 /* common/log/archive_read.c - reads the file of an archived log; see
- * archive_file.h: archive_reader_next(), archive_each_member(),
- * archive_reader_open(), archive_read_names().
+ * archive_file.h: archive_each_member(), archive_each(), archive_read_names().
  *
  * A member is inflated twice: the first time nothing but its form and its
- * checksums are looked at, so that no record of a damaged one is returned. */
+ * checksums are looked at, so that no record of a damaged one is visited. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/archive_file.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -22,6 +22,8 @@
 #define PLAIN_SIZE ((size_t)32 << 10)
 #define GZIP       16 /* added to the window's bits: a gzip file */
 
+static_assert(SLOT_RUN * ARCHIVE_RECORD_MAX <= PLAIN_SIZE, "a run fits");
+
 /* Version 1 was not a gzip file. */
 static const char old_magic[8] = {'C', 'O', 'U', 'N', 'T', 'D', 'A', '1'};
 
@@ -34,10 +36,9 @@ struct archive_reader {
     struct archive_header header;
     uint64_t left;    /* records to come */
     uint64_t last_ms; /* received_ms of the one before */
-    size_t from, to;  /* of `plain`: what is not returned yet */
+    size_t from, to;  /* of `plain`: what is not visited yet */
     uint8_t in[IN_SIZE];
     uint8_t plain[PLAIN_SIZE];
-    struct archive_record records[ARCHIVE_RECORDS];
 };
 
 /* ---- bytes ------------------------------------------------------------- */
@@ -132,7 +133,8 @@ take_name(const uint8_t **at, const uint8_t *end, size_t most,
 
 /* Takes the next record out of `plain`.  False: there is no whole one. */
 static bool
-take_record(struct archive_reader *r, struct archive_record *out)
+take_record(struct archive_reader *r, struct message *m,
+            struct slot_stamp *stamp)
 {
     const uint8_t *at = r->plain + r->from, *end = r->plain + r->to;
     uint64_t ms, increment, minute = 0;
@@ -141,38 +143,32 @@ take_record(struct archive_reader *r, struct archive_record *out)
         ((r->header.features & ARCHIVE_HAS_TIMES) != 0 &&
          !take_varint(&at, end, &minute)) ||
         minute > UINT32_MAX ||
-        !take_name(&at, end, r->header.keyspace_size, &out->m.keyspace,
-                   &out->m.keyspace_size) ||
-        !take_name(&at, end, r->header.key_size, &out->m.key, &out->m.key_size))
+        !take_name(&at, end, r->header.keyspace_size, &m->keyspace,
+                   &m->keyspace_size) ||
+        !take_name(&at, end, r->header.key_size, &m->key, &m->key_size))
         return false;
     r->last_ms += ms;
-    out->received_ms = r->last_ms;
-    out->m.minute = (uint32_t)minute;
-    out->m.increment = (int64_t)(increment >> 1 ^ (0 - (increment & 1)));
+    *stamp = (struct slot_stamp){.received_ms = r->last_ms};
+    m->minute = (uint32_t)minute;
+    m->increment = (int64_t)(increment >> 1 ^ (0 - (increment & 1)));
     r->from = (size_t)(at - r->plain);
     return true;
 }
 
-int
-archive_reader_next(struct archive_reader *r,
-                    const struct archive_record **records)
+/* Takes the next run; returns its number of records, 0 behind the last one. */
+static int
+take_run(struct archive_reader *r, struct message *m, struct slot_stamp *stamps)
 {
-    int count = 0, rc;
+    int count = 0, rc = 0;
 
-    if (r->to - r->from < ARCHIVE_RECORD_MAX || r->left == 0) {
+    if (r->to - r->from < SLOT_RUN * ARCHIVE_RECORD_MAX || r->left == 0)
         rc = fill_plain(r);
-        if (rc < 0)
-            return rc;
-    }
-    while (count < ARCHIVE_RECORDS && r->left > 0 &&
-           take_record(r, &r->records[count])) {
-        count++;
-        r->left--;
-    }
-    if (count == 0 && (r->left > 0 || r->from < r->to))
-        return -EBADMSG;
-    *records = r->records;
-    return count;
+    if (rc < 0)
+        return rc;
+    for (; count < SLOT_RUN && r->left > 0; count++, r->left--)
+        if (!take_record(r, &m[count], &stamps[count]))
+            return -EBADMSG;
+    return count == 0 && r->from < r->to ? -EBADMSG : count;
 }
 
 /* ---- members ----------------------------------------------------------- */
@@ -283,8 +279,6 @@ take_header(struct archive_reader *r)
     return rc;
 }
 
-typedef int (*take_name_fn)(void *ctx, const struct archive_fill_name *n);
-
 /* Parses the next name in `plain`; returns its bytes. */
 static int
 parse_name(struct archive_reader *r, struct archive_fill_name *n)
@@ -309,7 +303,7 @@ parse_name(struct archive_reader *r, struct archive_fill_name *n)
 /* Goes through the names, which must be what the header says; `name`, unless it
  * is NULL, is called with each. */
 static int
-take_names(struct archive_reader *r, take_name_fn name, void *ctx)
+take_names(struct archive_reader *r, archive_take_name *name, void *ctx)
 {
     uint32_t size = 0, crc = 0;
     int rc = 0;
@@ -330,69 +324,42 @@ take_names(struct archive_reader *r, take_name_fn name, void *ctx)
     return rc;
 }
 
+/* The only member of a file. */
 static int
-open_reader(struct archive_reader **out, int fd, const struct archive_member *m)
-{
-    struct archive_reader *r = malloc(sizeof *r);
-    int rc;
-
-    *out = r;
-    if (!r)
-        return -ENOMEM;
-    r->fd = fd;
-    r->member = *m;
-    r->z = (z_stream){.zalloc = Z_NULL};
-    if (inflateInit2(&r->z, MAX_WBITS + GZIP) != Z_OK)
-        rc = -ENOMEM;
-    else
-        rc = take_header(r);
-    return rc;
-}
-
-/* The first member of a file. */
-static int
-first_member(int fd, struct archive_member *m, bool only)
+find_only(int fd, struct archive_member *m)
 {
     struct stat st;
     int rc;
 
     if (fstat(fd, &st) < 0)
         return -errno;
-    m->at = 0;
     rc = find_member(fd, (uint64_t)st.st_size, m);
-    return rc == 0 && only && m->size != (uint64_t)st.st_size ? -EBADMSG : rc;
+    return rc == 0 && m->size != (uint64_t)st.st_size ? -EBADMSG : rc;
 }
 
-int
-archive_reader_open(struct archive_reader **out, int fd,
-                    const struct archive_member *m)
+static int
+open_reader(struct archive_reader **out, int fd, const struct archive_member *m)
 {
-    const struct archive_record *records;
-    struct archive_member only;
-    struct archive_reader *r = NULL;
-    int rc = 0;
+    struct archive_member only = {.at = 0};
+    struct archive_reader *r;
+    int rc = m ? 0 : find_only(fd, &only);
 
-    if (!m)
-        rc = first_member(fd, &only, true);
-    if (rc == 0)
-        rc = open_reader(&r, fd, m ? m : &only);
-    if (rc == 0)
-        rc = take_names(r, NULL, NULL);
-    while (rc == 0 && (rc = archive_reader_next(r, &records)) > 0)
-        rc = 0;
-    if (rc == 0)
-        rc = take_header(r);
-    if (rc == 0)
-        rc = take_names(r, NULL, NULL);
+    *out = NULL;
     if (rc < 0)
-        archive_reader_close(r);
-    else
-        *out = r;
-    return rc;
+        return rc;
+    *out = r = malloc(sizeof *r);
+    if (!r)
+        return -ENOMEM;
+    r->fd = fd;
+    r->member = m ? *m : only;
+    r->z = (z_stream){.zalloc = Z_NULL};
+    if (inflateInit2(&r->z, MAX_WBITS + GZIP) != Z_OK)
+        return -ENOMEM;
+    return take_header(r);
 }
 
-void
-archive_reader_close(struct archive_reader *r)
+static void
+close_reader(struct archive_reader *r)
 {
     if (!r)
         return;
@@ -400,67 +367,79 @@ archive_reader_close(struct archive_reader *r)
     free(r);
 }
 
-const struct archive_header *
-archive_reader_header(const struct archive_reader *r)
-{
-    return &r->header;
-}
+/* ---- visiting ---------------------------------------------------------- */
 
-int
-archive_read_header(int fd, struct archive_header *out)
-{
-    struct archive_reader *r = NULL;
-    struct archive_member m;
-    int rc;
-
-    rc = first_member(fd, &m, false);
-    if (rc == 0)
-        rc = open_reader(&r, fd, &m);
-    if (rc == 0)
-        *out = r->header;
-    archive_reader_close(r);
-    return rc;
-}
-
-/* The names of a member that lists none are those of its records. */
+/* Goes through all that follows the header; `visit`, unless it is NULL, is
+ * called with each record. */
 static int
-names_of_records(int fd, const struct archive_member *m, take_name_fn name,
-                 void *ctx)
+visit_records(struct archive_reader *r, slot_visit *visit, void *ctx)
 {
-    const struct archive_record *records;
-    struct archive_reader *r;
+    struct slot_stamp stamps[SLOT_RUN];
+    struct message m[SLOT_RUN];
+    uint32_t number = 0;
     int count, rc;
 
-    rc = archive_reader_open(&r, fd, m);
-    if (rc < 0)
-        return rc;
-    while (rc == 0 && (count = archive_reader_next(r, &records)) != 0) {
+    rc = take_names(r, NULL, NULL);
+    while (rc == 0 && (count = take_run(r, m, stamps)) != 0) {
         rc = count < 0 ? count : 0;
-        for (int i = 0; rc == 0 && i < count; i++) {
-            const struct archive_fill_name n = {records[i].m.keyspace,
-                                                records[i].m.keyspace_size, 1};
-
-            rc = records[i].m.increment != 0 ? name(ctx, &n) : 0;
-        }
+        for (int i = 0; visit && rc == 0 && i < count; i++)
+            rc = visit(ctx, number++, &m[i], &stamps[i]);
     }
-    archive_reader_close(r);
     return rc;
 }
 
 int
-archive_read_names(int fd, const struct archive_member *m,
-                   struct archive_header *out,
-                   int (*name)(void *ctx, const struct archive_fill_name *n),
-                   void *ctx)
+archive_each(int fd, const struct archive_member *m, slot_visit *visit,
+             void *ctx)
 {
     struct archive_reader *r;
     int rc;
 
     rc = open_reader(&r, fd, m);
     if (rc == 0)
+        rc = visit_records(r, NULL, NULL);
+    if (rc == 0 && visit)
+        rc = take_header(r);
+    if (rc == 0 && visit)
+        rc = visit_records(r, visit, ctx);
+    close_reader(r);
+    return rc;
+}
+
+/* Who takes the names of records. */
+struct name_taker {
+    archive_take_name *name;
+    void *ctx;
+};
+
+static int
+name_record(void *ctx, uint32_t number, const struct message *m,
+            const struct slot_stamp *stamp)
+{
+    const struct archive_fill_name n = {m->keyspace, m->keyspace_size, 1};
+    const struct name_taker *to = ctx;
+
+    (void)number;
+    (void)stamp;
+    return m->increment != 0 ? to->name(to->ctx, &n) : 0;
+}
+
+int
+archive_read_names(int fd, const struct archive_member *m,
+                   struct archive_header *out, archive_take_name *name,
+                   void *ctx)
+{
+    struct name_taker to = {name, ctx};
+    struct archive_reader *r;
+    int rc;
+
+    rc = open_reader(&r, fd, m);
+    if (rc == 0)
         *out = r->header;
-    if (rc == 0 && r->header.names > 0)
+    if (rc == 0 && name && out->names > 0)
         rc = take_names(r, name, ctx);
-    archive_reader_close(r);
-    return rc == 0 && out->names == 0 ? names_of_records(fd, m, name, ctx) : rc;
+    close_reader(r);
+    return rc == 0 && name && out->names == 0
+               ? archive_each(fd, m, name_record, &to)
+               : rc;
 }

@@ -235,11 +235,11 @@ logfile_header(int fd, struct log_header *out)
 struct each {
     struct layout layout;
     struct slot_fill fill;
-    logfile_slot *slot;
+    slot_visit *visit;
     void *ctx;
 };
 
-/* Calls slot() for each valid one of `count` slots in memory, of which the
+/* Visits each valid one of `count` slots in memory, of which the
  * first is `number`.  Runs are parsed at once, which is quicker; a run with an
  * invalid slot is parsed again from its next slot on. */
 static int
@@ -265,17 +265,17 @@ visit_slots(const struct each *e, const uint8_t *slots, uint32_t number,
         if (!valid)
             (*skipped)++;
         for (uint32_t i = 0; valid && rc == 0 && i < run.count; i++)
-            rc = e->slot(e->ctx, number + at + i, &messages[i], &stamps[i]);
+            rc = e->visit(e->ctx, number + at + i, &messages[i], &stamps[i]);
     }
     return rc;
 }
 
 int
-logfile_each(struct logfile_slots *slots, logfile_slot *slot, void *ctx)
+logfile_each(struct logfile_slots *slots, slot_visit *visit, void *ctx)
 {
     const struct log_header *h = slots->header;
     struct each e = {
-        .fill = {&e.layout, h->uuid, h->epoch}, .slot = slot, .ctx = ctx};
+        .fill = {&e.layout, h->uuid, h->epoch}, .visit = visit, .ctx = ctx};
     uint8_t *bytes;
     int rc;
 
@@ -304,12 +304,12 @@ logfile_each(struct logfile_slots *slots, logfile_slot *slot, void *ctx)
 }
 
 int
-logfile_each_sealed(const struct log *log, logfile_slot *slot, void *ctx)
+logfile_each_sealed(const struct log *log, slot_visit *visit, void *ctx)
 {
     struct logfile_slots slots = {.fd = log->fd,
                                   .header = &log->header,
                                   .end = (uint32_t)log->header.count};
-    const int rc = logfile_each(&slots, slot, ctx);
+    const int rc = logfile_each(&slots, visit, ctx);
 
     return rc == 0 && slots.skipped > 0 ? -EBADMSG : rc;
 }

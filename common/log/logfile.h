@@ -79,16 +79,10 @@ struct logfile_slots {
     uint32_t skipped; /* set: how many of those read are invalid */
 };
 
-typedef int logfile_slot(void *ctx, uint32_t number, const struct message *m,
-                         const struct slot_stamp *stamp);
-
-/* Calls `slot` for each valid slot of the header's epoch, marks included
- * (mark_is()); stops when it returns non-zero and returns that.  What a message
- * points to lives until the last slot of its run: slots are parsed SLOT_RUN at a
- * time, from slot 0 on. */
-int logfile_each(struct logfile_slots *slots, logfile_slot *slot, void *ctx);
+/* Visits each valid slot of the header's epoch, marks included (mark_is()). */
+int logfile_each(struct logfile_slots *slots, slot_visit *visit, void *ctx);
 
 /* The same for all slots of a sealed log.  -EBADMSG: one is not valid. */
-int logfile_each_sealed(const struct log *log, logfile_slot *slot, void *ctx);
+int logfile_each_sealed(const struct log *log, slot_visit *visit, void *ctx);
 
 #endif

@@ -50,6 +50,13 @@ struct slot_stamp {
     uint32_t synced;
 };
 
+/* Is called with one record of a fill after the other: a slot of a log, or a
+ * record of an archived one, which has no `synced`.  A result other than 0 ends
+ * the reading, and is returned.  What a message points to lives until the last
+ * record of its run: of SLOT_RUN records from number 0 on. */
+typedef int slot_visit(void *ctx, uint32_t number, const struct message *m,
+                       const struct slot_stamp *stamp);
+
 /* Completes slots whose message bytes are in place: writes their stamps and
  * crc32s.  m[i] was parsed from slot i. */
 void slot_put_run(const struct slot_run *r, uint8_t *slots,

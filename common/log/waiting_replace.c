@@ -72,27 +72,31 @@ see_fill_name(void *ctx, const struct archive_fill_name *n)
     return 0;
 }
 
+static int
+write_other(void *ctx, uint32_t number, const struct message *m,
+            const struct slot_stamp *stamp)
+{
+    struct left_out *l = ctx;
+
+    (void)number;
+    return m->increment == 0 || bytes_equal(m->keyspace, m->keyspace_size,
+                                            l->what->name, l->what->size)
+               ? 0
+               : waiting_record(l->w, m, stamp->received_ms);
+}
+
 /* Writes a member without the records of a name; its names are then those of
  * its records again. */
 static int
-filter_member(struct left_out *l, struct archive_reader *r)
+filter_member(struct left_out *l, int fd, const struct archive_member *m)
 {
-    const struct archive_record *records;
-    int count, rc;
+    int rc;
 
     l->header.count = l->increments;
     l->header.names = 0;
     rc = waiting_member(l->w, &l->new, &l->header, NULL);
-    while (rc == 0 && (count = archive_reader_next(r, &records)) != 0) {
-        rc = count < 0 ? count : 0;
-        for (int i = 0; rc == 0 && i < count; i++) {
-            const struct message *m = &records[i].m;
-
-            if (m->increment != 0 && !bytes_equal(m->keyspace, m->keyspace_size,
-                                                  l->what->name, l->what->size))
-                rc = waiting_record(l->w, m, records[i].received_ms);
-        }
-    }
+    if (rc == 0)
+        rc = archive_each(fd, m, write_other, l);
     return rc == 0 ? waiting_member_end(l->w, &l->new) : rc;
 }
 
@@ -136,15 +140,14 @@ is_copied(const struct waiting *w, const struct waiting_fill *f)
 
 /* Adds a member to the new file, if anything of it stays. */
 static int
-write_member(struct left_out *l, int fd, const struct archive_member *m,
-             struct archive_reader *r)
+write_member(struct left_out *l, int fd, const struct archive_member *m)
 {
     const struct log_fill id = LOG_FILL_OF(&l->header);
     struct waiting_fill *fill;
     int64_t copied;
 
     if (l->found && (!l->what->leaves || l->what->leaves(l->what->ctx, &id)))
-        return l->increments > 0 ? filter_member(l, r) : 0;
+        return l->increments > 0 ? filter_member(l, fd, m) : 0;
     while (l->next && l->next->member.at < m->at)
         l->next = l->next->next;
     fill = l->next && l->next->member.at == m->at ? l->next : NULL;
@@ -164,18 +167,16 @@ static int
 rewrite_member(void *ctx, int fd, const struct archive_member *m)
 {
     struct left_out *l = ctx;
-    struct archive_reader *r;
     int rc;
 
     l->found = false;
     l->increments = 0;
     rc = archive_read_names(fd, m, &l->header, see_fill_name, l);
     if (rc == 0)
-        rc = archive_reader_open(&r, fd, m);
+        rc = archive_each(fd, m, NULL, NULL);
     if (rc < 0)
         return rc;
-    l->error = write_member(l, fd, m, r);
-    archive_reader_close(r);
+    l->error = write_member(l, fd, m);
     return l->error != 0;
 }
 

@@ -91,12 +91,12 @@ make_file(const uint8_t *bytes, size_t size, unsigned how)
 }
 
 static void
-check_record(const struct archive_header *h, const struct archive_record *r)
+check_record(const struct archive_header *h, const struct message *m)
 {
-    assert(r->m.keyspace_size > 0 && r->m.keyspace_size <= h->keyspace_size);
-    assert(r->m.key_size > 0 && r->m.key_size <= h->key_size);
-    assert(!memchr(r->m.keyspace, 0, r->m.keyspace_size));
-    assert(!memchr(r->m.key, 0, r->m.key_size));
+    assert(m->keyspace_size > 0 && m->keyspace_size <= h->keyspace_size);
+    assert(m->key_size > 0 && m->key_size <= h->key_size);
+    assert(!memchr(m->keyspace, 0, m->keyspace_size));
+    assert(!memchr(m->key, 0, m->key_size));
 }
 
 static int
@@ -109,59 +109,64 @@ count_name(void *ctx, const struct archive_fill_name *n)
     return 0;
 }
 
+/* What is read of a member that checks. */
+struct reading {
+    struct archive_header header;
+    unsigned long hash; /* of its records */
+    uint64_t total;
+    int write; /* it is written again */
+};
+
+static int
+see_record(void *ctx, uint32_t number, const struct message *m,
+           const struct slot_stamp *stamp)
+{
+    struct reading *r = ctx;
+
+    assert(number == r->total);
+    r->total++;
+    check_record(&r->header, m);
+    r->hash = crc32(r->hash, (const Bytef *)&stamp->received_ms, 8);
+    r->hash = crc32(r->hash, (const Bytef *)&m->increment, 8);
+    r->hash = crc32(r->hash, m->keyspace, m->keyspace_size);
+    r->hash = crc32(r->hash, m->key, m->key_size);
+    return r->write ? archive_writer_add(writer, m, stamp->received_ms) : 0;
+}
+
 /* Reads a member that checks and, with `write`, writes it again, without its
  * names: a hash of its records. */
 static unsigned long
 read_member(int fd, const struct archive_member *m, int write)
 {
-    const struct archive_record *records;
-    struct archive_header header;
-    unsigned long hash = 0;
-    struct archive_reader *r;
-    uint64_t total = 0;
-    int count, rc;
+    struct reading r = {.write = write};
+    int rc;
 
-    rc = archive_reader_open(&r, fd, m);
+    rc = archive_read_names(fd, m, &r.header, NULL, NULL);
     assert(rc == 0);
-    header = *archive_reader_header(r);
-    header.names = 0;
-    rc = write ? archive_writer_begin(writer, &header, NULL, again, 0) : 0;
+    r.header.names = 0;
+    rc = write ? archive_writer_begin(writer, &r.header, NULL, again, 0) : 0;
     assert(rc == 0);
-    while ((count = archive_reader_next(r, &records)) > 0)
-        for (int i = 0; i < count; i++, total++) {
-            const struct archive_record *x = &records[i];
-
-            check_record(archive_reader_header(r), x);
-            hash = crc32(hash, (const Bytef *)&x->received_ms, 8);
-            hash = crc32(hash, (const Bytef *)&x->m.increment, 8);
-            hash = crc32(hash, x->m.keyspace, x->m.keyspace_size);
-            hash = crc32(hash, x->m.key, x->m.key_size);
-            rc = write ? archive_writer_add(writer, &x->m, x->received_ms) : 0;
-            assert(rc == 0);
-        }
-    assert(count == 0 && total == archive_reader_header(r)->count);
+    rc = archive_each(fd, m, see_record, &r);
+    assert(rc == 0 && r.total == r.header.count);
     rc = write ? archive_writer_end(writer, NULL) : 0;
     assert(rc == 0);
-    archive_reader_close(r);
-    return hash;
+    return r.hash;
 }
 
 static int
 check_member(void *ctx, int fd, const struct archive_member *m)
 {
     struct archive_header h;
-    struct archive_reader *r;
     size_t names = 0;
     int listed, rc;
 
     (void)ctx;
     (void)fd; /* `given` */
     listed = archive_read_names(given, m, &h, count_name, &names);
-    rc = archive_reader_open(&r, given, m);
+    rc = archive_each(given, m, NULL, NULL);
     assert(rc == 0 || rc == -EBADMSG || rc == -EPROTONOSUPPORT);
     if (rc < 0)
         return -EBADMSG;
-    archive_reader_close(r);
     assert(listed == 0 && (h.names == 0 || names == h.names));
     clear_file(again);
     assert(read_member(given, m, 1) == read_member(again, NULL, 0));

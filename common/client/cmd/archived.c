@@ -20,27 +20,14 @@
 /* ---- reading ----------------------------------------------------------- */
 
 int
-archived_each(const struct archived *a,
-              int (*take)(void *ctx, const struct archive_record *r), void *ctx)
+archived_each(const struct archived *a, slot_visit *visit, void *ctx)
 {
     const int fd = folder_open_file(AT_FDCWD, a->path);
-    const struct archive_record *records;
-    struct archive_reader *from;
-    int count, rc;
+    int rc;
 
     if (fd < 0)
         return fd;
-    rc = archive_reader_open(&from, fd, NULL);
-    if (rc < 0)
-        goto close_file;
-    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
-        rc = count < 0 ? count : 0;
-        for (int i = 0; rc == 0 && i < count; i++)
-            rc = take(ctx, &records[i]);
-    }
-    archive_reader_close(from);
-
-close_file:
+    rc = archive_each(fd, NULL, visit, ctx);
     (void)close(fd);
     return rc;
 }
@@ -53,7 +40,7 @@ read_header(const char *path, struct archive_header *out)
 
     if (fd < 0)
         return fd;
-    rc = archive_read_header(fd, out);
+    rc = archive_read_names(fd, NULL, out, NULL, NULL);
     (void)close(fd);
     return rc;
 }

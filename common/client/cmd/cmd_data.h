@@ -205,11 +205,8 @@ bool archived_has(const struct archived_list *list, const uint8_t *uuid,
                   uint64_t epoch);
 void archived_free(struct archived_list *list);
 
-/* Checks all of a log, and calls `take` with each of its records; what that
- * returns, unless it is 0, ends it and is returned. */
-int archived_each(const struct archived *a,
-                  int (*take)(void *ctx, const struct archive_record *r),
-                  void *ctx);
+/* Checks all of a log, then visits its records. */
+int archived_each(const struct archived *a, slot_visit *visit, void *ctx);
 
 /* ---- place ------------------------------------------------------------- */
 
@@ -250,11 +247,12 @@ struct place {
 };
 
 /* Places a fill: its file is durable, its name included, or there is none.
- * read() is called once or twice, and calls place_take() with each increment,
- * the same ones both times. */
+ * read() is called once or twice, and has place_take() visit each increment, the
+ * same ones both times; its ctx is the struct place. */
 int place_fill(struct place *p, const struct archive_header *h,
                int (*read)(void *ctx, struct place *p), void *ctx);
-int place_take(struct place *p, const struct message *m, uint64_t received_ms);
+int place_take(void *ctx, uint32_t number, const struct message *m,
+               const struct slot_stamp *stamp);
 
 /* Places an archived log. */
 int place_archived(struct place *p, const struct archived *log);

@@ -176,29 +176,33 @@ is_ours(const struct explain *e, const struct message *m)
  * far ahead that the merge did not believe it.  The time of the merge is not
  * known; it follows the receipt. */
 static uint64_t
-counted_ms(const struct archive_record *r)
+counted_ms(const struct message *m, uint64_t received_ms)
 {
-    const uint64_t minute = r->m.minute;
+    const uint64_t minute = m->minute;
 
-    return minute > 0 && minute <= r->received_ms / 60000 + HISTORY_AHEAD_MAX
+    return minute > 0 && minute <= received_ms / 60000 + HISTORY_AHEAD_MAX
                ? minute * 60000
-               : r->received_ms;
+               : received_ms;
 }
 
 static int
-add_record(void *ctx, const struct archive_record *r)
+add_record(void *ctx, uint32_t number, const struct message *m,
+           const struct slot_stamp *stamp)
 {
+    const uint64_t received_ms = stamp->received_ms;
     struct share *s = ctx;
 
-    if (!is_ours(s->e, &r->m))
+    (void)number;
+    if (!is_ours(s->e, m))
         return 0;
     if (s->increments++ == 0)
-        s->first_ms = r->received_ms;
-    s->last_ms = r->received_ms;
-    s->sum += r->m.increment;
+        s->first_ms = received_ms;
+    s->last_ms = received_ms;
+    s->sum += m->increment;
     if (!s->in)
         return 0;
-    return key_history_add(&s->e->history, counted_ms(r), r->m.increment);
+    return key_history_add(&s->e->history, counted_ms(m, received_ms),
+                           m->increment);
 }
 
 static const struct table_column columns[] = {

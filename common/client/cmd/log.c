@@ -137,38 +137,24 @@ static const struct table_column dump_columns[] = {
     {"at", "at", true}, /* Unix seconds of its minute, if it has one */
 };
 
-struct dump {
-    struct output out;
-    uint32_t number; /* of the next record of an archived log */
-};
-
 static int
 dump_slot(void *ctx, uint32_t number, const struct message *m,
           const struct slot_stamp *stamp)
 {
-    struct dump *d = ctx;
+    struct output *out = ctx;
 
     if (mark_is(m))
         return 0; /* no increment */
-    output_row(&d->out, (const struct cell[]){
-                            cell_number(number),
-                            cell_number((int64_t)stamp->received_ms),
-                            cell_number(m->increment),
-                            cell_name(m->keyspace, m->keyspace_size),
-                            cell_name(m->key, m->key_size),
-                            m->minute > 0 ? cell_number((int64_t)m->minute * 60)
-                                          : cell_none(),
-                        });
+    output_row(out, (const struct cell[]){
+                        cell_number(number),
+                        cell_number((int64_t)stamp->received_ms),
+                        cell_number(m->increment),
+                        cell_name(m->keyspace, m->keyspace_size),
+                        cell_name(m->key, m->key_size),
+                        m->minute > 0 ? cell_number((int64_t)m->minute * 60)
+                                      : cell_none(),
+                    });
     return 0;
-}
-
-static int
-dump_record(void *ctx, const struct archive_record *r)
-{
-    struct dump *d = ctx;
-    const struct slot_stamp stamp = {.received_ms = r->received_ms};
-
-    return dump_slot(d, d->number++, &r->m, &stamp);
 }
 
 /* Slots that may hold something: of an open log those behind its last valid
@@ -191,20 +177,19 @@ used_end(int fd, const struct log_header *h, uint32_t *end)
 }
 
 static void
-begin_dump(const struct cmd_line *line, struct dump *d)
+begin_dump(const struct cmd_line *line, struct output *out)
 {
-    d->number = 0;
-    output_init(&d->out, line, OUTPUT_COLUMNS(dump_columns));
+    output_init(out, line, OUTPUT_COLUMNS(dump_columns));
     /* Tab-separated is what this is for; --json is the other choice. */
-    if (d->out.format == OUTPUT_PEOPLE)
-        d->out.format = OUTPUT_TSV;
+    if (out->format == OUTPUT_PEOPLE)
+        out->format = OUTPUT_TSV;
 }
 
 static int
-end_dump(struct dump *d)
+end_dump(struct output *out)
 {
-    output_rows_end(&d->out);
-    return output_fini(&d->out);
+    output_rows_end(out);
+    return output_fini(out);
 }
 
 static int
@@ -213,14 +198,14 @@ dump_archived(const struct cmd_line *line, const char *name)
     char path[CONFIG_TEXT_SIZE + sizeof "/" ARCHIVE_FOLDER "/" +
               LOGFILE_NAME_SIZE];
     const struct archived file = {.path = path};
-    struct dump d;
+    struct output out;
     int rc;
 
     (void)snprintf(path, sizeof path, "%s/" ARCHIVE_FOLDER "/%s",
                    line->config.data_dir, name);
-    begin_dump(line, &d);
-    rc = archived_each(&file, dump_record, &d);
-    return rc < 0 ? report_archived(rc, name) : end_dump(&d);
+    begin_dump(line, &out);
+    rc = archived_each(&file, dump_slot, &out);
+    return rc < 0 ? report_archived(rc, name) : end_dump(&out);
 }
 
 static int
@@ -228,7 +213,7 @@ dump_slots(const struct cmd_line *line, int fd, const char *name)
 {
     struct log_header header;
     struct logfile_slots slots = {.fd = fd, .header = &header};
-    struct dump d;
+    struct output out;
     int rc, status;
 
     rc = logfile_header(fd, &header);
@@ -239,9 +224,9 @@ dump_slots(const struct cmd_line *line, int fd, const char *name)
                         name,
                         rc == -EPROTONOSUPPORT ? "of a newer version"
                                                : "its headers are damaged");
-    begin_dump(line, &d);
-    rc = logfile_each(&slots, dump_slot, &d);
-    status = end_dump(&d);
+    begin_dump(line, &out);
+    rc = logfile_each(&slots, dump_slot, &out);
+    status = end_dump(&out);
     if (slots.skipped > 0)
         diag(DIAG_WARNING,
              "log %s: slots left out because they are not "

@@ -112,24 +112,27 @@ decide_name(struct place *p, uint32_t number)
 /* ---- one fill ------------------------------------------------------------------ */
 
 int
-place_take(struct place *p, const struct message *m, uint64_t received_ms)
+place_take(void *ctx, uint32_t number, const struct message *m,
+           const struct slot_stamp *stamp)
 {
-    uint32_t number;
+    struct place *p = ctx;
+    uint32_t name;
     int rc;
 
+    (void)number;
     if (m->increment == 0)
         return 0; /* it changes nothing and makes no key */
     if (p->file.fd >= 0) {
-        number = name_table_find(&p->names, m->keyspace, m->keyspace_size);
-        return number != NAME_TABLE_NONE && p->names.entries[number].note > 0
-                   ? waiting_record(&p->in->waiting, m, received_ms)
+        name = name_table_find(&p->names, m->keyspace, m->keyspace_size);
+        return name != NAME_TABLE_NONE && p->names.entries[name].note > 0
+                   ? waiting_record(&p->in->waiting, m, stamp->received_ms)
                    : 0;
     }
     if (is_left_out(p, m))
         return 0;
-    rc = name_table_put(&p->names, m->keyspace, m->keyspace_size, &number);
+    rc = name_table_put(&p->names, m->keyspace, m->keyspace_size, &name);
     if (rc == 0)
-        p->names.entries[number].note++;
+        p->names.entries[name].note++;
     return rc;
 }
 
@@ -223,15 +226,9 @@ place_fill(struct place *p, const struct archive_header *h,
 /* ---- an archived log ------------------------------------------------------------ */
 
 static int
-take_record(void *ctx, const struct archive_record *r)
-{
-    return place_take(ctx, &r->m, r->received_ms);
-}
-
-static int
 read_archive(void *ctx, struct place *p)
 {
-    return archived_each(ctx, take_record, p);
+    return archived_each(ctx, place_take, p);
 }
 
 int

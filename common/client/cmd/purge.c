@@ -54,6 +54,7 @@ struct purge {
     bool reported;     /* that it does */
     bool is_last;      /* this is the last pass over the logs */
     struct archive_writer *writer;
+    uint64_t found; /* increments of the keys in one archived log */
 };
 
 int
@@ -254,53 +255,51 @@ search_quarantined(void *ctx, const struct logfile *f)
 
 /* ---- the archive ------------------------------------------------------- */
 
-/* Counts the increments of the keys, or, with a writer, writes all others. */
 static int
-pass_records(struct purge *p, int fd, struct archive_writer *to,
-             uint64_t *found)
+count_purged(void *ctx, uint32_t number, const struct message *m,
+             const struct slot_stamp *stamp)
 {
-    const struct archive_record *records;
-    struct archive_reader *from;
-    int count, rc;
+    struct purge *p = ctx;
 
-    *found = 0;
-    rc = archive_reader_open(&from, fd, NULL);
-    if (rc < 0)
-        return rc;
-    while (rc == 0 && (count = archive_reader_next(from, &records)) != 0) {
-        rc = count < 0 ? count : 0;
-        for (int i = 0; rc == 0 && i < count; i++)
-            if (is_purged(p, &records[i].m))
-                ++*found;
-            else if (to != NULL)
-                rc = archive_writer_add(to, &records[i].m,
-                                        records[i].received_ms);
-    }
-    archive_reader_close(from);
-    return rc;
+    (void)number;
+    (void)stamp;
+    p->found += is_purged(p, m);
+    return 0;
 }
 
 static int
-write_again(struct purge *p, int from, int to, uint64_t found)
+write_other(void *ctx, uint32_t number, const struct message *m,
+            const struct slot_stamp *stamp)
+{
+    struct purge *p = ctx;
+
+    (void)number;
+    return is_purged(p, m)
+               ? 0
+               : archive_writer_add(p->writer, m, stamp->received_ms);
+}
+
+static int
+write_again(struct purge *p, int from, int to)
 {
     struct archive_header h;
     int rc;
 
-    rc = archive_read_header(from, &h);
+    rc = archive_read_names(from, NULL, &h, NULL, NULL);
     if (rc < 0)
         return rc;
-    h.count -= found;
+    h.count -= p->found;
     h.names = 0;
     rc = archive_writer_begin(p->writer, &h, NULL, to, 0);
     if (rc == 0)
-        rc = pass_records(p, from, p->writer, &found);
+        rc = archive_each(from, NULL, write_other, p);
     if (rc == 0)
         rc = archive_writer_end(p->writer, NULL);
     return rc == 0 && fdatasync(to) < 0 ? -errno : rc;
 }
 
 static int
-replace_archived(struct purge *p, const char *name, int from, uint64_t found)
+replace_archived(struct purge *p, const char *name, int from)
 {
     const int dirfd = p->dir->archive_fd;
     char temp[ARCHIVE_NAME_SIZE + 2];
@@ -310,7 +309,7 @@ replace_archived(struct purge *p, const char *name, int from, uint64_t found)
     to = openat(dirfd, temp, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (to < 0)
         return -errno;
-    rc = write_again(p, from, to, found);
+    rc = write_again(p, from, to);
     (void)close(to); /* synced, or given up */
     if (rc == 0 && renameat(dirfd, temp, dirfd, name) < 0)
         rc = -errno;
@@ -341,7 +340,6 @@ purge_archived(void *ctx, int folder_fd, const char *name)
 {
     struct purge *p = ctx;
     struct archive_name n;
-    uint64_t found;
     int fd, rc;
 
     if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) == 0)
@@ -353,15 +351,16 @@ purge_archived(void *ctx, int folder_fd, const char *name)
     fd = folder_open_file(folder_fd, name);
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
-    rc = pass_records(p, fd, NULL, &found);
+    p->found = 0;
+    rc = archive_each(fd, NULL, count_purged, p);
     if (rc == -EBADMSG || rc == -EPROTONOSUPPORT) {
         report_left(p, ARCHIVE_FOLDER, name,
                     rc == -EBADMSG ? "it is damaged and may have a key"
                                    : "it is of another version and may have a "
                                      "key");
         rc = 0;
-    } else if (rc == 0 && found > 0) {
-        rc = replace_archived(p, name, fd, found);
+    } else if (rc == 0 && p->found > 0) {
+        rc = replace_archived(p, name, fd);
     }
     (void)close(fd);
     return rc;

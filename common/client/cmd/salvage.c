@@ -289,7 +289,7 @@ take_slot(void *ctx, uint32_t number, const struct message *m,
         (s->report.header.features & LOG_HAS_MARKS) != 0)
         s->requests.unsure++;
     s->requests.left_out += left_out;
-    return left_out ? 0 : place_take(&s->place, m, stamp->received_ms);
+    return left_out ? 0 : place_take(&s->place, number, m, stamp);
 }
 
 /* For place_fill(). */
