@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 
@@ -39,7 +38,6 @@ batch_close(struct log_batch *b)
         return; /* it is not open */
     if (b->logs)
         batch_release_unmerged(b, false);
-    free(b->ready);
     free(b->logs);
     fold_close(&b->fold);
     logdir_close(&b->dir);
@@ -276,48 +274,45 @@ batch_fold(struct log_batch *b)
 
 /* ---- claiming ------------------------------------------------------------ */
 
+/* A log could not be claimed because of `rc`, which is reported. */
 static void
-report_claim(struct log_batch *b, const struct logfile *entry, int rc)
+heed_failure(struct log_batch *b, uint64_t index, int rc)
 {
-    static struct diag_repeat repeat;
-
-    if (rc == -EBUSY)
+    switch (rc) {
+    case -ESTALE: /* another process had it just now */
+    case -ENOENT:
+        break;
+    case -EBUSY:
         look_again_soon(b);
-    if (rc == -EBUSY || rc == -ESTALE || rc == -ENOENT)
-        return; /* another process has it, or had it just now */
-    if (rc == -EBADMSG) {
+        break;
+    case -EBADMSG:
         b->stats->quarantined++;
-        diag(DIAG_ERROR, "log=%" PRIu64 " is quarantined: no valid header",
-             entry->index);
-        return;
+        break;
+    case -EPROTO:
+        b->other_sizes = true;
+        break;
+    default:
+        defer_log(b, index);
     }
-    defer_log(b, entry->index);
-    diag_repeating(&repeat, DIAG_ERROR, "claim log=%" PRIu64 ": %s",
-                   entry->index, diag_text(rc));
 }
 
 /* Claims one log and makes it number b->count.  False if another process has
  * it, or it must not be merged. */
 static bool
-claim_log(struct log_batch *b, const struct logfile *entry)
+claim_log(struct log_batch *b, uint64_t index)
 {
     struct batch_log *l = &b->logs[b->count];
     int rc;
 
     *l = (struct batch_log){.claimed = false};
-    rc = log_claim(&l->log, b->dir.fd, entry->index, LOG_MODE_FULL);
+    rc = logdir_claim_log(&b->dir, index, LOG_MODE_FULL, &l->log);
     if (rc < 0) {
-        report_claim(b, entry, rc);
+        heed_failure(b, index, rc);
         return false;
     }
     l->claimed = true;
     l->mark = LOG_FILL_OF(&l->log.header);
     l->count = (uint32_t)l->log.header.count;
-    if (logdir_has_other_sizes(&b->dir, &l->log.layout)) {
-        b->other_sizes = true;
-        batch_release(b, l);
-        return false;
-    }
     if (have_uuid(b, l->mark.uuid)) {
         /* A copy of a log of this batch: the marks show when the other copy is
          * merged. */
@@ -347,9 +342,9 @@ fold_next(struct log_batch *b)
 
 /* Adds one log to the batch; returns what fold_next() does. */
 static int
-take_log(struct log_batch *b, const struct logfile *entry)
+take_log(struct log_batch *b, uint64_t index)
 {
-    return claim_log(b, entry) ? fold_next(b) : !b->other_sizes;
+    return claim_log(b, index) ? fold_next(b) : !b->other_sizes;
 }
 
 int
@@ -362,36 +357,22 @@ batch_add_waiting(struct log_batch *b, struct waiting_fill *f)
     return fold_next(b);
 }
 
-/* Copies the full logs of the last scan, oldest first: the scan's own order
- * is by index.  Returns their number or -ENOMEM. */
-static int
-find_ready(struct log_batch *b)
+/* Whether a log of the last scan is full, and may be tried now. */
+static bool
+is_ready(struct log_batch *b, const struct logfile *e)
 {
-    size_t n = 0;
-
-    if (array_grow(&b->ready, &b->ready_max, b->dir.count, sizeof *b->ready) <
-        0)
-        return -ENOMEM;
-    for (size_t i = 0; i < b->dir.count; i++) {
-        const struct logfile *e = &b->dir.entries[i];
-
-        if (e->mode != LOG_MODE_FULL)
-            continue;
-        if (!e->locked)
-            b->ready[n++] = *e;
-        else if (e->ours)
-            look_again_soon(b);
-    }
-    if (n > 1)
-        qsort(b->ready, n, sizeof *b->ready, by_age);
-    return (int)n;
+    if (e->mode != LOG_MODE_FULL)
+        return false;
+    if (e->locked && e->ours)
+        look_again_soon(b);
+    return !e->locked && !is_deferred(b, e->index);
 }
 
 int
 batch_take(struct log_batch *b)
 {
     const uint64_t recovered = b->dir.recovered;
-    int rc, ready, i, more = 1;
+    int rc, more = 1;
 
     assert(b->count == 0);
     b->retry_ms = UINT64_MAX;
@@ -417,12 +398,11 @@ batch_take(struct log_batch *b)
         diag(DIAG_INFO, "recovered logs=%" PRIu64, b->dir.recovered);
     b->has_recovered = true;
     b->stats->recovered += b->dir.recovered - recovered;
-    ready = find_ready(b);
-    if (ready < 0)
-        return ready;
-    for (i = 0; i < ready && more > 0; i++)
-        if (!is_deferred(b, b->ready[i].index))
-            more = take_log(b, &b->ready[i]);
+    if (b->dir.count > 1)
+        qsort(b->dir.entries, b->dir.count, sizeof *b->dir.entries, by_age);
+    for (size_t i = 0; i < b->dir.count && more > 0; i++)
+        if (is_ready(b, &b->dir.entries[i]))
+            more = take_log(b, b->dir.entries[i].index);
     return more < 0 ? more : (int)b->count;
 }
 

@@ -83,8 +83,6 @@ struct log_batch {
     bool has_recovered;     /* once, at the start */
     bool other_sizes;       /* a log was written with other message sizes */
     struct merge_stats *stats; /* the worker's */
-    struct logfile *ready;     /* full logs of the last scan, sorted */
-    size_t ready_max;
 };
 
 /* `log_fd` is data/log; it is duplicated.  The fold has `memory` bytes.  The

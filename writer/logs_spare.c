@@ -40,9 +40,7 @@ has_disk_space(const struct logs *l)
 static int
 claim_spare(struct logs *l)
 {
-    uint64_t hint = 0;
-
-    return logdir_claim(&l->dir, LOG_MODE_EMPTY, &hint, &l->make.log);
+    return logdir_claim(&l->dir, LOG_MODE_EMPTY, &l->make.log);
 }
 
 /* Claims an empty log; recovers, then creates, when there is none and one is
@@ -51,7 +49,6 @@ static int
 claim_or_create(struct logs *l)
 {
     const bool is_needed = l->make.may_create;
-    uint64_t index;
     int rc;
 
     rc = claim_spare(l);
@@ -65,7 +62,7 @@ claim_or_create(struct logs *l)
     if (l->dir.count < l->config->log_max && !has_disk_space(l))
         rc = -ENOSPC;
     else
-        rc = logdir_create(&l->dir, l->config->log_max, &index);
+        rc = logdir_create(&l->dir, l->config->log_max);
     if (rc < 0)
         return is_needed ? rc : -EAGAIN;
     return claim_spare(l);
@@ -81,14 +78,6 @@ make_run(struct io_job *job)
     s->rc = claim_or_create(l);
     if (s->rc < 0)
         return;
-    if (s->log.layout.slot_size != l->dir.layout.slot_size ||
-        s->log.layout.key_at != l->dir.layout.key_at) {
-        /* It was put there while this process runs; the next start refuses it.
-         */
-        (void)log_release(&s->log); /* recovery tidies what this leaves */
-        s->rc = -EPROTO;
-        return;
-    }
     s->began = true;
     s->log.takes_marks = s->takes_marks;
     s->rc = log_begin(&s->log);

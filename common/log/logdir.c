@@ -28,14 +28,10 @@ logdir_open(struct logdir *dir, int log_fd, const struct layout *l,
 
     if (d.slots == 0)
         return -ERANGE;
-    d.fd = fcntl(log_fd, F_DUPFD_CLOEXEC, 0);
-    if (d.fd < 0)
-        return -errno;
     rc = dirstream_open(log_fd, ".", &d.stream);
-    if (rc < 0) {
-        (void)close(d.fd);
+    if (rc < 0)
         return rc;
-    }
+    d.fd = dirfd(d.stream);
     *dir = d;
     return 0;
 }
@@ -44,7 +40,6 @@ void
 logdir_close(struct logdir *dir)
 {
     (void)closedir(dir->stream);
-    (void)close(dir->fd);
     logfile_list_free(&dir->files);
     *dir = (struct logdir){.fd = -1};
 }
@@ -224,8 +219,10 @@ logdir_recover(struct logdir *dir)
 
 /* ---- choose and create -------------------------------------------------- */
 
-bool
-logdir_has_other_sizes(const struct logdir *dir, const struct layout *l)
+/* Whether a log has other message sizes than the directory was opened with:
+ * names would be cut.  Reports it. */
+static bool
+has_other_sizes(const struct logdir *dir, const struct layout *l)
 {
     if (l->keyspace_size == dir->layout.keyspace_size &&
         l->key_size == dir->layout.key_size)
@@ -237,9 +234,9 @@ logdir_has_other_sizes(const struct logdir *dir, const struct layout *l)
     return true;
 }
 
-/* Claims one log, which must have the message sizes of this directory. */
-static int
-claim_one(struct logdir *dir, uint64_t index, mode_t want_mode, struct log *log)
+int
+logdir_claim_log(struct logdir *dir, uint64_t index, mode_t want_mode,
+                 struct log *log)
 {
     struct log mine;
     int rc;
@@ -249,35 +246,31 @@ claim_one(struct logdir *dir, uint64_t index, mode_t want_mode, struct log *log)
         report_outcome(rc, index, "claim");
         return rc;
     }
-    if (!logdir_has_other_sizes(dir, &mine.layout)) {
+    if (!has_other_sizes(dir, &mine.layout)) {
         *log = mine;
         return 0;
     }
     rc = log_release(&mine);
-    return rc < 0 ? rc : -ESTALE;
+    return rc < 0 ? rc : -EPROTO;
 }
 
 int
-logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
-             struct log *log)
+logdir_claim(struct logdir *dir, mode_t want_mode, struct log *log)
 {
     const struct logfile *e;
-    size_t first = 0, i;
+    size_t i;
     int rc, failure = -EAGAIN;
 
     rc = logdir_scan(dir);
     if (rc < 0)
         return rc;
-    while (first < dir->count && dir->entries[first].index < *hint)
-        first++;
     for (i = 0; i < dir->count; i++) {
-        e = &dir->entries[(first + i) % dir->count];
+        e = &dir->entries[i];
         if (!e->ours || e->locked || e->mode != want_mode)
             continue;
-        rc = claim_one(dir, e->index, want_mode, log);
+        rc = logdir_claim_log(dir, e->index, want_mode, log);
         switch (rc) {
         case 0:
-            *hint = e->index + 1;
             return 0;
         case -EBUSY: /* another process has it, or it cannot be used: try the
                         next */
@@ -285,6 +278,7 @@ logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
         case -ENOENT:
         case -EPERM:
         case -EBADMSG:
+        case -EPROTO:
         case -EPROTONOSUPPORT:
             break;
         default:
@@ -295,7 +289,7 @@ logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
 }
 
 int
-logdir_create(struct logdir *dir, size_t max, uint64_t *index)
+logdir_create(struct logdir *dir, size_t max)
 {
     uint64_t next = 0;
     size_t at = 0;
@@ -312,10 +306,6 @@ logdir_create(struct logdir *dir, size_t max, uint64_t *index)
         if (next > LOG_INDEX_MAX)
             return -EMFILE;
         rc = log_create(dir->fd, next, &dir->layout, dir->slots);
-        if (rc == 0) {
-            *index = next;
-            return 0;
-        }
         if (rc == -EEXIST)
             next++; /* another process created it first */
         else if (rc != -EAGAIN)
@@ -336,7 +326,7 @@ check_size(const struct logdir *dir, uint64_t index)
         return 0; /* a full log: the worker that claims it compares */
     if (rc < 0 || look.headers_rc < 0)
         return rc;
-    return logdir_has_other_sizes(dir, &look.layout) ? -EPROTO : 0;
+    return has_other_sizes(dir, &look.layout) ? -EPROTO : 0;
 }
 
 int

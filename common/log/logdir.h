@@ -19,7 +19,7 @@
 #include "common/log/logfile.h"
 
 struct logdir {
-    int fd; /* data/log, owned */
+    int fd; /* data/log, that of `stream` */
     struct layout layout;
     uint32_t slots;            /* of logs created here */
     struct requests *requests; /* for recovery, borrowed; set by the caller;
@@ -40,7 +40,7 @@ struct logdir {
     bool modes_true;     /* modes were found true by pending_oldest_ms() */
 };
 
-/* Opens the directory of a descriptor of data/log (duplicated).
+/* Opens the directory of a descriptor of data/log anew.
  *   -ERANGE  not one slot fits into `log_size` */
 int logdir_open(struct logdir *dir, int log_fd, const struct layout *l,
                 uint64_t log_size);
@@ -56,19 +56,18 @@ int logdir_scan(struct logdir *dir);
  * the scan itself; the outcome for single logs is reported through diag. */
 int logdir_recover(struct logdir *dir);
 
-/* Claims the next log with `want_mode` at or after *hint, wrapping once; sets
- * *hint after it.  Scans first.  -EAGAIN if there is none, or the error of a
- * system call that prevented a claim. */
-int logdir_claim(struct logdir *dir, mode_t want_mode, uint64_t *hint,
-                 struct log *log);
+/* Claims the lowest log with `want_mode`.  Scans first.  -EAGAIN if there is
+ * none, or the error of a system call that prevented a claim. */
+int logdir_claim(struct logdir *dir, mode_t want_mode, struct log *log);
+
+/* log_claim() of one log.  Reports what went wrong.
+ *   -EPROTO  it has other message sizes than this directory */
+int logdir_claim_log(struct logdir *dir, uint64_t index, mode_t want_mode,
+                     struct log *log);
 
 /* Creates the lowest index that does not exist, if there are fewer than `max`
  * logs (-EMFILE otherwise).  -EAGAIN if other processes interfered. */
-int logdir_create(struct logdir *dir, size_t max, uint64_t *index);
-
-/* Whether a log has other message sizes than the directory was opened with:
- * names would be cut.  Reports it. */
-bool logdir_has_other_sizes(const struct logdir *dir, const struct layout *l);
+int logdir_create(struct logdir *dir, size_t max);
 
 /* Refuses a directory written with other message sizes: -EPROTO.  Reads the
  * header of every log that it can open; reports this, and any other error. */

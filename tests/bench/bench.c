@@ -146,13 +146,13 @@ await_logs(const char *data_dir, size_t count)
 void
 empty_logs(const char *data_dir, bool for_ever)
 {
-    uint64_t hint = 0, quiet_ms = clock_ms() + QUIET_MS;
+    uint64_t quiet_ms = clock_ms() + QUIET_MS;
     struct logdir logs;
     struct log log;
     const int fd = open_logs(data_dir, &logs);
 
     while (for_ever || clock_ms() < quiet_ms) {
-        if (logdir_claim(&logs, LOG_MODE_FULL, &hint, &log) < 0) {
+        if (logdir_claim(&logs, LOG_MODE_FULL, &log) < 0) {
             (void)poll(NULL, 0, 10); /* cut short: an earlier look */
             continue;
         }

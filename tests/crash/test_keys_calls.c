@@ -142,8 +142,7 @@ merge_logs(const char *path)
     requests_init(&requests, d.fd);
     dir.requests = &requests;
     assert_true(logdir_recover(&dir) >= 0);
-    for (uint64_t hint = 0;
-         logdir_claim(&dir, LOG_MODE_FULL, &hint, &log) == 0;)
+    while (logdir_claim(&dir, LOG_MODE_FULL, &log) == 0)
         count += empty_log(&log);
     logdir_close(&dir);
     datadir_close(&d);

@@ -365,9 +365,9 @@ CASE(a_log_damaged_at_its_end_leaves_nothing_of_its_beginning, s)
         struct filler f;
         struct log log;
 
-        filler_open(&f, s->log_fd, i, 64 * ARCHIVE_RECORDS);
+        filler_open(&f, s->log_fd, i, 32768);
         f.received_ms = FIRST + i * UINT64_C(60000);
-        for (unsigned n = 0; n < (i == 0 ? 32 * ARCHIVE_RECORDS + 9 : 1); n++)
+        for (unsigned n = 0; n < (i == 0 ? 16393 : 1); n++)
             filler_add(&f, "words", "the", 1);
         filler_seal(&f);
         assert_rc(log_claim(&log, s->log_fd, i, LOG_MODE_FULL), 0);

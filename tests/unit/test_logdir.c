@@ -256,7 +256,6 @@ CASE(the_first_recovery_mends_modes_that_a_power_loss_brought_back, d)
 CASE(what_is_no_file_of_ours_stops_nothing, d)
 {
     struct log log;
-    uint64_t hint = 0;
 
     assert_int_equal(symlinkat("/etc/passwd", d->fd, "0000000000"), 0);
     assert_int_equal(mkdirat(d->fd, "0000000001", 0400), 0);
@@ -266,55 +265,50 @@ CASE(what_is_no_file_of_ours_stops_nothing, d)
 
     assert_rc(logdir_recover(&dir), 1);
     assert_true(oldest() == FIRST_MS);
-    assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &log), -EAGAIN);
-    assert_rc(logdir_claim(&dir, LOG_MODE_FULL, &hint, &log), 0);
+    assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &log), -EAGAIN);
+    assert_rc(logdir_claim(&dir, LOG_MODE_FULL, &log), 0);
     log_abandon(&log);
 }
 
 /* ---- choose and create -------------------------------------------------- */
 
-CASE(each_log_is_claimed_in_turn_and_then_none, d)
+CASE(each_log_is_claimed_the_lowest_first_and_then_none, d)
 {
-    uint64_t hint = 1, i;
     struct log logs[3], log;
+    uint64_t i;
 
     for (i = 0; i < 3; i++)
         create(d->fd, i);
     for (i = 0; i < 3; i++) {
-        assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &logs[i]), 0);
-        assert_int_equal(logs[i].header.index, (1 + i) % 3);
-        assert_int_equal(hint, (1 + i) % 3 + 1);
+        assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &logs[i]), 0);
+        assert_int_equal(logs[i].header.index, i);
     }
-    assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &log), -EAGAIN);
-    assert_rc(logdir_claim(&dir, LOG_MODE_FULL, &hint, &log), -EAGAIN);
+    assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &log), -EAGAIN);
+    assert_rc(logdir_claim(&dir, LOG_MODE_FULL, &log), -EAGAIN);
     for (i = 0; i < 3; i++)
         assert_rc(log_release(&logs[i]), 0);
 }
 
 CASE(the_lowest_free_index_is_created, d)
 {
-    uint64_t index;
-
     create(d->fd, 0);
     create(d->fd, 2);
     tmpdir_put(d, "lock-0000000001", "", 0,
                0600); /* another process creates it */
-    assert_rc(logdir_create(&dir, 5, &index), 0);
-    assert_int_equal(index, 3);
-    assert_rc(logdir_create(&dir, 5, &index), 0);
-    assert_int_equal(index, 4);
-    assert_rc(logdir_create(&dir, 5, &index), -EMFILE);
+    for (uint64_t index = 3; index <= 4; index++) {
+        assert_rc(logdir_create(&dir, 5), 0);
+        assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
+    }
+    assert_rc(logdir_create(&dir, 5), -EMFILE);
     assert_int_equal(unlinkat(d->fd, "lock-0000000001", 0), 0);
-    assert_rc(logdir_create(&dir, 5, &index), 0);
-    assert_int_equal(index, 1);
+    assert_rc(logdir_create(&dir, 5), 0);
+    assert_int_equal(mode_of(d->fd, 1), LOG_MODE_EMPTY);
 }
 
 CASE(a_full_disk_is_told_and_leaves_nothing, d)
 {
-    uint64_t index;
-
     fault_inject("pwrite", 1, ENOSPC);
-    assert_rc(logdir_create(&dir, 5, &index), -ENOSPC);
+    assert_rc(logdir_create(&dir, 5), -ENOSPC);
     fault_clear();
     assert_int_equal(tmpdir_count(d, "."), 0);
 }
@@ -322,18 +316,16 @@ CASE(a_full_disk_is_told_and_leaves_nothing, d)
 CASE(creation_that_others_got_in_the_way_of_may_be_tried_again, d)
 {
     struct layout l = small_layout();
-    uint64_t index;
 
     fault_inject_from("flock", 1, EWOULDBLOCK);
     assert_rc(log_create(d->fd, 7, &l, SLOTS), -EAGAIN);
-    assert_rc(logdir_create(&dir, 5, &index), -EAGAIN); /* not: all in use */
+    assert_rc(logdir_create(&dir, 5), -EAGAIN); /* not: all in use */
     fault_clear();
 }
 
 CASE(logs_of_other_message_sizes_are_refused, d)
 {
     struct layout other;
-    uint64_t hint = 0;
     struct log log;
 
     create(d->fd, 0);
@@ -344,7 +336,7 @@ CASE(logs_of_other_message_sizes_are_refused, d)
 
     /* Nor is one taken that the check could not open. */
     assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
-    assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &hint, &log), -EAGAIN);
+    assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &log), -EAGAIN);
     assert_int_equal(mode_of(d->fd, 1), LOG_MODE_EMPTY);
     assert_false(is_locked(d->fd, 1));
 }
@@ -495,7 +487,6 @@ do_act(enum act act, struct logdir *logs, const struct tmpdir *d)
 {
     struct layout l = small_layout();
     struct logdir other;
-    uint64_t number = 0;
     struct log log;
 
     if (act == OPEN && logdir_open(&other, d->fd, &l, FILE_SIZE) == 0)
@@ -503,10 +494,10 @@ do_act(enum act act, struct logdir *logs, const struct tmpdir *d)
     else if (act == RECOVER)
         (void)logdir_recover(logs);
     else if (act == CLAIM &&
-             logdir_claim(logs, LOG_MODE_FULL, &number, &log) == 0)
+             logdir_claim(logs, LOG_MODE_FULL, &log) == 0)
         log_abandon(&log);
     else if (act == CREATE)
-        (void)logdir_create(logs, 100, &number);
+        (void)logdir_create(logs, 100);
     else if (act == SIZES)
         (void)logdir_check_sizes(logs);
 }

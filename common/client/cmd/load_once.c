@@ -99,6 +99,7 @@ count_increment(struct once *o, const struct increment *i)
 static int
 read_fill(void *ctx, struct place *p)
 {
+    const struct slot_stamp stamp = {.received_ms = RECEIVED_MS};
     const struct once *o = ctx;
     int rc = 0;
 
@@ -111,7 +112,7 @@ read_fill(void *ctx, struct place *p)
                                   .keyspace = b + HEAD_SIZE,
                                   .key = b + HEAD_SIZE + get_le16(b + 12)};
 
-        rc = place_take(p, &m, RECEIVED_MS);
+        rc = place_take(p, 0, &m, &stamp); /* it needs no number */
         at += (size_t)HEAD_SIZE + m.keyspace_size + m.key_size;
     }
     return rc;
