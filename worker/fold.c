@@ -388,10 +388,8 @@ int
 fold_add_waiting(struct fold *f, const struct waiting_fill *fill,
                  unsigned number)
 {
-    struct fold_group g = {.fold = f,
-                           .number = number,
-                           .end = fill->count,
-                           .last = f->last};
+    struct fold_group g = {
+        .fold = f, .number = number, .end = fill->count, .last = f->last};
 
     assert(number < f->logs_max);
     if (f->records + g.end > UINT32_MAX)

@@ -493,8 +493,7 @@ do_act(enum act act, struct logdir *logs, const struct tmpdir *d)
         logdir_close(&other);
     else if (act == RECOVER)
         (void)logdir_recover(logs);
-    else if (act == CLAIM &&
-             logdir_claim(logs, LOG_MODE_FULL, &log) == 0)
+    else if (act == CLAIM && logdir_claim(logs, LOG_MODE_FULL, &log) == 0)
         log_abandon(&log);
     else if (act == CREATE)
         (void)logdir_create(logs, 100);
