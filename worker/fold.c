@@ -1,7 +1,7 @@
 /* worker/fold.c - see fold.h: fold_clear(), fold_trim(), fold_widen(),
  * fold_add(), fold_add_waiting().
  *
- * The hot loop (add_message()) processes messages in groups of GROUP: hash each
+ * The hot loop (add_slot()) processes messages in groups of GROUP: hash each
  * and prefetch its cell, then prefetch the entry of each cell, then add.
  * The memory waits of a group overlap, which is most of the speed.  Memory for
  * a whole group is reserved before it starts, so adding it cannot fail.
