@@ -27,13 +27,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <libgen.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -45,7 +42,6 @@
 #include "common/log/kept.h"
 #include "common/log/requests.h"
 #include "common/setup/merge_note.h"
-#include "common/setup/privilege.h"
 
 #define TURN_MS 30000 /* for files of log/waiting/ that are being replaced */
 
@@ -90,16 +86,6 @@ is_inside(const char *path, const char *data_dir)
     return is;
 }
 
-static bool
-has_parent(const char *path)
-{
-    char *text = strdup(path);
-    const bool has = !text || access(dirname(text), F_OK) == 0;
-
-    free(text);
-    return has;
-}
-
 /* log/ of a copy has no logs; daemons and countd check expect it. */
 static int
 make_copy_dir(struct backup *b)
@@ -141,7 +127,7 @@ publish_copy(struct backup *b)
         rc = -errno;
     if (rc == 0)
         rc = folder_sync_parent(b->top_fd);
-    /* Root, which made the directory for its user, synced it. */
+    /* A parent that this user may not read has had the directory before. */
     return rc == -EACCES ? 0 : rc;
 }
 
@@ -387,8 +373,9 @@ refuse_dir(const struct backup *b, int rc)
     else if (rc == -EACCES || rc == -EPERM)
         diag(DIAG_ERROR,
              "make %s: %s; this runs as user %s: give a place where that user "
-             "may write",
-             b->path, diag_text(rc), datadir_format_user(geteuid(), user));
+             "may write; install -d -o USER %s makes one",
+             b->path, diag_text(rc), datadir_format_user(geteuid(), user),
+             b->path);
     else
         diag_errno(DIAG_ERROR, rc, "make %s", b->path);
     return rc == -ENOTEMPTY ? CONFIG_EXIT_USAGE
@@ -433,63 +420,7 @@ run_backup(struct backup *b)
     (void)printf("copied and checked keyspaces=%" PRIu64 " keys=%" PRIu64
                  " faults=%" PRIu64 "\n",
                  b->keyspaces, b->keys, b->faults);
-    if (cmd_printed() != 0)
-        return CONFIG_EXIT_SYSTEM;
     return b->faults > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
-}
-
-static int
-open_and_run(struct backup *b)
-{
-    const int *const fds[] = {&b->log_fd, &b->keyspace_fd, &b->fd, &b->top_fd};
-    int status = store_session_open(b->line, SESSION_READ, &b->in);
-
-    if (status != 0)
-        return status;
-    status = run_backup(b);
-    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
-        if (*fds[i] >= 0)
-            (void)close(*fds[i]); /* synced, or failed already */
-    store_session_close(&b->in);
-    return status;
-}
-
-/* Waits for the process that is the user.  A directory that it left empty is
- * removed, which only root may do there. */
-static int
-await_child(const struct backup *b, pid_t pid, bool is_new)
-{
-    int status;
-
-    while (waitpid(pid, &status, 0) < 0)
-        if (errno != EINTR)
-            return cmd_failed(-errno, "wait for the copying process");
-    if (is_new)
-        (void)rmdir(b->path); /* fails if there is something in it */
-    return WIFEXITED(status) ? WEXITSTATUS(status) : CONFIG_EXIT_SYSTEM;
-}
-
-/* Where only root may make the copy's directory, root makes it for the user of
- * the settings, and a process that becomes this user copies. */
-static int
-run_as_user(struct backup *b)
-{
-    struct config c = b->line->config;
-    const bool is_new = access(b->path, F_OK) < 0 && errno == ENOENT;
-    pid_t pid;
-    int status;
-
-    (void)signal(SIGINT, SIG_IGN); /* the child ends, then this */
-    pid = fork();
-    if (pid < 0)
-        return cmd_failed(-errno, "start a process");
-    if (pid > 0)
-        return await_child(b, pid, is_new);
-    (void)signal(SIGINT, SIG_DFL);
-    /* A cut path is none, and refused. */
-    (void)snprintf(c.data_dir, sizeof c.data_dir, "%s", b->path);
-    status = privilege_become(&c, DATADIR_WRITE);
-    return status != 0 ? status : open_and_run(b);
 }
 
 int
@@ -501,14 +432,20 @@ cmd_backup(struct cmd_line *line)
                        .fd = -1,
                        .log_fd = -1,
                        .keyspace_fd = -1};
+    const int *const fds[] = {&b.log_fd, &b.keyspace_fd, &b.fd, &b.top_fd};
+    int status;
 
     if (line->config.store_postgresql)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "store = postgresql: PostgreSQL copies its counters, "
                         "with pg_basebackup or pg_dump");
-    if (geteuid() != 0 || line->config.user[0] == '\0')
-        return open_and_run(&b);
-    if (!has_parent(b.path))
-        return refuse_dir(&b, -ENOENT);
-    return run_as_user(&b);
+    status = store_session_open(line, SESSION_READ, &b.in);
+    if (status != 0)
+        return status;
+    status = run_backup(&b);
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        if (*fds[i] >= 0)
+            (void)close(*fds[i]); /* synced, or failed already */
+    store_session_close(&b.in);
+    return status;
 }
