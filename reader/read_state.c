@@ -16,26 +16,6 @@
 
 /* ---- processes ---------------------------------------------------------- */
 
-static void
-put_fact(void *ctx, const char *key, struct cell value)
-{
-    table_fact(ctx, key, value);
-}
-
-static void
-put_figure(void *ctx, const struct cell *cells)
-{
-    table_row(ctx, cells);
-}
-
-static void
-put_sentence(void *ctx, const char *text)
-{
-    const struct cell cell = cell_text(text);
-
-    table_row(ctx, &cell);
-}
-
 bool
 read_board(struct read_http *h)
 {
@@ -48,19 +28,10 @@ read_status(struct read_request *a)
     static const struct read_problem no_board = {
         HTTP_UNAVAILABLE, "no-board",
         "no countd-write has run on this data directory"};
-    const struct overview_sink sink = {put_fact, put_figure, &a->table};
 
     if (!read_board(a->http))
         return &no_board;
-    table_next_rows(&a->table, "rows", overview_columns, OVERVIEW_COLUMNS);
-    overview_report(&a->http->overview, &sink);
-    table_rows_end(&a->table);
-    if (a->table.format == TABLE_JSON) {
-        table_next_rows(&a->table, "sentences", overview_sentences, 1);
-        (void)overview_troubles(&a->http->overview, put_sentence, &a->table);
-        table_rows_end(&a->table);
-    }
-    table_end(&a->table);
+    overview_write(&a->http->overview, &a->table);
     return NULL;
 }
 

@@ -1,5 +1,5 @@
 /* common/setup/overview.c - see overview.h: overview_open(),
- * overview_read(), then overview_troubles() or overview_report(). */
+ * overview_read(), then overview_troubles() or overview_write(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/setup/overview.h"
 
@@ -362,13 +362,14 @@ overview_troubles(const struct overview *o,
 
 /* ---- for programs ------------------------------------------------------ */
 
-const struct table_column overview_columns[OVERVIEW_COLUMNS] = {
+#define COLUMNS 6
+static const struct table_column columns[COLUMNS] = {
     {"process", "process", false}, {"pid", "pid", true},
     {"alive", "alive", false},     {"figure", "figure", false},
     {"value", "value", true},      {"unit", "unit", false},
 };
 
-const struct table_column overview_sentences[1] = {
+static const struct table_column sentences[] = {
     {"sentence", "sentence", false}};
 
 static struct cell
@@ -381,8 +382,8 @@ figure_cell(const struct figure *f, int64_t value)
 
 /* The figures of a kind that a row has. */
 static void
-report_figures(const struct overview_row *r, enum status_kind kind,
-               const struct overview_sink *sink)
+write_figures(const struct overview_row *r, enum status_kind kind,
+              struct table_writer *t)
 {
     static const char *const units[] = {[FIGURE_ONE] = "",
                                         [FIGURE_BYTES] = "bytes",
@@ -396,7 +397,7 @@ report_figures(const struct overview_row *r, enum status_kind kind,
     (void)snprintf(name, sizeof name, "%s%s%s", status_kind_name(r->kind),
                    r->name[0] != '\0' ? " " : "", r->name);
     for (const struct figure *end = f + count; f < end; f++) {
-        const struct cell cells[OVERVIEW_COLUMNS] = {
+        const struct cell cells[COLUMNS] = {
             cell_text(name),
             cell_number(r->pid),
             figure_cell(&figures[STATUS_ALIVE], r->values[STATUS_ALIVE]),
@@ -406,22 +407,38 @@ report_figures(const struct overview_row *r, enum status_kind kind,
         };
 
         if (f != &figures[STATUS_ALIVE]) /* that is a column */
-            sink->row(sink->ctx, cells);
+            table_row(t, cells);
     }
 }
 
+static void
+write_trouble(void *ctx, const char *text)
+{
+    const struct cell cell = cell_text(text);
+
+    table_row(ctx, &cell);
+}
+
 void
-overview_report(const struct overview *o, const struct overview_sink *sink)
+overview_write(const struct overview *o, struct table_writer *t)
 {
     size_t count;
     const struct figure *f = figures_of(STATUS_DIRECTORY, &count);
 
+    table_next_rows(t, "rows", columns, COLUMNS);
     for (const struct figure *end = f + count; f < end; f++)
-        sink->fact(sink->ctx, f->name,
-                   figure_cell(f, o->rows[0].values[f - figures]));
+        table_fact(t, f->name, figure_cell(f, o->rows[0].values[f - figures]));
     for (size_t i = 1; i < o->count; i++) {
         if (status_is_daemon(o->rows[i].kind))
-            report_figures(&o->rows[i], STATUS_PROCESS, sink);
-        report_figures(&o->rows[i], o->rows[i].kind, sink);
+            write_figures(&o->rows[i], STATUS_PROCESS, t);
+        write_figures(&o->rows[i], o->rows[i].kind, t);
     }
+    table_rows_end(t);
+    if (t->format == TABLE_JSON) {
+        table_next_rows(t, "sentences", sentences, 1);
+        /* A fact has their number. */
+        (void)overview_troubles(o, write_trouble, t);
+        table_rows_end(t);
+    }
+    table_end(t);
 }

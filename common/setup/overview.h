@@ -79,20 +79,9 @@ bool overview_writer_works(const struct overview *o);
 int overview_troubles(const struct overview *o,
                       void (*each)(void *ctx, const char *text), void *ctx);
 
-/* Reports everything for programs: `countd status --json` and /v1/status have
- * the same facts, and rows of OVERVIEW_COLUMNS. */
-#define OVERVIEW_COLUMNS 6
-extern const struct table_column overview_columns[OVERVIEW_COLUMNS];
-
-/* The list "sentences" behind the rows, in JSON: a row for each trouble. */
-extern const struct table_column overview_sentences[1];
-
-struct overview_sink {
-    void (*fact)(void *ctx, const char *key, struct cell value);
-    void (*row)(void *ctx, const struct cell *cells);
-    void *ctx;
-};
-void overview_report(const struct overview *o,
-                     const struct overview_sink *sink);
+/* Writes all of it for programs, as `countd status --json` and /v1/status have
+ * it: facts, a row for each figure of a process, and in JSON a list "sentences"
+ * with a row for each trouble. */
+void overview_write(const struct overview *o, struct table_writer *t);
 
 #endif

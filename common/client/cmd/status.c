@@ -2,6 +2,7 @@
  * countd watch, the same in a terminal again and again, with what has grown.
  * Entry points: cmd_status(), cmd_watch(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,40 +14,21 @@
 
 #define LEAST_MS 300 /* between two looks; daemons write more often */
 
+/* Bytes of what is printed for programs: more than all figures of all rows. */
+#define DOCUMENT_MAX ((size_t)4 << 20)
+
 /* ---- for programs -------------------------------------------------------- */
 
 static void
-put_fact(void *ctx, const char *key, struct cell value)
+print_machine(const struct overview *o, enum table_format format)
 {
-    output_fact(ctx, key, value);
-}
+    static char buffer[DOCUMENT_MAX];
+    struct table_writer table;
 
-static void
-put_row(void *ctx, const struct cell *cells)
-{
-    output_row(ctx, cells);
-}
-
-static void
-put_sentence(void *ctx, const char *text)
-{
-    const struct cell cell = cell_text(text);
-
-    output_row(ctx, &cell);
-}
-
-static void
-print_machine(struct output *out, const struct overview *o)
-{
-    const struct overview_sink sink = {put_fact, put_row, out};
-
-    overview_report(o, &sink);
-    output_rows_end(out);
-    if (out->format != OUTPUT_JSON)
-        return;
-    output_next_rows(out, "sentences", overview_sentences, 1);
-    (void)overview_troubles(o, put_sentence, out); /* a fact has their number */
-    output_rows_end(out);
+    table_begin(&table, format, buffer, sizeof buffer);
+    overview_write(o, &table);
+    assert(!table.out.is_full);
+    (void)fwrite(buffer, 1, table_size(&table), stdout);
 }
 
 /* ---- for people ---------------------------------------------------------- */
@@ -114,7 +96,6 @@ int
 cmd_status(struct cmd_line *line)
 {
     static struct overview o;
-    struct output out;
     int rc, status;
 
     status = overview_open(&o, line->config.data_dir);
@@ -125,16 +106,15 @@ cmd_status(struct cmd_line *line)
         overview_close(&o);
         return cmd_failed(rc, "read %s", o.path);
     }
-    output_init(&out, line, overview_columns, OVERVIEW_COLUMNS);
-    if (out.format == OUTPUT_PEOPLE)
-        print_people(stdout, &o);
+    if (cmd_value(line, "json"))
+        print_machine(&o, TABLE_JSON);
+    else if (cmd_value(line, "tsv"))
+        print_machine(&o, TABLE_TSV);
     else
-        print_machine(&out, &o);
-    status = output_fini(&out);
+        print_people(stdout, &o);
     overview_close(&o);
-    return status == 0 && overview_fact(&o, STATUS_D_TROUBLES) > 0
-               ? CONFIG_EXIT_NEGATIVE
-               : status;
+    return overview_fact(&o, STATUS_D_TROUBLES) > 0 ? CONFIG_EXIT_NEGATIVE
+                                                    : CONFIG_EXIT_OK;
 }
 
 /* ---- watch --------------------------------------------------------------- */
