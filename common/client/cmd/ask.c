@@ -105,24 +105,24 @@ parameter_of(const struct ask *a, int i)
 }
 
 /* The name in an argument; an empty prefix is none. */
-static struct cmd_name
+static struct increment_name
 name_of(const struct ask *a, int i)
 {
     const char *what = parameter_of(a, i), *text = a->line->args[i];
 
     if (text[0] == '\0' && strcmp(what, "prefix") == 0)
-        return (struct cmd_name){.size = 0};
+        return (struct increment_name){.size = 0};
     return cmd_name(a->line, text, what);
 }
 
 /* The name that an option gives; of size 0: none. */
-static struct cmd_name
+static struct increment_name
 name_option(const struct ask *a, const char *option, const char *what)
 {
     const char *text = cmd_value(a->line, option);
 
     if (!text || text[0] == '\0')
-        return (struct cmd_name){.size = 0};
+        return (struct increment_name){.size = 0};
     return cmd_name(a->line, text, what);
 }
 
@@ -239,7 +239,8 @@ read_line(struct ask *a)
 /* ---- asking -------------------------------------------------------------- */
 
 static void
-put_name(struct document *d, const char *parameter, const struct cmd_name *name)
+put_name(struct document *d, const char *parameter,
+         const struct increment_name *name)
 {
     if (name->size > 0)
         document_put_name(d, parameter, countd_bytes(name->bytes, name->size));
@@ -251,7 +252,7 @@ put_names(const struct ask *a, struct document *d)
 {
     for (int i = 0; i < a->line->arg_count; i++)
         if (ask_is_name(parameter_of(a, i))) {
-            const struct cmd_name name = name_of(a, i);
+            const struct increment_name name = name_of(a, i);
 
             put_name(d, parameter_of(a, i), &name);
         }
@@ -350,7 +351,7 @@ report_absence(const struct ask *a, const struct document *d, int rc)
 {
     const char *body = d->answer.body;
     const int i = strstr(body, "\"code\": \"no-such-keyspace\"") == NULL;
-    const struct cmd_name name = name_of(a, i);
+    const struct increment_name name = name_of(a, i);
 
     if (a->out.format == OUTPUT_JSON)
         (void)fwrite(body, 1, d->answer.size, stdout);

@@ -37,7 +37,7 @@ struct ask {
     int64_t step;   /* seconds of a step of history; else 0 */
     int64_t offset; /* first row of a range */
     int64_t rows;   /* rows still wanted */
-    struct cmd_name prefix, group, after; /* options; size 0: not given */
+    struct increment_name prefix, group, after; /* options; size 0: not given */
     struct countd *c;
 
     /* Of the documents: */

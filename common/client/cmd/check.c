@@ -27,7 +27,7 @@
 /* The highest epoch any keyspace has of one log. */
 struct known {
     struct log_fill mark;
-    struct cmd_name keyspace; /* that has it */
+    struct increment_name keyspace; /* that has it */
 };
 
 struct check {
@@ -37,7 +37,7 @@ struct check {
     struct progress progress;
 
     char where[NAME_TEXT_SIZE + 16]; /* what is being looked at */
-    struct cmd_name keyspace;
+    struct increment_name keyspace;
     void *known; /* struct known, as tsearch(3) has them */
 
     uint64_t keyspaces, keys, blocks, logs, held;
@@ -189,7 +189,7 @@ check_listed(struct check *c)
 static int
 check_keyspaces(struct check *c)
 {
-    struct cmd_name name;
+    struct increment_name name;
 
     if (c->line->arg_count == 0)
         return check_listed(c);

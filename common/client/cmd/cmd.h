@@ -22,6 +22,7 @@
 #include "common/setup/config.h"
 #include "common/setup/time_text.h"
 #include "common/wire/frame.h"
+#include "common/wire/increment_line.h"
 #include "common/wire/name.h"
 #include "common/wire/table_write.h"
 
@@ -130,8 +131,8 @@ struct cmd_name {
 
 /* A name, in its text form unless the line says --raw; `what` is "keyspace" or
  * "key". */
-struct cmd_name cmd_name(const struct cmd_line *line, const char *text,
-                         const char *what);
+struct increment_name cmd_name(const struct cmd_line *line, const char *text,
+                               const char *what);
 
 int64_t cmd_number(const struct cmd_line *line, const char *text,
                    const char *what, int64_t min, int64_t max);

@@ -221,9 +221,9 @@ int archived_each(const struct archived *a, slot_visit *visit, void *ctx);
  */
 
 struct place {
-    struct store_session *in; /* NULL: a dry run against nothing */
-    bool dry_run;             /* only ask the marks */
-    struct cmd_name keyspace; /* size 0: all */
+    struct store_session *in;       /* NULL: a dry run against nothing */
+    bool dry_run;                   /* only ask the marks */
+    struct increment_name keyspace; /* size 0: all */
     /* Reports a keyspace that has a later or another fill of the log, and gets
      * nothing of this one.  NULL: it does if it has an earlier one. */
     void (*ahead)(const uint8_t *name, size_t name_size);
@@ -289,7 +289,7 @@ int purge_compare_keys(const void *a, const void *b);
  * keyspaces alone, and prints how many files it changed and each file that it
  * left and that may have one of them.  Waits for logs in use until `deadline_ms`
  * (clock_ms()).  May be repeated.  Returns an exit status: 1 when it left one. */
-int purge_files(struct store_session *in, const struct cmd_name *keyspace,
+int purge_files(struct store_session *in, const struct increment_name *keyspace,
                 const struct store_key *keys, size_t count,
                 uint64_t deadline_ms);
 

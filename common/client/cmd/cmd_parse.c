@@ -337,52 +337,19 @@ cmd_value(const struct cmd_line *line, const char *option)
 
 /* ---- values ------------------------------------------------------------ */
 
-/* Says why a name cannot be: its size, or an error of name_unescape(). */
-static int
-refuse_name(const char *what, int size, size_t max)
-{
-    if (size == 0)
-        return cmd_fail(CONFIG_EXIT_USAGE,
-                        "the %s is empty; names have 1 to %zu bytes", what,
-                        max);
-    if (size == -ENAMETOOLONG)
-        return cmd_fail(CONFIG_EXIT_USAGE, "the %s is longer than %zu bytes",
-                        what, max);
-    if (size != -EINVAL)
-        return cmd_failed(size, "read the %s", what);
-    return cmd_fail(
-        CONFIG_EXIT_USAGE,
-        "the %s has a bad escape; write a backslash as \\\\, a byte as \\xHH%s",
-        what, max == NAME_MAX_SIZE ? " (not 00)" : "");
-}
-
-/* The size of a name; 0: it is refused. */
-static size_t
-take_size(const struct cmd_line *line, const char *what, int size, size_t max)
-{
-    if (size <= 0)
-        *line->status = refuse_name(what, size, max);
-    return size > 0 ? (size_t)size : 0;
-}
-
-struct cmd_name
+struct increment_name
 cmd_name(const struct cmd_line *line, const char *text, const char *what)
 {
-    const size_t length = strlen(text);
-    struct cmd_name name = {.size = 0};
-    int size;
+    const struct increment_form form = {.raw = line->raw, .control = true};
+    struct increment_name name = {.size = 0};
+    const struct increment_fault *fault = NULL;
 
-    if (*line->status != 0)
-        return name;
-    if (!line->raw) {
-        size = name_unescape(text, length, name.bytes, sizeof name.bytes);
-    } else if (length > sizeof name.bytes) {
-        size = -ENAMETOOLONG;
-    } else {
-        memcpy(name.bytes, text, length);
-        size = (int)length;
-    }
-    name.size = take_size(line, what, size, NAME_MAX_SIZE);
+    if (*line->status == 0)
+        fault = increment_name_read(&form, text, strlen(text), NAME_MAX_SIZE,
+                                    &name);
+    if (fault)
+        *line->status =
+            cmd_fail(CONFIG_EXIT_USAGE, "%s: %s", what, fault->text);
     return name;
 }
 
@@ -390,12 +357,19 @@ struct cmd_live_name
 cmd_live_name(const struct cmd_line *line, const char *text)
 {
     struct cmd_live_name name = {.size = 0};
+    int size;
 
-    if (*line->status == 0)
-        name.size = take_size(
-            line, "name",
-            name_unescape_any(text, strlen(text), name.bytes, LIVE_NAME_MAX),
-            LIVE_NAME_MAX);
+    if (*line->status != 0)
+        return name;
+    size = name_unescape_any(text, strlen(text), name.bytes, LIVE_NAME_MAX);
+    if (size > 0)
+        name.size = (size_t)size;
+    else
+        *line->status =
+            cmd_fail(CONFIG_EXIT_USAGE, "name: %s",
+                     size == -EINVAL ? "a bad escape; write a backslash as "
+                                       "\\\\, a byte as \\xHH"
+                                     : "empty, or longer than 65535 bytes");
     return name;
 }
 

@@ -137,7 +137,7 @@ await_logs(struct drop *d)
 /* ---- what there is ----------------------------------------------------- */
 
 struct found {
-    struct cmd_name name;
+    struct increment_name name;
     char text[NAME_TEXT_SIZE];
     bool vacated;  /* keys and total were read before vacating */
     int error;     /* -ENOENT: no such keyspace; or it cannot be read */
@@ -149,7 +149,7 @@ struct found {
 static int
 read_totals(struct drop *d, struct found *f)
 {
-    const struct cmd_name *name = &f->name;
+    const struct increment_name *name = &f->name;
     struct store_query q = {
         .op = STORE_TOTAL, .name = name->bytes, .name_size = name->size};
     struct waiting_sum sum = {.counts = NULL};
@@ -199,7 +199,7 @@ print_found(const struct drop *d, const struct found *f)
 static int
 empty_keyspace(struct drop *d, struct found *f)
 {
-    const struct cmd_name *n = &f->name;
+    const struct increment_name *n = &f->name;
     struct waiting_left_out what = {.name = n->bytes, .size = n->size};
     int rc;
 
@@ -373,7 +373,7 @@ sort_keys(const struct found *found, size_t count, struct store_key *keys)
 
 /* Removes the bytes of keys that are deleted.  Each step may be repeated. */
 static int
-purge_keys(struct drop *d, const struct cmd_name *keyspace,
+purge_keys(struct drop *d, const struct increment_name *keyspace,
            const struct store_key *keys, size_t count)
 {
     int rc;
@@ -395,7 +395,7 @@ delete_keys(struct drop *d, struct found *f, const struct store_key *keys,
             size_t count)
 {
     const bool purge = cmd_value(d->line, "purge") != NULL;
-    const struct cmd_name *keyspace = &f->name;
+    const struct increment_name *keyspace = &f->name;
     struct store_deletion deletion = {.name = keyspace->bytes,
                                       .name_size = keyspace->size,
                                       .keys = keys,

@@ -50,7 +50,7 @@ struct share {
 
 struct explain {
     const struct cmd_line *line;
-    struct cmd_name keyspace, key;
+    struct increment_name keyspace, key;
     bool utc;
     struct store_session in;
 

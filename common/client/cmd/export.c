@@ -35,7 +35,7 @@
 struct export
 {
     struct countd *c;
-    struct cmd_name keyspace;
+    struct increment_name keyspace;
     bool is_named; /* keyspaces, of which each must exist */
     bool lacks;    /* one */
     bool history;  /* and not counts alone */
@@ -98,7 +98,7 @@ print_counts(struct export *e)
 /* The next page comes behind the last row of this one. */
 static void
 go_behind(struct countd_query *q, const struct countd_rows *rows,
-          struct cmd_name *last)
+          struct increment_name *last)
 {
     const struct countd_name key = rows->rows[rows->count - 1].key;
 
@@ -146,7 +146,7 @@ print_steps(struct export *e)
     struct countd_query q = query_keyspace(e);
     int64_t from = 0, to = 0;
     struct countd_rows *rows;
-    struct cmd_name last;
+    struct increment_name last;
     bool ends = false;
     int rc = 0;
 
@@ -182,7 +182,7 @@ is_explained(int64_t count, int128 sum)
 /* Sums in the order of keys, of which the one at `at` is next. */
 struct sums {
     struct countd_query query;
-    struct cmd_name last;
+    struct increment_name last;
     struct countd_rows *rows;
     size_t at;
 };
@@ -240,7 +240,7 @@ print_rests(struct export *e)
     struct countd_query q = query_keyspace(e);
     struct sums s = {.query = query_keyspace(e)};
     struct countd_rows *counts;
-    struct cmd_name last;
+    struct increment_name last;
     size_t got;
     int rc;
 
@@ -315,7 +315,7 @@ export_one(struct export *e)
 static int
 export_all(struct export *e)
 {
-    struct cmd_name *name = &e->keyspace;
+    struct increment_name *name = &e->keyspace;
     struct countd_rows *rows;
     size_t got;
     int rc;

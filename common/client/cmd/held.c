@@ -80,7 +80,7 @@ static int
 drop_one(const struct cmd_line *line, struct store_session *in,
          const char *text, struct wait_turn *turn)
 {
-    const struct cmd_name name = cmd_name(line, text, "keyspace");
+    const struct increment_name name = cmd_name(line, text, "keyspace");
     struct waiting_left_out what = {.name = name.bytes, .size = name.size};
     int rc;
 

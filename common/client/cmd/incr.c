@@ -8,8 +8,9 @@
 int
 cmd_incr(struct cmd_line *line)
 {
-    const struct cmd_name keyspace = cmd_name(line, line->args[0], "keyspace");
-    const struct cmd_name key = cmd_name(line, line->args[1], "key");
+    const struct increment_name keyspace =
+        cmd_name(line, line->args[0], "keyspace");
+    const struct increment_name key = cmd_name(line, line->args[1], "key");
     const int64_t increment =
         line->arg_count > 2
             ? cmd_number(line, line->args[2], "increment", INT64_MIN, INT64_MAX)

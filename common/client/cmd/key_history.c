@@ -98,8 +98,8 @@ find_step(struct key_history *p, struct store *store,
 
 int
 key_history_read(struct key_history *p, struct store *store,
-                 const struct cmd_name *keyspace, const struct cmd_name *key,
-                 uint64_t now_ms)
+                 const struct increment_name *keyspace,
+                 const struct increment_name *key, uint64_t now_ms)
 {
     const uint64_t minute = (now_ms / 60000 / DAY + 3) * DAY;
     const uint32_t end = minute < UINT32_MAX ? (uint32_t)minute : 0;

@@ -33,8 +33,8 @@ struct key_history {
 
 /* Reads what history has; errors as of store_history(). */
 int key_history_read(struct key_history *p, struct store *store,
-                     const struct cmd_name *keyspace,
-                     const struct cmd_name *key, uint64_t now_ms);
+                     const struct increment_name *keyspace,
+                     const struct increment_name *key, uint64_t now_ms);
 
 /* Adds an increment of an archived log.  -ENOMEM */
 int key_history_add(struct key_history *p, uint64_t received_ms,

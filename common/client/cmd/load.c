@@ -391,12 +391,8 @@ read_csv(struct load *l, struct csv *csv)
     else if (columns || keyspace)
         *line->status = cmd_misuse(line, columns ? "--columns" : "--keyspace",
                                    "only with --csv");
-    if (keyspace) {
-        const struct cmd_name name = cmd_name(line, keyspace, "keyspace");
-
-        csv->keyspace.size = name.size;
-        memcpy(csv->keyspace.bytes, name.bytes, name.size);
-    }
+    if (keyspace)
+        csv->keyspace = cmd_name(line, keyspace, "keyspace");
     wrong = columns && *line->status == 0 ? csv_columns(csv, columns) : NULL;
     if (wrong)
         *line->status = cmd_misuse(line, columns, wrong);

@@ -44,7 +44,7 @@
 struct purge {
     struct store_session *in;
     const struct datadir *dir;
-    const struct cmd_name *keyspace;
+    const struct increment_name *keyspace;
     const struct store_key *keys; /* sorted */
     size_t count;
     uint8_t *chunk; /* CHUNK_SIZE */
@@ -440,7 +440,7 @@ purge_kept(struct purge *p)
 }
 
 int
-purge_files(struct store_session *in, const struct cmd_name *keyspace,
+purge_files(struct store_session *in, const struct increment_name *keyspace,
             const struct store_key *keys, size_t count, uint64_t deadline_ms)
 {
     static const char *const left[] = {"live/statsd-rests",

@@ -234,7 +234,7 @@ import_one(void *ctx, const uint8_t *name, size_t size, int64_t keys)
 static int
 import_all(struct import *i, const struct cmd_line *line)
 {
-    struct cmd_name name;
+    struct increment_name name;
     int rc = 0;
 
     if (line->arg_count == 1)
