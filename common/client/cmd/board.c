@@ -8,7 +8,10 @@
 #include "common/board/board_internal.h"
 #include "common/client/cmd/cmd.h"
 
-static const struct table_column slot_columns[] = {
+/* Positions of these columns. */
+enum { SLOT, GENERATION, PART, OWNER, INDEX, NAME, VALUE, COLUMNS };
+
+static const struct table_column slot_columns[COLUMNS] = {
     {"slot", "slot", true},   {"generation", "generation", true},
     {"part", "part", false},  {"owner", "owner", true},
     {"index", "index", true}, {"name", "name", false},
@@ -17,29 +20,15 @@ static const struct table_column slot_columns[] = {
 
 /* ---- slots ------------------------------------------------------------- */
 
-/* What rows of `count` integers have in common; each integer is a row. */
-struct value_rows {
-    uint32_t slot;
-    const char *part;
-    struct cell generation, owner;
-    uint32_t name; /* number of the first value's name */
-    uint32_t count;
-};
-
+/* Prints a value; `cells` have what it shares with others. */
 static void
-print_values(struct output *out, const struct countd_board *b,
-             const struct value_rows *r, const int64_t *values)
+print_value(struct output *out, struct cell *cells, uint32_t index,
+            const char *name, int64_t value)
 {
-    for (uint32_t i = 0; i < r->count; i++)
-        output_row(out, (const struct cell[]){
-                            cell_number(r->slot),
-                            r->generation,
-                            cell_text(r->part),
-                            r->owner,
-                            cell_number(i),
-                            cell_text(countd_board_name(b, r->name + i)),
-                            cell_number(values[i]),
-                        });
+    cells[INDEX] = cell_number(index);
+    cells[NAME] = cell_text(name);
+    cells[VALUE] = cell_number(value);
+    output_row(out, cells);
 }
 
 static int
@@ -47,7 +36,7 @@ show_slot(struct output *out, struct countd_board *b,
           const struct countd_board_shape *shape, uint32_t slot)
 {
     int64_t values[COUNTD_BOARD_VALUES_MAX];
-    struct value_rows rows;
+    struct cell cells[COLUMNS] = {[SLOT] = cell_number(slot)};
     uint64_t generation;
     char part[32];
     pid_t owner;
@@ -56,25 +45,22 @@ show_slot(struct output *out, struct countd_board *b,
     rc = countd_board_read(b, slot, values, &generation);
     if (rc < 0)
         return rc;
-    rows = (struct value_rows){.slot = slot,
-                               .part = "shared",
-                               .generation = cell_number((int64_t)generation),
-                               .owner = cell_none(),
-                               .count = shape->shared_count};
-    print_values(out, b, &rows, values);
+    cells[GENERATION] = cell_number((int64_t)generation);
+    cells[PART] = cell_text("shared");
+    for (uint32_t i = 0; i < shape->shared_count; i++)
+        print_value(out, cells, i, countd_board_name(b, i), values[i]);
+    cells[GENERATION] = cell_none();
     for (uint32_t c = 0; c < shape->cells; c++) {
         rc = countd_board_read_cell(b, slot, c, values, &owner);
         if (rc < 0)
             return rc;
         (void)snprintf(part, sizeof part, "cell %" PRIu32, c);
-        rows = (struct value_rows){.slot = slot,
-                                   .part = part,
-                                   .generation = cell_none(),
-                                   .owner = owner == 0 ? cell_none()
-                                                       : cell_number(owner),
-                                   .name = shape->shared_count,
-                                   .count = shape->private_count};
-        print_values(out, b, &rows, values);
+        cells[PART] = cell_text(part);
+        cells[OWNER] = owner == 0 ? cell_none() : cell_number(owner);
+        for (uint32_t i = 0; i < shape->private_count; i++)
+            print_value(out, cells, i,
+                        countd_board_name(b, shape->shared_count + i),
+                        values[i]);
     }
     return 0;
 }

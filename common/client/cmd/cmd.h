@@ -62,6 +62,7 @@ struct cmd_line {
     const char *host;              /* host given by -H; or NULL */
     const char *values[CMD_OPTIONS_MAX]; /* of cmd->options; "" for a flag */
     bool raw; /* --raw: names are given and printed as they are */
+    const struct cmd_verb *verb; /* the one that cmd_run_verb() runs */
     char **args;
     int arg_count;
     int *status; /* of the arguments that were looked at; 0: they are good */
@@ -91,8 +92,7 @@ struct cmd_verb {
     int (*run)(struct cmd_line *line);
 };
 
-/* Runs the verb that the line has, or says which there are, or prints the usage.
- */
+/* Runs the verb that the line has, or says which there are. */
 int cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs,
                  size_t count);
 

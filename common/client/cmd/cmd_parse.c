@@ -378,24 +378,18 @@ cmd_run_verb(struct cmd_line *line, const struct cmd_verb *verbs, size_t count)
 {
     const char *word = line->arg_count > 0 ? line->args[0] : "";
     struct likeness meant = likeness_of(word);
-    char words[96] = "give";
+    char what[128];
 
-    for (const struct cmd_verb *v = verbs; v < verbs + count; v++) {
-        const size_t at = strlen(words);
-
-        if (strcmp(word, v->word) == 0)
-            return has_count(line, v->min, v->max) ? v->run(line)
-                                                   : cmd_usage(line);
-        likeness_try(&meant, v->word);
-        if (v->word[0] != '\0') /* a few short words fit */
-            (void)snprintf(words + at, sizeof words - at, "%s %s",
-                           at == strlen("give")    ? ""
-                           : v + 1 < verbs + count ? ","
-                                                   : " or",
-                           v->word);
+    for (line->verb = verbs; line->verb < verbs + count; line->verb++) {
+        if (strcmp(word, line->verb->word) == 0)
+            return has_count(line, line->verb->min, line->verb->max)
+                       ? line->verb->run(line)
+                       : cmd_usage(line);
+        likeness_try(&meant, line->verb->word);
     }
+    (void)snprintf(what, sizeof what, "give %s", line->cmd->arguments.text);
     return word[0] == '\0' ? cmd_usage(line)
-                           : misuse_like(line, word, words, &meant);
+                           : misuse_like(line, word, what, &meant);
 }
 
 int64_t

@@ -162,30 +162,34 @@ static const struct table_column holders[] = {{"held", "held", true},
                                               {"age_s", "age_s", true},
                                               {"address", "address", false}};
 
-/* What a verb shows; ask() prints it, and returns an error of libcountd. */
+static int run_look(struct cmd_line *line);
+
+static const struct cmd_verb verbs[] = {{"get", 2, -1, run_look},
+                                        {"stats", 1, 1, run_look},
+                                        {"dump", 1, 1, run_look},
+                                        {"who", 2, 2, run_look}};
+
+/* What each shows; ask() prints it, and returns an error of libcountd. */
 static const struct look {
-    const char *verb;
     const struct table_column *columns;
     size_t count;
     int (*ask)(const struct cmd_line *line, struct countd_live *l,
                struct output *out);
-} looks[] = {{"get", taken, 2, ask_values},
-             {"stats", stats, 2, ask_stats},
-             {"dump", records, 3, ask_dump},
-             {"who", holders, 3, ask_holders}};
+} looks[] = {{taken, 2, ask_values},
+             {stats, 2, ask_stats},
+             {records, 3, ask_dump},
+             {holders, 3, ask_holders}};
 
 /* Returns an exit status. */
 static int
 run_look(struct cmd_line *line)
 {
     const bool is_semaphore = cmd_is_semaphore(line);
-    const struct look *k = looks;
+    const struct look *k = &looks[line->verb - verbs];
     struct countd_live *l;
     struct output out;
     int rc, status;
 
-    while (strcmp(k->verb, line->args[0]) != 0)
-        k++; /* it is there */
     if (is_semaphore && k->ask == ask_dump)
         return cmd_fail(CONFIG_EXIT_USAGE,
                         "the semaphore protocol has no Dump; countd live get "
@@ -211,12 +215,5 @@ run_look(struct cmd_line *line)
 int
 cmd_live(struct cmd_line *line)
 {
-    static const struct cmd_verb verbs[] = {
-        {"get", 2, -1, run_look},
-        {"stats", 1, 1, run_look},
-        {"dump", 1, 1, run_look},
-        {"who", 2, 2, run_look},
-    };
-
     return cmd_run_verb(line, verbs, sizeof verbs / sizeof verbs[0]);
 }

@@ -1,7 +1,6 @@
 /* common/client/cmd/quota.c - countd quota. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <inttypes.h>
-#include <string.h>
 
 #include "common/client/cmd/cmd.h"
 
@@ -74,7 +73,7 @@ static int
 request_change(struct cmd_line *line)
 {
     struct countd_quota_request r = {
-        .op = COUNTD_QUOTA_QUERY,
+        .op = (enum countd_quota_op)(line->verb - verbs),
         .value = line->arg_count > 1
                      ? cmd_number(line, line->args[1], "N", 0, INT64_MAX)
                      : 0,
@@ -84,8 +83,6 @@ request_change(struct cmd_line *line)
     struct countd_http *h;
     int rc, status;
 
-    while (strcmp(verbs[r.op].word, line->args[0]) != 0)
-        r.op++; /* it is there */
     if (r.op >= COUNTD_QUOTA_CREATE && !r.name)
         return cmd_misuse(line, line->args[0], "needs --name");
     status = cmd_http_open(line, CMD_QUOTA, &h);

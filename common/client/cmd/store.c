@@ -43,20 +43,13 @@ fail_store(const struct store *s, int rc)
 
 /* ---- facts ------------------------------------------------------------- */
 
-enum { COLUMN_FACT, COLUMN_VALUE, COLUMNS };
-
-static const struct table_column columns[COLUMNS] = {
-    [COLUMN_FACT] = {"fact", "fact", false},
-    [COLUMN_VALUE] = {"value", "value", false},
-};
+static const struct table_column columns[] = {{"fact", "fact", false},
+                                              {"value", "value", false}};
 
 static void
 print_fact(void *ctx, const char *name, const char *value)
 {
-    const struct cell cells[COLUMNS] = {
-        [COLUMN_FACT] = cell_text(name), [COLUMN_VALUE] = cell_text(value)};
-
-    output_row(ctx, cells);
+    output_row(ctx, (const struct cell[]){cell_text(name), cell_text(value)});
 }
 
 /* 0, or the exit status of a directory without a database. */
