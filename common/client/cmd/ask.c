@@ -355,7 +355,7 @@ report_absence(const struct ask *a, const struct document *d, int rc)
 
     if (a->out.format == OUTPUT_JSON)
         (void)fwrite(body, 1, d->answer.size, stdout);
-    (void)fflush(stdout); /* cmd_printed() says what it did not take */
+    (void)fflush(stdout); /* cmd_main() says what it did not take */
     if (rc == -ENOMSG)
         diag(DIAG_INFO, "nothing came to the key in that time");
     else
@@ -414,8 +414,8 @@ print_pages(struct ask *a)
     return rc;
 }
 
-/* Prints what there is to print behind the last document: an exit status. */
-static int
+/* Prints what there is to print behind the last document. */
+static void
 end_pages(struct ask *a)
 {
     if (a->out.format == OUTPUT_PEOPLE && a->pages > 0) {
@@ -432,9 +432,7 @@ end_pages(struct ask *a)
              "requests, each of its own moment: rows may be missing or there "
              "twice",
              QUERY_ROWS_MAX);
-    if (a->out.format == OUTPUT_PEOPLE)
-        return output_fini(&a->out);
-    return cmd_printed();
+    (void)fflush(stdout); /* before what is said of an error */
 }
 
 /* ---- the commands -------------------------------------------------------- */
@@ -442,17 +440,17 @@ end_pages(struct ask *a)
 static int
 run_question(struct ask *a)
 {
-    int rc = check_key(a), status;
+    int rc = check_key(a);
 
     if (rc == 0)
         rc = print_pages(a);
-    status = end_pages(a);
+    end_pages(a);
     if (rc == -ENOENT || rc == -ENOMSG)
-        return status == 0 ? CONFIG_EXIT_NEGATIVE : status;
+        return CONFIG_EXIT_NEGATIVE;
     if (rc < 0)
         return cmd_peer_failed(a->line, a->has_time ? CMD_HISTORY : CMD_READER,
                                rc);
-    return status;
+    return CONFIG_EXIT_OK;
 }
 
 int

@@ -71,14 +71,13 @@ print_slots(const struct cmd_line *line, struct countd_board *b,
             uint32_t end)
 {
     struct output out;
-    int rc = 0, status;
+    int rc = 0;
 
     output_init(&out, line, OUTPUT_COLUMNS(slot_columns));
     for (uint32_t i = first; i < end && rc == 0; i++)
         rc = show_slot(&out, b, shape, i);
-    output_rows_end(&out);
-    status = output_fini(&out);
-    return rc < 0 ? cmd_failed(rc, "read the board") : status;
+    output_fini(&out);
+    return rc < 0 ? cmd_failed(rc, "read the board") : CONFIG_EXIT_OK;
 }
 
 /* ---- info -------------------------------------------------------------- */
@@ -138,7 +137,6 @@ print_info(const struct cmd_line *line, struct countd_board *b,
 {
     const struct checked c = check_blocks(b, &i->shape);
     struct output out;
-    int status;
 
     output_init(&out, line, NULL, 0);
     print_fact(&out, "slots", cell_number(i->shape.slots));
@@ -156,8 +154,8 @@ print_info(const struct cmd_line *line, struct countd_board *b,
     print_fact(&out, "busy", cell_number((int64_t)c.busy));
     print_fact(&out, "abandoned", cell_number((int64_t)c.abandoned));
     print_fact(&out, "damaged", cell_number((int64_t)c.damaged));
-    status = output_fini(&out);
-    return c.damaged > 0 ? CONFIG_EXIT_SYSTEM : status;
+    output_fini(&out);
+    return c.damaged > 0 ? CONFIG_EXIT_SYSTEM : CONFIG_EXIT_OK;
 }
 
 /* ---- which ------------------------------------------------------------- */

@@ -77,9 +77,9 @@ extern const struct cmd_option cmd_common_options[];
 int cmd_main(int argc, char **argv);
 
 /* What the table says: the list of all commands, where `out` is stderr after a
- * mistake; one command, and an exit status. */
+ * mistake; and one command. */
 void cmd_help_overview(FILE *out);
-int cmd_help_print(const struct cmd *c);
+void cmd_help_print(const struct cmd *c);
 
 /* Value of an option of this subcommand, "" for a flag, NULL when it was not
  * given, or the subcommand has none of that name. */
@@ -109,6 +109,13 @@ int cmd_fail(int status, const char *format, ...)
 int cmd_failed(int rc, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The exit status after two steps of which one may have failed. */
+static inline int
+cmd_worse(int a, int b)
+{
+    return a > b ? a : b;
+}
+
 /* ---- arguments --------------------------------------------------------- */
 
 /* These say what is wrong and return CONFIG_EXIT_USAGE, or 0. */
@@ -119,11 +126,6 @@ int cmd_misuse(const struct cmd_line *line, const char *text, const char *what);
 
 /* Prints the usage to stderr.  Returns CONFIG_EXIT_USAGE. */
 int cmd_usage(const struct cmd_line *line);
-
-struct cmd_name {
-    size_t size;
-    uint8_t bytes[NAME_MAX_SIZE];
-};
 
 /* The calls below return what an argument says.  The first that is wrong is
  * reported, and line->status is CONFIG_EXIT_USAGE from then on: what opens a
@@ -254,18 +256,16 @@ void output_row(struct output *o, const struct cell *cells);
 void output_next_rows(struct output *o, const char *key,
                       const struct table_column *columns, size_t column_count);
 
-/* Ends the rows (JSON shows an empty list when there were none). */
+/* Ends the rows, before facts or other rows (JSON shows an empty list when there
+ * were none). */
 void output_rows_end(struct output *o);
 
 /* How fresh the rows are: a fact, or for people "as of 0.4 s ago". */
 void output_as_of(struct output *o, int64_t as_of_ms);
 
-/* Ends the document.  Returns an exit status, as cmd_printed(). */
-int output_fini(struct output *o);
-
-/* The exit status for what has been printed without a struct output; what
- * stdout did not take is reported. */
-int cmd_printed(void);
+/* Ends the document, and its rows where nothing is behind them, and flushes
+ * stdout.  What that did not take is reported by cmd_main(), for all commands. */
+void output_fini(struct output *o);
 
 /* The ending of a noun: "1 increment", "2 increments". */
 const char *output_plural(uint64_t count);

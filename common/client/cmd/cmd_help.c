@@ -49,7 +49,7 @@ print_options(const struct cmd_option *options, const char *letters)
     }
 }
 
-int
+void
 cmd_help_print(const struct cmd *c)
 {
     (void)printf("countd %s - %s\n\nusage: countd %s [options]%s%s\n\n",
@@ -58,7 +58,6 @@ cmd_help_print(const struct cmd *c)
     print_options(c->options, NULL);
     print_options(cmd_common_options, c->common);
     (void)printf("\nexample:\n  %s\n", c->example);
-    return cmd_printed();
 }
 
 /* ---- completion --------------------------------------------------------- */
@@ -145,5 +144,5 @@ cmd_completion(struct cmd_line *line)
     if (is_zsh)
         (void)puts("[[ ${funcstack[1]} != _countd ]] || "
                    "_bash_complete -o default -o nospace -F _countd_words");
-    return cmd_printed();
+    return CONFIG_EXIT_OK;
 }

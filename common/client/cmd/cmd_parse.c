@@ -286,25 +286,26 @@ has_count(const struct cmd_line *line, int min, int max)
     return line->arg_count >= min && (max < 0 || line->arg_count <= max);
 }
 
-int
-cmd_main(int argc, char **argv)
+/* Does what the line asks for; an exit status. */
+static int
+run_line(int argc, char **argv)
 {
     int run_status = 0, status;
     struct cmd_line line = {.status = &run_status};
     char why[CONFIG_WHY_SIZE];
 
-    diag_init("countd", DIAG_INFO);
     if (argc == 2 &&
         (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0)) {
         (void)printf("countd %s\n", COUNTD_VERSION);
-        return cmd_printed();
+        return CONFIG_EXIT_OK;
     }
     status = parse_line(&line, argc, argv);
     if (status == HELP_ASKED) {
         if (line.cmd != NULL)
-            return cmd_help_print(line.cmd);
-        cmd_help_overview(stdout);
-        return cmd_printed();
+            cmd_help_print(line.cmd);
+        else
+            cmd_help_overview(stdout);
+        return CONFIG_EXIT_OK;
     }
     if (status != 0)
         return status;
@@ -322,6 +323,19 @@ cmd_main(int argc, char **argv)
         return cmd_fail(CONFIG_EXIT_USAGE, "%s", why);
     status = line.host ? cmd_set_host(&line.config, line.host) : 0;
     return status != 0 ? status : line.cmd->run(&line);
+}
+
+int
+cmd_main(int argc, char **argv)
+{
+    int status;
+
+    diag_init("countd", DIAG_INFO);
+    status = run_line(argc, argv);
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    return cmd_worse(status,
+                     cmd_fail(CONFIG_EXIT_SYSTEM, "stdout cannot be written"));
 }
 
 const char *

@@ -184,7 +184,6 @@ report_unknown(const char *keyspace)
 static void
 print_found(const struct drop *d, const struct found *f)
 {
-    /* end_drop() reports errors of stdout. */
     (void)printf("%s keyspace=%s ", d->dry_run ? "would drop" : "dropped",
                  f->text);
     if (f->error < 0)
@@ -296,11 +295,8 @@ drop_all(struct drop *d, int count)
     status = await_logs(d);
     if (status != 0)
         return status;
-    for (int i = 0; i < count; i++) {
-        const int one = drop_one(d, &d->found[i]);
-
-        status = one > status ? one : status;
-    }
+    for (int i = 0; i < count; i++)
+        status = cmd_worse(status, drop_one(d, &d->found[i]));
     if (!d->dry_run)
         wait_ms(NOTICED_MS);
     warn_quarantined(d);
@@ -330,14 +326,13 @@ begin_drop(struct drop *d, const char *what)
     return status;
 }
 
-static int
-end_drop(struct drop *d, int status)
+static void
+end_drop(struct drop *d)
 {
     if (d->opened)
         store_session_close(&d->in);
     free(d->keys);
     free(d->found);
-    return cmd_printed() != 0 ? CONFIG_EXIT_SYSTEM : status;
 }
 
 int
@@ -350,7 +345,8 @@ cmd_drop(struct cmd_line *line)
     status = begin_drop(&d, "keyspace");
     if (status == 0)
         status = drop_all(&d, line->arg_count);
-    return end_drop(&d, status);
+    end_drop(&d);
+    return status;
 }
 
 /* ---- del --------------------------------------------------------------- */
@@ -445,5 +441,6 @@ cmd_del(struct cmd_line *line)
     if (status == 0)
         status = delete_keys(&d, &d.found[0], d.keys,
                              sort_keys(d.found + 1, count, d.keys));
-    return end_drop(&d, status);
+    end_drop(&d);
+    return status;
 }

@@ -328,7 +328,7 @@ print_facts(struct explain *e)
     output_fact(o, "one_moment", cell_bool(e->steady));
 }
 
-/* Prints sentences for people; output_fini() reports errors of stdout. */
+/* Prints sentences for people. */
 static void
 print_sentences(const struct explain *e)
 {
@@ -394,7 +394,7 @@ print_warnings(struct explain *e)
 static int
 explain_count(struct explain *e)
 {
-    int rc, status;
+    int rc;
 
     rc = read_count(e);
     if (rc < 0)
@@ -411,13 +411,12 @@ explain_count(struct explain *e)
     print_facts(e);
     if (e->out.format == OUTPUT_PEOPLE)
         print_sentences(e);
-    status = output_fini(&e->out);
+    output_fini(&e->out);
     if (rc < 0)
         return cmd_failed(rc, "read the archive");
     print_warnings(e);
-    if (status == 0 && (e->damaged > 0 || (!e->found && e->logs == 0)))
-        return CONFIG_EXIT_NEGATIVE;
-    return status;
+    return e->damaged > 0 || (!e->found && e->logs == 0) ? CONFIG_EXIT_NEGATIVE
+                                                         : CONFIG_EXIT_OK;
 }
 
 /* ---- the subcommand ---------------------------------------------------- */

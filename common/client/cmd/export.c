@@ -386,9 +386,9 @@ cmd_export(struct cmd_line *line)
     output_init(&e.out, line, columns, e.history ? 4 : 3);
     e.out.format = OUTPUT_TSV;
     rc = e.is_named ? export_named(&e, line) : export_all(&e);
-    status = output_fini(&e.out);
-    if (status == 0 && e.lacks)
-        status = CONFIG_EXIT_NEGATIVE;
+    output_fini(&e.out);
     (void)countd_close(e.c); /* nothing was sent to be counted */
-    return rc < 0 ? cmd_peer_failed(line, CMD_READER, rc) : status;
+    if (rc < 0)
+        return cmd_peer_failed(line, CMD_READER, rc);
+    return e.lacks ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }

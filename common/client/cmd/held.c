@@ -58,12 +58,11 @@ held_list(struct cmd_line *line)
     if (rc == 0) {
         output_init(&l.out, line, waiting_columns, WAITING_COLUMNS);
         rc = waiting_each(l.in.store, &l.in.waiting, list_row, &l);
-        output_rows_end(&l.out);
-        status = output_fini(&l.out);
+        output_fini(&l.out);
     }
     if (rc < 0) {
         status = cmd_failed(rc, "read log/" WAITING_FOLDER);
-    } else if (status == 0 && (l.any || unmerged.damaged > 0)) {
+    } else if (l.any || unmerged.damaged > 0) {
         /* The rows say it; countd log list. */
         unmerged.fills = unmerged.logs = 0;
         unmerged_warn(&unmerged, "not merged");
@@ -107,13 +106,10 @@ held_drop_named(struct cmd_line *line)
     if (status != 0)
         return status;
     turn.deadline_ms = clock_ms() + timeout_ms;
-    for (int i = 1; i < line->arg_count; i++) {
-        const int one = drop_one(line, &in, line->args[i], &turn);
-
-        status = one > status ? one : status;
-    }
+    for (int i = 1; i < line->arg_count; i++)
+        status = cmd_worse(status, drop_one(line, &in, line->args[i], &turn));
     store_session_close(&in);
-    return cmd_printed() != 0 ? CONFIG_EXIT_SYSTEM : status;
+    return status;
 }
 
 int

@@ -198,7 +198,6 @@ key_history_facts(const struct key_history *p, struct output *o, int64_t count)
                 p->kept ? cell_sum(outside, text) : cell_none());
 }
 
-/* Errors of stdout are reported by output_fini(). */
 void
 key_history_summarize(const struct key_history *p, int64_t count, bool utc)
 {

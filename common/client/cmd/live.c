@@ -108,7 +108,6 @@ print_record(void *ctx, struct countd_name name, uint32_t current,
     output_row(
         ctx, (const struct cell[]){cell_number(current), cell_number(maximum),
                                    cell_live_name(ctx, name.data, name.size)});
-    /* Where stdout is closed output_fini() reports it. */
     return ferror(stdout) ? 1 : 0;
 }
 
@@ -206,10 +205,8 @@ run_look(struct cmd_line *line)
     countd_live_close(l);
     if (rc < 0 && rc != -ENOENT)
         return cmd_peer_failed(line, cmd_live_peer(line), rc);
-    if (k->ask != ask_stats)
-        output_rows_end(&out);
-    status = output_fini(&out);
-    return rc < 0 && status == 0 ? CONFIG_EXIT_NEGATIVE : status;
+    output_fini(&out);
+    return rc < 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }
 
 int

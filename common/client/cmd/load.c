@@ -292,7 +292,7 @@ total_size(const struct cmd_line *line)
     return total;
 }
 
-static int
+static void
 print_totals(struct load *l)
 {
     const uint64_t ms = progress_ms(&l->progress);
@@ -315,7 +315,7 @@ print_totals(struct load *l)
         output_text(&out, ", %" PRIu64 " bad line%s", l->bad,
                     output_plural(l->bad));
     output_text(&out, "\n");
-    return output_fini(&out);
+    output_fini(&out);
 }
 
 /* Where increment `number` (from 1) came from, as far as that is remembered. */
@@ -355,7 +355,7 @@ static int
 load_files(struct load *l)
 {
     const struct cmd_line *line = l->line;
-    int rc = interrupt_init(&l->stop), status;
+    int rc = interrupt_init(&l->stop), status = 0;
 
     if (rc < 0)
         return cmd_failed(rc, "wait for signals");
@@ -371,9 +371,12 @@ load_files(struct load *l)
         diag(DIAG_WARNING,
              "stopped by a signal: %s:%" PRIu64 " is the last line taken",
              cmd_text(l->path, strlen(l->path)), l->last_line);
-    if (rc < 0)
+    if (rc < 0) {
         print_loss(l);
-    status = rc < 0 ? cmd_peer_failed(line, l->peer, rc) : print_totals(l);
+        status = cmd_peer_failed(line, l->peer, rc);
+    } else {
+        print_totals(l);
+    }
     interrupt_fini(&l->stop);
     return status;
 }
@@ -426,7 +429,6 @@ cmd_load(struct cmd_line *line)
         return status;
     status = load_files(&l);
     (void)countd_close(l.c); /* print_loss() has told what went with it */
-    if (status == 0 && l.file_status != 0)
-        return l.file_status;
-    return status == 0 && l.bad > 0 ? CONFIG_EXIT_NEGATIVE : status;
+    status = cmd_worse(status, l.file_status);
+    return cmd_worse(status, l.bad > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK);
 }

@@ -155,12 +155,6 @@ collect_increment(struct once *o, const struct increment *i)
     return ++o->fill.count == FILL_RECORDS ? place_collected(o) : 0;
 }
 
-static int
-worse_of(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* A file that cannot be read or has bad lines is left out.  Returns an exit
  * status, of what no other file can be loaded after. */
 static int
@@ -180,7 +174,7 @@ load_one(struct once *o, const char *path)
         o->load->file_status =
             cmd_fail(CONFIG_EXIT_NEGATIVE,
                      "%s: nothing of it is loaded: it has bad lines", path);
-    o->left_out = worse_of(o->left_out, o->load->file_status);
+    o->left_out = cmd_worse(o->left_out, o->load->file_status);
     if (o->load->file_status != 0)
         return 0;
     o->fill =
@@ -207,7 +201,7 @@ load_one(struct once *o, const char *path)
 
 /* ---- the whole ----------------------------------------------------------- */
 
-static int
+static void
 print_result(const struct once *o)
 {
     const struct place *p = &o->place;
@@ -226,7 +220,7 @@ print_result(const struct once *o)
     if (p->waiting > 0)
         output_text(&out, ", %" PRIu64 " wait (countd held)", p->waiting);
     output_text(&out, "\n");
-    return output_fini(&out);
+    output_fini(&out);
 }
 
 /* What was placed is merged in any case. */
@@ -240,11 +234,11 @@ load_all(struct once *o)
     for (int i = 0; status == 0 && !o->load->stopped && i < line->arg_count;
          i++)
         status = load_one(o, line->args[i]);
-    status = worse_of(status, place_merge(&o->place, line));
+    status = cmd_worse(status, place_merge(&o->place, line));
     /* After a failure it is not known what is merged. */
     if (status < CONFIG_EXIT_SYSTEM)
-        status = worse_of(status, print_result(o));
-    return worse_of(status, o->left_out);
+        print_result(o);
+    return cmd_worse(status, o->left_out);
 }
 
 int

@@ -67,8 +67,8 @@ list_logs(struct cmd_line *line)
     datadir_close(&d);
     if (rc < 0)
         return cmd_failed(rc, "read %s/log", line->config.data_dir);
-    output_rows_end(&l.out);
-    return output_fini(&l.out);
+    output_fini(&l.out);
+    return CONFIG_EXIT_OK;
 }
 
 /* ---- one log ----------------------------------------------------------- */
@@ -186,13 +186,6 @@ begin_dump(const struct cmd_line *line, struct output *out)
 }
 
 static int
-end_dump(struct output *out)
-{
-    output_rows_end(out);
-    return output_fini(out);
-}
-
-static int
 dump_archived(const struct cmd_line *line, const char *name)
 {
     char path[CONFIG_TEXT_SIZE + sizeof "/" ARCHIVE_FOLDER "/" +
@@ -205,7 +198,10 @@ dump_archived(const struct cmd_line *line, const char *name)
                    line->config.data_dir, name);
     begin_dump(line, &out);
     rc = archived_each(&file, dump_slot, &out);
-    return rc < 0 ? report_archived(rc, name) : end_dump(&out);
+    if (rc < 0)
+        return report_archived(rc, name);
+    output_fini(&out);
+    return CONFIG_EXIT_OK;
 }
 
 static int
@@ -214,7 +210,7 @@ dump_slots(const struct cmd_line *line, int fd, const char *name)
     struct log_header header;
     struct logfile_slots slots = {.fd = fd, .header = &header};
     struct output out;
-    int rc, status;
+    int rc;
 
     rc = logfile_header(fd, &header);
     if (rc == 0)
@@ -226,7 +222,7 @@ dump_slots(const struct cmd_line *line, int fd, const char *name)
                                                : "its headers are damaged");
     begin_dump(line, &out);
     rc = logfile_each(&slots, dump_slot, &out);
-    status = end_dump(&out);
+    output_fini(&out);
     if (slots.skipped > 0)
         diag(DIAG_WARNING,
              "log %s: slots left out because they are not "
@@ -234,7 +230,7 @@ dump_slots(const struct cmd_line *line, int fd, const char *name)
              name, slots.skipped);
     if (rc < 0)
         return cmd_failed(rc, "read log %s", name);
-    return status == 0 && slots.skipped > 0 ? CONFIG_EXIT_NEGATIVE : status;
+    return slots.skipped > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }
 
 static int

@@ -18,8 +18,8 @@
 /* Cells of people's rows, each with its NUL. */
 static char page[PAGE_SIZE + ROW_MAX];
 
-/* Errors of stdout are sticky: every print below is followed, at the end, by
- * the one check in output_fini(). */
+/* Errors of stdout are sticky: every print is followed, at the end, by the one
+ * check in cmd_main(). */
 
 /* Columns of a terminal that a text form takes: one per character of UTF-8. */
 static int
@@ -235,22 +235,14 @@ output_as_of(struct output *o, int64_t as_of_ms)
     (void)printf("as of %s ago\n", age);
 }
 
-int
+void
 output_fini(struct output *o)
 {
-    if (o->format == OUTPUT_PEOPLE)
-        print_page(o);
+    if (!o->has_begun || o->table.are_rows_open)
+        output_rows_end(o);
     if (o->format == OUTPUT_JSON) {
-        table_end(begin_table(o));
+        table_end(&o->table);
         flush_table(o);
     }
-    return cmd_printed();
-}
-
-int
-cmd_printed(void)
-{
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return CONFIG_EXIT_OK;
-    return cmd_fail(CONFIG_EXIT_SYSTEM, "stdout cannot be written");
+    (void)fflush(stdout); /* an error is sticky */
 }

@@ -6,7 +6,7 @@
 
 /* ---- answers ------------------------------------------------------------ */
 
-static int
+static void
 print_answer(const struct cmd_line *line, const struct countd_quota_answer *a)
 {
     struct output out;
@@ -19,7 +19,7 @@ print_answer(const struct cmd_line *line, const struct countd_quota_answer *a)
         output_text(&out, "%" PRIu64 "%c", a->number,
                     out.format == OUTPUT_TSV ? '\t' : ' ');
     output_text(&out, "%" PRId64 "\n", a->remaining);
-    return output_fini(&out);
+    output_fini(&out);
 }
 
 static int
@@ -50,8 +50,8 @@ list_quotas(struct cmd_line *line)
     countd_http_close(h);
     if (rc < 0)
         return cmd_peer_failed(line, CMD_QUOTA, rc);
-    output_rows_end(&out);
-    return output_fini(&out);
+    output_fini(&out);
+    return CONFIG_EXIT_OK;
 }
 
 static int request_change(struct cmd_line *line);
@@ -90,8 +90,10 @@ request_change(struct cmd_line *line)
         return status;
     rc = countd_quota(h, &r, &a);
     countd_http_close(h);
-    return rc < 0 ? cmd_peer_failed(line, CMD_QUOTA, rc)
-                  : print_answer(line, &a);
+    if (rc < 0)
+        return cmd_peer_failed(line, CMD_QUOTA, rc);
+    print_answer(line, &a);
+    return CONFIG_EXIT_OK;
 }
 
 int

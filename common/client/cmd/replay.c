@@ -111,6 +111,7 @@ take_all(struct replay *r)
 {
     int status = 0;
 
+    progress_init(&r->progress, "replaying", r->list.size);
     for (size_t i = 0; status == 0 && i < r->list.count; i++) {
         const struct archived *a = &r->list.logs[i];
 
@@ -161,7 +162,7 @@ print_merged(struct output *out, const struct replay *r)
         output_text(out, ", %" PRIu64 " wait (countd held)", p->waiting);
 }
 
-static int
+static void
 print_result(const struct replay *r)
 {
     const struct place *p = &r->place;
@@ -186,7 +187,7 @@ print_result(const struct replay *r)
                 "; logs left out %" PRIu64 ", missing %" PRIu64
                 ", damaged %" PRIu64 "\n",
                 r->left_out, r->missing, r->damaged);
-    return output_fini(&out);
+    output_fini(&out);
 }
 
 /* A dry run makes no directory. */
@@ -248,18 +249,11 @@ cmd_replay(struct cmd_line *line)
     if (status == 0)
         status = open_target(&r);
     if (status == 0) {
-        progress_init(&r.progress, "replaying", r.list.size);
         status = take_all(&r);
-        if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
-            const int merged = place_merge(&r.place, line);
-
-            status = merged != 0 ? merged : status;
-        }
-        if (status == 0 || status == CONFIG_EXIT_NEGATIVE) {
-            const int printed = print_result(&r);
-
-            status = printed != 0 ? printed : status;
-        }
+        if (status <= CONFIG_EXIT_NEGATIVE)
+            status = cmd_worse(status, place_merge(&r.place, line));
+        if (status <= CONFIG_EXIT_NEGATIVE)
+            print_result(&r);
     }
     if (status == 0 && r.missing + r.damaged > 0)
         status = CONFIG_EXIT_NEGATIVE;

@@ -367,7 +367,7 @@ remove_salvaged(struct salvage *s)
 
 /* ---- the subcommand ---------------------------------------------------- */
 
-static int
+static void
 print_result(struct salvage *s)
 {
     const uint64_t merged = s->place.wanted - s->place.waiting;
@@ -403,7 +403,7 @@ print_result(struct salvage *s)
                     "it counts twice",
                     s->requests.unsure);
     output_text(&out, "\n");
-    return output_fini(&out);
+    output_fini(&out);
 }
 
 /* Writes the merge note, as a worker does before it merges.  False: keyspace/
@@ -432,7 +432,7 @@ static int
 run_salvage(struct salvage *s)
 {
     struct archive_header h;
-    int rc, merged, status;
+    int rc, status;
 
     rc = read_log(s);
     if (rc == -ENOENT)
@@ -460,13 +460,10 @@ run_salvage(struct salvage *s)
         rc = remove_salvaged(s);
     if (rc < 0)
         return cmd_failed(rc, "salvage %s", s->name);
-    merged = place_merge(&s->place, s->line);
-    if (merged > CONFIG_EXIT_NEGATIVE)
-        return merged;
-    status = print_result(s);
-    if (status == 0 && s->place.names_ahead > 0)
-        return CONFIG_EXIT_SYSTEM;
-    return status == 0 ? merged : status;
+    status = place_merge(&s->place, s->line);
+    if (status <= CONFIG_EXIT_NEGATIVE)
+        print_result(s);
+    return s->place.names_ahead > 0 ? CONFIG_EXIT_SYSTEM : status;
 }
 
 int

@@ -44,7 +44,8 @@ explain_number(const struct cmd_line *line, const char *text)
         output_row(&out, cells);
     else
         output_text(&out, "%.*s", (int)size, words);
-    return output_fini(&out);
+    output_fini(&out);
+    return CONFIG_EXIT_OK;
 }
 
 /* ---- numbers ------------------------------------------------------------ */
@@ -78,8 +79,8 @@ print_numbers(const struct cmd_line *line, int64_t count)
     countd_http_close(h);
     if (rc < 0)
         return cmd_peer_failed(line, CMD_SEQUENCE, rc);
-    output_rows_end(&out);
-    return output_fini(&out);
+    output_fini(&out);
+    return CONFIG_EXIT_OK;
 }
 
 int

@@ -107,16 +107,15 @@ static int
 report_store(struct cmd_line *line, struct store *s)
 {
     static struct output out;
-    int rc, status, troubles;
+    int rc, troubles;
 
     output_init(&out, line, OUTPUT_COLUMNS(columns));
     rc = postgresql_store_report(s, print_fact, &out);
     if (rc < 0)
         return fail_store(s, rc);
     troubles = print_troubles(s, &out);
-    output_rows_end(&out);
-    status = output_fini(&out);
-    return status == 0 && troubles > 0 ? CONFIG_EXIT_NEGATIVE : status;
+    output_fini(&out);
+    return troubles > 0 ? CONFIG_EXIT_NEGATIVE : CONFIG_EXIT_OK;
 }
 
 static int
@@ -136,9 +135,9 @@ init_store(struct cmd_line *line)
         text = postgresql_schema_text(line->config.store_schema);
         if (!text)
             return cmd_failed(-ENOMEM, "print the statements");
-        (void)fputs(text, stdout); /* cmd_printed() reports it */
+        (void)fputs(text, stdout);
         free(text);
-        return cmd_printed();
+        return CONFIG_EXIT_OK;
     }
     status = open_store(line, NULL, false, &s);
     if (status != 0)
@@ -149,7 +148,7 @@ init_store(struct cmd_line *line)
     else
         (void)printf("made schema=%s\n", line->config.store_schema);
     store_close(s);
-    return cmd_printed() != 0 ? CONFIG_EXIT_SYSTEM : status;
+    return status;
 }
 
 /* ---- keyspaces of files --------------------------------------------------- */
@@ -241,7 +240,7 @@ import_all(struct import *i, const struct cmd_line *line)
     if (i->count > 0 && postgresql_store_analyze(i->to) < 0)
         diag(DIAG_WARNING, "ANALYZE: %s: queries may be slow for some minutes",
              store_trouble(i->to));
-    return cmd_printed() != 0 ? CONFIG_EXIT_SYSTEM : i->status;
+    return i->status;
 }
 
 static int
@@ -307,7 +306,7 @@ accept_loss(struct cmd_line *line, struct store *s)
         (void)printf("accepted: the database had %" PRIu64 " of %" PRIu64
                      " transactions; workers merge again\n",
                      has, acked);
-    return cmd_printed();
+    return CONFIG_EXIT_OK;
 }
 
 static int
