@@ -26,10 +26,10 @@
 
 /* ---- wait merged --------------------------------------------------------- */
 
-#define AGAIN_MS       200 /* between two requests to hand the log on */
-#define OPEN_TRIES     500
-#define TURN_MS        4    /* between two tries, or two looks */
-#define TURN_REPORT_MS 1000 /* until it is said who is writing */
+#define AGAIN_MS        200  /* between two requests to hand the log on */
+#define TURN_MS         4    /* between two tries, or two looks */
+#define TURN_REPORT_MS  1000 /* until it is said who is writing */
+#define OPEN_TIMEOUT_MS 2000 /* of a log that changes hands */
 
 /* A commit that does not fit has taken all there was; what is left is less than
  * a keyspace's file needs to grow. */
@@ -230,8 +230,8 @@ wait_is_disk_full(const struct cmd_line *line)
     return statvfs(line->config.data_dir, &fs) == 0 && is_full(&fs);
 }
 
-static bool
-report_older(const struct cmd_line *line)
+bool
+wait_report_older(const struct cmd_line *line)
 {
     char text[MERGE_NOTE_TEXT];
     struct merge_note n;
@@ -255,7 +255,7 @@ wait_report_cause(const struct cmd_line *line)
     struct statvfs fs;
 
     if (statvfs(line->config.data_dir, &fs) < 0 || !is_full(&fs))
-        return report_older(line);
+        return wait_report_older(line);
     diag(DIAG_ERROR,
          "data_dir=%s: the disk is full (%" PRIu64 " MB, %" PRIu64
          " inodes free), and increments are not merged until there is room; "
@@ -300,13 +300,12 @@ wait_turn(struct wait_turn *t, int rc, long holder)
 int
 wait_open_log(int log_fd, const char *name)
 {
-    int fd = -EBUSY;
+    struct wait_turn turn = {.deadline_ms = clock_ms() + OPEN_TIMEOUT_MS};
+    int fd;
 
-    for (int i = 0; i < OPEN_TRIES && fd == -EBUSY; i++) {
+    do
         fd = logfile_open(log_fd, name);
-        if (fd == -EBUSY)
-            wait_ms(TURN_MS);
-    }
+    while (wait_turn(&turn, fd, 0));
     return fd;
 }
 

@@ -112,6 +112,9 @@ bool wait_is_disk_full(const struct cmd_line *line);
  * is older than log/.  False: neither, nothing is reported. */
 bool wait_report_cause(const struct cmd_line *line);
 
+/* The same of keyspace/ alone. */
+bool wait_report_older(const struct cmd_line *line);
+
 /* Waiting until another process has written: {.deadline_ms = clock_ms() + ...}
  *
  *     do

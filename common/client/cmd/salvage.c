@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #include "common/base/array.h"
-#include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/client/cmd/cmd_data.h"
 #include "common/log/inspect.h"
@@ -34,7 +33,6 @@
 #include "common/log/logfile.h"
 #include "common/log/requests.h"
 #include "common/log/slot.h"
-#include "common/setup/merge_note.h"
 
 /* A request with a key, in the log. */
 struct salvage_request {
@@ -406,27 +404,6 @@ print_result(struct salvage *s)
     output_fini(&out);
 }
 
-/* Writes the merge note, as a worker does before it merges.  False: keyspace/
- * is older than log/, and the log would hide that fills before it are missing.
- */
-static bool
-begin_merge(const struct salvage *s)
-{
-    char text[MERGE_NOTE_TEXT];
-    struct merge_note n;
-
-    if (s->dry_run)
-        return true;
-    /* If the note cannot be written, or a worker is just writing it, an older
-     * copy of keyspace/ may go undetected later, and nothing else is lost. */
-    (void)merge_note_write(&s->in.dir, clock_unix_ms(), false);
-    if (merge_note_read(&s->in.dir, &n) < 0 || !merge_note_is_older(&n))
-        return true;
-    merge_note_explain(&n, text);
-    diag(DIAG_ERROR, "%s", text);
-    return false;
-}
-
 /* Salvages one log of the open directory. */
 static int
 run_salvage(struct salvage *s)
@@ -448,7 +425,8 @@ run_salvage(struct salvage *s)
             "%s: both headers are damaged or newer; without a "
             "header current and old slots look alike: nothing can be merged",
             s->name);
-    if (!begin_merge(s))
+    /* The log would hide that fills before it are missing. */
+    if (!s->dry_run && wait_report_older(s->line))
         return CONFIG_EXIT_SYSTEM;
     h = archive_header_of(&s->report.header);
     rc = record_requests(s);
