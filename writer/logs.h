@@ -101,7 +101,9 @@ struct log_sync {
 
 struct spare_job {
     struct io_job job;
-    bool may_create;  /* there is no other spare */
+    bool may_begin;  /* a spare is wanted, and not only a log made ahead */
+    bool may_create; /* there is no other spare */
+    bool is_short;   /* there are fewer logs than log.count, and room for one */
     bool takes_marks; /* of the logs that are begun */
     struct log log;
     int rc;
@@ -195,8 +197,9 @@ struct logs {
 };
 
 /* Recovers the directory, refuses other message sizes (-EPROTO), begins the
- * first log and starts the threads.  A full disk does
- * not fail: there are no free slots then.  Signals must be blocked already. */
+ * first log and starts the threads, which make the others up to log.count
+ * while the loop runs.  A full disk does not fail: there are no free slots
+ * then.  Signals must be blocked already. */
 int logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
               const struct config *config, const struct logs_events *events);
 

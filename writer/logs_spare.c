@@ -43,6 +43,15 @@ claim_spare(struct logs *l)
     return logdir_claim(&l->dir, LOG_MODE_EMPTY, &l->make.log);
 }
 
+/* -EMFILE: there are `max` logs. */
+static int
+create_log(struct logs *l, uint64_t max)
+{
+    if (l->dir.count < max && !has_disk_space(l))
+        return -ENOSPC;
+    return logdir_create(&l->dir, max);
+}
+
 /* Claims an empty log; recovers, then creates, when there is none and one is
  * needed, or there are fewer than log.count. */
 static int
@@ -59,10 +68,7 @@ claim_or_create(struct logs *l)
         if (rc != -EAGAIN)
             return rc;
     }
-    if (l->dir.count < l->config->log_max && !has_disk_space(l))
-        rc = -ENOSPC;
-    else
-        rc = logdir_create(&l->dir, l->config->log_max);
+    rc = create_log(l, l->config->log_max);
     if (rc < 0)
         return is_needed ? rc : -EAGAIN;
     return claim_spare(l);
@@ -75,7 +81,11 @@ make_run(struct io_job *job)
     struct spare_job *s = &l->make;
 
     s->began = false;
-    s->rc = claim_or_create(l);
+    s->rc =
+        s->may_begin ? claim_or_create(l) : create_log(l, l->config->log_count);
+    s->is_short = s->rc == 0 && l->dir.count < l->config->log_count;
+    if (!s->may_begin)
+        s->rc = -EAGAIN; /* it stays empty until a spare is wanted */
     if (s->rc < 0)
         return;
     s->began = true;
@@ -88,10 +98,14 @@ make_run(struct io_job *job)
 void
 logs_want_spare(struct logs *l)
 {
-    if (l->spare_count == LOGS_SPARES || l->making || l->finishing || l->failed)
+    const bool has_all = l->spare_count == LOGS_SPARES;
+
+    if ((has_all && !l->make.is_short) || l->making || l->finishing ||
+        l->failed)
         return;
     loop_disarm(l->loop, &l->retry_timer);
     l->making = true;
+    l->make.may_begin = !has_all;
     l->make.may_create = l->spare_count == 0;
     io_push(&l->file_io, &l->make.job);
 }
@@ -108,8 +122,8 @@ make_failed(struct logs *l)
     }
     /* One more was only wanted if there happened to be one. */
     if (l->make.rc == -EAGAIN && !l->make.may_create) {
-        if (l->spare_count == 0)
-            logs_want_spare(l); /* but then the others were used up */
+        if (l->spare_count == 0 || l->make.is_short)
+            logs_want_spare(l); /* the others were used up, or more are due */
         return;
     }
     if (!l->finishing)
@@ -174,7 +188,7 @@ retry_due(struct loop_timer *timer)
 int
 logs_begin_first(struct logs *l)
 {
-    l->make.may_create = true;
+    l->make.may_begin = l->make.may_create = true;
     make_run(&l->make.job);
     if (l->make.rc == 0) {
         l->current = l->make.log;

@@ -518,23 +518,23 @@ ON_FIXTURE(without_a_spare_an_old_log_is_handed_on_all_the_same, r)
 }
 
 static bool
-has_fifth_log(struct fixture *r)
+has_eighth_log(struct fixture *r)
 {
-    return tmpdir_has(&r->dir, "log/0000000004");
+    return tmpdir_has(&r->dir, "log/0000000007");
 }
 
 /* The others are filled with zeros while it serves. */
 ON_FIXTURE(a_new_directory_serves_with_its_first_log, r)
 {
-    r->config.log_count = 5;
+    r->config.log_count = 8;
     assert_rc(open_logs(r), 0);
-    assert_false(has_fifth_log(r));
+    assert_false(has_eighth_log(r));
     put_messages(r, 1);
-    run_until(r, has_fifth_log, 0);
+    run_until(r, has_eighth_log, 0);
     put_messages(r, SLOTS + 1);
     finish_logs(r);
     assert_int_equal(r->records.count, SLOTS + 2);
-    assert_false(tmpdir_has(&r->dir, "log/0000000005"));
+    assert_false(tmpdir_has(&r->dir, "log/0000000008"));
 }
 
 ON_FIXTURE(creating_that_fails_is_tried_again, r)
