@@ -55,11 +55,9 @@ http_service_open(struct http_service *h, struct loop *loop,
                       TOKENS_COUNT);
     }
     if (rc == 0 && config->sequence_enable) {
-        rc = datadir_live(dir);
-        if (rc == 0)
-            rc = sequence_open(&h->sequence, loop, dir->live_fd,
-                               (uint32_t)config->sequence_reserve,
-                               (uint32_t)config->sequence_server_no);
+        rc = sequence_open(&h->sequence, loop, dir->live_fd,
+                           (uint32_t)config->sequence_reserve,
+                           (uint32_t)config->sequence_server_no);
         h->sequence_on = rc == 0;
         http_site_add(&h->site, sequence_routes, sequence_route_count,
                       &h->sequence, TOKENS_QUOTA);

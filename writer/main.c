@@ -246,10 +246,8 @@ open_http(struct writer *w)
     rc = http_service_open(&w->http, w->loop, &w->dir, &w->config, &w->ingest);
     if (rc < 0 || !w->config.quota_enable)
         return rc;
-    rc = datadir_live(&w->dir);
-    if (rc == 0)
-        rc = quota_open(&w->quota, w->loop, w->dir.live_fd, &w->config,
-                        w->listeners.rows[LISTENER_HTTP].max);
+    rc = quota_open(&w->quota, w->loop, w->dir.live_fd, &w->config,
+                    w->listeners.rows[LISTENER_HTTP].max);
     if (rc == 0)
         http_site_add(&w->http.site, quota_routes, quota_route_count, &w->quota,
                       TOKENS_QUOTA);
@@ -263,9 +261,6 @@ open_statsd(struct writer *w)
         [STATSD_LINE_PROTOCOL] = conns_listener(w->conns, LISTENER_STATSD),
         [GRAPHITE_LINE_PROTOCOL] = conns_listener(w->conns, LISTENER_GRAPHITE)};
 
-    /* Without live/, which it reports, rests are lost at a stop. */
-    if (w->statsd.on)
-        (void)datadir_live(&w->dir);
     return statsd_open(&w->statsd, w->loop, &w->logs, w->dir.live_fd, lines);
 }
 

@@ -34,24 +34,14 @@ static const struct config_row rows[] = {
 
 #define ROW_COUNT (sizeof rows / sizeof rows[0])
 
-/* Other names of settings, which a file may have. */
-static const struct {
-    const char *alias, *key;
-} aliases[] = {
-    {"counter.stat_interval", "counter.stats_interval"},
-};
-
 static const struct config_row *
 find_row(const char *key)
 {
-    const char *known = key;
-
-    for (size_t i = 0; i < sizeof aliases / sizeof aliases[0]; i++)
-        if (strcmp(key, aliases[i].alias) == 0)
-            known = aliases[i].key;
     for (size_t i = 0; i < ROW_COUNT; i++)
-        if (strcmp(known, rows[i].key) == 0)
+        if (strcmp(key, rows[i].key) == 0)
             return &rows[i];
+    if (strcmp(key, "counter.stat_interval") == 0) /* its other name */
+        return find_row("counter.stats_interval");
     return strncmp(key, "history.", 8) == 0 ? find_row("history") : NULL;
 }
 

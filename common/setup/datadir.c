@@ -316,28 +316,12 @@ check_probe(int dirfd, const char *path)
 
 /* ---- open and close ----------------------------------------------------- */
 
-/* Makes a folder and opens it, unless *fd is open. */
-static int
-add_folder(const struct datadir *d, const char *name, int *fd)
-{
-    const int new = *fd >= 0 ? *fd : open_folder(d, name, true);
-
-    if (new < 0)
-        return new;
-    *fd = new;
-    return 0;
-}
-
 int
 datadir_archive(struct datadir *d)
 {
-    return add_folder(d, "archive", &d->archive_fd);
-}
-
-int
-datadir_live(struct datadir *d)
-{
-    return add_folder(d, "live", &d->live_fd);
+    if (d->archive_fd < 0)
+        d->archive_fd = open_folder(d, "archive", true);
+    return d->archive_fd < 0 ? d->archive_fd : 0;
 }
 
 /* ---- sockets ------------------------------------------------------------ */
@@ -400,7 +384,6 @@ static int
 open_folders(struct datadir *d, bool make)
 {
     struct stat st;
-    int live;
 
     d->log_fd = open_folder(d, "log", make);
     if (d->log_fd < 0)
@@ -409,10 +392,9 @@ open_folders(struct datadir *d, bool make)
     if (d->keyspace_fd < 0)
         return d->keyspace_fd;
     if (make) {
-        live = open_folder(d, "live", true);
-        if (live < 0)
-            return live;
-        (void)close(live); /* made and looked at, not used here */
+        d->live_fd = open_folder(d, "live", true);
+        if (d->live_fd < 0)
+            return d->live_fd;
     }
     if (fstatat(d->fd, "archive", &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0

@@ -28,7 +28,7 @@ struct datadir {
     int log_fd;       /* log/ */
     int keyspace_fd;  /* keyspace/ */
     int archive_fd;   /* archive/, -1 unless it is there or asked for */
-    int live_fd;      /* live/, -1 unless asked for */
+    int live_fd;      /* live/, -1 with DATADIR_READ */
 };
 
 enum datadir_need { DATADIR_WRITE, DATADIR_READ };
@@ -67,9 +67,6 @@ const char *datadir_format_user(uid_t uid, char text[DATADIR_USER_SIZE]);
 
 /* Makes archive/ if need be and sets archive_fd; says why not. */
 int datadir_archive(struct datadir *d);
-
-/* Makes live/ if need be and sets live_fd. */
-int datadir_live(struct datadir *d);
 
 /* Makes socket/ if need be, for sockets that the group of `socket.group` may
  * use, or the owner alone when `group` is empty, and opens it: *out is the

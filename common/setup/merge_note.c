@@ -19,8 +19,6 @@
 #define MAGIC     "COUNTDN1"
 #define NOTE_SIZE 20
 
-#define READ_TRIES 3 /* a read may meet half of a write */
-
 /* ---- one file ----------------------------------------------------------- */
 
 static int
@@ -37,10 +35,8 @@ static int
 read_number(int fd, uint64_t *ms)
 {
     uint8_t bytes[NOTE_SIZE];
-    int rc = -EBADMSG;
+    const int rc = state_read(fd, bytes, sizeof bytes, MAGIC);
 
-    for (int i = 0; i < READ_TRIES && rc == -EBADMSG; i++)
-        rc = state_read(fd, bytes, sizeof bytes, MAGIC);
     *ms = rc == 0 ? get_le64(bytes + 8) : 0;
     return rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
 }
