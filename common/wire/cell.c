@@ -21,6 +21,28 @@ cell_sum_text(int128 sum, char text[CELL_SUM_SIZE])
     return at;
 }
 
+bool
+cell_sum_parse(const uint8_t *text, size_t size, int128 *out)
+{
+    const bool is_negative = size > 0 && text[0] == '-';
+    int128 sum = 0;
+
+    if (size == is_negative)
+        return false;
+    for (size_t i = is_negative; i < size; i++) {
+        const int digit = text[i] - '0';
+
+        if (digit < 0 || digit > 9 ||
+            __builtin_mul_overflow(sum, (int128)10, &sum) ||
+            __builtin_sub_overflow(sum, (int128)digit, &sum))
+            return false;
+    }
+    if (!is_negative && __builtin_sub_overflow((int128)0, sum, &sum))
+        return false;
+    *out = sum;
+    return true;
+}
+
 struct cell
 cell_sum(int128 sum, char text[CELL_SUM_SIZE])
 {

@@ -80,6 +80,9 @@ cell_bool(bool value)
 const char *cell_sum_text(int128 sum, char text[CELL_SUM_SIZE]);
 struct cell cell_sum(int128 sum, char text[CELL_SUM_SIZE]);
 
+/* Reads such digits.  False: they are not, or more than 128 bits hold. */
+bool cell_sum_parse(const uint8_t *text, size_t size, int128 *out);
+
 /* A cell as the text that TSV has; of `raw` names the bytes, which have no NUL.
  * Returned is `text`, or a string of the cell's. */
 const char *cell_plain(const struct cell *c, bool raw,

@@ -268,10 +268,10 @@ put_question(const struct ask *a, struct document *d)
     put_name(d, "group", &a->group);
     if (!a->has_time)
         return;
-    document_put_number(d, "from", a->span.from, "");
-    document_put_number(d, "to", a->span.to, "");
+    document_put_number(d, "from", a->span.from);
+    document_put_number(d, "to", a->span.to);
     if (a->step > 0)
-        document_put_number(d, "step", a->step / 60, "m");
+        document_put_number(d, "step", a->step);
 }
 
 /* Which rows, and in which form. */
@@ -280,12 +280,12 @@ put_page(const struct ask *a, struct document *d)
 {
     if (a->question->rows_max > 0)
         document_put_number(d, ask_is_range(a) ? "length" : "n",
-                            a->rows < QUERY_ROWS_MAX ? a->rows : QUERY_ROWS_MAX,
-                            "");
+                            a->rows < QUERY_ROWS_MAX ? a->rows
+                                                     : QUERY_ROWS_MAX);
     if (a->next[0] != '\0')
         document_put_text(d, a->next);
     else if (ask_is_range(a))
-        document_put_number(d, "offset", a->offset, "");
+        document_put_number(d, "offset", a->offset);
     else
         put_name(d, "after", &a->after);
     if (a->out.format == OUTPUT_TSV)

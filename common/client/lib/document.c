@@ -11,6 +11,7 @@
 
 #include "common/base/bytes.h"
 #include "common/base/hex.h"
+#include "common/wire/cell.h"
 #include "common/wire/increment_line.h"
 #include "common/wire/json_plain.h"
 #include "common/wire/name.h"
@@ -72,8 +73,8 @@ document_put_period(struct document *d, const struct countd_query *q)
         note_error(d, -EINVAL);
     if (q->from == 0 && q->to == 0)
         return; /* of all time */
-    document_put_number(d, "from", q->from, "");
-    document_put_number(d, "to", q->to, "");
+    document_put_number(d, "from", q->from);
+    document_put_number(d, "to", q->to);
 }
 
 /* Bytes that stand for themselves in a query. */
@@ -111,13 +112,12 @@ document_put_name(struct document *d, const char *parameter,
 }
 
 void
-document_put_number(struct document *d, const char *parameter, int64_t number,
-                    const char *unit)
+document_put_number(struct document *d, const char *parameter, int64_t number)
 {
     if (!document_has_room(d, 0))
         note_error(d, -E2BIG);
     else
-        d->at += sprintf(d->at, "&%s=%" PRId64 "%s", parameter, number, unit);
+        d->at += sprintf(d->at, "&%s=%" PRId64, parameter, number);
 }
 
 void
@@ -257,29 +257,6 @@ document_number(struct document *d, const char *name, int64_t *out)
         note_error(d, -EPROTO);
 }
 
-/* Digits of at most 128 bits, with a sign or none.  False: it is no such. */
-static bool
-read_wide(const uint8_t *text, size_t size, int128 *out)
-{
-    const bool is_negative = size > 0 && text[0] == '-';
-    int128 sum = 0;
-
-    if (size == is_negative)
-        return false;
-    for (size_t i = is_negative; i < size; i++) {
-        const int digit = text[i] - '0';
-
-        if (digit < 0 || digit > 9 ||
-            __builtin_mul_overflow(sum, (int128)10, &sum) ||
-            __builtin_sub_overflow(sum, (int128)digit, &sum))
-            return false;
-    }
-    if (!is_negative && __builtin_sub_overflow((int128)0, sum, &sum))
-        return false;
-    *out = sum;
-    return true;
-}
-
 static struct countd_sum
 sum_of(int128 sum)
 {
@@ -298,7 +275,7 @@ document_sum(struct document *d, const char *name, struct countd_sum *out)
 
     if (!document_is(d, name) || !has_value(d, JSON_NUMBER))
         return;
-    if (read_wide(d->r.text, d->r.size, &sum))
+    if (cell_sum_parse(d->r.text, d->r.size, &sum))
         *out = sum_of(sum);
     else
         note_error(d, -EPROTO);
@@ -511,16 +488,18 @@ document_rows(struct countd *c, const char *command, unsigned puts,
     int rc;
 
     document_about(c, &d, command, q);
-    if (puts & DOCUMENT_OFFSET)
-        document_put_number(&d, "offset", q->offset, "");
-    if (puts & (DOCUMENT_LENGTH | DOCUMENT_N))
-        document_put_number(&d, puts & DOCUMENT_N ? "n" : "length", length, "");
+    if (puts & DOCUMENT_RANGE) {
+        document_put_number(&d, "offset", q->offset);
+        document_put_number(&d, "length", length);
+    }
+    if (puts & DOCUMENT_N)
+        document_put_number(&d, "n", length);
     if (puts & DOCUMENT_PERIOD)
         document_put_period(&d, q);
     if (puts & DOCUMENT_STEP)
-        document_put_number(&d, "step", q->step / 60, "m");
+        document_put_number(&d, "step", q->step);
     if (puts & DOCUMENT_FROM && q->from >= 0)
-        document_put_number(&d, "from", q->from, "");
+        document_put_number(&d, "from", q->from);
     rc = document_ask(&d);
     if (rc == -ENOENT && puts & DOCUMENT_MAY_LACK)
         rc = d.error = 0;

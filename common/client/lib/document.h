@@ -49,9 +49,8 @@ void document_about(struct countd *c, struct document *d, const char *command,
 
 void document_put_name(struct document *d, const char *parameter,
                        struct countd_name name);
-/* `unit` follows the number: "", or "m" for a duration. */
 void document_put_number(struct document *d, const char *parameter,
-                         int64_t number, const char *unit);
+                         int64_t number);
 
 /* Its time. */
 void document_put_period(struct document *d, const struct countd_query *q);
@@ -107,13 +106,12 @@ int document_end(struct document *d);
 
 /* Which parameters a question for rows has beside names. */
 enum {
-    DOCUMENT_OFFSET = 1,
+    DOCUMENT_RANGE = 1, /* offset and length */
     DOCUMENT_N = 2,
-    DOCUMENT_LENGTH = 4,
-    DOCUMENT_PERIOD = 8,
-    DOCUMENT_STEP = 16,
-    DOCUMENT_FROM = 32,     /* unless it is below 0 */
-    DOCUMENT_MAY_LACK = 64, /* a keyspace that is not there has no rows */
+    DOCUMENT_PERIOD = 4,
+    DOCUMENT_STEP = 8,
+    DOCUMENT_FROM = 16,     /* unless it is below 0 */
+    DOCUMENT_MAY_LACK = 32, /* a keyspace that is not there has no rows */
 };
 
 /* Asks for rows and takes them. */

@@ -25,7 +25,7 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 
-#include "common/base/bytes.h"
+#include "common/base/hash.h"
 #include "common/client/lib/handle.h"
 #include "common/client/lib/outgoing.h"
 #include "common/wire/first_bytes.h"
@@ -266,24 +266,16 @@ needs_two_messages(int64_t increment)
     return first_bytes_browser(bytes) != NULL;
 }
 
-/* FNV-1a: who floods a place only wastes the sender's own messages. */
-static uint64_t
-hash_bytes(uint64_t h, const uint8_t *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
-
-/* The place of the names of a message in `sums`. */
+/* The place of the names of a message in `sums`: who floods one only wastes own
+ * messages. */
 static uint64_t *
 find_place(const struct handle_writing *w, const struct message *m)
 {
-    uint64_t h =
-        hash_bytes(UINT64_C(0xcbf29ce484222325), m->keyspace, m->keyspace_size);
+    static const struct hash_key zeros;
+    const uint64_t h =
+        hash_name(&zeros, m->minute, m->keyspace, m->keyspace_size);
 
-    h = hash_bytes(h * 31 + m->minute, m->key, m->key_size);
-    return &w->sums[(h ^ h >> 32) & w->sums_mask];
+    return &w->sums[hash_name(&zeros, h, m->key, m->key_size) & w->sums_mask];
 }
 
 /* Adds to a message with the same names and minute that waits to be sent:

@@ -21,9 +21,8 @@ PUBLIC int
 countd_range(struct countd *c, const struct countd_query *q,
              struct countd_rows **out)
 {
-    return document_rows(c, "range",
-                         DOCUMENT_OFFSET | DOCUMENT_LENGTH | DOCUMENT_MAY_LACK,
-                         q, out);
+    return document_rows(c, "range", DOCUMENT_RANGE | DOCUMENT_MAY_LACK, q,
+                         out);
 }
 
 PUBLIC int
