@@ -84,10 +84,11 @@ static int
 open_remote(void *ctx, unsigned thread, struct store **store)
 {
     const struct reader *r = ctx;
-    const struct postgresql_options options = {.sender = &r->datadir,
+    const struct postgresql_options options = {.config = &r->config,
+                                               .sender = &r->datadir,
                                                .connects_later = thread > 0};
 
-    return postgresql_store_open_configured(store, &r->config, &options);
+    return postgresql_store_open(store, &options);
 }
 
 static int

@@ -157,14 +157,15 @@ static int
 open_store(struct worker *w)
 {
     const struct postgresql_options remote = {
+        .config = &w->config,
         .writable = true,
         .sender = &w->dir,
         .repairs = w->command.placed,
         .lanes = (unsigned)w->config.worker_threads};
 
-    return w->config.store_postgresql ? postgresql_store_open_configured(
-                                            &w->store, &w->config, &remote)
-                                      : open_files(w);
+    return w->config.store_postgresql
+               ? postgresql_store_open(&w->store, &remote)
+               : open_files(w);
 }
 
 /* Opens the remaining parts in the order of need, serves, and closes them. */

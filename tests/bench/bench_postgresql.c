@@ -116,7 +116,7 @@ static void
 open_sides(struct tmpdir *tmp, const char *tiers)
 {
     tmpdir_make(tmp);
-    sides[0] = engine_open_postgresql(tiers, NULL);
+    sides[0] = engine_open_postgresql(tiers);
     sides[1] = engine_open_history(tmp->fd, tiers, NULL);
     load_sides();
     (void)pg_server_run("VACUUM ANALYZE");

@@ -3,6 +3,7 @@
 #include "tests/lib/engines.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "common/setup/tiers.h"
 #include "tests/lib/daemon.h"
@@ -60,18 +61,19 @@ engine_open_history(int keyspace_fd, const char *tiers,
 }
 
 struct postgresql_options
-engine_postgresql_options(void)
+engine_postgresql_options(struct config *settings)
 {
-    static char schema[32];
     static unsigned schemas;
-    struct postgresql_options options = {.conninfo = pg_server_conninfo(),
-                                         .schema = schema,
-                                         .timeout_ms = 5000 * test_slow(),
-                                         .writable = true};
+    const struct postgresql_options options = {
+        .config = settings, .writable = true, .connects_later = true};
     struct store *s;
 
-    (void)snprintf(schema, sizeof schema, "countd%u", ++schemas);
-    pg_server_use(schema);
+    memset(settings, 0, sizeof *settings);
+    strcpy(settings->store_conninfo, pg_server_conninfo());
+    (void)snprintf(settings->store_schema, sizeof settings->store_schema,
+                   "countd%u", ++schemas);
+    settings->store_timeout_ms = 5000 * test_slow();
+    pg_server_use(settings->store_schema);
     assert_rc(postgresql_store_open(&s, &options), 0);
     assert_rc(postgresql_store_init(s), 0);
     store_close(s);
@@ -79,13 +81,13 @@ engine_postgresql_options(void)
 }
 
 struct store *
-engine_open_postgresql(const char *tiers, uint64_t (*now_ms)(void))
+engine_open_postgresql(const char *tiers)
 {
-    struct postgresql_options options = engine_postgresql_options();
+    static struct config settings;
+    struct postgresql_options options = engine_postgresql_options(&settings);
     struct store *s;
 
-    options.history = engine_rules(tiers);
-    options.now_ms = now_ms;
+    settings.history = *engine_rules(tiers);
     assert_rc(postgresql_store_open(&s, &options), 0);
     return s;
 }

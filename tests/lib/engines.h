@@ -23,10 +23,9 @@ struct store *engine_open(int keyspace_fd);
 struct store *engine_open_history(int keyspace_fd, const char *tiers,
                                   uint64_t (*now_ms)(void));
 
-/* PostgreSQL's, on the program's server (pg_server.h): options for fresh tables
- * in a schema of their own, @ in SQL, which are made. */
-struct postgresql_options engine_postgresql_options(void);
-struct store *engine_open_postgresql(const char *tiers,
-                                     uint64_t (*now_ms)(void));
+/* PostgreSQL's, on the program's server (pg_server.h): options, with these
+ * settings, for fresh tables in a schema of their own, @ in SQL, which are made. */
+struct postgresql_options engine_postgresql_options(struct config *settings);
+struct store *engine_open_postgresql(const char *tiers);
 
 #endif

@@ -2,6 +2,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/pg_store.h"
 
+#include <string.h>
+
 #include "common/store/postgresql/pg.h"
 
 struct pg_store *
@@ -9,11 +11,11 @@ pg_store_setup(void **state)
 {
     static struct pg_store x;
 
-    x = (struct pg_store){.s = NULL};
+    memset(&x, 0, sizeof x);
     *state = &x;
     if (!pg_server_is_installed())
         return NULL;
-    x.options = engine_postgresql_options();
+    x.options = engine_postgresql_options(&x.settings);
     tmpdir_make_in_memory(&x.tmp);
     x.dir.fd = x.tmp.fd;
     return &x;
@@ -40,24 +42,28 @@ pg_store_connect(struct store *s)
 }
 
 static struct store *
-open_again(const struct pg_store *x, struct store **s)
+open_again(const struct pg_store *x, struct store **s, struct config *settings)
 {
+    struct postgresql_options options = x->options;
+
     store_close(*s);
     *s = NULL;
-    assert_rc(postgresql_store_open(s, &x->options), 0);
+    *settings = x->settings;
+    options.config = settings;
+    assert_rc(postgresql_store_open(s, &options), 0);
     return *s;
 }
 
 void
 pg_store_open(struct pg_store *x)
 {
-    (void)open_again(x, &x->s);
+    (void)open_again(x, &x->s, &x->settings_of_s);
 }
 
 struct store *
 pg_store_open_other(struct pg_store *x)
 {
-    return open_again(x, &x->other);
+    return open_again(x, &x->other, &x->settings_of_other);
 }
 
 void
@@ -68,7 +74,7 @@ pg_store_look(struct pg_store *x,
         pg_proxy_stop(&x->proxy);
     x->proxy = (struct pg_proxy){.look = look};
     pg_proxy_start(&x->proxy);
-    x->options.conninfo = x->proxy.conninfo;
+    strcpy(x->settings.store_conninfo, x->proxy.conninfo);
 }
 
 struct log_fill

@@ -9,11 +9,13 @@
 #include "tests/lib/pg_server.h"
 
 struct pg_store {
+    struct config settings;
     struct postgresql_options options;
     struct tmpdir tmp; /* folder of `dir` */
     struct datadir dir;
-    struct store *s;     /* by the options as they were when it was opened */
+    struct store *s;     /* by both as they were when it was opened */
     struct store *other; /* NULL: none; closed behind the case, too */
+    struct config settings_of_s, settings_of_other;
     struct pg_proxy proxy;
 };
 
@@ -25,7 +27,8 @@ int pg_store_teardown(void **state);
 /* Connects now: 0, or why not. */
 int pg_store_connect(struct store *s);
 
-/* Opens the store, or its other handle, by the options; if it was open, anew. */
+/* Opens the store, or its other handle, by settings and options; if it was open,
+ * anew. */
 void pg_store_open(struct pg_store *x);
 struct store *pg_store_open_other(struct pg_store *x);
 

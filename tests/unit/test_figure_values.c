@@ -189,8 +189,10 @@ CASE(the_reader_puts_every_figure_of_its_own, dir)
 
 CASE(the_worker_puts_every_figure_of_its_own, dir)
 {
-    static struct pg_health health;
-    static struct pg database = {.store.engine = &pg_engine, .health = &health};
+    static const struct config settings;
+    static struct pg database = {.store.engine = &pg_engine,
+                                 .options.config = &settings,
+                                 .health = database.figures};
     static struct merge m = {.store = &database.store};
     static struct worker_status s;
     struct status board;
@@ -216,10 +218,10 @@ CASE(the_worker_puts_every_figure_of_its_own, dir)
     m.folder.placed_files = 218;
     m.is_older = true;
     for (int i = 0; i < PG_FIGURES; i++)
-        health.values[i] = STATUS_M_DB_DOWN + i < STATUS_M_DB_UNSAFE
-                               ? (int64_t)clock_ms()
-                               : 220 + i;
-    health.values[0] = 1; /* it answers again since long ago */
+        database.figures[i] = STATUS_M_DB_DOWN + i < STATUS_M_DB_UNSAFE
+                                  ? (int64_t)clock_ms()
+                                  : 220 + i;
+    database.figures[0] = 1; /* it answers again since long ago */
     diag_errno(DIAG_ERROR, -EDOM, "an error on purpose");
 
     worker_status_init(&s, dir->path, &m);

@@ -22,14 +22,11 @@
 static int
 setup(void **state)
 {
-    static struct tiers_rules history;
     struct pg_store *x = pg_store_setup(state);
-    const char *why;
 
     if (!x)
         return 0;
-    assert_rc(tiers_rules_set(&history, NULL, ENGINE_TIERS, &why), 0);
-    x->options.history = &history;
+    x->settings.history = *engine_rules(ENGINE_TIERS);
     pg_store_open(x);
     return 0;
 }
@@ -138,10 +135,9 @@ CASE(a_step_of_maintenance_ends_when_its_time_is_over, x)
 CASE(a_keyspace_keeps_its_history_whatever_idle_machines_say, x)
 {
     const struct store_maintenance t = {.until_ns = UINT64_MAX};
-    static struct tiers_rules off; /* all of them */
 
     assert_rc(add_many(x->s, 1), 0);
-    x->options.history = &off;
+    x->settings.history = (struct tiers_rules){.all = {.count = 0}};
     (void)pg_store_open_other(x);
     while (store_maintain(x->other, &t))
         continue;
@@ -206,8 +202,8 @@ CASE(limits_of_keyspaces_and_keys_are_kept, x)
     struct store_applied applied;
     struct store *s;
 
-    x->options.keyspace_max = 1;
-    x->options.keys_max = 1;
+    x->settings.keyspace_max = 1;
+    x->settings.keyspace_max_keys = 1;
     s = pg_store_open_other(x);
     assert_rc(apply_deltas(s, KS, NULL, 0, two, 2, &applied), -EDQUOT);
     assert_false(applied.at_keyspace_max);
@@ -224,7 +220,7 @@ CASE(a_keyspace_without_keys_makes_room_for_another, x)
 {
     struct store *s;
 
-    x->options.keyspace_max = 1;
+    x->settings.keyspace_max = 1;
     s = pg_store_open_other(x);
     assert_rc(stored_add(s, KS_NAME, NULL, "a", 1), 0);
     assert_rc(stored_add(s, "more", NULL, "a", 1), -EDQUOT);
@@ -469,7 +465,7 @@ CASE(a_commit_that_waits_for_its_standby_is_given_up, x)
 
     assert_rc(stored_add(x->s, KS_NAME, NULL, "the", 1), 0);
     pg_server_set("synchronous_standby_names", "away");
-    x->options.timeout_ms = 400 * test_slow();
+    x->settings.store_timeout_ms = 400 * test_slow();
     s = pg_store_open_other(x);
     assert_rc(stored_add(s, KS_NAME, &fill, "the", 5), -EIO);
     assert_has(store_trouble(s), "does not answer");
@@ -493,7 +489,7 @@ CASE(a_server_that_is_slow_gets_fewer_keys_in_a_statement, x)
         "PERFORM pg_sleep(%u * 0.0005); RETURN NEW; END$$; CREATE TRIGGER slow "
         "BEFORE INSERT ON @.counter FOR EACH ROW EXECUTE FUNCTION @.slow()",
         test_slow());
-    x->options.timeout_ms = 1000 * test_slow();
+    x->settings.store_timeout_ms = 1000 * test_slow();
     s = pg_store_open_other(x);
     do
         rc = add_many(s, 1);
@@ -510,7 +506,7 @@ CASE(a_silent_server_is_given_up_and_named, x)
     pid_t pid;
     int rc;
 
-    x->options.timeout_ms = 300 * test_slow();
+    x->settings.store_timeout_ms = 300 * test_slow();
     s = pg_store_open_other(x);
     assert_rc(stored_add(s, KS_NAME, NULL, "the", 1), 0);
     pid = (pid_t)atoi(pg_server_run(
@@ -522,8 +518,8 @@ CASE(a_silent_server_is_given_up_and_named, x)
     took_ms = clock_ms() - since_ms;
     assert_int_equal(kill(pid, SIGCONT), 0); /* before anything can fail */
     assert_rc(rc, -EHOSTDOWN);
-    assert_true(took_ms >= x->options.timeout_ms);
-    assert_true(took_ms < 60 * x->options.timeout_ms);
+    assert_true(took_ms >= x->settings.store_timeout_ms);
+    assert_true(took_ms < 60 * x->settings.store_timeout_ms);
     assert_has(store_trouble(s), "does not answer within");
     assert_has(store_trouble(s), pg_server_path());
     assert_rc(add_until_known(s, &fill, 5), 0);
@@ -536,7 +532,7 @@ CASE(a_lock_of_another_session_is_waited_for_in_time, x)
     struct store *s;
     PGconn *c;
 
-    x->options.timeout_ms = 600 * test_slow();
+    x->settings.store_timeout_ms = 600 * test_slow();
     s = pg_store_open_other(x);
     assert_rc(stored_add(s, KS_NAME, NULL, "the", 1), 0);
     c = pg_server_session("BEGIN; LOCK TABLE @.counter IN SHARE MODE");

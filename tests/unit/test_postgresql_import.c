@@ -25,7 +25,7 @@ setup(void **state)
     if (!x)
         return 0;
     x->other = engine_open_history(x->tmp.fd, ENGINE_TIERS, NULL);
-    x->options.timeout_ms = 2000 * test_slow();
+    x->settings.store_timeout_ms = 2000 * test_slow();
     pg_store_open(x);
     assert_rc(pg_store_connect(x->s), 0);
     return 0;

@@ -239,7 +239,7 @@ CASE(a_round_in_many_steps_says_up_to_when_not_at_each, x)
                                         .ctx = &calls};
     const uint64_t since_ms = clock_ms();
 
-    x->options.history = engine_rules(ENGINE_TIERS);
+    x->settings.history = *engine_rules(ENGINE_TIERS);
     pg_store_open(x);
     for (char name = 'a'; name <= 'z'; name++)
         assert_rc(stored_add(x->s, (char[]){name, '\0'}, NULL, "the", 1), 0);
@@ -297,7 +297,7 @@ open_away(struct pg_store *x, const struct datadir *away)
 static int
 count_blocks(struct pg_store *x, uint64_t history_max)
 {
-    x->options.history_max = history_max;
+    x->settings.history_max = history_max;
     pg_store_open(x);
     while (store_maintain(x->s, &at_noon))
         continue;
@@ -312,7 +312,7 @@ CASE(history_max_holds_where_nothing_is_merged_if_no_other_directory_counts, x)
     static char keys[KEYS][8];
     int all;
 
-    x->options.history = engine_rules(ENGINE_TIERS);
+    x->settings.history = *engine_rules(ENGINE_TIERS);
     pg_store_open(x);
     for (uint32_t hour = HOURS; hour > 0; hour--) {
         for (int i = 0; i < KEYS; i++) {

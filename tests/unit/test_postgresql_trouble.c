@@ -45,11 +45,9 @@ setup(void **state)
 static void
 open_with(struct pg_store *x, const char *more)
 {
-    static char conninfo[1400];
-
-    (void)snprintf(conninfo, sizeof conninfo, "%s %s", pg_server_conninfo(),
-                   more);
-    x->options.conninfo = conninfo;
+    (void)snprintf(x->settings.store_conninfo,
+                   sizeof x->settings.store_conninfo, "%s %s",
+                   pg_server_conninfo(), more);
     pg_store_open(x);
 }
 
@@ -159,7 +157,7 @@ CASE(each_trouble_has_its_error_words_and_figure, x)
     (void)pg_server_run("CREATE ROLE limited LOGIN");
     (void)pg_server_run("GRANT USAGE ON SCHEMA @ TO limited; GRANT ALL ON ALL "
                         "TABLES IN SCHEMA @ TO limited");
-    x->options.timeout_ms = 600 * test_slow();
+    x->settings.store_timeout_ms = 600 * test_slow();
     for (size_t i = 0; i < count; i++)
         go_through(x, &troubles[i], i + 1);
     check_clean(x->s);

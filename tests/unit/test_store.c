@@ -49,7 +49,7 @@ setup_postgresql(void **state)
     struct fixture *x = set_up(state);
 
     if (pg_server_is_installed())
-        x->s = engine_open_postgresql(ENGINE_TIERS, NULL);
+        x->s = engine_open_postgresql(ENGINE_TIERS);
     return 0;
 }
 

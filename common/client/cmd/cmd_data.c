@@ -331,12 +331,11 @@ store_session_store(const struct cmd_line *line, int keyspace_fd, bool writable,
         .history_of_new = true, /* these settings may not be the workers' */
         .history_max = line->config.history_max,
     };
-    const struct postgresql_options remote = {.writable = writable,
-                                              .history_of_new = true};
+    const struct postgresql_options remote = {
+        .config = &line->config, .writable = writable, .history_of_new = true};
 
-    return line->config.store_postgresql
-               ? postgresql_store_open_configured(out, &line->config, &remote)
-               : lmdb_store_open(out, &options);
+    return line->config.store_postgresql ? postgresql_store_open(out, &remote)
+                                         : lmdb_store_open(out, &options);
 }
 
 bool

@@ -16,15 +16,12 @@ static int
 open_store(const struct cmd_line *line, const struct datadir *sender,
            bool repairs, struct store **out)
 {
-    const struct postgresql_options options = {
-        .conninfo = line->config.store_conninfo,
-        .schema = line->config.store_schema,
-        .timeout_ms = line->config.store_timeout_ms,
-        .keyspace_max = line->config.keyspace_max,
-        .sender = sender,
-        .repairs = repairs,
-        .quiet = sender != NULL,
-        .writable = true};
+    const struct postgresql_options options = {.config = &line->config,
+                                               .connects_later = true,
+                                               .sender = sender,
+                                               .repairs = repairs,
+                                               .quiet = sender != NULL,
+                                               .writable = true};
     const int rc = postgresql_store_open(out, &options);
 
     return rc < 0 ? cmd_failed(rc, "open the store") : CONFIG_EXIT_OK;

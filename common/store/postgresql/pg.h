@@ -44,7 +44,9 @@ enum pg_statement {
     PG_COMMIT,
     PG_ROLLBACK,
     PG_SERVER,
-    PG_SIZES,
+    PG_FACTS,
+    PG_SENDERS,
+    PG_BLOCKED,
     PG_CREATE,
     PG_COUNT_KEYSPACES,
     PG_LOCK,
@@ -74,21 +76,18 @@ enum pg_statement {
     PG_BLOCK_PUT,
     PG_BLOCK_DEL,
     PG_BLOCK_CLEAR,
-    PG_BLOCK_COUNT,
+    PG_COUNTS,
     PG_LIST,
     PG_DUE,
     PG_LANES,
     PG_SEND,
     PG_ACCEPT,
-    PG_CLOCK,
     PG_TICK,
     PG_AS_OF,
     PG_END,
     PG_RESUME,
     PG_ALONE,
-    PG_SENDERS,
     PG_FORGET,
-    PG_BLOCKED,
     PG_STATEMENTS
 };
 
@@ -116,7 +115,7 @@ struct pg_call {
     enum pg_statement statement;
     int count;
     const char *values[PG_PARAMS_MAX];
-    int sizes[PG_PARAMS_MAX], formats[PG_PARAMS_MAX];
+    int sizes[PG_PARAMS_MAX];
     uint8_t numbers[PG_PARAMS_MAX][8];
     bool failed;            /* an array had no memory */
     const PGresult *result; /* after pg_run(), until the next one */
@@ -125,8 +124,7 @@ struct pg_call {
 /* Makes a call with parameters, a letter each in `types`:
  *
  *     i  int32_t     q  int64_t     t  const char *, text
- *     b  const uint8_t *, size_t    n  the same; NULL if the size is 0
- *     a  struct pg_array * */
+ *     b  const uint8_t *, size_t    a  struct pg_array * */
 void pg_call(struct pg_call *c, enum pg_statement statement, const char *types,
              ...);
 void pg_call_list(struct pg_call *c, enum pg_statement statement,
@@ -141,15 +139,12 @@ void pg_text(const PGresult *r, int row, int column, char *text, size_t size);
 int pg_key(const PGresult *r, int row, int column, uint8_t key[STORE_NAME_MAX],
            size_t *size);
 
-int128 pg_parse_sum(const char *text);
-
 /* ---- a connection (pg_connection.c) -------------------------------------- */
 
 /* The first row of a band, and how many rows there are from it to the next. */
 struct pg_band {
     int64_t count;
-    int64_t keys, stored_keys;
-    bool is_new;
+    int64_t keys, stored_keys; /* -1: it is not stored */
     size_t size;
     uint8_t key[STORE_NAME_MAX];
 };
@@ -165,12 +160,6 @@ struct pg_bands {
 #define PG_ARRAYS  5
 #define PG_FIGURES (STATUS_M_DB_COMMIT_MS - STATUS_M_DB_DOWN + 1)
 
-/* Figures of the database from STATUS_M_DB_DOWN on, as all lanes see it: of
- * those before STATUS_M_DB_UNSAFE when they were seen last, clock_ms(). */
-struct pg_health {
-    _Atomic int64_t values[PG_FIGURES];
-};
-
 struct pg {
     struct store store; /* first: the handle */
     struct postgresql_options options;
@@ -178,9 +167,13 @@ struct pg {
     PGconn *connection;                     /* NULL: none */
     unsigned lane;                          /* which this is */
     struct pg_sender *sender; /* sender of all lanes; NULL: none */
-    struct pg_health *health; /* of all lanes */
-    bool is_repairing;        /* the database is behind, and may be */
-    bool skew_known;
+
+    /* Figures of the database from STATUS_M_DB_DOWN on, as all lanes see it, in
+     * lane 0: of those before STATUS_M_DB_UNSAFE when they were seen last,
+     * clock_ms(). */
+    _Atomic int64_t figures[PG_FIGURES];
+    _Atomic int64_t *health;
+    bool is_repairing; /* the database is behind, and may be */
     int64_t skew; /* ms that this clock is ahead of the server's, at most */
     struct store_as_of as_of; /* of the turn */
     uint64_t sent;            /* the number of the transaction under way */
@@ -217,15 +210,6 @@ pg_of(struct store *s)
 /* Connects, if it is not connected: 0, or why not. */
 int pg_connect(struct pg *s);
 void pg_disconnect(struct pg *s);
-
-/* The columns of PG_SERVER; from PG_COLUMN_SERVER on four texts, from
- * PG_COLUMN_FIGURES on the figures from STATUS_M_DB_UNSAFE on. */
-enum {
-    PG_COLUMN_SCHEMA,
-    PG_COLUMN_READ_ONLY,
-    PG_COLUMN_SERVER,
-    PG_COLUMN_FIGURES = PG_COLUMN_SERVER + 4
-};
 
 /* Looks at the server and its tables: whether countd can count on them
  * (pg_schema.c). */
@@ -335,6 +319,9 @@ int pg_sender_sent(struct pg *s, const PGresult *r);
 void pg_sender_acked(struct pg *s);
 
 int pg_settle(struct store *store);
+
+/* Takes the server's time, which was read before now. */
+void pg_sender_compare_clocks(struct pg *s, int64_t server_ms);
 
 /* Says that all that was stamped up to then, by this clock, is applied. */
 int pg_sender_tick(struct pg *s, uint64_t as_of_ms);

@@ -149,6 +149,7 @@ static int
 change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
             struct store_applied *applied)
 {
+    const uint64_t keys_max = s->options.config->keyspace_max_keys;
     struct pg_history_change history = {
         .of = pg_history_of(s, b->name, b->name_size, k)};
     struct row_change *list = malloc(b->delta_count * sizeof *list);
@@ -159,8 +160,8 @@ change_rows(struct pg *s, struct pg_keyspace *k, const struct store_batch *b,
     history.of.delta_count = b->delta_count;
     if (rc == 0)
         history.clipped = add_sums(k, list, count, applied);
-    if (rc == 0 && s->options.keys_max > 0 && applied->created > 0 &&
-        (uint64_t)k->keys > s->options.keys_max)
+    if (rc == 0 && keys_max > 0 && applied->created > 0 &&
+        (uint64_t)k->keys > keys_max)
         rc = -EDQUOT;
     if (rc == 0)
         rc = pg_bands_load(s, k);

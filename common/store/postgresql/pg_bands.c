@@ -58,7 +58,7 @@ int
 pg_bands_append(struct pg *s, int64_t count, const uint8_t *key, size_t size)
 {
     struct pg_bands *b = &s->bands;
-    struct pg_band band = {.count = count, .size = size, .is_new = true};
+    struct pg_band band = {.count = count, .size = size, .stored_keys = -1};
     int rc = 0;
 
     if (size > sizeof band.key)
@@ -76,7 +76,7 @@ pg_bands_append(struct pg *s, int64_t count, const uint8_t *key, size_t size)
 static int
 take_bands(struct pg_bands *b, const PGresult *r)
 {
-    struct pg_band band = {.count = INT64_MAX, .is_new = true};
+    struct pg_band band = {.count = INT64_MAX, .stored_keys = -1};
     int rc = 0;
 
     b->count = 0;
@@ -85,7 +85,6 @@ take_bands(struct pg_bands *b, const PGresult *r)
     for (int i = 0; rc == 0 && i < PQntuples(r); i++) {
         band.count = pg_bigint(r, i, 0);
         band.keys = band.stored_keys = pg_bigint(r, i, 2);
-        band.is_new = false;
         rc = pg_key(r, i, 1, band.key, &band.size);
         if (rc == 0)
             rc = insert_band(b, b->count, &band);
@@ -115,7 +114,7 @@ pg_bands_load(struct pg *s, const struct pg_keyspace *k)
 static int
 split_band(struct pg *s, int32_t id, size_t at)
 {
-    struct pg_band *b = &s->bands.bands[at], other = {.is_new = true};
+    struct pg_band *b = &s->bands.bands[at], other = {.stored_keys = -1};
     const int64_t half = b->keys / 2;
     const PGresult *r;
     int rc;
@@ -146,18 +145,17 @@ list_changes(struct pg_bands *b, struct pg_array *a)
         if (band->keys < 0)
             return -EBADMSG;
         if (band->keys == 0 && i > 0) {
-            if (!band->is_new) {
+            if (band->stored_keys >= 0) {
                 pg_array_add_bigint(&a[3], band->count);
                 pg_array_add(&a[4], band->key, band->size);
             }
             continue;
         }
-        if (band->is_new || band->keys != band->stored_keys) {
+        if (band->keys != band->stored_keys) {
             pg_array_add_bigint(&a[0], band->count);
             pg_array_add(&a[1], band->key, band->size);
             pg_array_add_bigint(&a[2], band->keys);
             band->stored_keys = band->keys;
-            band->is_new = false;
         }
         if (kept != i)
             b->bands[kept] = *band;

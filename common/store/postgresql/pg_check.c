@@ -47,7 +47,7 @@ check_rows(struct check *c, const uint8_t *name, size_t name_size)
     int rc, rows;
 
     do {
-        rc = pg_ask(c->s, &r, PG_KEYS, "bbbnqq", name, name_size, after,
+        rc = pg_ask(c->s, &r, PG_KEYS, "bbbbqq", name, name_size, after,
                     (size_t)0, after, size, after, (size_t)0, (int64_t)PG_CHUNK,
                     (int64_t)0);
         if (rc < 0)
@@ -82,8 +82,9 @@ check_totals(struct check *c)
         }
 }
 
+/* What is not read before: marks and history. */
 static int
-check_history(struct check *c)
+check_rest(struct check *c)
 {
     struct history_whole whole = {.saturated = (uint64_t)c->keyspace.saturated,
                                   .sum = c->keyspace.sum,
@@ -91,9 +92,12 @@ check_history(struct check *c)
     const PGresult *r;
     int rc;
 
-    rc = pg_ask(c->s, &r, PG_BLOCK_COUNT, "i", c->keyspace.id);
+    rc = pg_ask(c->s, &r, PG_COUNTS, "i", c->keyspace.id);
     if (rc < 0)
         return rc;
+    c->result->marks = (uint64_t)pg_bigint(r, 0, 1);
+    if (pg_bool(r, 0, 2))
+        return -EBADMSG;
     whole.entries = (uint64_t)pg_bigint(r, 0, 0);
     if (c->keyspace.history_size > 0)
         rc = pg_history_check(c->s, &c->keyspace, &whole, &c->history);
@@ -101,18 +105,6 @@ check_history(struct check *c)
         report_fault(c, "history: it has entries that belong to no run");
     c->result->blocks = c->history.blocks;
     return rc;
-}
-
-static int
-count_mark(void *ctx, const struct log_fill *m,
-           const struct store_mark_info *info)
-{
-    struct check *c = ctx;
-
-    (void)m;
-    (void)info;
-    c->result->marks++;
-    return 0;
 }
 
 int
@@ -143,10 +135,8 @@ pg_check(struct store *store, const uint8_t *name, size_t size,
     s->bands.keyspace = 0; /* counted down */
     if (rc == 0) {
         check_totals(&c);
-        rc = check_history(&c);
+        rc = check_rest(&c);
     }
-    if (rc == 0)
-        rc = pg_each_mark(store, name, size, count_mark, &c);
     pg_read_end(store);
     if (rc == -EBADMSG) {
         report_fault(&c, "a record cannot be read");

@@ -49,7 +49,7 @@ pg_report_trouble(struct pg *s)
 void
 pg_saw(struct pg *s, enum status_figure figure)
 {
-    s->health->values[figure - STATUS_M_DB_DOWN] = (int64_t)clock_ms();
+    s->health[figure - STATUS_M_DB_DOWN] = (int64_t)clock_ms();
 }
 
 /* By SQLSTATE. */
@@ -132,7 +132,7 @@ on_notice(void *ctx, const PGresult *r)
 static uint64_t
 get_deadline(const struct pg *s)
 {
-    return clock_ns() + s->options.timeout_ms * 1000000;
+    return clock_ns() + s->options.config->store_timeout_ms * 1000000;
 }
 
 static int
@@ -145,10 +145,10 @@ wait_socket(struct pg *s, short events, uint64_t until_ns)
     do {
         now = clock_ns();
         if (now >= until_ns) {
-            pg_set_trouble(s,
-                           "server %s port %s does not answer within %llu ms",
-                           PQhost(s->connection), PQport(s->connection),
-                           (unsigned long long)s->options.timeout_ms);
+            pg_set_trouble(
+                s, "server %s port %s does not answer within %llu ms",
+                PQhost(s->connection), PQport(s->connection),
+                (unsigned long long)s->options.config->store_timeout_ms);
             return -EHOSTDOWN;
         }
         n = poll(&p, 1, (int)((until_ns - now) / 1000000 + 1));
@@ -203,53 +203,61 @@ statement_name(enum pg_statement statement, char name[16])
 static int
 send_call(struct pg *s, const struct pg_call *c)
 {
+    static const int binary[PG_PARAMS_MAX] = {1, 1, 1, 1, 1, 1, 1};
     char name[16];
 
     if (c->failed)
         return -ENOMEM;
     if (PQsendQueryPrepared(s->connection, statement_name(c->statement, name),
-                            c->count, c->values, c->sizes, c->formats, 1) == 0)
+                            c->count, c->values, c->sizes, binary, 1) == 0)
         return take_error(s, NULL);
     return 0;
 }
 
-/* Takes the results of what was sent, up to the end of the pipeline.  The first
- * error is returned; the server skipped the calls after it. */
+/* Takes the results of the calls that were sent, up to the end of the pipeline.
+ * The first error is returned; the server skipped the calls after it. */
 static int
 receive_results(struct pg *s, size_t count, uint64_t until_ns)
 {
-    PGresult *r = NULL, *end = NULL;
+    PGresult *r = NULL;
+    size_t at = 0;
     int rc, first = 0;
 
-    for (size_t i = 0; i <= count; i++) {
-        ExecStatusType status;
+    while ((rc = next_result(s, until_ns, &r)) == 0) {
+        const ExecStatusType status = PQresultStatus(r);
 
-        rc = next_result(s, until_ns, &r);
-        if (rc < 0)
-            return rc;
-        status = r ? PQresultStatus(r) : PGRES_FATAL_ERROR;
-        if (i == count) {
+        if (status == PGRES_PIPELINE_SYNC) {
             PQclear(r);
-            return status == PGRES_PIPELINE_SYNC ? first : take_error(s, NULL);
+            return first < 0 || at == count ? first : take_error(s, NULL);
         }
-        if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK &&
-            first == 0)
+        if (!r) { /* the call's results end */
+            at++;
+            if (PQstatus(s->connection) != CONNECTION_OK)
+                return first < 0 ? first : take_error(s, NULL);
+            continue;
+        }
+        if (first == 0 && status != PGRES_COMMAND_OK &&
+            status != PGRES_TUPLES_OK)
             first = take_error(s, r);
-        if (first == 0)
-            s->results[i] = r;
+        if (first == 0 && at < count && !s->results[at])
+            s->results[at] = r;
         else
             PQclear(r);
-        rc = next_result(s, until_ns, &end); /* NULL: the call's results end */
-        if (rc < 0)
-            return rc;
-        if (end != NULL) {
-            PQclear(end);
-            return take_error(s, NULL);
-        }
-        if (PQstatus(s->connection) != CONNECTION_OK)
-            return first < 0 ? first : take_error(s, NULL);
     }
-    return first;
+    return rc;
+}
+
+/* Has the calls that were sent done: 0, or the first error. */
+static int
+end_pipeline(struct pg *s, size_t count, uint64_t until_ns)
+{
+    int rc = 0;
+
+    if (PQpipelineSync(s->connection) == 0)
+        rc = take_error(s, NULL);
+    if (rc == 0)
+        rc = flush_calls(s, until_ns);
+    return rc < 0 ? rc : receive_results(s, count, until_ns);
 }
 
 void
@@ -283,12 +291,8 @@ pg_run(struct pg *s, struct pg_call *calls, size_t count)
     pg_clear_results(s);
     for (size_t i = 0; rc == 0 && i < count; i++)
         rc = send_call(s, &calls[i]);
-    if (rc == 0 && PQpipelineSync(s->connection) == 0)
-        rc = take_error(s, NULL);
     if (rc == 0)
-        rc = flush_calls(s, until_ns);
-    if (rc == 0)
-        rc = receive_results(s, count, until_ns);
+        rc = end_pipeline(s, count, until_ns);
     for (size_t i = 0; rc == 0 && i < count; i++)
         calls[i].result = s->results[i];
     if (rc < 0) {
@@ -333,9 +337,9 @@ pg_disconnect(struct pg *s)
  * stands for all of store.conninfo.  libpq's own timeout is for each host, and
  * in whole seconds, at least two. */
 static PGconn *
-connect_with(const struct postgresql_options *o)
+connect_with(const char *conninfo, const struct postgresql_options *o)
 {
-    const unsigned long long ms = o->timeout_ms;
+    const unsigned long long ms = o->config->store_timeout_ms;
     char connect_timeout[24], user_timeout[24];
     const char *const keys[] = {"fallback_application_name",
                                 "target_session_attrs",
@@ -346,7 +350,7 @@ connect_with(const struct postgresql_options *o)
     const char *const values[] = {
         "countd",        o->writable ? "read-write" : "any",
         connect_timeout, user_timeout,
-        o->conninfo,     NULL};
+        conninfo,        NULL};
 
     (void)snprintf(connect_timeout, sizeof connect_timeout, "%llu",
                    ms > 2000 ? (ms + 999) / 1000 : 2);
@@ -372,9 +376,14 @@ refuse_pooler(struct pg *s)
 static int
 open_connection(struct pg *s)
 {
+    const struct config *c = s->options.config;
+    const char *conninfo =
+        s->options.writable || c->store_read_conninfo[0] == '\0'
+            ? c->store_conninfo
+            : c->store_read_conninfo;
     int rc;
     char *why = NULL;
-    PQconninfoOption *given = PQconninfoParse(s->options.conninfo, &why);
+    PQconninfoOption *given = PQconninfoParse(conninfo, &why);
 
     if (!given) {
         pg_set_trouble(s, "store.conninfo: %s", why ? why : "no memory");
@@ -383,7 +392,7 @@ open_connection(struct pg *s)
         return why ? -EPERM : -ENOMEM;
     }
     PQconninfoFree(given);
-    s->connection = connect_with(&s->options);
+    s->connection = connect_with(conninfo, &s->options);
     if (!s->connection)
         return -ENOMEM;
     if (PQstatus(s->connection) == CONNECTION_OK)
@@ -409,10 +418,10 @@ send_setup(struct pg *s)
         "set_config('idle_in_transaction_session_timeout', "
         "($2::int8 * 5)::text, false) WHERE pg_backend_pid() = $3::int4";
     char ms[24], process[16];
-    const char *const values[] = {s->options.schema, ms, process};
+    const char *const values[] = {s->options.config->store_schema, ms, process};
 
     (void)snprintf(ms, sizeof ms, "%llu",
-                   (unsigned long long)s->options.timeout_ms);
+                   (unsigned long long)s->options.config->store_timeout_ms);
     (void)snprintf(process, sizeof process, "%d", PQbackendPID(s->connection));
     return PQsendQueryParams(s->connection, text, 3, NULL, values, NULL, NULL,
                              1) == 0
@@ -447,11 +456,7 @@ prepare_statements(struct pg *s)
                           statement_name((enum pg_statement)i, name),
                           pg_statements[i], 0, NULL) == 0)
             return take_error(s, NULL);
-    if (PQpipelineSync(s->connection) == 0)
-        return take_error(s, NULL);
-    rc = flush_calls(s, until_ns);
-    if (rc == 0)
-        rc = receive_results(s, 1 + PG_STATEMENTS, until_ns);
+    rc = end_pipeline(s, 1 + PG_STATEMENTS, until_ns);
     if (s->results[0] && PQntuples(s->results[0]) == 0)
         return refuse_pooler(s);
     return rc;
@@ -511,7 +516,6 @@ pg_connect(struct pg *s)
         rc = pg_sender_check(s);
     if (rc < 0)
         return fail_connect(s, rc);
-    s->skew_known = false;
     s->retry_wait_ms = 0;
     return 0;
 }

@@ -212,18 +212,17 @@ struct history_of
 pg_history_of(const struct pg *s, const uint8_t *name, size_t size,
               const struct pg_keyspace *k)
 {
-    const struct postgresql_options *o = &s->options;
+    const struct config *c = s->options.config;
 
-    return (struct history_of){
-        .name = name,
-        .name_size = size,
-        .rules = o->history,
-        .only_new = o->history_of_new,
-        .has_history = k->history_size > 0,
-        .keys = (uint64_t)k->keys,
-        .sum = k->sum,
-        .limits = {history_minute(o->now_ms), o->history_max},
-        .compact = s->compact};
+    return (struct history_of){.name = name,
+                               .name_size = size,
+                               .rules = &c->history,
+                               .only_new = s->options.history_of_new,
+                               .has_history = k->history_size > 0,
+                               .keys = (uint64_t)k->keys,
+                               .sum = k->sum,
+                               .limits = {history_minute(NULL), c->history_max},
+                               .compact = s->compact};
 }
 
 /* Reads the record, or begins history.  1: there is one; 0: history is off. */

@@ -119,7 +119,7 @@ add_rank(void *ctx, const uint8_t *key, size_t size,
     int rc = pg_bands_append(i->s, row->count, key, size);
 
     if (rc == 0 && ++i->ranks % RANKS_SILENT == 0)
-        rc = pg_ask(i->s, NULL, PG_CLOCK, "");
+        rc = pg_ask(i->s, NULL, PG_FIND, "b", i->name, i->name_size);
     return rc;
 }
 

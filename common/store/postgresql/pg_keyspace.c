@@ -124,8 +124,8 @@ pg_clear(struct pg *s, enum pg_statement statement, int32_t id)
 int
 pg_keyspace_get(const PGresult *r, struct pg_keyspace *k)
 {
-    const uint8_t *history;
-    char sum[48];
+    const uint8_t *sum, *history;
+    size_t sum_size;
 
     if (PQntuples(r) != 1)
         return -ENOENT;
@@ -133,13 +133,13 @@ pg_keyspace_get(const PGresult *r, struct pg_keyspace *k)
         return -EBADMSG;
     k->id = (int32_t)get_be32(PQgetvalue(r, 0, 0));
     k->keys = pg_bigint(r, 0, 1);
-    pg_text(r, 0, 2, sum, sizeof sum);
-    k->sum = pg_parse_sum(sum);
+    sum = pg_bytes(r, 0, 2, &sum_size);
     k->saturated = pg_bigint(r, 0, 3);
     k->change = pg_bigint(r, 0, 4);
     k->nonce = pg_bigint(r, 0, 5);
     history = pg_bytes(r, 0, 6, &k->history_size);
-    if (k->history_size > sizeof k->history)
+    if (!cell_sum_parse(sum, sum_size, &k->sum) ||
+        k->history_size > sizeof k->history)
         return -EBADMSG;
     memcpy(k->history, history, k->history_size);
     return 0;
@@ -159,7 +159,7 @@ int
 pg_keyspace_create(struct pg *s, const uint8_t *name, size_t size,
                    struct pg_keyspace *k)
 {
-    const uint64_t max = s->options.keyspace_max;
+    const uint64_t max = s->options.config->keyspace_max;
     struct pg_call c[3];
     int rc;
 
@@ -180,7 +180,7 @@ void
 pg_keyspace_call(struct pg_call *c, const struct pg_keyspace *k, bool changed,
                  char sum[CELL_SUM_SIZE])
 {
-    pg_call(c, PG_KEYSPACE_PUT, "iqtqqnq", k->id, k->keys,
+    pg_call(c, PG_KEYSPACE_PUT, "iqtqqbq", k->id, k->keys,
             cell_sum_text(k->sum, sum), k->saturated, k->change + changed,
             k->history, k->history_size, k->nonce);
 }

@@ -1,5 +1,5 @@
 /* common/store/postgresql/pg_params.c - parameters and results in PostgreSQL's
- * binary form: pg_text(), pg_key(), pg_parse_sum() read one. */
+ * binary form: pg_text(), pg_key() read one. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/postgresql/pg.h"
 
@@ -10,18 +10,11 @@
 #include "common/base/array.h"
 
 static void
-add_value(struct pg_call *c, const void *bytes, size_t size, int format)
+add_value(struct pg_call *c, const void *bytes, size_t size)
 {
     assert(c->count < PG_PARAMS_MAX);
-    c->values[c->count] = bytes;
-    c->sizes[c->count] = (int)size;
-    c->formats[c->count++] = format;
-}
-
-static void
-add_bytes(struct pg_call *c, const void *bytes, size_t size, bool may_be_null)
-{
-    add_value(c, size > 0 ? bytes : may_be_null ? NULL : "", size, 1);
+    c->values[c->count] = size > 0 ? bytes : ""; /* libpq takes NULL for null */
+    c->sizes[c->count++] = (int)size;
 }
 
 /* Head of an array of one dimension: dimensions, has nulls, type, then count,
@@ -35,7 +28,7 @@ add_array(struct pg_call *c, const struct pg_array *a)
     c->failed = c->failed || a->failed;
     if (!a->failed)
         put_be32(a->bytes + ARRAY_COUNT, a->count);
-    add_bytes(c, a->bytes, a->size, false);
+    add_value(c, a->bytes, a->size);
 }
 
 static void
@@ -45,7 +38,7 @@ add_number(struct pg_call *c, uint64_t value, size_t size)
 
     put_be64(bytes, value);
     memcpy(c->numbers[c->count], bytes + sizeof bytes - size, size);
-    add_value(c, c->numbers[c->count], size, 1);
+    add_value(c, c->numbers[c->count], size);
 }
 
 void
@@ -67,14 +60,15 @@ pg_call_list(struct pg_call *c, enum pg_statement statement, const char *types,
             add_number(c, (uint64_t)va_arg(list, int64_t), 8);
             break;
         case 't':
-            add_value(c, va_arg(list, const char *), 0, 0);
+            bytes = va_arg(list, const uint8_t *);
+            add_value(c, bytes, strlen((const char *)bytes));
             break;
         case 'a':
             add_array(c, va_arg(list, const struct pg_array *));
             break;
         default:
             bytes = va_arg(list, const uint8_t *);
-            add_bytes(c, bytes, va_arg(list, size_t), *types == 'n');
+            add_value(c, bytes, va_arg(list, size_t));
         }
 }
 
@@ -185,15 +179,4 @@ pg_key(const PGresult *r, int row, int column, uint8_t key[STORE_NAME_MAX],
         return -EBADMSG;
     memcpy(key, bytes, *size);
     return 0;
-}
-
-int128
-pg_parse_sum(const char *text)
-{
-    const bool is_negative = *text == '-';
-    uint128 u = 0;
-
-    for (text += is_negative; *text >= '0' && *text <= '9'; text++)
-        u = u * 10 + (unsigned)(*text - '0');
-    return is_negative ? (int128)-u : (int128)u;
 }

@@ -75,7 +75,7 @@ ask_query(struct pg_call *c, const struct store_query *q,
         ask_range(c, q, q->offset);
         break;
     case STORE_KEYS:
-        pg_call(c, PG_KEYS, "bbbnqq", q->name, q->name_size, q->prefix,
+        pg_call(c, PG_KEYS, "bbbbqq", q->name, q->name_size, q->prefix,
                 q->prefix_size, q->after, q->after_size, end,
                 prefix_end(q, end), (int64_t)q->length, q->offset);
         break;

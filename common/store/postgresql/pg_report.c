@@ -5,8 +5,6 @@
 #include "common/store/postgresql/pg.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 
 #include "common/base/clock.h"
 
@@ -23,88 +21,12 @@ postgresql_store_figures(const struct store *store,
 
     if (store->engine != &pg_engine)
         return;
-    since_ms = (int64_t)(clock_ms() - SEEN_MS - s->options.timeout_ms);
+    since_ms =
+        (int64_t)(clock_ms() - SEEN_MS - s->options.config->store_timeout_ms);
     for (int i = 0; i < PG_FIGURES; i++) {
-        to[i] = s->health->values[i];
+        to[i] = s->health[i];
         if (STATUS_M_DB_DOWN + i < STATUS_M_DB_UNSAFE)
             to[i] = to[i] != 0 && to[i] > since_ms;
-    }
-}
-
-/* ---- facts ------------------------------------------------------------- */
-
-struct report {
-    void (*line)(void *ctx, const char *name, const char *value);
-    void *ctx;
-};
-
-static void put_line(const struct report *to, const char *name,
-                     const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void
-put_line(const struct report *to, const char *name, const char *format, ...)
-{
-    char value[640];
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(value, sizeof value, format, args);
-    va_end(args);
-    to->line(to->ctx, name, value);
-}
-
-/* Facts of the server, as texts, and sizes. */
-static void
-report_facts(const struct report *to, const PGresult *server,
-             const PGresult *sizes)
-{
-    static const char *const texts[] = {"postgresql", "synchronous_commit",
-                                        "synchronous_standby_names",
-                                        "data_checksums"};
-    static const char *const names[] = {"keyspaces", "keys", "counter_bytes",
-                                        "history_bytes"};
-    char value[256];
-
-    for (int i = 0; i < 4; i++) {
-        pg_text(server, 0, PG_COLUMN_SERVER + i, value, sizeof value);
-        put_line(to, texts[i], "%s", value);
-    }
-    for (int i = 0; i < 4; i++)
-        put_line(to, names[i], "%" PRId64, pg_bigint(sizes, 0, i));
-}
-
-static void
-report_senders(const struct report *to, const PGresult *r)
-{
-    char id[40], host[80], seen[48];
-
-    for (int i = 0; i < PQntuples(r); i++) {
-        pg_text(r, i, 0, id, sizeof id);
-        pg_text(r, i, 1, host, sizeof host);
-        (void)snprintf(seen, sizeof seen, "seen_ms_ago=%" PRId64,
-                       pg_bigint(r, i, 4));
-        put_line(to, "directory",
-                 "%s host=%s as_of_ms=%" PRId64 " clock_ahead_ms=%" PRId64
-                 " %s transactions=%" PRId64,
-                 id, host, pg_bigint(r, i, 2), pg_bigint(r, i, 3),
-                 pg_bigint(r, i, 4) < 0 ? "ended" : seen, pg_bigint(r, i, 5));
-    }
-}
-
-static void
-report_locks(struct pg *s, const struct report *to, const PGresult *r)
-{
-    char user[64], program[64];
-
-    for (int i = 0; i < PQntuples(r); i++) {
-        pg_text(r, i, 1, user, sizeof user);
-        pg_text(r, i, 2, program, sizeof program);
-        put_line(to, "lock",
-                 "merges wait for the server's process %" PRId64
-                 " (user %s, program %s)",
-                 pg_bigint(r, i, 0), user, program);
-        pg_saw(s, STATUS_M_DB_LOCKED);
     }
 }
 
@@ -114,26 +36,31 @@ postgresql_store_report(struct store *store,
                                      const char *value),
                         void *ctx)
 {
-    static const enum pg_statement statements[] = {PG_SERVER, PG_SIZES,
-                                                   PG_SENDERS, PG_BLOCKED};
-    const struct report to = {line, ctx};
+    static const enum pg_statement statements[] = {PG_FACTS, PG_SENDERS,
+                                                   PG_BLOCKED};
     struct pg *s = pg_of(store);
-    struct pg_call c[4];
+    char name[32], value[640];
+    struct pg_call c[3];
     int rc = pg_connect(s);
 
     if (rc < 0)
         return rc;
     if (s->is_repairing)
-        put_line(&to, "behind", "%s", s->trouble);
-    for (int i = 0; i < 4; i++)
+        line(ctx, "behind", s->trouble);
+    for (int i = 0; i < 3; i++)
         pg_call(&c[i], statements[i], "");
-    rc = pg_run(s, c, 4);
+    rc = pg_run(s, c, 3);
     if (rc < 0)
         return rc;
-    put_line(&to, "server", "%s", PQhost(s->connection));
-    report_facts(&to, c[0].result, c[1].result);
-    report_senders(&to, c[2].result);
-    report_locks(s, &to, c[3].result);
+    line(ctx, "server", PQhost(s->connection));
+    for (int i = 0; i < 3; i++)
+        for (int row = 0; row < PQntuples(c[i].result); row++) {
+            pg_text(c[i].result, row, 0, name, sizeof name);
+            pg_text(c[i].result, row, 1, value, sizeof value);
+            line(ctx, name, value);
+        }
+    if (PQntuples(c[2].result) > 0)
+        pg_saw(s, STATUS_M_DB_LOCKED);
     return 0;
 }
 

@@ -101,7 +101,7 @@ int
 postgresql_store_init(struct store *store)
 {
     struct pg *s = pg_of(store);
-    char *text = postgresql_schema_text(s->options.schema);
+    char *text = postgresql_schema_text(s->options.config->store_schema);
     int rc;
 
     if (!text)
@@ -113,17 +113,27 @@ postgresql_store_init(struct store *store)
 
 /* ---- the server -------------------------------------------------------- */
 
+/* The columns of PG_SERVER; from PG_COLUMN_FIGURES on the figures from
+ * STATUS_M_DB_UNSAFE on. */
+enum {
+    PG_COLUMN_SCHEMA,
+    PG_COLUMN_READ_ONLY,
+    PG_COLUMN_CLOCK,
+    PG_COLUMN_FIGURES
+};
+
 /* Takes its figures, and says what countd does without, once for each handle. */
 static void
 take_figures(struct pg *s, const PGresult *r)
 {
-    const bool tells = !s->was_told && s->options.writable && !s->options.quiet;
+    const bool tells = !s->was_told && s->lane == 0 && s->options.writable &&
+                       !s->options.quiet;
 
     for (int i = STATUS_M_DB_UNSAFE; i < STATUS_M_DB_COMMIT_MS; i++) {
         const int64_t value =
             pg_bigint(r, 0, PG_COLUMN_FIGURES + i - STATUS_M_DB_UNSAFE);
 
-        s->health->values[i - STATUS_M_DB_DOWN] = value;
+        s->health[i - STATUS_M_DB_DOWN] = value;
         if (tells && value == 1 && i > STATUS_M_DB_UNSAFE &&
             i < STATUS_M_DB_WAL_HELD)
             diag(DIAG_WARNING, "PostgreSQL: %s", figures[i].sentence);
@@ -141,10 +151,12 @@ judge_server(struct pg *s, const PGresult *r)
         pg_set_trouble(s,
                        "the tables of schema %s are of version %lld, this "
                        "countd knows %d",
-                       s->options.schema, (long long)version, PG_SCHEMA);
+                       s->options.config->store_schema, (long long)version,
+                       PG_SCHEMA);
         pg_saw(s, STATUS_M_DB_REFUSED);
         return -EPERM;
     }
+    pg_sender_compare_clocks(s, pg_bigint(r, 0, PG_COLUMN_CLOCK));
     take_figures(s, r);
     if (pg_bigint(r, 0, PG_COLUMN_FIGURES) != 0) {
         pg_set_trouble(s, "%s", figures[STATUS_M_DB_UNSAFE].sentence);

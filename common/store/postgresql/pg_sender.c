@@ -267,12 +267,10 @@ postgresql_store_accept(struct store *store, uint64_t *has, uint64_t *acked)
 
 /* ---- up to when ------------------------------------------------------------- */
 
-/* Takes the server's time, which was read before now. */
-static void
-compare_clocks(struct pg *s, const PGresult *r)
+void
+pg_sender_compare_clocks(struct pg *s, int64_t server_ms)
 {
-    s->skew = (int64_t)clock_unix_ms() - pg_bigint(r, 0, 0);
-    s->skew_known = true;
+    s->skew = (int64_t)clock_unix_ms() - server_ms;
 }
 
 /* The clock of another directory can be ahead: what it says is lowered by how
@@ -285,20 +283,14 @@ pg_sender_tick(struct pg *s, uint64_t as_of_ms)
     const PGresult *r;
     int rc;
 
-    if (!s->skew_known) {
-        rc = pg_ask(s, &r, PG_CLOCK, "");
-        if (rc < 0)
-            return rc;
-        compare_clocks(s, r);
-    }
     (void)gethostname(host, sizeof host - 1); /* only people read it */
     since_ms = clock_ms();
     rc = pg_ask(s, &r, PG_TICK, "btqq", s->sender->id, sizeof s->sender->id,
                 host, (int64_t)as_of_ms, s->skew);
-    s->health->values[STATUS_M_DB_COMMIT_MS - STATUS_M_DB_DOWN] =
+    s->health[STATUS_M_DB_COMMIT_MS - STATUS_M_DB_DOWN] =
         (int64_t)(clock_ms() - since_ms);
     if (rc == 0)
-        compare_clocks(s, r);
+        pg_sender_compare_clocks(s, pg_bigint(r, 0, 0));
     return rc;
 }
 

@@ -47,11 +47,8 @@ const char *const pg_statements[PG_STATEMENTS] = {
 
     /* The server and its sessions. */
     [PG_SERVER] =
-        "SELECT version::int8, current_setting('transaction_read_only')::bool, "
-        "current_setting('server_version'), "
-        "current_setting('synchronous_commit'), "
-        "current_setting('synchronous_standby_names'), "
-        "current_setting('data_checksums'), "
+        "SELECT version::int8, "
+        "current_setting('transaction_read_only')::bool, " NOW ", "
         "('off' IN (current_setting('fsync'), "
         "current_setting('full_page_writes')))::int::int8, "
         "(current_setting('synchronous_commit') NOT IN ('on', "
@@ -68,10 +65,32 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "WHERE wal_status IN ('extended', 'unreserved')) END, "
         "(SELECT count(*) FROM " SENDERS "AND seen < " NOW "- 10000), "
         "(SELECT coalesce(max(abs(skew)), 0) FROM " SENDERS ") FROM meta",
-    [PG_SIZES] = "SELECT (SELECT count(*) FROM keyspace), "
-                 "(SELECT coalesce(sum(keys), 0)::int8 FROM keyspace), "
-                 "pg_total_relation_size('counter')::int8, "
-                 "pg_total_relation_size('block')::int8",
+
+    /* What countd store prints: rows of a name and a value. */
+    [PG_FACTS] =
+        "VALUES ('postgresql', current_setting('server_version')), "
+        "('synchronous_commit', current_setting('synchronous_commit')), "
+        "('synchronous_standby_names', "
+        "current_setting('synchronous_standby_names')), "
+        "('data_checksums', current_setting('data_checksums')), "
+        "('keyspaces', (SELECT count(*)::text FROM keyspace)), "
+        "('keys', (SELECT coalesce(sum(keys), 0)::text FROM keyspace)), "
+        "('counter_bytes', pg_total_relation_size('counter')::text), "
+        "('history_bytes', pg_total_relation_size('block')::text)",
+    [PG_SENDERS] =
+        "SELECT 'directory', format('%s host=%s as_of_ms=%s clock_ahead_ms=%s "
+        "%s transactions=%s', encode(s.id, 'hex'), s.host, s.as_of, s.skew, "
+        "CASE WHEN s.seen > 0 THEN 'seen_ms_ago=' || (" NOW "- s.seen) "
+        "ELSE 'ended' END, "
+        "(SELECT coalesce(sum(seq), 0) FROM lane WHERE sender = s.id)) "
+        "FROM sender s ORDER BY s.host, s.id",
+    [PG_BLOCKED] =
+        "SELECT DISTINCT 'lock', format('merges wait for the server''s process "
+        "%s (user %s, program %s)', b.pid, b.usename, b.application_name) "
+        "FROM pg_stat_activity a, unnest(pg_blocking_pids(a.pid)) p "
+        "JOIN pg_stat_activity b ON b.pid = p WHERE a.wait_event_type = 'Lock' "
+        "AND a.datname = current_database() AND a.application_name = 'countd' "
+        "AND b.application_name IS DISTINCT FROM 'countd'",
 
     /* Keyspaces. */
     [PG_CREATE] = "INSERT INTO keyspace (name, nonce) VALUES ($1, $2::int8) "
@@ -83,8 +102,9 @@ const char *const pg_statements[PG_STATEMENTS] = {
     [PG_FIND] = KEYSPACE,
     [PG_KEYSPACE_PUT] =
         "UPDATE keyspace SET keys = $2::int8, sum = $3::text::numeric, "
-        "saturated = $4::int8, change = $5::int8, history = $6::bytea, "
-        "nonce = $7::int8 WHERE id = $1::int4",
+        "saturated = $4::int8, change = $5::int8, "
+        "history = nullif($6::bytea, ''), nonce = $7::int8 "
+        "WHERE id = $1::int4",
     /* One that was emptied is there for its marks; a wrong one is listed. */
     [PG_LIST] = "SELECT name, keys FROM keyspace k WHERE name > $1 "
                 "AND ($2::int8 <> 0 OR keys <> 0 OR sum <> 0 OR EXISTS ("
@@ -149,7 +169,7 @@ const char *const pg_statements[PG_STATEMENTS] = {
         "x.n < b.n AND x.n > c.n) + " COUNT
         "x.n = c.n AND x.key < $2) END FROM c LEFT JOIN b ON true",
     [PG_KEYS] = ROWS "AND key >= $2::bytea AND key > $3::bytea "
-                     "AND ($4::bytea IS NULL OR key < $4::bytea) "
+                     "AND ($4::bytea = '' OR key < $4::bytea) "
                      "AND ($6::int8 = 0 OR key >= (SELECT key FROM counter "
                      "WHERE " NAMED "ORDER BY key OFFSET $6::int8 LIMIT 1)) "
                      "ORDER BY key LIMIT $5::int8",
@@ -179,7 +199,10 @@ const char *const pg_statements[PG_STATEMENTS] = {
                      "ON CONFLICT (keyspace, k) DO UPDATE SET v = excluded.v",
     [PG_BLOCK_DEL] = "DELETE FROM block " IN "AND k = $2",
     [PG_BLOCK_CLEAR] = CLEAR("block", "k"),
-    [PG_BLOCK_COUNT] = "SELECT count(*) FROM block " IN,
+
+    /* Of a check: blocks, marks, and whether one names no log. */
+    [PG_COUNTS] = "SELECT (SELECT count(*) FROM block " IN "), count(*), "
+                  "coalesce(bool_or(length(log) <> 16), false) FROM mark " IN,
 
     /* The sender. */
     [PG_LANES] = "SELECT lane::int8, seq FROM lane WHERE sender = $1",
@@ -189,7 +212,6 @@ const char *const pg_statements[PG_STATEMENTS] = {
     [PG_ACCEPT] =
         "INSERT INTO lane (sender, lane, seq) VALUES ($1, $2::int4, $3::int8) "
         "ON CONFLICT (sender, lane) DO UPDATE SET seq = excluded.seq",
-    [PG_CLOCK] = "SELECT " NOW,
     [PG_TICK] =
         "INSERT INTO sender (id, host, as_of, skew, seen) "
         "VALUES ($1, $2::text, $3::int8, $4::int8, " NOW ") "
@@ -208,16 +230,6 @@ const char *const pg_statements[PG_STATEMENTS] = {
     [PG_END] = "UPDATE sender SET seen = 0 WHERE id = $1",
     [PG_RESUME] = "UPDATE sender SET seen = " NOW "WHERE id = $1 AND seen = 0",
     [PG_ALONE] = "SELECT NOT EXISTS (SELECT FROM sender WHERE id <> $1)",
-    [PG_SENDERS] = "SELECT encode(s.id, 'hex'), s.host, s.as_of, s.skew, "
-                   "CASE WHEN s.seen > 0 THEN " NOW "- s.seen ELSE -1 END, "
-                   "coalesce((SELECT sum(seq) FROM lane WHERE sender = s.id), "
-                   "0)::int8 FROM sender s ORDER BY s.host, s.id",
     [PG_FORGET] = "WITH s AS (DELETE FROM sender WHERE encode(id, 'hex') = $1 "
                   "RETURNING id) SELECT count(*) FROM s",
-    [PG_BLOCKED] =
-        "SELECT DISTINCT b.pid::int8, b.usename::text, b.application_name "
-        "FROM pg_stat_activity a, unnest(pg_blocking_pids(a.pid)) p "
-        "JOIN pg_stat_activity b ON b.pid = p WHERE a.wait_event_type = 'Lock' "
-        "AND a.datname = current_database() AND a.application_name = 'countd' "
-        "AND b.application_name IS DISTINCT FROM 'countd'",
 };

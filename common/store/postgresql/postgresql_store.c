@@ -36,7 +36,6 @@ close_store(struct store *store)
     for (unsigned i = 1; i < store->lanes; i++)
         close_lane(s->lanes[i]);
     pg_sender_close(s->sender);
-    free(s->health);
     close_lane(s);
 }
 
@@ -203,10 +202,8 @@ postgresql_store_open(struct store **out,
         return -ENOMEM;
     s->lanes[0] = s;
     s->store.lanes = 1;
-    s->health = calloc(1, sizeof *s->health);
-    if (!s->health)
-        rc = -ENOMEM;
-    else if (options->sender && options->writable)
+    s->health = s->figures;
+    if (options->sender && options->writable)
         rc = pg_sender_open(&s->sender, options->sender);
     for (; rc == 0 && s->store.lanes < lanes; s->store.lanes++) {
         struct pg *lane = open_lane(options);
@@ -218,42 +215,14 @@ postgresql_store_open(struct store **out,
         lane->lane = s->store.lanes;
         lane->sender = s->sender;
         lane->health = s->health;
-        lane->was_told = true; /* by lane 0 */
         s->lanes[s->store.lanes] = lane;
     }
-    if (rc < 0)
+    if (rc == 0 && !options->connects_later)
+        rc = pg_connect(s);
+    if (rc < 0 && rc != -EHOSTDOWN) {
         close_store(&s->store);
-    else
-        *out = &s->store;
-    return rc;
-}
-
-int
-postgresql_store_open_configured(struct store **out,
-                                 const struct config *config,
-                                 const struct postgresql_options *options)
-{
-    struct postgresql_options o = *options;
-    int rc;
-
-    o.conninfo = o.writable || config->store_read_conninfo[0] == '\0'
-                     ? config->store_conninfo
-                     : config->store_read_conninfo;
-    o.schema = config->store_schema;
-    o.timeout_ms = config->store_timeout_ms;
-    o.keyspace_max = config->keyspace_max;
-    o.keys_max = config->keyspace_max_keys;
-    o.history = &config->history;
-    o.history_max = config->history_max;
-    rc = postgresql_store_open(out, &o);
-    if (rc < 0)
         return rc;
-    pg_of(*out)->was_told = options->connects_later;
-    if (options->connects_later)
-        return 0;
-    rc = pg_connect(pg_of(*out));
-    if (rc == 0 || rc == -EHOSTDOWN)
-        return 0;
-    store_close(*out);
-    return rc;
+    }
+    *out = &s->store;
+    return 0;
 }

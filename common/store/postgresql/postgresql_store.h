@@ -33,39 +33,25 @@
 #define POSTGRESQL_LANES_MAX 16
 
 struct postgresql_options {
-    const char *conninfo; /* libpq's; borrowed, as is `schema` */
-    const char *schema;
-    uint64_t timeout_ms;
+    const struct config *config; /* store.*, keyspace.*, history; borrowed */
     bool writable;
     const struct datadir *sender; /* whose commits are numbered, or, if not
                                      writable, that of store_as_of();
                                      borrowed; NULL: none */
-    bool connects_later; /* not when it is opened: another handle has */
-    bool quiet;          /* errors are not reported, but in store_trouble() */
+    bool connects_later;          /* when it is used, not when it is opened */
+    bool quiet;     /* errors are not reported, but in store_trouble() */
     bool repairs;   /* a database that is behind is used, without numbers */
     unsigned lanes; /* each with a connection of its own; 0: one */
-    uint64_t keyspace_max; /* keyspaces; 0: no limit */
-    uint64_t keys_max;     /* keys per keyspace; 0: no limit */
-
-    /* Borrowed; NULL: stored history is maintained, none begins. */
-    const struct tiers_rules *history;
-    bool history_of_new;  /* `history` applies only to keyspaces without keys;
-                             stored history keeps its tiers */
-    uint64_t history_max; /* bytes of history in a keyspace; 0: no limit */
-    uint64_t (*now_ms)(void); /* Unix time; NULL: clock_unix_ms() */
+    bool history_of_new; /* `history` applies only to keyspaces without keys;
+                            stored history keeps its tiers */
 };
 
-/* Opens the engine; does not connect.  -ENOMEM; -EBADMSG, ...: data/store cannot
- * be read, which is reported. */
+/* Opens the engine, and connects.  What waiting mends (-EHOSTDOWN) is reported
+ * and left to later calls; after another error there is no store.
+ *   -EPERM   the text was reported
+ *   -ENOMEM; -EBADMSG, ...: data/store cannot be read, which is reported */
 int postgresql_store_open(struct store **out,
                           const struct postgresql_options *options);
-
-/* Opens it as the settings say, and connects.  What waiting mends (-EHOSTDOWN)
- * is reported and left to later calls; after another error there is no store.
- *   -EPERM  the text was reported */
-int postgresql_store_open_configured(struct store **out,
-                                     const struct config *config,
-                                     const struct postgresql_options *options);
 
 /* Makes the tables of the schema, which must not be there.  -EEXIST: they are.
  * Text for people is in store_trouble(). */
