@@ -68,3 +68,47 @@ CASE(without_a_worker_waiting_ends_at_its_timeout, f)
     assert_rc(countd_wait_readable(c, countd_name("pages"), WAIT_MS), 0);
     assert_int_equal(countd_close(c), 0);
 }
+
+/* ---- quotas -------------------------------------------------------------- */
+
+static int
+change_quota(struct countd_http *h, const char *name, enum countd_quota_op op,
+             int64_t value, struct countd_quota_answer *a)
+{
+    const struct countd_quota_request r = {
+        .op = op, .value = value, .name = name};
+
+    return countd_quota(h, &r, a);
+}
+
+TEST_SERVICE(refusals_of_a_quota_are_told_apart, f, "counter.enable=off",
+             "http.listen=127.0.0.1:0", "quota.enable=on", "quota.limit=1000")
+{
+    struct countd_http_options o = {.size = sizeof o};
+    struct countd_quota_request once = {
+        .op = COUNTD_QUOTA_APPLY, .value = 1, .key = "k"};
+    struct countd_quota_answer a;
+    struct countd_http *h;
+    char where[64];
+
+    fleet_start(f, FLEET_WRITE);
+    (void)snprintf(where, sizeof where, "127.0.0.1:%u",
+                   fleet_writer_port(f, "http"));
+    o.address = where;
+    assert_rc(countd_http_open(&h, &o), 0);
+    assert_rc(change_quota(h, NULL, COUNTD_QUOTA_APPLY, 10, &a), 0);
+    assert_int_equal(a.number, 1);
+    assert_int_equal(a.remaining, 990);
+    assert_rc(change_quota(h, NULL, COUNTD_QUOTA_APPLY, 991, &a), -EDQUOT);
+    assert_rc(change_quota(h, NULL, COUNTD_QUOTA_CANCEL, 9, &a), -ENOENT);
+    assert_rc(change_quota(h, NULL, COUNTD_QUOTA_CANCEL, 0, &a), -ERANGE);
+    assert_rc(change_quota(h, "tea", COUNTD_QUOTA_APPLY, 1, &a), -ENODATA);
+    assert_rc(change_quota(h, ".", COUNTD_QUOTA_CREATE, 1, &a), -EINVAL);
+    assert_rc(change_quota(h, "a b", COUNTD_QUOTA_CREATE, 1, &a), -EINVAL);
+    assert_rc(change_quota(h, NULL, COUNTD_QUOTA_REMOVE, 0, &a), -EINVAL);
+    assert_rc(countd_quota(h, &once, &a), 0);
+    once.value = 2;
+    assert_rc(countd_quota(h, &once, &a), -EKEYREJECTED);
+    countd_http_close(h);
+    fleet_stop(f, FLEET_WRITE);
+}

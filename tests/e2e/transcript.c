@@ -25,7 +25,8 @@
  * how to connect to a PostgreSQL, where one is installed.  The runner itself
  * does these:
  *
- *     option KEY=VALUE    a setting of daemons that start from now on
+ *     option KEY=VALUE    a setting of daemons that start from now on; $PWD at
+ *                         the beginning of VALUE is the directory of the case
  *     start [ROLE ...]    write, worker, worker2, read; or the three, with one
  *                         worker
  *     stop [ROLE ...]     SIGTERM, and 0 is its status
@@ -351,6 +352,23 @@ await_output(struct transcript *t, const char *command, const struct step *s)
     return status;
 }
 
+static void
+set_option(struct transcript *t, const char *setting)
+{
+    static const char here[] = "=$PWD";
+    const char *at = strstr(setting, here);
+    char option[FLEET_OPTION_SIZE];
+
+    if (at != NULL) {
+        assert_in_range(snprintf(option, sizeof option, "%.*s=%s%s",
+                                 (int)(at - setting), setting, t->dir.path,
+                                 at + sizeof here - 1),
+                        1, sizeof option - 1);
+        setting = option;
+    }
+    fleet_option(&t->fleet, setting);
+}
+
 /* Does a command: its status, and what it printed in `text`. */
 static int
 run_step(struct transcript *t, const struct step *s)
@@ -364,7 +382,7 @@ run_step(struct transcript *t, const struct step *s)
     (void)snprintf(names, sizeof names, "%.63s", rest);
     text[0] = '\0';
     if (strcmp(word, "option") == 0)
-        fleet_option(&t->fleet, rest);
+        set_option(t, rest);
     else if (strcmp(word, "start") == 0)
         each_role(&t->fleet, *rest ? names : strcpy(names, "write worker read"),
                   fleet_start);
