@@ -11,8 +11,9 @@
 #include "common/store/store.h"
 #include "common/wire/query.h"
 
-#define ANSWER_ROW_MAX  ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
-#define ANSWER_SIZE_MAX (QUERY_REPLY_SIZE + QUERY_ROWS_MAX * ANSWER_ROW_MAX)
+#define ANSWER_ROW_MAX ((size_t)(QUERY_ROW_SIZE + QUERY_NAME_SIZE))
+/* Of the rows of a page, and of the one behind it. */
+#define ANSWER_SIZE_MAX ((QUERY_ROWS_MAX + 1) * ANSWER_ROW_MAX)
 
 /* Why there is no answer to what takes longer than read.max_time. */
 #define ANSWER_TOO_LONG                                                        \

@@ -337,26 +337,6 @@ read_set_next(struct read_request *a, const struct query_row *last)
     memcpy(a->next_page.after.bytes, last->key, last->key_size);
 }
 
-/* Finds where the next page of keys begins, if there is one.  Returns NULL, or
- * why that is not known. */
-static const struct read_problem *
-find_next_key(struct read_request *a, const struct query_row *last)
-{
-    const struct increment_name *after = &a->next_page.after;
-    struct store_query q = {.op = STORE_KEYS,
-                            .prefix = a->params.prefix.bytes,
-                            .prefix_size = a->params.prefix.size,
-                            .after = after->bytes,
-                            .after_size = last->key_size,
-                            .length = 1};
-
-    read_set_next(a, last); /* copied, as the next query overwrites the row */
-    if (!read_run_query(a, &q))
-        return read_failure(a);
-    a->next_page.is_there = q.rows > 0;
-    return NULL;
-}
-
 static const struct read_problem *
 answer_keys(struct read_request *a)
 {
@@ -366,18 +346,23 @@ answer_keys(struct read_request *a)
                             .prefix_size = p->prefix.size,
                             .after = p->after.bytes,
                             .after_size = p->after.size,
-                            .length = (uint64_t)p->n};
+                            .length = (uint64_t)p->n + 1};
     const struct read_problem *problem = read_need_keyspace(a);
     struct query_row last;
+    bool has_more;
 
     if (problem)
         return problem;
     if (!read_run_query(a, &q))
         return read_failure(a);
+    has_more = q.rows == q.length; /* its last row is the next page's */
+    q.rows -= has_more;
     read_begin_facts(a);
     put_rows(a, ROWS_BY_KEY, 0, &q, &last);
     read_end_facts(a);
-    return (int64_t)q.rows == p->n ? find_next_key(a, &last) : NULL;
+    if (has_more)
+        read_set_next(a, &last);
+    return NULL;
 }
 
 static const struct read_problem *

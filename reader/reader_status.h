@@ -11,14 +11,16 @@
 
 struct reader_status {
     struct status status;
-    struct status_row row, listeners[READER_LISTENERS];
+    struct status_row rows[1 + READER_LISTENERS]; /* ports that are off have
+                                                     none */
+    size_t count;
     const struct range *range;
     const struct read_http *http;
     struct resp_service *resp;
     struct conns *conns;
 };
 
-/* The members from `range` on are the caller's to set; status_close(&s->status)
+/* Zero but for the members from `range` on, which are the caller's to set; status_close(&s->status)
  * at the end. */
 void reader_status_init(struct reader_status *s, const char *data_dir);
 

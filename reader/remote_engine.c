@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/wire/query.h"
 
 /* ---- what a thread does ------------------------------------------------- */
 
@@ -37,14 +38,12 @@ make_names(struct remote_call *c, struct store *s)
         return;
     }
     store_listing_start(l, c->query.after, c->query.after_size);
-    while (c->count < REMOTE_NAMES &&
-           (rc = store_listing_next(l, until_ns, &found)) == 1) {
-        struct remote_name *n = &c->names[c->count++];
-
-        n->keys = found.keys;
-        n->size = found.name_size;
-        memcpy(n->bytes, found.name, found.name_size);
-    }
+    for (uint8_t *at = c->rows;
+         c->count < REMOTE_NAMES &&
+         (rc = store_listing_next(l, until_ns, &found)) == 1;
+         c->count++)
+        at += query_row_put(at, found.keys, found.name,
+                            (uint16_t)found.name_size);
     c->is_end = rc == 0;
     c->error = rc < 0 && rc != -EAGAIN ? rc : 0;
     store_listing_close(l);
@@ -327,7 +326,7 @@ start_listing(struct store_listing *listing, const uint8_t *after, size_t size)
 static int
 ask_names(struct remote_listing *l)
 {
-    const size_t names = REMOTE_NAMES * sizeof(struct remote_name);
+    const size_t names = REMOTE_NAMES * (QUERY_ROW_SIZE + STORE_NAME_MAX);
     struct remote_call *c;
     uint8_t *at;
     const int rc =
@@ -335,13 +334,14 @@ ask_names(struct remote_listing *l)
 
     if (rc < 0)
         return rc;
-    c->names = (struct remote_name *)(void *)at;
+    c->rows = at;
     at += names;
     c->query.after = copy_name(&at, l->after, l->after_size);
     c->query.after_size = l->after_size;
     c->listing = l;
     l->call = c;
-    l->at = 0;
+    l->next = c->rows;
+    l->taken = 0;
     return remote_call_push(c);
 }
 
@@ -351,23 +351,24 @@ next_name(struct store_listing *listing, uint64_t until_ns,
 {
     struct remote_listing *l = listing_of(listing);
     const struct remote_call *c = l->call;
-    const struct remote_name *n;
+    struct query_row name;
 
     (void)until_ns; /* the loop does not wait at all */
     if (!c)
         return ask_names(l);
     if (!c->is_made)
         return -EAGAIN;
-    if (l->at == c->count) {
+    if (l->taken == c->count) {
         const int rc = c->error < 0 || c->is_end ? c->error : -EAGAIN;
 
         remote_call_drop(l->call);
         return rc == -EAGAIN ? ask_names(l) : rc;
     }
-    n = &c->names[l->at++];
-    l->after_size = n->size;
-    memcpy(l->after, n->bytes, n->size);
-    *out = (struct store_listed){n->bytes, n->size, n->keys};
+    l->taken++;
+    l->next = query_row_get(l->next, &name);
+    l->after_size = name.key_size;
+    memcpy(l->after, name.key, name.key_size);
+    *out = (struct store_listed){name.key, name.key_size, name.count};
     return 1;
 }
 

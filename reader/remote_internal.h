@@ -9,12 +9,6 @@
 
 enum remote_kind { REMOTE_READ, REMOTE_HISTORY, REMOTE_LIST };
 
-struct remote_name {
-    int64_t keys;
-    size_t size;
-    uint8_t bytes[STORE_NAME_MAX];
-};
-
 /* One malloc(), with all that its pointers point to behind it. */
 struct remote_call {
     struct io_job job;
@@ -30,7 +24,7 @@ struct remote_call {
 
     struct store_query query; /* READ; of LIST only `after` */
     int64_t claim;            /* of as_of, when it was asked */
-    uint8_t *rows;
+    uint8_t *rows; /* also of LIST: names and their numbers of keys */
     size_t capacity;
 
     struct store_history_query history;       /* HISTORY */
@@ -38,7 +32,6 @@ struct remote_call {
                                                  forgotten */
 
     struct remote_listing *listing; /* LIST */
-    struct remote_name *names;
     size_t count;
     bool is_end;
 };
@@ -47,7 +40,8 @@ struct remote_listing {
     struct store_listing listing;
     struct remote *remote;
     struct remote_call *call; /* NULL: none */
-    size_t at;                /* of its names */
+    const uint8_t *next;      /* row of it */
+    size_t taken;             /* rows before that */
     uint8_t after[STORE_NAME_MAX];
     size_t after_size;
 };

@@ -77,7 +77,6 @@ begin_pieces(struct http_call *x, struct graphite_job *g,
         return next;
     g->send_at = answer->first;
     g->sent = 0;
-    g->is_sent = true;
     g->site->streams++;
     job_leave(&g->job);
     g->job.held = (struct http_held){.gone = end_pieces, .more = put_piece};
@@ -155,7 +154,7 @@ stop_request(struct job *job)
     g->search.listing = NULL;
     scratch_free(&g->scratch);
     chunks_pack_stop(&g->packer);
-    if (!g->is_sent)
+    if (!g->send_at)
         scratch_free(&g->answers);
 }
 

@@ -60,9 +60,8 @@ struct graphite_job {
     struct chunks answer;
     bool takes_gzip; /* the client takes gzip */
     struct chunks_packer packer;
-    bool is_sent; /* in pieces: */
-    const struct chunk *send_at;
-    size_t sent; /* bytes of it */
+    const struct chunk *send_at; /* in pieces; NULL: not so */
+    size_t sent;                 /* bytes of it */
     struct path_search search;
     bool has_begun;                    /* the answer to find and expand: */
     const struct path_found *put_at;   /* the next node */
