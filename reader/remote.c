@@ -153,15 +153,11 @@ remote_call_drop(struct remote_call *c)
     if (!c->is_made)
         c->asker->asking--;
     list_remove(&c->link);
-    if (!c->thread) {
-        list_remove(&c->queued);
+    list_remove(&c->queued);
+    if (c->thread)
+        c->asker = NULL;
+    else
         free(c);
-        return;
-    }
-    (void)pthread_mutex_lock(&c->remote->lock); /* as in wants_key() */
-    c->theirs = NULL;
-    (void)pthread_mutex_unlock(&c->remote->lock);
-    c->asker = NULL;
 }
 
 int
@@ -175,8 +171,6 @@ remote_open(struct remote **out,
     if (!r)
         return rc;
     r->store.engine = &remote_engine;
-    /* A normal mutex: cannot fail. */
-    (void)pthread_mutex_init(&r->lock, NULL);
     list_init(&r->waiting);
     while (rc == 0 && r->opened < REMOTE_THREADS) {
         rc = open(ctx, r->opened, &r->threads[r->opened].store);

@@ -20,8 +20,7 @@
  * claimed when it was asked for, and what the snapshot had then.
  *
  * A question about history is to stay where it is, as it is, until it is answered
- * or forgotten: it is known again by its place, and a thread calls its wants() while
- * the asker waits.
+ * or forgotten: it is known again by its place.
  *
  * While the server does not answer, one call at a time finds out whether it does
  * again, and the others fail at once (-EHOSTDOWN), as do further ones of an asker

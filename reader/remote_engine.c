@@ -222,7 +222,6 @@ take_history(struct remote_call *c, struct store_history_query *to)
     to->name = mine.name;
     to->key = mine.key;
     to->prefix = mine.prefix;
-    to->wants = mine.wants;
     to->buckets = mine.buckets;
     to->top = mine.top;
     if (error == 0 && store_history_has_buckets(to))
@@ -232,24 +231,6 @@ take_history(struct remote_call *c, struct store_history_query *to)
         memcpy(to->top, from->top, (size_t)from->rows * sizeof *to->top);
     remote_call_drop(c);
     return error;
-}
-
-/* In a thread: asks the asker, which waits meanwhile, whether a key counts.
- * When the asker has dropped the call, its memory may be freed. */
-static bool
-wants_key(const struct store_history_query *q, const uint8_t *key, size_t size)
-{
-    const struct remote_call *c =
-        (const struct remote_call *)(const void *)((const char *)q -
-                                                   offsetof(struct remote_call,
-                                                            history));
-    bool wants;
-
-    /* A normal mutex, locked and unlocked in pairs: neither can fail. */
-    (void)pthread_mutex_lock(&c->remote->lock);
-    wants = c->theirs && c->theirs->wants(c->theirs, key, size);
-    (void)pthread_mutex_unlock(&c->remote->lock);
-    return wants;
 }
 
 static int
@@ -268,7 +249,6 @@ ask_history(struct remote *r, const struct store_history_query *q)
     c->theirs = q;
     c->history = *q;
     c->history.buckets = (struct store_bucket *)(void *)at;
-    c->history.wants = q->wants ? wants_key : NULL;
     c->history.top = (struct store_top *)(void *)(at + buckets);
     at += buckets + top;
     c->history.name = copy_name(&at, q->name, q->name_size);
@@ -399,7 +379,6 @@ close_store(struct store *s)
 
     for (unsigned i = 0; i < r->opened; i++)
         store_close(r->threads[i].store);
-    (void)pthread_mutex_destroy(&r->lock); /* no thread is left */
     free(r);
 }
 

@@ -28,8 +28,7 @@ struct remote_call {
     size_t capacity;
 
     struct store_history_query history;       /* HISTORY */
-    const struct store_history_query *theirs; /* the asker's; NULL: it was
-                                                 forgotten */
+    const struct store_history_query *theirs; /* where the asker's is */
 
     struct remote_listing *listing; /* LIST */
     size_t count;
@@ -59,7 +58,6 @@ struct remote {
     unsigned started; /* threads */
     unsigned busy;    /* of these */
     struct list_link waiting;
-    pthread_mutex_t lock; /* of `theirs`, and while wants() runs */
     struct as_of *as_of;
     struct remote_asker *asker; /* NULL: none */
     bool again;

@@ -77,9 +77,11 @@ struct store_history_query {
     const uint8_t *prefix; /* all but KEY; may be empty */
     size_t prefix_size;
     uint8_t group; /* TOP, RANK; 0: each key by itself */
-    /* Whether a key that begins with the prefix counts.  NULL: each does. */
+    /* Whether a key that begins with the prefix counts, by what is in the query: an
+     * engine asks with a copy, and in any thread.  NULL: each does. */
     bool (*wants)(const struct store_history_query *q, const uint8_t *key,
                   size_t size);
+    size_t wants_from;            /* for wants(): a place in keys */
     uint32_t from, to;            /* without the minute `to` */
     uint32_t step;                /* KEY, KEYSPACE: divides to - from */
     struct store_bucket *buckets; /* KEY, KEYSPACE: one for each step; these and

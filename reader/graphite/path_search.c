@@ -135,8 +135,7 @@ add_found(struct path_search *s, size_t keyspace_size, const uint8_t *key,
                                     .keyspace = s->keyspace.bytes,
                                     .keyspace_size = (uint16_t)keyspace_size,
                                     .key = key,
-                                    .key_size = (uint16_t)key_size,
-                                    .keyspace_nodes = s->keyspace_nodes};
+                                    .key_size = (uint16_t)key_size};
     struct path_found *f = path_found_new(s->scratch, &node);
     const int order = f && s->newest ? compare_found(s->newest, f) : 1;
 
@@ -189,22 +188,6 @@ path_search_is_prefix(const struct pattern *p)
     return p->count > 1 && p->literals + 1 == p->count &&
            last->prefix_size + 1 == last->count &&
            last->elements[last->count - 1].kind == PATTERN_ANY;
-}
-
-bool
-path_search_matches(const struct pattern *p, unsigned keyspace_nodes,
-                    const uint8_t *key, size_t size)
-{
-    size_t at = 0;
-
-    for (unsigned i = keyspace_nodes; i < p->count; i++) {
-        const size_t n = at < size ? pattern_node_size(key + at, size - at) : 0;
-
-        if (n == 0 || !pattern_matches(&p->nodes[i], key + at, n))
-            return false;
-        at += n + 1;
-    }
-    return at == size + 1;
 }
 
 /* Looks at a key; `after` is at least that key.  1: go on; 0: no later key

@@ -28,7 +28,6 @@ struct path_found {
     bool is_leaf; /* a key; else keys are below it */
     const uint8_t *keyspace, *key;
     uint16_t keyspace_size, key_size;
-    unsigned keyspace_nodes; /* of a leaf: nodes that are the keyspace's */
     struct path_found *next;
     struct path_found *next_run; /* of the first one of a run */
 };
@@ -93,10 +92,6 @@ struct path_search {
 /* Whether keys match that begin with a name and go on with one node: the last
  * byte is `*`, and there is no other wildcard. */
 bool path_search_is_prefix(const struct pattern *p);
-
-/* Whether a key matches, in a keyspace whose name has `keyspace_nodes` nodes. */
-bool path_search_matches(const struct pattern *p, unsigned keyspace_nodes,
-                         const uint8_t *key, size_t size);
 
 void path_search_start(struct path_search *s, const struct pattern *p,
                        enum path_search_wanted wanted, size_t max);

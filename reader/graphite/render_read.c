@@ -4,7 +4,6 @@
  * Entry points: render_top_step(), then render_read_step(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include <errno.h>
-#include <stddef.h>
 #include <string.h>
 
 #include "reader/graphite/render.h"
@@ -87,21 +86,21 @@ count_before_all(const struct render_leaf *leaf)
     return first < 0 ? (size_t)((-first + step - 1) / step) : 0;
 }
 
-/* Whether a key belongs to the sum that is read, which is the query's render. */
+/* Whether a key that begins as those of a sum belongs to it: its node at wants_from
+ * is the last one. */
 static bool
 is_summed(const struct store_history_query *q, const uint8_t *key, size_t size)
 {
-    const struct render *r =
-        (const void *)((const char *)q - offsetof(struct render, query));
+    const size_t at = q->wants_from;
 
-    return path_search_matches(&r->leaf->pattern, r->found->keyspace_nodes, key,
-                               size);
+    return at < size && pattern_node_size(key + at, size - at) == size - at;
 }
 
 static void
 begin_query(struct render *r, size_t count)
 {
     const struct render_grid *g = r->leaf->grid;
+    const struct pattern *p = &r->leaf->pattern;
     const int64_t from = r->leaf->span.first + (int64_t)r->read * g->step;
 
     if (count > STORE_BUCKETS_MAX)
@@ -122,6 +121,8 @@ begin_query(struct render *r, size_t count)
     r->query.prefix = r->found->key;
     r->query.prefix_size = r->found->key_size;
     r->query.wants = is_summed;
+    r->query.wants_from =
+        r->found->key_size - p->nodes[p->count - 1].prefix_size;
 }
 
 /* Adds what was read.  A step without increments is 0 where history is
