@@ -45,17 +45,10 @@ static void
 flush_names(struct statsd *s, const struct layout *l)
 {
     uint8_t bytes[MESSAGE_SIZE_MAX];
-    struct aggregate_name name;
     struct message m, parsed;
-    int64_t increment;
 
-    while (aggregate_take(&s->sums, &name, &increment)) {
-        assert(name.minute == 0 || s->config->statsd_late_ms > 0);
-        m = (struct message){.increment = increment,
-                             .keyspace = name.keyspace,
-                             .key = name.key,
-                             .keyspace_size = (uint16_t)name.keyspace_size,
-                             .key_size = (uint16_t)name.key_size};
+    while (aggregate_take(&s->sums, &m)) {
+        assert(m.minute == 0 || s->config->statsd_late_ms > 0);
         assert(message_put(l, &m, bytes) == 0);
         assert(message_parse(l, bytes, &parsed) == 0);
     }

@@ -18,11 +18,11 @@
 static int
 add_at(struct aggregate *s, const char *key, int128 millionths, uint32_t minute)
 {
-    const struct aggregate_name name = {.keyspace = (const uint8_t *)"k",
-                                        .key = (const uint8_t *)key,
-                                        .keyspace_size = 1,
-                                        .key_size = strlen(key),
-                                        .minute = minute};
+    const struct message name = {.keyspace = (const uint8_t *)"k",
+                                 .key = (const uint8_t *)key,
+                                 .keyspace_size = 1,
+                                 .key_size = (uint16_t)strlen(key),
+                                 .minute = minute};
 
     return aggregate_add(s, &name, millionths);
 }
@@ -37,13 +37,13 @@ add_value(struct aggregate *s, const char *key, int128 millionths)
 static int64_t
 flush_minute(struct aggregate *s, const char *key, uint32_t minute)
 {
-    struct aggregate_name name;
-    int64_t increment, sum = 0;
+    struct message m;
+    int64_t sum = 0;
 
-    while (aggregate_take(s, &name, &increment))
-        if (name.minute == minute &&
-            (!key || bytes_equal(name.key, name.key_size, key, strlen(key))))
-            sum += increment;
+    while (aggregate_take(s, &m))
+        if (m.minute == minute &&
+            (!key || bytes_equal(m.key, m.key_size, key, strlen(key))))
+            sum += m.increment;
     return sum;
 }
 
@@ -64,8 +64,8 @@ set_up(struct aggregate *s)
 
 CASE(a_flush_takes_whole_units_and_leaves_the_rest, s)
 {
-    struct aggregate_name name;
     int64_t increment, sum = 0;
+    struct message m;
 
     for (int i = 0; i < 3; i++) {
         assert_rc(add_value(s, "a", UNIT / 3 * 10), 0);
@@ -74,7 +74,7 @@ CASE(a_flush_takes_whole_units_and_leaves_the_rest, s)
         sum += increment;
     }
     assert_int_equal(sum, 10); /* of 9.99999 */
-    assert_false(aggregate_take(s, &name, &increment));
+    assert_false(aggregate_take(s, &m));
 }
 
 CASE(a_sum_that_is_whole_is_counted_exactly, s)
@@ -109,10 +109,10 @@ CASE(a_rest_survives_any_number_of_ages, s)
 }
 
 static void
-add_rest(void *ctx, const struct aggregate_name *name, int64_t millionths)
+add_rest(void *ctx, const struct message *rest)
 {
-    assert_true(name->key_size > 0);
-    *(int64_t *)ctx += millionths;
+    assert_true(rest->key_size > 0);
+    *(int64_t *)ctx += rest->increment;
 }
 
 /* A flood of names with fractions, each once: those that leave memory are
@@ -256,14 +256,13 @@ CASE(the_rest_of_a_minute_that_leaves_memory_is_of_now, s)
 static void
 count_flush(struct aggregate *s, int64_t *counted)
 {
-    struct aggregate_name name;
-    int64_t increment;
+    struct message m;
 
-    while (aggregate_take(s, &name, &increment)) {
+    while (aggregate_take(s, &m)) {
         char key[8] = "";
 
-        memcpy(key, name.key, name.key_size);
-        counted[atoi(key)] += increment;
+        memcpy(key, m.key, m.key_size);
+        counted[atoi(key)] += m.increment;
     }
 }
 

@@ -110,7 +110,7 @@ entry_at(const struct aggregate_half *h, uint32_t place)
 }
 
 static bool
-is_named(const struct aggregate_entry *e, const struct aggregate_name *name)
+is_named(const struct aggregate_entry *e, const struct message *name)
 {
     return e->minute == name->minute &&
            e->keyspace_size == name->keyspace_size &&
@@ -122,7 +122,7 @@ is_named(const struct aggregate_entry *e, const struct aggregate_name *name)
 
 static struct aggregate_entry *
 find_entry(const struct aggregate *s, const struct aggregate_half *h,
-           const struct aggregate_name *name, uint32_t hash)
+           const struct message *name, uint32_t hash)
 {
     size_t i = hash & (s->index_count - 1);
 
@@ -160,8 +160,7 @@ add_to_half(struct aggregate *s, struct aggregate_half *h,
 
 /* Makes an entry in the young half; NULL: it is full. */
 static struct aggregate_entry *
-make_entry(struct aggregate *s, const struct aggregate_name *name,
-           uint32_t hash)
+make_entry(struct aggregate *s, const struct message *name, uint32_t hash)
 {
     struct aggregate_half *h = &s->halves[s->young];
     const size_t size =
@@ -174,8 +173,8 @@ make_entry(struct aggregate *s, const struct aggregate_name *name,
     e->millionths = 0;
     e->hash = hash;
     e->minute = name->minute;
-    e->keyspace_size = (uint16_t)name->keyspace_size;
-    e->key_size = (uint16_t)name->key_size;
+    e->keyspace_size = name->keyspace_size;
+    e->key_size = name->key_size;
     e->waits = e->has_fraction = e->has_offset = false;
     e->may_leave = !has_kept_room(s, h, size);
     e->half = s->young & 1;
@@ -186,7 +185,7 @@ make_entry(struct aggregate *s, const struct aggregate_name *name,
 }
 
 static uint32_t
-hash_of(const struct aggregate *s, const struct aggregate_name *name)
+hash_of(const struct aggregate *s, const struct message *name)
 {
     const uint64_t keyspace = hash_name(&s->hash_key, name->keyspace_size,
                                         name->keyspace, name->keyspace_size);
@@ -208,7 +207,7 @@ set_fraction(struct aggregate *s, struct aggregate_entry *e)
  * half that waits stays there until the flush; otherwise its rest moves to the
  * young half. */
 static struct aggregate_entry *
-take_entry(struct aggregate *s, const struct aggregate_name *name)
+take_entry(struct aggregate *s, const struct message *name)
 {
     const uint32_t hash = hash_of(s, name);
     struct aggregate_half *old = &s->halves[1 - s->young];
@@ -280,7 +279,7 @@ add_to_entry(struct aggregate *s, struct aggregate_entry *e, int128 millionths)
 }
 
 int
-aggregate_add(struct aggregate *s, const struct aggregate_name *name,
+aggregate_add(struct aggregate *s, const struct message *name,
               int128 millionths)
 {
     struct aggregate_entry *e = take_entry(s, name);
@@ -295,22 +294,20 @@ aggregate_add(struct aggregate *s, const struct aggregate_name *name,
     return 0;
 }
 
-static struct aggregate_name
+static struct message
 name_of(const struct aggregate_entry *e)
 {
-    return (struct aggregate_name){.keyspace = e->names,
-                                   .key = e->names + e->keyspace_size,
-                                   .keyspace_size = e->keyspace_size,
-                                   .key_size = e->key_size,
-                                   .minute = e->minute};
+    return (struct message){.keyspace = e->names,
+                            .key = e->names + e->keyspace_size,
+                            .keyspace_size = e->keyspace_size,
+                            .key_size = e->key_size,
+                            .minute = e->minute};
 }
 
 bool
-aggregate_take(struct aggregate *s, struct aggregate_name *name,
-               int64_t *increment)
+aggregate_take(struct aggregate *s, struct message *out)
 {
     struct aggregate_entry *e = s->first;
-    struct aggregate_half *h;
     int32_t rest;
 
     if (!e)
@@ -318,12 +315,11 @@ aggregate_take(struct aggregate *s, struct aggregate_name *name,
     s->first = e->next;
     if (!s->first)
         s->last = &s->first;
-    *increment = decimal_round(e->millionths, &rest);
+    *out = name_of(e);
+    out->increment = decimal_round(e->millionths, &rest);
     e->millionths = rest;
     e->waits = false;
-    h = &s->halves[e->half];
-    h->waiting--;
-    *name = name_of(e);
+    s->halves[e->half].waiting--;
     return true;
 }
 
@@ -333,7 +329,7 @@ static struct aggregate_entry *
 clear_minute(struct aggregate *s, const struct aggregate_half *kept,
              struct aggregate_entry *e)
 {
-    struct aggregate_name name = name_of(e);
+    struct message name = name_of(e);
     struct aggregate_entry *other;
 
     name.minute = e->minute = 0;
@@ -426,8 +422,7 @@ aggregate_fractions(const struct aggregate *s)
 
 void
 aggregate_each_rest(const struct aggregate *s,
-                    void (*rest)(void *ctx, const struct aggregate_name *name,
-                                 int64_t millionths),
+                    void (*take)(void *ctx, const struct message *rest),
                     void *ctx)
 {
     for (int half = 0; half < 2; half++) {
@@ -437,28 +432,29 @@ aggregate_each_rest(const struct aggregate *s,
         for (size_t at = 0; at < h->used; at += size) {
             const struct aggregate_entry *e =
                 (const struct aggregate_entry *)(void *)(h->bytes + at);
-            const struct aggregate_name name = name_of(e);
+            struct message rest = name_of(e);
 
             size = aggregate_name_size(e->keyspace_size, e->key_size);
+            rest.increment = (int64_t)e->millionths;
             if (e->has_fraction && !e->waits && e->millionths != 0)
-                rest(ctx, &name, (int64_t)e->millionths);
+                take(ctx, &rest);
         }
     }
 }
 
 void
-aggregate_set_rest(struct aggregate *s, const struct aggregate_name *name,
-                   int64_t millionths)
+aggregate_set_rest(struct aggregate *s, const struct message *rest)
 {
     struct aggregate_entry *e;
 
-    if (millionths <= -DECIMAL_MILLIONTHS || millionths >= DECIMAL_MILLIONTHS)
+    if (rest->increment <= -DECIMAL_MILLIONTHS ||
+        rest->increment >= DECIMAL_MILLIONTHS)
         return;
-    e = take_entry(s, name);
+    e = take_entry(s, rest);
     if (e == NULL) {
         s->forgotten++;
         return;
     }
     set_fraction(s, e);
-    e->millionths = millionths;
+    e->millionths = rest->increment;
 }

@@ -30,6 +30,7 @@
 
 #include "common/base/hash.h"
 #include "common/wire/decimal.h"
+#include "common/wire/message.h"
 
 struct aggregate_half {
     uint8_t *bytes;     /* entries, one after the other */
@@ -54,12 +55,6 @@ struct aggregate {
     bool is_lossy; /* rests of all names were lost: offsets for all */
 };
 
-struct aggregate_name {
-    const uint8_t *keyspace, *key;
-    size_t keyspace_size, key_size; /* 1 to 256 each */
-    uint32_t minute; /* Unix minute that it is of; 0: that of the flush */
-};
-
 /* Maps `size` bytes.  -ENOMEM. */
 int aggregate_init(struct aggregate *s, size_t size);
 void aggregate_fini(struct aggregate *s);
@@ -70,15 +65,15 @@ size_t aggregate_name_size(size_t keyspace_size, size_t key_size);
 /* Bytes that are free for new names. */
 size_t aggregate_free(const struct aggregate *s);
 
-/* Adds to a name.  -ENOMEM: the young half is full, and nothing changed. */
-int aggregate_add(struct aggregate *s, const struct aggregate_name *name,
+/* Adds to the name of a message, whose increment is not looked at.
+ * -ENOMEM: the young half is full, and nothing changed. */
+int aggregate_add(struct aggregate *s, const struct message *name,
                   int128 millionths);
 
 /* Takes the whole part of the name that has waited longest.  False: none
- * waits.  *increment may be 0, which needs no slot.  The name is valid until
+ * waits.  The increment may be 0, which needs no slot.  The name is valid until
  * the next call. */
-bool aggregate_take(struct aggregate *s, struct aggregate_name *name,
-                    int64_t *increment);
+bool aggregate_take(struct aggregate *s, struct message *out);
 
 /* Clears the old half of all but names with a fraction; it becomes the young
  * one.  Names to which the rest of another minute went wait for a flush then.
@@ -92,16 +87,14 @@ void aggregate_forget(struct aggregate *s);
 /* Names in memory that had a fraction. */
 uint64_t aggregate_fractions(const struct aggregate *s);
 
-/* Calls `rest` for each of them that has one now and does not wait. */
+/* Calls `take` for each of them that has one now and does not wait: with its
+ * rest in millionths as the increment. */
 void aggregate_each_rest(const struct aggregate *s,
-                         void (*rest)(void *ctx,
-                                      const struct aggregate_name *name,
-                                      int64_t millionths),
+                         void (*take)(void *ctx, const struct message *rest),
                          void *ctx);
 
 /* Gives a name the rest that it had before a stop; without memory for the name
  * the rest is forgotten. */
-void aggregate_set_rest(struct aggregate *s, const struct aggregate_name *name,
-                        int64_t millionths);
+void aggregate_set_rest(struct aggregate *s, const struct message *rest);
 
 #endif

@@ -175,26 +175,18 @@ put_names(struct statsd *s, uint32_t slice)
     uint32_t slots = 0;
 
     while (slice > 0 && s->flush_left > 0) {
-        struct aggregate_name name;
-        int64_t increment;
         struct message m;
 
         if (slots == 0)
             slots = logs_free_slots(s->logs);
         if (slots == 0)
             break;
-        if (!aggregate_take(&s->sums, &name, &increment))
+        if (!aggregate_take(&s->sums, &m))
             break; /* not reached: flush_left of them wait */
         s->flush_left--;
         slice--;
-        if (increment == 0)
+        if (m.increment == 0)
             continue;
-        m = (struct message){.increment = increment,
-                             .keyspace = name.keyspace,
-                             .key = name.key,
-                             .keyspace_size = (uint16_t)name.keyspace_size,
-                             .key_size = (uint16_t)name.key_size,
-                             .minute = name.minute};
         if (message_check(&s->logs->layout, &m) < 0) {
             s->counts[STATSD_LINE_PROTOCOL][STATSD_BAD]++;
             continue;

@@ -45,16 +45,16 @@ open_stream(const struct statsd *s, const char *name, int flags, FILE **out)
 /* ---- writing -------------------------------------------------------------- */
 
 static void
-print_rest(void *ctx, const struct aggregate_name *name, int64_t millionths)
+print_rest(void *ctx, const struct message *rest)
 {
     char keyspace[NAME_TEXT_SIZE], key[NAME_TEXT_SIZE];
     FILE *file = ctx;
 
-    name_escape(name->keyspace, name->keyspace_size, keyspace);
-    name_escape(name->key, name->key_size, key);
-    (void)fprintf(file, "%s\t%s\t%" PRId64, keyspace, key, millionths);
-    if (name->minute != 0)
-        (void)fprintf(file, "\t%" PRIu64, (uint64_t)name->minute * 60);
+    name_escape(rest->keyspace, rest->keyspace_size, keyspace);
+    name_escape(rest->key, rest->key_size, key);
+    (void)fprintf(file, "%s\t%s\t%" PRId64, keyspace, key, rest->increment);
+    if (rest->minute != 0)
+        (void)fprintf(file, "\t%" PRIu64, (uint64_t)rest->minute * 60);
     (void)fputc('\n', file);
 }
 
@@ -118,10 +118,10 @@ take_rest(struct statsd *s, const char *line, size_t size)
     if (increment_line_read(&form, line, size, &i) != NULL)
         return;
     aggregate_set_rest(&s->sums,
-                       &(struct aggregate_name){i.keyspace.bytes, i.key.bytes,
-                                                i.keyspace.size, i.key.size,
-                                                (uint32_t)(i.at / 60)},
-                       i.count);
+                       &(struct message){i.count, i.keyspace.bytes, i.key.bytes,
+                                         (uint16_t)i.keyspace.size,
+                                         (uint16_t)i.key.size,
+                                         (uint32_t)(i.at / 60)});
 }
 
 static void

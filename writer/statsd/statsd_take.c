@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
 #include "common/wire/carbon_line.h"
 #include "common/wire/event_time.h"
 #include "common/wire/first_bytes.h"
@@ -45,30 +44,29 @@ static const char *const suffixes[] = {"", TIMER_COUNT, TIMER_SUM, ""};
 
 /* The (keyspace, key) of a name as statsd.keyspace and statsd.split say.  The
  * keyspace is written to `keyspace`. */
-static struct aggregate_name
+static struct message
 name_of(const struct config *c, enum statsd_part part, const uint8_t *key,
-        size_t key_size, uint8_t keyspace[2 * MESSAGE_NAME_MAX])
+        size_t key_size, char keyspace[2 * MESSAGE_NAME_MAX])
 {
     const uint8_t *tags = memchr(key, ';', key_size);
     const char *suffix = suffixes[part];
-    size_t size = strlen(c->statsd_keyspace), split;
+    size_t split;
+    char *end;
 
     split = find_split(key, tags ? (size_t)(tags - key) : key_size,
                        c->statsd_split);
     if (split > 0 && split + strlen(suffix) <= c->keyspace_size) {
-        memcpy(keyspace, key, split);
-        size = split;
+        end = mempcpy(keyspace, key, split);
         key += split + 1;
         key_size -= split + 1;
     } else {
-        memcpy(keyspace, c->statsd_keyspace, size);
+        end = stpcpy(keyspace, c->statsd_keyspace);
     }
-    size = (size_t)(bytes_append(keyspace + size, suffix, strlen(suffix)) -
-                    keyspace);
-    return (struct aggregate_name){.keyspace = keyspace,
-                                   .key = key,
-                                   .keyspace_size = size,
-                                   .key_size = key_size};
+    end = stpcpy(end, suffix);
+    return (struct message){.keyspace = (const uint8_t *)keyspace,
+                            .key = key,
+                            .keyspace_size = (uint16_t)(end - keyspace),
+                            .key_size = (uint16_t)key_size};
 }
 
 /* The minute of a line's time that is more than `late_ms` ago; 0: it is of now,
@@ -95,8 +93,8 @@ static void
 add_name(struct statsd *s, const struct statsd_sum *sum, int128 millionths,
          uint64_t late_ms)
 {
-    uint8_t keyspace[2 * MESSAGE_NAME_MAX];
-    struct aggregate_name name =
+    char keyspace[2 * MESSAGE_NAME_MAX];
+    struct message name =
         name_of(s->config, sum->part, sum->key, sum->key_size, keyspace);
 
     name.minute = late_minute(s, late_ms, sum->at);
