@@ -1,7 +1,7 @@
 /* writer/count.c - see count.h.
  *
  * answer_count() is the route; count_head.c checks the request's head, and
- * wait_for_log() holds or answers the request while there is no log. */
+ * hold_request() holds or answers the request while there is no log. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/count_internal.h"
 
@@ -214,34 +214,11 @@ hold_request(struct http_call *x, const struct http_problem *problem)
     return http_hold(x, &s->line);
 }
 
-static enum conn_next
-wait_for_log(struct http_call *x)
-{
-    struct count *s = x->ctx;
-
-    if (s->no_log_ms == 0)
-        s->no_log_ms = clock_ms();
-    return hold_request(x, &no_log);
-}
-
 void
 count_ready(struct count *s)
 {
-    s->no_log_ms = 0;
     if (count_is_on(s))
         http_wake(&s->line);
-}
-
-bool
-count_is_stuck(struct count *s, uint64_t for_ms)
-{
-    if (logs_free_slots(s->ingest->logs) > 0) {
-        s->no_log_ms = 0;
-        return false;
-    }
-    if (s->no_log_ms == 0)
-        s->no_log_ms = clock_ms();
-    return clock_ms() - s->no_log_ms >= for_ms;
 }
 
 /* ---- the answer --------------------------------------------------------- */
@@ -401,7 +378,7 @@ answer_count(struct http_call *x)
     if (has_key && logs->keys.state != KEYS_READY)
         return hold_request(x, &loading);
     if (!has_key && logs_free_slots(logs) == 0)
-        return wait_for_log(x);
+        return hold_request(x, &no_log);
     if (!check_rate(x, &next) || !open_body(x, &body, &next))
         return next;
     if (has_key) {
@@ -414,7 +391,7 @@ answer_count(struct http_call *x)
     if (!stage_body(x, body, &next))
         return next;
     if (!logs_have_run(logs, s->staged_count + has_key))
-        return wait_for_log(x);
+        return hold_request(x, &no_log);
     if (has_key && logs_reserve_mark(logs) < 0)
         return refuse_busy(x, &no_memory);
     return append_request(x, has_key ? &mark : NULL);

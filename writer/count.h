@@ -92,7 +92,6 @@ struct count {
     struct http_line line;
     struct count_pages pages;
     struct loop_timer timer;
-    uint64_t no_log_ms; /* monotonic: there is no log since; 0: there is one */
     struct count_times times;
     struct gunzip gunzip;
     struct count_stats stats;
@@ -124,8 +123,5 @@ void count_turn(struct count *s);
 
 /* The logs have free slots again. */
 void count_ready(struct count *s);
-
-/* Whether there has been no log to write to for `for_ms`. */
-bool count_is_stuck(struct count *s, uint64_t for_ms);
 
 #endif

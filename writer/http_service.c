@@ -20,7 +20,8 @@ answer_ready(struct http_call *x)
 
     if (h->stopping)
         return http_answer_text(x, HTTP_UNAVAILABLE, "stopping\n");
-    if (count_is_on(&h->count) && count_is_stuck(&h->count, STUCK_MS))
+    if (count_is_on(&h->count) &&
+        logs_are_stuck(h->count.ingest->logs, STUCK_MS))
         return http_answer_text(x, HTTP_UNAVAILABLE,
                                 "no log to write to: the disk is full, or the "
                                 "worker is behind and log.max is reached\n");

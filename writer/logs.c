@@ -93,7 +93,7 @@ seal_run(struct io_job *job)
     if (r->rc < 0)
         return; /* tried again */
     r->rc = log_seal(&r->log);
-    if (r->rc == 0 && r->clear)
+    if (r->rc == 0 && r->log.count == 0)
         r->rc = log_clear(&r->log);
     if (r->rc < 0)
         log_abandon(&r->log);
@@ -115,10 +115,8 @@ seal_due(struct loop_timer *timer)
     struct logs *l = LOOP_OWNER(timer, struct logs, seal_timer);
 
     for (size_t i = 0; i < LOGS_RETIRED; i++)
-        if (l->retired[i].deferred) {
-            l->retired[i].deferred = false;
+        if (l->retired[i].state == RETIRED_DEFERRED)
             logs_seal(l, &l->retired[i]);
-        }
 }
 
 /* The marks of a log could not be stored.  It stays OPEN, and is tried again;
@@ -140,7 +138,7 @@ defer_seal(struct logs *l, struct retired *r)
         logs_finish_some(l);
         return;
     }
-    r->deferred = true;
+    r->state = RETIRED_DEFERRED;
     if (l->seal_timer.deadline_ms == 0)
         logs_arm(l, &l->seal_timer, SEAL_RETRY_MS);
 }
@@ -156,7 +154,6 @@ clear_log(struct logs *l, const struct log *log)
     r->log = *log;
     r->index = log->header.index;
     r->marks.count = 0;
-    r->clear = true;
     logs_seal(l, r);
 }
 
@@ -189,7 +186,7 @@ retire_log(struct logs *l)
     r->synced_slots = l->synced_slots;
     r->marks = l->marks;
     l->marks = list;
-    r->stored = r->deferred = r->clear = false;
+    r->stored = false;
     logs_early_retired(l, r->index);
     if (synced) {
         logs_seal(l, r);
@@ -357,8 +354,8 @@ static int
 take_memory(struct logs *l)
 {
     l->slots = calloc(LOGS_STAGE, l->layout.slot_size);
-    l->names = calloc(LOGS_STAGE, sizeof *l->names);
-    return l->slots && l->names ? 0 : -ENOMEM;
+    l->messages = calloc(LOGS_STAGE, sizeof *l->messages);
+    return l->slots && l->messages ? 0 : -ENOMEM;
 }
 
 static void
@@ -369,7 +366,7 @@ free_memory(struct logs *l)
         free(l->retired[i].marks.at);
     free(l->marks.at);
     free(l->slots);
-    free(l->names);
+    free(l->messages);
 }
 
 static void
@@ -464,19 +461,16 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
         goto close_dir;
     l->make.takes_marks = l->keys.state != KEYS_OFF;
     l->stats.secret_lost = l->keys.is_lost;
-    rc = logs_begin_first(l);
-    if (rc < 0)
-        goto close_dir;
     rc = start_threads(l);
     if (rc < 0)
-        goto abandon;
-    logs_want_spare(l);
-    logs_arm_recovery(l);
-    return 0;
-
-abandon:
-    if (l->has_current)
-        give_back(l, &l->current);
+        goto close_dir;
+    rc = logs_begin_first(l);
+    if (rc == 0) {
+        logs_arm_recovery(l);
+        return 0;
+    }
+    io_stop(&l->sync_io);
+    io_stop(&l->file_io);
 close_dir:
     logdir_close(&l->dir);
 free_memory:
@@ -496,8 +490,8 @@ logs_close(struct logs *l)
     if (l->has_current)
         give_back(l, &l->current);
     for (size_t i = 0; i < LOGS_RETIRED; i++)
-        if (l->retired[i].state == RETIRED_DIRTY ||
-            l->retired[i].state == RETIRED_SYNCING || l->retired[i].deferred)
+        if (l->retired[i].state != RETIRED_FREE &&
+            l->retired[i].state != RETIRED_SEALING)
             log_abandon(&l->retired[i].log);
     disarm_timers(l);
     logdir_close(&l->dir);

@@ -57,18 +57,12 @@
  * would otherwise be larger than the one before. */
 #define LOGS_GROUP ((uint64_t)4 << 20)
 
-/* The names last put into a slot; all behind their last words is zero. */
-struct staged {
-    uint16_t keyspace_size;
-    uint16_t key_size;
-    uint32_t minute;
-};
-
 enum retired_state {
     RETIRED_FREE,
     RETIRED_DIRTY,
     RETIRED_SYNCING,
-    RETIRED_SEALING
+    RETIRED_SEALING,
+    RETIRED_DEFERRED /* until seal_timer: its marks could not be stored */
 };
 
 struct retired {
@@ -80,8 +74,6 @@ struct retired {
     uint32_t synced_slots;
     struct mark_list marks; /* the file thread's while sealed */
     bool stored;            /* they are in live/requests */
-    bool clear;             /* nothing is in it: its slots are to be zero */
-    bool deferred;          /* until seal_timer: they could not be stored */
     int rc;
 };
 
@@ -92,11 +84,10 @@ struct log_sync {
         uint64_t at, end;      /* what may not be on disk yet */
     } items[LOGS_RETIRED + 1]; /* in the order they are synced */
     size_t count;
-    uint64_t failed; /* index of the log, when rc is not 0 */
+    uint64_t failed; /* index of the log, when it has */
     uint64_t fill;   /* which current log, and how many of its slots */
     uint32_t slots;
     uint64_t position; /* logs_position() when it began */
-    int rc;
 };
 
 struct spare_job {
@@ -156,8 +147,8 @@ struct logs {
     uint32_t synced_slots; /* of the current log */
     bool rotating;         /* as soon as there is a spare */
 
-    uint8_t *slots;       /* the stage */
-    struct staged *names; /* of each slot of the stage */
+    uint8_t *slots;           /* the stage */
+    struct message *messages; /* in each slot of the stage */
     uint32_t staged;
     uint64_t staged_first_ms;
     uint64_t last_ms; /* received_ms never goes back in a log */
@@ -178,9 +169,10 @@ struct logs {
     bool finishing;
     bool finished;
     bool failed;
-    bool blocked;    /* a caller found no free slot */
-    bool group_full; /* a caller found the group full */
-    bool warned;     /* that there was none */
+    bool blocked;     /* a caller found no free slot */
+    uint64_t none_ms; /* monotonic: since then none was found; 0: one was */
+    bool group_full;  /* a caller found the group full */
+    bool warned;      /* that there was none */
 
     struct logs_early early;
     struct loop_timer rotate_timer;
@@ -211,6 +203,9 @@ void logs_close(struct logs *l);
  * full.  0: there is no log, or the disk failed; `ready` is called when there
  * is one. */
 uint32_t logs_free_slots(struct logs *l);
+
+/* Whether that was 0, and only that, for `for_ms`. */
+bool logs_are_stuck(struct logs *l, uint64_t for_ms);
 
 /* Whether LOGS_GROUP bytes were put since the sync in flight began.  True:
  * `ready` is called when it has ended. */

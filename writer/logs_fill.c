@@ -1,7 +1,7 @@
 /* writer/logs_fill.c - messages into the current log; see logs.h.
  *
- * Entry points: logs_free_slots(), logs_have_run(), logs_slots(), logs_put(),
- * logs_put_mark(), logs_flush().
+ * Entry points: logs_free_slots(), logs_are_stuck(), logs_have_run(),
+ * logs_slots(), logs_put(), logs_put_mark(), logs_flush().
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "writer/logs_internal.h"
@@ -55,10 +55,21 @@ note_blocked(struct logs *l)
 uint32_t
 logs_free_slots(struct logs *l)
 {
-    if (find_free_slot(l))
+    if (find_free_slot(l)) {
+        l->none_ms = 0;
         return l->current.header.slots - l->current.count - l->staged;
+    }
+    if (l->none_ms == 0)
+        l->none_ms = loop_now_ms(l->loop);
     note_blocked(l);
     return 0;
+}
+
+bool
+logs_are_stuck(struct logs *l, uint64_t for_ms)
+{
+    return logs_free_slots(l) == 0 &&
+           loop_now_ms(l->loop) - l->none_ms >= for_ms;
 }
 
 bool
@@ -119,11 +130,9 @@ put_message(struct logs *l, uint8_t *slot, const struct message *m)
     put_le64s(slot, m->increment);
     memcpy(slot + 8, m->keyspace, m->keyspace_size);
     memcpy(slot + l->layout.key_at, m->key, m->key_size);
-    l->names[l->staged] = (struct staged){
-        .keyspace_size = m->keyspace_size,
-        .key_size = m->key_size,
-        .minute = m->minute,
-    };
+    l->messages[l->staged] = *m;
+    l->messages[l->staged].keyspace = slot + 8;
+    l->messages[l->staged].key = slot + l->layout.key_at;
     l->current.has_times |= m->minute != 0;
 }
 
@@ -183,40 +192,21 @@ logs_want_sync(struct logs *l)
     return true;
 }
 
-/* Stamps the slots of the stage, from `first` on, up to SLOT_RUN of them. */
-static uint32_t
-stamp_run(struct logs *l, uint32_t first, const struct slot_stamp *stamp)
-{
-    const uint32_t left = l->staged - first;
-    const uint32_t count = left < SLOT_RUN ? left : SLOT_RUN;
-    uint8_t *slots = l->slots + (size_t)first * l->layout.slot_size;
-    const struct slot_fill fill = {&l->layout, l->current.header.uuid,
-                                   l->current.header.epoch};
-    const struct slot_run run = {&fill, l->current.count + first, count};
-    const uint8_t *slot = slots;
-    struct message m[SLOT_RUN];
-    uint32_t i;
-
-    for (i = 0; i < count; i++, slot += l->layout.slot_size)
-        m[i] =
-            (struct message){.keyspace = slot + 8,
-                             .key = slot + l->layout.key_at,
-                             .keyspace_size = l->names[first + i].keyspace_size,
-                             .key_size = l->names[first + i].key_size,
-                             .minute = l->names[first + i].minute};
-    slot_put_run(&run, slots, m, stamp);
-    return count;
-}
-
 static void
 stamp_slots(struct logs *l)
 {
-    const struct slot_stamp s = {.received_ms = l->last_ms,
-                                 .synced = l->synced_slots};
-    uint32_t at = 0;
+    const struct slot_fill fill = {&l->layout, l->current.header.uuid,
+                                   l->current.header.epoch};
+    const struct slot_stamp stamp = {.received_ms = l->last_ms,
+                                     .synced = l->synced_slots};
+    struct slot_run run = {.fill = &fill};
 
-    while (at < l->staged)
-        at += stamp_run(l, at, &s);
+    for (uint32_t at = 0; at < l->staged; at += run.count) {
+        run.number = l->current.count + at;
+        run.count = l->staged - at < SLOT_RUN ? l->staged - at : SLOT_RUN;
+        slot_put_run(&run, l->slots + (size_t)at * l->layout.slot_size,
+                     l->messages + at, &stamp);
+    }
 }
 
 void

@@ -71,8 +71,8 @@ void logs_set_up_spares(struct logs *l);
 /* Sets the timer of the next look for logs of dead owners. */
 void logs_arm_recovery(struct logs *l);
 
-/* The first log; the spare comes from the file thread.  0 too when there is no
- * room for it yet; -errno from the disk. */
+/* The first log; the spare comes from the file thread, which runs.  0 too when
+ * there is no room for it yet; -errno from the disk. */
 int logs_begin_first(struct logs *l);
 
 /* Has the file thread make one, unless there are enough. */

@@ -190,20 +190,9 @@ logs_begin_first(struct logs *l)
 {
     l->make.may_begin = l->make.may_create = true;
     make_run(&l->make.job);
-    if (l->make.rc == 0) {
-        l->current = l->make.log;
-        l->has_current = true;
-        l->fill = 1;
-        return 0;
-    }
-    if (l->make.began) {
-        diag_errno(DIAG_ERROR, l->make.rc, "begin log=%llu",
-                   (unsigned long long)l->make.log.header.index);
-        return l->make.rc;
-    }
-    l->blocked = true; /* so that it is warned about at once */
-    make_failed(l);
-    return 0;
+    l->blocked = l->make.rc < 0; /* so that it is warned about at once */
+    make_done(&l->make.job);
+    return l->failed ? l->make.rc : 0;
 }
 
 /* ---- dead owners ------------------------------------------------------- */

@@ -28,14 +28,13 @@ static int
 sync_logs(void *ctx)
 {
     struct log_sync *s = &((struct logs *)ctx)->sync;
-    size_t i;
+    int rc = 0;
 
-    s->rc = 0;
-    for (i = 0; i < s->count && s->rc == 0; i++) {
-        s->rc = sync_item(&s->items[i]);
+    for (size_t i = 0; i < s->count && rc == 0; i++) {
+        rc = sync_item(&s->items[i]);
         s->failed = s->items[i].index;
     }
-    return s->rc;
+    return rc;
 }
 
 static bool
