@@ -243,8 +243,7 @@ poll_waiting(struct loop_timer *timer)
     for (struct list_link *l = j->waiting.next; l != &j->waiting; l = l->next)
         if (job_of_link(l)->step(job_of_link(l), 0))
             conn_wake(job_of_link(l)->conn);
-    /* Cannot fail: the loop has a timer for each of its few users. */
-    (void)loop_arm(j->loop, timer, now_ms + JOBS_LOOK_MS);
+    loop_arm(j->loop, timer, now_ms + JOBS_LOOK_MS);
 }
 
 void
@@ -259,8 +258,8 @@ job_wait(struct job *job, bool (*step)(struct job *, uint64_t))
     j->client_waits[job->conn->client]++;
     if (job->waits_ms == 0)
         job->waits_ms = job->since_ms;
-    if (j->timer.deadline_ms == 0) /* cannot fail, as above */
-        (void)loop_arm(j->loop, &j->timer, job->since_ms + JOBS_LOOK_MS);
+    if (j->timer.deadline_ms == 0)
+        loop_arm(j->loop, &j->timer, job->since_ms + JOBS_LOOK_MS);
 }
 
 bool

@@ -183,8 +183,7 @@ on_maintain(struct loop_timer *timer)
     /* Files that were set aside lately are read in small steps. */
     as_of_refresh(&r->as_of, loop_now_ms(r->loop));
     reader_status_put(&r->status);
-    /* Cannot fail: its place is its own. */
-    (void)loop_arm(r->loop, timer, loop_now_ms(r->loop) + MAINTAIN_MS);
+    loop_arm(r->loop, timer, loop_now_ms(r->loop) + MAINTAIN_MS);
 }
 
 static int
@@ -200,7 +199,8 @@ start_loop(struct reader *r)
         return rc;
     loop_after_turn(r->loop, after_turn, r);
     r->maintain = (struct loop_timer){.slot = -1, .due = on_maintain};
-    return loop_arm(r->loop, &r->maintain, loop_now_ms(r->loop) + MAINTAIN_MS);
+    loop_arm(r->loop, &r->maintain, loop_now_ms(r->loop) + MAINTAIN_MS);
+    return 0;
 }
 
 static int

@@ -143,7 +143,6 @@ after_turn(void *ctx)
     struct watch *w = ctx;
     const uint64_t now = loop_now_ms(w->loop);
     uint64_t next;
-    int rc;
 
     if (must_stop(w))
         return true;
@@ -166,9 +165,7 @@ after_turn(void *ctx)
     next = earlier_ms(next, w->maintain_ms);
     if (next <= now)
         return true;
-    rc = loop_arm(w->loop, &w->poll, next);
-    if (rc < 0)
-        diag_errno(DIAG_ERROR, rc, "arm a timer");
+    loop_arm(w->loop, &w->poll, next);
     return false;
 }
 
@@ -212,7 +209,8 @@ watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
         return rc;
     watch_directory(w, merge->dir->log_fd);
     loop_after_turn(loop, after_turn, w);
-    return loop_arm(loop, &w->poll, loop_now_ms(loop));
+    loop_arm(loop, &w->poll, loop_now_ms(loop));
+    return 0;
 }
 
 void

@@ -161,9 +161,8 @@ check_rate(struct http_call *x, enum conn_next *next)
 static void
 begin_timer(struct count *s, uint64_t after_ms)
 {
-    /* There are few timers, so the loop has a place for this one. */
     if (s->timer.deadline_ms == 0)
-        (void)loop_arm(s->loop, &s->timer, loop_now_ms(s->loop) + after_ms);
+        loop_arm(s->loop, &s->timer, loop_now_ms(s->loop) + after_ms);
 }
 
 static void

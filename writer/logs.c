@@ -33,13 +33,10 @@ logs_fail(struct logs *l, int error, const char *what, uint64_t index)
     l->events.failed(l->events.ctx);
 }
 
-/* Arming fails only above the loop's limit, which these few never reach. */
 void
 logs_arm(struct logs *l, struct loop_timer *timer, uint64_t after_ms)
 {
-    int rc = loop_arm(l->loop, timer, loop_now_ms(l->loop) + after_ms + 1);
-
-    assert(rc == 0);
+    loop_arm(l->loop, timer, loop_now_ms(l->loop) + after_ms + 1);
 }
 
 static bool

@@ -17,7 +17,6 @@
 #define ANSWER_MAX                                                             \
     (LIVE_PROTOCOL_OUT_SIZE > HTTP_OUT_SIZE ? LIVE_PROTOCOL_OUT_SIZE           \
                                             : HTTP_OUT_SIZE)
-#define PATIENCE_MS 1000 /* with write.drain: a stop waits for room in logs */
 
 /* ---- events ------------------------------------------------------------ */
 
@@ -64,8 +63,7 @@ conns_have_stopped(void *ctx)
 {
     struct writer *w = ctx;
 
-    statsd_stop(&w->statsd, w->config.write_drain_ms,
-                w->config.write_drain_ms + PATIENCE_MS, lines_have_stopped, w);
+    statsd_stop(&w->statsd, lines_have_stopped, w);
 }
 
 static void

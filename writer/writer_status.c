@@ -335,26 +335,20 @@ on_tick(struct loop_timer *timer)
         s->next_scan_ms = now + WRITER_STATUS_SCAN_MS;
         io_push(&s->writer->logs.file_io, &s->scan.job);
     }
-    /* Cannot fail: its place is its own. */
-    (void)loop_arm(s->writer->loop, timer, now + STATUS_TICK_MS);
+    loop_arm(s->writer->loop, timer, now + STATUS_TICK_MS);
 }
 
 void
 writer_status_open(struct writer_status *s, struct writer *w)
 {
-    int rc;
-
     s->writer = w;
     s->totals = (struct status_row){.kind = STATUS_WRITER};
     s->scan.log_fd = w->dir.log_fd;
     s->scan.job = (struct io_job){.run = scan_run, .done = scan_done};
     s->timer = (struct loop_timer){.slot = -1, .due = on_tick};
     status_create(&s->status, w->config.data_dir);
-    if (!s->status.board)
-        return;
-    rc = loop_arm(w->loop, &s->timer, loop_now_ms(w->loop));
-    if (rc < 0)
-        diag_errno(DIAG_WARNING, rc, "arm a timer for countd status");
+    if (s->status.board)
+        loop_arm(w->loop, &s->timer, loop_now_ms(w->loop));
 }
 
 void

@@ -40,8 +40,8 @@ struct writer_status {
     bool scanning;
 };
 
-/* Makes the board and begins.  Cannot fail: without a board, or a timer, it
- * says so, and nothing is shown. */
+/* Makes the board and begins.  Cannot fail: without a board it says so, and
+ * nothing is shown. */
 void writer_status_open(struct writer_status *s, struct writer *w);
 
 /* After the logs are closed, whose thread may be scanning; also where it was not

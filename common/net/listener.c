@@ -278,8 +278,7 @@ tick_due(struct loop_timer *timer)
         (void)conns_evict(cs, true);
     if (cs->stopping)
         conns_stop_some(cs);
-    /* The timer has just fired, so there is room for it. */
-    (void)loop_arm(cs->loop, timer, now + (more ? TICK_SOON_MS : TICK_MS));
+    loop_arm(cs->loop, timer, now + (more ? TICK_SOON_MS : TICK_MS));
 }
 
 /* ---- open and close ---------------------------------------------------- */
@@ -374,9 +373,7 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
             goto fail;
         cs->count++;
     }
-    rc = loop_arm(loop, &cs->tick, loop_now_ms(loop) + TICK_MS);
-    if (rc < 0)
-        goto fail;
+    loop_arm(loop, &cs->tick, loop_now_ms(loop) + TICK_MS);
     *out = cs;
     return 0;
 

@@ -209,6 +209,5 @@ conns_stop(struct conns *cs, uint64_t ms, void (*done)(void *ctx), void *ctx)
     cs->drain_ms = ms;
     cs->stop_ms = now + ms;
     cs->give_up_ms = now + STOP_LONGEST * ms;
-    /* It is armed already: this only moves it. */
-    (void)loop_arm(cs->loop, &cs->tick, now + 1);
+    loop_arm(cs->loop, &cs->tick, now + 1);
 }

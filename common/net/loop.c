@@ -116,14 +116,13 @@ loop_remove(struct loop *loop, struct loop_source *source)
             loop->events[i].data.ptr = NULL;
 }
 
-int
+void
 loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
 {
     assert(timer->due);
     assert(deadline_ms > 0);
     if (timer->deadline_ms == 0) {
-        if (loop->timer_count == LOOP_TIMERS_MAX)
-            return -ENOSPC;
+        assert(loop->timer_count < LOOP_TIMERS_MAX);
         timer->slot = loop->timer_count++;
         loop->timers[timer->slot] = timer;
     }
@@ -131,7 +130,6 @@ loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
     timer->deadline_ms = deadline_ms;
     if (deadline_ms < loop->first_ms)
         loop->first_ms = deadline_ms;
-    return 0;
 }
 
 void

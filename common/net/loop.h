@@ -46,8 +46,9 @@ int loop_add(struct loop *loop, struct loop_source *source, int fd,
 int loop_change(struct loop *loop, struct loop_source *source, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_source *source);
 
-/* -ENOSPC above LOOP_TIMERS_MAX timers. */
-int loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms);
+/* A daemon has fewer than LOOP_TIMERS_MAX timers. */
+void loop_arm(struct loop *loop, struct loop_timer *timer,
+              uint64_t deadline_ms);
 void loop_disarm(struct loop *loop, struct loop_timer *timer);
 
 /* Blocks the signals of `mask` and delivers them as events; `value` is that of

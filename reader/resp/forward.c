@@ -103,8 +103,7 @@ arm_retry(struct forward *f, uint64_t ms)
 
     if (is_patient(f) && at_ms > f->down_ms + f->wait_ms)
         at_ms = f->down_ms + f->wait_ms;
-    if (loop_arm(f->loop, &f->retry, at_ms) < 0)
-        diag(DIAG_ERROR, "resp: no timer is left to connect to countd-write");
+    loop_arm(f->loop, &f->retry, at_ms);
 }
 
 static void

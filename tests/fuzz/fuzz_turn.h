@@ -19,7 +19,7 @@ fuzz_turn(struct loop *loop)
 {
     struct loop_timer now = {.slot = -1, .due = fuzz_no_step};
 
-    assert(loop_arm(loop, &now, 1) == 0);
+    loop_arm(loop, &now, 1);
     assert(loop_run(loop) == 0);
 }
 

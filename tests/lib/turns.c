@@ -28,7 +28,7 @@ tick_due(struct loop_timer *timer)
 {
     struct turns *t = LOOP_OWNER(timer, struct turns, tick);
 
-    assert_rc(loop_arm(t->loop, timer, loop_now_ms(t->loop) + 1), 0);
+    loop_arm(t->loop, timer, loop_now_ms(t->loop) + 1);
 }
 
 void
@@ -38,8 +38,8 @@ turns_run(struct loop *loop)
                       .limit = {.slot = -1, .due = limit_due},
                       .tick = {.slot = -1, .due = tick_due}};
 
-    assert_rc(loop_arm(loop, &t.limit, test_deadline(LIMIT_MS)), 0);
-    assert_rc(loop_arm(loop, &t.tick, 1), 0);
+    loop_arm(loop, &t.limit, test_deadline(LIMIT_MS));
+    loop_arm(loop, &t.tick, 1);
     assert_rc(loop_run(loop), 0);
     loop_disarm(loop, &t.limit);
     loop_disarm(loop, &t.tick);

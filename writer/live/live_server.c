@@ -22,7 +22,7 @@ live_server_see_clock(struct live_server *s)
 /* ---- sweeps ------------------------------------------------------------ */
 
 /* Wakes the loop when the next sweep is due. */
-static int
+static void
 arm_sweep(struct live_server *s)
 {
     const uint64_t interval_ms = (uint64_t)s->live.options.window_s * 1000;
@@ -30,14 +30,13 @@ arm_sweep(struct live_server *s)
 
     if (wait_ms > SWEEP_WAIT_MAX_MS)
         wait_ms = SWEEP_WAIT_MAX_MS;
-    return loop_arm(s->loop, &s->sweep_timer, loop_now_ms(s->loop) + wait_ms);
+    loop_arm(s->loop, &s->sweep_timer, loop_now_ms(s->loop) + wait_ms);
 }
 
 static void
 sweep_due(struct loop_timer *timer)
 {
-    /* The timer has just fired, so there is room for it. */
-    (void)arm_sweep(LOOP_OWNER(timer, struct live_server, sweep_timer));
+    arm_sweep(LOOP_OWNER(timer, struct live_server, sweep_timer));
 }
 
 bool
@@ -63,10 +62,8 @@ live_server_init(struct live_server *s, struct loop *loop,
     if (rc < 0)
         return rc;
     live_server_see_clock(s);
-    rc = arm_sweep(s);
-    if (rc < 0)
-        live_fini(&s->live);
-    return rc;
+    arm_sweep(s);
+    return 0;
 }
 
 void

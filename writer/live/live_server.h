@@ -63,8 +63,7 @@ size_t live_server_put_stats(const struct live_server *s, uint8_t *out);
 /* The time for what follows; once per turn. */
 void live_server_see_clock(struct live_server *s);
 
-/* Takes the memory; each connection is a holder.  -ENOMEM, -ENOSPC (no timer).
- */
+/* Takes the memory; each connection is a holder.  -ENOMEM. */
 int live_server_init(struct live_server *s, struct loop *loop,
                      const struct live_options *options);
 

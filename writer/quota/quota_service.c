@@ -129,8 +129,7 @@ end_pause(struct quota_service *s)
     s->stats.failures += s->is_full;
     if (s->is_full || s->wants_export) {
         s->retry_ms = loop_now_ms(s->loop) + QUOTA_RETRY_MS;
-        /* Cannot fail: it was armed at the start, so it has a place. */
-        (void)loop_arm(s->loop, &s->retry, s->retry_ms);
+        loop_arm(s->loop, &s->retry, s->retry_ms);
     }
     if (s->wants_export && s->export_rc < 0)
         diag_repeating(&s->export_warning, DIAG_WARNING,
@@ -295,8 +294,6 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
     rc = open_store(s, live_fd);
     if (rc == 0)
         rc = commit_init(&s->commit, &quota_file, s, &s->io, max);
-    if (rc == 0)
-        rc = loop_arm(loop, &s->retry, loop_now_ms(loop));
     if (rc == 0)
         rc = io_start(&s->io, loop);
     if (rc < 0)

@@ -237,8 +237,7 @@ arm_flush(struct statsd *s)
     const uint64_t interval =
         s->stopping ? STOP_TICK_MS : s->config->statsd_flush_ms;
 
-    /* Its place among the timers is its own. */
-    (void)loop_arm(s->loop, &s->flush_timer, loop_now_ms(s->loop) + interval);
+    loop_arm(s->loop, &s->flush_timer, loop_now_ms(s->loop) + interval);
 }
 
 static void
@@ -356,9 +355,7 @@ statsd_open(struct statsd *s, struct loop *loop, struct logs *logs, int live_fd,
         statsd_rests_read(s);
         rc = datagram_serve(&s->datagrams, loop);
     }
-    if (rc == 0)
-        rc = loop_arm(loop, &s->flush_timer,
-                      loop_now_ms(loop) + c->statsd_flush_ms);
+    loop_arm(loop, &s->flush_timer, loop_now_ms(loop) + c->statsd_flush_ms);
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc,
                    "memory of statsd.memory=%llu; lower it if it is too much",
@@ -378,9 +375,10 @@ statsd_close(struct statsd *s)
 }
 
 void
-statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
-            void (*stopped)(void *ctx), void *ctx)
+statsd_stop(struct statsd *s, void (*stopped)(void *ctx), void *ctx)
 {
+    const uint64_t drain_ms = s->config->write_drain_ms;
+
     s->stopped = stopped;
     s->stopped_ctx = ctx;
     if (!s->on) {
@@ -388,7 +386,7 @@ statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
         return;
     }
     s->stop_ms = loop_now_ms(s->loop) + drain_ms;
-    s->give_up_ms = s->stop_ms + give_up_ms;
+    s->give_up_ms = s->stop_ms + drain_ms + STATSD_PATIENCE_MS;
     s->stopping = true;
     arm_flush(s);
 }

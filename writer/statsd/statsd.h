@@ -38,6 +38,8 @@
 #define STATSD_KEYSPACE   "countd.statsd"
 #define GRAPHITE_KEYSPACE "countd.graphite"
 
+#define STATSD_PATIENCE_MS 1000
+
 /* Figures about the lines of one protocol; each protocol writes them into a
  * keyspace of its own. */
 enum statsd_stat {
@@ -126,10 +128,10 @@ void statsd_flush(struct statsd *s);
 /* Forgets all names and their rests, but those that wait for a flush. */
 void statsd_forget(struct statsd *s);
 
-/* Reads what the sockets have queued, for drain_ms at most, flushes it, for which
- * it waits give_up_ms more for free slots at most, and calls `stopped`. */
-void statsd_stop(struct statsd *s, uint64_t drain_ms, uint64_t give_up_ms,
-                 void (*stopped)(void *ctx), void *ctx);
+/* Reads what the sockets have queued, for write.drain at most, flushes it, for
+ * which it waits as long again and STATSD_PATIENCE_MS for free slots at most, and
+ * calls `stopped`. */
+void statsd_stop(struct statsd *s, void (*stopped)(void *ctx), void *ctx);
 
 /* Lines that were ignored, of the counts of a protocol. */
 uint64_t statsd_ignored(const uint64_t counts[STATSD_STATS]);
