@@ -46,7 +46,7 @@ struct commit {
     struct io *io; /* borrowed; one thread may serve several commits */
     struct io_job job;
     bool in_flight;
-    bool failed;
+    bool failed; /* no answer leaves any more */
     int rc;
     uint64_t took_ns;        /* the last one */
     uint64_t syncs, sync_ns; /* figures */

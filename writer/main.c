@@ -101,6 +101,8 @@ after_turn(void *ctx)
     more |= live_service_turn(&w->lives);
     more |= statsd_turn(&w->statsd);
     quota_turn(&w->quota);
+    if (w->quota.commit.failed)
+        disk_has_failed(w);
     count_turn(&w->http.count);
     /* The last: it syncs what all others have put. */
     commit_turn(&w->commit);
@@ -289,8 +291,6 @@ serve_until_stopped(struct writer *w)
                                        disk_has_failed};
     int rc;
 
-    w->quota.failed = disk_has_failed;
-    w->quota.failed_ctx = w;
     rc = open_conns(w);
     if (rc == 0)
         rc = logs_open(&w->logs, w->loop, &w->dir, &w->config, &events);

@@ -66,6 +66,7 @@ after_turn(void *ctx)
 
     more = conn_turn(r->conns);
     quota_turn(&r->service);
+    r->has_failed = r->service.commit.failed;
     for (size_t i = 0; i < FIXTURE_PEERS; i++)
         hear_peer(&r->peers[i]);
     if (r->enough(r))
@@ -138,14 +139,6 @@ fixture_once(struct quota_server *r, const char *target, char body[64])
 
 /* ---- the fixture ----------------------------------------------------- */
 
-static void
-note_failure(void *ctx)
-{
-    struct quota_server *r = ctx;
-
-    r->has_failed = true;
-}
-
 void
 fixture_start(struct quota_server *r)
 {
@@ -167,8 +160,6 @@ fixture_start(struct quota_server *r)
     for (size_t i = 0; i < FIXTURE_PEERS; i++)
         r->peers[i].fd = -1;
     r->has_failed = false;
-    r->service.failed = note_failure;
-    r->service.failed_ctx = r;
     assert_rc(quota_open(&r->service, r->loop, r->dir.fd, &r->config,
                          FIXTURE_PEERS + 2),
               0);

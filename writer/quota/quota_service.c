@@ -147,7 +147,6 @@ end(void *ctx, int rc)
     journal_end(&s->store.journal, rc);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "write data_dir/live/" JOURNAL_NAME);
-        s->failed(s->failed_ctx);
         return false;
     }
     if (s->paused)
@@ -274,8 +273,7 @@ free_service(struct quota_service *s)
     loop_disarm(s->loop, &s->retry);
     commit_fini(&s->commit);
     free_store(&s->store);
-    *s = (struct quota_service){.failed = s->failed,
-                                .failed_ctx = s->failed_ctx};
+    *s = (struct quota_service){.loop = NULL};
 }
 
 int
@@ -286,9 +284,7 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
 
     *s = (struct quota_service){.loop = loop,
                                 .config = config,
-                                .retry = {.slot = -1, .due = retry_due},
-                                .failed = s->failed,
-                                .failed_ctx = s->failed_ctx};
+                                .retry = {.slot = -1, .due = retry_due}};
     s->store.journal.fd = s->store.journal.note_fd = -1;
     http_line_init(&s->line);
     rc = open_store(s, live_fd);

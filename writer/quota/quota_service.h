@@ -5,8 +5,9 @@
  * A journal that is damaged, or cannot be opened, is answered 503, until an
  * operator has mended it and starts the writer again.
  *
- * An answer leaves when the changes it depends on are durable.  A write or sync
- * that fails ends the process, as one of a log does.
+ * An answer leaves when the changes it depends on are durable.  When a write or
+ * sync has failed, commit.failed is true and no answer leaves any more: the
+ * caller ends the process, as for one of a log.
  *
  * A full disk: when the journal's zeros are used up and no checkpoint can be
  * written, changes are answered 503, and nothing else is.
@@ -70,10 +71,6 @@ struct quota_service {
     int export_rc;
     uint64_t retry_ms;       /* clock: neither is written before */
     struct loop_timer retry; /* wakes the loop then */
-    /* Set by the caller: called once a write or sync has failed; no answer leaves
-     * from then on. */
-    void (*failed)(void *ctx);
-    void *failed_ctx;
     struct diag_repeat export_warning, numbers_warning, max_warning;
     struct quota_stats stats;
 };
