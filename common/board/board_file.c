@@ -108,9 +108,8 @@ new_handle(const char *path, int fd, const struct board_header *h,
     b->private_count = h->private_count;
     b->cells = h->cells;
     b->stride = h->stride;
-    b->cells_at =
-        (8 + 16 * h->shared_count + BOARD_LINE - 1) / BOARD_LINE * BOARD_LINE;
-    b->cell_stride = h->cells == 0 ? 0 : (h->stride - b->cells_at) / h->cells;
+    b->cells_at = board_block_size(h->shared_count);
+    b->cell_stride = board_block_size(h->private_count + 1);
     b->file_size = h->file_size;
     b->fd = fd;
     b->read_only = read_only;

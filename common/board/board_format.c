@@ -48,18 +48,6 @@ board_crc(const void *bytes, size_t size)
 }
 
 static uint32_t
-round_up(uint32_t size, uint32_t to)
-{
-    return (size + to - 1) / to * to;
-}
-
-static uint32_t
-block_size(uint32_t count)
-{
-    return round_up(8 + 16 * count, BOARD_LINE);
-}
-
-static uint32_t
 names_size(const struct board_header *h)
 {
     return (h->shared_count + h->private_count) * COUNTD_BOARD_NAME_SIZE;
@@ -69,11 +57,11 @@ names_size(const struct board_header *h)
 static void
 set_sizes(struct board_header *h)
 {
-    uint64_t stride = block_size(h->shared_count);
+    uint64_t stride = board_block_size(h->shared_count);
 
-    stride += (uint64_t)h->cells * block_size(h->private_count + 1);
+    stride += (uint64_t)h->cells * board_block_size(h->private_count + 1);
     h->stride = (uint32_t)stride;
-    h->header_size = round_up(BOARD_NAMES_AT + names_size(h), BOARD_PAGE);
+    h->header_size = board_round_up(BOARD_NAMES_AT + names_size(h), BOARD_PAGE);
     h->file_size = h->header_size + (uint64_t)h->slots * h->stride;
 }
 

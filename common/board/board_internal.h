@@ -164,6 +164,19 @@ board_is_busy(uint64_t word)
     return (word & 1) != 0;
 }
 
+static inline uint32_t
+board_round_up(uint32_t size, uint32_t to)
+{
+    return (size + to - 1) / to * to;
+}
+
+/* Bytes of a block of so many integers. */
+static inline uint32_t
+board_block_size(uint32_t count)
+{
+    return board_round_up(8 + 16 * count, BOARD_LINE);
+}
+
 static inline struct board_block
 board_block_at(uint8_t *at, size_t count)
 {

@@ -27,19 +27,18 @@ relax_cpu(void)
 
 /* A consistent copy, and its generation.  -EBUSY. */
 static inline int
-block_read(const _Atomic uint64_t *at, const _Atomic int64_t *copies,
-           size_t count, int64_t *values, uint64_t *generation)
+block_read(struct board_block k, int64_t *values, uint64_t *generation)
 {
-    uint64_t word = atomic_load_explicit(at, memory_order_acquire);
+    uint64_t word = atomic_load_explicit(k.word, memory_order_acquire);
 
     for (unsigned i = 0; i < READ_TRIES; i++) {
         const uint64_t g = board_generation(word);
-        const _Atomic int64_t *from = copies + (-(g & 1) & count);
+        const _Atomic int64_t *from = board_copy(k, g);
 
-        for (size_t j = 0; j < count; j++)
+        for (size_t j = 0; j < k.count; j++)
             values[j] = board_load(from + j);
         BOARD_LOOK();
-        word = atomic_load_explicit(at, memory_order_acquire);
+        word = atomic_load_explicit(k.word, memory_order_acquire);
         if (board_generation(word) == g) {
             *generation = g;
             return 0;
@@ -112,14 +111,11 @@ int
 countd_board_read(struct countd_board *b, uint32_t slot, int64_t *shared,
                   uint64_t *generation)
 {
-    struct board_block k;
-
     if (slot >= b->slot_count)
         return -EINVAL;
     if (board_is_retired(b))
         return -ENOTCONN;
-    k = board_shared(b, slot);
-    return block_read(k.word, k.values, k.count, shared, generation);
+    return block_read(board_shared(b, slot), shared, generation);
 }
 
 int
@@ -127,7 +123,6 @@ countd_board_read_owned(struct countd_board *b, uint32_t slot, uint32_t cell,
                         int64_t *values, struct countd_board_owner *owner)
 {
     int64_t all[COUNTD_BOARD_VALUES_MAX + 1];
-    struct board_block k;
     uint64_t generation;
     uint32_t process;
     int rc;
@@ -136,8 +131,7 @@ countd_board_read_owned(struct countd_board *b, uint32_t slot, uint32_t cell,
         return -EINVAL;
     if (board_is_retired(b))
         return -ENOTCONN;
-    k = board_cell(b, slot, cell);
-    rc = block_read(k.word, k.values, k.count, all, &generation);
+    rc = block_read(board_cell(b, slot, cell), all, &generation);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < b->private_count; i++)
@@ -196,48 +190,59 @@ put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
     return 0;
 }
 
+/* A cell that is being changed. */
+struct open_cell {
+    struct board_block k;
+    uint64_t generation;
+    _Atomic int64_t *to; /* where the changes go: its owner, then its values */
+};
+
 /* Takes a cell that is this process's to write, and copies it to where the
  * changes go. */
 static int
-open_cell(struct countd_board *b, struct board_block k, uint32_t me,
-          uint64_t *generation)
+open_cell(struct countd_board *b, uint32_t slot, uint32_t cell,
+          struct open_cell *out)
 {
     const _Atomic int64_t *from;
-    _Atomic int64_t *to;
+    uint64_t g = BOARD_ANY;
+    struct board_block k;
     int64_t owner;
+    uint32_t me;
     int rc;
 
-    *generation = BOARD_ANY;
-    rc = block_take(b, k.word, me, generation);
+    if (slot >= b->slot_count || cell >= b->cells)
+        return -EINVAL;
+    rc = may_write(b, &me);
     if (rc < 0)
         return rc;
-    from = board_copy(k, *generation);
-    to = board_copy(k, *generation + 1);
+    k = board_cell(b, slot, cell);
+    rc = block_take(b, k.word, me, &g);
+    if (rc < 0)
+        return rc;
+    *out = (struct open_cell){k, g, board_copy(k, g + 1)};
+    from = board_copy(k, g);
     owner = board_load(from);
     if (owner != 0 && owner != (int64_t)me) {
-        board_store_word(k.word, board_word(*generation, 0));
+        board_store_word(k.word, board_word(g, 0));
         return -EPERM;
     }
     for (size_t i = 0; i < k.count; i++)
-        board_store(to + i, board_load(from + i));
+        board_store(out->to + i, board_load(from + i));
     return 0;
 }
 
 static int
-put_cell(struct countd_board *b, uint32_t slot, uint32_t me,
+put_cell(struct countd_board *b, uint32_t slot,
          const struct countd_board_change *c)
 {
-    const struct board_block k = board_cell(b, slot, c->cell);
-    uint64_t g;
-    int rc;
+    struct open_cell o;
+    const int rc = open_cell(b, slot, c->cell, &o);
 
-    rc = open_cell(b, k, me, &g);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < c->count; i++)
-        board_store(board_copy(k, g + 1) + 1 + c->values[i].index,
-                    c->values[i].value);
-    board_block_publish(k, g);
+        board_store(o.to + 1 + c->values[i].index, c->values[i].value);
+    board_block_publish(o.k, o.generation);
     return 0;
 }
 
@@ -263,7 +268,7 @@ countd_board_update(struct countd_board *b, uint32_t slot, uint64_t generation,
     if (shared)
         rc = put_shared(b, slot, me, generation, shared);
     if (c->count > 0)
-        c->result = put_cell(b, slot, me, c);
+        c->result = put_cell(b, slot, c);
     return shared ? rc : c->result;
 }
 
@@ -271,29 +276,22 @@ int
 countd_board_add(struct countd_board *b, uint32_t slot, uint32_t cell,
                  struct countd_board_value added, int64_t *sum)
 {
-    struct board_block k;
-    uint32_t me;
-    uint64_t g;
+    struct open_cell o;
     int64_t n;
     int rc;
 
-    if (slot >= b->slot_count || cell >= b->cells ||
-        added.index >= b->private_count)
+    if (added.index >= b->private_count)
         return -EINVAL;
-    rc = may_write(b, &me);
+    rc = open_cell(b, slot, cell, &o);
     if (rc < 0)
         return rc;
-    k = board_cell(b, slot, cell);
-    rc = open_cell(b, k, me, &g);
-    if (rc < 0)
-        return rc;
-    if (__builtin_add_overflow(board_load(board_copy(k, g) + 1 + added.index),
-                               added.value, &n)) {
-        board_store_word(k.word, board_word(g, 0));
+    if (__builtin_add_overflow(board_load(o.to + 1 + added.index), added.value,
+                               &n)) {
+        board_store_word(o.k.word, board_word(o.generation, 0));
         return -ERANGE;
     }
-    board_store(board_copy(k, g + 1) + 1 + added.index, n);
-    board_block_publish(k, g);
+    board_store(o.to + 1 + added.index, n);
+    board_block_publish(o.k, o.generation);
     if (sum)
         *sum = n;
     return 0;
@@ -350,21 +348,12 @@ countd_board_claim(struct countd_board *b, uint32_t slot, uint32_t *cell)
 int
 countd_board_release(struct countd_board *b, uint32_t slot, uint32_t cell)
 {
-    struct board_block k;
-    uint32_t me;
-    uint64_t g;
-    int rc;
+    struct open_cell o;
+    const int rc = open_cell(b, slot, cell, &o);
 
-    if (slot >= b->slot_count || cell >= b->cells)
-        return -EINVAL;
-    rc = may_write(b, &me);
     if (rc < 0)
         return rc;
-    k = board_cell(b, slot, cell);
-    rc = open_cell(b, k, me, &g);
-    if (rc < 0)
-        return rc;
-    board_store(board_copy(k, g + 1), 0);
-    board_block_publish(k, g);
+    board_store(o.to, 0);
+    board_block_publish(o.k, o.generation);
     return 0;
 }
