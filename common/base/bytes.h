@@ -178,6 +178,33 @@ put_le128(void *at, int128 v)
     put_le64((uint8_t *)at + 8, (uint64_t)((uint128)v >> 64));
 }
 
+/* Writes a varint: 7 bits a byte, the low ones first, the high bit set in all
+ * but the last.  Returns the place behind it, 10 bytes on at most. */
+static inline uint8_t *
+varint_put(uint8_t *to, uint64_t n)
+{
+    for (; n > 127; n >>= 7)
+        *to++ = (uint8_t)(n | 128);
+    *to++ = (uint8_t)n;
+    return to;
+}
+
+/* Reads the varint at `*at`, which moves behind it.  False: it is cut short by
+ * `end`, or too long. */
+static inline bool
+varint_get(const uint8_t **at, const uint8_t *end, uint64_t *n)
+{
+    *n = 0;
+    for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
+        const uint8_t byte = *(*at)++;
+
+        *n |= (uint64_t)(byte & 127) << shift;
+        if (byte < 128)
+            return true;
+    }
+    return false;
+}
+
 /* Up to 8 bytes of a string, from byte `from` on, as a number; zeros follow the
  * last one.  `from` is a multiple of 8, and not behind the end. */
 static inline uint64_t

@@ -100,20 +100,6 @@ fill_plain(struct archive_reader *r)
 
 /* ---- records ----------------------------------------------------------- */
 
-static bool
-take_varint(const uint8_t **at, const uint8_t *end, uint64_t *n)
-{
-    *n = 0;
-    for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
-        const uint8_t byte = *(*at)++;
-
-        *n |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128)
-            return true;
-    }
-    return false;
-}
-
 /* A name and its NUL at `*at`.  False: there is none of `most` bytes at most
  * before `end`. */
 static bool
@@ -139,9 +125,9 @@ take_record(struct archive_reader *r, struct message *m,
     const uint8_t *at = r->plain + r->from, *end = r->plain + r->to;
     uint64_t ms, increment, minute = 0;
 
-    if (!take_varint(&at, end, &ms) || !take_varint(&at, end, &increment) ||
+    if (!varint_get(&at, end, &ms) || !varint_get(&at, end, &increment) ||
         ((r->header.features & ARCHIVE_HAS_TIMES) != 0 &&
-         !take_varint(&at, end, &minute)) ||
+         !varint_get(&at, end, &minute)) ||
         minute > UINT32_MAX ||
         !take_name(&at, end, r->header.keyspace_size, &m->keyspace,
                    &m->keyspace_size) ||
@@ -293,7 +279,7 @@ parse_name(struct archive_reader *r, struct archive_fill_name *n)
         return rc;
     at = r->plain + r->from;
     end = r->plain + r->to;
-    if (!take_varint(&at, end, &increments) || increments > r->header.count ||
+    if (!varint_get(&at, end, &increments) || increments > r->header.count ||
         !take_name(&at, end, r->header.keyspace_size, &n->name, &n->size))
         return -EBADMSG;
     n->increments = (uint32_t)increments;

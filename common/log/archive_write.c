@@ -175,20 +175,11 @@ compress_plain(struct archive_writer *w, int flush)
     return rc;
 }
 
-static uint8_t *
-put_varint(uint8_t *at, uint64_t n)
-{
-    for (; n > 127; n >>= 7)
-        *at++ = (uint8_t)(n | 128);
-    *at++ = (uint8_t)n;
-    return at;
-}
-
 /* One name of the list; returns its bytes. */
 static size_t
 put_name(uint8_t *at, const struct archive_fill_name *n)
 {
-    uint8_t *to = put_varint(at, n->increments);
+    uint8_t *to = varint_put(at, n->increments);
 
     memcpy(to, n->name, n->size);
     to[n->size] = 0;
@@ -254,11 +245,11 @@ archive_writer_add(struct archive_writer *w, const struct message *m,
             return rc;
     }
     at = w->plain + w->plain_size;
-    at = put_varint(at, received_ms - w->last_ms);
-    at = put_varint(at, (uint64_t)m->increment << 1 ^
+    at = varint_put(at, received_ms - w->last_ms);
+    at = varint_put(at, (uint64_t)m->increment << 1 ^
                             (uint64_t)(m->increment < 0 ? -1 : 0));
     if (w->has_times)
-        at = put_varint(at, m->minute);
+        at = varint_put(at, m->minute);
     w->last_ms = received_ms;
     memcpy(at, m->keyspace, m->keyspace_size);
     at += m->keyspace_size;

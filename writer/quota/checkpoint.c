@@ -41,12 +41,8 @@ static void
 put_varint(struct writing *o, uint64_t n)
 {
     uint8_t bytes[10];
-    size_t size = 0;
 
-    for (; n >= 0x80; n >>= 7)
-        bytes[size++] = (uint8_t)(n | 0x80);
-    bytes[size++] = (uint8_t)n;
-    put_bytes(o, bytes, size);
+    put_bytes(o, bytes, (size_t)(varint_put(bytes, n) - bytes));
 }
 
 static void
@@ -138,17 +134,9 @@ get_varint(struct reading *in)
 {
     uint64_t n = 0;
 
-    for (unsigned shift = 0; shift < 64; shift += 7) {
-        const uint8_t *byte = get_bytes(in, 1);
-
-        if (!byte)
-            return 0;
-        n |= (uint64_t)(*byte & 0x7f) << shift;
-        if (*byte < 0x80)
-            return n;
-    }
-    in->rc = -EBADMSG;
-    return 0;
+    if (in->rc == 0 && !varint_get(&in->at, in->end, &n))
+        in->rc = -EBADMSG;
+    return in->rc == 0 ? n : 0;
 }
 
 /* An amount: 63 bits. */
