@@ -14,6 +14,7 @@
 #define YIELD_AFTER  64u  /* tries of a busy word */
 #define SLEEP_AFTER  256u /* then its writer is looked at, too */
 #define RECOVER_EACH 1024u
+#define LOST_PAUSES  64u /* a quarter of a microsecond to three */
 
 static inline void
 relax_cpu(void)
@@ -73,35 +74,37 @@ wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
     return 0;
 }
 
-/* Takes the word, of any generation (BOARD_ANY) or a certain one.  *generation
- * is the present one then.  -ESTALE, -EBUSY. */
-static int
+/* Takes the word, of any generation (BOARD_ANY) or a certain one, which is first
+ * tried unseen, since it is nearly always there.  *generation is the present
+ * one then.  -ESTALE, -EBUSY. */
+static inline int
 block_take(struct countd_board *b, _Atomic uint64_t *at, uint32_t me,
            uint64_t *generation)
 {
     const uint64_t expected = *generation;
     unsigned tries = 0;
-    uint64_t word, g;
+    uint64_t word = expected != BOARD_ANY
+                        ? board_word(expected, 0)
+                        : atomic_load_explicit(at, memory_order_acquire);
     int rc;
 
     for (;;) {
-        word = atomic_load_explicit(at, memory_order_acquire);
-        g = board_generation(word);
-        if (expected != BOARD_ANY && g != expected)
+        if (expected != BOARD_ANY && board_generation(word) != expected)
             return -ESTALE;
         if (board_is_busy(word)) {
             rc = wait_for(b, at, tries++);
             if (rc < 0)
                 return rc;
+            word = atomic_load_explicit(at, memory_order_acquire);
             continue;
         }
         BOARD_STEP();
         if (atomic_compare_exchange_strong_explicit(
-                at, &word, board_word(g, me), memory_order_acq_rel,
-                memory_order_relaxed))
+                at, &word, board_word(board_generation(word), me),
+                memory_order_acq_rel, memory_order_acquire))
             break;
     }
-    *generation = g;
+    *generation = board_generation(word);
     return 0;
 }
 
@@ -169,7 +172,17 @@ may_write(struct countd_board *b, uint32_t *me)
     return board_me(b, me);
 }
 
+/* A process that lost the race reads again at once, which takes the cache line
+ * from the winner: it pauses first, and the winner completes many updates. */
 static int
+pause_after_loss(void)
+{
+    for (unsigned i = 0; i < LOST_PAUSES; i++)
+        relax_cpu();
+    return -ESTALE;
+}
+
+static inline int
 put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
            uint64_t generation, const int64_t *shared)
 {
@@ -182,7 +195,7 @@ put_shared(struct countd_board *b, uint32_t slot, uint32_t me,
         return -ESTALE; /* one that cannot be is one that has passed */
     rc = block_take(b, k.word, me, &g);
     if (rc < 0)
-        return rc;
+        return rc == -ESTALE ? pause_after_loss() : rc;
     to = board_copy(k, g + 1);
     for (size_t i = 0; i < k.count; i++)
         board_store(to + i, shared[i]);
