@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/bytes.h"
 #include "common/base/clock.h"
@@ -161,6 +162,62 @@ CASE(marks_that_do_not_agree_are_no_batch, x)
     assert_rc(apply_deltas(x->s, WORDS, marks, 2, &the, 1, &applied), -ESTALE);
     assert_int_equal(get_one(x->s, "words", "the"), 4);
 }
+
+/* Asks about "words", in a turn that goes on. */
+static struct store_query
+ask_totals(struct fixture *x)
+{
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = (const uint8_t *)"words", .name_size = 5};
+
+    assert_rc(store_read(x->s, &q, NULL, 0), 0);
+    return q;
+}
+
+static int
+count_mark(void *ctx, const struct log_fill *m,
+           const struct store_mark_info *info)
+{
+    int *count = ctx;
+
+    (void)m;
+    (void)info;
+    ++*count;
+    return 0;
+}
+
+static int
+count_marks(struct fixture *x)
+{
+    int count = 0;
+
+    assert_rc(store_each_mark(x->s, WORDS, count_mark, &count), 0);
+    return count;
+}
+
+/* Of files: another process merges meanwhile. */
+static void
+marks_are_of_the_moment_of_the_turns_queries(void **state)
+{
+    const struct log_fill other = {.uuid = {8}, .epoch = 1};
+    struct fixture *x = *state;
+    pid_t child;
+
+    assert_rc(stored_add(x->s, "words", &fill3, "the", 4), 0);
+    assert_int_equal(ask_totals(x).totals.keys, 1);
+    child = test_fork();
+    if (child == 0)
+        _exit(stored_add(engine_open_history(x->tmp.fd, ENGINE_TIERS, NULL),
+                         "words", &other, "of", 1) != 0);
+    assert_int_equal(test_wait(child), 0);
+    assert_int_equal(count_marks(x), 1);
+    assert_int_equal(ask_totals(x).totals.keys, 1);
+    store_read_end(x->s);
+    assert_int_equal(count_marks(x), 2);
+}
+TEST_ADDED(marks_are_of_a_moment,
+           "marks_are_of_the_moment_of_the_turns_queries",
+           marks_are_of_the_moment_of_the_turns_queries, setup, teardown, NULL)
 
 CASE(rows_come_by_count_then_key, x)
 {

@@ -1,11 +1,11 @@
 /* common/client/cmd/explain.c - countd explain: where a count came from, as far
  * as history and the archived logs show.
  *
- * The count, its history and the marks of its keyspace are read until the
- * keyspace has not changed meanwhile, so that the marks show which fills this
- * very count contains.  Then the logs are read: each log with the key is a row,
- * and is in the count or not (waiting, or merged since).  After them each step of
- * history is a row, with the part of it that is in archived logs.
+ * The count, its history and the marks of its keyspace are read in one turn of
+ * the store, so that the marks show which fills this very count contains.  Then
+ * the logs are read: each log with the key is a row, and is in the count or not
+ * (waiting, or merged since).  After them each step of history is a row, with the
+ * part of it that is in archived logs.
  *
  * The output states what is unknown: logs that are missing or damaged, fills
  * that were merged and not archived, records quarantined or waiting, a saturated
@@ -28,8 +28,6 @@
 #include "common/client/cmd/cmd_terminal.h"
 #include "common/client/cmd/key_history.h"
 #include "common/store/history/history.h"
-
-#define READS_MAX 100
 
 /* ---- what is explained --------------------------------------------------- */
 
@@ -87,59 +85,40 @@ keep_mark(void *ctx, const struct log_fill *m,
     return 0;
 }
 
-/* Asks the store one question about the keyspace; -ENOENT is an answer. */
+/* Asks the store one question about the keyspace. */
 static int
 read_one(struct explain *e, struct store_query *q)
 {
-    int rc;
-
     q->name = e->keyspace.bytes;
     q->name_size = e->keyspace.size;
-    rc = store_read(e->in.store, q, NULL, 0);
-    store_read_end(e->in.store);
-    return rc == -ENOENT ? 0 : rc;
+    return store_read(e->in.store, q, NULL, 0);
 }
 
-/* Reads the count and its history, and the marks before them. */
-static int
-read_parts(struct explain *e)
-{
-    struct store_query row = {
-        .op = STORE_GET, .key = e->key.bytes, .key_size = e->key.size};
-    int rc;
-
-    e->mark_count = 0;
-    rc = store_each_mark(e->in.store, e->keyspace.bytes, e->keyspace.size,
-                         keep_mark, e);
-    if (rc == 0 || rc == -ENOENT)
-        rc = read_one(e, &row);
-    e->found = row.error == 0;
-    e->row = row.row;
-    return rc < 0 ? rc
-                  : key_history_read(&e->history, e->in.store, &e->keyspace,
-                                     &e->key, clock_unix_ms());
-}
-
-/* Reads the parts again until the keyspace has not changed between the first
- * and the last. */
+/* Reads the count, the marks and the history in one turn, and so of one moment:
+ * only of a history that takes very many queries a part may be later. */
 static int
 read_count(struct explain *e)
 {
-    struct store_query before = {.op = STORE_TOTAL};
+    struct store_query before = {.op = STORE_TOTAL}, after = before;
+    struct store_query row = {
+        .op = STORE_GET, .key = e->key.bytes, .key_size = e->key.size};
     int rc = read_one(e, &before);
 
-    for (unsigned i = 0; rc == 0 && i < READS_MAX && !e->steady; i++) {
-        struct store_query after = {.op = STORE_TOTAL};
-
-        rc = read_parts(e);
-        if (rc == 0)
-            rc = read_one(e, &after);
-        e->steady = before.error == after.error &&
-                    before.totals.nonce == after.totals.nonce &&
-                    before.totals.change == after.totals.change;
-        before = after;
-    }
-    return rc;
+    if (rc == 0)
+        rc = store_each_mark(e->in.store, e->keyspace.bytes, e->keyspace.size,
+                             keep_mark, e);
+    if (rc == 0)
+        rc = key_history_read(&e->history, e->in.store, &e->keyspace, &e->key,
+                              clock_unix_ms());
+    if (rc == 0)
+        rc = read_one(e, &row);
+    e->found = rc == 0;
+    e->row = row.row;
+    (void)read_one(e, &after); /* after an error it is another state */
+    store_read_end(e->in.store);
+    e->steady = before.totals.nonce == after.totals.nonce &&
+                before.totals.change == after.totals.change;
+    return rc == -ENOENT ? 0 : rc;
 }
 
 /* Whether a fill is in the count. */
@@ -383,7 +362,7 @@ print_warnings(struct explain *e)
         diag(DIAG_INFO, "del, drop and salvage are in no archived log: the "
                         "rest is also what these took away or added");
     if (!e->steady)
-        diag(DIAG_WARNING, "merges came too fast: count and logs are not of "
+        diag(DIAG_WARNING, "merges came too fast: count and history are not of "
                            "one moment");
     diag(DIAG_INFO, "what is acknowledged and not merged yet is in none of it; "
                     "countd flush waits for that");

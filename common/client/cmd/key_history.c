@@ -110,15 +110,12 @@ key_history_read(struct key_history *p, struct store *store,
                                       .key_size = key->size};
     int rc;
 
-    p->count = 0;
-    p->sum = 0;
     ask.buckets = malloc(STORE_BUCKETS_MAX * sizeof *ask.buckets);
     if (ask.buckets == NULL)
         return -ENOMEM;
     rc = find_step(p, store, &ask, end);
     if (rc == 0)
         rc = read_steps(p, store, &ask, end);
-    store_read_end(store);
     free(ask.buckets);
     p->kept = rc == 0;
     p->step = (int64_t)ask.step * MINUTE;

@@ -31,7 +31,7 @@ struct key_history {
     size_t found; /* by key_history_add() last */
 };
 
-/* Reads what history has; errors as of store_history(). */
+/* Reads what history has, in the caller's turn; errors as of store_history(). */
 int key_history_read(struct key_history *p, struct store *store,
                      const struct increment_name *keyspace,
                      const struct increment_name *key, uint64_t now_ms);

@@ -188,9 +188,9 @@ progress_of(const struct lmdb *s, const uint8_t *key, size_t size)
     return hash_name(&s->progress_key, 0, key, size);
 }
 
-/* Reads the marks of the snapshot that a view shows, or of the newest. */
+/* As marks_each(), of the snapshot that a view shows, or of the newest. */
 static int
-read_asked(struct keyspace *k, struct marks *m)
+each_asked(struct keyspace *k, keyspace_mark_fn *mark, void *ctx)
 {
     const bool has_view = k->reading;
     struct keyspace_state state;
@@ -202,7 +202,7 @@ read_asked(struct keyspace *k, struct marks *m)
         return rc;
     rc = keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &state);
     if (rc == 0)
-        rc = marks_read(k->reader, k->dbis[KEYSPACE_META], &state, m);
+        rc = marks_each(k->reader, k->dbis[KEYSPACE_META], &state, mark, ctx);
     if (!has_view)
         keyspace_read_end(k);
     return rc;
@@ -219,6 +219,7 @@ static int
 find_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
            struct marks *m)
 {
+    struct reading r = {.m = m};
     struct keyspace *k;
     int rc;
 
@@ -230,7 +231,8 @@ find_marks(struct lmdb *s, const uint8_t *name, size_t name_size,
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
     if (rc < 0)
         return rc;
-    rc = read_asked(k, m);
+    clear_found(m);
+    rc = each_asked(k, read_one, &r);
     if (rc == -ENOENT) /* a record, not the keyspace */
         rc = -EBADMSG;
     return keyspace_report(s, name, name_size, "marks", rc);
@@ -292,20 +294,8 @@ lmdb_each_mark(struct store *store, const uint8_t *name, size_t name_size,
 {
     struct lmdb *s = lmdb_of(store);
     struct giving g = {.store = s, .mark = mark, .ctx = ctx};
-    struct keyspace_state state;
     struct keyspace *k;
-    int rc;
+    const int rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
 
-    rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_read(k);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_state_get(k->reader, k->dbis[KEYSPACE_META], &state);
-    if (rc == 0)
-        rc = marks_each(k->reader, k->dbis[KEYSPACE_META], &state, give_mark,
-                        &g);
-    keyspace_read_end(k);
-    return rc;
+    return rc < 0 ? rc : each_asked(k, give_mark, &g);
 }
