@@ -19,10 +19,8 @@
  *
  * Read from the end: cmd_export(), export_one(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -179,91 +177,71 @@ is_explained(int64_t count, int128 sum)
            (count == INT64_MIN && sum < count);
 }
 
-/* Sums in the order of keys, of which the one at `at` is next. */
-struct sums {
+/* Rows in the order of keys, page by page. */
+struct pager {
+    const char *command;
+    unsigned puts;
     struct countd_query query;
-    struct increment_name last;
+    struct increment_name last; /* key that the query goes on behind */
     struct countd_rows *rows;
-    size_t at;
+    size_t count, at; /* of the rows; the next one */
+    bool ended;       /* there is no page behind this one */
 };
 
-/* The next page of sums when all of this one are before what comes. */
+/* The next row, which stays the next one; NULL: there is none. */
 static int
-refill_sums(struct export *e, struct sums *s)
-{
-    const size_t count = s->rows->count;
-    int rc;
-
-    if (s->at < count || count < COUNTD_ROWS_MAX)
-        return 0;
-    go_behind(&s->query, s->rows, &s->last);
-    countd_rows_free(s->rows);
-    s->rows = NULL;
-    s->at = 0;
-    rc = document_rows(e->c, "sums", DOCUMENT_FROM | DOCUMENT_N, &s->query,
-                       &s->rows);
-    assert(rc < 0 || s->rows);
-    return rc;
-}
-
-/* Goes over counts and sums, which are both in key order. */
-static int
-print_rests_of(struct export *e, const struct countd_rows *counts,
-               struct sums *s)
+peek_row(struct export *e, struct pager *p, const struct countd_row **row)
 {
     int rc = 0;
 
-    for (size_t i = 0; rc == 0 && i < counts->count; i++) {
-        const struct countd_row *row = &counts->rows[i], *sum = NULL;
-        int order = -1; /* of the next sum to this key */
-
-        while (order < 0 && (rc = refill_sums(e, s)) == 0 &&
-               s->at < s->rows->count) {
-            sum = &s->rows->rows[s->at];
-            order = compare_names(sum->key, row->key);
-            s->at += order < 0;
-        }
-        if (rc < 0)
-            break;
-        if (order != 0)
-            sum = NULL;
-        if (!sum || !is_explained(row->count, sum_of(sum)))
-            print_sum(e, row, row->count - (sum ? sum_of(sum) : 0),
-                      EVENT_TIME_MIN);
+    if (p->at == p->count && !p->ended) {
+        if (p->rows)
+            go_behind(&p->query, p->rows, &p->last);
+        countd_rows_free(p->rows);
+        p->rows = NULL;
+        rc = document_rows(e->c, p->command, p->puts, &p->query, &p->rows);
+        p->count = rc == 0 ? p->rows->count : 0;
+        p->ended = p->count < COUNTD_ROWS_MAX;
+        p->at = 0;
     }
+    *row = p->at < p->count ? &p->rows->rows[p->at] : NULL;
     return rc;
 }
 
+/* Goes over counts and sums, which are both in key order.  Without a history all
+ * of a count is the rest. */
 static int
 print_rests(struct export *e)
 {
-    struct countd_query q = query_keyspace(e);
-    struct sums s = {.query = query_keyspace(e)};
-    struct countd_rows *counts;
-    struct increment_name last;
-    size_t got;
+    struct pager counts = {.command = "keys",
+                           .puts = DOCUMENT_N | DOCUMENT_MAY_LACK,
+                           .query = query_keyspace(e)};
+    struct pager sums = {.command = "sums",
+                         .puts = DOCUMENT_FROM | DOCUMENT_N,
+                         .query = query_keyspace(e)};
+    const struct countd_row *row, *sum;
     int rc;
 
-    s.query.from = -1;
-    rc = document_rows(e->c, "sums", DOCUMENT_FROM | DOCUMENT_N, &s.query,
-                       &s.rows);
-    if (rc == -ENODATA) { /* no history: all of it is the rest */
-        s.rows = calloc(1, sizeof *s.rows);
-        rc = s.rows ? 0 : -ENOMEM;
-    }
-    while (rc == 0) {
-        rc = countd_keys(e->c, &q, &counts);
-        if (rc < 0)
+    sums.query.from = -1;
+    while ((rc = peek_row(e, &counts, &row)) == 0 && row && !ferror(stdout)) {
+        int order = 1; /* of the next sum to this key */
+
+        rc = peek_row(e, &sums, &sum);
+        if (rc < 0 && rc != -ENODATA)
             break;
-        rc = print_rests_of(e, counts, &s);
-        got = counts->count;
-        if (got > 0)
-            go_behind(&q, counts, &last);
-        countd_rows_free(counts);
-        if (got < COUNTD_ROWS_MAX || ferror(stdout))
-            break;
+        if (sum)
+            order = compare_names(sum->key, row->key);
+        if (order < 0) {
+            sums.at++;
+            continue;
+        }
+        if (order > 0 || !is_explained(row->count, sum_of(sum)))
+            print_sum(e, row, row->count - (order > 0 ? 0 : sum_of(sum)),
+                      EVENT_TIME_MIN);
+        counts.at++;
     }
-    countd_rows_free(s.rows);
+    countd_rows_free(counts.rows);
+    countd_rows_free(sums.rows);
     return rc;
 }
 
