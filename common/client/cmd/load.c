@@ -20,7 +20,6 @@
 #define BAD_SHOWN_MAX 20
 #define BUFFER_SIZE   ((size_t)4 << 20) /* of the library */
 #define WAIT_MS       20                /* between two looks at the progress */
-#define CLOCK_LINES   1024              /* between two looks at the clock */
 #define PLACES        65536 /* increments whose line is remembered */
 
 /* Where increment i came from: i % PLACES. */
@@ -152,7 +151,7 @@ await_acks(struct load *l, const struct lines *lines)
     return rc;
 }
 
-/* Sends the lines that have come. */
+/* Sends the lines that have come, LINES_BUFFER bytes at most. */
 static int
 take_lines(struct load *l, struct lines *lines)
 {
@@ -169,11 +168,9 @@ take_lines(struct load *l, struct lines *lines)
             return 0; /* `stopped` says so */
         if (rc == 0)
             l->last_line = lines->number;
-        if (lines->number % CLOCK_LINES == 0) {
-            show_progress(l, lines);
-            l->stopped |= interrupt_asked(&l->stop);
-        }
     }
+    show_progress(l, lines);
+    l->stopped |= interrupt_asked(&l->stop);
     return rc;
 }
 

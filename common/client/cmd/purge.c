@@ -319,7 +319,7 @@ replace_archived(struct purge *p, const char *name, int from)
     return rc;
 }
 
-/* A log that a worker was archiving when it died. */
+/* What a worker was archiving, or a purge writing again, when it died. */
 static int
 remove_left(int folder_fd, const char *name)
 {
@@ -342,8 +342,6 @@ purge_archived(void *ctx, int folder_fd, const char *name)
     struct archive_name n;
     int fd, rc;
 
-    if (strncmp(name, TEMPORARY, strlen(TEMPORARY)) == 0)
-        return unlinkat(folder_fd, name, 0) < 0 ? -errno : 0;
     if (name[0] == '%')
         return remove_left(folder_fd, name);
     if (archive_name_parse(name, &n) < 0 || n.missing)

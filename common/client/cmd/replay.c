@@ -27,11 +27,10 @@ struct replay {
     const struct cmd_line *line;
     struct archived_list list;
     uint64_t from_ms, to_ms; /* logs that begin in between */
-    bool dry_run, skip;
+    bool skip;
 
-    bool opened; /* there is a target */
     struct store_session in;
-    struct place place;
+    struct place place; /* its `in` is NULL while there is no target */
     struct progress progress;
     uint64_t done;    /* bytes of files */
     uint64_t records; /* of all logs that were read */
@@ -150,7 +149,7 @@ print_merged(struct output *out, const struct replay *r)
 
     output_text(out, "%" PRIu64 " increment%s %s, %" PRIu64 " merged already",
                 merged, output_plural(merged),
-                r->dry_run ? "would be merged" : "merged",
+                r->place.dry_run ? "would be merged" : "merged",
                 p->already + p->passed);
     if (p->passed > 0)
         output_text(out,
@@ -177,7 +176,7 @@ print_result(const struct replay *r)
     output_count(&out, "logs_left_out", r->left_out);
     output_count(&out, "logs_missing", r->missing);
     output_count(&out, "logs_damaged", r->damaged);
-    output_fact(&out, "dry_run", cell_bool(r->dry_run));
+    output_fact(&out, "dry_run", cell_bool(r->place.dry_run));
     output_text(&out, "%" PRIu64 " log%s: ", r->logs, output_plural(r->logs));
     if (p->wanted == 0)
         print_nothing_new(&out, p);
@@ -196,13 +195,12 @@ open_target(struct replay *r)
 {
     int status;
 
-    if (r->dry_run && access(r->line->config.data_dir, F_OK) < 0 &&
+    if (r->place.dry_run && access(r->line->config.data_dir, F_OK) < 0 &&
         errno == ENOENT)
         return 0;
     status = store_session_open(
-        r->line, r->dry_run ? SESSION_READ : SESSION_MAKE, &r->in);
-    r->opened = status == 0;
-    r->place.in = r->opened ? &r->in : NULL;
+        r->line, r->place.dry_run ? SESSION_READ : SESSION_MAKE, &r->in);
+    r->place.in = status == 0 ? &r->in : NULL;
     return status;
 }
 
@@ -213,11 +211,10 @@ read_options(struct replay *r)
     const char *keyspace = cmd_value(line, "keyspace");
     const uint64_t now = clock_unix_ms();
 
-    r->dry_run = cmd_value(line, "dry-run") != NULL;
+    r->place.dry_run = cmd_value(line, "dry-run") != NULL;
     r->skip = cmd_value(line, "skip-damaged") != NULL;
     r->from_ms = cmd_time_option(line, "from", now, 0);
     r->to_ms = cmd_time_option(line, "to", now, UINT64_MAX);
-    r->place.dry_run = r->dry_run;
     if (keyspace != NULL)
         r->place.keyspace = cmd_name(line, keyspace, "keyspace");
 }
@@ -264,7 +261,7 @@ cmd_replay(struct cmd_line *line)
             "were archived in are copies that were both used, so increments "
             "that are called merged already may be missing");
     place_fini(&r.place);
-    if (r.opened)
+    if (r.place.in)
         store_session_close(&r.in);
     archived_free(&r.list);
     return status;

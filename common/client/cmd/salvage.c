@@ -46,15 +46,13 @@ struct salvage_requests {
     struct requests journal;
     struct salvage_request *at;
     size_t count, capacity;
-    size_t next;         /* while slots are read: the next one */
-    uint64_t out_end;    /* slots before it are of one that is left out */
-    uint64_t left_out;   /* increments */
-    uint64_t unsure;     /* increments; see is_unsure() */
-    uint64_t after;      /* while slots are read: the number after the last */
-    uint64_t run_end;    /* of the last good mark */
-    bool is_doubtful;    /* a slot that is lost may have been a mark */
-    const uint8_t *uuid; /* of the log */
-    uint64_t epoch;
+    size_t next;       /* while slots are read: the next one */
+    uint64_t out_end;  /* slots before it are of one that is left out */
+    uint64_t left_out; /* increments */
+    uint64_t unsure;   /* increments; see is_unsure() */
+    uint64_t after;    /* while slots are read: the number after the last */
+    uint64_t run_end;  /* of the last good mark */
+    bool is_doubtful;  /* a slot that is lost may have been a mark */
 };
 
 struct salvage {
@@ -65,7 +63,6 @@ struct salvage {
     const char *name;
     struct store_session in;
     struct inspect report;
-    bool dry_run;
     struct place place;
 };
 
@@ -109,15 +106,17 @@ compare_numbers(const void *a, const void *b)
 static void
 see_counted(void *ctx, const struct counted_request *q)
 {
-    struct salvage_requests *r = ctx;
+    const struct salvage *s = ctx;
+    const struct salvage_requests *r = &s->requests;
+    const struct log_header *h = &s->report.header;
     const struct salvage_request wanted = {.marked = {.mark = q->mark}};
     struct salvage_request *found;
 
     found = bsearch(&wanted, r->at, r->count, sizeof *r->at, compare_hashes);
     if (!found)
         return;
-    if (q->epoch == r->epoch &&
-        memcmp(q->uuid, r->uuid, MESSAGE_UUID_SIZE) == 0)
+    if (q->epoch == h->epoch &&
+        memcmp(q->uuid, h->uuid, MESSAGE_UUID_SIZE) == 0)
         found->is_recorded = true;
     else
         found->left_out = true;
@@ -133,7 +132,7 @@ classify_requests(struct salvage *s, size_t *unknown)
 
     *unknown = 0;
     qsort(r->at, r->count, sizeof *r->at, compare_hashes);
-    rc = requests_each(&r->journal, see_counted, r);
+    rc = requests_each(&r->journal, see_counted, s);
     qsort(r->at, r->count, sizeof *r->at, compare_numbers);
     for (size_t i = 0; i < r->count; i++) {
         struct salvage_request *q = &r->at[i];
@@ -199,11 +198,9 @@ find_left_out(struct salvage *s)
 
     if (r->count == 0)
         return 0;
-    r->uuid = s->report.header.uuid;
-    r->epoch = s->report.header.epoch;
     requests_init(&r->journal, s->in.dir.fd);
     rc = classify_requests(s, &unknown);
-    if (rc == 0 && unknown > 0 && s->dry_run)
+    if (rc == 0 && unknown > 0 && s->place.dry_run)
         diag(DIAG_WARNING,
              "requests=%zu with an Idempotency-Key may have been sent again: "
              "those that were are left out",
@@ -225,7 +222,7 @@ record_requests(struct salvage *s)
     size_t count = 0;
     int rc;
 
-    if (r->count == 0 || s->dry_run)
+    if (r->count == 0 || s->place.dry_run)
         return 0;
     marks = malloc(r->count * sizeof *marks);
     if (!marks)
@@ -345,7 +342,7 @@ remove_salvaged(struct salvage *s)
     char to[LOGFILE_NAME_SIZE + 16];
     int rc = 0;
 
-    if (cmd_value(s->line, "keep") != NULL || s->dry_run ||
+    if (cmd_value(s->line, "keep") != NULL || s->place.dry_run ||
         s->place.names_ahead > 0)
         return 0;
     if (cmd_value(s->line, "remove") != NULL) {
@@ -380,13 +377,13 @@ print_result(struct salvage *s)
     output_count(&out, "left_out", s->requests.left_out);
     output_count(&out, "unsure", s->requests.unsure);
     output_count(&out, "keyspaces_failed", s->place.names_ahead);
-    output_fact(&out, "dry_run", cell_bool(s->dry_run));
+    output_fact(&out, "dry_run", cell_bool(s->place.dry_run));
     output_text(&out,
                 "%s: %" PRIu64 " increment%s %s, %" PRIu64
                 " merged already, %" PRIu32 " damaged and lost",
                 s->name, merged, output_plural(merged),
-                s->dry_run ? "would be merged" : "merged", s->place.already,
-                s->report.damaged);
+                s->place.dry_run ? "would be merged" : "merged",
+                s->place.already, s->report.damaged);
     if (s->place.waiting > 0)
         output_text(&out, ", %" PRIu64 " wait (countd held)", s->place.waiting);
     if (s->requests.left_out > 0)
@@ -426,7 +423,7 @@ run_salvage(struct salvage *s)
             "header current and old slots look alike: nothing can be merged",
             s->name);
     /* The log would hide that fills before it are missing. */
-    if (!s->dry_run && wait_report_older(s->line))
+    if (!s->place.dry_run && wait_report_older(s->line))
         return CONFIG_EXIT_SYSTEM;
     h = archive_header_of(&s->report.header);
     rc = record_requests(s);
@@ -452,7 +449,9 @@ cmd_salvage(struct cmd_line *line, const char *file)
         .name = file,
         .writer_fd = -1,
         .fd = -1,
-        .dry_run = cmd_value(line, "dry-run") != NULL,
+        .place = {.in = &s.in,
+                  .dry_run = cmd_value(line, "dry-run") != NULL,
+                  .ahead = report_ahead},
     };
     uint64_t index;
     int status;
@@ -464,12 +463,10 @@ cmd_salvage(struct cmd_line *line, const char *file)
                         file);
     if (cmd_value(line, "keep") && cmd_value(line, "remove"))
         return cmd_fail(CONFIG_EXIT_USAGE, "give --keep or --remove, not both");
-    status = store_session_open(line, s.dry_run ? SESSION_READ : SESSION_WRITE,
-                                &s.in);
+    status = store_session_open(
+        line, s.place.dry_run ? SESSION_READ : SESSION_WRITE, &s.in);
     if (status != 0)
         return status;
-    s.place = (struct place){
-        .in = &s.in, .dry_run = s.dry_run, .ahead = report_ahead};
     status = run_salvage(&s);
     if (s.fd >= 0)
         (void)close(s.fd);
