@@ -45,6 +45,20 @@ read_header(const char *path, struct archive_header *out)
     return rc;
 }
 
+void
+archived_report(const char *path, int rc)
+{
+    if (rc == -EBADMSG)
+        diag(DIAG_ERROR, "%s is damaged: nothing of it is used", path);
+    else if (rc == -EPROTONOSUPPORT)
+        diag(DIAG_ERROR,
+             "%s has the archive format of another version: use the countd "
+             "that wrote it, or remove it",
+             path);
+    else
+        diag_errno(DIAG_ERROR, rc, "read %s", path);
+}
+
 /* A header that contradicts the file name is damaged. */
 static void
 take_header(struct archived *a, const struct archive_name *n)

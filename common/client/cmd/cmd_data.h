@@ -211,6 +211,9 @@ void archived_free(struct archived_list *list);
 /* Checks all of a log, then visits its records. */
 int archived_each(const struct archived *a, slot_visit *visit, void *ctx);
 
+/* Says why a log cannot be read. */
+void archived_report(const char *path, int rc);
+
 /* ---- place ------------------------------------------------------------- */
 
 /* Files of log/waiting/ that a command brings, a fill each; a worker merges

@@ -214,14 +214,8 @@ chart_width(const struct output *o)
 bool
 chart_is_utf8(void)
 {
-    const locale_t l = newlocale(LC_CTYPE_MASK, "", (locale_t)0);
-    bool utf8;
-
-    if (l == (locale_t)0)
-        return false;
-    utf8 = strcmp(nl_langinfo_l(CODESET, l), "UTF-8") == 0;
-    freelocale(l);
-    return utf8;
+    return setlocale(LC_CTYPE, "") != NULL &&
+           strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
 void

@@ -236,7 +236,7 @@ read_archived(struct explain *e, const struct archived *a)
     rc = a->error < 0 ? a->error : archived_each(a, add_record, &s);
     if (rc < 0 && rc != -ENOMEM) {
         progress_clear(&e->progress);
-        diag_errno(DIAG_ERROR, rc, "read %s", a->path);
+        archived_report(a->path, rc);
         e->damaged++;
         return 0;
     }

@@ -109,25 +109,6 @@ log_argument(const char *text, char name[LOGFILE_NAME_SIZE])
                     text);
 }
 
-/* Reports an error; that there is no such file, or that it is damaged, is an
- * answer. */
-static int
-report_archived(int rc, const char *name)
-{
-    if (rc == -ENOENT)
-        return cmd_fail(CONFIG_EXIT_NEGATIVE, "there is no %s in archive/",
-                        name);
-    if (rc == -EBADMSG)
-        return cmd_fail(CONFIG_EXIT_NEGATIVE,
-                        "archive/%s is damaged: nothing of it is shown", name);
-    if (rc == -EPROTONOSUPPORT)
-        return cmd_fail(CONFIG_EXIT_NEGATIVE,
-                        "archive/%s has the format of another version: use "
-                        "the countd that wrote it",
-                        name);
-    return cmd_failed(rc, "read archive/%s", name);
-}
-
 static const struct table_column dump_columns[] = {
     {"slot", "slot", true},
     {"received_ms", "received_ms", true},
@@ -198,10 +179,17 @@ dump_archived(const struct cmd_line *line, const char *name)
                    line->config.data_dir, name);
     begin_dump(line, &out);
     rc = archived_each(&file, dump_slot, &out);
-    if (rc < 0)
-        return report_archived(rc, name);
-    output_fini(&out);
-    return CONFIG_EXIT_OK;
+    if (rc == 0) {
+        output_fini(&out);
+        return CONFIG_EXIT_OK;
+    }
+    if (rc == -ENOENT)
+        return cmd_fail(CONFIG_EXIT_NEGATIVE, "there is no %s in archive/",
+                        name);
+    archived_report(path, rc);
+    /* That it is damaged is an answer. */
+    return rc == -EBADMSG || rc == -EPROTONOSUPPORT ? CONFIG_EXIT_NEGATIVE
+                                                    : CONFIG_EXIT_SYSTEM;
 }
 
 static int

@@ -29,13 +29,12 @@ place_fini(struct place *p)
     p->fill_count = p->fill_capacity = 0;
 }
 
-/* Whether the increments of a keyspace are not placed. */
+/* Whether the increments of a keyspace are placed. */
 static bool
-is_left_out(const struct place *p, const struct message *m)
+is_chosen(const struct place *p, const uint8_t *name, size_t size)
 {
-    return p->keyspace.size > 0 &&
-           !bytes_equal(m->keyspace, m->keyspace_size, p->keyspace.bytes,
-                        p->keyspace.size);
+    return p->keyspace.size == 0 ||
+           bytes_equal(name, size, p->keyspace.bytes, p->keyspace.size);
 }
 
 /* ---- what each has ------------------------------------------------------------ */
@@ -128,7 +127,7 @@ place_take(void *ctx, uint32_t number, const struct message *m,
                    ? waiting_record(&p->in->waiting, m, stamp->received_ms)
                    : 0;
     }
-    if (is_left_out(p, m))
+    if (!is_chosen(p, m->keyspace, m->keyspace_size))
         return 0;
     rc = name_table_put(&p->names, m->keyspace, m->keyspace_size, &name);
     if (rc == 0)
@@ -306,10 +305,8 @@ count_waiting(struct place *p)
     for (uint32_t i = 0; rc == 0 && i < w->names.count; i++) {
         size_t size;
         const uint8_t *name = name_table_name(&w->names, i, &size);
-        const struct message m = {.keyspace = name,
-                                  .keyspace_size = (uint16_t)size};
 
-        if (is_left_out(p, &m))
+        if (!is_chosen(p, name, size))
             continue;
         waiting_sum(p->in->store, w, i, &sum);
         p->waiting += sum.increments;

@@ -48,15 +48,7 @@ report_damaged(struct replay *r, const struct archived *a, int rc)
     if (rc == -ENOMEM)
         return cmd_failed(rc, "read %s", a->path);
     r->damaged++;
-    if (rc == -EBADMSG)
-        diag(DIAG_ERROR, "%s is damaged: nothing of it is merged", a->path);
-    else if (rc == -EPROTONOSUPPORT)
-        diag(DIAG_ERROR,
-             "%s has the archive format of another version: replay it with the "
-             "countd that wrote it, or remove it",
-             a->path);
-    else
-        diag_errno(DIAG_ERROR, rc, "read %s", a->path);
+    archived_report(a->path, rc);
     if (r->skip)
         return 0;
     return cmd_fail(CONFIG_EXIT_NEGATIVE,
