@@ -62,6 +62,7 @@ struct cmd_line {
     const char *host;              /* host given by -H; or NULL */
     const char *values[CMD_OPTIONS_MAX]; /* of cmd->options; "" for a flag */
     bool raw; /* --raw: names are given and printed as they are */
+    bool wants_help;
     const struct cmd_verb *verb; /* the one that cmd_run_verb() runs */
     char **args;
     int arg_count;

@@ -53,8 +53,6 @@ split_option(const char *text, struct given *g)
     }
 }
 
-#define HELP_ASKED (-1) /* in the place of an exit status */
-
 /* The option in a list, or NULL. */
 static const struct cmd_option *
 find_option(const struct cmd_option *options, const struct given *g)
@@ -117,7 +115,7 @@ unknown_option(const struct cmd_line *line, const struct given *g)
 }
 
 /* Takes an option; argv[*at] is the next argument, and passed if it is the
- * value.  Returns 0, an exit status, or HELP_ASKED. */
+ * value.  Returns 0 or an exit status. */
 static int
 take_option(struct cmd_line *line, const char *text, int argc, char **argv,
             int *at)
@@ -126,8 +124,6 @@ take_option(struct cmd_line *line, const char *text, int argc, char **argv,
     struct given g;
 
     split_option(text, &g);
-    if (g.is_long && strcmp(g.name, "help") == 0)
-        return HELP_ASKED;
     own = line->cmd ? find_option(line->cmd->options, &g) : NULL;
     option = own ? own : find_option(cmd_common_options, &g);
     if (option == NULL)
@@ -142,8 +138,6 @@ take_option(struct cmd_line *line, const char *text, int argc, char **argv,
     }
     if (own)
         line->values[own - line->cmd->options] = g.value ? g.value : "";
-    else if (g.value == NULL)
-        return HELP_ASKED; /* -h, the only one without */
     else if (g.name[0] == 'H')
         line->host = g.value;
     else
@@ -166,20 +160,17 @@ find_command(struct cmd_line *line, const char *text)
     return misuse_like(line, text, "no such subcommand", &meant);
 }
 
-/* -h and "help" may stand before what they are about. */
-static int
-find_topic(struct cmd_line *line, int argc, char **argv, int at)
+/* -h and --help, and help in the place of a subcommand. */
+static bool
+is_help(const struct cmd_line *line, const char *text, bool options)
 {
-    int status;
-
-    if (line->cmd != NULL || at >= argc || is_option(argv[at]))
-        return HELP_ASKED;
-    status = find_command(line, argv[at]);
-    return status != 0 ? status : HELP_ASKED;
+    return (options && strcmp(text, "-h") == 0) ||
+           (options && strcmp(text, "--help") == 0) ||
+           (line->cmd == NULL && strcmp(text, "help") == 0);
 }
 
 /* Reads argv into `line`; arguments are moved to the front of argv.  Returns
- * 0, an exit status, or HELP_ASKED. */
+ * 0 or an exit status. */
 static int
 parse_line(struct cmd_line *line, int argc, char **argv)
 {
@@ -187,20 +178,25 @@ parse_line(struct cmd_line *line, int argc, char **argv)
     int at = 1, status = 0;
 
     line->args = argv;
-    while (at < argc && status == 0) {
+    while (at < argc && status == 0 && !line->wants_help) {
         char *text = argv[at++];
 
         if (options && strcmp(text, "--") == 0)
             options = false;
+        else if (is_help(line, text, options))
+            line->wants_help = true;
         else if (options && is_option(text))
             status = take_option(line, text, argc, argv, &at);
         else if (line->cmd != NULL)
             line->args[line->arg_count++] = text;
         else
-            status = strcmp(text, "help") == 0 ? HELP_ASKED
-                                               : find_command(line, text);
+            status = find_command(line, text);
     }
-    return status == HELP_ASKED ? find_topic(line, argc, argv, at) : status;
+    /* It may stand before what it is about. */
+    if (line->wants_help && line->cmd == NULL && at < argc &&
+        !is_option(argv[at]))
+        status = find_command(line, argv[at]);
+    return status;
 }
 
 /* Bytes of the words that begin the help of an option, and that it is for; 0:
@@ -300,15 +296,15 @@ run_line(int argc, char **argv)
         return CONFIG_EXIT_OK;
     }
     status = parse_line(&line, argc, argv);
-    if (status == HELP_ASKED) {
+    if (status != 0)
+        return status;
+    if (line.wants_help) {
         if (line.cmd != NULL)
             cmd_help_print(line.cmd);
         else
             cmd_help_overview(stdout);
         return CONFIG_EXIT_OK;
     }
-    if (status != 0)
-        return status;
     if (line.cmd == NULL) {
         cmd_help_overview(stderr);
         return CONFIG_EXIT_USAGE;
