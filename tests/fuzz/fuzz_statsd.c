@@ -102,9 +102,6 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     assert(layout_init(&layout, (unsigned)config.keyspace_size,
                        (unsigned)config.key_size) == 0);
     s = (struct statsd){.config = &config, .loop = loop};
-    s.rules = (struct statsd_rules){.timers = config.statsd_timers,
-                                    .append_tags = config.statsd_tags,
-                                    .key_size = config.key_size};
     datagram_init(&s.datagrams);
     assert(aggregate_init(&s.sums, (((size_t)bytes[4] << 8 | bytes[5]) + 4096)
                                        << (bytes[0] >> 5)) == 0);

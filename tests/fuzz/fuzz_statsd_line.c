@@ -15,7 +15,7 @@
 #include "writer/statsd/statsd_line.h"
 
 struct seen {
-    const struct statsd_rules *rules;
+    const struct config *config;
     size_t counts, timers, sums;
     int128 total;
 };
@@ -27,12 +27,12 @@ see_part(void *ctx, const struct statsd_sum *sum, int128 millionths)
         ((int128)INT64_MAX + 1) * DECIMAL_MILLIONTHS + DECIMAL_MILLIONTHS;
     struct seen *s = ctx;
 
-    assert(sum->key_size >= 1 && sum->key_size <= s->rules->key_size);
+    assert(sum->key_size >= 1 && sum->key_size <= s->config->key_size);
     assert(memchr(sum->key, '\0', sum->key_size) == NULL ||
-           s->rules->append_tags);
+           s->config->statsd_tags);
     assert(millionths < bound && millionths > -bound);
     assert(sum->part == STATSD_PART_COUNTER ||
-           (s->rules->timers && millionths >= 0));
+           (s->config->statsd_timers && millionths >= 0));
     s->counts += sum->part == STATSD_PART_COUNTER ? 1 : 0;
     s->timers += sum->part == STATSD_PART_TIMER_COUNT ? 1 : 0;
     s->sums += sum->part == STATSD_PART_TIMER_SUM ? 1 : 0;
@@ -41,15 +41,15 @@ see_part(void *ctx, const struct statsd_sum *sum, int128 millionths)
 }
 
 static int
-take_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
+take_line(const struct config *config, const uint8_t *line, size_t size,
           struct seen *s)
 {
     const struct statsd_sink sink = {see_part, s};
     const char *why = NULL;
     int kinds;
 
-    *s = (struct seen){.rules = rules};
-    kinds = statsd_line(rules, line, size, &sink, &why);
+    *s = (struct seen){.config = config};
+    kinds = statsd_line(config, line, size, &sink, &why);
     assert(kinds > 0 || (kinds == -EBADMSG && why != NULL));
     if (kinds < 0)
         assert(s->counts == 0 && s->timers == 0 && s->sums == 0);
@@ -61,14 +61,14 @@ take_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
 }
 
 static void
-check_line(const struct statsd_rules *rules, const uint8_t *bytes, size_t size)
+check_line(const struct config *config, const uint8_t *bytes, size_t size)
 {
     uint8_t *line = fuzz_copy(bytes, size);
     struct seen one, again;
     int kinds;
 
-    kinds = take_line(rules, line, size, &one);
-    assert(take_line(rules, line, size, &again) == kinds);
+    kinds = take_line(config, line, size, &one);
+    assert(take_line(config, line, size, &again) == kinds);
     assert(one.total == again.total && one.counts == again.counts &&
            one.timers == again.timers);
     free(line);
@@ -77,17 +77,17 @@ check_line(const struct statsd_rules *rules, const uint8_t *bytes, size_t size)
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    struct statsd_rules rules;
+    static struct config config;
     struct fuzz_line line;
 
     if (size < 2)
         return 0;
-    rules = (struct statsd_rules){.timers = (bytes[0] & 1) != 0,
-                                  .append_tags = (bytes[0] & 2) != 0,
-                                  .key_size = bytes[1] + 1u};
+    config.statsd_timers = (bytes[0] & 1) != 0;
+    config.statsd_tags = (bytes[0] & 2) != 0;
+    config.key_size = bytes[1] + 1u;
     bytes += 2;
     size -= 2;
     while (fuzz_take_line(&bytes, &size, &line))
-        check_line(&rules, line.at, line.size);
+        check_line(&config, line.at, line.size);
     return 0;
 }

@@ -35,19 +35,19 @@ show_part(void *ctx, const struct statsd_sum *sum, int128 millionths)
     assert_true(s->size < SHOWN);
 }
 
-static const struct statsd_rules drop_tags = {.timers = true, .key_size = 256};
-static const struct statsd_rules append_tags = {
-    .timers = true, .append_tags = true, .key_size = 24};
+static const struct config drop_tags = {.statsd_timers = true, .key_size = 256};
+static const struct config append_tags = {
+    .statsd_timers = true, .statsd_tags = true, .key_size = 24};
 
 static int
-take_line(const struct statsd_rules *rules, const char *line, struct shown *s)
+take_line(const struct config *config, const char *line, struct shown *s)
 {
     const struct statsd_sink sink = {show_part, s};
     const char *why = NULL;
     int rc;
 
     *s = (struct shown){.size = 0};
-    rc = statsd_line(rules, (const uint8_t *)line, strlen(line), &sink, &why);
+    rc = statsd_line(config, (const uint8_t *)line, strlen(line), &sink, &why);
     if (rc < 0) {
         assert_non_null(why);
         assert_int_equal(s->size, 0); /* a whole line or nothing */
@@ -62,20 +62,20 @@ struct line_case {
 };
 
 static void
-check_cases(const struct statsd_rules *rules, const struct line_case *cases,
+check_cases(const struct config *config, const struct line_case *cases,
             size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct shown s;
-        const int rc = take_line(rules, cases[i].line, &s);
+        const int rc = take_line(config, cases[i].line, &s);
 
         if (rc != cases[i].rc || strcmp(s.text, cases[i].counts) != 0)
             fail_msg("%s: %d, %s", cases[i].line, rc, s.text);
     }
 }
 
-#define CHECK(rules, cases)                                                    \
-    check_cases(rules, cases, sizeof(cases) / sizeof(cases)[0])
+#define CHECK(config, cases)                                                   \
+    check_cases(config, cases, sizeof(cases) / sizeof(cases)[0])
 
 TEST(lines_count_as_their_grammar_says)
 {

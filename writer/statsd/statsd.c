@@ -341,15 +341,10 @@ statsd_open(struct statsd *s, struct loop *loop, struct logs *logs, int live_fd,
     s->logs = logs;
     s->live_fd = live_fd;
     memcpy(s->listeners, lines, sizeof s->listeners);
-    s->rules = (struct statsd_rules){
-        .timers = c->statsd_timers,
-        .append_tags = c->statsd_tags,
-        .key_size = c->key_size,
-        .totals = c->statsd_total[0] != '\0' ? c->statsd_total : NULL};
     s->age_ms = loop_now_ms(loop) + c->statsd_idle_ms;
     s->flush_timer = (struct loop_timer){.slot = -1, .due = flush_is_due};
     rc = aggregate_init(&s->sums, c->statsd_memory);
-    if (rc == 0 && (s->rules.totals || c->graphite_total[0] != '\0'))
+    if (rc == 0 && (c->statsd_total[0] != '\0' || c->graphite_total[0] != '\0'))
         rc = totals_init(&s->totals);
     if (rc == 0) {
         statsd_rests_read(s);

@@ -78,7 +78,6 @@ struct statsd {
     struct logs *logs;
     const struct config *config;
     int live_fd; /* live/, borrowed; -1: rests are lost at a stop */
-    struct statsd_rules rules;
     struct datagrams datagrams;
     struct statsd_port ports[STATSD_PROTOCOLS];
     struct listener *listeners[STATSD_PROTOCOLS];

@@ -28,7 +28,7 @@ struct statsd_group {
 };
 
 struct parser {
-    const struct statsd_rules *rules;
+    const struct config *config;
     const struct statsd_sink *sink;
     bool adding; /* else the line is checked */
     struct span name;
@@ -136,7 +136,7 @@ collect_tags(struct span from, struct tag *tags, size_t *count)
 static int
 format_key(struct parser *p, const struct statsd_group *g)
 {
-    const bool has_tags = p->rules->append_tags && g->tags.size > 0;
+    const bool has_tags = p->config->statsd_tags && g->tags.size > 0;
     struct tag tags[TAGS_MAX];
     size_t count;
 
@@ -152,7 +152,7 @@ format_key(struct parser *p, const struct statsd_group *g)
     for (size_t i = 0; i < count; i++) {
         if (i > 0 && compare_tags(&tags[i - 1], &tags[i]) == 0)
             continue;
-        if (p->key_size + 1 + tags[i].size > p->rules->key_size)
+        if (p->key_size + 1 + tags[i].size > p->config->key_size)
             return refuse_line(
                 p, "a name with its tags is longer than message.key_size");
         p->key[p->key_size++] = ';';
@@ -241,8 +241,9 @@ parse_group(struct parser *p, struct span *rest, struct statsd_group *g)
     g->kind = parse_type(take_until(rest, '|', ':'));
     if (g->kind == 0)
         return refuse_line(p, "a type that is not c, m, ms, h, d, g or s");
-    g->is_total = g->kind == STATSD_GAUGE && p->rules->totals &&
-                  carbon_is_match(p->rules->totals, p->name.at, p->name.size);
+    g->is_total =
+        g->kind == STATSD_GAUGE &&
+        carbon_is_match(p->config->statsd_total, p->name.at, p->name.size);
     while (rc == 0 && rest->size > 0 && rest->at[0] == '|') {
         (void)skip_stop(rest);
         rc = parse_field(p, rest, g, &has_rate);
@@ -261,11 +262,12 @@ add_increment(struct parser *p, enum statsd_part part, int128 millionths)
                      millionths);
 }
 
+static const struct decimal one = {.digits = 1};
+
 /* A sign belongs to a change of a gauge, which is not a total. */
 static int
 take_total(struct parser *p, struct span text, const struct decimal *value)
 {
-    static const struct decimal one = {.digits = 1};
     int128 sum;
 
     if (text.at[0] == '+' || text.at[0] == '-')
@@ -279,7 +281,6 @@ take_total(struct parser *p, struct span text, const struct decimal *value)
 static int
 take_value(struct parser *p, const struct statsd_group *g, struct span text)
 {
-    static const struct decimal one = {.digits = 1};
     struct decimal value;
     int128 sum, count;
 
@@ -303,7 +304,7 @@ take_value(struct parser *p, const struct statsd_group *g, struct span text)
     }
     if (decimal_millionths(&one, &g->rate, &count) < 0)
         return refuse_line(p, "a rate is too small");
-    if (p->rules->timers) {
+    if (p->config->statsd_timers) {
         add_increment(p, STATSD_PART_TIMER_COUNT, count);
         add_increment(p, STATSD_PART_TIMER_SUM, sum);
     }
@@ -345,7 +346,7 @@ take_groups(struct parser *p, struct span rest)
 
 /* NULL, or why a line of `size` bytes has no name that can be counted. */
 static const char *
-check_name(const struct statsd_rules *rules, size_t size, struct span name,
+check_name(const struct config *config, size_t size, struct span name,
            bool has_colon)
 {
     if (size > STATSD_LINE_MAX)
@@ -354,7 +355,7 @@ check_name(const struct statsd_rules *rules, size_t size, struct span name,
         return "no colon after the name";
     if (name.size == 0)
         return "an empty name";
-    if (name.size > rules->key_size)
+    if (name.size > config->key_size)
         return "a name is longer than message.key_size";
     if (memchr(name.at, '\0', name.size))
         return "a name with a NUL byte";
@@ -363,13 +364,13 @@ check_name(const struct statsd_rules *rules, size_t size, struct span name,
 
 /* All groups are checked, then all are added. */
 int
-statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
+statsd_line(const struct config *config, const uint8_t *line, size_t size,
             const struct statsd_sink *sink, const char **why)
 {
     const uint8_t *colon = memchr(line, ':', size);
     const struct span all = {line, size};
     uint8_t key[MESSAGE_NAME_MAX];
-    struct parser p = {.rules = rules, .sink = sink, .key = key};
+    struct parser p = {.config = config, .sink = sink, .key = key};
     struct span rest;
     int rc;
 
@@ -378,7 +379,7 @@ statsd_line(const struct statsd_rules *rules, const uint8_t *line, size_t size,
     if (size <= STATSD_LINE_MAX && begins_with(all, "_sc|"))
         return STATSD_CHECK;
     p.name = (struct span){line, colon ? (size_t)(colon - line) : size};
-    *why = check_name(rules, size, p.name, colon != NULL);
+    *why = check_name(config, size, p.name, colon != NULL);
     if (*why)
         return -EBADMSG;
     rest = (struct span){colon + 1, size - p.name.size - 1};

@@ -25,6 +25,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/setup/config.h"
 #include "common/wire/decimal.h"
 
 #define STATSD_LINE_MAX 8192 /* bytes of a line without its LF */
@@ -47,13 +48,6 @@ enum statsd_part {
     STATSD_PART_TOTAL /* of a gauge: no increment, but its value */
 };
 
-struct statsd_rules {
-    bool timers;        /* timers are counted, else ignored */
-    bool append_tags;   /* the key is NAME;TAG=VALUE..., sorted by tag */
-    size_t key_size;    /* longest key */
-    const char *totals; /* patterns of carbon_line.h: gauges that are totals */
-};
-
 /* What an increment is added to. */
 struct statsd_sum {
     enum statsd_part part;
@@ -67,10 +61,11 @@ struct statsd_sink {
     void *ctx;
 };
 
-/* Takes a line without its LF; a CR at its end is dropped by the caller.
+/* Takes a line without its LF; a CR at its end is dropped by the caller.  Of the
+ * settings key_size and statsd's timers, tags and total matter.
  * Returns its kinds (enum statsd_kind), or -EBADMSG if the line is malformed:
  * then *why says what is wrong, and nothing was added. */
-int statsd_line(const struct statsd_rules *rules, const uint8_t *line,
-                size_t size, const struct statsd_sink *sink, const char **why);
+int statsd_line(const struct config *config, const uint8_t *line, size_t size,
+                const struct statsd_sink *sink, const char **why);
 
 #endif

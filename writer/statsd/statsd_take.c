@@ -137,7 +137,7 @@ statsd_has_memory(struct statsd *s, size_t bytes)
      * several sets of tags, 7 bytes at least, a line has its name as often. */
     const size_t keyspace =
         strlen(s->config->statsd_keyspace) + sizeof TIMER_COUNT;
-    const size_t key = s->rules.append_tags ? s->rules.key_size : 1;
+    const size_t key = s->config->statsd_tags ? s->config->key_size : 1;
     const size_t needed =
         (bytes / SHORTEST_LINE + 1) * 2 * aggregate_name_size(keyspace, key) +
         2 * bytes;
@@ -177,7 +177,7 @@ take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
     const struct statsd_sink sink = {add_increment, s};
     uint64_t *counts = s->counts[STATSD_LINE_PROTOCOL];
     const char *why;
-    const int kinds = statsd_line(&s->rules, line, size, &sink, &why);
+    const int kinds = statsd_line(s->config, line, size, &sink, &why);
 
     if (kinds < 0) {
         refuse_line(s, STATSD_LINE_PROTOCOL, line, size, why);
@@ -188,7 +188,7 @@ take_statsd_line(struct statsd *s, const uint8_t *line, size_t size)
     for (size_t i = 0; i < sizeof ignored / sizeof ignored[0]; i++)
         if ((kinds & (int)ignored[i].kind) != 0)
             counts[ignored[i].stat]++;
-    if ((kinds & STATSD_TIMER) != 0 && !s->rules.timers)
+    if ((kinds & STATSD_TIMER) != 0 && !s->config->statsd_timers)
         counts[STATSD_IGNORED_TIMER]++;
 }
 
@@ -214,7 +214,7 @@ take_graphite_line(struct statsd *s, const uint8_t *line, size_t size)
                   ? "a total of graphite.total is below 0"
                   : "a path of graphite.total is longer than 256 bytes";
     }
-    if (rc == CARBON_COUNTED && c.name_size > s->rules.key_size) {
+    if (rc == CARBON_COUNTED && c.name_size > s->config->key_size) {
         rc = -EBADMSG;
         why = "a name is longer than message.key_size";
     }
