@@ -58,35 +58,28 @@ print_rest(void *ctx, const struct message *rest)
     (void)fputc('\n', file);
 }
 
+/* Replaces the file of the rests, or of the totals, durably. */
 static void
-print_rests(const struct statsd *s, FILE *file)
+write_lines(const struct statsd *s, bool totals)
 {
-    aggregate_each_rest(&s->sums, print_rest, file);
-}
-
-static void
-print_totals(const struct statsd *s, FILE *file)
-{
-    totals_print(&s->totals, file);
-}
-
-/* Replaces a file, durably. */
-static void
-write_lines(const struct statsd *s, const char *name, const char *loss,
-            void (*print)(const struct statsd *s, FILE *file))
-{
+    const char *name = totals ? TOTALS : RESTS;
     FILE *file;
     int rc = open_stream(s, TEMPORARY, O_CREAT | O_TRUNC, &file);
 
     if (rc == 0) {
-        print(s, file);
+        if (totals)
+            totals_print(&s->totals, file);
+        else
+            aggregate_each_rest(&s->sums, print_rest, file);
         if (fflush(file) != 0 || ferror(file) || fsync(fileno(file)) < 0 ||
             renameat(s->live_fd, TEMPORARY, s->live_fd, name) < 0)
             rc = errno != 0 ? -errno : -EIO;
         (void)fclose(file); /* synced, or given up */
     }
     if (rc < 0)
-        diag_errno(DIAG_WARNING, rc, "write live/%s: %s is lost", name, loss);
+        diag_errno(DIAG_WARNING, rc, "write live/%s: %s is lost", name,
+                   totals ? "what totals grow by until their next sample"
+                          : "what sums of StatsD have below 1");
 }
 
 void
@@ -95,12 +88,11 @@ statsd_rests_write(const struct statsd *s)
     if (s->live_fd < 0)
         return;
     if (aggregate_fractions(&s->sums) > 0)
-        write_lines(s, RESTS, "what sums of StatsD have below 1", print_rests);
+        write_lines(s, false);
     else
         (void)unlinkat(s->live_fd, RESTS, 0); /* one that stays does no harm */
     if (s->totals.on)
-        write_lines(s, TOTALS, "what totals grow by until their next sample",
-                    print_totals);
+        write_lines(s, true);
 }
 
 /* ---- reading -------------------------------------------------------------- */
@@ -124,21 +116,14 @@ take_rest(struct statsd *s, const char *line, size_t size)
                                          (uint32_t)(i.at / 60)});
 }
 
-static void
-take_total(struct statsd *s, const char *line, size_t size)
-{
-    (void)size;
-    totals_take_line(&s->totals, line);
-}
-
-/* Takes the lines of a file, which is made if it is not there, and empties it,
- * durably: from now on they are in memory alone, and what totals grow by would be
- * counted again if power loss brought the file back.  Returns how many lines it
- * had. */
+/* Takes the lines of the rests, or of the totals, from their file, which is made
+ * if it is not there, and empties it, durably: from now on they are in memory
+ * alone, and what totals grow by would be counted again if power loss brought the
+ * file back.  Returns how many lines it had. */
 static size_t
-read_lines(struct statsd *s, const char *name,
-           void (*take)(struct statsd *s, const char *line, size_t size))
+read_lines(struct statsd *s, bool totals)
 {
+    const char *name = totals ? TOTALS : RESTS;
     size_t capacity = 0, count = 0;
     char *line = NULL;
     ssize_t size;
@@ -150,7 +135,10 @@ read_lines(struct statsd *s, const char *name,
         return 0;
     }
     for (; (size = getline(&line, &capacity, file)) > 0; count++)
-        take(s, line, (size_t)size - (line[size - 1] == '\n'));
+        if (totals)
+            totals_take_line(&s->totals, line);
+        else
+            take_rest(s, line, (size_t)size - (line[size - 1] == '\n'));
     free(line);
     if (count > 0 &&
         (ftruncate(fileno(file), 0) < 0 || fsync(fileno(file)) < 0))
@@ -167,7 +155,7 @@ statsd_rests_read(struct statsd *s)
     if (s->live_fd < 0)
         return;
     was_there = faccessat(s->live_fd, RESTS, F_OK, 0) == 0;
-    s->sums.is_lossy = read_lines(s, RESTS, take_rest) == 0 && was_there;
+    s->sums.is_lossy = read_lines(s, false) == 0 && was_there;
     if (s->totals.on)
-        (void)read_lines(s, TOTALS, take_total);
+        (void)read_lines(s, true);
 }
