@@ -91,8 +91,8 @@ fill_quotas(int64_t *v, const struct quota_service *q)
     v[STATUS_W_QUOTA_UNAVAILABLE] = (int64_t)f->unavailable;
     v[STATUS_W_QUOTA_FAILURES] = (int64_t)f->failures;
     v[STATUS_W_QUOTA_SYNCS] = (int64_t)q->commit.syncs;
-    v[STATUS_W_QUOTA_NAMES] = (int64_t)q->store.quotas.count;
-    v[STATUS_W_QUOTA_KEYS] = (int64_t)idempotency_count(&q->store.quotas.keys);
+    v[STATUS_W_QUOTA_NAMES] = (int64_t)q->quotas.count;
+    v[STATUS_W_QUOTA_KEYS] = (int64_t)idempotency_count(&q->quotas.keys);
 }
 
 static void

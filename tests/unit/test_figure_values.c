@@ -314,9 +314,9 @@ fill_quotas(struct quota_service *q)
                                     .unavailable = 332,
                                     .failures = 333};
     q->commit.syncs = 334;
-    q->store.quotas.count = 335;
-    q->store.quotas.keys.next = 400;
-    q->store.quotas.keys.first = 64;
+    q->quotas.count = 335;
+    q->quotas.keys.next = 400;
+    q->quotas.keys.first = 64;
 }
 
 static void

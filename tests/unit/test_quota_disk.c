@@ -149,7 +149,7 @@ CASE(a_full_disk_refuses_changes_only, r)
     r->service.retry_ms = 0; /* a second later */
     assert_int_equal(fixture_once(r, "/apply?amt=1", body), 200);
     assert_int_equal(ask_remaining(r), left - 1);
-    assert_int_equal(r->service.store.journal.head.generation, 1);
+    assert_int_equal(r->service.journal.head.generation, 1);
     fixture_restart(r);
     assert_int_equal(ask_remaining(r), left - 1);
     fixture_stop(r);
@@ -180,7 +180,7 @@ CASE(a_short_journal_is_replaced_at_the_start, r)
 {
     shorten_journal(r, 300000);
     fixture_start(r);
-    assert_int_equal(r->service.store.journal.head.generation, 1);
+    assert_int_equal(r->service.journal.head.generation, 1);
     fixture_expect(r, "/apply?amt=1", 200, "1 999999\n");
     fixture_restart(r);
     fixture_expect(r, "/query", 200, "999999\n");

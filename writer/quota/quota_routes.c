@@ -91,7 +91,7 @@ wait_until_durable(struct http_call *x, bool changes)
 {
     struct quota_service *s = x->ctx;
 
-    return (!changes && journal_is_durable(&s->store.journal)) ||
+    return (!changes && journal_is_durable(&s->journal)) ||
            conn_gate(x->conn, &s->commit.gate);
 }
 
@@ -121,7 +121,7 @@ hash_request(const struct journal *j, const struct quota_request *r)
 static struct keyed
 key_of(struct http_call *x, const struct quota_request *r)
 {
-    const struct journal *j = &((struct quota_service *)x->ctx)->store.journal;
+    const struct journal *j = &((struct quota_service *)x->ctx)->journal;
     const struct http_text key = x->request->key;
     struct keyed k = {.is = key.at != NULL};
 
@@ -202,7 +202,7 @@ make_change(struct quota_service *s, const struct quota_request *r,
     int rc;
 
     if (record->type != JOURNAL_RECORD_REFUSED) {
-        rc = quotas_make(&s->store.quotas, r, record, a);
+        rc = quotas_make(&s->quotas, r, record, a);
         if (rc < 0) {
             diag_repeating(&s->numbers_warning, DIAG_WARNING,
                            "a change of a quota is refused: %s", diag_text(rc));
@@ -210,10 +210,10 @@ make_change(struct quota_service *s, const struct quota_request *r,
             return;
         }
     }
-    put_change(&s->store.journal, key, record, r);
+    put_change(&s->journal, key, record, r);
     if (key->is) {
-        idempotency_forget(&s->store.quotas.keys, clock_steady_unix_ms());
-        idempotency_add(&s->store.quotas.keys, key->hash, key->request, a,
+        idempotency_forget(&s->quotas.keys, clock_steady_unix_ms());
+        idempotency_add(&s->quotas.keys, key->hash, key->request, a,
                         clock_steady_unix_ms());
     }
     if (runs_out(record) && s->config->quota_export[0] != '\0')
@@ -240,7 +240,7 @@ repeat_answer(struct http_call *x, uint8_t *body, const struct key_entry *e,
 static enum conn_next
 wait_for_room(struct quota_service *s, struct http_call *x)
 {
-    const struct journal *j = &s->store.journal;
+    const struct journal *j = &s->journal;
     const struct journal_group *g = &j->groups[j->collecting];
 
     /* A full group is soon written. */
@@ -257,7 +257,7 @@ static enum conn_next
 change_asked(struct http_call *x, const struct quota_request *r)
 {
     struct quota_service *s = x->ctx;
-    struct quotas *q = &s->store.quotas;
+    struct quotas *q = &s->quotas;
     const struct keyed key = key_of(x, r);
     const struct key_entry *e;
     struct journal_record record;
@@ -286,7 +286,7 @@ change_asked(struct http_call *x, const struct quota_request *r)
     writes =
         changes ||
         (key.is && (a.form == ANSWER_REFUSED || a.form == ANSWER_IMPOSSIBLE));
-    if (writes && journal_free(&s->store.journal) < JOURNAL_CHANGE)
+    if (writes && journal_free(&s->journal) < JOURNAL_CHANGE)
         return wait_for_room(s, x);
     if (!wait_until_durable(x, writes))
         return CONN_FULL;
@@ -343,8 +343,6 @@ static const struct quota_verb {
     {"empty", NULL, JOURNAL_RECORD_EMPTY},
 };
 
-#define VERBS (sizeof verbs / sizeof verbs[0])
-
 /* Applies a verb to the quota of this name. */
 static enum conn_next
 apply_verb(struct http_call *x, const struct quota_verb *verb,
@@ -374,7 +372,7 @@ apply_verb(struct http_call *x, const struct quota_verb *verb,
 static const struct quota_verb *
 find_verb(struct http_text word)
 {
-    for (size_t i = 0; i < VERBS; i++)
+    for (size_t i = 0; i < sizeof verbs / sizeof verbs[0]; i++)
         if (http_text_is(word, verbs[i].word))
             return &verbs[i];
     return NULL;
@@ -393,7 +391,7 @@ answer_unnamed(struct http_call *x)
     assert(verb);
     if (!may_serve(x, &next))
         return next;
-    return apply_verb(x, verb, quotas_unnamed(&s->store.quotas),
+    return apply_verb(x, verb, quotas_unnamed(&s->quotas),
                       (struct http_text)HTTP_TEXT(""));
 }
 
@@ -423,7 +421,7 @@ answer_list(struct http_call *x)
 
     if (!may_serve(x, &next))
         return next;
-    q = &s->store.quotas;
+    q = &s->quotas;
     body = http_body(x, (q->count + 1) * LINE_MAX_);
     if (!body || !wait_until_durable(x, false))
         return CONN_FULL;
@@ -449,7 +447,7 @@ manage_quota(struct http_call *x, struct http_text name)
     if (x->request->method == HTTP_DELETE) {
         if (query.at)
             return http_fail(x, HTTP_NOT_FOUND);
-        r.quota = quotas_find(&s->store.quotas, r.name, r.name_size);
+        r.quota = quotas_find(&s->quotas, r.name, r.name_size);
         return change_asked(x, &r);
     }
     if (x->request->method != HTTP_POST)
@@ -480,7 +478,7 @@ act_named(struct http_call *x, struct http_text name, struct http_text word)
 {
     const struct quota_service *s = x->ctx;
     struct quota *quota =
-        quotas_find(&s->store.quotas, (const char *)name.at, name.size);
+        quotas_find(&s->quotas, (const char *)name.at, name.size);
     const struct quota_verb *verb = find_verb(word);
 
     if (x->request->method == HTTP_DELETE ||

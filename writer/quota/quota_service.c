@@ -18,15 +18,15 @@
 
 /* Writes a checkpoint of the quotas as they are after the first `end` records. */
 static int
-write_checkpoint(struct quota_store *store, uint64_t end)
+write_checkpoint(struct quota_service *s, uint64_t end)
 {
     uint8_t *bytes;
     size_t size;
     int rc;
 
-    rc = checkpoint_write(&store->quotas, &bytes, &size);
+    rc = checkpoint_write(&s->quotas, &bytes, &size);
     if (rc == 0)
-        rc = journal_checkpoint(&store->journal, end, bytes, size);
+        rc = journal_checkpoint(&s->journal, end, bytes, size);
     free(bytes);
     return rc;
 }
@@ -48,8 +48,9 @@ print_numbers(FILE *file, const struct quota *quota)
 
 /* Replaces the file as a whole. */
 static int
-write_export(const struct quota_store *store, const char *path)
+write_export(const struct quota_service *s)
 {
+    const char *path = s->config->quota_export;
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
     char temp[CONFIG_TEXT_SIZE + 8];
     FILE *file;
@@ -64,7 +65,7 @@ write_export(const struct quota_store *store, const char *path)
             (void)close(fd);
         return rc;
     }
-    print_numbers(file, quotas_unnamed(&store->quotas));
+    print_numbers(file, quotas_unnamed(&s->quotas));
     if (fflush(file) != 0 || ferror(file) || fsync(fd) < 0 ||
         rename(temp, path) < 0)
         rc = errno != 0 ? -errno : -EIO;
@@ -81,7 +82,7 @@ is_due(const void *ctx)
     const struct quota_service *s = ctx;
 
     return s->is_open && loop_now_ms(s->loop) >= s->retry_ms &&
-           (s->wants_export || journal_needs_checkpoint(&s->store.journal));
+           (s->wants_export || journal_needs_checkpoint(&s->journal));
 }
 
 static bool
@@ -92,7 +93,7 @@ begin(void *ctx)
 
     if (!s->is_open)
         return false;
-    j = &s->store.journal;
+    j = &s->journal;
     /* The memory is as after this group, and stays so until its end. */
     s->paused = is_due(s);
     s->is_full = false;
@@ -107,17 +108,17 @@ static int
 sync_journal(void *ctx)
 {
     struct quota_service *s = ctx;
-    struct journal *j = &s->store.journal;
+    struct journal *j = &s->journal;
     const struct journal_group *g = &j->groups[1 - j->collecting];
     const uint32_t generation = j->head.generation;
     int rc = journal_sync(j);
 
     if (rc == 0 && s->paused && journal_needs_checkpoint(j)) {
-        rc = write_checkpoint(&s->store, g->first + g->count);
+        rc = write_checkpoint(s, g->first + g->count);
         s->is_full = j->head.generation == generation;
     }
     if (rc == 0 && s->paused && s->wants_export)
-        s->export_rc = write_export(&s->store, s->config->quota_export);
+        s->export_rc = write_export(s);
     return rc;
 }
 
@@ -144,7 +145,7 @@ end(void *ctx, int rc)
 {
     struct quota_service *s = ctx;
 
-    journal_end(&s->store.journal, rc);
+    journal_end(&s->journal, rc);
     if (rc < 0) {
         diag_errno(DIAG_ERROR, rc, "write data_dir/live/" JOURNAL_NAME);
         return false;
@@ -171,18 +172,19 @@ quota_turn(struct quota_service *s)
 /* ---- open and close ---------------------------------------------- */
 
 static int
-check_limit(const struct quota_store *store, const struct config *c)
+check_limit(const struct quota_service *s)
 {
-    const int64_t limit = store->journal.head.limit;
+    const uint64_t wanted = s->config->quota_limit;
+    const int64_t limit = s->journal.head.limit;
 
-    if ((uint64_t)limit == c->quota_limit)
+    if ((uint64_t)limit == wanted)
         return 0;
     diag(DIAG_ERROR,
          "quota.limit=%" PRIu64 ", but the journal was made with %" PRId64
          ": give quota.limit = %" PRId64 " and change what remains with "
          "/increase and /decrease, or move data_dir/live/" JOURNAL_NAME
          " and " JOURNAL_NOTE_NAME " away to begin a new one",
-         c->quota_limit, limit, limit);
+         wanted, limit, limit);
     return -EINVAL;
 }
 
@@ -204,20 +206,20 @@ make_journal(int dirfd, const struct config *c)
 }
 
 static int
-read_journal(struct quota_store *store, int dirfd, const struct config *c)
+read_journal(struct quota_service *s, int dirfd)
 {
     const struct journal_reader reader = {checkpoint_begin, quotas_take,
-                                          &store->quotas};
+                                          &s->quotas};
     int rc;
 
-    rc = journal_open(&store->journal, dirfd, &reader);
+    rc = journal_open(&s->journal, dirfd, &reader);
     if (rc == 0)
-        rc = check_limit(store, c);
+        rc = check_limit(s);
     if (rc < 0)
         return rc;
-    quotas_taken(&store->quotas, c->quota_max);
-    return journal_needs_checkpoint(&store->journal)
-               ? write_checkpoint(store, store->journal.durable)
+    quotas_taken(&s->quotas, s->config->quota_max);
+    return journal_needs_checkpoint(&s->journal)
+               ? write_checkpoint(s, s->journal.durable)
                : 0;
 }
 
@@ -228,18 +230,17 @@ retry_due(struct loop_timer *timer)
 }
 
 static void
-free_store(struct quota_store *store)
+close_journal(struct quota_service *s)
 {
-    quotas_fini(&store->quotas);
-    journal_close(&store->journal);
+    quotas_fini(&s->quotas);
+    journal_close(&s->journal);
 }
 
 /* Reads the journal, or makes one when there is none.
  *   -EINVAL   quota.limit is not what it was made with */
 static int
-open_store(struct quota_service *s, int dirfd)
+open_journal(struct quota_service *s, int dirfd)
 {
-    struct quota_store *store = &s->store;
     const struct quota *quota;
     bool exists;
     int rc;
@@ -248,19 +249,19 @@ open_store(struct quota_service *s, int dirfd)
     if (rc == 0 && !exists)
         rc = make_journal(dirfd, s->config);
     if (rc == 0)
-        rc = read_journal(store, dirfd, s->config);
+        rc = read_journal(s, dirfd);
     if (rc == -EINVAL)
         return rc;
     s->is_open = rc == 0;
     if (rc < 0) {
-        free_store(store);
+        close_journal(s);
         diag_errno(DIAG_ERROR, rc,
                    "quotas are not served until data_dir/live/" JOURNAL_NAME
                    " is mended and countd-write is started again");
         return 0;
     }
     /* An export that is there is of another journal, or may be older. */
-    quota = quotas_unnamed(&store->quotas);
+    quota = quotas_unnamed(&s->quotas);
     s->wants_export = s->config->quota_export[0] != '\0' &&
                       (quota->count == 0 || quota->remaining == 0);
     return 0;
@@ -272,7 +273,7 @@ free_service(struct quota_service *s)
 {
     loop_disarm(s->loop, &s->retry);
     commit_fini(&s->commit);
-    free_store(&s->store);
+    close_journal(s);
     *s = (struct quota_service){.loop = NULL};
 }
 
@@ -285,9 +286,9 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
     *s = (struct quota_service){.loop = loop,
                                 .config = config,
                                 .retry = {.slot = -1, .due = retry_due}};
-    s->store.journal.fd = s->store.journal.note_fd = -1;
+    s->journal.fd = s->journal.note_fd = -1;
     http_line_init(&s->line);
-    rc = open_store(s, live_fd);
+    rc = open_journal(s, live_fd);
     if (rc == 0)
         rc = commit_init(&s->commit, &quota_file, s, &s->io, max);
     if (rc == 0)

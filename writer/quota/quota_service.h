@@ -51,17 +51,12 @@ struct quota_stats {
     uint64_t failures; /* checkpoints that could not be written */
 };
 
-/* A journal, and the quotas that were read from it. */
-struct quota_store {
-    struct journal journal;
-    struct quotas quotas;
-};
-
 struct quota_service {
     struct loop *loop; /* NULL: off */
     const struct config *config;
-    struct quota_store store;
-    bool is_open; /* the store */
+    struct journal journal;
+    struct quotas quotas; /* that were read from it */
+    bool is_open;         /* both */
     struct io io;
     struct commit commit;
     struct http_line line; /* requests that wait for room */
