@@ -46,8 +46,6 @@ commit_go(struct commit *m)
 void
 commit_turn(struct commit *m)
 {
-    if (m->file->flush)
-        m->file->flush(m->ctx);
     /* What is_due() looks at is the thread's while a group is in flight. */
     if (!m->in_flight &&
         (gate_has_waiters(&m->gate) || m->file->is_due(m->ctx)))

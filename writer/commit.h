@@ -6,8 +6,8 @@
  * the collecting group; its answers wait behind the gate:
  *
  *     append, conn_gate, put       a protocol, many times in a turn
- *     commit_turn                  once, the last of the turn: one write of all
- *                                  that was appended; when nothing is in
+ *     commit_turn                  once, the last of the turn, when all that was
+ *                                  appended is written: when nothing is in
  *                                  flight and an answer waits, or it is due,
  *                                  the group's sync begins in an I/O thread
  *     synced                       its answers may leave; the next sync begins
@@ -31,7 +31,6 @@
 
 /* The file that is made durable.  Only sync() waits for the disk. */
 struct commit_file {
-    void (*flush)(void *ctx);        /* writes what was put; NULL: sync does */
     bool (*is_due)(const void *ctx); /* a sync, though no answer waits */
     bool (*begin)(void *ctx);        /* false: nothing, or not now */
     int (*sync)(void *ctx);          /* I/O thread; 0 or -errno, no retry */

@@ -252,7 +252,7 @@ put_answer(struct http_call *x, uint8_t *body, uint32_t count, bool gated)
     enum conn_next next;
 
     if (!later)
-        logs_file.flush(s->ingest->logs);
+        logs_flush(s->ingest->logs);
     next = http_end(x, HTTP_OK,
                     write_answer(body, count, later ? 0 : clock_unix_ms()));
     if (later)
@@ -271,7 +271,7 @@ count_turn(struct count *s)
 
     if (s->times.count == 0)
         return;
-    logs_file.flush(s->ingest->logs);
+    logs_flush(s->ingest->logs);
     now_ms = clock_unix_ms();
     /* The number of digits stays the same even if the clock was just set. */
     now_ms = now_ms < TIME_MIN ? TIME_MIN : now_ms;

@@ -22,7 +22,7 @@ struct http_service {
     struct count count;
     struct sequence sequence;
     bool sequence_on;
-    bool stopping; /* the caller's to set: it is not ready any more */
+    bool stopping; /* the writer's to set: it stops, and is not ready */
 };
 
 /* Opens what is turned on, and adds its routes to the site.  -ENOMEM, or what

@@ -370,10 +370,8 @@ static void
 set_up_jobs(struct logs *l)
 {
     for (size_t i = 0; i < LOGS_RETIRED; i++)
-        l->retired[i] =
-            (struct retired){.job = {.run = seal_run, .done = seal_done},
-                             .logs = l,
-                             .state = RETIRED_FREE};
+        l->retired[i] = (struct retired){
+            .job = {.run = seal_run, .done = seal_done}, .logs = l};
     l->rotate_timer = (struct loop_timer){.slot = -1, .due = rotate_due};
     l->overdue_timer = (struct loop_timer){.slot = -1, .due = overdue_due};
     l->seal_timer = (struct loop_timer){.slot = -1, .due = seal_due};

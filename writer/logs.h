@@ -5,7 +5,7 @@
  * messages into them (logs_put).  writer/commit.h writes and syncs the slots,
  * through logs_file:
  *
- *     free slots -> put ... put -> flush -> begin -> sync ~~> end
+ *     free slots -> put ... put -> logs_flush -> begin -> sync ~~> end
  *
  * A log is retired when it is full, `log.rotate_after` after its first
  * message, sooner while workers keep up (logs_early.c), by logs_rotate() and by
@@ -232,6 +232,10 @@ int logs_reserve_mark(struct logs *l);
 /* Puts the mark of a request whose increments follow, after logs_have_run() for
  * all of them and the mark, and logs_reserve_mark(). */
 void logs_put_mark(struct logs *l, const struct request_mark *mark);
+
+/* Writes what was put into the current log: at the end of a turn, before
+ * commit_turn(). */
+void logs_flush(struct logs *l);
 
 /* The number of messages put so far.  They are durable once logs_is_durable()
  * of it is true. */

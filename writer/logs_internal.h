@@ -42,9 +42,6 @@ void logs_report_ready(struct logs *l);
 /* Whether a log can be retired: there are few that wait to be sealed. */
 bool logs_can_retire(struct logs *l);
 
-/* Writes the stage into the current log. */
-void logs_flush(struct logs *l);
-
 /* ---- logs_early.c ---- */
 
 void logs_set_up_early(struct logs *l);

@@ -139,17 +139,8 @@ sync_due(struct loop_timer *timer)
     LOOP_OWNER(timer, struct logs, sync_timer)->sync_due = true;
 }
 
-static void
-flush_logs(void *ctx)
-{
-    logs_flush(ctx);
-}
-
-const struct commit_file logs_file = {.flush = flush_logs,
-                                      .is_due = is_due,
-                                      .begin = begin_sync,
-                                      .sync = sync_logs,
-                                      .end = end_sync};
+const struct commit_file logs_file = {
+    .is_due = is_due, .begin = begin_sync, .sync = sync_logs, .end = end_sync};
 
 void
 logs_set_up_sync(struct logs *l)

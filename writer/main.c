@@ -93,8 +93,8 @@ after_turn(void *ctx)
     bool more;
 
     /* Not before the requests of this turn are answered. */
-    if (w->stop_signal != 0 && !w->stopping) {
-        w->stopping = w->http.stopping = true;
+    if (w->stop_signal != 0 && !w->http.stopping) {
+        w->http.stopping = true;
         conns_stop(w->conns, w->config.write_drain_ms, conns_have_stopped, w);
     }
     more = conn_turn(w->conns);
@@ -104,7 +104,8 @@ after_turn(void *ctx)
     if (w->quota.commit.failed)
         disk_has_failed(w);
     count_turn(&w->http.count);
-    /* The last: it syncs what all others have put. */
+    /* The last: what all others have put is written and synced. */
+    logs_flush(&w->logs);
     commit_turn(&w->commit);
     return more || conns_have_work(w->conns);
 }

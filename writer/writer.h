@@ -39,7 +39,6 @@ struct writer {
     struct conns *conns;
     struct writer_status status;
     int stop_signal; /* 0: none */
-    bool stopping;
     bool failed;
 };
 

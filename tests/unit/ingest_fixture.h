@@ -89,6 +89,7 @@ after_turn(void *ctx)
     struct fixture *r = ctx;
 
     (void)conn_turn(r->conns); /* asked again below */
+    logs_flush(&r->logs);
     commit_turn(&r->commit);
     if (r->until(r))
         loop_stop(r->loop);

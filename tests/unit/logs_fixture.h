@@ -67,8 +67,10 @@ after_turn(void *ctx)
 {
     struct fixture *r = ctx;
 
-    if (r->syncs || r->logs.finishing)
+    if (r->syncs || r->logs.finishing) {
+        logs_flush(&r->logs);
         commit_turn(&r->commit);
+    }
     if (r->until(r))
         loop_stop(r->loop);
     return false;
@@ -159,7 +161,7 @@ put_at_once(struct fixture *r, int count)
 {
     for (int i = 0; i < count; i++)
         put_one(r);
-    logs_file.flush(&r->logs);
+    logs_flush(&r->logs);
 }
 
 #endif

@@ -34,6 +34,7 @@ after_turn_of_count(void *ctx)
     }
     count_turn(&count);
     assert_int_equal(r->logs.staged, 0);
+    logs_flush(&r->logs);
     commit_turn(&r->commit);
     if (r->until(r))
         loop_stop(r->loop);

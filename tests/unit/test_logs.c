@@ -96,7 +96,7 @@ put_messages(struct fixture *r, int count)
         run_until(r, has_room, 0);
         put_one(r);
     }
-    logs_file.flush(&r->logs);
+    logs_flush(&r->logs);
 }
 
 /* ---- stale slots -------------------------------------------------------- */
@@ -187,7 +187,7 @@ put_names(struct fixture *r, unsigned keyspace_size, unsigned key_size)
         assert_rc(message_parse(&r->logs.layout, bytes, &m), 0);
         logs_put(&r->logs, &m);
         if (i % 7 == 0)
-            logs_file.flush(&r->logs);
+            logs_flush(&r->logs);
     }
     finish_logs(r);
 
