@@ -474,23 +474,18 @@ remove_object(struct live *l, uint32_t number)
     l->idle--;
 }
 
-static void
-begin_sweep(struct live *l)
-{
-    l->sweeping = true;
-    l->wants_sweep = false;
-    l->sweep_from = 0;
-    l->sweep_ns = 0;
-}
-
 bool
 live_sweep(struct live *l, uint32_t steps)
 {
     const uint64_t start_ns = clock_ns();
     uint32_t number;
 
-    if (!l->sweeping)
-        begin_sweep(l);
+    if (!l->sweeping) {
+        l->sweeping = true;
+        l->wants_sweep = false;
+        l->sweep_from = 0;
+        l->sweep_ns = 0;
+    }
     while ((number = arena_next(&l->objects, &l->sweep_from, &steps)) != 0)
         if (is_removable(l, number))
             remove_object(l, number);

@@ -130,18 +130,13 @@ live_service_close(struct live_service *l)
     }
 }
 
-static const struct live *
-live_of(const struct live_service *l, enum live_kind kind)
-{
-    return &l->servers[kind].live; /* of nothing, when it is not on */
-}
-
 static void
 report_no_memory(struct live_service *l)
 {
     static struct diag_repeat repeat;
-    const struct live *counters = live_of(l, LIVE_COUNTER);
-    const struct live *semaphores = live_of(l, LIVE_SEMAPHORE);
+    /* Of nothing, where a kind is not on. */
+    const struct live *counters = &l->servers[LIVE_COUNTER].live;
+    const struct live *semaphores = &l->servers[LIVE_SEMAPHORE].live;
     const uint64_t no_memory =
         counters->stats.no_memory + semaphores->stats.no_memory;
 

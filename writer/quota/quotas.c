@@ -62,20 +62,6 @@ free_id(const struct quotas *q)
     return id;
 }
 
-static struct quota *
-new_quota(uint16_t id, const char *name, size_t size, int64_t limit)
-{
-    struct quota *quota = calloc(1, sizeof *quota);
-
-    if (!quota)
-        return NULL;
-    quota->id = id;
-    quota->name_size = (uint8_t)size;
-    memcpy(quota->name, name, size);
-    quota->limit = quota->remaining = limit;
-    return quota;
-}
-
 static void
 free_quota(struct quota *quota)
 {
@@ -228,9 +214,13 @@ quotas_add(struct quotas *q, uint16_t id, const char *name, size_t size,
     if (quotas_find(q, name, size) || !quota_name_is_good(name, size) ||
         q->ids[id] || q->count >= QUOTA_MAX)
         return -EBADMSG;
-    quota = new_quota(id, name, size, limit);
+    quota = calloc(1, sizeof *quota);
     if (!quota)
         return -ENOMEM;
+    quota->id = id;
+    quota->name_size = (uint8_t)size;
+    memcpy(quota->name, name, size);
+    quota->limit = quota->remaining = limit;
     for (place = q->count++; place > 0; place--) {
         if (compare_name(&wanted, &q->names[place - 1]) > 0)
             break;

@@ -83,13 +83,6 @@ free_places(const struct aggregate *s)
     return s->index_count - s->index_count / 4 - s->halves[s->young].names;
 }
 
-/* Names with a fraction may keep half of the bytes and of the places. */
-static size_t
-kept_places(const struct aggregate *s)
-{
-    return (s->index_count - s->index_count / 4) / 2;
-}
-
 size_t
 aggregate_free(const struct aggregate *s)
 {
@@ -135,12 +128,14 @@ find_entry(const struct aggregate *s, const struct aggregate_half *h,
     return NULL;
 }
 
-/* Whether a name at the end of a half has space among those that are kept. */
+/* Whether a name at the end of a half has space among those that are kept, for
+ * which half of the bytes and of the places are. */
 static bool
 has_kept_room(const struct aggregate *s, const struct aggregate_half *h,
               size_t size)
 {
-    return h->used + size <= s->half_size / 2 && h->names < kept_places(s);
+    return h->used + size <= s->half_size / 2 &&
+           h->names < (s->index_count - s->index_count / 4) / 2;
 }
 
 /* Enters `e`, which lies at h->used, into the index of its half. */

@@ -103,19 +103,12 @@ datagram_init(struct datagrams *d)
     }
 }
 
-static bool
-is_set(const struct config *c)
-{
-    return c->statsd_listen[0] != '\0';
-}
-
 int
 datagram_begin(struct datagrams *d, const struct config *config)
 {
     datagram_init(d);
     d->config = config;
-    return is_set(config) && bind_is_now(config->statsd_listen) ? bind_port(d)
-                                                                : 0;
+    return bind_is_now(config->statsd_listen) ? bind_port(d) : 0;
 }
 
 int
@@ -126,7 +119,7 @@ datagram_bind(struct datagrams *d, const struct local_folder *folder)
     size_t size;
     int rc;
 
-    if (!is_set(c))
+    if (c->statsd_listen[0] == '\0')
         return 0;
     rc = networks_parse(c->statsd_allow, &d->allow, &wrong, &size);
     if (rc == 0)
