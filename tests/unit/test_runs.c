@@ -261,14 +261,7 @@ check_erased(const struct life *l)
 static void
 sweep_erased(struct life *l)
 {
-    struct history_compacted swept;
-
-    do {
-        assert_rc(history_sweep(&l->h, &l->kv.kv, l->care,
-                                1 + random_below(&l->random, 50), &swept),
-                  0);
-        keep_state(l);
-    } while (swept.more);
+    compact_some(l, 1 + random_below(&l->random, 50), 0, true);
     check_erased(l);
 }
 

@@ -1,8 +1,7 @@
 /* common/store/history/change.c - what a transaction that changes counts does with
- * history, whatever the engine: history_enter(), history_add(),
- * history_compact_some(). */
+ * history, whatever the engine: history_enter(), history_add(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/history/history.h"
+#include "common/store/history/compact.h"
 
 #include <errno.h>
 
@@ -18,8 +17,8 @@ history_minute(uint64_t (*now_ms)(void))
     return minute < HISTORY_NEVER ? (uint32_t)minute : HISTORY_NEVER;
 }
 
-static const char *
-name_of(const struct history_of *of)
+const char *
+compact_name(const struct history_of *of)
 {
     static _Thread_local char text[NAME_TEXT_SIZE];
 
@@ -49,24 +48,8 @@ history_enter(struct history *h, const struct history_of *of, int rc)
         diag_repeating(&repeat, DIAG_WARNING,
                        "keyspace=%s: history keeps the steps that it began "
                        "with; set history.%s = off for a while to begin anew",
-                       name_of(of), name_of(of));
+                       compact_name(of), compact_name(of));
     return 1;
-}
-
-int
-history_compact_some(struct history *h, const struct kv *kv,
-                     const struct history_of *of, size_t blocks,
-                     struct history_compacted *done)
-{
-    static struct diag_repeat repeat;
-    const int rc = history_compact(h, kv, of, blocks, done);
-
-    if (rc == 0 && done->shortened)
-        diag_repeating(&repeat, DIAG_WARNING,
-                       "keyspace=%s: history exceeds history.max: the oldest "
-                       "of it is removed before its time",
-                       name_of(of));
-    return rc;
 }
 
 static uint64_t
@@ -90,7 +73,7 @@ history_add(struct history *h, const struct kv *kv, const struct history_of *of,
 
     rc = history_append(h, kv, of, &ahead);
     if (rc == -EAGAIN) {
-        rc = history_compact_some(h, kv, of, SIZE_MAX, &done);
+        rc = history_compact(h, kv, of, SIZE_MAX, &done);
         before = count_blocks(h);
         if (rc == 0)
             rc = history_append(h, kv, of, &ahead);
@@ -101,7 +84,7 @@ history_add(struct history *h, const struct kv *kv, const struct history_of *of,
         diag_repeating(&repeat, DIAG_WARNING,
                        "keyspace=%s: sums=%llu are stamped more than a day "
                        "ahead of the clock; history counts them as of now",
-                       name_of(of), (unsigned long long)ahead);
+                       compact_name(of), (unsigned long long)ahead);
     *blocks = done.blocks + count_blocks(h) - before;
     return rc;
 }

@@ -1,12 +1,14 @@
 /* common/store/history/compact.c - which jobs there are: periods with many runs
  * of a level, periods that have ended, and those past their retention.
  *
- * Entry points: history_compact(), history_sweep(), history_due(). */
+ * Entry points: history_compact(), history_due(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/history/compact.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+#include "common/base/diag.h"
 
 /* ---- choosing runs ----------------------------------------------------- */
 
@@ -190,7 +192,7 @@ choose_closed(struct compact_work *w, unsigned tier)
             return rc;
         t->open = rc == 0 ? HISTORY_NEVER : p.start;
         if (rc == 0 ||
-            p.start + t->period + HISTORY_CLOSED_AFTER > w->limits->now)
+            p.start + t->period + HISTORY_CLOSED_AFTER > w->of->limits.now)
             return 0;
         if (is_busy(h, &p))
             return 0;
@@ -215,7 +217,7 @@ is_finer_left(const struct history *h, unsigned tier, uint32_t end)
 }
 
 /* Drops a whole period, if the next tier has it or there is no next tier, and
- * the finer tiers no longer have it.  1: it is to be swept. */
+ * the finer tiers no longer have it.  1: it is being swept. */
 static int
 drop_period(struct compact_work *w, struct period *p)
 {
@@ -239,6 +241,7 @@ drop_period(struct compact_work *w, struct period *p)
         p->runs[i].flags |= RUN_GONE;
     }
     t->floor = end;
+    h->jobs[COMPACT_CLOSING] = compact_sweep_of(p->tier, p->start);
     rc = period_put(h, w->kv, p);
     return rc < 0 ? rc : 1;
 }
@@ -258,9 +261,9 @@ static int
 choose_old(struct compact_work *w, unsigned tier)
 {
     struct history_tier *t = &w->history->tier[tier];
-    const uint32_t now = w->limits->now;
+    const uint32_t now = w->of->limits.now;
     struct period p;
-    int rc, first = 0;
+    int rc;
 
     if (t->dropped_at > now)
         t->dropped_at = now;
@@ -268,50 +271,46 @@ choose_old(struct compact_work *w, unsigned tier)
         return 0;
     for (int i = 0; i < 2; i++) {
         rc = find_oldest(w, tier, &p);
-        if (rc <= 0 || (uint64_t)p.start + t->period + t->keep > now)
-            return rc < 0 ? rc : first;
-        rc = drop_period(w, &p);
+        if (rc > 0)
+            rc = (uint64_t)p.start + t->period + t->keep > now
+                     ? 0
+                     : drop_period(w, &p);
         if (rc <= 0)
-            return rc < 0 ? rc : first;
+            return rc < 0 ? rc : i;
         t->dropped_at = now;
-        if (first == 0)
-            w->history->jobs[COMPACT_CLOSING] =
-                compact_sweep_of(p.tier, p.start);
-        first = 1;
     }
-    return first;
+    return 1;
 }
 
 /* Above history.max, the oldest period of the finest tier is dropped. */
 static int
 choose_limit(struct compact_work *w)
 {
+    static struct diag_repeat repeat;
+    const struct history_limits *limits = &w->of->limits;
     const struct history *h = w->history;
     uint64_t bytes = 0;
     struct period p;
+    int rc = 0;
 
     for (unsigned i = 0; i < h->count; i++)
         bytes += h->tier[i].bytes;
-    if (w->limits->max == 0 || bytes <= w->limits->max)
+    if (limits->max == 0 || bytes <= limits->max)
         return 0;
-    for (unsigned i = 0; i < h->count; i++) {
-        int rc = find_oldest(w, i, &p);
-
-        if (rc > 0 && p.start + h->tier[i].period + HISTORY_CLOSED_AFTER <=
-                          w->limits->now)
-            rc = drop_period(w, &p);
-        else if (rc > 0)
-            rc = 0;
-        if (rc == 0)
-            continue;
-        if (rc > 0) {
-            w->history->jobs[COMPACT_CLOSING] =
-                compact_sweep_of(p.tier, p.start);
-            w->out->shortened = true;
-        }
-        return rc;
+    for (unsigned i = 0; rc == 0 && i < h->count; i++) {
+        rc = find_oldest(w, i, &p);
+        if (rc > 0)
+            rc = p.start + h->tier[i].period + HISTORY_CLOSED_AFTER <=
+                         limits->now
+                     ? drop_period(w, &p)
+                     : 0;
     }
-    return 0;
+    if (rc > 0)
+        diag_repeating(&repeat, DIAG_WARNING,
+                       "keyspace=%s: history exceeds history.max: the oldest "
+                       "of it is removed before its time",
+                       compact_name(w->of));
+    return rc;
 }
 
 /* ---- the next job ------------------------------------------------------ */
@@ -339,12 +338,8 @@ history_compact(struct history *h, const struct kv *kv,
                 const struct history_of *of, size_t blocks,
                 struct history_compacted *out)
 {
-    struct compact_work w = {.history = h,
-                             .kv = kv,
-                             .compact = of->compact,
-                             .limits = &of->limits,
-                             .blocks = blocks,
-                             .out = out};
+    struct compact_work w = {
+        .history = h, .kv = kv, .of = of, .blocks = blocks, .out = out};
     bool worked = true;
     int rc = 0;
 
@@ -365,24 +360,6 @@ history_compact(struct history *h, const struct kv *kv,
     }
     out->more = worked;
     return 0;
-}
-
-int
-history_sweep(struct history *h, const struct kv *kv, struct history_compact *c,
-              size_t blocks, struct history_compacted *out)
-{
-    struct compact_work w = {
-        .history = h, .kv = kv, .compact = c, .blocks = blocks, .out = out};
-    int rc = 0;
-
-    *out = (struct history_compacted){.more = false};
-    for (unsigned slot = 0; rc == 0 && slot < HISTORY_JOBS; slot++) {
-        while (rc == 0 && h->jobs[slot].kind == HISTORY_SWEEP &&
-               out->blocks < blocks)
-            rc = compact_job(&w, slot);
-        out->more |= h->jobs[slot].kind == HISTORY_SWEEP;
-    }
-    return rc;
 }
 
 /* ---- when -------------------------------------------------------------- */

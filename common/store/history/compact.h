@@ -23,8 +23,7 @@ struct history_compact {
 struct compact_work {
     struct history *history;
     const struct kv *kv;
-    struct history_compact *compact;
-    const struct history_limits *limits;
+    const struct history_of *of;
     size_t blocks; /* to be read and written, about */
     struct history_compacted *out;
 };
@@ -42,5 +41,8 @@ compact_sweep_of(unsigned tier, uint32_t period)
 
 /* Does a slice of the job `slot`. */
 int compact_job(struct compact_work *w, unsigned slot);
+
+/* The name of the keyspace in a message, until the thread's next (change.c). */
+const char *compact_name(const struct history_of *of);
 
 #endif

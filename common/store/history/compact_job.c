@@ -82,7 +82,7 @@ static int
 open_sources(struct compact_work *w, struct merge_job *job)
 {
     const struct history_job *j = job->job;
-    struct history_compact *c = w->compact;
+    struct history_compact *c = w->of->compact;
     size_t n = 0;
     int rc = 0;
 
@@ -113,7 +113,7 @@ write_rows(struct compact_work *w, struct merge_job *job)
 {
     struct history_job *j = job->job;
     struct history *h = w->history;
-    struct history_compact *c = w->compact;
+    struct history_compact *c = w->of->compact;
     struct run_writer *out = &c->writer;
     const uint32_t before = job->new->blocks;
     const uint64_t bytes = job->new->bytes;

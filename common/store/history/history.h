@@ -163,7 +163,7 @@ struct history_erasure {
 };
 
 /* Erases keys, sorted and each once, from all runs.  Jobs under way begin anew,
- * and what they wrote is swept (history_sweep).  Reads at most *blocks blocks,
+ * and the next compaction sweeps what they wrote.  Reads at most *blocks blocks,
  * and says how many.  -E2BIG: they were not enough; the kv and the state are
  * then no longer of use. */
 int history_erase(struct history *h, const struct kv *kv,
@@ -177,9 +177,8 @@ struct history_limits {
 };
 
 struct history_compacted {
-    size_t blocks;  /* read and written */
-    bool more;      /* there is more to do now */
-    bool shortened; /* a period was removed because of `max` */
+    size_t blocks; /* read and written */
+    bool more;     /* there is more to do now */
 };
 
 /* Working memory, for any number of calls. */
@@ -188,15 +187,11 @@ struct history_compact;
 struct history_compact *history_compact_new(void);
 void history_compact_free(struct history_compact *c);
 
-/* Compacts up to about `blocks` blocks, within the limits of `of`. */
+/* Compacts up to about `blocks` blocks, within the limits of `of`; says when
+ * history.max has removed something. */
 int history_compact(struct history *h, const struct kv *kv,
                     const struct history_of *of, size_t blocks,
                     struct history_compacted *out);
-
-/* Does as history_compact(), but only the sweeping that was begun. */
-int history_sweep(struct history *h, const struct kv *kv,
-                  struct history_compact *c, size_t blocks,
-                  struct history_compacted *out);
 
 /* The minute at which there will be something to do, if nothing comes; small
  * periods may wait a day.  HISTORY_NEVER: nothing will. */
@@ -239,11 +234,6 @@ int history_enter(struct history *h, const struct history_of *of, int rc);
  * were written. */
 int history_add(struct history *h, const struct kv *kv,
                 const struct history_of *of, uint64_t *blocks);
-
-/* history_compact(), which says when history.max has removed something. */
-int history_compact_some(struct history *h, const struct kv *kv,
-                         const struct history_of *of, size_t blocks,
-                         struct history_compacted *done);
 
 /* ---- reading (scan.c, history_answer.c) --------------------------------- */
 

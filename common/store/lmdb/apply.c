@@ -1,6 +1,7 @@
-/* common/store/lmdb/apply.c - applying batches exactly once.
+/* common/store/lmdb/apply.c - applying batches exactly once, lmdb_apply(), and
+ * removing keys, lmdb_del().
  *
- * lmdb_apply(): the batch is cut into slices by key range, each small enough
+ * The batch is cut into slices by key range, each small enough
  * for one transaction.  Each transaction (make_slice()) reads the marks, which
  * say what is applied: nothing, the deltas up to a key, or all.  It edits both
  * trees by the next slice of what is missing, and writes totals and marks:
@@ -22,14 +23,18 @@
 
 #include <errno.h>
 
-/* State of one lmdb_apply(). */
+/* State of one lmdb_apply() or lmdb_del(). */
 struct apply_call {
     struct lmdb *store;
     struct keyspace *keyspace;
     const struct store_batch *given;
+    const struct store_key
+        *gone;    /* keys that are removed, and then there are no
+                                     deltas; or NULL */
+    size_t count; /* deltas, or keys */
     struct marks marks;
     bool in;        /* the marks say that everything is applied */
-    size_t at;      /* first delta of the slice */
+    size_t at;      /* first delta, or key, of the slice */
     size_t end;     /* first delta after it */
     size_t limit;   /* changes that a slice may have; 0: not computed yet */
     bool counted;   /* keys_max has been checked */
@@ -78,10 +83,12 @@ find_place(struct apply_call *b, MDB_txn *txn,
            const struct keyspace_state *state)
 {
     const struct mark_found *found = b->marks.found;
-    const int rc =
-        marks_read(txn, b->keyspace->dbis[KEYSPACE_META], state, &b->marks);
+    int rc;
 
-    if (rc < 0 || b->marks.count == 0)
+    if (b->marks.count == 0)
+        return 0;
+    rc = marks_read(txn, b->keyspace->dbis[KEYSPACE_META], state, &b->marks);
+    if (rc < 0)
         return rc;
     for (size_t i = 0; i < b->marks.count; i++)
         if (found[i].state == STORE_MARK_AHEAD)
@@ -100,13 +107,21 @@ find_place(struct apply_call *b, MDB_txn *txn,
 
 /* ---- slices ------------------------------------------------------------ */
 
-/* Sums the deltas of one key, from *i on. */
+/* The removal of a key, or the sum of its deltas, from *i on. */
 static void
-next_change(const struct store_batch *given, size_t *i, struct key_change *c)
+next_change(const struct apply_call *b, size_t *i, struct key_change *c)
 {
-    const struct store_delta *d = &given->deltas[*i];
-    const struct store_delta *end = given->deltas + given->delta_count;
+    const struct store_delta *d, *end;
 
+    if (b->gone) {
+        const struct store_key *k = &b->gone[(*i)++];
+
+        *c = (struct key_change){
+            .key = k->key, .key_size = (uint16_t)k->key_size, .gone = true};
+        return;
+    }
+    d = &b->given->deltas[*i];
+    end = b->given->deltas + b->count;
     c->key = d->key;
     c->key_size = d->key_size;
     c->sum = store_delta_sum(d);
@@ -114,7 +129,7 @@ next_change(const struct store_batch *given, size_t *i, struct key_change *c)
     for (d++; d < end && bytes_equal(d->key, d->key_size, c->key, c->key_size);
          d++)
         c->sum += store_delta_sum(d);
-    *i = (size_t)(d - given->deltas);
+    *i = (size_t)(d - b->given->deltas);
 }
 
 /* Refuses a batch that would create too many keys, before any of it is applied.
@@ -131,13 +146,13 @@ check_quota(void *ctx, struct tree *keys)
     if (b->counted || max == 0)
         return 0;
     b->counted = true;
-    if (total + (b->given->delta_count - i) <= max)
+    if (total + (b->count - i) <= max)
         return 0;
-    while (i < b->given->delta_count) {
+    while (i < b->count) {
         struct key_change c;
         int rc;
 
-        next_change(b->given, &i, &c);
+        next_change(b, &i, &c);
         rc = edits_find(keys, &c, &finder);
         if (rc < 0)
             return rc;
@@ -152,7 +167,7 @@ write_marks(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state)
 {
     struct row last;
 
-    if (b->end == b->given->delta_count)
+    if (b->end == b->count)
         return marks_write(txn, b->keyspace->dbis[KEYSPACE_META], state,
                            &b->marks, NULL);
     last = (struct row){.key = b->given->deltas[b->end - 1].key,
@@ -161,14 +176,15 @@ write_marks(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state)
                        &last);
 }
 
-/* Makes the next slice: sums as many deltas from b->at on as fit into changes,
- * edits both trees and adds to history.  Sums of 0 stay: whether +5 and -5
+/* Makes the next slice: as many changes from b->at on as fit, in both trees and in
+ * history.  Sums of 0 stay: whether +5 and -5
  * arrive in one batch or in two must not change which keys exist. */
 static int
 make_edits(struct work *w, MDB_txn *txn, struct keyspace_state *state)
 {
     struct apply_call *b = w->ctx;
-    const struct store_batch *given = b->given;
+    const struct store_delta *deltas =
+        b->gone ? NULL : &b->given->deltas[b->at];
     struct slice *sl = &b->store->slice;
     struct edits e = {
         .store = b->store,
@@ -176,21 +192,21 @@ make_edits(struct work *w, MDB_txn *txn, struct keyspace_state *state)
         .txn = txn,
         .state = state,
         .limit = b->limit,
-        .key_size = given->deltas[b->at].key_size,
-        .deltas = &given->deltas[b->at],
-        .veto = check_quota,
+        .key_size = deltas ? deltas->key_size : b->gone[b->at].key_size,
+        .deltas = deltas,
+        .veto = deltas ? check_quota : NULL,
         .ctx = b,
         .applied = &b->slice,
     };
     int rc;
 
-    rc = edits_begin(&e, given->delta_count - b->at);
+    rc = edits_begin(&e, b->count - b->at);
     if (rc < 0)
         return rc;
     b->limit = e.limit;
-    while (b->end < given->delta_count && sl->count < e.limit)
-        next_change(given, &b->end, &sl->changes[sl->count++]);
-    e.delta_count = b->end - b->at;
+    while (b->end < b->count && sl->count < e.limit)
+        next_change(b, &b->end, &sl->changes[sl->count++]);
+    e.delta_count = deltas ? b->end - b->at : 0;
     rc = edits_make(&e);
     w->map_least = e.map_least;
     b->pages = e.pages;
@@ -210,12 +226,12 @@ make_slice(struct work *w, MDB_txn *txn, struct keyspace_state *state)
     if (rc < 0)
         return rc;
     b->end = b->at;
-    if (b->at < b->given->delta_count) {
+    if (b->at < b->count) {
         rc = make_edits(w, txn, state);
         if (rc < 0)
             return rc;
     }
-    return b->in ? 0 : write_marks(b, txn, state);
+    return b->in || b->marks.count == 0 ? 0 : write_marks(b, txn, state);
 }
 
 /* ---- one slice, one transaction ---------------------------------------- */
@@ -245,15 +261,16 @@ apply_slice(struct apply_call *b)
     b->total.created += b->slice.created;
     b->total.saturated += b->slice.saturated;
     b->total.commits += b->slice.commits;
-    keyspace_free_pages(b->store, b->keyspace, b->pages,
-                        b->at == b->given->delta_count);
+    keyspace_free_pages(b->store, b->keyspace, b->pages, b->at == b->count);
     return 0;
 }
 
 /* ---- the batch --------------------------------------------------------- */
 
+/* Applies all slices, at least one: that makes durable what an earlier call has
+ * left.  `what` it is in a message. */
 static int
-apply_all(struct apply_call *b)
+apply_all(struct apply_call *b, const char *what)
 {
     const struct store_batch *g = b->given;
     int rc;
@@ -263,8 +280,6 @@ apply_all(struct apply_call *b)
     rc = keyspace_get(b->store, g->name, g->name_size,
                       g->delta_count == 0 ? KEYSPACE_FIND : KEYSPACE_CREATE,
                       &b->keyspace);
-    if (rc == -ENOENT && g->delta_count == 0)
-        return 0;
     b->total.at_keyspace_max = rc == -EDQUOT;
     if (rc < 0)
         return rc;
@@ -274,10 +289,10 @@ apply_all(struct apply_call *b)
                               &b->keyspace);
         if (rc == 0)
             rc = apply_slice(b);
-    } while (rc == 0 && b->at < g->delta_count);
+    } while (rc == 0 && b->at < b->count);
     return rc == -ESTALE || rc == -EDQUOT || rc == -EOVERFLOW
                ? rc
-               : keyspace_report(b->store, g->name, g->name_size, "apply", rc);
+               : keyspace_report(b->store, g->name, g->name_size, what, rc);
 }
 
 int
@@ -285,7 +300,8 @@ lmdb_apply(struct store *store, const struct store_batch *given,
            struct store_applied *applied)
 {
     struct lmdb *s = lmdb_of(store);
-    struct apply_call b = {.store = s, .given = given};
+    struct apply_call b = {
+        .store = s, .given = given, .count = given->delta_count};
     int rc;
 
     *applied = (struct store_applied){.keys = 0};
@@ -293,7 +309,7 @@ lmdb_apply(struct store *store, const struct store_batch *given,
     if (rc < 0)
         return rc;
     lmdb_read_end(store);
-    rc = apply_all(&b);
+    rc = apply_all(&b, "apply");
     marks_fini(&b.marks);
     /* What all lanes keep is not more than one commit may take. */
     if (s->slice.capacity * SLICE_CHANGE_COST >
@@ -302,5 +318,34 @@ lmdb_apply(struct store *store, const struct store_batch *given,
     *applied = b.total;
     if (rc == -EAGAIN)
         applied->holder = s->holder;
+    return rc == -ENOENT && given->delta_count == 0 ? 0 : rc;
+}
+
+int
+lmdb_del(struct store *store, struct store_deletion *asked)
+{
+    const struct store_batch named = {.name = asked->name,
+                                      .name_size = asked->name_size};
+    const uint64_t before = asked->deleted;
+    struct lmdb *s = lmdb_of(store);
+    int rc = -ESTALE;
+
+    for (size_t i = 0; i < asked->count; i++)
+        if (asked->keys[i].key_size < 1 ||
+            asked->keys[i].key_size > BLOCK_KEY_MAX)
+            return -EINVAL;
+    lmdb_read_end(store);
+
+    /* A file that took the place of another may have all keys. */
+    for (int i = 0; i < 2 && rc == -ESTALE; i++) {
+        struct apply_call b = {.store = s,
+                               .given = &named,
+                               .gone = asked->keys,
+                               .count = asked->count};
+
+        rc = apply_all(&b, "del");
+        asked->deleted = before + b.total.keys;
+    }
+    keyspace_repair(s, asked->name, asked->name_size);
     return rc;
 }

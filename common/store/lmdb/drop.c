@@ -1,5 +1,4 @@
-/* common/store/lmdb/drop.c - emptying a keyspace (lmdb_drop()),
- * and removing keys (lmdb_del()).
+/* common/store/lmdb/drop.c - emptying a keyspace: lmdb_drop().
  *
  * A dropped increment stays dropped: the marks stay, so a merged log is not
  * counted again; but for those of imports, which a user may want again.  A file
@@ -20,8 +19,6 @@
 
 #include "common/base/array.h"
 #include "common/base/files.h"
-
-/* ---- drop -------------------------------------------------------------- */
 
 /* Marks of imports: what is dropped may be imported again. */
 struct imports {
@@ -185,124 +182,4 @@ lmdb_drop(struct store *store, const uint8_t *name, size_t name_size)
     }
     keyspace_repair(s, name, name_size);
     return keyspace_report(s, name, name_size, "drop", rc);
-}
-
-/* ---- del --------------------------------------------------------------- */
-
-struct deletion {
-    struct lmdb *store;
-    struct keyspace *keyspace;
-    struct store_deletion *asked;
-    size_t at;    /* first key of the transaction */
-    size_t limit; /* keys of the transaction; 0: not computed yet */
-    struct store_applied applied;
-    uint64_t pages;
-};
-
-static int
-make_deletion(struct work *w, MDB_txn *txn, struct keyspace_state *state)
-{
-    struct deletion *d = w->ctx;
-    const struct store_key *keys = d->asked->keys;
-    const size_t count = d->asked->count;
-    struct slice *sl = &d->store->slice;
-    struct edits e = {
-        .store = d->store,
-        .keyspace = d->keyspace,
-        .txn = txn,
-        .state = state,
-        .limit = d->limit,
-        .applied = &d->applied,
-    };
-    int rc;
-
-    d->applied = (struct store_applied){.keys = 0};
-    d->pages = 0;
-    sl->count = 0;
-    if (d->at == count)
-        return 0;
-    e.key_size = keys[d->at].key_size;
-    rc = edits_begin(&e, count - d->at);
-    if (rc < 0)
-        return rc;
-    d->limit = e.limit;
-    while (sl->count < e.limit && d->at + sl->count < count) {
-        const struct store_key *key = &keys[d->at + sl->count];
-
-        sl->changes[sl->count++] = (struct key_change){
-            .key = key->key, .key_size = (uint16_t)key->key_size, .gone = true};
-    }
-    rc = edits_make(&e);
-    w->map_least = e.map_least;
-    d->pages = e.pages;
-    return rc;
-}
-
-/* Deletes all keys, in as few transactions as possible.  At least one commits,
- * which also makes durable an earlier deletion whose outcome was unknown. */
-static int
-delete_all(struct deletion *d)
-{
-    struct work w = {.make = make_deletion, .ctx = d};
-    int rc;
-
-    do {
-        while ((rc = keyspace_change(d->store, d->keyspace, &w)) == -E2BIG &&
-               d->limit > 1)
-            d->limit /= 2;
-        if (rc < 0)
-            return rc;
-        d->asked->deleted += d->applied.keys;
-        d->at += d->store->slice.count;
-        d->limit = 0;
-        keyspace_retain(d->store, d->keyspace, d->pages,
-                        d->at == d->asked->count);
-    } while (d->at < d->asked->count);
-    return 0;
-}
-
-/* No run refers to these blocks, but they may contain the keys.  Commits at
- * least once, so the next merge may use the pages that a deletion freed. */
-int
-lmdb_sweep(struct lmdb *s, const uint8_t *name, size_t name_size)
-{
-    struct keyspace *k;
-    bool more = true;
-    int rc = 0;
-
-    while (rc == 0 && more) {
-        rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
-        if (rc == 0)
-            rc = keyspace_history_compact(s, k, true, &more);
-    }
-    return rc;
-}
-
-int
-lmdb_del(struct store *store, struct store_deletion *asked)
-{
-    struct lmdb *s = lmdb_of(store);
-    struct deletion d = {.store = s, .asked = asked};
-    const uint64_t before = asked->deleted;
-    const uint8_t *name = asked->name;
-    const size_t name_size = asked->name_size;
-    int rc = -ESTALE;
-
-    for (size_t i = 0; i < asked->count; i++)
-        if (asked->keys[i].key_size < 1 ||
-            asked->keys[i].key_size > BLOCK_KEY_MAX)
-            return -EINVAL;
-    lmdb_read_end(store);
-    for (int i = 0; i < 2 && rc == -ESTALE; i++) {
-        /* A file that took its place may have all keys. */
-        d.at = d.limit = 0;
-        asked->deleted = before;
-        rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &d.keyspace);
-        if (rc == 0)
-            rc = delete_all(&d);
-        if (rc == 0 && asked->deleted > 0)
-            rc = lmdb_sweep(s, name, name_size);
-    }
-    keyspace_repair(s, name, name_size);
-    return keyspace_report(s, name, name_size, "del", rc);
 }

@@ -162,10 +162,12 @@ edits_find(struct tree *keys, struct key_change *c, struct tree_finder *f)
 }
 
 static int
-find_all(struct slice *sl, struct tree *keys)
+find_all(struct edits *e, struct tree *keys)
 {
+    struct slice *sl = &e->store->slice;
     struct tree_finder finder = {.valid = false};
 
+    e->clipped = 0;
     for (size_t i = 0; i < sl->count; i++) {
         struct key_change *c = &sl->changes[i];
         const int rc = edits_find(keys, c, &finder);
@@ -174,6 +176,7 @@ find_all(struct slice *sl, struct tree *keys)
             return rc;
         c->saturated = c->was_saturated;
         c->new = store_add(c->old, c->sum, &c->saturated);
+        e->clipped += (int128)c->old + c->sum - c->new;
     }
     return 0;
 }
@@ -308,7 +311,7 @@ edit_tree(struct edits *e, int i, struct tree *t)
     if (e->veto != NULL)
         rc = e->veto(e->ctx, t);
     if (rc == 0)
-        rc = find_all(sl, t);
+        rc = find_all(e, t);
     if (rc < 0)
         return rc;
     return tree_apply(t, sl->rows, keys_edits(e));
@@ -348,22 +351,14 @@ edit_trees(struct edits *e, const struct pages_map *map)
 int
 edits_make(struct edits *e)
 {
-    struct keyspace_history history;
+    const struct keyspace_state before = *e->state;
+    struct pages_map map;
     int rc;
 
     rc = check_map(e);
-    if (rc < 0)
-        return rc;
-    rc = keyspace_history_begin(&history, e->store, e->keyspace, e->txn,
-                                e->state);
     if (rc == 0)
-        rc = edit_trees(e, &history.map);
-    history.of.deltas = e->deltas;
-    history.of.delta_count = e->delta_count;
-    history.pages = e->pages;
+        rc = keyspace_map_find(e->txn, e->keyspace, &map);
     if (rc == 0)
-        rc = keyspace_history_change(&history, e->txn, e->state);
-    keyspace_history_end(&history);
-    e->pages = history.pages;
-    return rc;
+        rc = edit_trees(e, &map);
+    return rc < 0 ? rc : keyspace_history_change(e, &map, &before);
 }

@@ -278,8 +278,6 @@ int lmdb_move(struct store *store, const uint8_t *name, size_t name_size,
               const struct store_taker *to, void *ctx);
 int lmdb_purge(struct store *store, const uint8_t *name, size_t name_size);
 
-/* Removes what history jobs had written before a deletion cancelled them. */
-int lmdb_sweep(struct lmdb *s, const uint8_t *name, size_t name_size);
 int lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
                 int data_fd);
 int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size);
@@ -423,6 +421,7 @@ struct edits {
     void *ctx;
     /* Its keys, created and saturated are added to. */
     struct store_applied *applied;
+    int128 clipped;   /* what the counts could not hold; a result */
     uint64_t pages;   /* pages dirtied, estimated; a result */
     size_t map_least; /* bytes that the map needs; a result */
 

@@ -10,36 +10,17 @@
 
 #include "common/store/lmdb/keyspace.h"
 
-/* What one transaction adds to history, after it has changed the counts. */
-struct keyspace_history {
-    struct lmdb *store;
-    const struct keyspace *keyspace;
-    struct pages_map map;
-    struct lmdb_pager pager;
-    struct kv kv;
-    struct keyspace_state before; /* the state before the transaction */
-    uint64_t pages;       /* written by this transaction so far; rises */
-    struct history_of of; /* its deltas: set before _change() */
-    struct history h;     /* the record that is being changed */
-};
-
-/* Called before and after the counts change, in a transaction that has not
- * written yet; then, and after an error, keyspace_history_end(). */
-int keyspace_history_begin(struct keyspace_history *p, struct lmdb *s,
-                           const struct keyspace *k, MDB_txn *txn,
-                           const struct keyspace_state *state);
-int keyspace_history_change(struct keyspace_history *p, MDB_txn *txn,
-                            struct keyspace_state *state);
-
-void keyspace_history_end(struct keyspace_history *p);
+/* Does to history what the edits have done to the counts; compacts some.  `map`
+ * was found before the transaction wrote, and `before` is the state of then. */
+int keyspace_history_change(struct edits *e, const struct pages_map *map,
+                            const struct keyspace_state *before);
 
 /* Removes all history, in a transaction that has not written yet. */
 int keyspace_history_clear(const struct keyspace *k, MDB_txn *txn,
                            struct keyspace_state *state);
 
-/* Compacts one slice in a transaction of its own, or (sweep) only removes
- * blocks of runs that no tier refers to; *more: there is more to do. */
-int keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool sweep,
-                             bool *more);
+/* Compacts one slice in a transaction of its own; *more: there is more to do.
+ */
+int keyspace_history_compact(struct lmdb *s, struct keyspace *k, bool *more);
 
 #endif

@@ -93,7 +93,7 @@ maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
         strcmp(k->file, peek.file) != 0)
         return false;
     if (state.history_due <= now &&
-        keyspace_history_compact(s, k, false, &more) == 0 && more)
+        keyspace_history_compact(s, k, &more) == 0 && more)
         return true;
     keyspace_repair(s, peek.name, peek.name_size);
     if (state.roots[TREE_KEYS].count == 0 && t->is_dead_fill != NULL &&

@@ -9,6 +9,7 @@
  * leaves one of the two complete. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/lmdb/keyspace_file.h"
+#include "common/store/lmdb/keyspace_history.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -306,6 +307,23 @@ rebuild_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
     return rc;
 }
 
+/* Compacts what there is to compact: no run refers to what a deletion has
+ * cancelled, but it may have the keys. */
+static int
+compact_all(struct lmdb *s, const uint8_t *name, size_t name_size)
+{
+    struct keyspace *k;
+    bool more = true;
+    int rc = 0;
+
+    while (rc == 0 && more) {
+        rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &k);
+        if (rc == 0)
+            rc = keyspace_history_compact(s, k, &more);
+    }
+    return rc;
+}
+
 /* Tries once more where the file was replaced meanwhile. */
 static int
 replace_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
@@ -315,7 +333,7 @@ replace_keyspace(struct lmdb *s, const uint8_t *name, size_t name_size,
     int rc = -ESTALE;
 
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
-        rc = purges ? lmdb_sweep(s, name, name_size) : 0;
+        rc = purges ? compact_all(s, name, name_size) : 0;
         if (rc == 0)
             rc = rebuild_keyspace(s, name, name_size, data_fd);
     }

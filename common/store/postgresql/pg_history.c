@@ -260,7 +260,7 @@ pg_history_change(struct pg *s, struct pg_keyspace *k,
     if (rc == 0 && c->erased_count > 0)
         rc = history_erase(&h, &kv.kv, c->erased, c->erased_count, &blocks);
     if (rc == 0)
-        rc = history_compact_some(&h, &kv.kv, of, HISTORY_SLICE, &done);
+        rc = history_compact(&h, &kv.kv, of, HISTORY_SLICE, &done);
     rc = close_kv(&kv, rc);
     if (rc == 0 && !history_explains(&h, k->sum))
         rc = -EBADMSG;
@@ -296,7 +296,7 @@ compact_locked(struct pg *s, struct pg_keyspace *k, struct history_of *of,
     if (alone == 0)
         of->limits.max = 0;
     open_kv(&kv, s, k->id);
-    rc = history_compact_some(&h, &kv.kv, of, HISTORY_SLICE, done);
+    rc = history_compact(&h, &kv.kv, of, HISTORY_SLICE, done);
     rc = close_kv(&kv, rc);
     k->history_size = history_put(&h, k->history);
     return rc < 0 ? rc : done->blocks > 0;
