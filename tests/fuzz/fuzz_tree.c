@@ -25,36 +25,41 @@ struct values {
     } values[VALUES_MAX];
 };
 
+/* Finds only the key itself. */
 static int
-get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
+after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
     const struct values *v = ctx;
 
+    assert(size == 8);
     for (unsigned i = 0; i < v->count; i++) {
-        if (get_le64(v->values[i].bytes + 8) != key)
+        if (get_le64(v->values[i].bytes + 8) != get_be64(key))
             continue;
-        *bytes = v->values[i].bytes;
-        *size = v->values[i].size;
-        return 0;
+        *out =
+            (struct kv_item){key, v->values[i].bytes, size, v->values[i].size};
+        return 1;
     }
-    return -EBADMSG;
+    return 0;
 }
 
 /* Changes go nowhere: what they read afterwards is as it was. */
 static int
-put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
+put(void *ctx, const uint8_t *key, size_t key_size, const uint8_t *bytes,
+    size_t size)
 {
     (void)ctx;
-    assert(size >= BLOCK_HEAD && size <= BLOCK_SIZE);
-    assert(get_le64(bytes + 8) == key && get_le16(bytes + 20) == size);
+    assert(key_size == 8 && size >= BLOCK_HEAD && size <= BLOCK_SIZE);
+    assert(get_le64(bytes + 8) == get_be64(key) &&
+           get_le16(bytes + 20) == size);
     return 0;
 }
 
 static int
-remove_value(void *ctx, uint64_t key)
+del(void *ctx, const uint8_t *key, size_t size)
 {
     (void)ctx;
     (void)key;
+    (void)size;
     return 0;
 }
 
@@ -192,10 +197,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     struct values values = {.count = 0};
     struct rows rows = {.count = 0};
     struct tree t = {
-        .pager = {.get = get,
-                  .put = put,
-                  .remove = remove_value,
-                  .ctx = &values},
+        .kv = {.after = after, .put = put, .del = del, .ctx = &values},
         .pages_max = UINT64_MAX,
     };
     struct tree_check check = {

@@ -1,11 +1,11 @@
-/* tests/lib/memkv.h - common/store/history/kv.h in memory: a sorted array. What
+/* tests/lib/memkv.h - common/store/kv.h in memory: a sorted array. What
  * a put or del replaces is freed at once, so that who still reads it is caught
  * by the sanitizers. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_MEMKV_H
 #define COUNTD_TESTS_LIB_MEMKV_H
 
-#include "common/store/history/kv.h"
+#include "common/store/kv.h"
 
 struct memkv_entry {
     uint8_t *key, *value;

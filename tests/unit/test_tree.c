@@ -10,7 +10,7 @@
 
 #include "common/store/tree/tree.h"
 #include "tests/lib/checks.h"
-#include "tests/lib/mempager.h"
+#include "tests/lib/memvalues.h"
 #include "tests/lib/random.h"
 
 #define ITEMS 200000u
@@ -22,7 +22,7 @@ struct item {
 
 struct fixture {
     struct random random;
-    struct mempager pager;
+    struct memvalues values;
     struct tree tree; /* its root between transactions */
     struct tree_cache cache;
     uint64_t snapshots;
@@ -48,9 +48,9 @@ start_tree(struct fixture *f, enum block_order kind)
 {
     order = kind;
     f->random.state = random_seed("test_tree");
-    mempager_init(&f->pager);
+    memvalues_init(&f->values);
     f->tree = (struct tree){
-        .pager = mempager_pager(&f->pager),
+        .kv = memvalues_kv(&f->values),
         .kind = kind,
         .root = {.next_id = 1},
         .cache = &f->cache,
@@ -76,7 +76,7 @@ static void
 stop_tree(struct fixture *f)
 {
     tree_work_free(f->tree.work);
-    mempager_fini(&f->pager);
+    memvalues_fini(&f->values);
 }
 
 static void
@@ -133,14 +133,14 @@ apply_edits(struct fixture *f)
     int rc;
 
     qsort(f->edits, f->edit_count, sizeof *f->edits, compare_rows);
-    mempager_begin(&f->pager);
+    memvalues_begin(&f->values);
     f->tree.generation++;
     f->tree.pages = 0;
     rc = tree_apply(&f->tree, f->edits, f->edit_count);
     f->edit_count = 0;
     if (rc == 0 && f->holds)
         return 0;
-    mempager_end(&f->pager, rc == 0);
+    memvalues_end(&f->values, rc == 0);
     if (rc < 0)
         f->tree.root = root;
     return rc;
@@ -212,7 +212,7 @@ count_faults(const struct fixture *f, bool prints)
         .fault = print_fault,
         .row = ignore_row,
         .ctx = &prints,
-        .values = f->pager.count,
+        .values = f->values.count,
     };
 
     tree_check(&f->tree, &check);
@@ -400,8 +400,9 @@ CASE(what_is_loaded_in_order_is_packed_full, f)
     for (unsigned at = 0; at < ITEMS; at += 10000)
         assert_rc(edit_some(f, at, at + 10000, true, NULL), 0);
 
-    for (size_t i = 0; i < f->pager.count; i++)
-        blocks += mempager_nth(&f->pager, i)->bytes[4] == BLOCK_BASE ? 1u : 0u;
+    for (size_t i = 0; i < f->values.count; i++)
+        blocks +=
+            memvalues_nth(&f->values, i)->bytes[4] == BLOCK_BASE ? 1u : 0u;
 
     /* 8-byte keys: 20 bytes a row with its offset. */
     assert_true(blocks <= ITEMS * 20 / 4056 * 21 / 20);
@@ -416,7 +417,7 @@ CASE(a_tree_that_is_emptied_leaves_nothing, f)
     assert_rc(edit_some(f, 0, 3000, false, NULL), 0);
 
     assert_int_equal(f->tree.root.id, 0);
-    assert_int_equal(f->pager.count, 0);
+    assert_int_equal(f->values.count, 0);
     check_clean(f);
     assert_rc(edit_some(f, 0, 10, true, NULL), 0);
     check_clean(f);
@@ -537,27 +538,27 @@ read_all(struct fixture *f)
     return rc;
 }
 
-CASE(any_call_of_the_pager_may_fail, f)
+CASE(any_call_of_the_kv_may_fail, f)
 {
     for (int kind = BLOCK_KEYS; kind <= BLOCK_RANKS; kind++) {
         int rc = -1;
 
         grow_tree(f, (enum block_order)kind);
         f->tree.cache = NULL;
-        f->pager.error = -EXFULL;
+        f->values.error = -EXFULL;
         for (unsigned n = 1; rc != 0; n++) {
-            mempager_begin(&f->pager);
-            f->pager.fail_at = n;
+            memvalues_begin(&f->values);
+            f->values.fail_at = n;
             rc = read_all(f);
-            f->pager.fail_at = 0;
-            mempager_end(&f->pager, false);
+            f->values.fail_at = 0;
+            memvalues_end(&f->values, false);
             assert_rc(rc, rc == 0 ? 0 : -EXFULL);
         }
         rc = -1;
         for (unsigned n = 1; rc != 0; n++) {
-            f->pager.fail_at = n;
+            f->values.fail_at = n;
             rc = change_much(f);
-            f->pager.fail_at = 0;
+            f->values.fail_at = 0;
             assert_rc(rc, rc == 0 ? 0 : -EXFULL);
             assert_int_equal(f->tree.root.count, f->count);
         }
@@ -567,7 +568,7 @@ CASE(any_call_of_the_pager_may_fail, f)
 
 /* Flips a bit of a value; the same again puts it right. */
 static void
-flip_bit(struct mempager_value *v, uint64_t bit)
+flip_bit(struct memvalues_value *v, uint64_t bit)
 {
     v->bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
 }
@@ -578,9 +579,9 @@ CASE(damage_never_gets_a_new_checksum, f)
 
     grow_tree(f, BLOCK_KEYS);
     f->holds = true;
-    for (size_t i = 0; i < f->pager.count; i++) {
+    for (size_t i = 0; i < f->values.count; i++) {
         const struct tree_root root = f->tree.root;
-        struct mempager_value *v = mempager_nth(&f->pager, i);
+        struct memvalues_value *v = memvalues_nth(&f->values, i);
         const uint64_t key = v->key,
                        bit = random_below(&f->random, 8 * v->size);
 
@@ -591,12 +592,12 @@ CASE(damage_never_gets_a_new_checksum, f)
         if (change_much(f) == 0) {
             assert_true(count_faults(f, false) > 0);
             passed++;
-            mempager_end(&f->pager, false);
+            memvalues_end(&f->values, false);
             f->tree.root = root;
         } else {
             refused++;
         }
-        flip_bit(mempager_find(&f->pager, key), bit);
+        flip_bit(memvalues_find(&f->values, key), bit);
         check_clean(f);
     }
     print_message("refused %u, not rewritten %u\n", refused, passed);
@@ -611,17 +612,16 @@ expect_damage(struct fixture *f)
     tree_cache_forget(&f->cache);
     assert_true(count_faults(f, false) > 0);
     assert_rc(read_all(f), -EBADMSG);
-    mempager_end(&f->pager, false);
+    memvalues_end(&f->values, false);
 }
 
 CASE(a_value_that_is_missing_is_found, f)
 {
-    const struct pager pager = mempager_pager(&f->pager);
-
     grow_tree(f, BLOCK_KEYS);
-    for (size_t i = 0; i < f->pager.count; i++) {
-        mempager_begin(&f->pager);
-        assert_rc(pager.remove(pager.ctx, mempager_nth(&f->pager, i)->key), 0);
+    for (size_t i = 0; i < f->values.count; i++) {
+        memvalues_begin(&f->values);
+        assert_rc(memvalues_del(&f->values, memvalues_nth(&f->values, i)->key),
+                  0);
         expect_damage(f);
     }
     check_clean(f);
@@ -636,15 +636,14 @@ struct saved {
 CASE(a_value_of_an_earlier_change_is_found, f)
 {
     static struct saved old[300];
-    const struct pager pager = mempager_pager(&f->pager);
     unsigned stale = 0;
     size_t count;
 
     grow_tree(f, BLOCK_KEYS);
-    count = f->pager.count;
+    count = f->values.count;
     assert_true(count <= sizeof old / sizeof old[0]);
     for (size_t i = 0; i < count; i++) {
-        const struct mempager_value *v = mempager_nth(&f->pager, i);
+        const struct memvalues_value *v = memvalues_nth(&f->values, i);
 
         old[i] = (struct saved){.key = v->key, .size = v->size};
         memcpy(old[i].bytes, v->bytes, v->size);
@@ -652,14 +651,16 @@ CASE(a_value_of_an_earlier_change_is_found, f)
     assert_rc(change_much(f), 0);
 
     for (size_t i = 0; i < count; i++) {
-        const struct mempager_value *now = mempager_find(&f->pager, old[i].key);
+        const struct memvalues_value *now =
+            memvalues_find(&f->values, old[i].key);
 
         if (now == NULL ||
             bytes_equal(now->bytes, now->size, old[i].bytes, old[i].size))
             continue;
-        mempager_begin(&f->pager);
-        assert_rc(pager.put(pager.ctx, old[i].key, old[i].bytes, old[i].size),
-                  0);
+        memvalues_begin(&f->values);
+        assert_rc(
+            memvalues_put(&f->values, old[i].key, old[i].bytes, old[i].size),
+            0);
         expect_damage(f);
         stale++;
     }

@@ -34,7 +34,7 @@
 #include <stdint.h>
 
 #include "common/base/bytes.h"
-#include "common/store/history/kv.h"
+#include "common/store/kv.h"
 
 #define ROWS_SIZE_MAX    KV_VALUE_MAX
 #define ROWS_HEAD_SIZE   32

@@ -108,8 +108,8 @@ check_history(struct check *c)
 {
     struct history_check hc = {.fault = report_fault, .ctx = c};
     struct keyspace *k = c->keyspace;
-    struct lmdb_pager pager = keyspace_pager(k, KEYSPACE_HISTORY);
-    const struct kv kv = lmdb_kv(&pager);
+    struct lmdb_kv database = keyspace_kv(k, KEYSPACE_HISTORY);
+    const struct kv kv = lmdb_kv(&database);
     struct history_whole whole;
     struct history h;
     MDB_stat st;

@@ -325,9 +325,9 @@ edit_trees(struct edits *e, const struct pages_map *map)
 
     e->pages = 0;
     for (int i = 0; rc == 0 && i < KEYSPACE_TREES; i++) {
-        struct lmdb_pager pager;
+        struct lmdb_kv database;
         struct tree t = {
-            .pager = lmdb_pager(&pager),
+            .kv = lmdb_kv(&database),
             .kind = tree_kind(i),
             .root = e->state->roots[i],
             .work = e->store->work,
@@ -337,13 +337,13 @@ edit_trees(struct edits *e, const struct pages_map *map)
             .pages_max = e->limit > 1 ? budget + budget / 4 : UINT64_MAX,
         };
 
-        rc = lmdb_pager_open(&pager, e->txn, e->keyspace->dbis[i], map);
+        rc = lmdb_kv_open(&database, e->txn, e->keyspace->dbis[i], map);
         if (rc < 0)
             break;
         rc = edit_tree(e, i, &t);
         e->state->roots[i] = t.root;
         e->pages = t.pages;
-        mdb_cursor_close(pager.cursor);
+        mdb_cursor_close(database.cursor);
     }
     return rc;
 }

@@ -49,7 +49,7 @@
 #include "common/base/diag.h"
 #include "common/base/hash.h"
 #include "common/store/history/history.h"
-#include "common/store/lmdb/lmdb_pager.h"
+#include "common/store/lmdb/lmdb_kv.h"
 #include "common/store/lmdb/lmdb_store.h"
 #include "common/store/lmdb/pages.h"
 #include "common/store/tree/tree.h"
@@ -143,10 +143,10 @@ struct keyspace {
 };
 
 /* A database in the snapshot of the reader. */
-static inline struct lmdb_pager
-keyspace_pager(const struct keyspace *k, int database)
+static inline struct lmdb_kv
+keyspace_kv(const struct keyspace *k, int database)
 {
-    return (struct lmdb_pager){
+    return (struct lmdb_kv){
         .txn = k->reader, .cursor = k->cursors[database], .renew = true};
 }
 
@@ -155,7 +155,7 @@ struct lmdb_view {
     struct keyspace *keyspace; /* NULL: there is none */
     unsigned uses;             /* queries */
     struct keyspace_state state;
-    struct lmdb_pager pagers[KEYSPACE_TREES];
+    struct lmdb_kv kvs[KEYSPACE_TREES];
     struct tree trees[KEYSPACE_TREES];
 };
 

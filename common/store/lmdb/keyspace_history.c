@@ -31,7 +31,7 @@ struct open_history {
     const struct keyspace *keyspace;
     MDB_txn *txn;
     struct keyspace_state *state;
-    struct lmdb_pager pager;
+    struct lmdb_kv database;
     struct kv kv;
     struct history_of of;
     struct history h; /* the record */
@@ -47,10 +47,10 @@ open_history(struct open_history *p, struct lmdb *s,
     const struct lmdb_options *o = &s->options;
     int rc;
 
-    rc = lmdb_pager_open(&p->pager, p->txn, dbis[KEYSPACE_HISTORY], map);
+    rc = lmdb_kv_open(&p->database, p->txn, dbis[KEYSPACE_HISTORY], map);
     if (rc < 0)
         return rc;
-    p->kv = lmdb_kv(&p->pager);
+    p->kv = lmdb_kv(&p->database);
     p->of = (struct history_of){
         .name = p->keyspace->name,
         .name_size = p->keyspace->name_size,
@@ -73,8 +73,8 @@ open_history(struct open_history *p, struct lmdb *s,
 static void
 close_history(struct open_history *p)
 {
-    if (p->pager.cursor != NULL)
-        mdb_cursor_close(p->pager.cursor);
+    if (p->database.cursor != NULL)
+        mdb_cursor_close(p->database.cursor);
 }
 
 static int
@@ -221,7 +221,7 @@ lmdb_history(struct store *store, struct store_history_query *q,
              uint64_t until_ns)
 {
     struct lmdb *s = lmdb_of(store);
-    struct lmdb_pager pager;
+    struct lmdb_kv database;
     struct history h;
     struct kv kv;
     int rc;
@@ -233,8 +233,8 @@ lmdb_history(struct store *store, struct store_history_query *q,
         return -ENODATA;
     rc = keyspace_history_get(s->view.keyspace->reader,
                               s->view.keyspace->dbis[KEYSPACE_META], &h);
-    pager = keyspace_pager(s->view.keyspace, KEYSPACE_HISTORY);
-    kv = lmdb_kv(&pager);
+    database = keyspace_kv(s->view.keyspace, KEYSPACE_HISTORY);
+    kv = lmdb_kv(&database);
     if (rc == 0)
         rc = history_answer(&h, &kv, q, until_ns);
     if (rc != -EBADMSG)

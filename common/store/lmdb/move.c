@@ -33,19 +33,19 @@ keyspace_each_row(MDB_txn *txn, const struct keyspace *k, int tree,
                   const struct tree_root *root, struct tree_check *c)
 {
     struct tree t = {.kind = tree_kind(tree), .root = *root};
-    struct lmdb_pager pager;
+    struct lmdb_kv database;
     MDB_stat st;
     int rc;
 
     rc = lmdb_error(mdb_stat(txn, k->dbis[tree], &st));
     if (rc == 0)
-        rc = lmdb_pager_open(&pager, txn, k->dbis[tree], NULL);
+        rc = lmdb_kv_open(&database, txn, k->dbis[tree], NULL);
     if (rc < 0)
         return rc;
-    t.pager = lmdb_pager(&pager);
+    t.kv = lmdb_kv(&database);
     c->values = st.ms_entries;
     tree_check(&t, c);
-    mdb_cursor_close(pager.cursor);
+    mdb_cursor_close(database.cursor);
     return 0;
 }
 

@@ -99,7 +99,7 @@ load_tree(struct rebuild *b, int i, MDB_txn *txn, MDB_dbi dbi)
 {
     /* Nothing is in the new file before: no value can be in a damaged page. */
     static const struct pages_map none;
-    struct lmdb_pager pager;
+    struct lmdb_kv database;
     struct tree t = {
         .kind = tree_kind(i),
         .root = {.next_id = 1},
@@ -110,15 +110,15 @@ load_tree(struct rebuild *b, int i, MDB_txn *txn, MDB_dbi dbi)
     };
     int rc;
 
-    rc = lmdb_pager_open(&pager, txn, dbi, &none);
+    rc = lmdb_kv_open(&database, txn, dbi, &none);
     if (rc < 0)
         return rc;
-    t.pager = lmdb_pager(&pager);
+    t.kv = lmdb_kv(&database);
     b->loader.to = &t;
     b->loader.count = 0;
     b->loader.rc = 0;
     rc = read_rows(b, i);
-    mdb_cursor_close(pager.cursor);
+    mdb_cursor_close(database.cursor);
     if (rc == 0 && t.root.count != b->state.roots[i].count)
         rc = -EBADMSG;
     b->state.roots[i] = t.root;

@@ -17,9 +17,9 @@ view_tree(struct lmdb *s, int i)
 {
     const struct keyspace *k = s->view.keyspace;
 
-    s->view.pagers[i] = keyspace_pager(k, i);
+    s->view.kvs[i] = keyspace_kv(k, i);
     s->view.trees[i] = (struct tree){
-        .pager = lmdb_pager(&s->view.pagers[i]),
+        .kv = lmdb_kv(&s->view.kvs[i]),
         .kind = tree_kind(i),
         .root = s->view.state.roots[i],
         .cache = &s->cache,

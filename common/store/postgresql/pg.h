@@ -28,7 +28,7 @@
 #include "common/base/diag.h"
 #include "common/setup/status.h"
 #include "common/store/history/history.h"
-#include "common/store/history/kv.h"
+#include "common/store/kv.h"
 #include "common/store/postgresql/postgresql_store.h"
 #include "common/wire/cell.h"
 

@@ -11,7 +11,7 @@
  * blocks of the rank order have none, so a range reply is a copy.
  *
  * Every value of a tree begins with one header and is at most BLOCK_SIZE bytes,
- * which with a pager's own header of 16 fill a page.  Little-endian:
+ * which with a page's own header of 16 fill a page.  Little-endian:
  *
  *   at    size  field
  *      0     4  crc32        of everything behind it

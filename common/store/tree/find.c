@@ -1,7 +1,7 @@
 /* common/store/tree/find.c - lookups in a tree: by row, by offset.
  *
  * Down the nodes to a group, and there by its buffer and one of its base
- * blocks.  Everything points into the pager's bytes.
+ * blocks.  Everything points into the kv's bytes.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/store/tree/scan.h"

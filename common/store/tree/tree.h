@@ -1,5 +1,5 @@
 /* common/store/tree/tree.h - an ordered set of rows with order statistics, kept
- * as values of a pager.
+ * as values of a kv (common/store/kv.h).
  *
  * A B-epsilon tree whose buffers sit at the leaf groups:
  *
@@ -12,7 +12,7 @@
  * share of the base, it is folded in.  Small groups are folded at once and have
  * no buffer.
  *
- * A value's key is that of its block header, id << 16 | part; part 0 is a
+ * A value's key is that of its block header, big-endian: id << 16 | part; part 0 is a
  * group's header or a node, 1 ... the base blocks, GROUP_BUFFER_PART ... the
  * buffer.
  *
@@ -22,7 +22,10 @@
  * check that a cache remembers.
  *
  * Ownership: struct tree is the caller's and lives within one transaction.
- * Errors: 0 or a negative errno, the pager's and:
+ * A change that fails leaves the values half changed: the caller drops the
+ * transaction.
+ *
+ * Errors: 0 or a negative errno, the kv's and:
  *   -EBADMSG  damage
  *   -E2BIG    more than pages_max: start again with less
  */
@@ -30,33 +33,9 @@
 #ifndef COUNTD_COMMON_STORE_TREE_TREE_H
 #define COUNTD_COMMON_STORE_TREE_TREE_H
 
+#include "common/store/kv.h"
 #include "common/store/tree/block.h"
 #include "common/store/tree/group.h"
-
-/* Where a tree keeps its values: three functions over numbered values of at
- * most BLOCK_SIZE bytes.
- *
- * The caller opens a tree with a pager, and begins and ends the transaction.  A
- * change that fails leaves the values half changed, and the caller drops the
- * transaction.
- *
- * Errors, which the tree hands on as they are: 0 or a negative errno.
- *   -EBADMSG  there is no such value (to a tree that is damage), or damage
- *   -EXFULL   no room: make some and start again */
-struct pager {
-    /* Finds a value.  Its bytes are the pager's, and good until the next put
-     * or remove of any value, or the end of the transaction. */
-    int (*get)(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size);
-
-    /* Stores a value in place of the one that may be there.  `bytes` are not
-     * the pager's own. */
-    int (*put)(void *ctx, uint64_t key, const uint8_t *bytes, size_t size);
-
-    /* Removes a value that is there. */
-    int (*remove)(void *ctx, uint64_t key);
-
-    void *ctx;
-};
 
 #define TREE_LEVELS 12
 #define TREE_CACHE  8192
@@ -99,7 +78,7 @@ struct tree_root {
 struct tree_work;
 
 struct tree {
-    struct pager pager;
+    struct kv kv;
     enum block_order kind;
     struct tree_root root;
     /* for reads only */
@@ -180,7 +159,7 @@ struct tree_check {
     /* Gets every row, in order. */
     void (*row)(void *ctx, const struct row *r);
     void *ctx;
-    uint64_t values; /* how many the pager has */
+    uint64_t values; /* how many the kv has */
     uint64_t blocks; /* values checked */
     uint64_t rows;
     uint64_t faults;

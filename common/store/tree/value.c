@@ -8,6 +8,8 @@
 #include "common/store/tree/group.h"
 #include "common/store/tree/node.h"
 
+#define KEY_SIZE 8 /* of the kv's */
+
 /* Whether bytes whose header and checksum are right have the structure of their
  * type: nothing that they say of themselves leads outside. */
 static int
@@ -64,26 +66,32 @@ value_fetch(struct tree *t, enum block_type type, uint64_t key, uint8_t *copy,
 {
     const struct block_id id = {
         .type = (uint8_t)type, .order = (uint8_t)t->kind, .key = key};
-    size_t size;
+    uint8_t at[KEY_SIZE];
+    struct kv_item item;
     int rc;
 
-    rc = t->pager.get(t->pager.ctx, key, bytes, &size);
+    put_be64(at, key);
+    rc = t->kv.after(t->kv.ctx, at, sizeof at, &item);
     if (rc < 0)
         return rc;
-    if (size < BLOCK_HEAD || size > BLOCK_SIZE)
+    if (rc == 0 || !bytes_equal(item.key, item.key_size, at, sizeof at) ||
+        item.size < BLOCK_HEAD || item.size > BLOCK_SIZE)
         return -EBADMSG;
+    *bytes = item.value;
     if (copy != NULL) {
-        memcpy(copy, *bytes, size);
+        memcpy(copy, item.value, item.size);
         *bytes = copy;
-        return verify_value(copy, size, &id);
     }
-    return t->cache == NULL ? verify_value(*bytes, size, &id)
-                            : verify_once(t, *bytes, size, &id);
+    return copy != NULL || t->cache == NULL
+               ? verify_value(*bytes, item.size, &id)
+               : verify_once(t, *bytes, item.size, &id);
 }
 
 int
 value_put(struct tree *t, uint64_t key, const uint8_t *bytes, size_t size)
 {
+    uint8_t at[KEY_SIZE];
+
     /* A value as large as this gets a page of its own, smaller ones share
      * one. */
     t->small += size > GROUP_SIZE ? BLOCK_SIZE : size;
@@ -91,11 +99,15 @@ value_put(struct tree *t, uint64_t key, const uint8_t *bytes, size_t size)
     t->small %= BLOCK_SIZE;
     if (t->pages > t->pages_max)
         return -E2BIG;
-    return t->pager.put(t->pager.ctx, key, bytes, size);
+    put_be64(at, key);
+    return t->kv.put(t->kv.ctx, at, sizeof at, bytes, size);
 }
 
 int
 value_remove(struct tree *t, uint64_t key)
 {
-    return t->pager.remove(t->pager.ctx, key);
+    uint8_t at[KEY_SIZE];
+
+    put_be64(at, key);
+    return t->kv.del(t->kv.ctx, at, sizeof at);
 }

@@ -42,7 +42,7 @@ int value_fetch(struct tree *t, enum block_type type, uint64_t key,
                 uint8_t *copy, const uint8_t **bytes);
 
 /* A value of this type whose checksum, place and structure are right, else
- * -EBADMSG.  Without `copy` *bytes are the pager's, for a read; else they are
+ * -EBADMSG.  Without `copy` *bytes are the kv's, for a read; else they are
  * `copy`, BLOCK_SIZE bytes, for a change. */
 static inline int
 value_get(struct tree *t, enum block_type type, uint64_t key, uint8_t *copy,

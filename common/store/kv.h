@@ -1,12 +1,13 @@
-/* common/store/history/kv.h - where history is kept: keys in byte order (the
+/* common/store/kv.h - where a tree and history are kept: keys in byte order (the
  * shorter first), each with a value.
  *
  * An engine gives it for one transaction or snapshot.  What an item points to
- * stays as it is until the next put or del.  Errors: 0 or a negative errno;
- * -EBADMSG is damage. */
+ * stays as it is until the next put or del, which must not be given it.
+ * Errors: 0 or a negative errno; -EBADMSG is damage; -EXFULL: make room, and
+ * start again. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_STORE_HISTORY_KV_H
-#define COUNTD_COMMON_STORE_HISTORY_KV_H
+#ifndef COUNTD_COMMON_STORE_KV_H
+#define COUNTD_COMMON_STORE_KV_H
 
 #include <stddef.h>
 #include <stdint.h>

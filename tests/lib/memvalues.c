@@ -1,8 +1,8 @@
-/* tests/lib/mempager.c - the values of a tree in memory. */
+/* tests/lib/memvalues.c - the values of a tree in memory. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
-#include "tests/lib/mempager.h"
+#include "tests/lib/memvalues.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,16 +17,17 @@ copy_of(const uint8_t *bytes, size_t size)
 }
 
 void
-mempager_init(struct mempager *m)
+memvalues_init(struct memvalues *m)
 {
-    *m = (struct mempager){.slots = test_memory(calloc(
-                               MEMPAGER_SLOTS, sizeof(struct mempager_value)))};
+    *m = (struct memvalues){
+        .slots = test_memory(
+            calloc(MEMVALUES_SLOTS, sizeof(struct memvalues_value)))};
 }
 
 void
-mempager_fini(struct mempager *m)
+memvalues_fini(struct memvalues *m)
 {
-    for (size_t i = 0; i < MEMPAGER_SLOTS; i++)
+    for (size_t i = 0; i < MEMVALUES_SLOTS; i++)
         free(m->slots[i].bytes);
     free(m->slots);
     free(m->old);
@@ -34,27 +35,27 @@ mempager_fini(struct mempager *m)
 }
 
 /* Where a value is, or would be. */
-static struct mempager_value *
-slot_of(const struct mempager *m, uint64_t key)
+static struct memvalues_value *
+slot_of(const struct memvalues *m, uint64_t key)
 {
-    size_t at = (size_t)(key * 0x9e3779b97f4a7c15u >> 40) % MEMPAGER_SLOTS;
+    size_t at = (size_t)(key * 0x9e3779b97f4a7c15u >> 40) % MEMVALUES_SLOTS;
 
     assert_true(key != 0);
     while (m->slots[at].key != 0 && m->slots[at].key != key)
-        at = (at + 1) % MEMPAGER_SLOTS;
+        at = (at + 1) % MEMVALUES_SLOTS;
     return &m->slots[at];
 }
 
-struct mempager_value *
-mempager_find(struct mempager *m, uint64_t key)
+struct memvalues_value *
+memvalues_find(struct memvalues *m, uint64_t key)
 {
-    struct mempager_value *v = slot_of(m, key);
+    struct memvalues_value *v = slot_of(m, key);
 
     return v->bytes == NULL ? NULL : v;
 }
 
-struct mempager_value *
-mempager_nth(struct mempager *m, size_t n)
+struct memvalues_value *
+memvalues_nth(struct memvalues *m, size_t n)
 {
     size_t at = 0;
 
@@ -68,10 +69,10 @@ mempager_nth(struct mempager *m, size_t n)
 
 /* Bytes that were handed out are gone. */
 static void
-move_lent(struct mempager *m)
+move_lent(struct memvalues *m)
 {
     for (size_t i = 0; i < m->lent_count; i++) {
-        struct mempager_value *v = &m->slots[m->lent[i]];
+        struct memvalues_value *v = &m->slots[m->lent[i]];
         uint8_t *was = v->bytes;
 
         v->lent = false;
@@ -85,7 +86,7 @@ move_lent(struct mempager *m)
 }
 
 static void
-lend_value(struct mempager *m, struct mempager_value *v)
+lend_value(struct memvalues *m, struct memvalues_value *v)
 {
     if (v->lent)
         return;
@@ -100,7 +101,7 @@ lend_value(struct mempager *m, struct mempager_value *v)
 /* Gives a value these bytes (NULL: none), which are its own from then on; what
  * was there is kept until the end of the transaction. */
 static void
-replace_value(struct mempager *m, struct mempager_value *v, uint64_t key,
+replace_value(struct memvalues *m, struct memvalues_value *v, uint64_t key,
               uint8_t *bytes, size_t size)
 {
     move_lent(m);
@@ -108,34 +109,34 @@ replace_value(struct mempager *m, struct mempager_value *v, uint64_t key,
         m->old_room = 2 * m->old_room + 16;
         m->old = test_memory(realloc(m->old, m->old_room * sizeof *m->old));
     }
-    m->old[m->old_count++] =
-        (struct mempager_value){.key = key, .bytes = v->bytes, .size = v->size};
+    m->old[m->old_count++] = (struct memvalues_value){
+        .key = key, .bytes = v->bytes, .size = v->size};
     m->used += v->key == 0 ? 1u : 0u;
-    assert_true(m->used < MEMPAGER_SLOTS);
+    assert_true(m->used < MEMVALUES_SLOTS);
     m->count += bytes != NULL ? 1u : 0u;
     m->count -= v->bytes != NULL ? 1u : 0u;
-    *v = (struct mempager_value){.key = key, .bytes = bytes, .size = size};
+    *v = (struct memvalues_value){.key = key, .bytes = bytes, .size = size};
 }
 
 void
-mempager_begin(struct mempager *m)
+memvalues_begin(struct memvalues *m)
 {
     assert_int_equal(m->old_count, 0);
     m->calls = 0;
 }
 
 void
-mempager_end(struct mempager *m, bool commit)
+memvalues_end(struct memvalues *m, bool commit)
 {
     if (m->old_count > 0)
         move_lent(m);
     while (m->old_count > 0) {
-        const struct mempager_value *old = &m->old[--m->old_count];
+        const struct memvalues_value *old = &m->old[--m->old_count];
 
         if (commit) {
             free(old->bytes);
         } else {
-            struct mempager_value *v = slot_of(m, old->key);
+            struct memvalues_value *v = slot_of(m, old->key);
 
             m->count += old->bytes != NULL ? 1u : 0u;
             m->count -= v->bytes != NULL ? 1u : 0u;
@@ -146,35 +147,34 @@ mempager_end(struct mempager *m, bool commit)
     }
 }
 
-/* ---- the pager ---- */
+/* ---- the kv ---- */
 
 static int
-count_call(struct mempager *m)
+count_call(struct memvalues *m)
 {
     return ++m->calls == m->fail_at ? m->error : 0;
 }
 
+/* Finds only the key itself. */
 static int
-get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
+after(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 {
-    struct mempager *m = ctx;
-    struct mempager_value *v = mempager_find(m, key);
+    struct memvalues *m = ctx;
+    struct memvalues_value *v = memvalues_find(m, get_be64(key));
     const int rc = count_call(m);
 
-    if (rc < 0)
+    assert_int_equal(size, 8);
+    if (rc < 0 || v == NULL)
         return rc;
-    if (v == NULL)
-        return -EBADMSG;
     lend_value(m, v);
-    *bytes = v->bytes;
-    *size = v->size;
-    return 0;
+    *out = (struct kv_item){key, v->bytes, size, v->size};
+    return 1;
 }
 
-static int
-put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
+int
+memvalues_put(struct memvalues *m, uint64_t key, const uint8_t *bytes,
+              size_t size)
 {
-    struct mempager *m = ctx;
     const int rc = count_call(m);
 
     if (rc == 0)
@@ -183,10 +183,17 @@ put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
 }
 
 static int
-remove_value(void *ctx, uint64_t key)
+put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
+    size_t value_size)
 {
-    struct mempager *m = ctx;
-    struct mempager_value *v = mempager_find(m, key);
+    assert_int_equal(size, 8);
+    return memvalues_put(ctx, get_be64(key), value, value_size);
+}
+
+int
+memvalues_del(struct memvalues *m, uint64_t key)
+{
+    struct memvalues_value *v = memvalues_find(m, key);
     const int rc = count_call(m);
 
     if (rc < 0)
@@ -197,9 +204,15 @@ remove_value(void *ctx, uint64_t key)
     return 0;
 }
 
-struct pager
-mempager_pager(struct mempager *m)
+static int
+del(void *ctx, const uint8_t *key, size_t size)
 {
-    return (struct pager){
-        .get = get, .put = put, .remove = remove_value, .ctx = m};
+    assert_int_equal(size, 8);
+    return memvalues_del(ctx, get_be64(key));
+}
+
+struct kv
+memvalues_kv(struct memvalues *m)
+{
+    return (struct kv){.after = after, .put = put, .del = del, .ctx = m};
 }

@@ -1,20 +1,20 @@
-/* common/store/lmdb/lmdb_pager.h - one LMDB database as the values of a tree
+/* common/store/lmdb/lmdb_kv.h - one LMDB database as the values of a tree
  * (common/store/tree/tree.h) or the entries of history, and LMDB's errors as
  * negative errnos. */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#ifndef COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
-#define COUNTD_COMMON_STORE_LMDB_LMDB_PAGER_H
+#ifndef COUNTD_COMMON_STORE_LMDB_LMDB_KV_H
+#define COUNTD_COMMON_STORE_LMDB_LMDB_KV_H
 
 #include <lmdb.h>
 #include <stdbool.h>
 
-#include "common/store/history/kv.h"
+#include "common/store/kv.h"
 #include "common/store/lmdb/pages.h"
 #include "common/store/tree/tree.h"
 
 /* A database in a transaction.  Lives as long as the tree or the kv that uses
  * it. */
-struct lmdb_pager {
+struct lmdb_kv {
     MDB_txn *txn;
     MDB_cursor *cursor; /* of the database */
     bool renew;         /* the cursor must follow the transaction first */
@@ -22,14 +22,10 @@ struct lmdb_pager {
 };
 
 /* Opens a cursor, which the caller closes. */
-int lmdb_pager_open(struct lmdb_pager *p, MDB_txn *txn, MDB_dbi dbi,
-                    const struct pages_map *map);
+int lmdb_kv_open(struct lmdb_kv *p, MDB_txn *txn, MDB_dbi dbi,
+                 const struct pages_map *map);
 
-/* Makes a pager of it.  A value's LMDB key is its number, big-endian. */
-struct pager lmdb_pager(struct lmdb_pager *p);
-
-/* Makes a kv of it, for history. */
-struct kv lmdb_kv(struct lmdb_pager *p);
+struct kv lmdb_kv(struct lmdb_kv *p);
 
 /* LMDB's code as a negative errno.
  *   -EXFULL   the map is too small

@@ -1,7 +1,6 @@
-/* common/store/lmdb/lmdb_pager.c - see lmdb_pager.h: lmdb_pager() gives a
- * database to a tree, lmdb_kv() to the history. */
+/* common/store/lmdb/lmdb_kv.c - see lmdb_kv.h: lmdb_kv(). */
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "common/store/lmdb/lmdb_pager.h"
+#include "common/store/lmdb/lmdb_kv.h"
 
 #include <errno.h>
 #include <string.h>
@@ -74,10 +73,10 @@ lmdb_env_sizes(MDB_env *env, MDB_envinfo *info, MDB_stat *st)
 }
 
 int
-lmdb_pager_open(struct lmdb_pager *p, MDB_txn *txn, MDB_dbi dbi,
-                const struct pages_map *map)
+lmdb_kv_open(struct lmdb_kv *p, MDB_txn *txn, MDB_dbi dbi,
+             const struct pages_map *map)
 {
-    *p = (struct lmdb_pager){.txn = txn, .map = map};
+    *p = (struct lmdb_kv){.txn = txn, .map = map};
     return lmdb_error(mdb_cursor_open(txn, dbi, &p->cursor));
 }
 
@@ -85,7 +84,7 @@ lmdb_pager_open(struct lmdb_pager *p, MDB_txn *txn, MDB_dbi dbi,
 
 /* Moves the cursor; returns LMDB's code. */
 static int
-find_item(struct lmdb_pager *p, MDB_val *key, MDB_val *value, MDB_cursor_op op)
+find_item(struct lmdb_kv *p, MDB_val *key, MDB_val *value, MDB_cursor_op op)
 {
     int code = 0;
 
@@ -100,7 +99,7 @@ find_item(struct lmdb_pager *p, MDB_val *key, MDB_val *value, MDB_cursor_op op)
  * would free pages of other values.  *there is false if there is no such value;
  * then 0. */
 static int
-find_value(struct lmdb_pager *p, MDB_val key, bool *there)
+find_value(struct lmdb_kv *p, MDB_val key, bool *there)
 {
     MDB_val was;
     const int code = find_item(p, &key, &was, MDB_SET);
@@ -112,10 +111,10 @@ find_value(struct lmdb_pager *p, MDB_val key, bool *there)
 }
 
 static int
-kv_put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
-       size_t value_size)
+put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
+    size_t value_size)
 {
-    struct lmdb_pager *p = ctx;
+    struct lmdb_kv *p = ctx;
     MDB_val k = lmdb_val(key, size), v = lmdb_val(value, value_size);
     bool there;
     const int rc = find_value(p, k, &there);
@@ -124,9 +123,9 @@ kv_put(void *ctx, const uint8_t *key, size_t size, const uint8_t *value,
 }
 
 static int
-kv_del(void *ctx, const uint8_t *key, size_t size)
+del(void *ctx, const uint8_t *key, size_t size)
 {
-    struct lmdb_pager *p = ctx;
+    struct lmdb_kv *p = ctx;
     bool there;
     const int rc = find_value(p, lmdb_val(key, size), &there);
 
@@ -134,51 +133,6 @@ kv_del(void *ctx, const uint8_t *key, size_t size)
         return rc < 0 ? rc : -EBADMSG;
     return lmdb_error(mdb_cursor_del(p->cursor, 0));
 }
-
-/* ---- a tree's ---------------------------------------------------------- */
-
-static int
-get(void *ctx, uint64_t key, const uint8_t **bytes, size_t *size)
-{
-    uint8_t wire[8];
-    MDB_val k = {.mv_size = sizeof wire, .mv_data = wire}, v;
-    int code;
-
-    put_be64(wire, key);
-    code = find_item(ctx, &k, &v, MDB_SET);
-    if (code != 0)
-        return lmdb_error(code);
-    *bytes = v.mv_data;
-    *size = v.mv_size;
-    return 0;
-}
-
-static int
-put(void *ctx, uint64_t key, const uint8_t *bytes, size_t size)
-{
-    uint8_t wire[8];
-
-    put_be64(wire, key);
-    return kv_put(ctx, wire, sizeof wire, bytes, size);
-}
-
-static int
-remove_value(void *ctx, uint64_t key)
-{
-    uint8_t wire[8];
-
-    put_be64(wire, key);
-    return kv_del(ctx, wire, sizeof wire);
-}
-
-struct pager
-lmdb_pager(struct lmdb_pager *p)
-{
-    return (struct pager){
-        .get = get, .put = put, .remove = remove_value, .ctx = p};
-}
-
-/* ---- history's --------------------------------------------------------- */
 
 static int
 fill_item(int code, const MDB_val *key, const MDB_val *value,
@@ -214,11 +168,8 @@ before(void *ctx, const uint8_t *key, size_t size, struct kv_item *out)
 }
 
 struct kv
-lmdb_kv(struct lmdb_pager *p)
+lmdb_kv(struct lmdb_kv *p)
 {
-    return (struct kv){.after = after,
-                       .before = before,
-                       .put = kv_put,
-                       .del = kv_del,
-                       .ctx = p};
+    return (struct kv){
+        .after = after, .before = before, .put = put, .del = del, .ctx = p};
 }
