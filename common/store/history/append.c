@@ -295,38 +295,34 @@ history_append(struct history *h, const struct kv *kv,
                const struct history_of *of, uint64_t *ahead)
 {
     struct append_targets l = {.count = 0};
-    struct append *a = malloc(sizeof *a);
+    struct append a = {.history = h,
+                       .kv = kv,
+                       .deltas = of->deltas,
+                       .count = of->delta_count,
+                       .now = of->limits.now,
+                       .writer.kv = kv};
     const struct history before = *h;
     uint32_t oldest = UINT32_MAX;
     int rc;
 
     *ahead = 0;
-    if (a == NULL)
-        return -ENOMEM;
-    a->history = h;
-    a->kv = a->writer.kv = kv;
-    a->deltas = of->deltas;
-    a->count = of->delta_count;
-    a->now = of->limits.now;
-    for (size_t i = 0; i < a->count; i++)
-        if (a->deltas[i].minute < oldest)
-            oldest = a->deltas[i].minute;
-    raise_floors(h, a->now, oldest);
-    a->target = malloc((a->count + 1) * sizeof *a->target);
-    a->order = malloc((a->count + 1) * sizeof *a->order);
-    a->cache = calloc((size_t)1 << CACHE_BITS, sizeof *a->cache);
-    rc = a->target && a->order && a->cache ? find_targets(a, &l, ahead)
-                                           : -ENOMEM;
+    for (size_t i = 0; i < a.count; i++)
+        if (a.deltas[i].minute < oldest)
+            oldest = a.deltas[i].minute;
+    raise_floors(h, a.now, oldest);
+    a.target = malloc((a.count + 1) * sizeof *a.target);
+    a.order = malloc((a.count + 1) * sizeof *a.order);
+    a.cache = calloc((size_t)1 << CACHE_BITS, sizeof *a.cache);
+    rc = a.target && a.order && a.cache ? find_targets(&a, &l, ahead) : -ENOMEM;
     if (rc == 0)
-        rc = check_room(a, &l, &before);
+        rc = check_room(&a, &l, &before);
     if (rc == 0)
-        order_deltas(a, &l);
+        order_deltas(&a, &l);
     for (size_t i = 0; rc == 0 && i < l.count; i++)
-        rc = add_run(a, &l.list[i]);
+        rc = add_run(&a, &l.list[i]);
     free(l.list);
-    free(a->target);
-    free(a->order);
-    free(a->cache);
-    free(a);
+    free(a.target);
+    free(a.order);
+    free(a.cache);
     return rc;
 }

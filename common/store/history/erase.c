@@ -15,7 +15,6 @@
 #include "common/store/history/compact.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 /* A block in memory, while the kv changes. */
 struct erase_block {
@@ -451,28 +450,19 @@ int
 history_erase(struct history *h, const struct kv *kv,
               struct history_erasure *keys, size_t count, size_t *blocks)
 {
-    struct erase *e;
+    struct erase e = {
+        .history = h, .kv = kv, .keys = keys, .count = count, .most = *blocks};
     int rc;
 
     if (count == 0)
         return 0;
-    e = malloc(sizeof *e);
-    if (e == NULL)
-        return -ENOMEM;
-    e->history = h;
-    e->kv = kv;
-    e->keys = keys;
-    e->count = count;
-    e->blocks = 0;
-    e->most = *blocks;
     for (size_t i = 0; i < count; i++)
         keys[i].found = 0;
     rc = cancel_jobs(h, kv);
     for (unsigned i = 0; rc == 0 && i < h->count; i++)
-        rc = erase_tier(e, i);
+        rc = erase_tier(&e, i);
     for (size_t i = 0; rc == 0 && i < count; i++)
         account_erased(h, &keys[i]);
-    *blocks = e->blocks;
-    free(e);
+    *blocks = e.blocks;
     return rc;
 }

@@ -46,7 +46,7 @@ keyspace_each_row(MDB_txn *txn, const struct keyspace *k, int tree,
     c->values = st.ms_entries;
     tree_check(&t, c);
     mdb_cursor_close(database.cursor);
-    return 0;
+    return c->fault == NULL && c->faults > 0 ? -EBADMSG : 0;
 }
 
 static void
@@ -69,9 +69,7 @@ give_rows(struct moving *m, int tree)
     m->by_count = tree == TREE_RANKS;
     rc = keyspace_each_row(m->txn, m->keyspace, tree, &m->state.roots[tree],
                            &m->rows);
-    if (rc == 0 && m->rc == 0 && m->rows.faults > 0)
-        rc = -EBADMSG;
-    return rc < 0 ? rc : m->rc;
+    return m->rc != 0 ? m->rc : rc;
 }
 
 static int

@@ -90,14 +90,6 @@ keyspace_use_view(struct lmdb *s, const uint8_t *name, size_t name_size)
 /* ---- queries ----------------------------------------------------------- */
 
 static int
-report_failure(struct lmdb *s, const char *what, int rc)
-{
-    const struct keyspace *k = s->view.keyspace;
-
-    return keyspace_report(s, k->name, k->name_size, what, rc);
-}
-
-static int
 view_get(struct lmdb *s, const struct store_query *q, struct store_row *out)
 {
     const struct row r = {.key = q->key, .key_size = (uint16_t)q->key_size};
@@ -110,7 +102,7 @@ view_get(struct lmdb *s, const struct store_query *q, struct store_row *out)
         return -ENOENT;
     rc = tree_find(&s->view.trees[TREE_KEYS], &r, &finder, &found);
     if (rc < 0)
-        return report_failure(s, "get", rc);
+        return rc;
     out->count = found.count;
     out->saturated = (found.flags & BLOCK_SATURATED) != 0;
     return 0;
@@ -129,7 +121,7 @@ view_rank(struct lmdb *s, struct store_query *q)
     rc = tree_rank(&s->view.trees[TREE_RANKS], &r, &q->rank);
 
     /* The tree of keys has the key, so the tree of ranks must. */
-    return report_failure(s, "rank", rc == -ENOENT ? -EBADMSG : rc);
+    return rc == -ENOENT ? -EBADMSG : rc;
 }
 
 static int
@@ -151,7 +143,7 @@ read_range(struct lmdb *s, struct store_query *q, size_t size_max)
     size = tree_range(&s->view.trees[TREE_RANKS], offset, q->bytes, size_max,
                       &q->rows);
     if (size < 0)
-        return report_failure(s, "range", (int)size);
+        return (int)size;
     q->size = (size_t)size;
     return 0;
 }
@@ -177,7 +169,7 @@ read_keys(struct lmdb *s, struct store_query *q, size_t size_max)
     size = tree_keys(&s->view.trees[TREE_KEYS], &keys, q->bytes, size_max,
                      &q->rows);
     if (size < 0)
-        return report_failure(s, "keys", (int)size);
+        return (int)size;
     q->size = (size_t)size;
     return 0;
 }
@@ -196,14 +188,10 @@ read_around(struct lmdb *s, struct store_query *q, size_t size_max)
     return read_range(s, q, size_max);
 }
 
+/* Answers from the view. */
 static int
-read_query(struct lmdb *s, struct store_query *q, size_t size_max)
+read_view(struct lmdb *s, struct store_query *q, size_t size_max)
 {
-    int rc;
-
-    rc = keyspace_use_view(s, q->name, q->name_size);
-    if (rc < 0)
-        return rc;
     switch (q->op) {
     case STORE_GET:
         return view_get(s, q, &q->row);
@@ -225,8 +213,13 @@ read_query(struct lmdb *s, struct store_query *q, size_t size_max)
 int
 lmdb_read(struct store *store, struct store_query *q, size_t size_max)
 {
-    const int rc = read_query(lmdb_of(store), q, size_max);
+    struct lmdb *s = lmdb_of(store);
+    int rc;
 
+    rc = keyspace_use_view(s, q->name, q->name_size);
+    if (rc == 0)
+        rc = keyspace_report(s, q->name, q->name_size, "read",
+                             read_view(s, q, size_max));
     if (rc < 0 && rc != -ENOENT)
         lmdb_read_end(store);
     return rc;
