@@ -135,8 +135,8 @@ take_counts(struct history_query *p, uint64_t until_ns)
                                 .name_size = to->name_size,
                                 .prefix = to->prefix,
                                 .prefix_size = to->prefix_size,
-                                .after = to->at,
-                                .after_size = to->at_size,
+                                .after = to->at.key,
+                                .after_size = to->at.size,
                                 .length = HISTORY_QUERY_ROWS};
         const int rc = answer_query(p->store, &q, p->rows, sizeof p->rows);
 
@@ -145,9 +145,9 @@ take_counts(struct history_query *p, uint64_t until_ns)
         at = q.bytes;
         for (uint64_t i = 0; i < q.rows; i++) {
             at = query_row_get(at, &row);
-            to->at_size = row.key_size;
-            memcpy(to->at, row.key, row.key_size);
-            history_take_key(to, to->at, to->at_size, row.count);
+            to->at.size = row.key_size;
+            memcpy(to->at.key, row.key, row.key_size);
+            history_take_key(to, to->at.key, to->at.size, row.count);
         }
         if (q.rows < HISTORY_QUERY_ROWS) {
             history_end_keys(to);

@@ -87,7 +87,7 @@ step_query(struct read_request *a, enum store_history_op op, int64_t step,
 static struct cell
 cell_bucket(const struct store_bucket *b, char text[CELL_SUM_SIZE])
 {
-    return cell_sum(store_bucket_sum(b), text);
+    return cell_sum(b->sum, text);
 }
 
 /* ---- buckets ------------------------------------------------------------ */
@@ -204,8 +204,8 @@ read_period_top(struct read_request *a)
                     is_counts ? 3 : 5);
     for (size_t i = 0; i < history_query_rows(h); i++) {
         const struct store_top *t = &h->q.top[i];
-        const int128 sum = store_bucket_sum(&t->sum);
-        const int128 before = store_bucket_sum(&t->before);
+        const int128 sum = t->sum.sum;
+        const int128 before = t->before.sum;
         char texts[3][CELL_SUM_SIZE];
         struct cell cells[5] = {cell_number((int64_t)i),
                                 cell_sum(sum, texts[0])};

@@ -84,11 +84,11 @@ fold_deltas(const struct fold *f, const struct fold_keyspace *k, void *scratch,
 
         if (i + AHEAD < count)
             __builtin_prefetch(items[i + AHEAD].entry);
-        out[i] = (struct store_delta){.key = e->key,
-                                      .key_size = e->key_size,
-                                      .minute = e->minute,
-                                      .sum_high = e->sum_high,
-                                      .sum_low = e->sum_low};
+        out[i] =
+            (struct store_delta){.key = e->key,
+                                 .key_size = e->key_size,
+                                 .minute = e->minute,
+                                 .sum = int128_of(e->sum_high, e->sum_low)};
     }
     *deltas = out;
     return count;

@@ -36,9 +36,9 @@ store_query_size_max(const struct store_query *q)
 int64_t
 store_total(const struct store_totals *t)
 {
-    if (t->sum_high == ((int64_t)t->sum_low < 0 ? -1 : 0))
-        return (int64_t)t->sum_low;
-    return t->sum_high < 0 ? INT64_MIN : INT64_MAX;
+    bool unused = false;
+
+    return store_add(0, t->sum, &unused);
 }
 
 int

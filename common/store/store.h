@@ -103,16 +103,9 @@ store_mark_compare(const struct log_fill *fill, uint64_t epoch,
 struct store_delta {
     const uint8_t *key;
     uint16_t key_size;
-    uint32_t minute;  /* that it was given, or received_ms / 60000 */
-    int64_t sum_high; /* high half of a signed 128-bit sum */
-    uint64_t sum_low;
+    uint32_t minute; /* that it was given, or received_ms / 60000 */
+    int128 sum;
 };
-
-static inline int128
-store_delta_sum(const struct store_delta *d)
-{
-    return int128_of(d->sum_high, d->sum_low);
-}
 
 /* For engines: a count with a sum added, within int64; beyond it the count is
  * flagged. */

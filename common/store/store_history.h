@@ -30,16 +30,9 @@
 #define STORE_NAME_MAX 256
 
 struct store_bucket {
-    int64_t sum_high; /* signed 128-bit sum */
-    uint64_t sum_low;
+    int128 sum;
     bool any; /* there were increments, though their sum may be 0 */
 };
-
-static inline int128
-store_bucket_sum(const struct store_bucket *b)
-{
-    return int128_of(b->sum_high, b->sum_low);
-}
 
 /* A key of the top: its sum, and its sum in the span of the same length before.
  */
@@ -61,6 +54,13 @@ enum store_history_op {
                           key in the first from there on in which something
                           came, which `from` and `to` then are, 0 and 0: none;
                           with `to` UINT32_MAX in all that is retained */
+};
+
+/* How far a query has come over the keys. */
+struct store_history_place {
+    int128 least; /* smaller sums are passed over */
+    uint16_t size;
+    uint8_t key[STORE_NAME_MAX]; /* size 0: the beginning */
 };
 
 #define STORE_BUCKETS_MAX 4096
@@ -101,10 +101,7 @@ struct store_history_query {
     unsigned phase;
     uint32_t minutes; /* of the span, for KEY, KEYSPACE, or one key's sum */
     uint64_t done;
-    int64_t least_high;
-    uint64_t least_low;
-    uint16_t at_size;
-    uint8_t at[STORE_NAME_MAX];
+    struct store_history_place at;
     struct store_top open; /* the group that is being summed */
 };
 

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/bytes.h"
+
 struct store_row {
     int64_t count;
     bool saturated;
@@ -24,8 +26,7 @@ struct store_as_of {
 
 struct store_totals {
     uint64_t keys;
-    int64_t sum_high; /* signed 128-bit sum of all counts */
-    uint64_t sum_low;
+    int128 sum;         /* of all counts */
     uint64_t saturated; /* keys flagged */
     /* The state of the keyspace: `change` grows by one with each that is
      * committed, `nonce` is another one in each file. */
@@ -75,7 +76,7 @@ struct store_query {
     struct store_totals totals; /* TOTAL */
 };
 
-/* The 128-bit sum, cut to an int64. */
+/* The sum, cut to an int64. */
 int64_t store_total(const struct store_totals *t);
 
 /* The most bytes that the rows of a query take. */

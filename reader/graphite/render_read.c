@@ -138,7 +138,7 @@ add_buckets(struct render *r, struct series *s)
         long double *point = &s->points[r->read + i];
 
         if (b->any || q->from + i * q->step >= q->since)
-            *point = series_add(*point, (long double)store_bucket_sum(b));
+            *point = series_add(*point, (long double)b->sum);
     }
     return count;
 }

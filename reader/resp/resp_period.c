@@ -85,8 +85,7 @@ answer_rows(struct resp_call *call, const struct resp_job *job)
     size = resp_put_rows(call, out, job->form, count);
     for (int64_t i = from; i < from + count; i++) {
         const struct store_top *top = &job->period.q.top[i];
-        const struct store_totals sum = {.sum_high = top->sum.sum_high,
-                                         .sum_low = top->sum.sum_low};
+        const struct store_totals sum = {.sum = top->sum.sum};
         const struct query_row row = {store_total(&sum), top->key,
                                       top->key_size};
 

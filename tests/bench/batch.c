@@ -38,7 +38,7 @@ put_delta(struct batch *b, size_t i, uint64_t id, uint64_t sum)
     b->deltas[i] = (struct store_delta){.key = (uint8_t *)b->keys[i],
                                         .key_size = BATCH_KEY,
                                         .minute = b->minute,
-                                        .sum_low = sum};
+                                        .sum = sum};
 }
 
 void

@@ -117,7 +117,7 @@ load_side(struct side *s)
                        (unsigned long long)i);
         deltas[i] = (struct store_delta){.key = (const uint8_t *)keys[i],
                                          .key_size = 12,
-                                         .sum_low = 1 + i * 7919 % KEYS};
+                                         .sum = 1 + i * 7919 % KEYS};
     }
     assert_rc(stored_apply(s->worker.store, "well", NULL, deltas, KEYS), 0);
     assert_rc(stored_add(s->worker.store, "sick", NULL, "key", 1), 0);

@@ -92,8 +92,7 @@ load_ours(struct bench *b)
         batch_put_sequence(&b->batch, at,
                            left < LOAD_BATCH ? left : LOAD_BATCH);
         for (size_t i = 0; i < b->batch.count; i++)
-            b->batch.deltas[i].sum_low =
-                b->keys - shuffle_index(at + i, b->keys);
+            b->batch.deltas[i].sum = b->keys - shuffle_index(at + i, b->keys);
         apply_batch(b);
     }
 }
@@ -187,7 +186,7 @@ plain_keys(struct bench *b, MDB_txn *txn)
         check_rc(mdb_cursor_get(c, &k, &v, MDB_SET_KEY), "mdb_cursor_get");
         memcpy(&count, v.mv_data, sizeof count);
         rank_put(b->old_ranks + i * RANK_SIZE, count, key);
-        count += (int64_t)d->sum_low;
+        count += (int64_t)d->sum;
         rank_put(b->new_ranks + i * RANK_SIZE, count, key);
         v = (MDB_val){sizeof count, &count};
         check_rc(mdb_cursor_put(c, &k, &v, MDB_CURRENT), "mdb_cursor_put");

@@ -50,7 +50,7 @@ load_sides(void)
 
         batch_put_sequence(&batch, at, left < LOAD_BATCH ? left : LOAD_BATCH);
         for (size_t i = 0; i < batch.count; i++)
-            batch.deltas[i].sum_low = 1 + random_below(&batch.random, keys);
+            batch.deltas[i].sum = 1 + random_below(&batch.random, keys);
         for (int i = 0; i < SIDES; i++)
             (void)apply_batch(sides[i]);
     }

@@ -68,7 +68,7 @@ fill_store(void)
         batch_put_sequence(&batch, id,
                            keys - id < LOAD_BATCH ? keys - id : LOAD_BATCH);
         for (uint64_t i = 0; i < batch.count; i++)
-            batch.deltas[i].sum_low = count_of(id + i);
+            batch.deltas[i].sum = count_of(id + i);
         assert_rc(
             stored_apply(s.store, "bench", NULL, batch.deltas, batch.count), 0);
     }

@@ -101,8 +101,7 @@ put_command(char *at, const struct store_delta *d)
                                   (const char *)d->key, d->minute / 1440);
     const int hour_size =
         snprintf(hour, sizeof hour, "%u", d->minute / 60 % 24);
-    const int sum_size =
-        snprintf(sum, sizeof sum, "%lld", (long long)d->sum_low);
+    const int sum_size = snprintf(sum, sizeof sum, "%lld", (long long)d->sum);
 
     return (size_t)sprintf(
         at, "*4\r\n$7\r\nHINCRBY\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n",

@@ -74,7 +74,7 @@ sqlite_apply(struct sqlite *q, const struct store_delta *deltas, size_t count)
         q->bind_text(q->insert, 1, (const char *)deltas[i].key,
                      deltas[i].key_size, NULL);
         q->bind_int(q->insert, 2, deltas[i].minute / 60);
-        q->bind_int(q->insert, 3, (long long)deltas[i].sum_low);
+        q->bind_int(q->insert, 3, (long long)deltas[i].sum);
         q->step(q->insert);
         q->reset(q->insert);
     }

@@ -398,7 +398,7 @@ CASE(explain_tells_each_day_and_from_when_on_it_is_known, s)
     store = engine_open_history(dir.keyspace_fd, ENGINE_TIERS, NULL);
     for (uint32_t i = 0; i < 2; i++) {
         d.minute = day - 1440 * i;
-        d.sum_low = 7 + i;
+        d.sum = 7 + i;
         assert_rc(stored_apply(store, "words", NULL, &d, 1), 0);
     }
     store_close(store);

@@ -83,7 +83,7 @@ compare_counts(struct compare_dirs *t, const char *name)
     assert_rc(stored_totals(a, name, &x), 0);
     assert_rc(stored_totals(b, name, &y), 0);
     assert_int_equal(x.keys, y.keys);
-    assert_true(x.sum_high == y.sum_high && x.sum_low == y.sum_low);
+    assert_true(x.sum == y.sum);
     assert_int_equal(x.saturated, y.saturated);
     t->key_count = 0;
     assert_rc(stored_each(a, name, take_key, t), 0);
@@ -135,11 +135,10 @@ compare_buckets(struct compare_dirs *t, const char *name, const char *key,
     assert_rc(ask_side(t->sides[1].stored.store, &zero, &q, y), 0);
     assert_int_equal(p.since, q.since);
     for (unsigned i = 0; i < count; i++) {
-        if (x[i].any != y[i].any || x[i].sum_high != y[i].sum_high ||
-            x[i].sum_low != y[i].sum_low)
+        if (x[i].any != y[i].any || x[i].sum != y[i].sum)
             fail_msg("%s/%s, bucket %u of %u of %u minutes: %lld and %lld",
-                     name, key ? key : "", i, count, step,
-                     (long long)x[i].sum_low, (long long)y[i].sum_low);
+                     name, key ? key : "", i, count, step, (long long)x[i].sum,
+                     (long long)y[i].sum);
         t->any += x[i].any;
     }
 }

@@ -147,8 +147,7 @@ batch_make(struct batch_keys *b, size_t n, uint64_t span, int shape,
         d->key = b->bytes + i * 256;
         d->key_size = make_key(b->bytes + i * 256, below(span), shape);
         d->minute = (uint32_t)below(2);
-        d->sum_high = (int64_t)(sum >> 64);
-        d->sum_low = (uint64_t)sum;
+        d->sum = sum;
     }
     qsort(b->deltas, n, sizeof *b->deltas, delta_compare);
     for (size_t i = 0; i < n; i++)
@@ -177,8 +176,7 @@ model_apply(struct model *m, const struct batch_keys *b)
         for (; i < b->count && b->deltas[i].key_size == d->key_size &&
                memcmp(b->deltas[i].key, d->key, d->key_size) == 0;
              i++)
-            sum += (sum128)b->deltas[i].sum_high * ((sum128)1 << 64) +
-                   (sum128)b->deltas[i].sum_low;
+            sum += b->deltas[i].sum;
         model_add(m, sorted, d->key, d->key_size, sum);
     }
     qsort(m->counters, m->count, sizeof *m->counters, by_key);
@@ -400,8 +398,7 @@ compare_all(struct store *s, struct model *m)
     qsort(sorted, m->count, sizeof *sorted, by_rank);
     assert_rc(stored_totals(s, KS_NAME, &t), 0);
     assert_int_equal(t.keys, m->count);
-    assert_true(t.sum_high == (int64_t)(m->sum >> 64));
-    assert_true(t.sum_low == (uint64_t)m->sum);
+    assert_true(t.sum == m->sum);
     for (size_t i = 0; i < m->count; i++)
         flagged += m->counters[i].saturated ? 1 : 0;
     assert_int_equal(t.saturated, flagged);

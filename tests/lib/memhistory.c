@@ -10,10 +10,10 @@
 #include "tests/lib/test.h"
 
 static void
-add_sum(struct store_bucket *b, int64_t high, uint64_t low)
+add_sum(struct store_bucket *b, int128 sum)
 {
     b->any = true;
-    b->sum_high += high + __builtin_add_overflow(b->sum_low, low, &b->sum_low);
+    b->sum += sum;
 }
 
 static int
@@ -28,7 +28,7 @@ static int
 by_sum(const void *a, const void *b)
 {
     const struct store_top *x = a, *y = b;
-    const int128 p = store_bucket_sum(&x->sum), q = store_bucket_sum(&y->sum);
+    const int128 p = x->sum.sum, q = y->sum.sum;
 
     return p != q ? (p > q ? -1 : 1) : by_key(a, b);
 }
@@ -72,13 +72,12 @@ sum_rows(const struct memhistory *table, size_t count,
             continue;
         all[found].key_size = row_size(p, q);
         memcpy(all[found].key, p->key.bytes, all[found].key_size);
-        add_sum(&all[found++].sum, p->sum_high, p->sum_low);
+        add_sum(&all[found++].sum, p->sum);
     }
     qsort(all, found, sizeof *all, by_key);
     for (size_t i = 0; i < found; i++) {
         if (kept > 0 && by_key(&all[kept - 1], &all[i]) == 0)
-            add_sum(&all[kept - 1].sum, all[i].sum.sum_high,
-                    all[i].sum.sum_low);
+            add_sum(&all[kept - 1].sum, all[i].sum.sum);
         else
             all[kept++] = all[i];
     }
@@ -123,7 +122,7 @@ answer_rank(const struct memhistory *table, size_t count,
     now = sum_rows(table, count, q, q->from, q->to, &q->keys);
     if (q->key_size == 0) {
         for (size_t i = 0; i < q->keys; i++)
-            add_sum(&q->sum, now[i].sum.sum_high, now[i].sum.sum_low);
+            add_sum(&q->sum, now[i].sum.sum);
         free(now);
         return;
     }
@@ -143,8 +142,7 @@ memhistory_of(const struct store_delta *d, uint32_t now)
     const uint32_t day = 1440;
     struct memhistory at = {.key.size = d->key_size,
                             .minute = d->minute > now + day ? now : d->minute,
-                            .sum_high = d->sum_high,
-                            .sum_low = d->sum_low};
+                            .sum = d->sum};
 
     memcpy(at.key.bytes, d->key, d->key_size);
     return at;
@@ -176,8 +174,7 @@ memhistory_answer(const struct memhistory *table, size_t count,
                 : p->minute >= q->from && p->minute < q->to &&
                       bytes_equal(p->key.bytes, p->key.size, q->key,
                                   q->key_size))
-            add_sum(&q->buckets[(p->minute - q->from) / q->step], p->sum_high,
-                    p->sum_low);
+            add_sum(&q->buckets[(p->minute - q->from) / q->step], p->sum);
     }
     return 0;
 }
@@ -186,7 +183,7 @@ static void
 assert_bucket(const struct store_bucket *a, const struct store_bucket *b)
 {
     assert_int_equal(a->any, b->any);
-    assert_true(a->sum_low == b->sum_low && a->sum_high == b->sum_high);
+    assert_true(a->sum == b->sum);
 }
 
 void

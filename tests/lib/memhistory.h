@@ -16,8 +16,7 @@ struct name {
 struct memhistory {
     struct name key;
     uint32_t minute;
-    int64_t sum_high;
-    uint64_t sum_low;
+    int128 sum;
 };
 
 /* What an engine makes of it: what came in more than a day came now. */

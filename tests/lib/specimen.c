@@ -476,8 +476,7 @@ totals_are_right(struct store *store, enum specimen_keyspace k,
         return false;
     for (size_t i = 0; i < keyspaces[k].keys; i++)
         sum += want[i];
-    return t.keys == keyspaces[k].keys && (int64_t)t.sum_low == sum &&
-           t.sum_high == (sum < 0 ? -1 : 0) && t.saturated == 0;
+    return t.keys == keyspaces[k].keys && t.sum == sum && t.saturated == 0;
 }
 
 /* Whether `sum` came for a key (NULL: for all) in the days of the specimen. */
@@ -501,7 +500,7 @@ has_come(struct store *store, enum specimen_keyspace k, const char *key,
     const int rc = store_history(store, &q, 0);
 
     store_read_end(store);
-    return rc == 0 && (int64_t)b.sum_low == sum;
+    return rc == 0 && b.sum == sum;
 }
 
 /* All that was counted is in history, for each key and together. */

@@ -12,11 +12,8 @@
 static inline struct store_delta
 stored_delta(const void *key, size_t size, uint32_t minute, int64_t sum)
 {
-    return (struct store_delta){.key = key,
-                                .key_size = (uint16_t)size,
-                                .minute = minute,
-                                .sum_high = sum < 0 ? -1 : 0,
-                                .sum_low = (uint64_t)sum};
+    return (struct store_delta){
+        .key = key, .key_size = (uint16_t)size, .minute = minute, .sum = sum};
 }
 
 /* For store_check(). */

@@ -90,8 +90,7 @@ add_sum(struct fixture *r, const char *keyspace, const char *key, int64_t time,
     const struct store_delta d = {.key = (const uint8_t *)key,
                                   .key_size = (uint16_t)strlen(key),
                                   .minute = (uint32_t)(time / 60),
-                                  .sum_high = sum < 0 ? -1 : 0,
-                                  .sum_low = (uint64_t)sum};
+                                  .sum = sum};
 
     assert_rc(stored_apply(r->store, keyspace, NULL, &d, 1), 0);
 }

@@ -117,8 +117,8 @@ sum_of(struct fold *f, const char *name, const char *key, uint32_t minute)
         if (d[i].key_size != strlen(key) || d[i].minute != minute ||
             memcmp(d[i].key, key, d[i].key_size) != 0)
             continue;
-        assert_true(d[i].sum_high == ((int64_t)d[i].sum_low < 0 ? -1 : 0));
-        return (int64_t)d[i].sum_low;
+        assert_true(d[i].sum == (int64_t)d[i].sum);
+        return (int64_t)d[i].sum;
     }
     fail_msg("no delta of %s %s at minute %u", name, key, minute);
     return 0;
@@ -181,8 +181,8 @@ CASE(sums_beyond_int64_are_exact, f)
 
     count = fold_deltas(f, keyspace(f, "k"), NULL, &d);
     assert_int_equal(count, 2);
-    assert_true(d[0].sum_high == 1 && d[0].sum_low == UINT64_MAX - 3);
-    assert_true(d[1].sum_high == -2 && d[1].sum_low == 0);
+    assert_true(d[0].sum == int128_of(1, UINT64_MAX - 3));
+    assert_true(d[1].sum == int128_of(-2, 0));
 }
 
 CASE(deltas_come_sorted_by_key_then_minute, f)
@@ -234,7 +234,7 @@ CASE(names_of_256_bytes_keep_all_of_them, f)
     count = fold_deltas(f, f->first, NULL, &d);
     assert_int_equal(count, 2);
     assert_int_equal(d[0].key_size, 256);
-    assert_int_equal(d[0].sum_low, 2);
+    assert_true(d[0].sum == 2);
 }
 
 /* ---- damage ------------------------------------------------------------ */

@@ -477,7 +477,7 @@ CASE(keys_below_a_node_are_jumped_over, r)
             .key_size = (uint16_t)snprintf(keys[i], sizeof keys[i], "%c.%05d",
                                            i < 1000 ? 'a' : 'b', i),
             .minute = NOW / 60,
-            .sum_low = 1};
+            .sum = 1};
     assert_rc(stored_apply(r->store, "web", NULL, deltas, 2000), 0);
     assert_rc(parse_pattern(r, "web.*", &p), 0);
     plain_engine = r->store->engine;

@@ -107,7 +107,7 @@ CASE(a_long_history_is_answered_in_steps, f)
     assert_true(steps >= 4);
     assert_int_equal(history_query_rows(&h), 40 * HOUR);
     for (uint32_t i = 0; i < 40 * HOUR; i++)
-        assert_int_equal(h.q.buckets[i].sum_low,
+        assert_int_equal((int64_t)h.q.buckets[i].sum,
                          i % HOUR == i / HOUR ? i / HOUR + 1 : 0);
     history_query_fini(&h);
 }
@@ -162,19 +162,17 @@ put_words(struct fixture *f, struct random *r, struct memhistory *words)
 
         *w = (struct memhistory){.key.size = 1 + (size_t)random_below(r, 9),
                                  .minute = NOW,
-                                 .sum_high = sum < 0 ? -1 : 0,
-                                 .sum_low = (uint64_t)sum};
+                                 .sum = sum};
         for (size_t n = 0; n < w->key.size; n++)
             w->key.bytes[n] = (uint8_t) "\1/ab\xff"[random_below(r, 5)];
         if (sum == 0) /* no increment is 0 */
-            w->sum_low = 1;
+            w->sum = 1;
         assert_rc(stored_apply(
                       f->store, "words", NULL,
                       &(struct store_delta){.key = w->key.bytes,
                                             .key_size = (uint16_t)w->key.size,
                                             .minute = NOW,
-                                            .sum_high = w->sum_high,
-                                            .sum_low = w->sum_low},
+                                            .sum = w->sum},
                       1),
                   0);
     }
@@ -216,12 +214,11 @@ compare_words(struct fixture *f, struct random *r,
     assert_rc(h.error, 0);
     assert_int_equal(h.q.rows, want.rows);
     assert_int_equal(h.q.keys, want.keys);
-    assert_true(store_bucket_sum(&h.q.sum) == store_bucket_sum(&want.sum));
+    assert_true(h.q.sum.sum == want.sum.sum);
     for (uint64_t i = 0; i < want.rows; i++) {
         assert_int_equal(h.q.top[i].key_size, top[i].key_size);
         assert_memory_equal(h.q.top[i].key, top[i].key, top[i].key_size);
-        assert_true(store_bucket_sum(&h.q.top[i].sum) ==
-                    store_bucket_sum(&top[i].sum));
+        assert_true(h.q.top[i].sum.sum == top[i].sum.sum);
     }
     history_query_fini(&h);
 }

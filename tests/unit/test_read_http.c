@@ -76,7 +76,7 @@ put_rows(struct store *s, const char *keyspace, unsigned count, int digits,
             .key = (const uint8_t *)keys[i],
             .key_size = (uint16_t)snprintf(keys[i], sizeof keys[i], "%0*u%s",
                                            digits, i, text),
-            .sum_low = i};
+            .sum = i};
     assert_rc(stored_apply(s, keyspace, NULL, rows, count), 0);
 }
 

@@ -94,7 +94,7 @@ fake_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
         return -EAGAIN;
     q->since = 7;
     if (q->op == STORE_HISTORY_KEYSPACE)
-        q->buckets[(q->to - q->from) / q->step - 1].sum_low = 5;
+        q->buckets[(q->to - q->from) / q->step - 1].sum = 5;
     if (q->op == STORE_HISTORY_TOP)
         q->top[q->rows++].key_size = 3;
     return 0;
@@ -440,7 +440,7 @@ CASE(history_is_read_in_pieces_and_answered_in_the_callers_arrays)
     assert_rc(store_history(s, &t, 1), 0);
     assert_true(t.top == top && t.rows == 1 && top[0].key_size == 3);
     assert_rc(store_history(s, &q, 1), 0);
-    assert_true(q.buckets == buckets && buckets[2].sum_low == 5);
+    assert_true(q.buckets == buckets && buckets[2].sum == 5);
     assert_int_equal(q.since, 7);
     remote_end(o->remote);
 }

@@ -90,7 +90,7 @@ fill_store(struct fixture *f)
         memset(keys[i], 'a', sizeof keys[i]);
         (void)snprintf(keys[i] + 195, 9, "%08u", i);
         rows[i] = (struct store_delta){
-            .key = (const uint8_t *)keys[i], .key_size = 203, .sum_low = i};
+            .key = (const uint8_t *)keys[i], .key_size = 203, .sum = i};
     }
     assert_rc(stored_apply(f->store, "big", NULL, rows, 4000), 0);
     assert_rc(stored_add(f->store, "small", NULL, "k", 7), 0);

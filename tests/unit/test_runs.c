@@ -558,7 +558,7 @@ append_run(struct life *l, unsigned tier, uint32_t start, const char *key)
 TEST(a_period_that_is_full_of_runs_is_compacted_and_goes_on)
 {
     struct store_delta d = {
-        .key = (const uint8_t *)"key", .key_size = 3, .sum_low = 1};
+        .key = (const uint8_t *)"key", .key_size = 3, .sum = 1};
     struct history_of of = {.deltas = &d, .delta_count = 1};
     struct period p;
     uint64_t ahead;
@@ -623,8 +623,7 @@ read_all(struct life *l, struct span s, struct answers *out)
 static bool
 is_same_row(const struct store_top *a, const struct store_top *b)
 {
-    return store_bucket_sum(&a->sum) == store_bucket_sum(&b->sum) &&
-           store_bucket_sum(&a->before) == store_bucket_sum(&b->before) &&
+    return a->sum.sum == b->sum.sum && a->before.sum == b->before.sum &&
            bytes_equal(a->key, a->key_size, b->key, b->key_size);
 }
 

@@ -145,12 +145,13 @@ static void
 find_largest(struct fixture *f, unsigned from, unsigned to)
 {
     static struct taken t;
+    struct store_history_place at = {.least = INT128_LEAST};
     struct history_scan scan = {.from = start_of_day() + 60 * from,
                                 .to = start_of_day() + 60 * to,
                                 .row = take_sum,
                                 .ctx = &t,
                                 .until_ns = 1,
-                                .least = INT128_LEAST};
+                                .at = &at};
     int rc;
 
     t = (struct taken){.any = {false}};
@@ -294,6 +295,8 @@ static void
 take_prefix(struct fixture *f, struct long_life *l, const char *prefix,
             unsigned first, unsigned end)
 {
+    struct store_history_place at = {.least = INT128_LEAST};
+    struct store_history_place keys_at = {.least = INT128_LEAST};
     struct history_scan scan = {.prefix = (const uint8_t *)prefix,
                                 .prefix_size = strlen(prefix),
                                 .from = start_of_day(),
@@ -301,9 +304,9 @@ take_prefix(struct fixture *f, struct long_life *l, const char *prefix,
                                 .until_ns = 1,
                                 .row = take_long,
                                 .ctx = l,
-                                .least = INT128_LEAST};
+                                .at = &at};
     struct store_bucket bucket = {.any = false};
-    struct history_scan keys = {.ctx = l, .least = INT128_LEAST};
+    struct history_scan keys = {.ctx = l, .at = &keys_at};
     const struct history_range range = {
         scan.prefix, scan.prefix_size, scan.from, scan.to,
         DAY * DAYS,  &bucket,          &keys};
@@ -325,7 +328,7 @@ take_prefix(struct fixture *f, struct long_life *l, const char *prefix,
         rc = history_read(&f->h, &f->kv.kv, &range, 1, &done);
     while (rc == -EAGAIN);
     assert_rc(rc, 0);
-    assert_true(store_bucket_sum(&bucket) == sum);
+    assert_true(bucket.sum == sum);
 }
 
 TEST(a_span_of_any_number_of_runs_is_read)
@@ -347,8 +350,7 @@ TEST(a_span_of_any_number_of_runs_is_read)
 
         assert_rc(history_answer(&f.h, &f.kv.kv, &q, 0), 0);
         for (unsigned i = 0; i < q.rows; i++)
-            (void)take_long(&l, rows[i].key, rows[i].key_size,
-                            store_bucket_sum(&rows[i].sum));
+            (void)take_long(&l, rows[i].key, rows[i].key_size, rows[i].sum.sum);
         last = rows[q.rows > 0 ? q.rows - 1 : 0];
         if (q.rows < q.length)
             break;

@@ -154,12 +154,11 @@ log_deltas(const char *name, struct store_delta deltas[2])
     deltas[0] = (struct store_delta){.key = (const uint8_t *)"one",
                                      .key_size = 3,
                                      .minute = 28333333,
-                                     .sum_high = sum < 0 ? -1 : 0,
-                                     .sum_low = (uint64_t)sum};
+                                     .sum = sum};
     deltas[1] = (struct store_delta){.key = (const uint8_t *)"two",
                                      .key_size = 3,
                                      .minute = 28333333,
-                                     .sum_low = 2};
+                                     .sum = 2};
     return *name == 'a' ? 2 : 1;
 }
 

@@ -132,7 +132,7 @@ find_targets(struct append *a, struct append_targets *l, uint64_t *ahead)
 
     for (size_t i = 0; rc == 0 && i < a->count; i++) {
         const uint32_t minute = minute_of(a, &a->deltas[i]);
-        const int128 sum = store_delta_sum(&a->deltas[i]);
+        const int128 sum = a->deltas[i].sum;
 
         h->added += sum;
         *ahead += minute != a->deltas[i].minute;
@@ -223,7 +223,7 @@ add_rows(struct append *a, const struct append_target *to)
 
         row->cells = 0;
         do
-            add_cell(row, cell_of(a, to, minute_of(a, d)), store_delta_sum(d));
+            add_cell(row, cell_of(a, to, minute_of(a, d)), d->sum);
         while (++i < to->first + to->count &&
                is_same_key(d = &a->deltas[a->order[i]], first));
         row->key = first->key;

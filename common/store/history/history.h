@@ -266,7 +266,7 @@ int history_read(const struct history *h, const struct kv *kv,
 /* Goes over the keys with a prefix and sums in a span, in order, from `*at` on:
  * calls `row` with each sum, which says the sum below which it wants no more
  * (keys whose blocks cannot reach it may be left out).  Ends when clock_ns() is
- * `until_ns`: -EAGAIN, and *at is where to go on. */
+ * `until_ns`: -EAGAIN, and `at` is where to go on. */
 struct history_scan {
     const uint8_t *prefix;
     size_t prefix_size;
@@ -278,9 +278,7 @@ struct history_scan {
     void *ctx;
     const struct history_range *range; /* instead of `row`: a part of its span,
                                           which each key is added to */
-    int128 least; /* smaller sums are passed over; row() returns the next */
-    uint8_t at[HISTORY_KEY_MAX]; /* size 0: the beginning */
-    uint16_t at_size;
+    struct store_history_place *at;    /* row() returns the next at->least */
 };
 
 int history_scan(const struct history *h, const struct kv *kv,

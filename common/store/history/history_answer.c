@@ -23,7 +23,7 @@ take_key(void *ctx, const uint8_t *key, size_t size, int128 sum)
     history_take_key(q, key, size, sum);
     return q->op == STORE_HISTORY_RANK || q->group != 0 || q->rows < q->length
                ? INT128_LEAST
-               : store_bucket_sum(&q->top[0].sum) + 1;
+               : q->top[0].sum.sum + 1;
 }
 
 static bool
@@ -38,31 +38,17 @@ is_wanted(void *ctx, const uint8_t *key, size_t size)
 static struct history_scan
 begin_scan(struct store_history_query *q, uint64_t until_ns)
 {
-    struct history_scan s = {.prefix = q->prefix,
-                             .prefix_size = q->prefix_size,
-                             .wants = q->wants ? is_wanted : NULL,
-                             .from = q->from,
-                             .to = q->to,
-                             .until_ns = until_ns,
-                             .row = take_key,
-                             .ctx = q,
-                             .least = INT128_LEAST,
-                             .at_size = q->at_size};
-
-    if (q->at_size > 0)
-        s.least = store_bucket_sum(
-            &(struct store_bucket){q->least_high, q->least_low, true});
-    memcpy(s.at, q->at, q->at_size);
-    return s;
-}
-
-static void
-keep_scan(struct store_history_query *q, const struct history_scan *s)
-{
-    memcpy(q->at, s->at, s->at_size);
-    q->at_size = s->at_size;
-    q->least_high = (int64_t)(s->least >> 64);
-    q->least_low = (uint64_t)s->least;
+    if (q->at.size == 0)
+        q->at.least = INT128_LEAST;
+    return (struct history_scan){.prefix = q->prefix,
+                                 .prefix_size = q->prefix_size,
+                                 .wants = q->wants ? is_wanted : NULL,
+                                 .from = q->from,
+                                 .to = q->to,
+                                 .until_ns = until_ns,
+                                 .row = take_key,
+                                 .ctx = q,
+                                 .at = &q->at};
 }
 
 /* Goes on taking the keys of the span. */
@@ -73,26 +59,12 @@ take_keys(const struct history *h, const struct kv *kv,
     struct history_scan s = begin_scan(q, until_ns);
     const int rc = history_scan(h, kv, &s);
 
-    keep_scan(q, &s);
     if (rc < 0)
         return rc;
     history_end_keys(q);
-    q->at_size = 0;
+    q->at.size = 0;
     q->phase++;
     return 0;
-}
-
-/* Goes on with the sums of a key, or of those that begin so: then `s` is
- * range->keys. */
-static int
-read_sums(const struct history *h, const struct kv *kv,
-          struct store_history_query *q, const struct history_range *range,
-          const struct history_scan *s)
-{
-    const int rc = history_read(h, kv, range, s->until_ns, &q->minutes);
-
-    keep_scan(q, s);
-    return rc;
 }
 
 static int
@@ -123,7 +95,7 @@ answer_top(const struct history *h, const struct kv *kv,
             .buckets = &t->before,
             .keys = history_is_group(q, t) ? &s : NULL};
 
-        rc = read_sums(h, kv, q, &asked, &s);
+        rc = history_read(h, kv, &asked, until_ns, &q->minutes);
         if (rc < 0)
             return rc;
         q->minutes = 0;
@@ -161,7 +133,7 @@ answer_buckets(const struct history *h, const struct kv *kv,
     struct history_scan s = begin_scan(q, until_ns);
     struct history_range asked = {.key = of_key               ? q->key
                                          : q->prefix_size > 0 ? q->prefix
-                                                              : q->at,
+                                                              : q->at.key,
                                   .key_size =
                                       of_key ? q->key_size : q->prefix_size,
                                   .from = q->from,
@@ -171,11 +143,11 @@ answer_buckets(const struct history *h, const struct kv *kv,
 
     if (count > STORE_BUCKETS_MAX)
         return -E2BIG;
-    if (q->minutes == 0 && q->at_size == 0)
+    if (q->minutes == 0 && q->at.size == 0)
         memset(q->buckets, 0, count * sizeof *q->buckets);
     if (!of_key && (q->prefix_size > 0 || q->wants))
         asked.keys = &s;
-    return read_sums(h, kv, q, &asked, &s);
+    return history_read(h, kv, &asked, until_ns, &q->minutes);
 }
 
 /* ---- the keys of one step ------------------------------------------------ */
@@ -254,7 +226,7 @@ take_step_row(void *ctx, const uint8_t *key, size_t size, int128 sum)
 
     if (size == q->key_size && memcmp(key, q->key, size) == 0)
         return INT128_LEAST; /* rows are behind it */
-    t->sum = history_bucket(sum);
+    t->sum = (struct store_bucket){sum, true};
     t->key_size = (uint16_t)size;
     memcpy(t->key, key, size);
     q->rows++;
@@ -290,17 +262,15 @@ answer_step(const struct history *h, const struct kv *kv,
         if (rc <= 0)
             return rc;
         if (q->key_size > 0)
-            memcpy(q->at, q->key, q->key_size);
-        q->at_size = (uint16_t)q->key_size;
+            memcpy(q->at.key, q->key, q->key_size);
+        q->at.size = (uint16_t)q->key_size;
         q->phase = 1;
     }
     s = begin_scan(q, until_ns);
-    s.least = INT128_LEAST;
+    q->at.least = INT128_LEAST;
     s.row = take_step_row;
     s.is_full = is_full;
-    rc = history_scan(h, kv, &s);
-    keep_scan(q, &s);
-    return rc;
+    return history_scan(h, kv, &s);
 }
 
 /* ---- a question ---------------------------------------------------------- */

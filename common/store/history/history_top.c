@@ -9,7 +9,7 @@
 static bool
 is_before(const struct store_top *a, const struct store_top *b)
 {
-    const int128 x = store_bucket_sum(&a->sum), y = store_bucket_sum(&b->sum);
+    const int128 x = a->sum.sum, y = b->sum.sum;
 
     if (x != y)
         return x > y;
@@ -58,7 +58,7 @@ wants_key(const struct store_history_query *q, const uint8_t *key, size_t size,
         return q->length > 0;
     if (q->length == 0)
         return false;
-    least = store_bucket_sum(&q->top[0].sum);
+    least = q->top[0].sum.sum;
     return sum > least ||
            (sum == least &&
             bytes_compare(key, size, q->top[0].key, q->top[0].key_size) < 0);
@@ -73,7 +73,7 @@ offer_key(struct store_history_query *q, const uint8_t *key, size_t size,
 
     if (!wants_key(q, key, size, sum))
         return;
-    entry.sum = history_bucket(sum);
+    entry.sum = (struct store_bucket){sum, true};
     entry.before = (struct store_bucket){.any = false};
     entry.key_size = (uint16_t)size;
     memcpy(entry.key, key, size);
@@ -95,11 +95,11 @@ static void
 count_key(struct store_history_query *q, const uint8_t *key, size_t size,
           int128 sum)
 {
-    const int128 own = store_bucket_sum(&q->sum);
+    const int128 own = q->sum.sum;
 
     q->keys++;
     if (q->key_size == 0)
-        q->sum = history_bucket(own + sum);
+        q->sum = (struct store_bucket){own + sum, true};
     else
         q->rank += sum > own || (sum == own && bytes_compare(key, size, q->key,
                                                              q->key_size) < 0);
@@ -121,8 +121,7 @@ static void
 take_open(struct store_history_query *q)
 {
     if (q->open.key_size > 0)
-        take_row(q, q->open.key, q->open.key_size,
-                 store_bucket_sum(&q->open.sum));
+        take_row(q, q->open.key, q->open.key_size, q->open.sum.sum);
     q->open.key_size = 0;
 }
 
@@ -141,11 +140,11 @@ history_take_key(struct store_history_query *q, const uint8_t *key, size_t size,
     if (end)
         size = (size_t)(end - key) + 1;
     if (bytes_equal(open->key, open->key_size, key, size)) {
-        open->sum = history_bucket(store_bucket_sum(&open->sum) + sum);
+        open->sum.sum += sum;
         return;
     }
     take_open(q);
-    open->sum = history_bucket(sum);
+    open->sum = (struct store_bucket){sum, true};
     open->key_size = (uint16_t)size;
     memcpy(open->key, key, size);
 }

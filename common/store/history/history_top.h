@@ -7,14 +7,7 @@
 #ifndef COUNTD_COMMON_STORE_HISTORY_HISTORY_TOP_H
 #define COUNTD_COMMON_STORE_HISTORY_HISTORY_TOP_H
 
-#include "common/base/bytes.h"
 #include "common/store/store.h"
-
-static inline struct store_bucket
-history_bucket(int128 sum)
-{
-    return (struct store_bucket){(int64_t)(sum >> 64), (uint64_t)sum, true};
-}
 
 /* Takes a key of TOP, which belongs to the top or not, or of RANK, which is
  * counted.  Keys come in order, each once: with q->group they are summed in

@@ -100,16 +100,6 @@ struct reading {
     struct runs_span part; /* of its span */
 };
 
-static void
-add_to(struct store_bucket *b, int128 sum)
-{
-    const int128 now = store_bucket_sum(b) + sum;
-
-    b->any = true;
-    b->sum_high = (int64_t)(now >> 64);
-    b->sum_low = (uint64_t)now;
-}
-
 void
 source_add_cells(const struct source *s, const struct history_range *to)
 {
@@ -119,9 +109,11 @@ source_add_cells(const struct source *s, const struct history_range *to)
     for (uint64_t rest = s->block.cells & s->mask; rest != 0;
          rest &= rest - 1) {
         const unsigned i = (unsigned)__builtin_ctzll(rest);
+        struct store_bucket *b =
+            &to->buckets[(s->start + i * s->step - to->from) / to->step];
 
-        add_to(&to->buckets[(s->start + i * s->step - to->from) / to->step],
-               sums[i]);
+        b->any = true;
+        b->sum += sums[i];
     }
 }
 
@@ -160,7 +152,7 @@ read_keys(const struct reading *r)
     keys->to = r->part.to;
     rc = history_scan(r->part.history, r->part.kv, keys);
     if (rc == 0)
-        keys->at_size = 0;
+        keys->at->size = 0;
     return rc;
 }
 

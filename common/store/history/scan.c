@@ -85,7 +85,7 @@ open_source(struct scan *s, struct source *at, const struct span_run *r,
     at->all = (r->cells & ~at->mask) == 0;
     at->start = r->period;
     at->step = s->span.history->tier[r->tier].step;
-    return source_open(at, &period, &run, asked->at, asked->at_size);
+    return source_open(at, &period, &run, asked->at->key, asked->at->size);
 }
 
 /* ---- blocks that are skipped ------------------------------------------- */
@@ -199,8 +199,8 @@ stop_here(struct history_scan *asked, const struct sources *l)
 {
     const struct rows_reader *b = &sources_lowest(l, 0)->block;
 
-    memcpy(asked->at, b->key, b->key_size);
-    asked->at_size = b->key_size;
+    memcpy(asked->at->key, b->key, b->key_size);
+    asked->at->size = b->key_size;
     return -EAGAIN;
 }
 
@@ -221,8 +221,9 @@ give_lowest(struct history_scan *asked, struct sources *l)
     if (is_wanted(asked, b) && asked->range)
         for (size_t i = 0; i < l->lowest_count; i++)
             source_add_cells(sources_lowest(l, i), asked->range);
-    else if (is_wanted(asked, b) && sum_lowest(l, &sum) && sum >= asked->least)
-        asked->least = asked->row(asked->ctx, b->key, b->key_size, sum);
+    else if (is_wanted(asked, b) && sum_lowest(l, &sum) &&
+             sum >= asked->at->least)
+        asked->at->least = asked->row(asked->ctx, b->key, b->key_size, sum);
     return sources_next(l);
 }
 
@@ -260,9 +261,9 @@ give_rows(const struct scan *s, struct history_scan *asked, struct sources *l)
             if (asked->until_ns != 0 && clock_ns() >= asked->until_ns)
                 return stop_here(asked, l);
         }
-        if (s->loaded != looked && asked->least > INT128_LEAST) {
+        if (s->loaded != looked && asked->at->least > INT128_LEAST) {
             looked = s->loaded;
-            rc = pass_over(l, asked->least, &steps);
+            rc = pass_over(l, asked->at->least, &steps);
         } else {
             rc = give_lowest(asked, l);
             steps++;
@@ -361,6 +362,7 @@ fill_window(struct scan *s, const struct history_scan *asked)
     w->count = 0;
     s->end_size = 0;
     for (size_t i = 0; rc == 0 && i < s->count; i += SOURCES_MAX) {
+        struct store_history_place at = *asked->at;
         struct history_scan part = *asked;
         struct window_row *const rows = w->rows;
 
@@ -370,7 +372,8 @@ fill_window(struct scan *s, const struct history_scan *asked)
         part.is_full = NULL;
         part.ctx = s;
         part.range = NULL;
-        part.least = INT128_LEAST;
+        part.at = &at;
+        at.least = INT128_LEAST;
         w->at = w->merged_count = 0;
         rc = scan_runs(s, i, &part);
         if (rc == 0)
@@ -398,9 +401,10 @@ give_window(struct scan *s, struct history_scan *asked)
 
         if (asked->is_full && asked->is_full(asked->ctx))
             break;
-        if (r->sum >= asked->least &&
+        if (r->sum >= asked->at->least &&
             (!asked->wants || asked->wants(asked->ctx, r->key, r->key_size)))
-            asked->least = asked->row(asked->ctx, r->key, r->key_size, r->sum);
+            asked->at->least =
+                asked->row(asked->ctx, r->key, r->key_size, r->sum);
     }
     return rc;
 }
@@ -423,8 +427,8 @@ scan_windows(struct scan *s, struct history_scan *asked)
         if (rc < 0 || s->end_size == 0 ||
             (asked->is_full && asked->is_full(asked->ctx)))
             break;
-        memcpy(asked->at, s->end, s->end_size);
-        asked->at_size = (uint16_t)s->end_size;
+        memcpy(asked->at->key, s->end, s->end_size);
+        asked->at->size = (uint16_t)s->end_size;
         if (asked->until_ns != 0 && clock_ns() >= asked->until_ns) {
             rc = -EAGAIN;
             break;
@@ -468,9 +472,9 @@ history_scan(const struct history *h, const struct kv *kv,
     rc = r ? history_tier_of(h, r->from, r->to, r->step, &tier)
            : history_tier_of(h, asked->from, asked->to, asked->to - asked->from,
                              &tier);
-    if (asked->at_size == 0 && asked->prefix_size > 0) {
-        memcpy(asked->at, asked->prefix, asked->prefix_size);
-        asked->at_size = (uint16_t)asked->prefix_size;
+    if (asked->at->size == 0 && asked->prefix_size > 0) {
+        memcpy(asked->at->key, asked->prefix, asked->prefix_size);
+        asked->at->size = (uint16_t)asked->prefix_size;
     }
     if (rc == 0)
         rc = runs_each(&s.span, tier, add_run, &s);

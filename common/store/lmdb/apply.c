@@ -124,11 +124,11 @@ next_change(const struct apply_call *b, size_t *i, struct key_change *c)
     end = b->given->deltas + b->count;
     c->key = d->key;
     c->key_size = d->key_size;
-    c->sum = store_delta_sum(d);
+    c->sum = d->sum;
     c->gone = false;
     for (d++; d < end && bytes_equal(d->key, d->key_size, c->key, c->key_size);
          d++)
-        c->sum += store_delta_sum(d);
+        c->sum += d->sum;
     *i = (size_t)(d - b->given->deltas);
 }
 

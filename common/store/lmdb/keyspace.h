@@ -98,8 +98,7 @@ static inline struct store_totals
 keyspace_totals(const struct keyspace_state *state)
 {
     return (struct store_totals){.keys = state->roots[TREE_KEYS].count,
-                                 .sum_high = (int64_t)(state->sum >> 64),
-                                 .sum_low = (uint64_t)state->sum,
+                                 .sum = state->sum,
                                  .saturated = state->saturated,
                                  .nonce = state->nonce,
                                  .change = state->change};

@@ -118,7 +118,7 @@ collect_changes(const struct store_batch *b, struct row_change *c)
         if (n == 0 ||
             !bytes_equal(c[n - 1].key, c[n - 1].size, d->key, d->key_size))
             c[n++] = (struct row_change){.key = d->key, .size = d->key_size};
-        c[n - 1].sum += store_delta_sum(d);
+        c[n - 1].sum += d->sum;
     }
     return n;
 }

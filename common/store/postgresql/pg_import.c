@@ -87,7 +87,7 @@ begin_import(void *ctx, const struct store_totals *t, const uint8_t *history,
     i->to.nonce = (int64_t)t->nonce;
     i->to.keys = (int64_t)t->keys;
     i->to.saturated = (int64_t)t->saturated;
-    i->to.sum = int128_of(t->sum_high, t->sum_low);
+    i->to.sum = t->sum;
     i->to.history_size = history_size;
     memcpy(i->to.history, history, history_size);
     return i->has_all;

@@ -128,8 +128,7 @@ take_answer(struct pg *s, struct store_query *q, size_t size_max,
     if (rc < 0)
         return rc;
     q->totals = (struct store_totals){.keys = (uint64_t)k.keys,
-                                      .sum_high = (int64_t)(k.sum >> 64),
-                                      .sum_low = (uint64_t)k.sum,
+                                      .sum = k.sum,
                                       .saturated = (uint64_t)k.saturated,
                                       .nonce = (uint64_t)k.nonce,
                                       .change = (uint64_t)k.change};
