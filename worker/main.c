@@ -147,10 +147,10 @@ open_files(struct worker *w)
         .keys_max = w->config.keyspace_max_keys,
         .history = &w->config.history,
         .history_max = w->config.history_max,
+        .lanes = (unsigned)w->config.worker_threads,
     };
 
-    return lmdb_lanes_open(&w->store, &options,
-                           (unsigned)w->config.worker_threads);
+    return lmdb_store_open(&w->store, &options);
 }
 
 static int

@@ -22,12 +22,10 @@ worker_open(struct worker *w, unsigned threads)
                                          .writable = true,
                                          .open_max = files_keyspaces(),
                                          .txn_memory = (size_t)128 << 20,
-                                         .keyspace_max =
-                                             w->config.keyspace_max};
+                                         .keyspace_max = w->config.keyspace_max,
+                                         .lanes = threads};
 
-    assert_rc(threads == 1 ? lmdb_store_open(&w->store, &options)
-                           : lmdb_lanes_open(&w->store, &options, threads),
-              0);
+    assert_rc(lmdb_store_open(&w->store, &options), 0);
     assert_rc(merge_open(&w->merge, &w->config, &w->dir, w->store), 0);
 }
 

@@ -391,7 +391,8 @@ CASE(lanes_together_keep_no_more_memory_than_a_commit_has, d)
     }
     options.txn_memory = COMMIT_MEMORY;
     options.retain_memory = 1 << 20;
-    assert_rc(lmdb_lanes_open(&s, &options, LANES), 0);
+    options.lanes = LANES;
+    assert_rc(lmdb_store_open(&s, &options), 0);
     before = allocated();
     for (unsigned i = 0; i < 4 * LANES; i++) { /* in all lanes */
         char name[8];

@@ -17,7 +17,8 @@ open_lanes(struct fixture *x)
 
     options.open_max = 64;
     options.txn_memory = 4 << 20;
-    assert_rc(lmdb_lanes_open(&x->store, &options, LANES), 0);
+    options.lanes = LANES;
+    assert_rc(lmdb_store_open(&x->store, &options), 0);
 }
 
 /* A worker with a store of lanes instead of the fixture's. */

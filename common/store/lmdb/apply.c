@@ -299,7 +299,7 @@ int
 lmdb_apply(struct store *store, const struct store_batch *given,
            struct store_applied *applied)
 {
-    struct lmdb *s = lmdb_of(store);
+    struct lmdb *s = lmdb_lane(store, given->name, given->name_size);
     struct apply_call b = {
         .store = s, .given = given, .count = given->delta_count};
     int rc;
@@ -308,12 +308,12 @@ lmdb_apply(struct store *store, const struct store_batch *given,
     rc = marks_init(&b.marks, given->marks, given->mark_count);
     if (rc < 0)
         return rc;
-    lmdb_read_end(store);
+    lmdb_read_end(&s->store);
     rc = apply_all(&b, "apply");
     marks_fini(&b.marks);
     /* What all lanes keep is not more than one commit may take. */
     if (s->slice.capacity * SLICE_CHANGE_COST >
-        s->options.txn_memory / (s->options.lanes > 0 ? s->options.lanes : 1))
+        s->options.txn_memory / s->options.lanes)
         slice_free(&s->slice);
     *applied = b.total;
     if (rc == -EAGAIN)

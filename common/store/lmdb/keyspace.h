@@ -208,13 +208,18 @@ struct keyspace_refused {
     struct timespec changed;
 };
 
+/* A handle, or a lane of one: each is used by one thread at a time, and a file is
+ * only ever opened through its lane.  What lanes share is files of the
+ * directory, as processes do (flock). */
 struct lmdb {
     struct store store; /* first: the handle */
     struct lmdb_options options;
-    int lock_fd;            /* of the directory: holds its flock */
-    struct keyspace *slots; /* open_max */
-    unsigned touched;       /* slots used so far; those above never were */
-    struct keyspace *last;  /* result of the last lookup; may be closed */
+    struct lmdb *lanes[LMDB_LANES_MAX]; /* of the handle, which is the first */
+    unsigned lane;                      /* the number of this one */
+    int lock_fd;                        /* of the directory: holds its flock */
+    struct keyspace *slots;             /* open_max */
+    unsigned touched;      /* slots used so far; those above never were */
+    struct keyspace *last; /* result of the last lookup; may be closed */
     uint64_t clock;
     uint64_t nonce;
     struct hash_key progress_key; /* random: store_mark_info.progress */
@@ -282,8 +287,15 @@ int lmdb_vacate(struct store *store, const uint8_t *name, size_t name_size,
 int lmdb_drop(struct store *store, const uint8_t *name, size_t name_size);
 int lmdb_del(struct store *store, struct store_deletion *asked);
 
-/* Whether the file name `stem`.mdb belongs to the lane of these options. */
-bool lmdb_lane_has(const struct lmdb_options *options, const char *stem);
+/* Whether the file name `stem`.mdb belongs to this lane. */
+bool lmdb_lane_has(const struct lmdb *s, const char *stem);
+
+/* The lane of a keyspace. */
+static inline struct lmdb *
+lmdb_lane(struct store *s, const uint8_t *name, size_t name_size)
+{
+    return lmdb_of(s)->lanes[store_lane(s, name, name_size)];
+}
 
 /* Writes the name of its file. */
 void keyspace_file_name(const uint8_t *name, size_t name_size,

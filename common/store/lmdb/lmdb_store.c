@@ -19,12 +19,42 @@ keyspace_file_name(const uint8_t *name, size_t name_size,
     memcpy(file + strlen(file), KEYSPACE_SUFFIX, sizeof KEYSPACE_SUFFIX);
 }
 
-static void
-engine_close(struct store *store)
-{
-    struct lmdb *s = lmdb_of(store);
+/* ---- lanes ----------------------------------------------------------------- */
 
-    lmdb_read_end(store);
+static unsigned
+lane_of_stem(const char *stem, unsigned lanes)
+{
+    static const struct hash_key zeros;
+    const uint64_t hash =
+        hash_name(&zeros, 0, (const uint8_t *)stem, strlen(stem));
+
+    return (unsigned)(hash % lanes);
+}
+
+bool
+lmdb_lane_has(const struct lmdb *s, const char *stem)
+{
+    return lane_of_stem(stem, s->options.lanes) == s->lane;
+}
+
+/* A name that no keyspace can have is refused by every lane. */
+static unsigned
+lane_of_name(const struct store *store, const uint8_t *name, size_t name_size)
+{
+    char stem[NAME_FILE_SIZE];
+
+    if (store->lanes == 1 || !store_name_ok(name, name_size))
+        return 0;
+    name_to_file(name, name_size, stem);
+    return lane_of_stem(stem, store->lanes);
+}
+
+/* ---- the handle ------------------------------------------------------------ */
+
+static void
+close_lane(struct lmdb *s)
+{
+    lmdb_read_end(&s->store);
     for (unsigned i = 0; i < s->touched; i++)
         keyspace_close(&s->slots[i]);
     if (s->maintenance.dir != NULL)
@@ -38,9 +68,20 @@ engine_close(struct store *store)
     free(s);
 }
 
+static void
+engine_close(struct store *store)
+{
+    struct lmdb *first = lmdb_of(store);
+
+    for (unsigned i = 1; i < store->lanes; i++)
+        close_lane(first->lanes[i]);
+    close_lane(first);
+}
+
 static const struct store_engine engine = {
     .is_local = true,
     .close = engine_close,
+    .lane = lane_of_name,
     .marks = lmdb_marks,
     .apply = lmdb_apply,
     .read = lmdb_read,
@@ -111,32 +152,56 @@ make_handle(struct lmdb *s)
     return 0;
 }
 
+static int
+open_lane(struct lmdb **out, const struct lmdb_options *options, unsigned lane)
+{
+    struct lmdb *s = calloc(1, sizeof *s);
+    int rc;
+
+    if (s == NULL)
+        return -ENOMEM;
+    s->store = (struct store){.engine = &engine, .lanes = 1};
+    s->options = *options;
+    s->lanes[0] = s;
+    s->lane = lane;
+    rc = make_handle(s);
+    if (rc < 0)
+        close_lane(s);
+    else
+        *out = s;
+    return rc;
+}
+
 int
 lmdb_store_open(struct store **out, const struct lmdb_options *options)
 {
+    const unsigned lanes = options->lanes > 1 ? options->lanes : 1;
+    struct lmdb_options one = *options;
     struct lmdb *s;
     int rc;
 
-    rc = check_lmdb_version();
-    if (rc < 0)
-        return rc;
-    s = calloc(1, sizeof *s);
-    if (s == NULL)
-        return -ENOMEM;
-    s->store.engine = &engine;
-    s->options = *options;
-    if (s->options.retain_memory == 0)
-        s->options.retain_memory = options->txn_memory;
+    assert(lanes <= LMDB_LANES_MAX);
+    one.lanes = lanes;
+    one.retain_memory = (options->retain_memory > 0 ? options->retain_memory
+                                                    : options->txn_memory) /
+                        lanes;
 
     /* Two at least: one for a view, one for a keyspace that is opened
      * meanwhile. */
-    if (s->options.open_max < 2)
-        s->options.open_max = 2;
-    rc = make_handle(s);
-    if (rc < 0) {
-        engine_close(&s->store);
+    one.open_max =
+        options->open_max / lanes > 2 ? options->open_max / lanes : 2;
+    rc = check_lmdb_version();
+    if (rc == 0)
+        rc = open_lane(&s, &one, 0);
+    if (rc < 0)
         return rc;
+    for (unsigned i = 1; rc == 0 && i < lanes; i++) {
+        rc = open_lane(&s->lanes[i], &one, i);
+        s->store.lanes += rc == 0;
     }
-    *out = &s->store;
-    return 0;
+    if (rc < 0)
+        engine_close(&s->store);
+    else
+        *out = &s->store;
+    return rc;
 }

@@ -19,8 +19,7 @@ struct lmdb_options {
     size_t txn_memory;     /* bytes for one commit (its edits, dirty pages) */
     size_t retain_memory;  /* of dirty pages, the most that stays allocated
                               between commits; 0: txn_memory */
-    unsigned lane, lanes;  /* lmdb_lanes_open() sets them: the keyspaces of this
-                              handle; lanes 0: all */
+    unsigned lanes;        /* store_lanes(); 0: one */
     uint64_t keyspace_max; /* keyspaces in the directory; 0: no limit */
     uint64_t keys_max;     /* keys per keyspace; 0: no limit */
 
@@ -33,17 +32,15 @@ struct lmdb_options {
 };
 
 /* Opens the engine.  Errors as in store.h; -EPROTONOSUPPORT: the installed LMDB
- * is not 0.9. */
-int lmdb_store_open(struct store **out, const struct lmdb_options *options);
-
-/* Opens the engine with `lanes` lanes (store_lane) for a worker that applies
- * with several threads.  LMDB must not have a file open twice in a process, so
- * each keyspace belongs to one lane, and each lane has a handle of its own with
- * its share of open_max, retain_memory and of what else stays allocated.  Only
- * marks, apply and maintain are served. */
+ * is not 0.9.
+ *
+ * Several lanes are for a worker that applies with several threads.  LMDB must
+ * not have a file open twice in a process, so each keyspace belongs to one lane,
+ * by its file's name, and each lane has a share of open_max, retain_memory and
+ * of what else stays allocated.  Only marks, apply and maintain are then served.
+ */
 #define LMDB_LANES_MAX 16
-int lmdb_lanes_open(struct store **out, const struct lmdb_options *options,
-                    unsigned lanes);
+int lmdb_store_open(struct store **out, const struct lmdb_options *options);
 
 /* pid of the process that made the last store_drop() or store_del() return
  * -EAGAIN; 0: unknown. */

@@ -82,7 +82,7 @@ maintain_file(struct lmdb *s, struct store_maintenance *t, const char *entry)
     const uint32_t now = history_minute(s->options.now_ms);
     bool more = false;
 
-    if (!keyspace_file_stem(entry, stem) || !lmdb_lane_has(&s->options, stem))
+    if (!keyspace_file_stem(entry, stem) || !lmdb_lane_has(s, stem))
         return false;
     (void)snprintf(peek.file, sizeof peek.file, "%s" KEYSPACE_SUFFIX, stem);
     if (keyspace_peek(&s->options, &peek, &state, NULL, &why) < 0)
@@ -114,15 +114,13 @@ expire_cache(struct lmdb *s)
     tree_cache_forget(&s->cache);
 }
 
-bool
-lmdb_maintain(struct store *store, const struct store_maintenance *tending)
+static bool
+maintain_lane(struct lmdb *s, struct store_maintenance *t)
 {
-    struct lmdb *s = lmdb_of(store);
     struct maintenance *pass = &s->maintenance;
-    struct store_maintenance t = *tending;
     const char *entry;
 
-    lmdb_read_end(store);
+    lmdb_read_end(&s->store);
     keyspace_close_replaced(s);
     expire_cache(s);
     if (!s->options.writable)
@@ -143,8 +141,19 @@ lmdb_maintain(struct store *store, const struct store_maintenance *tending)
             }
             (void)snprintf(pass->file, sizeof pass->file, "%s", entry);
         }
-        if (!maintain_file(s, &t, pass->file))
+        if (!maintain_file(s, t, pass->file))
             pass->file[0] = '\0';
-    } while (clock_ns() < t.until_ns);
+    } while (clock_ns() < t->until_ns);
     return true;
+}
+
+bool
+lmdb_maintain(struct store *store, const struct store_maintenance *asked)
+{
+    struct store_maintenance t = *asked;
+    bool more = false;
+
+    for (unsigned i = 0; i < store->lanes; i++)
+        more |= maintain_lane(lmdb_of(store)->lanes[i], &t);
+    return more;
 }

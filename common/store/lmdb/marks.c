@@ -239,7 +239,7 @@ int
 lmdb_marks(struct store *store, const struct store_batch *b,
            struct store_mark_info *infos)
 {
-    struct lmdb *s = lmdb_of(store);
+    struct lmdb *s = lmdb_lane(store, b->name, b->name_size);
     struct marks m;
     int rc;
 
