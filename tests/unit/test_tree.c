@@ -230,7 +230,7 @@ check_clean(const struct fixture *f)
 
 /* Whether a read of keys wants this row. */
 static bool
-is_wanted(const struct tree_keys *k, const struct row *r)
+is_wanted(const struct store_query *k, const struct row *r)
 {
     return bytes_compare(r->key, r->key_size, k->after, k->after_size) > 0 &&
            bytes_begin(r->key, r->key_size, k->prefix, k->prefix_size);
@@ -242,9 +242,11 @@ compare_keys(struct fixture *f, const struct row *want, const struct row *after)
 {
     static uint8_t bytes[20 * BLOCK_ROW_MAX];
     const struct row *like = &want[random_below(&f->random, f->count)];
-    const struct tree_keys k = {
+    struct store_query k = {
+        .op = STORE_KEYS,
+        .bytes = bytes,
         .offset = random_chance(&f->random, 50)
-                      ? random_below(&f->random, f->count + 2)
+                      ? (int64_t)random_below(&f->random, f->count + 2)
                       : 0,
         .prefix = like->key,
         .prefix_size = random_below(&f->random, (uint64_t)like->key_size + 1),
@@ -252,11 +254,12 @@ compare_keys(struct fixture *f, const struct row *want, const struct row *after)
         .after_size = random_chance(&f->random, 50) ? after->key_size : 0,
         .length = random_below(&f->random, 200)};
     const size_t size = random_below(&f->random, sizeof bytes);
-    uint64_t rows, expected = 0;
-    const int64_t used = tree_keys(&f->tree, &k, bytes, size, &rows);
+    uint64_t expected = 0;
+    const int64_t used = tree_keys(&f->tree, &k, size);
     size_t at = 0;
 
-    for (size_t i = k.offset; i < f->count && expected < k.length; i++) {
+    for (size_t i = (size_t)k.offset; i < f->count && expected < k.length;
+         i++) {
         struct compare c = {&want[i], 0, 1};
         struct row got;
 
@@ -264,14 +267,14 @@ compare_keys(struct fixture *f, const struct row *want, const struct row *after)
             continue;
         if (size - at < (size_t)BLOCK_ROW_HEAD + want[i].key_size)
             break;
-        assert_true(expected++ < rows);
+        assert_true(expected++ < k.rows);
         got = row_get(bytes + at);
         assert_int_equal(got.flags, 0);
         got.flags = want[i].flags;
         (void)compare_row(&c, &got);
         at += row_size(bytes + at);
     }
-    assert_int_equal(expected, rows);
+    assert_int_equal(expected, k.rows);
     assert_int_equal(at, used);
 }
 

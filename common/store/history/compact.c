@@ -246,15 +246,6 @@ drop_period(struct compact_work *w, struct period *p)
     return rc < 0 ? rc : 1;
 }
 
-/* Finds the oldest period of a tier that is still retained: 1, or 0. */
-static int
-find_oldest(const struct compact_work *w, unsigned tier, struct period *out)
-{
-    const struct history_tier *t = &w->history->tier[tier];
-
-    return period_after(w->history, w->kv, tier, t->floor, out);
-}
-
 /* Two periods are dropped at a time, the next ones a period later: so a clock
  * that jumps ahead costs little history. */
 static int
@@ -270,7 +261,7 @@ choose_old(struct compact_work *w, unsigned tier)
     if (t->dropped_at != 0 && now - t->dropped_at < t->period)
         return 0;
     for (int i = 0; i < 2; i++) {
-        rc = find_oldest(w, tier, &p);
+        rc = period_after(w->history, w->kv, tier, t->floor, &p);
         if (rc > 0)
             rc = (uint64_t)p.start + t->period + t->keep > now
                      ? 0
@@ -298,7 +289,7 @@ choose_limit(struct compact_work *w)
     if (limits->max == 0 || bytes <= limits->max)
         return 0;
     for (unsigned i = 0; rc == 0 && i < h->count; i++) {
-        rc = find_oldest(w, i, &p);
+        rc = period_after(h, w->kv, i, h->tier[i].floor, &p);
         if (rc > 0)
             rc = p.start + h->tier[i].period + HISTORY_CLOSED_AFTER <=
                          limits->now

@@ -233,7 +233,7 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
 {
     struct lmdb *s = lmdb_of(store);
     struct check c = {.store = s, .result = asked};
-    char file[KEYSPACE_FILE_SIZE];
+    struct keyspace named = {.env = NULL};
     int rc;
 
     if (!store_name_ok(name, name_size))
@@ -243,8 +243,8 @@ lmdb_check(struct store *store, const uint8_t *name, size_t name_size,
     /* A random key makes the proof safe against crafted damage; without it
      * (getrandom fails) it still finds accidental damage. */
     (void)!getrandom(c.hash, sizeof c.hash, 0);
-    keyspace_file_name(name, name_size, file);
-    rc = check_file(&c, file);
+    keyspace_name(&named, name, name_size);
+    rc = check_file(&c, named.file);
     if (rc != 0)
         return rc < 0 ? rc : 0;
     rc = keyspace_get(s, name, name_size, KEYSPACE_FIND, &c.keyspace);

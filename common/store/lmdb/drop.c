@@ -127,11 +127,10 @@ lock_file(struct lmdb *s, const char *file)
 static int
 replace_damaged(struct lmdb *s, const uint8_t *name, size_t name_size)
 {
-    struct keyspace named = {.name_size = name_size};
+    struct keyspace named = {.env = NULL};
     int fd, rc;
 
-    memcpy(named.name, name, name_size);
-    keyspace_file_name(name, name_size, named.file);
+    keyspace_name(&named, name, name_size);
     if (is_of_another(s, &named))
         return -EBADMSG;
     fd = lock_file(s, named.file);

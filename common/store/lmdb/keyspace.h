@@ -297,9 +297,8 @@ lmdb_lane(struct store *s, const uint8_t *name, size_t name_size)
     return lmdb_of(s)->lanes[store_lane(s, name, name_size)];
 }
 
-/* Writes the name of its file. */
-void keyspace_file_name(const uint8_t *name, size_t name_size,
-                        char file[KEYSPACE_FILE_SIZE]);
+/* Sets its name, and that of its file. */
+void keyspace_name(struct keyspace *k, const uint8_t *name, size_t name_size);
 
 /* ---- the table of open keyspaces (keyspace_cache.c) ---- */
 

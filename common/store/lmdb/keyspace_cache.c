@@ -249,10 +249,8 @@ keyspace_get(struct lmdb *s, const uint8_t *name, size_t name_size,
     if (k != NULL && closed_when_needed(s, k))
         k = NULL;
     if (k == NULL) {
-        keyspace_file_name(name, name_size, named.file);
+        keyspace_name(&named, name, name_size);
         named.hash = hash;
-        named.name_size = name_size;
-        memcpy(named.name, name, name_size);
         rc = open_keyspace(s, &named, need, &opened, &why);
         if (rc < 0)
             return why == NULL ? rc

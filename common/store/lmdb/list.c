@@ -233,13 +233,12 @@ static int64_t
 count_keys(struct lmdb_listing *l, const struct listed *name)
 {
     struct lmdb *s = l->store;
-    struct keyspace k = {.name_size = name->size};
+    struct keyspace k = {.env = NULL};
     struct keyspace_state state;
     const char *why;
     int rc;
 
-    memcpy(k.name, name->name, name->size);
-    keyspace_file_name(name->name, name->size, k.file);
+    keyspace_name(&k, name->name, name->size);
     rc = keyspace_peek(&s->options, &k, &state, NULL, &why);
     if (rc == 0)
         return (int64_t)state.roots[TREE_KEYS].count;

@@ -12,11 +12,12 @@
 #include <unistd.h>
 
 void
-keyspace_file_name(const uint8_t *name, size_t name_size,
-                   char file[KEYSPACE_FILE_SIZE])
+keyspace_name(struct keyspace *k, const uint8_t *name, size_t name_size)
 {
-    name_to_file(name, name_size, file);
-    memcpy(file + strlen(file), KEYSPACE_SUFFIX, sizeof KEYSPACE_SUFFIX);
+    k->name_size = name_size;
+    memcpy(k->name, name, name_size);
+    name_to_file(name, name_size, k->file);
+    memcpy(k->file + strlen(k->file), KEYSPACE_SUFFIX, sizeof KEYSPACE_SUFFIX);
 }
 
 /* ---- lanes ----------------------------------------------------------------- */

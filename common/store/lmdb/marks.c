@@ -137,15 +137,14 @@ static int
 peek_marks(const struct lmdb *s, const uint8_t *name, size_t name_size,
            struct marks *m)
 {
-    struct keyspace k = {.name_size = name_size};
+    struct keyspace k = {.env = NULL};
     struct reading r = {.m = m};
     const struct marks_sum sum = {.mark = read_one, .ctx = &r};
     struct keyspace_state state;
     const char *unused;
 
     clear_found(m);
-    memcpy(k.name, name, name_size);
-    keyspace_file_name(name, name_size, k.file);
+    keyspace_name(&k, name, name_size);
     return keyspace_peek(&s->options, &k, &state, &sum, &unused);
 }
 

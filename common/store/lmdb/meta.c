@@ -242,10 +242,10 @@ keyspace_map_find(MDB_txn *txn, const struct keyspace *k, struct pages_map *map)
 int
 keyspace_history_get(MDB_txn *txn, MDB_dbi meta, struct history *out)
 {
-    MDB_val key = text_key(KEYSPACE_HISTORY_KEY), v;
-    int rc;
+    const MDB_val key = text_key(KEYSPACE_HISTORY_KEY);
+    MDB_val v;
+    const int rc = get_record(txn, meta, KEYSPACE_HISTORY_KEY, &v);
 
-    rc = lmdb_error(mdb_get(txn, meta, &key, &v));
     if (rc < 0)
         return rc;
     if (!record_ok(&key, &v, HISTORY_HEAD, HISTORY_HEAD + HISTORY_STATE_MAX))
@@ -306,13 +306,20 @@ keyspace_mark_parse(const MDB_val *key, const MDB_val *value,
     return 0;
 }
 
+static MDB_val
+mark_key(uint8_t bytes[17], const uint8_t uuid[16])
+{
+    bytes[0] = 'm';
+    memcpy(bytes + 1, uuid, 16);
+    return lmdb_val(bytes, 17);
+}
+
 int
 keyspace_mark_del(MDB_txn *txn, MDB_dbi meta, const uint8_t uuid[16])
 {
-    uint8_t bytes[17] = {'m'};
-    MDB_val key = {.mv_size = sizeof bytes, .mv_data = bytes};
+    uint8_t bytes[17];
+    MDB_val key = mark_key(bytes, uuid);
 
-    memcpy(bytes + 1, uuid, 16);
     return lmdb_error(mdb_del(txn, meta, &key, NULL));
 }
 
@@ -320,11 +327,10 @@ int
 keyspace_mark_put(MDB_txn *txn, MDB_dbi meta, struct keyspace_mark *mark)
 {
     const size_t size = (size_t)MARK_HEAD + mark->last_key_size;
-    uint8_t bytes[17] = {'m'}, value[KEYSPACE_MARK_SIZE] = {0};
-    MDB_val key = {.mv_size = sizeof bytes, .mv_data = bytes};
+    uint8_t bytes[17], value[KEYSPACE_MARK_SIZE] = {0};
+    MDB_val key = mark_key(bytes, mark->fill.uuid);
     int rc;
 
-    memcpy(bytes + 1, mark->fill.uuid, 16);
     value[4] = mark->done ? 1 : 0;
     put_le16(value + 6, mark->last_key_size);
     put_le64(value + 8, mark->fill.epoch);

@@ -148,26 +148,11 @@ read_range(struct lmdb *s, struct store_query *q, size_t size_max)
     return 0;
 }
 
-/* Reads rows in key order.  A prefix that is longer than a key can be has no
- * rows; an `after` that is longer is cut: no key lies between the two. */
 static int
 read_keys(struct lmdb *s, struct store_query *q, size_t size_max)
 {
-    static const uint8_t empty[1];
-    const struct tree_keys keys = {
-        .offset = (uint64_t)q->offset,
-        .prefix = q->prefix_size > 0 ? q->prefix : empty,
-        .prefix_size = q->prefix_size,
-        .after = q->after_size > 0 ? q->after : empty,
-        .after_size =
-            q->after_size > BLOCK_KEY_MAX ? BLOCK_KEY_MAX : q->after_size,
-        .length = q->length};
-    int64_t size;
+    const int64_t size = tree_keys(&s->view.trees[TREE_KEYS], q, size_max);
 
-    if (q->prefix_size > BLOCK_KEY_MAX)
-        return 0;
-    size = tree_keys(&s->view.trees[TREE_KEYS], &keys, q->bytes, size_max,
-                     &q->rows);
     if (size < 0)
         return (int)size;
     q->size = (size_t)size;

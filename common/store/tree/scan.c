@@ -242,37 +242,39 @@ copy_keys(void *ctx, const struct run *run)
     return more;
 }
 
+/* A prefix that is longer than a key can be has no rows; an `after` that is longer
+ * is cut: no key lies between the two. */
 int64_t
-tree_keys(struct tree *t, const struct tree_keys *keys, uint8_t *bytes,
-          size_t size, uint64_t *rows)
+tree_keys(struct tree *t, struct store_query *q, size_t size)
 {
-    const struct row prefix = {.key = keys->prefix,
-                               .key_size = (uint16_t)keys->prefix_size};
-    const struct row after = {.key = keys->after,
-                              .key_size = (uint16_t)keys->after_size};
-    const bool is_after =
-        keys->after_size > 0 && row_compare_keys(&after, &prefix) >= 0;
-    struct copying c = {.left = keys->length,
-                        .at = bytes,
-                        .end = bytes + size,
-                        .prefix = keys->prefix,
-                        .prefix_size = keys->prefix_size};
+    const uint16_t after_size =
+        (uint16_t)(q->after_size < BLOCK_KEY_MAX ? q->after_size
+                                                 : BLOCK_KEY_MAX);
+    const struct row after = {.key = q->after, .key_size = after_size};
+    const struct row prefix = {.key = q->prefix,
+                               .key_size = (uint16_t)q->prefix_size};
+    const uint64_t offset = (uint64_t)q->offset;
+    struct copying c = {.left = q->length,
+                        .at = q->bytes,
+                        .end = q->bytes + size,
+                        .prefix = q->prefix,
+                        .prefix_size = q->prefix_size};
     uint64_t first;
-    bool there;
+    bool is_after, there;
     int rc;
 
     assert(t->kind == BLOCK_KEYS);
-    *rows = 0;
-    if (keys->length == 0 || t->root.count == 0)
+    q->rows = 0;
+    if (q->length == 0 || t->root.count == 0 || q->prefix_size > BLOCK_KEY_MAX)
         return 0;
+    is_after = after_size > 0 && row_compare_keys(&after, &prefix) >= 0;
     rc = scan_count_before(t, is_after ? &after : &prefix, &first, &there);
     if (rc < 0)
         return rc;
     first += is_after && there;
-    rc = take_from(t, keys->offset > first ? keys->offset : first, copy_keys,
-                   &c);
-    *rows = keys->length - c.left;
-    return rc < 0 ? rc : c.at - bytes;
+    rc = take_from(t, offset > first ? offset : first, copy_keys, &c);
+    q->rows = q->length - c.left;
+    return rc < 0 ? rc : c.at - q->bytes;
 }
 
 /* What scan_group() gives rows to. */

@@ -34,6 +34,7 @@
 #define COUNTD_COMMON_STORE_TREE_TREE_H
 
 #include "common/store/kv.h"
+#include "common/store/store_query.h"
 #include "common/store/tree/block.h"
 #include "common/store/tree/group.h"
 
@@ -122,23 +123,10 @@ int tree_rank(struct tree *t, const struct row *r, uint64_t *rank);
 int64_t tree_range(struct tree *t, uint64_t offset, uint8_t *bytes, size_t size,
                    uint64_t *rows);
 
-/* Keys to be read: the first `length` of those from position `offset` on that
- * begin with `prefix` and come after `after`.  Either of the two may be empty;
- * neither is NULL. */
-struct tree_keys {
-    uint64_t offset;
-    const uint8_t *prefix;
-    size_t prefix_size;
-    const uint8_t *after;
-    size_t after_size;
-    uint64_t length;
-};
-
-/* Copies these rows in key order, in wire form, flags cleared; stops before the
- * one that does not fit.  Finds the first one by search.  Keys order only.
- * Returns bytes or an error. */
-int64_t tree_keys(struct tree *t, const struct tree_keys *keys, uint8_t *bytes,
-                  size_t size, uint64_t *rows);
+/* Copies the rows of a STORE_KEYS query to q->bytes, in wire form, flags
+ * cleared; stops before the one that does not fit into `size` bytes.  Finds the
+ * first one by search.  Keys order only.  Returns bytes or an error. */
+int64_t tree_keys(struct tree *t, struct store_query *q, size_t size);
 
 /* ---- changing (tree_apply.c) ---- */
 
