@@ -31,10 +31,7 @@ struct sink {
     bool is_open;
 };
 
-static void put_text(struct sink *s, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void
+__attribute__((format(printf, 2, 3))) static void
 put_text(struct sink *s, const char *format, ...)
 {
     const size_t left = (size_t)(s->out->end - s->out->at);

@@ -129,20 +129,15 @@ remote_call_push(struct remote_call *c)
 }
 
 struct remote_call *
-remote_call_next(const struct remote *r, enum remote_kind kind,
-                 struct remote_call *c)
+remote_call_next(const struct remote *r, struct remote_call *c)
 {
-    struct list_link *const list = r->asker ? &r->asker->calls : NULL;
     struct list_link *l;
 
-    if (!list)
+    if (!r->asker)
         return NULL;
-    for (l = c ? c->link.next : list->next; l != list; l = l->next) {
-        c = LOOP_OWNER(l, struct remote_call, link);
-        if (c->kind == kind)
-            return c;
-    }
-    return NULL;
+    l = c ? c->link.next : r->asker->calls.next;
+    return l == &r->asker->calls ? NULL
+                                 : LOOP_OWNER(l, struct remote_call, link);
 }
 
 void

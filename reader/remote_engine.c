@@ -161,9 +161,8 @@ read_store(struct store *s, struct store_query *q, size_t size_max)
     struct remote *r = remote_of(s);
 
     (void)size_max; /* the largest answer fits */
-    for (struct remote_call *c = NULL;
-         (c = remote_call_next(r, REMOTE_READ, c)) != NULL;)
-        if (is_same_query(&c->query, q))
+    for (struct remote_call *c = NULL; (c = remote_call_next(r, c)) != NULL;)
+        if (c->kind == REMOTE_READ && is_same_query(&c->query, q))
             return take_answer(c, q);
     return ask_query(r, q);
 }
@@ -176,9 +175,9 @@ remote_as_of(void *ctx, const uint8_t *name, size_t size, int64_t *claim,
 
     if (r->asker)
         *had = r->asker->bound;
-    for (struct remote_call *c = NULL;
-         (c = remote_call_next(r, REMOTE_READ, c)) != NULL;)
-        if (is_same(c->query.name, c->query.name_size, name, size)) {
+    for (struct remote_call *c = NULL; (c = remote_call_next(r, c)) != NULL;)
+        if (c->kind == REMOTE_READ &&
+            is_same(c->query.name, c->query.name_size, name, size)) {
             *claim = c->claim;
             *had = c->bound;
             return true;
@@ -263,8 +262,7 @@ read_history(struct store *s, struct store_history_query *q, uint64_t until_ns)
     struct remote *r = remote_of(s);
 
     (void)until_ns; /* the loop does not wait at all */
-    for (struct remote_call *c = NULL;
-         (c = remote_call_next(r, REMOTE_HISTORY, c)) != NULL;)
+    for (struct remote_call *c = NULL; (c = remote_call_next(r, c)) != NULL;)
         if (c->theirs == q)
             return take_history(c, q);
     return ask_history(r, q);

@@ -80,9 +80,8 @@ int remote_call_new(struct remote *r, enum remote_kind kind, size_t size,
 /* It is made from now on: -EAGAIN. */
 int remote_call_push(struct remote_call *c);
 
-/* The next of the asker's calls of that kind, after `c` (NULL: the first). */
+/* The next of the asker's calls, after `c` (NULL: the first). */
 struct remote_call *remote_call_next(const struct remote *r,
-                                     enum remote_kind kind,
                                      struct remote_call *c);
 
 /* The call is not wanted any more; a thread may still make it. */

@@ -1,7 +1,7 @@
 /* reader/user_metrics.c - see user_metrics.h.
  *
  * user_metrics_step() lists all keyspaces (list_some), then reads each of those
- * that fit a pattern (read_keyspace). */
+ * that fit a pattern (read_total), and their keys (put_keys). */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/user_metrics.h"
 
@@ -53,7 +53,6 @@ add_keyspace(struct user_metrics *u, const struct store_listed *found)
     memcpy(row->name, found->name, found->name_size);
     row->size = (uint16_t)found->name_size;
     row->pattern = (size_t)pattern;
-    row->has_value = false;
 }
 
 static void
@@ -144,10 +143,11 @@ put_key(struct user_metrics *u, const char *keyspace,
     u->series++;
 }
 
-/* False: they are not there yet. */
+/* The keys of a keyspace.  False: they are not there yet. */
 static bool
-put_keys(struct user_metrics *u, const struct user_keyspace *k)
+put_keys(struct user_metrics *u)
 {
+    const struct user_keyspace *k = &u->rows[u->keys_at];
     struct store_query q = {.op = STORE_RANGE,
                             .length = (uint64_t)u->site->top};
     char keyspace[USER_METRICS_LABEL];
@@ -162,34 +162,24 @@ put_keys(struct user_metrics *u, const struct user_keyspace *k)
         at = query_row_get(at, &row);
         put_key(u, keyspace, &row);
     }
+    u->keys_at++;
     return true;
-}
-
-static int
-read_value(struct user_metrics *u, struct user_keyspace *k)
-{
-    struct store_query q = {.op = STORE_TOTAL};
-    const int rc = k->has_value ? 0 : query_keyspace(u, k, &q);
-
-    if (rc < 0 || k->has_value)
-        return rc;
-    k->value = store_total(&q.totals);
-    k->keys = (int64_t)q.totals.keys;
-    k->has_value = true;
-    return 0;
 }
 
 /* One that has gone meanwhile, or cannot be read, has no samples.  False: it is
  * not read yet. */
 static bool
-read_keyspace(struct user_metrics *u)
+read_total(struct user_metrics *u)
 {
     struct user_keyspace *k = &u->rows[u->at];
-    const int rc = read_value(u, k);
+    struct store_query q = {.op = STORE_TOTAL};
+    const int rc = query_keyspace(u, k, &q);
 
-    if (rc == -EAGAIN || (rc == 0 && u->text && !put_keys(u, k)))
+    if (rc == -EAGAIN)
         return false;
     if (rc == 0) {
+        k->value = store_total(&q.totals);
+        k->keys = (int64_t)q.totals.keys;
         u->at++;
         return true;
     }
@@ -260,7 +250,9 @@ user_metrics_step(struct user_metrics *u, uint64_t until_ns)
         if (u->listing)
             goes_on = list_some(u, until_ns);
         else if (u->at < u->count)
-            goes_on = read_keyspace(u);
+            goes_on = read_total(u);
+        else if (u->text && u->keys_at < u->count)
+            goes_on = put_keys(u);
         else
             return true;
     } while (goes_on && clock_ns() < until_ns);

@@ -27,7 +27,6 @@
 
 struct user_keyspace {
     int64_t keys, value;
-    bool has_value; /* both are read */
     size_t pattern; /* the first that it fits */
     uint16_t size;
     uint8_t name[NAME_MAX_SIZE];
@@ -48,7 +47,8 @@ struct user_metrics {
     struct user_metrics_site *site;
     struct store_listing *listing; /* NULL: all are listed, or counted lately */
     int64_t keyspaces;             /* so far; -1: not known */
-    size_t at;                     /* row that is read next */
+    size_t at, keys_at;            /* rows of which the total, and the keys, are
+                                      read next */
 
     size_t count;
     struct user_keyspace rows[USER_METRICS_KEYSPACES];
