@@ -139,13 +139,15 @@ static bool
 step_wait(struct job *job, uint64_t until_ns)
 {
     const struct read_job *w = LOOP_OWNER(job, struct read_job, job);
+    const struct http_params *p = &w->request.params;
 
     (void)until_ns; /* a look is short */
-    if (w->http->is_stopping || job_waited_ms(job) >= w->wait_ms)
+    if (w->request.http->is_stopping ||
+        job_waited_ms(job) >= (uint64_t)p->wait_s * 1000)
         return true;
     if (w->as_of_ms == 0)
         return loop_now_ms(job->jobs->loop) - job->since_ms >= LOOK_MS;
-    return as_of_own(job->jobs->as_of, w->keyspace.bytes, w->keyspace.size) >=
+    return as_of_own(job->jobs->as_of, p->keyspace.bytes, p->keyspace.size) >=
            w->as_of_ms;
 }
 
@@ -153,11 +155,10 @@ void
 read_job_wait(struct read_job *w, const struct read_request *request,
               int64_t as_of_ms)
 {
-    const struct http_params *p = &request->params;
-
     w->as_of_ms = as_of_ms;
-    w->http = request->http;
-    w->keyspace = p->keyspace;
-    w->wait_ms = (uint64_t)p->wait_s * 1000;
+    /* All that it looks at. */
+    w->request.http = request->http;
+    w->request.params.keyspace = request->params.keyspace;
+    w->request.params.wait_s = request->params.wait_s;
     job_wait(&w->job, step_wait);
 }

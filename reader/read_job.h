@@ -16,7 +16,6 @@
 struct read_logs {
     struct logfile_list list;
     struct log_row *rows; /* as many; NULL: none */
-    int error;
 };
 
 struct read_job {
@@ -27,8 +26,8 @@ struct read_job {
 
     /* For a command: */
     struct history_query history;
+    int list_error; /* of keyspaces or of files */
     struct store_listing *from;
-    int list_error;
     struct read_listed *listed; /* READ_LISTED_MAX */
     uint8_t *names;             /* theirs */
     bool has_more;              /* names, than are listed */
@@ -39,11 +38,7 @@ struct read_job {
     struct chunks answer; /* its text; of size 0: none is packed */
     struct chunks_packer packer;
 
-    /* While it waits: */
-    const struct read_http *http;
-    struct increment_name keyspace;
-    int64_t as_of_ms; /* 0: for another version */
-    uint64_t wait_ms;
+    int64_t as_of_ms; /* that it waits for; 0: for another version */
 };
 
 /* The job of a request; NULL: it has none. */

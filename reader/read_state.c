@@ -87,13 +87,14 @@ read_held(struct read_request *a)
 static void
 list_logs(struct read_request *a)
 {
-    struct read_logs *l = &a->job->logs;
+    struct read_job *w = a->job;
+    struct read_logs *l = &w->logs;
 
-    l->error = logfile_list_read(&l->list, a->http->dir->log_fd);
-    if (l->error < 0 || l->list.count == 0 || l->list.count > ROWS_MAX)
+    w->list_error = logfile_list_read(&l->list, a->http->dir->log_fd);
+    if (w->list_error < 0 || l->list.count == 0 || l->list.count > ROWS_MAX)
         return;
-    l->rows = scratch_take(&a->job->scratch, l->list.count * sizeof *l->rows);
-    l->error = l->rows ? 0 : -ENOMEM;
+    l->rows = scratch_take(&w->scratch, l->list.count * sizeof *l->rows);
+    w->list_error = l->rows ? 0 : -ENOMEM;
 }
 
 bool
@@ -129,9 +130,9 @@ read_logs(struct read_request *a)
     static struct diag_repeat failures;
     const struct read_logs *l = &a->job->logs;
 
-    if (l->error < 0) {
+    if (a->job->list_error < 0) {
         diag_repeating(&failures, DIAG_ERROR, "cannot read log: %s",
-                       diag_text(l->error));
+                       diag_text(a->job->list_error));
         return &unreadable;
     }
     if (l->list.count > ROWS_MAX)
