@@ -207,12 +207,6 @@ put_all(struct sink *s, const struct overview *o, const struct user_metrics *u)
 
 /* ---- scrapes ------------------------------------------------------------ */
 
-bool
-read_metrics_step(struct read_request *a, uint64_t until_ns)
-{
-    return user_metrics_step(&a->job->users, until_ns);
-}
-
 const struct read_problem *
 read_metrics(struct read_request *a)
 {

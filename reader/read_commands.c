@@ -494,7 +494,7 @@ const struct read_command read_commands[] = {
      .answer = answer_now},
     {.path = "/metrics",
      .is_plain = true,
-     .step = read_metrics_step,
+     .step = user_metrics_step,
      .answer = read_metrics},
 };
 

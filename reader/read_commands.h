@@ -103,8 +103,7 @@ const struct read_problem *read_held(struct read_request *a);
 bool read_logs_step(struct read_request *a, uint64_t until_ns);
 const struct read_problem *read_logs(struct read_request *a);
 
-/* /metrics. */
-bool read_metrics_step(struct read_request *a, uint64_t until_ns);
+/* /metrics, of which the steps are those of user_metrics.h. */
 const struct read_problem *read_metrics(struct read_request *a);
 
 #endif

@@ -492,7 +492,7 @@ read_http_open(struct read_http *h, struct jobs *jobs,
         read_http_close(h);
         return -ENOMEM;
     }
-    user_metrics_init(&h->users, jobs->store, h->binary, config);
+    user_metrics_init(&h->users, config);
     return 0;
 }
 

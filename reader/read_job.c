@@ -33,7 +33,7 @@ stop_job(struct job *job)
     struct read_job *w = LOOP_OWNER(job, struct read_job, job);
 
     store_listing_close(w->from);
-    user_metrics_close(&w->users);
+    store_listing_close(w->users.listing);
     history_query_fini(&w->history);
     logfile_list_free(&w->logs.list);
     chunks_pack_stop(&w->packer);
@@ -63,7 +63,6 @@ clear_job(struct read_job *w)
     w->history.top = NULL;
     w->from = NULL;
     w->users.listing = NULL;
-    w->users.text = NULL;
     w->logs = (struct read_logs){.rows = NULL};
     w->packer = (struct chunks_packer){.at = NULL};
     w->answer.size = 0;
@@ -77,7 +76,7 @@ take_memory(struct read_job *w, struct store *store)
     if (w->request.command->answer == read_logs)
         return 0; /* as much as there are files, once they are listed */
     if (w->request.command->answer == read_metrics)
-        return user_metrics_open(&w->users, &w->request.http->users);
+        return user_metrics_open(&w->request);
     if (w->request.command->answer != read_keyspaces)
         return history_query_init(&w->history, store);
     w->listed = scratch_take(&w->scratch, READ_LISTED_MAX * sizeof *w->listed);

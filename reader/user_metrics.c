@@ -8,13 +8,13 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
 #include "common/setup/figures.h"
 #include "common/wire/name.h"
+#include "reader/read_commands.h"
 
 /* Keyspaces are counted so often, if no pattern is set. */
 #define COUNT_MS 60000
@@ -55,13 +55,6 @@ add_keyspace(struct user_metrics *u, const struct store_listed *found)
     row->pattern = (size_t)pattern;
 }
 
-static void
-close_list(struct user_metrics *u)
-{
-    store_listing_close(u->listing);
-    u->listing = NULL;
-}
-
 /* False: it is time for others. */
 static bool
 list_some(struct user_metrics *u, uint64_t until_ns)
@@ -86,21 +79,12 @@ list_some(struct user_metrics *u, uint64_t until_ns)
         site->keyspaces = u->keyspaces;
         site->counted_ms = clock_ms();
     }
-    close_list(u);
+    store_listing_close(u->listing);
+    u->listing = NULL;
     return true;
 }
 
 /* ---- one keyspace -------------------------------------------------------- */
-
-/* Asks about a keyspace; what cannot be read was reported. */
-static int
-query_keyspace(struct user_metrics *u, const struct user_keyspace *k,
-               struct store_query *q)
-{
-    q->name = k->name;
-    q->name_size = k->size;
-    return answer_query(u->site->store, q, u->site->binary, ANSWER_SIZE_MAX);
-}
 
 const char *
 user_metrics_label(const uint8_t *name, size_t size,
@@ -145,16 +129,19 @@ put_key(struct user_metrics *u, const char *keyspace,
 
 /* The keys of a keyspace.  False: they are not there yet. */
 static bool
-put_keys(struct user_metrics *u)
+put_keys(struct read_request *a)
 {
+    struct user_metrics *u = &a->job->users;
     const struct user_keyspace *k = &u->rows[u->keys_at];
     struct store_query q = {.op = STORE_RANGE,
+                            .name = k->name,
+                            .name_size = k->size,
                             .length = (uint64_t)u->site->top};
     char keyspace[USER_METRICS_LABEL];
     struct query_row row;
     const uint8_t *at;
 
-    if (query_keyspace(u, k, &q) == -EAGAIN)
+    if (!read_run_query(a, &q) && a->error == -EAGAIN)
         return false;
     at = q.bytes;
     (void)user_metrics_label(k->name, k->size, keyspace);
@@ -169,15 +156,16 @@ put_keys(struct user_metrics *u)
 /* One that has gone meanwhile, or cannot be read, has no samples.  False: it is
  * not read yet. */
 static bool
-read_total(struct user_metrics *u)
+read_total(struct read_request *a)
 {
+    struct user_metrics *u = &a->job->users;
     struct user_keyspace *k = &u->rows[u->at];
-    struct store_query q = {.op = STORE_TOTAL};
-    const int rc = query_keyspace(u, k, &q);
+    struct store_query q = {
+        .op = STORE_TOTAL, .name = k->name, .name_size = k->size};
 
-    if (rc == -EAGAIN)
+    if (!read_run_query(a, &q) && a->error == -EAGAIN)
         return false;
-    if (rc == 0) {
+    if (q.error == 0) {
         k->value = store_total(&q.totals);
         k->keys = (int64_t)q.totals.keys;
         u->at++;
@@ -192,15 +180,12 @@ read_total(struct user_metrics *u)
 /* ---- scrapes ------------------------------------------------------------- */
 
 void
-user_metrics_init(struct user_metrics_site *site, struct store *store,
-                  uint8_t *binary, const struct config *config)
+user_metrics_init(struct user_metrics_site *site, const struct config *config)
 {
     const char *why;
 
     *site =
-        (struct user_metrics_site){.store = store,
-                                   .binary = binary,
-                                   .top = (int64_t)config->metrics_top,
+        (struct user_metrics_site){.top = (int64_t)config->metrics_top,
                                    .series_max = config->metrics_max_series};
     if (name_patterns_add_all(&site->patterns, config->metrics_keyspaces,
                               &why) < 0)
@@ -208,8 +193,10 @@ user_metrics_init(struct user_metrics_site *site, struct store *store,
 }
 
 int
-user_metrics_open(struct user_metrics *u, struct user_metrics_site *site)
+user_metrics_open(struct read_request *a)
 {
+    struct user_metrics_site *site = &a->http->users;
+    struct user_metrics *u = &a->job->users;
     int rc;
 
     *u = (struct user_metrics){.site = site};
@@ -219,40 +206,31 @@ user_metrics_open(struct user_metrics *u, struct user_metrics_site *site)
         return 0;
     }
     if (site->top > 0 && site->patterns.count > 0) {
-        u->text = malloc(USER_METRICS_TEXT);
+        u->text = scratch_take(&a->job->scratch, USER_METRICS_TEXT);
         if (!u->text)
             return -ENOMEM;
     }
-    rc = store_listing_open(site->store, &u->listing);
-    if (rc < 0) {
-        user_metrics_close(u);
+    rc = store_listing_open(a->http->jobs->store, &u->listing);
+    if (rc < 0)
         return rc;
-    }
     u->listing->names_only = true;
     store_listing_start(u->listing, NULL, 0);
     return 0;
 }
 
-void
-user_metrics_close(struct user_metrics *u)
-{
-    close_list(u);
-    free(u->text);
-    u->text = NULL;
-}
-
 bool
-user_metrics_step(struct user_metrics *u, uint64_t until_ns)
+user_metrics_step(struct read_request *a, uint64_t until_ns)
 {
+    struct user_metrics *u = &a->job->users;
     bool goes_on = true;
 
     do {
         if (u->listing)
             goes_on = list_some(u, until_ns);
         else if (u->at < u->count)
-            goes_on = read_total(u);
+            goes_on = read_total(a);
         else if (u->text && u->keys_at < u->count)
-            goes_on = put_keys(u);
+            goes_on = put_keys(a);
         else
             return true;
     } while (goes_on && clock_ns() < until_ns);

@@ -34,8 +34,6 @@ struct user_keyspace {
 
 /* What all scrapes have together. */
 struct user_metrics_site {
-    struct store *store;
-    uint8_t *binary; /* ANSWER_SIZE_MAX bytes, for a moment */
     struct name_patterns patterns;
     int64_t top;
     uint64_t series_max;
@@ -57,15 +55,16 @@ struct user_metrics {
     size_t text_size;
 };
 
-void user_metrics_init(struct user_metrics_site *site, struct store *store,
-                       uint8_t *binary, const struct config *config);
+void user_metrics_init(struct user_metrics_site *site,
+                       const struct config *config);
 
-/* Begins a scrape.  -ENOMEM */
-int user_metrics_open(struct user_metrics *u, struct user_metrics_site *site);
-void user_metrics_close(struct user_metrics *u);
+struct read_request;
+
+/* Begins the scrape of a request, in its job, which closes the listing.  -ENOMEM */
+int user_metrics_open(struct read_request *a);
 
 /* Goes on with it until about until_ns (clock_ns()); true: it is done. */
-bool user_metrics_step(struct user_metrics *u, uint64_t until_ns);
+bool user_metrics_step(struct read_request *a, uint64_t until_ns);
 
 /* Writes a name in text form as the value of a label has it; `text` has
  * USER_METRICS_LABEL bytes.  Returns `text`. */
