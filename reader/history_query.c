@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -14,23 +13,9 @@
 
 #define MINUTE 60 /* seconds */
 
-int
-history_query_init(struct history_query *p, struct store *store)
-{
-    const size_t buckets = STORE_BUCKETS_MAX * sizeof *p->buckets;
-    const size_t top = STORE_TOP_MAX * sizeof *p->top;
-    void *memory = malloc(buckets > top ? buckets : top);
-
-    *p = (struct history_query){
-        .store = store, .buckets = memory, .top = memory};
-    return memory ? 0 : -ENOMEM;
-}
-
-void
-history_query_fini(struct history_query *p)
-{
-    free(p->top);
-}
+static_assert(HISTORY_QUERY_MEMORY >=
+                  STORE_BUCKETS_MAX * sizeof(struct store_bucket),
+              "a query has either a top or buckets");
 
 /* ---- asking ------------------------------------------------------------ */
 
@@ -99,8 +84,8 @@ history_query_start(struct history_query *p,
         q->op == STORE_HISTORY_TOP || q->op == STORE_HISTORY_RANK;
 
     p->q = *q;
-    p->q.buckets = p->buckets;
-    p->q.top = p->top;
+    p->q.buckets = p->memory;
+    p->q.top = p->memory;
     if (q->op == STORE_HISTORY_KEY && q->key_size == 0)
         p->q.op = STORE_HISTORY_KEYSPACE;
     p->span = span;

@@ -11,8 +11,7 @@
  * a rank in it read every key: all proceed in steps, each on a snapshot of its
  * own.
  *
- * Ownership: the caller's between history_query_init() and
- * history_query_fini(); the store is borrowed.
+ * Ownership: the caller's; the store is borrowed.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_READER_HISTORY_QUERY_H
@@ -24,10 +23,14 @@
 #include "common/store/store.h"
 #include "common/wire/query.h"
 
-#define HISTORY_QUERY_ROWS 256 /* keys read at a time */
+#define HISTORY_QUERY_ROWS   256 /* keys read at a time */
+#define HISTORY_QUERY_MEMORY (STORE_TOP_MAX * sizeof(struct store_top))
 
+/* The first members are the caller's. */
 struct history_query {
     struct store *store;
+    void *memory; /* HISTORY_QUERY_MEMORY bytes for the rows */
+
     struct store_history_query q;
     struct time_range span; /* as asked, of a period */
     int64_t step;           /* seconds that the times are multiples of; 0: none
@@ -40,14 +43,8 @@ struct history_query {
      * many buckets, -ENOENT no such keyspace, -ENODATA it has no history;
      * others: it cannot be read. */
     int error;
-    struct store_bucket *buckets; /* one memory: a query has either */
-    struct store_top *top;
     uint8_t rows[HISTORY_QUERY_ROWS * (QUERY_ROW_SIZE + QUERY_NAME_SIZE)];
 };
-
-/*   -ENOMEM */
-int history_query_init(struct history_query *p, struct store *store);
-void history_query_fini(struct history_query *p);
 
 /* Begins; what was begun before is forgotten.  Of `q` the operation, the names,
  * `group` and `length` are read, and the names stay where they are until the end;

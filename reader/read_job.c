@@ -4,7 +4,7 @@
 #include "reader/read_job.h"
 
 #include <errno.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "reader/read_commands.h"
 
@@ -34,7 +34,7 @@ stop_job(struct job *job)
 
     store_listing_close(w->from);
     store_listing_close(w->users.listing);
-    history_query_fini(&w->history);
+    free(w->history.memory);
     logfile_list_free(&w->logs.list);
     chunks_pack_stop(&w->packer);
     scratch_free(&w->scratch);
@@ -60,7 +60,7 @@ read_job_hold(struct http_call *x)
 static void
 clear_job(struct read_job *w)
 {
-    w->history.top = NULL;
+    w->history.memory = NULL;
     w->from = NULL;
     w->users.listing = NULL;
     w->logs = (struct read_logs){.rows = NULL};
@@ -77,8 +77,11 @@ take_memory(struct read_job *w, struct store *store)
         return 0; /* as much as there are files, once they are listed */
     if (w->request.command->answer == read_metrics)
         return user_metrics_open(&w->request);
-    if (w->request.command->answer != read_keyspaces)
-        return history_query_init(&w->history, store);
+    if (w->request.command->answer != read_keyspaces) {
+        w->history.store = store;
+        w->history.memory = malloc(HISTORY_QUERY_MEMORY);
+        return w->history.memory ? 0 : -ENOMEM;
+    }
     w->listed = scratch_take(&w->scratch, READ_LISTED_MAX * sizeof *w->listed);
     w->names =
         scratch_take(&w->scratch, (size_t)READ_LISTED_MAX * QUERY_NAME_SIZE);

@@ -316,10 +316,10 @@ struct resp_job {
     uint64_t position; /* names, or places of connections, listed */
     struct resp_wanted wanted;
     uint64_t keyspaces;
-    bool at_end;  /* of the list */
-    size_t count; /* names found, as bulks in `rows` */
-    size_t size;  /* of these, or of lines, in bytes */
-    uint8_t *rows;
+    bool at_end;   /* of the list */
+    size_t count;  /* names found, as bulks in `rows` */
+    size_t size;   /* of these, or of lines, in bytes */
+    uint8_t *rows; /* and memory of `period` */
     struct store_listing *listing;
 
     int64_t first, last; /* rows of a period */

@@ -15,7 +15,6 @@ stop_job(struct job *job)
     struct resp_job *j = LOOP_OWNER(job, struct resp_job, job);
 
     store_listing_close(j->listing);
-    history_query_fini(&j->period);
     free(j->rows);
 }
 

@@ -129,12 +129,12 @@ resp_period_range(struct resp_call *call, int64_t first, int64_t last,
     struct store_history_query q = {.op = STORE_HISTORY_TOP,
                                     .length = RESP_ROWS_MAX};
     struct resp_period period;
-    struct resp_job *j = resp_job_enter(call, 0);
+    struct resp_job *j = resp_job_enter(call, HISTORY_QUERY_MEMORY);
 
     if (!j)
         return call->next;
-    if (history_query_init(&j->period, call->service->jobs->store) < 0)
-        return resp_job_no_memory(call);
+    j->period.store = call->service->jobs->store;
+    j->period.memory = j->rows;
     (void)resp_period_parse(name, now_seconds(), &period);
     j->form = form;
     j->first = first;

@@ -12,6 +12,8 @@
 #define HOUR 60u
 #define KEYS 6000 /* of keyspace "many": more than a step looks at */
 
+static struct store_top memory[STORE_TOP_MAX]; /* of a query */
+
 static uint64_t
 now_ms(void)
 {
@@ -100,7 +102,8 @@ CASE(a_long_history_is_answered_in_steps, f)
 
     for (uint32_t i = 0; i < 40; i++)
         put_sum(f, "h", NOW - 40 * HOUR + i * HOUR + i, i + 1);
-    assert_rc(history_query_init(&h, f->store), 0);
+    h.store = f->store;
+    h.memory = memory;
     history_query_start(&h, &q, span_of(40 * HOUR, 0), 60);
     for (; !history_query_step(&h, clock_ns()); steps++)
         put_behind(f);
@@ -109,7 +112,6 @@ CASE(a_long_history_is_answered_in_steps, f)
     for (uint32_t i = 0; i < 40 * HOUR; i++)
         assert_int_equal((int64_t)h.q.buckets[i].sum,
                          i % HOUR == i / HOUR ? i / HOUR + 1 : 0);
-    history_query_fini(&h);
 }
 
 static void
@@ -135,7 +137,8 @@ CASE(what_looks_at_all_keys_is_answered_in_steps, f)
     unsigned steps = 0;
 
     put_many(f);
-    assert_rc(history_query_init(&h, f->store), 0);
+    h.store = f->store;
+    h.memory = memory;
     history_query_start(&h, &q, span_of(HOUR, 0), 0);
     for (; !history_query_step(&h, clock_ns()); steps++) {
         store_read_end(f->store);
@@ -145,7 +148,6 @@ CASE(what_looks_at_all_keys_is_answered_in_steps, f)
     assert_int_equal(h.q.rank, 10);
     assert_int_equal(h.q.keys, KEYS);
     assert_true(steps >= 3);
-    history_query_fini(&h);
 }
 
 /* ---- groups of all time ------------------------------------------------- */
@@ -202,7 +204,8 @@ compare_words(struct fixture *f, struct random *r,
     want.to = NOW + 1;
     want.top = top;
     assert_rc(memhistory_answer(words, WORDS, &want), 0);
-    assert_rc(history_query_init(&h, f->store), 0);
+    h.store = f->store;
+    h.memory = memory;
     history_query_start(
         &h, &q,
         is_all_time ? (struct time_range){0, 0}
@@ -220,7 +223,6 @@ compare_words(struct fixture *f, struct random *r,
         assert_memory_equal(h.q.top[i].key, top[i].key, top[i].key_size);
         assert_true(h.q.top[i].sum.sum == top[i].sum.sum);
     }
-    history_query_fini(&h);
 }
 
 CASE(groups_of_a_period_and_of_all_time_are_plain_sums, f)
@@ -280,7 +282,8 @@ TEST(a_period_is_widened_to_the_finest_steps_that_have_most_of_it)
 
     span.from += 1;
     span.to -= 1;
-    assert_rc(history_query_init(&p, &store), 0);
+    p.store = &store;
+    p.memory = memory;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const int64_t step = cases[i].step;
 
@@ -296,5 +299,4 @@ TEST(a_period_is_widened_to_the_finest_steps_that_have_most_of_it)
         assert_int_equal(p.q.from, span.from / step * step / 60);
         assert_int_equal(p.q.to, (span.to + step - 1) / step * step / 60);
     }
-    history_query_fini(&p);
 }
