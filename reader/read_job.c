@@ -33,7 +33,6 @@ stop_job(struct job *job)
     struct read_job *w = LOOP_OWNER(job, struct read_job, job);
 
     store_listing_close(w->from);
-    store_listing_close(w->users.listing);
     free(w->history.memory);
     logfile_list_free(&w->logs.list);
     chunks_pack_stop(&w->packer);
@@ -62,7 +61,6 @@ clear_job(struct read_job *w)
 {
     w->history.memory = NULL;
     w->from = NULL;
-    w->users.listing = NULL;
     w->logs = (struct read_logs){.rows = NULL};
     w->packer = (struct chunks_packer){.at = NULL};
     w->answer.size = 0;

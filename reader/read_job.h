@@ -26,8 +26,8 @@ struct read_job {
 
     /* For a command: */
     struct history_query history;
-    int list_error; /* of keyspaces or of files */
-    struct store_listing *from;
+    int list_error;             /* of keyspaces or of files */
+    struct store_listing *from; /* NULL: none, or no more */
     struct read_listed *listed; /* READ_LISTED_MAX */
     uint8_t *names;             /* theirs */
     bool has_more;              /* names, than are listed */

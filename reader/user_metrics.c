@@ -57,12 +57,13 @@ add_keyspace(struct user_metrics *u, const struct store_listed *found)
 
 /* False: it is time for others. */
 static bool
-list_some(struct user_metrics *u, uint64_t until_ns)
+list_some(struct read_request *a, uint64_t until_ns)
 {
     static struct diag_repeat failures;
-    struct user_metrics_site *site = u->site;
+    struct read_job *w = a->job;
+    struct user_metrics *u = &w->users;
     struct store_listed found;
-    const int rc = store_listing_next(u->listing, until_ns, &found);
+    const int rc = store_listing_next(w->from, until_ns, &found);
 
     if (rc == -EAGAIN)
         return false;
@@ -76,11 +77,11 @@ list_some(struct user_metrics *u, uint64_t until_ns)
         diag_repeating(&failures, DIAG_ERROR, "metrics: list keyspaces: %s",
                        diag_text(rc));
     } else {
-        site->keyspaces = u->keyspaces;
-        site->counted_ms = clock_ms();
+        u->site->keyspaces = u->keyspaces;
+        u->site->counted_ms = clock_ms();
     }
-    store_listing_close(u->listing);
-    u->listing = NULL;
+    store_listing_close(w->from);
+    w->from = NULL;
     return true;
 }
 
@@ -196,7 +197,8 @@ int
 user_metrics_open(struct read_request *a)
 {
     struct user_metrics_site *site = &a->http->users;
-    struct user_metrics *u = &a->job->users;
+    struct read_job *w = a->job;
+    struct user_metrics *u = &w->users;
     int rc;
 
     *u = (struct user_metrics){.site = site};
@@ -206,15 +208,15 @@ user_metrics_open(struct read_request *a)
         return 0;
     }
     if (site->top > 0 && site->patterns.count > 0) {
-        u->text = scratch_take(&a->job->scratch, USER_METRICS_TEXT);
+        u->text = scratch_take(&w->scratch, USER_METRICS_TEXT);
         if (!u->text)
             return -ENOMEM;
     }
-    rc = store_listing_open(a->http->jobs->store, &u->listing);
+    rc = store_listing_open(a->http->jobs->store, &w->from);
     if (rc < 0)
         return rc;
-    u->listing->names_only = true;
-    store_listing_start(u->listing, NULL, 0);
+    w->from->names_only = true;
+    store_listing_start(w->from, NULL, 0);
     return 0;
 }
 
@@ -225,8 +227,8 @@ user_metrics_step(struct read_request *a, uint64_t until_ns)
     bool goes_on = true;
 
     do {
-        if (u->listing)
-            goes_on = list_some(u, until_ns);
+        if (a->job->from)
+            goes_on = list_some(a, until_ns);
         else if (u->at < u->count)
             goes_on = read_total(a);
         else if (u->text && u->keys_at < u->count)

@@ -43,10 +43,9 @@ struct user_metrics_site {
 
 struct user_metrics {
     struct user_metrics_site *site;
-    struct store_listing *listing; /* NULL: all are listed, or counted lately */
-    int64_t keyspaces;             /* so far; -1: not known */
-    size_t at, keys_at;            /* rows of which the total, and the keys, are
-                                      read next */
+    int64_t keyspaces; /* so far; -1: not known */
+    size_t at,
+        keys_at; /* rows of which the total, and the keys, are read next */
 
     size_t count;
     struct user_keyspace rows[USER_METRICS_KEYSPACES];
@@ -60,7 +59,7 @@ void user_metrics_init(struct user_metrics_site *site,
 
 struct read_request;
 
-/* Begins the scrape of a request, in its job, which closes the listing.  -ENOMEM */
+/* Begins the scrape of a request, in its job.  -ENOMEM */
 int user_metrics_open(struct read_request *a);
 
 /* Goes on with it until about until_ns (clock_ns()); true: it is done. */
