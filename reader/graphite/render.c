@@ -140,16 +140,17 @@ common_divisor(int64_t a, int64_t b)
 /* The interval that the step of a leaf should divide: that of the innermost
  * summarize() or hitcount() around it, and of all shifts. */
 static int64_t
-leaf_interval(const struct render_target *t, const struct render_scope *scope)
+leaf_interval(const struct render_target *t, const struct target_node *leaf)
 {
-    while (scope && scope->call->function->scope != FUNCTION_SUMMARIZES)
-        scope = scope->outer;
-    return common_divisor(scope ? scope->call->interval : 0, t->shift_unit);
+    const struct target_node *n = leaf->parent;
+
+    while (n && functions_call(n)->function->scope != FUNCTION_SUMMARIZES)
+        n = n->parent;
+    return common_divisor(n ? functions_call(n)->interval : 0, t->shift_unit);
 }
 
 static int
-add_leaf(struct render *r, struct render_target *t, struct target_node *node,
-         const struct render_scope *scope, bool is_summed)
+add_leaf(struct render *r, struct render_target *t, struct target_node *node)
 {
     struct render_leaf *leaf = scratch_take(r->scratch, sizeof *leaf);
     int rc = 0;
@@ -157,11 +158,10 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node,
     if (!leaf)
         return render_fail_memory(r);
     leaf->node = node;
-    leaf->scope = scope;
-    for (const struct render_scope *o = scope; o; o = o->outer)
-        if (o->call->function->scope == FUNCTION_SHIFTS)
-            leaf->shift += o->call->interval;
-    leaf->grid = find_grid(r, t, leaf_interval(t, scope));
+    for (const struct target_node *n = node->parent; n; n = n->parent)
+        if (functions_call(n)->function->scope == FUNCTION_SHIFTS)
+            leaf->shift += functions_call(n)->interval;
+    leaf->grid = find_grid(r, t, leaf_interval(t, node));
     if (!leaf->grid)
         return render_fail_memory(r);
     if (leaf->shift > leaf->grid->shift)
@@ -174,33 +174,9 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node,
     rc = pattern_parse(r->scratch, node->text, &leaf->pattern, r->why);
     if (rc < 0)
         return fail_target(r, rc);
-    leaf->is_sum = is_summed && path_search_is_prefix(&leaf->pattern);
+    leaf->is_sum = node->parent && functions_is(node->parent, "sumSeries") &&
+                   path_search_is_prefix(&leaf->pattern);
     return 0;
-}
-
-/* Adds the paths below a node, which are only summed, or not.  Calls are nested
- * at most TARGET_DEPTH_MAX deep. */
-static int
-add_leaves(struct render *r, struct render_target *t, struct target_node *node,
-           const struct render_scope *scope, bool is_summed)
-{
-    struct render_scope *inner;
-    int rc = 0;
-
-    if (node->kind == TARGET_PATH || functions_is(node, "topKeys"))
-        return add_leaf(r, t, node, scope, is_summed);
-    if (functions_call(node)->function->scope != FUNCTION_KEEPS_TIMES) {
-        inner = scratch_take(r->scratch, sizeof *inner);
-        if (!inner)
-            return render_fail_memory(r);
-        inner->call = functions_call(node);
-        inner->outer = scope;
-        scope = inner;
-    }
-    for (struct target_node *v = node->args; v && rc == 0; v = v->next)
-        if (v->kind == TARGET_CALL || v->kind == TARGET_PATH)
-            rc = add_leaves(r, t, v, scope, functions_is(node, "sumSeries"));
-    return rc;
 }
 
 /* Gives the calls of a target their functions. */
@@ -243,7 +219,9 @@ render_add_target(struct render *r, const char *text, size_t size)
     if (!target_read_path(t->target.root))
         return render_fail(r, HTTP_BAD_REQUEST,
                            "a target is a path or a call of a function");
-    rc = add_leaves(r, t, t->target.root, NULL, false);
+    for (struct target_node *n = t->target.first; n && rc == 0; n = n->after)
+        if (n->kind == TARGET_PATH || functions_is(n, "topKeys"))
+            rc = add_leaf(r, t, n);
     if (rc < 0)
         return rc;
     *r->targets_end = t;

@@ -43,12 +43,6 @@ struct render_grid {
     struct render_grid *next; /* of any target */
 };
 
-/* A call around a path that changes times, the innermost first. */
-struct render_scope {
-    const struct function_call *call;
-    const struct render_scope *outer;
-};
-
 /* The points of a leaf that are read: those of its grid, moved by whole steps,
  * and some before for what looks back. */
 struct render_span {
@@ -61,7 +55,6 @@ struct render_span {
 struct render_leaf {
     struct series_list list; /* first: what was read */
     struct target_node *node;
-    const struct render_scope *scope;
     int64_t shift; /* how long ago it is read, seconds */
     bool is_top;
     bool is_sum; /* its series are read as their sum */

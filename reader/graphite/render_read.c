@@ -18,12 +18,15 @@ find_span(const struct render_leaf *leaf)
     const int64_t shift = (leaf->shift + half) / g->step * g->step;
     int64_t step = g->step, lead = 0; /* seconds, then points */
 
-    for (const struct render_scope *o = leaf->scope; o; o = o->outer)
-        if (o->call->function->scope == FUNCTION_LOOKS_BACK)
-            lead += functions_window(o->call, step) * step;
-        else if (o->call->function->scope == FUNCTION_SUMMARIZES &&
-                 o->call->interval > step)
-            step = o->call->interval;
+    for (const struct target_node *n = leaf->node->parent; n; n = n->parent) {
+        const struct function_call *call = functions_call(n);
+
+        if (call->function->scope == FUNCTION_LOOKS_BACK)
+            lead += functions_window(call, step) * step;
+        else if (call->function->scope == FUNCTION_SUMMARIZES &&
+                 call->interval > step)
+            step = call->interval;
+    }
     lead = (lead + g->step - 1) / g->step;
     return (struct render_span){.first = g->first - lead * g->step - shift,
                                 .shift = shift,

@@ -252,6 +252,7 @@ static void
 add_argument(struct target_node *call, struct target_node ***end,
              struct target_node *argument)
 {
+    argument->parent = call;
     **end = argument;
     *end = &argument->next;
     call->arg_count++;

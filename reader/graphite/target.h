@@ -57,11 +57,12 @@ struct target_node {
     bool is_whole; /* a number without point and exponent, in 64 bits */
     bool truth;
     unsigned arg_count;
-    struct target_node *args;  /* the first argument of a call */
-    struct target_node *next;  /* the next argument of the same call */
-    struct target_node *after; /* the node that is evaluated next: all
+    struct target_node *args;   /* the first argument of a call */
+    struct target_node *next;   /* the next argument of the same call */
+    struct target_node *parent; /* that call; NULL: none */
+    struct target_node *after;  /* the node that is evaluated next: all
                                   arguments come before their call */
-    void *result;              /* the evaluator's */
+    void *result;               /* the evaluator's */
 };
 
 struct target {
