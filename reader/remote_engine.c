@@ -44,8 +44,7 @@ make_names(struct remote_call *c, struct store *s)
          c->count++)
         at += query_row_put(at, found.keys, found.name,
                             (uint16_t)found.name_size);
-    c->is_end = rc == 0;
-    c->error = rc < 0 && rc != -EAGAIN ? rc : 0;
+    c->error = rc == 1 ? -EAGAIN : rc; /* there are more */
     store_listing_close(l);
 }
 
@@ -337,7 +336,7 @@ next_name(struct store_listing *listing, uint64_t until_ns,
     if (!c->is_made)
         return -EAGAIN;
     if (l->taken == c->count) {
-        const int rc = c->error < 0 || c->is_end ? c->error : -EAGAIN;
+        const int rc = c->error;
 
         remote_call_drop(l->call);
         return rc == -EAGAIN ? ask_names(l) : rc;

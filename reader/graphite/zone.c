@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -27,14 +26,12 @@ static int
 check_file(const char *path)
 {
     char magic[4];
-    struct stat st;
-    ssize_t got = -1;
+    ssize_t got;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? -ENOENT : -EBADMSG;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
-        got = read(fd, magic, sizeof magic);
+    got = read(fd, magic, sizeof magic); /* none of what is no file */
     (void)close(fd); /* it was only read */
     return got == sizeof magic && memcmp(magic, "TZif", sizeof magic) == 0
                ? 0
