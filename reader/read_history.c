@@ -48,9 +48,10 @@ span_of(const struct http_params *p)
                                (int64_t)((p->to_ms + 999) / 1000)};
 }
 
-/* Begins with what the request asks about a->span. */
+/* Begins with what the request asks about a span. */
 static void
-start_query(struct read_request *a, enum store_history_op op, int64_t step)
+start_query(struct read_request *a, enum store_history_op op,
+            struct time_range span, int64_t step)
 {
     const struct http_params *p = &a->params;
     struct store_history_query q = {.op = op,
@@ -68,16 +69,16 @@ start_query(struct read_request *a, enum store_history_op op, int64_t step)
     } else if (p->key_count > 0)
         q.key_size = p->keys[0].size;
     a->as_of_ms = as_of_get(a->http->jobs->as_of, q.name, q.name_size);
-    history_query_start(&a->job->history, &q, a->span, step);
+    history_query_start(&a->job->history, &q, span, step);
 }
 
 /* Goes on with the query that is in the job; as_of was refreshed before. */
 static bool
-step_query(struct read_request *a, enum store_history_op op, int64_t step,
-           uint64_t until_ns)
+step_query(struct read_request *a, enum store_history_op op,
+           struct time_range span, int64_t step, uint64_t until_ns)
 {
     if (a->phase++ == 0)
-        start_query(a, op, step);
+        start_query(a, op, span, step);
     if (!history_query_step(&a->job->history, until_ns))
         return false;
     a->as_of_ms = as_of_bound(a->http->jobs->as_of, a->as_of_ms);
@@ -102,10 +103,10 @@ bool
 read_history_step(struct read_request *a, uint64_t until_ns)
 {
     const int64_t step = step_of(&a->params);
+    const struct time_range span = span_of(&a->params);
 
-    a->span = span_of(&a->params);
-    a->span = time_range_widen(&a->span, step, true);
-    return step_query(a, STORE_HISTORY_KEY, step, until_ns);
+    return step_query(a, STORE_HISTORY_KEY, time_range_widen(&span, step, true),
+                      step, until_ns);
 }
 
 const struct read_problem *
@@ -115,19 +116,18 @@ read_history(struct read_request *a)
                                                   {"sum", "sum", true}};
     const struct read_problem *problem = find_problem(a);
     const struct history_query *h = &a->job->history;
-    const int64_t step = step_of(&a->params);
 
     if (problem)
         return problem;
     read_begin_facts(a);
-    table_fact(&a->table, "step", cell_number(step));
+    table_fact(&a->table, "step", cell_number(h->step));
     table_fact(&a->table, "since", cell_number(history_query_since(h)));
     table_next_rows(&a->table, "rows", columns, 2);
     for (size_t i = 0; i < history_query_rows(h); i++) {
         const struct store_bucket *b = &h->q.buckets[i];
         char text[CELL_SUM_SIZE];
         const struct cell cells[] = {
-            cell_number(a->span.from + (int64_t)i * step),
+            cell_number(h->span.from + (int64_t)i * h->step),
             b->any ? cell_bucket(b, text) : cell_none()};
 
         table_row(&a->table, cells);
@@ -162,9 +162,11 @@ read_is_of_all_time(const struct read_request *a)
 bool
 read_period_step(struct read_request *a, uint64_t until_ns)
 {
-    a->span = read_is_of_all_time(a) ? (struct time_range){0, 0}
-                                     : span_of(&a->params);
-    return step_query(a, a->command->op, 0, until_ns);
+    const struct time_range all = {0, 0};
+
+    return step_query(a, a->command->op,
+                      read_is_of_all_time(a) ? all : span_of(&a->params), 0,
+                      until_ns);
 }
 
 static void
@@ -174,9 +176,9 @@ begin_period(struct read_request *a)
     struct time_range span;
 
     read_begin_facts(a);
-    if (read_is_of_all_time(a))
+    if (h->is_all_time)
         return;
-    span = time_range_widen(&a->span, h->step, true);
+    span = time_range_widen(&h->span, h->step, true);
     table_fact(&a->table, "from", cell_number(span.from));
     table_fact(&a->table, "to", cell_number(span.to));
     table_fact(&a->table, "since", cell_number(history_query_since(h)));
@@ -193,7 +195,7 @@ read_period_top(struct read_request *a)
     static const struct table_column counts[] = {{"rank", "rank", true},
                                                  {"count", "count", true},
                                                  {"key", "key", false}};
-    const bool is_counts = read_is_of_all_time(a);
+    const bool is_counts = a->job->history.is_all_time;
     const struct read_problem *problem = find_problem(a);
     const struct history_query *h = &a->job->history;
 
@@ -286,9 +288,10 @@ read_distinct(struct read_request *a)
 bool
 read_sums_step(struct read_request *a, uint64_t until_ns)
 {
-    a->span = (struct time_range){(int64_t)(a->params.from_ms / 1000),
-                                  http_params_has(&a->params, PARAM_FROM)};
-    return step_query(a, STORE_HISTORY_STEP, 0, until_ns);
+    const struct time_range from = {(int64_t)(a->params.from_ms / 1000),
+                                    http_params_has(&a->params, PARAM_FROM)};
+
+    return step_query(a, STORE_HISTORY_STEP, from, 0, until_ns);
 }
 
 const struct read_problem *

@@ -21,7 +21,6 @@
 #include "common/setup/config.h"
 #include "common/setup/datadir.h"
 #include "common/setup/overview.h"
-#include "common/setup/time_text.h"
 #include "common/store/waiting_table.h"
 #include "reader/answer.h"
 #include "reader/graphite/graphite.h"
@@ -71,7 +70,6 @@ struct read_request {
     const char *type;        /* of the answer; NULL: that of its format */
     bool wants_open_metrics; /* of /metrics */
     unsigned phase;          /* of an answer in steps */
-    struct time_range span;  /* of history: asked for */
     size_t done, count;      /* of a list: rows with totals, and all */
     bool has_state;          /* of the keyspace: */
     struct store_totals state;
