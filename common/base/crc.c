@@ -13,7 +13,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/base/crc.h"
 
-#include <stdbool.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -71,7 +70,7 @@ static const uint8_t slide[3 * WORD] = {Z4, Z4, Z4, Z4, 0,  1,  2,  3,
                                         12, 13, 14, 15, Z4, Z4, Z4, Z4};
 
 FOLD static uint32_t
-multiply_one(const uint8_t *at, size_t size)
+multiply(const uint8_t *at, size_t size)
 {
     const __m128i by512 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4);
     const __m128i by128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
@@ -107,60 +106,15 @@ multiply_one(const uint8_t *at, size_t size)
     return ~reduce(sum);
 }
 
-static bool
-machine_multiplies(void)
-{
-    return __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("ssse3");
-}
-
-#else
-
-#define LEAST 1
-#define FOLD
-
-static uint32_t
-multiply_one(const uint8_t *at, size_t size)
-{
-    return (uint32_t)crc32_z(0, at, size);
-}
-
-static bool
-machine_multiplies(void)
-{
-    return false;
-}
-
 #endif
 
 uint32_t
 crc_of(const uint8_t *bytes, size_t size)
 {
-    if (size >= LEAST && machine_multiplies())
-        return multiply_one(bytes, size);
+#ifdef LEAST
+    if (size >= LEAST && __builtin_cpu_supports("pclmul") &&
+        __builtin_cpu_supports("ssse3"))
+        return multiply(bytes, size);
+#endif
     return (uint32_t)crc32_z(0, bytes, size);
-}
-
-FOLD static void
-multiply_each(const uint8_t *bytes, size_t stride, const size_t *sizes,
-              size_t count, uint32_t *out)
-{
-    size_t i;
-
-    for (i = 0; i < count; i++, bytes += stride)
-        out[i] = sizes[i] >= LEAST ? multiply_one(bytes, sizes[i])
-                                   : (uint32_t)crc32_z(0, bytes, sizes[i]);
-}
-
-void
-crc_each(const uint8_t *bytes, size_t stride, const size_t *sizes, size_t count,
-         uint32_t *out)
-{
-    size_t i;
-
-    if (machine_multiplies()) {
-        multiply_each(bytes, stride, sizes, count, out);
-        return;
-    }
-    for (i = 0; i < count; i++)
-        out[i] = (uint32_t)crc32_z(0, bytes + i * stride, sizes[i]);
 }

@@ -12,9 +12,4 @@
 /* The crc32 of `size` bytes: equal to zlib's crc32(0, bytes, size). */
 uint32_t crc_of(const uint8_t *bytes, size_t size);
 
-/* The crc32s of `count` pieces, which begin `stride` bytes apart: cheaper than
- * one by one, above all when they were written a moment ago. */
-void crc_each(const uint8_t *bytes, size_t stride, const size_t *sizes,
-              size_t count, uint32_t *out);
-
 #endif

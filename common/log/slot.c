@@ -64,7 +64,6 @@ slot_put_run(const struct slot_run *r, uint8_t *slots, const struct message *m,
     const unsigned count = r->count;
     uint8_t bytes[SLOT_RUN][SUMMED];
     size_t sizes[SLOT_RUN];
-    uint32_t crcs[SLOT_RUN];
     uint8_t *slot = slots;
     unsigned i = 0;
 
@@ -80,9 +79,8 @@ slot_put_run(const struct slot_run *r, uint8_t *slots, const struct message *m,
         sizes[i] = gather_bytes(f, slot, &m[i], number + i, bytes[i]);
         slot += l->slot_size;
     } while (++i < count);
-    crc_each(bytes[0], SUMMED, sizes, count, crcs);
     for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)
-        put_le32(slot + l->crc_at, crcs[i]);
+        put_le32(slot + l->crc_at, crc_of(bytes[i], sizes[i]));
 }
 
 /* Parses everything but the checksum. */
@@ -114,7 +112,6 @@ slot_parse_run(const struct slot_run *r, const uint8_t *slots,
     const unsigned count = r->count;
     uint8_t bytes[SLOT_RUN][SUMMED];
     size_t sizes[SLOT_RUN];
-    uint32_t crcs[SLOT_RUN];
     const uint8_t *slot = slots;
     unsigned i;
     int rc;
@@ -127,9 +124,8 @@ slot_parse_run(const struct slot_run *r, const uint8_t *slots,
             return rc;
         sizes[i] = gather_bytes(f, slot, &out[i], number + i, bytes[i]);
     }
-    crc_each(bytes[0], SUMMED, sizes, count, crcs);
     for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)
-        if (crcs[i] != get_le32(slot + l->crc_at))
+        if (crc_of(bytes[i], sizes[i]) != get_le32(slot + l->crc_at))
             return -EBADMSG;
     return 0;
 }

@@ -27,22 +27,6 @@ TEST(any_size_at_any_address_gets_the_crc32_of_zlib)
                              crc32(0, bytes + at, (uInt)size));
 }
 
-TEST(many_pieces_get_what_each_gets_alone)
-{
-    static uint8_t bytes[32 * 100];
-    size_t sizes[32], i;
-    uint32_t crcs[32];
-
-    fill_bytes(bytes, sizeof bytes, 3);
-    for (i = 0; i < 32; i++)
-        sizes[i] = i * 100 / 31;
-
-    crc_each(bytes, 100, sizes, 32, crcs);
-
-    for (i = 0; i < 32; i++)
-        assert_int_equal(crcs[i], crc32(0, bytes + i * 100, (uInt)sizes[i]));
-}
-
 TEST(zeros_and_ones_are_no_exception)
 {
     static uint8_t zeros[4080], ones[4080];
