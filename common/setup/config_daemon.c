@@ -16,6 +16,7 @@
 #include "common/base/diag.h"
 #include "common/base/version.h"
 #include "common/net/keeper.h"
+#include "common/wire/increment_line.h"
 #include "common/wire/likeness.h"
 
 int
@@ -147,10 +148,10 @@ print_help(const char *program, const char *summary)
 int
 config_ready_fd(const char *text, int *fd)
 {
-    uint64_t value;
+    int64_t value;
 
-    if (config_count(text, &value) < 0 || value > 1 << 20 ||
-        fcntl((int)value, F_SETFD, FD_CLOEXEC) < 0) {
+    if (increment_number_parse(text, strlen(text), &value) < 0 || value < 0 ||
+        value > 1 << 20 || fcntl((int)value, F_SETFD, FD_CLOEXEC) < 0) {
         diag(DIAG_ERROR, "--ready-fd %s: give the number of an open descriptor",
              text);
         return CONFIG_EXIT_USAGE;

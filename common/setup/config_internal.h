@@ -64,7 +64,4 @@ void config_describe_row(const struct config_row *row,
 int config_fail(char why[CONFIG_WHY_SIZE], int rc, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Reads a number without a unit.  -EINVAL, -ERANGE. */
-int config_count(const char *text, uint64_t *count);
-
 #endif

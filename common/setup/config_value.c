@@ -229,12 +229,6 @@ config_duration(const char *text, uint64_t *ms)
     return read_number(time_units, text, ms);
 }
 
-int
-config_count(const char *text, uint64_t *count)
-{
-    return read_number(no_units, text, count);
-}
-
 /* Some words are numbers that no limit applies to: always and never, and the
  * port that is a socket. */
 static bool
