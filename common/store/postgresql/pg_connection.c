@@ -52,41 +52,45 @@ pg_saw(struct pg *s, enum status_figure figure)
     s->health[figure - STATUS_M_DB_DOWN] = (int64_t)clock_ms();
 }
 
-/* By SQLSTATE. */
-static int
-error_of_state(struct pg *s, const char *state)
-{
-    static const struct {
-        const char *begin;
-        int rc;
-        enum status_figure figure; /* 0: none */
-    } states[] = {
-        {"08", -EHOSTDOWN, 0},    /* connection */
-        {"57P", -EHOSTDOWN, 0},   /* the server stops, or starts */
-        {"57014", -EHOSTDOWN, 0}, /* cancelled: statement_timeout */
-        {"25P03", -EHOSTDOWN, 0}, /* idle_in_transaction_session_timeout */
-        {"25006", -EHOSTDOWN, STATUS_M_DB_READ_ONLY},
-        {"53100", -ENOSPC, STATUS_M_DB_FULL},
-        {"53", -EHOSTDOWN, 0}, /* no memory, no connection left */
-        {"40", -EAGAIN, 0},    /* serialization, deadlock */
-        {"55P03", -EAGAIN, STATUS_M_DB_LOCKED}, /* lock_timeout */
-        {"28", -EPERM, STATUS_M_DB_REFUSED},    /* password */
-        {"3D000", -EPERM, STATUS_M_DB_REFUSED}, /* no such database */
-        {"3F000", -EPERM, STATUS_M_DB_REFUSED}, /* no such schema */
-        {"42501", -EPERM, STATUS_M_DB_REFUSED}, /* privileges */
-        {"42P01", -EPERM, STATUS_M_DB_REFUSED}, /* no such table */
-        {"42P07", -EEXIST, 0},
-        {"42P06", -EEXIST, 0},
-        {"XX", -EIO, STATUS_M_DB_DAMAGED},
-    };
+/* What an error means, by how its SQLSTATE begins. */
+struct error_class {
+    const char *state;
+    int rc;
+    enum status_figure figure; /* 0: none */
+    const char *hint;          /* NULL: none */
+};
 
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-        if (strncmp(state, states[i].begin, strlen(states[i].begin)) == 0) {
-            if (states[i].figure != 0)
-                pg_saw(s, states[i].figure);
-            return states[i].rc;
-        }
-    return -EIO;
+static const struct error_class *
+class_of(const char *state)
+{
+    static const struct error_class classes[] = {
+        {"08", -EHOSTDOWN, 0, NULL},    /* connection */
+        {"57P", -EHOSTDOWN, 0, NULL},   /* the server stops, or starts */
+        {"57014", -EHOSTDOWN, 0, NULL}, /* cancelled: statement_timeout */
+        {"25P03", -EHOSTDOWN, 0,
+         NULL}, /* idle_in_transaction_session_timeout */
+        {"25006", -EHOSTDOWN, STATUS_M_DB_READ_ONLY, NULL},
+        {"53100", -ENOSPC, STATUS_M_DB_FULL, NULL},
+        {"53", -EHOSTDOWN, 0, NULL}, /* no memory, no connection left */
+        {"40", -EAGAIN, 0, NULL},    /* serialization, deadlock */
+        {"55P03", -EAGAIN, STATUS_M_DB_LOCKED, /* lock_timeout */
+         "countd store names the session that has it"},
+        {"28", -EPERM, STATUS_M_DB_REFUSED, NULL},    /* password */
+        {"3D000", -EPERM, STATUS_M_DB_REFUSED, NULL}, /* no such database */
+        {"3F000", -EPERM, STATUS_M_DB_REFUSED, NULL}, /* no such schema */
+        {"42501", -EPERM, STATUS_M_DB_REFUSED, NULL}, /* privileges */
+        {"42P01", -EPERM, STATUS_M_DB_REFUSED,        /* no such table */
+         "run countd store init, or see store.schema"},
+        {"42P07", -EEXIST, 0, NULL},
+        {"42P06", -EEXIST, 0, NULL},
+        {"XX", -EIO, STATUS_M_DB_DAMAGED, NULL},
+        {"", -EIO, 0, NULL}, /* all others */
+    };
+    const struct error_class *c = classes;
+
+    while (strncmp(state, c->state, strlen(c->state)) != 0)
+        c++;
+    return c;
 }
 
 /* Stores the text of an error, and returns its errno; a result of NULL: the
@@ -97,20 +101,20 @@ take_error(struct pg *s, const PGresult *r)
     const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
     const char *context = PQresultErrorField(r, PG_DIAG_CONTEXT);
     const char *text = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+    const struct error_class *c;
 
     if (state == NULL) {
         text = PQerrorMessage(s->connection);
         pg_set_trouble(s, "%s", *text != '\0' ? text : "connection lost");
         return -EHOSTDOWN;
     }
-    pg_set_trouble(s, "%s%s%s (SQLSTATE %s)%s", text ? text : "error",
+    c = class_of(state);
+    pg_set_trouble(s, "%s%s%s (SQLSTATE %s)%s%s", text ? text : "error",
                    context ? ", " : "", context ? context : "", state,
-                   strcmp(state, "42P01") == 0
-                       ? ": run countd store init, or see store.schema"
-                   : strcmp(state, "55P03") == 0
-                       ? ": countd store names the session that has it"
-                       : "");
-    return error_of_state(s, state);
+                   c->hint ? ": " : "", c->hint ? c->hint : "");
+    if (c->figure != 0)
+        pg_saw(s, c->figure);
+    return c->rc;
 }
 
 /* Warnings: a COMMIT that has one may be on no standby. */

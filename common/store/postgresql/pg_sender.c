@@ -208,14 +208,10 @@ pg_sender_check(struct pg *s)
             is_behind = true;
             rc = set_behind(s, has[i], p->acked[i]);
         }
-    if (rc < 0 && is_behind && s->options.repairs) {
-        s->is_repairing = true;
-        rc = 0;
-    } else if (is_behind) {
-        /* An older copy may say that it has ended. */
+    s->is_repairing = is_behind && s->options.repairs;
+    if (is_behind && !s->is_repairing) /* an older copy may say: it has ended */
         (void)pg_ask(s, NULL, PG_RESUME, "b", p->id, sizeof p->id);
-    }
-    return rc;
+    return s->is_repairing ? 0 : rc;
 }
 
 bool
