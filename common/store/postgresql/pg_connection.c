@@ -527,7 +527,7 @@ pg_connect(struct pg *s)
 int
 pg_run_script(struct pg *s, const char *text)
 {
-    PGresult *r = NULL;
+    PGresult *r;
     int rc;
 
     pg_disconnect(s);
@@ -541,13 +541,13 @@ pg_run_script(struct pg *s, const char *text)
         else if (PQntuples(r) == 0)
             rc = refuse_pooler(s);
         PQclear(r);
-        r = NULL;
     }
-    if (rc == 0) /* the server gives up in time */
-        r = PQexec(s->connection, text);
-    if (rc == 0 && PQresultStatus(r) != PGRES_COMMAND_OK)
-        rc = take_error(s, r);
-    PQclear(r);
+    if (rc == 0) {
+        r = PQexec(s->connection, text); /* the server gives up in time */
+        if (PQresultStatus(r) != PGRES_COMMAND_OK)
+            rc = take_error(s, r);
+        PQclear(r);
+    }
     pg_disconnect(s);
     return rc;
 }

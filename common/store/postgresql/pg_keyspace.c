@@ -203,22 +203,6 @@ pg_lane(struct store *store, const uint8_t *name, size_t size)
 
 /* ---- marks ------------------------------------------------------------- */
 
-static void
-compare_marks(const PGresult *r, const struct log_fill *marks, size_t count,
-              struct store_mark_info *infos)
-{
-    for (int row = 0; row < PQntuples(r); row++) {
-        size_t size;
-        const uint8_t *log = pg_bytes(r, row, 0, &size);
-
-        for (size_t i = 0; i < count; i++)
-            if (bytes_equal(log, size, marks[i].uuid, sizeof marks[i].uuid))
-                infos[i].state = store_mark_compare(
-                    &marks[i], (uint64_t)pg_bigint(r, row, 1),
-                    (uint64_t)pg_bigint(r, row, 2));
-    }
-}
-
 int
 pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
               size_t count, struct store_mark_info *infos)
@@ -234,10 +218,15 @@ pg_marks_read(struct pg *s, int32_t id, const struct log_fill *marks,
     if (count == 0)
         return 0;
     rc = pg_ask(s, &r, PG_MARKS, "ia", id, &s->arrays[0]);
-    if (rc < 0)
-        return rc;
-    compare_marks(r, marks, count, infos);
-    return 0;
+    for (int row = 0; rc == 0 && row < PQntuples(r); row++) {
+        const uint64_t i = (uint64_t)pg_bigint(r, row, 0) - 1;
+
+        if (i < count)
+            infos[i].state =
+                store_mark_compare(&marks[i], (uint64_t)pg_bigint(r, row, 1),
+                                   (uint64_t)pg_bigint(r, row, 2));
+    }
+    return rc;
 }
 
 void

@@ -114,8 +114,9 @@ const char *const pg_statements[PG_STATEMENTS] = {
                "AND name > $1 ORDER BY name LIMIT 256",
 
     /* Marks. */
-    [PG_MARKS] = "SELECT log, epoch, first_ms FROM mark " IN
-                 "AND log = ANY($2::bytea[])",
+    [PG_MARKS] = "SELECT u.i, m.epoch, m.first_ms "
+                 "FROM unnest($2::bytea[]) WITH ORDINALITY u(log, i) "
+                 "JOIN mark m ON m.keyspace = $1::int4 AND m.log = u.log",
     [PG_MARK_PUT] =
         "INSERT INTO mark (keyspace, log, epoch, first_ms) "
         "SELECT $1::int4, l, e, f "
