@@ -247,6 +247,7 @@ struct listener_config {
                               backlog */
 };
 
+/* Figures of a port (common/setup/figures.def), in their order. */
 struct listener_stats {
     uint64_t accepted;
     uint64_t received;  /* bytes */

@@ -232,23 +232,15 @@ status_put_log(struct status *s, uint64_t index, const int64_t *values)
 void
 status_fill_listener(struct status_row *row, const struct listener *d)
 {
-    const struct listener_stats *f = &d->stats;
     int64_t *v = row->values;
 
+    static_assert(sizeof d->stats ==
+                      (STATUS_L_PORT - STATUS_L_CONNECTIONS) * sizeof *v,
+                  "its statistics are figures, in their order");
     row->kind = STATUS_LISTENER;
     (void)snprintf(row->name, sizeof row->name, "%s", d->row->name);
     v[STATUS_L_OPEN] = (int64_t)d->open;
-    v[STATUS_L_CONNECTIONS] = (int64_t)f->accepted;
-    v[STATUS_L_RECEIVED] = (int64_t)f->received;
-    v[STATUS_L_SENT] = (int64_t)f->sent;
-    v[STATUS_L_MALFORMED] = (int64_t)f->malformed;
-    v[STATUS_L_BROWSERS] = (int64_t)f->browsers;
-    v[STATUS_L_TURNED_AWAY] = (int64_t)f->turned_away;
-    v[STATUS_L_NOT_ALLOWED] = (int64_t)f->not_allowed;
-    v[STATUS_L_YIELDED] = (int64_t)f->yielded;
-    v[STATUS_L_LATE] = (int64_t)f->late;
-    v[STATUS_L_EVICTED] = (int64_t)f->evicted;
-    v[STATUS_L_CUT_OFF] = (int64_t)f->cut_off;
+    memcpy(v + STATUS_L_CONNECTIONS, &d->stats, sizeof d->stats);
     v[STATUS_L_PORT] = d->port;
     if (d->row->protocol == &http_protocol) {
         const struct http_site *site = d->row->ctx;
