@@ -30,29 +30,18 @@ open_note(int dirfd, int flags)
     return fd < 0 ? -errno : fd;
 }
 
-/* Reads the number of an open note; 0 if it is not whole. */
-static int
-read_number(int fd, uint64_t *ms)
-{
-    uint8_t bytes[NOTE_SIZE];
-    const int rc = state_read(fd, bytes, sizeof bytes, MAGIC);
-
-    *ms = rc == 0 ? get_le64(bytes + 8) : 0;
-    return rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
-}
-
+/* Reads the number of a note; 0 if there is none, or it is not whole. */
 static int
 read_note(int dirfd, uint64_t *ms)
 {
     const int fd = open_note(dirfd, O_RDONLY);
-    int rc;
+    uint8_t bytes[NOTE_SIZE];
+    const int rc = fd < 0 ? fd : state_read(fd, bytes, sizeof bytes, MAGIC);
 
-    *ms = 0;
-    if (fd < 0)
-        return fd == -ENOENT ? 0 : fd;
-    rc = read_number(fd, ms);
-    (void)close(fd);
-    return rc;
+    if (fd >= 0)
+        (void)close(fd);
+    *ms = rc == 0 ? get_le64(bytes + 8) : 0;
+    return rc == -ENOENT || rc == -EBADMSG ? 0 : rc;
 }
 
 static int

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
+
 static int
 parse_pattern(const char *text, struct name_pattern *out, const char **why)
 {
@@ -23,13 +25,6 @@ parse_pattern(const char *text, struct name_pattern *out, const char **why)
     return 0;
 }
 
-static bool
-is_equal(const struct name_pattern *a, const struct name_pattern *b)
-{
-    return a->size == b->size && a->prefix == b->prefix &&
-           memcmp(a->name, b->name, a->size) == 0;
-}
-
 int
 name_patterns_add(struct name_patterns *p, const char *text, const char **why)
 {
@@ -39,7 +34,10 @@ name_patterns_add(struct name_patterns *p, const char *text, const char **why)
 
     if (rc < 0)
         return rc;
-    while (i < p->count && !is_equal(&p->at[i], &new))
+    while (i < p->count &&
+           !(p->at[i].prefix == new.prefix &&bytes_equal(p->at[i].name,
+                                                         p->at[i].size,
+                                                         new.name, new.size)))
         i++;
     if (i == NAME_PATTERNS_MAX) {
         *why = "these are too many keyspaces and patterns; give at most 64";

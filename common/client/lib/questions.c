@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "common/base/bytes.h"
 #include "common/client/lib/document.h"
 #include "common/wire/name.h"
 
@@ -166,12 +167,6 @@ check_key(const struct countd_key *k)
     return k->keyspace.size == 0 ? -EINVAL : 0;
 }
 
-static bool
-is_same(struct countd_name a, struct countd_name b)
-{
-    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
-}
-
 /* How many of these keys are asked for in one question: of one keyspace, and as
  * many as fit. */
 static size_t
@@ -186,7 +181,9 @@ put_keys(struct countd *c, struct document *d, const struct countd_key *keys,
     if (k->key.size == 0)
         return 1;
     for (; n < count && n < KEYS_AT_ONCE && keys[n].key.size > 0 &&
-           check_key(&keys[n]) == 0 && is_same(keys[n].keyspace, k->keyspace) &&
+           check_key(&keys[n]) == 0 &&
+           bytes_equal(keys[n].keyspace.data, keys[n].keyspace.size,
+                       k->keyspace.data, k->keyspace.size) &&
            document_has_room(d, keys[n].key.size);
          n++)
         document_put_name(d, "key", keys[n].key);
