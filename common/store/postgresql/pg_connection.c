@@ -57,34 +57,33 @@ struct error_class {
     const char *state;
     int rc;
     enum status_figure figure; /* 0: none */
-    const char *hint;          /* NULL: none */
+    const char *hint;          /* what to do, behind the text */
 };
 
 static const struct error_class *
 class_of(const char *state)
 {
     static const struct error_class classes[] = {
-        {"08", -EHOSTDOWN, 0, NULL},    /* connection */
-        {"57P", -EHOSTDOWN, 0, NULL},   /* the server stops, or starts */
-        {"57014", -EHOSTDOWN, 0, NULL}, /* cancelled: statement_timeout */
-        {"25P03", -EHOSTDOWN, 0,
-         NULL}, /* idle_in_transaction_session_timeout */
-        {"25006", -EHOSTDOWN, STATUS_M_DB_READ_ONLY, NULL},
-        {"53100", -ENOSPC, STATUS_M_DB_FULL, NULL},
-        {"53", -EHOSTDOWN, 0, NULL}, /* no memory, no connection left */
-        {"40", -EAGAIN, 0, NULL},    /* serialization, deadlock */
+        {"08", -EHOSTDOWN, 0, ""},    /* connection */
+        {"57P", -EHOSTDOWN, 0, ""},   /* the server stops, or starts */
+        {"57014", -EHOSTDOWN, 0, ""}, /* cancelled: statement_timeout */
+        {"25P03", -EHOSTDOWN, 0, ""}, /* idle for too long in a transaction */
+        {"25006", -EHOSTDOWN, STATUS_M_DB_READ_ONLY, ""},
+        {"53100", -ENOSPC, STATUS_M_DB_FULL, ""},
+        {"53", -EHOSTDOWN, 0, ""}, /* no memory, no connection left */
+        {"40", -EAGAIN, 0, ""},    /* serialization, deadlock */
         {"55P03", -EAGAIN, STATUS_M_DB_LOCKED, /* lock_timeout */
-         "countd store names the session that has it"},
-        {"28", -EPERM, STATUS_M_DB_REFUSED, NULL},    /* password */
-        {"3D000", -EPERM, STATUS_M_DB_REFUSED, NULL}, /* no such database */
-        {"3F000", -EPERM, STATUS_M_DB_REFUSED, NULL}, /* no such schema */
-        {"42501", -EPERM, STATUS_M_DB_REFUSED, NULL}, /* privileges */
-        {"42P01", -EPERM, STATUS_M_DB_REFUSED,        /* no such table */
-         "run countd store init, or see store.schema"},
-        {"42P07", -EEXIST, 0, NULL},
-        {"42P06", -EEXIST, 0, NULL},
-        {"XX", -EIO, STATUS_M_DB_DAMAGED, NULL},
-        {"", -EIO, 0, NULL}, /* all others */
+         ": countd store names the session that has it"},
+        {"28", -EPERM, STATUS_M_DB_REFUSED, ""},    /* password */
+        {"3D000", -EPERM, STATUS_M_DB_REFUSED, ""}, /* no such database */
+        {"3F000", -EPERM, STATUS_M_DB_REFUSED, ""}, /* no such schema */
+        {"42501", -EPERM, STATUS_M_DB_REFUSED, ""}, /* privileges */
+        {"42P01", -EPERM, STATUS_M_DB_REFUSED,      /* no such table */
+         ": run countd store init, or see store.schema"},
+        {"42P07", -EEXIST, 0, ""},
+        {"42P06", -EEXIST, 0, ""},
+        {"XX", -EIO, STATUS_M_DB_DAMAGED, ""},
+        {"", -EIO, 0, ""}, /* all others */
     };
     const struct error_class *c = classes;
 
@@ -109,9 +108,8 @@ take_error(struct pg *s, const PGresult *r)
         return -EHOSTDOWN;
     }
     c = class_of(state);
-    pg_set_trouble(s, "%s%s%s (SQLSTATE %s)%s%s", text ? text : "error",
-                   context ? ", " : "", context ? context : "", state,
-                   c->hint ? ": " : "", c->hint ? c->hint : "");
+    pg_set_trouble(s, "%s%s%s (SQLSTATE %s)%s", text ? text : "error",
+                   context ? ", " : "", context ? context : "", state, c->hint);
     if (c->figure != 0)
         pg_saw(s, c->figure);
     return c->rc;
