@@ -1,4 +1,6 @@
-/* tests/e2e/test_worker.c - countd-worker on directories of full logs. */
+/* tests/e2e/test_worker.c - countd-worker on directories of full logs: the
+ * transcript worker.txt, and what needs many logs, or a process that is stopped
+ * at a moment. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -8,13 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/setup/config.h"
-#include "tests/lib/client.h"
-#include "tests/lib/file.h"
 #include "tests/lib/filler.h"
 #include "tests/lib/service.h"
 #include "tests/lib/stored.h"
@@ -67,85 +65,11 @@ drain_logs(struct service_site *x)
     fleet_await_drained(&x->fleet, WAIT_MS);
 }
 
-static const char *
-worker_text(struct service_site *x)
-{
-    return daemon_text(fleet_daemon(&x->fleet, FLEET_WORKER));
-}
-
 /* ---- what it does ------------------------------------------------------ */
 
 #define CASE(name, x)                                                          \
     TEST_IN(name, struct service_site *x, service_site_setup,                  \
             service_site_teardown)
-
-CASE(it_merges_what_is_full_and_what_becomes_full, x)
-{
-    full_log(x, 0);
-    full_log(x, 1);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    drain_logs(x);
-    assert_int_equal(count_of(x, "words", "the"), 4);
-    assert_int_equal(count_of(x, "lines", "all"), 3);
-
-    full_log(x, 1);
-    full_log(x, 2);
-    drain_logs(x);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    assert_int_equal(count_of(x, "words", "the"), 8);
-    assert_int_equal(count_of(x, "words", "cat"), 4);
-    assert_int_equal(count_of(x, "lines", "all"), 8);
-    assert_has(worker_text(x), "figures: logs=4");
-    fleet_check(&x->fleet);
-}
-
-CASE(what_nohup_has_started_goes_on_after_a_hangup, x)
-{
-    assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
-    daemon_signal(fleet_daemon(&x->fleet, FLEET_WORKER), SIGHUP);
-    full_log(x, 0);
-    drain_logs(x);
-    assert_int_equal(count_of(x, "words", "the"), 2);
-}
-
-CASE(counters_saturate_and_say_so_and_the_smallest_increment_is_valid, x)
-{
-    struct filler f;
-
-    filler_open(&f, x->dir.log_fd, 0, 50);
-    filler_add(&f, "s", "min", INT64_MIN);
-    filler_add(&f, "s", "max", INT64_MAX);
-    filler_add(&f, "s", "max", 1);
-    filler_seal(&f);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    drain_logs(x);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    assert_true(count_of(x, "s", "min") == INT64_MIN);
-    assert_true(count_of(x, "s", "max") == INT64_MAX);
-    assert_has(worker_text(x), "saturated=1");
-    assert_has(worker_text(x), "counters reached the limit");
-}
-
-CASE(once_it_merges_what_is_there_and_ends, x)
-{
-    char text[2000];
-
-    full_log(x, 0);
-    full_log(x, 1);
-    assert_int_equal(daemon_run(text, sizeof text, "countd-worker", "-d",
-                                x->fleet.path, "--once"),
-                     0);
-    assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
-    assert_int_equal(count_of(x, "words", "the"), 4);
-    assert_int_equal(daemon_run(text, sizeof text, "countd-read", "-d",
-                                x->fleet.path, "--once"),
-                     CONFIG_EXIT_USAGE);
-    fleet_check(&x->fleet);
-}
 
 /* ---- few descriptors --------------------------------------------------- */
 
@@ -181,97 +105,6 @@ CASE(more_keyspaces_than_descriptors_are_merged_all_the_same, x)
         assert_int_equal(count_of(x, name, "key"), 2);
     }
     assert_int_equal(count_of(x, "words", "the"), 58);
-    fleet_check(&x->fleet);
-}
-
-CASE(too_few_descriptors_are_refused_with_what_to_do, x)
-{
-    char program[600], said_text[2000];
-
-    daemon_path("countd-worker", program, sizeof program);
-    assert_int_equal(daemon_run(said_text, sizeof said_text, "/bin/sh",
-                                WITH_FILES("100"), program, "-d",
-                                x->fleet.path),
-                     CONFIG_EXIT_SYSTEM);
-    assert_has(said_text, "raise the limit");
-}
-
-/* ---- damage ------------------------------------------------------------ */
-
-/* The reader has the old file open and is not asked meanwhile; the worker waits
- * until it has noticed. */
-CASE(a_keyspace_file_replaced_under_the_daemons_is_gone_on_from, x)
-{
-    char bytes[64 << 10], path[600];
-    int64_t count = 0;
-    size_t size;
-    int fd;
-
-    fleet_start(&x->fleet, FLEET_WORKER);
-    fleet_start(&x->fleet, FLEET_READ);
-    full_log(x, 0);
-    drain_logs(x);
-    fd = client_connect(fleet_read_port(&x->fleet));
-    assert_true(client_get(fd, "words", "the", &count));
-    assert_int_equal(count, 2);
-    client_close(fd);
-    (void)snprintf(path, sizeof path, "%s/keyspace/words.mdb", x->fleet.path);
-    size = file_read(path, bytes, sizeof bytes);
-    full_log(x, 1);
-    drain_logs(x);
-
-    assert_int_equal(unlink(path), 0);
-    file_put(path, bytes, size);
-    full_log(x, 2);
-    drain_logs(x);
-
-    /* What the second log brought went with the old file. */
-    fd = client_connect(fleet_read_port(&x->fleet));
-    assert_true(client_get(fd, "words", "the", &count));
-    assert_int_equal(count, 4);
-    client_close(fd);
-    fleet_stop(&x->fleet, FLEET_READ);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_has(worker_text(x), "its file was replaced");
-    assert_int_equal(count_of(x, "words", "the"), 4);
-    fleet_check(&x->fleet);
-}
-
-CASE(keyspaces_above_the_limit_are_held_and_the_others_go_on, x)
-{
-    enum { NAMES = 100 };
-    char name[32];
-    struct filler f;
-    int there = 0;
-
-    fleet_option(&x->fleet, "keyspace.max=20");
-    filler_open(&f, x->dir.log_fd, 0, 1000);
-    for (int i = 0; i < NAMES; i++) {
-        (void)snprintf(name, sizeof name, "flood%d", i);
-        filler_add(&f, name, "one", i + 1);
-        filler_add(&f, "flood0", "again", 1);
-    }
-    filler_seal(&f);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    await_empty(x, 0);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-    assert_has(worker_text(x), " held=1 "); /* a fill of one log */
-    assert_has(worker_text(x), "keyspace.max=20 would be passed");
-    assert_int_equal(count_of(x, "flood0", "again"), NAMES);
-    for (int i = 0; i < NAMES; i++) {
-        (void)snprintf(name, sizeof name, "flood%d", i);
-        there += count_of(x, name, "one") == i + 1;
-    }
-    assert_int_equal(there, 20);
-
-    fleet_start_with(&x->fleet, FLEET_WORKER, "keyspace.max=1000");
-    drain_logs(x);
-    fleet_stop(&x->fleet, FLEET_WORKER);
-
-    for (int i = 0; i < NAMES; i++) {
-        (void)snprintf(name, sizeof name, "flood%d", i);
-        assert_int_equal(count_of(x, name, "one"), i + 1);
-    }
     fleet_check(&x->fleet);
 }
 
@@ -349,38 +182,6 @@ CASE(a_worker_that_waits_for_a_stopped_one_says_so_and_can_be_told_to_stop, x)
     assert_int_equal(count_of(x, "words", "the"), 2);
     assert_int_equal(count_of(x, "lines", "all"), 2);
     fleet_check(&x->fleet);
-}
-
-/* ---- the process ------------------------------------------------------- */
-
-/* As LMDB's assertions end it, when they meet a damaged page. */
-CASE(an_abort_names_the_keyspace_in_use, x)
-{
-    struct daemon *worker = fleet_daemon(&x->fleet, FLEET_WORKER);
-
-    fleet_start(&x->fleet, FLEET_WORKER);
-    full_log(x, 0);
-    drain_logs(x);
-    daemon_signal(worker, SIGABRT);
-
-    assert_int_equal(daemon_wait(worker), 128 + SIGABRT);
-    assert_has(worker_text(x),
-               "countd-worker: error: SIGABRT: what was read may be "
-               "damaged; run countd check keyspace=");
-}
-
-CASE(a_directory_of_other_message_sizes_is_refused, x)
-{
-    char text[4096];
-    int status;
-
-    full_log(x, 0);
-
-    status = daemon_run(text, sizeof text, "countd-worker", "-d", x->fleet.path,
-                        "-o", "message.key_size=64");
-
-    assert_int_equal(status, CONFIG_EXIT_USAGE);
-    assert_has(text, "message.key_size=256");
 }
 
 /* Distinct names as long as they get: the most memory a log can ask for. */

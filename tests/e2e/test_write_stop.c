@@ -104,25 +104,3 @@ ON_FIXTURE(every_interval_syncs_without_anybody_waiting, r)
         daemon_fini(&r->writer);
     }
 }
-
-/* ---- hanging up ---------------------------------------------------------- */
-
-ON_FIXTURE(what_nohup_has_started_goes_on_after_a_hangup, r)
-{
-    int fd;
-
-    assert_true(signal(SIGHUP, SIG_IGN) != SIG_ERR);
-    start_writer(r, "64K", NULL, NULL);
-    assert_true(signal(SIGHUP, SIG_DFL) != SIG_ERR);
-    daemon_signal(&r->writer, SIGHUP);
-    /* Signals come in this order. */
-    daemon_signal(&r->writer, SIGUSR1);
-    daemon_await_words(&r->writer, "messages=0");
-    fd = connect_ack(r);
-    client_increment(fd, "space", "key", 1);
-    client_wins(fd, 1);
-    client_close(fd);
-    stop_writer(r);
-
-    assert_int_equal(r->records.count, 1);
-}
