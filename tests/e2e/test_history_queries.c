@@ -1,6 +1,5 @@
 /* tests/e2e/test_history_queries.c - what was sent, asked for by time: libcountd
- * with the real daemons, the command on a terminal, and the transcript
- * history_queries.txt. */
+ * with the real daemons, and the transcript history_queries.txt. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -272,36 +271,4 @@ CASE(bad_questions_are_refused_and_the_handle_goes_on, x)
     assert_rc(countd_get(x->c, countd_name("pages"), countd_name("/a"), &count),
               0);
     assert_int_equal(count, 5);
-}
-
-/* ---- the command ------------------------------------------------------- */
-
-#define TERMINAL(x, ...)                                                       \
-    fleet_terminal(&(x)->fleet, (const char *const[]){__VA_ARGS__, NULL}, 30)
-
-/* A day of hours: one with increments, in UTF-8 as far as the locale has it. */
-CASE(a_terminal_shows_bars_and_a_sparkline_and_a_pipe_does_not, x)
-{
-    static const char *const utf8[] = {"LC_ALL=C.UTF-8", NULL};
-    static const char *const ascii[] = {"LC_ALL=C", NULL};
-
-    x->fleet.env = utf8;
-    expect(TERMINAL(x, "history", "pages"), 0,
-           "  ########################################\r\n");
-    assert_has(text, "\xe2\x96\x88");
-    x->fleet.env = ascii;
-    expect(TERMINAL(x, "history", "pages"), 0, "#\r\n");
-    assert_lacks(text, "\xe2");
-    expect(TERMINAL(x, "history", "pages", "--tsv"), 0, "\t1050\r\n");
-    assert_null(strchr(text, '#'));
-    expect(TERMINAL(x, "top", "pages", "2", "--from", "-2h"), 0,
-           "/n9  ####################\r\n");
-
-    x->fleet.env = utf8;
-    expect(FLEET_RUN(&x->fleet, "history", "pages", "--from", "-2h"), 0,
-           "1050\n");
-    assert_null(strpbrk(text, "#\xe2"));
-    expect(FLEET_RUN(&x->fleet, "top", "pages", "2", "--from", "-2h"), 0,
-           "/n9\n");
-    x->fleet.env = NULL;
 }

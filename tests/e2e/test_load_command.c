@@ -1,5 +1,5 @@
 /* tests/e2e/test_load_command.c - countd load and countd export: the transcript
- * load_command.txt, and what needs a terminal or a server that ends. */
+ * load_command.txt, and what needs a server that ends. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -12,21 +12,6 @@
 
 #include "tests/lib/client.h"
 #include "tests/lib/serve_fixture.h"
-
-WITH_SITE(load_shows_its_progress_on_a_terminal_and_takes_it_away, s)
-{
-    const char *path = serve_fixture_put(s, "lines", "k\ta\t1\nk\ta\nk\n");
-    const char *const argv[] = {"load", "-o", s->ack, path, NULL};
-    const struct daemon_how how = {.argv = argv};
-    const char *last;
-
-    expect(expect_terminal("countd", &how, 0), 1,
-           "\r\033[Kloading 100% 2 increments, ");
-    last = strstr(text, "2 increments acknowledged in ");
-    assert_non_null(last);
-    assert_lacks(last, "\033");
-    assert_memory_equal(last - 4, "\r\033[K", 4);
-}
 
 /* ---- a connection that breaks ------------------------------------------ */
 

@@ -230,7 +230,6 @@ spawn_child(struct daemon *d, const char *program, const struct daemon_how *how,
             int ready)
 {
     const char *argv[DAEMON_ARGS_MAX + 2 * DEFAULTS + 4];
-    const int output = how->output > 0 ? how->output : d->output;
     char path[4096], **env;
     pid_t parent = getpid();
     size_t n = 0;
@@ -260,7 +259,7 @@ spawn_child(struct daemon *d, const char *program, const struct daemon_how *how,
     env = make_env(how);
     d->pid = fork();
     if (d->pid == 0)
-        become_program(path, argv, env, how, output, ready, parent);
+        become_program(path, argv, env, how, d->output, ready, parent);
     free(env);
     if (d->pid < 0)
         fail_msg("fork: %s", strerror(errno));

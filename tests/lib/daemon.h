@@ -53,7 +53,6 @@ struct daemon_how {
     uid_t uid;               /* not 0: run as this user (root only) */
     bool not_ready;          /* do not pass --ready-fd, do not wait */
     bool may_fail;           /* exit before ready is an answer: see below */
-    int output;              /* not 0: its stdout and stderr */
 };
 
 /* Fails the test, showing the daemon's messages, unless it gets ready; returns 0,

@@ -18,11 +18,6 @@ extern char text[TEXT_SIZE]; /* NUL-terminated */
  * tmpfs, as /tmp is on some systems, is not left in `text`. */
 int expect_run(const char *program, const struct daemon_how *how);
 
-/* The same on a terminal of this many columns, which both streams are: lines end
- * in "\r\n" in `text`. */
-int expect_terminal(const char *program, const struct daemon_how *how,
-                    unsigned columns);
-
 /* The same of "countd WORDS", in a folder and under strace with these options:
  * its status, as a shell has it.  The test is skipped where strace is not. */
 int expect_traced(const char *folder, const char *options, const char *words,

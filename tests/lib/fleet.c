@@ -283,16 +283,6 @@ fleet_run(struct fleet *f, const char *const *words)
     return expect_run("countd", &how);
 }
 
-int
-fleet_terminal(struct fleet *f, const char *const *words, unsigned columns)
-{
-    struct command c;
-    const struct daemon_how how = {.argv = c.argv, .env = f->env};
-
-    make_command(f, &c, words);
-    return expect_terminal("countd", &how, columns);
-}
-
 void
 fleet_begin(struct fleet *f, struct daemon *d, const char *const *words)
 {

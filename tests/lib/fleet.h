@@ -95,9 +95,6 @@ int fleet_run(struct fleet *f, const char *const *words);
  * for the directory. */
 void fleet_put_options(struct fleet *f, char *line, size_t size);
 
-/* The same on a terminal of this many columns: expect_terminal(). */
-int fleet_terminal(struct fleet *f, const char *const *words, unsigned columns);
-
 /* Starts it and does not wait. */
 void fleet_begin(struct fleet *f, struct daemon *d, const char *const *words);
 
