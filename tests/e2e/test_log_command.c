@@ -1,13 +1,10 @@
 /* tests/e2e/test_log_command.c - countd log, check and backup: the transcript
- * log_command.txt, and what needs another user or a signal. */
+ * log_command.txt, and what needs a signal. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
 #include <signal.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/setup/datadir.h"
@@ -16,14 +13,14 @@
 
 /* A log with five increments that no worker has merged. */
 static void
-fill_log(struct serve_fixture *s, uid_t uid)
+fill_log(struct serve_fixture *s)
 {
     struct daemon writer;
     const char *const argv[] = {
         "-d", s->data,         "-o", "log.size=64K",
         "-o", "write.listen=", "-o", "write.ack_listen=127.0.0.1:0",
         NULL};
-    const struct daemon_how how = {.argv = argv, .uid = uid};
+    const struct daemon_how how = {.argv = argv};
 
     assert_int_equal(daemon_start_how(&writer, "countd-write", &how), 0);
     snprintf(s->ack, sizeof s->ack, "write.ack_listen=127.0.0.1:%u",
@@ -35,26 +32,6 @@ fill_log(struct serve_fixture *s, uid_t uid)
            0, "5 increments acknowledged");
     assert_int_equal(daemon_stop(&writer), 0);
     daemon_fini(&writer);
-}
-
-WITH_EMPTY(a_full_log_is_looked_at_by_its_own_user_and_left_as_it_was, s)
-{
-    const uid_t uid = geteuid() == 0 ? 65534 : 0;
-    struct stat st;
-    char path[700];
-
-    if (uid != 0)
-        tmpdir_chown(&s->dir, uid);
-    fill_log(s, uid);
-    snprintf(path, sizeof path, "%s/log/0000000000", s->data);
-    expect(
-        serve_fixture_run(s, uid, (const char *[]){"log", "dump", "0", NULL}),
-        0, "16\tb\ty\t-\n");
-    expect(serve_fixture_run(s, uid, (const char *[]){"check", NULL}), 0,
-           "0 faults");
-    assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(st.st_mode & 07777, 0200);
-    assert_int_equal(st.st_nlink, 1);
 }
 
 /* Until flush asks the writer, which is this process, to seal its log. */
@@ -79,7 +56,7 @@ WITH_EMPTY(flush_ends_with_1_when_it_sees_damage_come, s)
     int fd, status;
     long pid;
 
-    fill_log(s, 0);
+    fill_log(s);
     file_write(file_path(s->data, "log/0000000000"), 8192 + 544 + 20,
                "damaged damaged", 16);
     daemon_start(&s->serve, "countd-read", "-d", s->data, "-o",

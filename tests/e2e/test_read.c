@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/setup/config.h"
 #include "tests/lib/client.h"
 #include "tests/lib/engines.h"
 #include "tests/lib/expect.h"
@@ -18,7 +17,6 @@
 #include "tests/lib/service.h"
 #include "tests/lib/stored.h"
 
-#define WAIT_MS  20000
 #define KEYS     5000 /* of keyspace "many" */
 #define ROWS_MAX 4096
 #define MEMORY   ((uint64_t)64 << 20)
@@ -404,22 +402,6 @@ CASE(a_file_that_is_cut_short_in_use_is_named_at_the_end, x)
     stop_reader(x, fd);
 }
 
-CASE(other_message_sizes_are_refused, x)
-{
-    struct filler log;
-
-    filler_open(&log, x->dir.log_fd, 0, 10);
-    filler_add(&log, "words", "the", 1);
-    filler_die(&log);
-
-    assert_int_equal(daemon_run(text, sizeof text, "countd-read", "-d",
-                                x->fleet.path, "-o", "message.key_size=64",
-                                "-o", "read.listen=127.0.0.1:0"),
-                     CONFIG_EXIT_USAGE);
-
-    assert_has(text, "message.key_size=256");
-}
-
 /* ---- the process ------------------------------------------------------- */
 
 CASE(it_writes_nothing_but_lmdbs_locks_and_its_socket, x)
@@ -474,32 +456,4 @@ CASE(two_thousand_connections_are_served, x)
     for (int i = 0; i < COUNT; i++)
         client_close(fds[i]);
     fleet_stop(&x->fleet, FLEET_READ);
-}
-
-CASE(what_as_of_claims_is_always_there, x)
-{
-    struct client_rows r;
-    int64_t sent_ms[400];
-    int fd, ack;
-
-    fleet_start(&x->fleet, FLEET_WRITE);
-    fleet_start(&x->fleet, FLEET_WORKER);
-    fd = start_and_connect(x);
-    ack = client_connect(fleet_ack_port(&x->fleet));
-
-    for (int i = 0; i < 400; i++) {
-        client_increment(ack, "words", "the", 1);
-        client_wins(ack, 1);
-        sent_ms[i] = (int64_t)clock_unix_ms(); /* acknowledged before */
-        for (int asks = 0; asks < 3; asks++) {
-            client_range(fd, "words", 0, 1, &r);
-            for (int j = r.rows ? (int)r.row[0].count : 0; j <= i; j++)
-                assert_true(r.as_of_ms < sent_ms[j]);
-            client_rows_free(&r);
-        }
-    }
-    client_await_merge(fd, "words", (int64_t)clock_unix_ms(), WAIT_MS);
-    client_close(ack);
-    client_close(fd);
-    fleet_stop_all(&x->fleet);
 }

@@ -84,14 +84,13 @@ serve_fixture_teardown(void **state)
 }
 
 int
-serve_fixture_run(const struct serve_fixture *s, uid_t uid,
-                  const char *const *words)
+serve_fixture_run(const struct serve_fixture *s, const char *const *words)
 {
     char data[sizeof s->data + 16];
     /* Not -d, which does not go with -H. */
     const char *argv[8 + WORDS_MAX + 1] = {"-o", data,   "-o", s->silent,
                                            "-o", s->ack, "-o", s->read};
-    const struct daemon_how how = {.argv = argv, .uid = uid};
+    const struct daemon_how how = {.argv = argv};
 
     snprintf(data, sizeof data, "data_dir=%s", s->data);
     for (size_t i = 0; words[i] != NULL; i++) {

@@ -55,11 +55,10 @@ void serve_fixture_serve(struct serve_fixture *s, const char *option);
 void serve_fixture_find_children(struct serve_fixture *s);
 
 /* Runs countd on the site and returns its status; its words are left in
- * `text`.  `uid` not 0: as this user.  `words` is NULL-terminated. */
-int serve_fixture_run(const struct serve_fixture *s, uid_t uid,
-                      const char *const *words);
+ * `text`.  `words` is NULL-terminated. */
+int serve_fixture_run(const struct serve_fixture *s, const char *const *words);
 #define RUN(s, ...)                                                            \
-    serve_fixture_run(s, 0, (const char *const[]){__VA_ARGS__, NULL})
+    serve_fixture_run(s, (const char *const[]){__VA_ARGS__, NULL})
 
 /* A file beside the data directory: its path, until the next call. */
 const char *serve_fixture_put(struct serve_fixture *s, const char *name,
