@@ -53,30 +53,10 @@ serve_queue(struct list_link *queue, const struct list_link *mark,
     }
 }
 
-static void
-serve_all(struct list_link *queued, struct list_link *busy, uint64_t until_ns)
-{
-    struct list_link queued_mark, busy_mark;
-
-    list_add(queued, &queued_mark);
-    list_add(busy, &busy_mark);
-    serve_queue(queued, &queued_mark, until_ns);
-    serve_queue(busy, &busy_mark, until_ns);
-    list_remove(&queued_mark);
-    list_remove(&busy_mark);
-}
-
-/* Whether the listener has one connection with work, and that is queued. */
-static bool
-has_one_queued(const struct listener *d)
-{
-    return d->working == 1 && list_alone(&d->lists[CONN_BUSY]);
-}
-
 bool
 conn_goes_first(const struct conn *c)
 {
-    return c->state == CONN_QUEUED && !has_one_queued(c->listener);
+    return c->state == CONN_QUEUED && c->listener->working > 1;
 }
 
 /* Serves each connection that has work now at most once, for CONN_TURN_US: a
@@ -85,14 +65,17 @@ static void
 serve_listener(struct listener *d)
 {
     const struct protocol *p = d->row->protocol;
-    struct list_link *const queued = &d->lists[CONN_QUEUED];
+    const uint64_t until_ns = turn_end_ns();
+    struct list_link queued_mark, busy_mark;
 
     if (p->turn)
         p->turn(d, true);
-    if (has_one_queued(d))
-        conn_serve(LOOP_OWNER(queued->next, struct conn, link));
-    else
-        serve_all(queued, &d->lists[CONN_BUSY], turn_end_ns());
+    list_add(&d->lists[CONN_QUEUED], &queued_mark);
+    list_add(&d->lists[CONN_BUSY], &busy_mark);
+    serve_queue(&d->lists[CONN_QUEUED], &queued_mark, until_ns);
+    serve_queue(&d->lists[CONN_BUSY], &busy_mark, until_ns);
+    list_remove(&queued_mark);
+    list_remove(&busy_mark);
     if (p->turn)
         p->turn(d, false);
 }
@@ -193,62 +176,53 @@ listener_wake(struct listener *d)
 
 /* ---- time -------------------------------------------------------------- */
 
-/* Closes the connections of a list, the oldest first, that moved no byte for
- * `ms`.  True: there are more. */
+/* Whether the time of a connection is over that waits for its peer, or whose
+ * peer ended its input a while ago and whose answers are still behind a gate, or
+ * not there. */
 static bool
-close_old(struct listener *d, enum conn_state state, uint32_t now, uint32_t ms)
+is_over(const struct conn *c)
 {
-    struct list_link *list = &d->lists[state];
+    const struct listener *d = c->listener;
+    const uint32_t still_ms = conns_now(d->conns) - c->moved_ms;
 
-    for (int closed = 0; !list_alone(list); closed++) {
-        struct conn *c = LOOP_OWNER(list->next, struct conn, link);
-
-        if (now - c->moved_ms < ms || closed == CONN_CLOSES_MAX)
-            return now - c->moved_ms >= ms;
-        conn_close(c);
+    switch (c->state) {
+    case CONN_IDLE:
+        return d->row->idle_s > 0 && still_ms >= d->row->idle_s * 1000;
+    case CONN_PAUSED:
+        return (d->row->protocol->flags &
+                (CONN_EOF_ENDS_PAUSE | CONN_EOF_WAKES)) != 0 &&
+               (c->flags & (F_EOF | F_STARVED)) == F_EOF &&
+               still_ms >= CONN_LEFT_MS;
+    case CONN_ENDING:
+        return still_ms >=
+               (d->conns->stopping ? CONN_QUIET_MS : CONN_ENDING_MS);
+    default:
+        return false;
     }
-    return false;
 }
 
-/* Closes the connections whose peers ended their input a while ago and whose
- * answers are still behind a gate, or not there.  True: there may be more. */
+/* Closes the connections whose time is over, and serves those whose request is
+ * late: that receives what is there, and ends those whose request is not whole
+ * then.  Looks at all of them, because a peer that sends byte by byte is at no
+ * known place in the list of those that wait.  True: there are more to close. */
 static bool
-close_left(struct listener *d, uint32_t now)
+end_old(struct listener *d)
 {
-    struct list_link *list = &d->lists[CONN_PAUSED], *link, *next;
     int closed = 0;
 
-    if ((d->row->protocol->flags & (CONN_EOF_ENDS_PAUSE | CONN_EOF_WAKES)) == 0)
-        return false;
-    for (link = list->next; link != list && closed < CONN_CLOSES_MAX;
-         link = next) {
-        struct conn *c = LOOP_OWNER(link, struct conn, link);
-
-        next = link->next;
-        if ((c->flags & (F_EOF | F_STARVED)) != F_EOF ||
-            now - c->moved_ms < CONN_LEFT_MS)
-            continue;
-        conn_close(c);
-        closed++;
-        next = list->next; /* its protocol may have woken any other */
-    }
-    return closed == CONN_CLOSES_MAX;
-}
-
-/* Serves connections whose request is late: that receives what is there, and
- * ends those whose request is not whole then.  Looks at all of them, because a peer
- * that sends byte by byte is at no known place in the list of those that wait. */
-static void
-serve_late(struct listener *d)
-{
-    for (size_t n = 0; d->row->request_s > 0 && n < d->touched; n++) {
+    for (size_t n = 0; n < d->touched; n++) {
         struct conn *c = listener_conn(d, n);
 
-        if (c->state != CONN_IDLE || !conn_is_late(c))
-            continue;
-        c->flags |= F_READABLE;
-        conn_queue(c);
+        if (is_over(c)) {
+            if (closed++ == CONN_CLOSES_MAX)
+                return true;
+            conn_close(c);
+        } else if (c->state == CONN_IDLE && conn_is_late(c)) {
+            c->flags |= F_READABLE;
+            conn_queue(c);
+        }
     }
+    return false;
 }
 
 static void
@@ -261,13 +235,7 @@ tick_due(struct loop_timer *timer)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = conns_listener(cs, i);
 
-        more |= close_old(d, CONN_ENDING, (uint32_t)now,
-                          cs->stopping ? CONN_QUIET_MS : CONN_ENDING_MS);
-        if (d->row->idle_s > 0)
-            more |=
-                close_old(d, CONN_IDLE, (uint32_t)now, d->row->idle_s * 1000);
-        more |= close_left(d, (uint32_t)now);
-        serve_late(d);
+        more |= end_old(d);
         /* Where clients wait: a connection may yield by now, or there are
          * descriptors again. */
         if (d->acceptors[LISTENER_PORT].paused ||

@@ -38,29 +38,11 @@ end_input(const struct conn *c)
         (void)shutdown(c->source.fd, SHUT_RD); /* else it is cut later */
 }
 
-/* Those that await a last request no longer. */
-static void
-end_quiet(struct listener *d)
-{
-    struct list_link *list = &d->lists[CONN_IDLE], *link, *next;
-
-    for (link = list->next; link != list; link = next) {
-        struct conn *c = LOOP_OWNER(link, struct conn, link);
-
-        next = link->next;
-        if (conn_awaits_last(c))
-            continue;
-        end_input(c);
-        c->flags |= F_READABLE;
-        conn_queue(c);
-    }
-}
-
-/* Every connection of the listener answers what has arrived, and ends. */
+/* Every connection of the listener answers what has arrived, and ends; in later
+ * looks, those that await a last request no longer. */
 static void
 answer_rest(struct listener *d)
 {
-    d->stopping = true;
     for (size_t n = 0; n < d->touched; n++) {
         struct conn *c = listener_conn(d, n);
 
@@ -91,7 +73,7 @@ end_listener(struct listener *d)
         return;
     if (d->row->protocol->stop == STOP_ANSWER)
         accept_last(d);
-    answer_rest(d);
+    d->stopping = true;
 }
 
 /* Too late for those who do not read; a disk that is slow is waited for, and what
@@ -173,8 +155,8 @@ conns_stop_some(struct conns *cs)
     for (size_t i = 0; i < cs->count; i++) {
         struct listener *d = &cs->listeners[i];
 
-        if ((d->row->protocol->flags & CONN_SAYS_CLOSE) != 0)
-            end_quiet(d);
+        if (d->stopping)
+            answer_rest(d);
         if (now >= deaf_ms(cs, d))
             close_deaf(d, false);
         used += d->used;
