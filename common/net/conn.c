@@ -96,18 +96,6 @@ conn_close(struct conn *c)
 
 /* ---- a service --------------------------------------------------------- */
 
-/* Whether no answer to a connection that pauses is waited for any more. */
-static bool
-is_given_up(const struct conn *c)
-{
-    const uint16_t ends =
-        (c->listener->row->protocol->flags & CONN_EOF_ENDS_PAUSE) != 0
-            ? F_GONE | F_EOF
-            : F_GONE;
-
-    return (c->flags & ends) != 0;
-}
-
 bool
 conn_has_left(const struct conn *c)
 {
@@ -120,7 +108,7 @@ apply_next(struct conn *c, enum conn_next next)
 {
     struct conns *cs = c->listener->conns;
 
-    if (next == CONN_CUT || (next == CONN_PAUSE && is_given_up(c)))
+    if (next == CONN_CUT || (next == CONN_PAUSE && (c->flags & F_GONE) != 0))
         return false;
     if (next == CONN_END)
         c->flags |= F_CLOSING;
@@ -392,8 +380,7 @@ conn_ready(struct loop_source *source, uint32_t events)
     if (events & (EPOLLHUP | EPOLLERR))
         c->flags |= F_GONE;
     /* The client has gone: nothing can be sent to it, or is waited for. */
-    if (((c->flags & F_GONE) != 0 && (c->flags & F_STARVED) != 0) ||
-        ((c->flags & F_HOLD) != 0 && is_given_up(c)))
+    if ((c->flags & F_GONE) != 0 && (c->flags & (F_STARVED | F_HOLD)) != 0)
         conn_close(c);
     else if (c->state == CONN_ENDING)
         discard_input(c);

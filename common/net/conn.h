@@ -10,9 +10,9 @@
  *   BUSY     the same, and has much to do: its last receive was of more than
  *            CONN_LITTLE bytes, or its last slice did not do all
  *   PAUSED   waits for conn_wake(), or for memory; it is not received from,
- *            and ends when its peer has gone (a reset; a close that is no more
- *            than the end of its input, too, with CONN_EOF_ENDS_PAUSE or
- *            CONN_EOF_WAKES, else it gets its answer)
+ *            and ends when its peer has gone (a reset; soon after a close that
+ *            is no more than the end of its input, too, with CONN_EOF_WAKES,
+ *            else it gets its answer)
  *   ENDING   its last answer is sent and its side shut down; what still comes
  *            is thrown away, for 2 s and 16 MiB at most, so that no reset
  *            overtakes that answer; at a stop all connections with answers
@@ -170,18 +170,16 @@ enum protocol_flags {
     /* A connection ends before take() gets its first bytes if a browser sent
      * them (common/wire/first_bytes.h). */
     CONN_REFUSES_BROWSERS = 2,
-    /* The end of a peer's input ends a pause, as in Redis: a client that has
-     * closed looks the same as one that only half-closed.  An answer that is, or
-     * will be, behind a gate is waited for CONN_LEFT_MS more: as a rule it comes
-     * at once, and a peer that half-closes behind its request is to get it. */
-    CONN_EOF_ENDS_PAUSE = 4,
     /* The end of a peer's input wakes a pause once, so that what is due then is
-     * answered; a connection that pauses again has CONN_LEFT_MS, too. */
-    CONN_EOF_WAKES = 8,
+     * answered: a client that has closed looks the same as one that only
+     * half-closed.  An answer that is not there yet, or is behind a gate, is
+     * waited for CONN_LEFT_MS more: as a rule it comes at once, and a peer that
+     * half-closes behind its request is to get it. */
+    CONN_EOF_WAKES = 4,
     /* Answers can say that they are the last.  At a stop a connection that was in
      * use lately is given CONN_LAST_MS for one more request, whose answer says so:
      * a request that is on its way then meets no end. */
-    CONN_SAYS_CLOSE = 16
+    CONN_SAYS_CLOSE = 8
 };
 
 /* What a stop means for a connection: CUT ends it as it stands, ANSWER answers

@@ -189,8 +189,7 @@ is_over(const struct conn *c)
     case CONN_IDLE:
         return d->row->idle_s > 0 && still_ms >= d->row->idle_s * 1000;
     case CONN_PAUSED:
-        return (d->row->protocol->flags &
-                (CONN_EOF_ENDS_PAUSE | CONN_EOF_WAKES)) != 0 &&
+        return (d->row->protocol->flags & CONN_EOF_WAKES) != 0 &&
                (c->flags & (F_EOF | F_STARVED)) == F_EOF &&
                still_ms >= CONN_LEFT_MS;
     case CONN_ENDING:

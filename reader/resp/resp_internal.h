@@ -7,8 +7,8 @@
  *     CONN_FULL      there is no memory now: the command is done again later
  *     CONN_YIELD     gives way: the command is done again, and goes on where
  *                    state->progress says
- *     CONN_PAUSE     waits in line: the command is done again later
- *     CONN_LONG      its job makes the answer from now on
+ *     CONN_PAUSE     waits in line, or for its job: the command is done again
+ *                    later, unless its job answers it
  *     CONN_END       answered, and that was the last answer
  *
  * A command that is done again asks the store the same, since PostgreSQL's answer
@@ -309,8 +309,9 @@ struct resp_wanted {
 /* The answer of a command that is a job. */
 struct resp_job {
     struct job job;
-    enum conn_next (*answer)(struct resp_call *call, struct resp_job *job);
     uint64_t until_ms; /* of one that waits: monotonic; 0: no end */
+    /* Set while it runs, and when it is done. */
+    enum conn_next (*answer)(struct resp_call *call, struct resp_job *job);
 
     int error;         /* from here on zero when it begins */
     uint64_t position; /* names, or places of connections, listed */
@@ -340,13 +341,13 @@ struct resp_job *resp_job_enter(struct resp_call *call, size_t size);
 enum conn_next resp_job_no_memory(struct resp_call *call);
 
 /* It has all that it needs: the command returns this, and when step() says that
- * it is done answer() answers. */
+ * it is done answer() answers in place of the command. */
 enum conn_next resp_job_run(struct resp_job *job,
                             bool (*step)(struct job *job, uint64_t until_ns),
                             enum conn_next (*answer)(struct resp_call *call,
                                                      struct resp_job *job));
 
-/* Answers, if it is done. */
+/* Answers the command whose job has resp_job.answer, if it is done. */
 enum conn_next resp_job_answer(struct resp_call *call);
 
 /* Ends the job of the connection, if it has one. */

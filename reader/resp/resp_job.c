@@ -26,8 +26,10 @@ resp_job_make(struct resp_call *call)
     if (j)
         return j;
     call->state->job = j = malloc(sizeof *j);
-    if (j)
+    if (j) {
         job_init(&j->job, call->service->jobs, call->conn, stop_job);
+        j->answer = NULL;
+    }
     return j;
 }
 
@@ -68,7 +70,7 @@ resp_job_run(struct resp_job *j, bool (*step)(struct job *, uint64_t),
     j->job.step = step;
     j->answer = answer;
     job_run(&j->job);
-    return CONN_LONG;
+    return CONN_PAUSE;
 }
 
 enum conn_next
@@ -78,15 +80,18 @@ resp_job_answer(struct resp_call *call)
     enum conn_next next;
 
     if (j->job.state == JOB_RUNS)
-        return CONN_LONG;
-    if (j->job.state == JOB_DONE || j->job.state == JOB_WAITS)
+        return CONN_PAUSE;
+    if (j->job.state == JOB_DONE)
         next = j->answer(call, j);
     else if (j->job.state == JOB_LATE)
         next = resp_error(call, "%s", ANSWER_TOO_LONG);
     else /* it was not taken: there was no memory to send it */
         next = resp_error(call, "no memory for this answer: try again");
-    if (next == CONN_ANSWERED)
+    if (next == CONN_ANSWERED) {
         resp_job_free(call->state);
+        /* Another command begins in the next service, with a job of its own. */
+        call->service->until_ns = 0;
+    }
     return next;
 }
 

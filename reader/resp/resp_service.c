@@ -1,7 +1,7 @@
 /* reader/resp/resp_service.c - see resp_service.h.
  *
- *     take() -> do_request() -> resp_run() -> a function of resp_commands[]
- *     more() -> resp_job_answer() */
+ *     take() -> do_request() -> resp_run() -> a function of resp_commands[],
+ *     or resp_job_answer() */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
@@ -192,6 +192,8 @@ resp_run(struct resp_call *call)
 
     if (!find_command(call))
         return call->next;
+    if (call->state->job && call->state->job->answer)
+        return resp_job_answer(call);
     flags = call->command->flags;
     if ((flags & RESP_OWN_WAIT) != 0 && !call->state->is_replaying &&
         resp_is_behind(call))
@@ -362,15 +364,6 @@ take(struct conn *c, struct input *in)
     return end_asking(&call, take_requests(&call, in));
 }
 
-static enum conn_next
-more(struct conn *c)
-{
-    struct resp_call call = begin_call(c);
-
-    job_ask(&call.state->job->job);
-    return end_asking(&call, resp_job_answer(&call));
-}
-
 static void
 began(struct conn *c)
 {
@@ -395,11 +388,10 @@ ended(struct conn *c)
 }
 
 const struct protocol resp_protocol = {.state_size = sizeof(struct resp_state),
-                                       .flags = CONN_ANSWERS_EOF |
-                                                CONN_EOF_ENDS_PAUSE,
+                                       .flags =
+                                           CONN_ANSWERS_EOF | CONN_EOF_WAKES,
                                        .stop = STOP_ANSWER,
                                        .take = take,
-                                       .more = more,
                                        .began = began,
                                        .ended = ended,
                                        .turn = turn};

@@ -296,26 +296,14 @@ resp_replay(struct resp_call *call)
 
 /* ---- WAIT ---------------------------------------------------------------- */
 
-static enum conn_next
-answer_wait(struct resp_call *call, struct resp_job *job)
-{
-    uint64_t has_ms;
-    const int rc = is_readable(call, &has_ms);
-
-    if (rc == 1 || is_over(job))
-        return resp_answer_number(call, rc == 1);
-    if (rc != -EAGAIN)
-        job_wait(&job->job, step_wait); /* and asks anew */
-    return CONN_PAUSE;
-}
-
 enum conn_next
 resp_do_wait(struct resp_call *call)
 {
-    const uint64_t now_ms = loop_now_ms(call->service->jobs->loop);
+    struct resp_job *j = call->state->job;
+    const bool waits = j && j->job.state == JOB_WAITS,
+               ends = waits && is_over(j);
     int64_t count, ms;
     uint64_t has_ms;
-    struct resp_job *j;
     int rc;
 
     if (!resp_integer(&call->args[1], &count) ||
@@ -324,16 +312,20 @@ resp_do_wait(struct resp_call *call)
     if (ms < 0)
         return resp_error(call, "timeout is negative");
     rc = is_readable(call, &has_ms);
-    if (rc == -EAGAIN)
+    if (rc == -EAGAIN && !ends)
         return CONN_PAUSE;
     /* Within a transaction an answer that waits would stop the others. */
-    if (rc == 1 || count <= 0 || call->state->is_replaying)
+    if (rc == 1 || ends || count <= 0 || call->state->is_replaying)
         return resp_answer_number(call, rc == 1);
-    j = resp_job_make(call);
-    if (!j)
-        return resp_job_no_memory(call);
-    j->until_ms = ms == 0 ? 0 : now_ms + (uint64_t)ms;
-    j->answer = answer_wait;
-    job_wait(&j->job, step_wait);
-    return CONN_LONG;
+    if (conn_has_left(call->conn))
+        return CONN_CUT; /* as in Redis */
+    if (!waits) {
+        j = resp_job_make(call);
+        if (!j)
+            return resp_job_no_memory(call);
+        j->until_ms =
+            ms == 0 ? 0 : loop_now_ms(j->job.jobs->loop) + (uint64_t)ms;
+    }
+    job_wait(&j->job, step_wait); /* and asks anew */
+    return CONN_PAUSE;
 }

@@ -18,7 +18,7 @@
  *
  * The listeners: ECHO answers half-closed peers and what has arrived before a
  * stop; CUT does none of that; WINS has a pattern; RAW refuses browsers,
- * and the end of a peer's input ends a pause there.
+ * and the end of a peer's input wakes what pauses there.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_TESTS_LIB_ECHO_H
