@@ -19,53 +19,27 @@
 
 #define SIZE_DIGITS_MAX 8
 
-/* The size at the beginning of a chunk line of `size` bytes; *digits are its
- * own.  False: there is none, or it has too many digits. */
+/* The size at the beginning of a chunk's line.  False: there is none, or it has
+ * too many digits. */
 static bool
-read_size(const uint8_t *line, size_t size, uint32_t *value, size_t *digits)
+read_size(struct http_text line, uint32_t *value)
 {
+    size_t i;
+
     *value = 0;
-    for (*digits = 0; *digits < size; (*digits)++) {
-        const int digit = hex_value(line[*digits]);
-
-        if (digit < 0)
-            break;
-        if (*digits == SIZE_DIGITS_MAX)
+    for (i = 0; i < line.size && hex_value(line.at[i]) >= 0; i++) {
+        if (i == SIZE_DIGITS_MAX)
             return false;
-        *value = *value << 4 | (uint32_t)digit;
+        *value = *value << 4 | (uint32_t)hex_value(line.at[i]);
     }
-    return *digits > 0;
+    return i > 0 && (i == line.size || line.at[i] == ';');
 }
 
-/* Whether a line has no byte that a line must not have: of the control
- * characters only TAB. */
 static bool
-is_plain(const uint8_t *line, size_t size)
+refuse_chunk(int *status, int refusal)
 {
-    for (size_t i = 0; i < size; i++)
-        if ((line[i] < 0x20 && line[i] != '\t') || line[i] == 0x7f)
-            return false;
-    return true;
-}
-
-/* The size of the next line without CR LF.  False: it is not whole, or, with
- * *status, malformed. */
-static bool
-find_line(const uint8_t *at, size_t size, size_t *length, int *status)
-{
-    const uint8_t *lf = memchr(at, '\n', size);
-    const size_t before = lf ? (size_t)(lf - at) : size;
-    const uint8_t *cr = memchr(at, '\r', before);
-
-    /* A CR that ends no line, or a line that ends without one. */
-    if ((cr && cr + 1 < at + before) || (lf && !cr))
-        *status = 400;
-    if (!lf || *status != 0)
-        return false;
-    *length = before - 1;
-    if (!is_plain(at, *length))
-        *status = 400;
-    return *status == 0;
+    *status = refusal;
+    return false;
 }
 
 /* Passes over one chunk, or one line behind the last, and copies its data where
@@ -74,35 +48,32 @@ static bool
 pass_chunk(struct http_chunks *k, struct http_text body, uint8_t *to,
            uint32_t *need, int *status)
 {
+    struct http_lines p = {.at = body.at, .size = body.size, .next = k->at};
+    const enum http_next is = http_next_line(&p);
     const uint8_t *at = body.at;
-    size_t length, digits, end;
     uint32_t chunk;
+    size_t end;
 
-    if (!find_line(at + k->at, body.size - k->at, &length, status))
+    if (is == HTTP_LINE_CUT)
         return false;
+    if (is == HTTP_LINE_BAD || p.has_bare_end)
+        return refuse_chunk(status, 400);
     if (k->is_last) {
-        k->at += (uint32_t)length + 2;
-        k->is_whole = length == 0;
+        k->at = (uint32_t)p.next;
+        k->is_whole = p.line.size == 0;
         return true;
     }
-    if (!read_size(at + k->at, length, &chunk, &digits) ||
-        (digits < length && at[k->at + digits] != ';')) {
-        *status = 400;
-        return false;
-    }
-    if (chunk > HTTP_BODY_MAX - k->size) {
-        *status = 413;
-        return false;
-    }
-    end = k->at + length + 2 + chunk;
+    if (!read_size(p.line, &chunk))
+        return refuse_chunk(status, 400);
+    if (chunk > HTTP_BODY_MAX - k->size)
+        return refuse_chunk(status, 413);
+    end = p.next + chunk;
     if (chunk > 0 && body.size < end + 2) {
         *need = (uint32_t)end + 2;
         return false;
     }
-    if (chunk > 0 && (at[end] != '\r' || at[end + 1] != '\n')) {
-        *status = 400;
-        return false;
-    }
+    if (chunk > 0 && (at[end] != '\r' || at[end + 1] != '\n'))
+        return refuse_chunk(status, 400);
     if (to)
         memcpy(to + k->size, at + end - chunk, chunk);
     k->is_last = chunk == 0;

@@ -7,16 +7,6 @@
 #include "common/base/bytes.h"
 #include "common/wire/increment_line.h"
 
-enum { LINE_WHOLE, LINE_CUT, LINE_BAD };
-
-struct parser {
-    const uint8_t *at;
-    size_t size;
-    size_t next; /* where the next line begins */
-    struct http_text line;
-    bool has_bare_end; /* a line ended with LF alone */
-};
-
 /* ---- bytes -------------------------------------------------------------- */
 
 /* Of eight bytes: the lowest bit that is set is of the first control character,
@@ -91,9 +81,8 @@ http_cut(struct http_text *t, char stop)
 
 /* ---- lines -------------------------------------------------------------- */
 
-/* The next line, without its end. */
-static int
-next_line(struct parser *p)
+enum http_next
+http_next_line(struct http_lines *p)
 {
     const size_t end = skip_plain(p->at, p->next, p->size);
     size_t lf = end;
@@ -101,13 +90,14 @@ next_line(struct parser *p)
     if (end < p->size && p->at[end] == '\r')
         lf++;
     if (lf >= p->size)
-        return LINE_CUT;
+        return HTTP_LINE_CUT;
     if (p->at[lf] != '\n') /* is its end there at all? */
-        return memchr(p->at + lf, '\n', p->size - lf) ? LINE_BAD : LINE_CUT;
+        return memchr(p->at + lf, '\n', p->size - lf) ? HTTP_LINE_BAD
+                                                      : HTTP_LINE_CUT;
     p->has_bare_end |= lf == end;
     p->line = (struct http_text){p->at + p->next, end - p->next};
     p->next = lf + 1;
-    return LINE_WHOLE;
+    return HTTP_LINE_WHOLE;
 }
 
 /* ---- the request line --------------------------------------------------- */
@@ -338,15 +328,16 @@ int
 http_parse(const uint8_t *at, size_t size, struct http_request *r)
 {
     const size_t most = size < HTTP_HEAD_MAX ? size : HTTP_HEAD_MAX;
-    struct parser p = {.at = at, .size = most};
-    int is, status = 0;
+    struct http_lines p = {.at = at, .size = most};
+    enum http_next is;
+    int status = 0;
 
     *r = (struct http_request){.minor = 1};
     for (int i = 0; i < HTTP_LINES_MAX && status == 0; i++) {
-        is = next_line(&p);
-        if (is == LINE_CUT)
+        is = http_next_line(&p);
+        if (is == HTTP_LINE_CUT)
             return most < HTTP_HEAD_MAX ? 0 : -431;
-        if (is == LINE_BAD)
+        if (is == HTTP_LINE_BAD)
             return -400;
         if (p.line.size == 0 && r->target.at) {
             /* Another server may see another head, and so another body. */

@@ -77,6 +77,19 @@ struct http_request {
     struct http_text versions; /* If-None-Match */
 };
 
+/* Lines, one after the other. */
+struct http_lines {
+    const uint8_t *at;
+    size_t size;
+    size_t next;           /* where the next line begins */
+    struct http_text line; /* the last one, without its end */
+    bool has_bare_end;     /* a line ended with LF alone */
+};
+
+/* A line has no control characters but TAB. */
+enum http_next { HTTP_LINE_WHOLE, HTTP_LINE_CUT, HTTP_LINE_BAD };
+enum http_next http_next_line(struct http_lines *p);
+
 /* Parses the head that `size` bytes begin with.  Returns its size; 0 when it is
  * not whole; or, negative, the status to refuse it with (minor and method are
  * set). */
