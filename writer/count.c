@@ -413,7 +413,7 @@ count_open(struct count *s, struct loop *loop, struct ingest *ingest,
     s->wait_ms = config->count_wait_ms;
     count_pages_init(&s->pages, config);
     s->timer = (struct loop_timer){.slot = -1, .due = wait_is_over};
-    http_line_init(&s->line);
+    list_init(&s->line);
     /* A map of its own: pages that no request needs are never touched. */
     s->staged = malloc((COUNT_INCREMENTS_MAX + 1) * sizeof *s->staged);
     if (!s->staged)

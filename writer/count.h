@@ -89,7 +89,7 @@ struct count {
     struct loop *loop;
     struct ingest *ingest; /* borrowed: logs, commit, the figure of all */
     uint64_t wait_ms;
-    struct http_line line;
+    struct list_link line;
     struct count_pages pages;
     struct loop_timer timer;
     struct count_times times;

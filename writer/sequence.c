@@ -338,7 +338,7 @@ sequence_open(struct sequence *s, struct loop *loop, int live_fd,
                            .timer = {.slot = -1, .due = second_due},
                            .used_ms = loop_now_ms(loop)};
     tzset();
-    http_line_init(&s->line);
+    list_init(&s->line);
     sequence_prefix(s->text, reserve, server_no);
     s->text[SEQUENCE_SIZE] = '\n';
     rc = sequence_mark_open(&s->mark, live_fd, reserve, server_no);

@@ -98,7 +98,7 @@ struct sequence {
     uint64_t began_ms;       /* clock: the last move began */
     uint64_t took_s;         /* duration of the last move */
     uint64_t used_ms;        /* clock: the last request for a number */
-    struct http_line line;   /* requests that wait for the clock or the mark */
+    struct list_link line;   /* requests that wait for the clock or the mark */
     struct loop_timer timer; /* the next second of the clock */
     struct diag_repeat failing_warning, behind_warning;
     struct sequence_stats stats;

@@ -191,14 +191,8 @@ waits_of(struct conn *c)
     return link;
 }
 
-void
-http_line_init(struct http_line *line)
-{
-    list_init(&line->link);
-}
-
 enum conn_next
-http_hold(struct http_call *x, struct http_line *line)
+http_hold(struct http_call *x, struct list_link *line)
 {
     struct list_link *own = waits_of(x->conn);
     struct http_state *s = conn_state(x->conn);
@@ -206,7 +200,7 @@ http_hold(struct http_call *x, struct http_line *line)
     assert(list_alone(own));
     if (s->held_ms == 0)
         s->held_ms = (uint32_t)clock_ms() | 1; /* 0 is "it has not" */
-    list_add(&line->link, own);
+    list_add(line, own);
     return CONN_PAUSE;
 }
 
@@ -230,10 +224,10 @@ http_waited_ms(struct http_call *x)
 }
 
 uint64_t
-http_wake_late(struct http_line *line, uint64_t waited_ms)
+http_wake_late(struct list_link *line, uint64_t waited_ms)
 {
-    while (!list_alone(&line->link)) {
-        struct list_link *link = line->link.next;
+    while (!list_alone(line)) {
+        struct list_link *link = line->next;
         struct http_state *s = LOOP_OWNER(link, struct http_state, waits);
         const uint64_t waited = elapsed_ms(s->held_ms);
 
@@ -246,7 +240,7 @@ http_wake_late(struct http_line *line, uint64_t waited_ms)
 }
 
 void
-http_wake(struct http_line *line)
+http_wake(struct list_link *line)
 {
     (void)http_wake_late(line, 0);
 }

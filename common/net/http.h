@@ -285,15 +285,9 @@ bool http_needs_right(struct http_call *x, enum tokens_right right,
  * answer, 405. */
 bool http_may_change(struct http_call *x, enum conn_next *next);
 
-/* Connections whose request waits for something, in the order they came. */
-struct http_line {
-    struct list_link link;
-};
-
-void http_line_init(struct http_line *line);
-
-/* The request waits in the line.  Returns CONN_PAUSE. */
-enum conn_next http_hold(struct http_call *x, struct http_line *line);
+/* The request waits in the line, a list of connections in the order they came.
+ * Returns CONN_PAUSE. */
+enum conn_next http_hold(struct http_call *x, struct list_link *line);
 
 /* Milliseconds since it first did; 0: it has not; UINT64_MAX: its client has
  * closed, or half-closed, and is answered what is due now. */
@@ -302,7 +296,7 @@ uint64_t http_waited_ms(struct http_call *x);
 /* All that wait in the line are called again; those that have waited for
  * waited_ms.  The latter returns when it is to be called again, 0 for an empty
  * line, else milliseconds, at least 1. */
-void http_wake(struct http_line *line);
-uint64_t http_wake_late(struct http_line *line, uint64_t waited_ms);
+void http_wake(struct list_link *line);
+uint64_t http_wake_late(struct list_link *line, uint64_t waited_ms);
 
 #endif

@@ -47,8 +47,7 @@ enum http_end_kind {
 };
 
 struct http_state {
-    struct list_link waits;    /* in a struct http_line, or in none; NULL: never
-                                  was */
+    struct list_link waits;    /* in a line, or in none; NULL: never was */
     struct http_chunks chunks; /* of the body that comes */
     struct http_held *held;    /* http_call.held points here */
     bool has_continued;        /* 100 Continue was answered */

@@ -62,7 +62,7 @@
 struct web {
     struct echo *f;
     struct http_site site;
-    struct http_line line;
+    struct list_link line;
     struct http_held held;
     bool open; /* requests of /hold are answered */
     unsigned calls;
@@ -226,7 +226,7 @@ set_up(struct web *w)
 {
     diag_init("test", DIAG_ERROR); /* a refusal is a warning */
     w->f = echo_new();
-    http_line_init(&w->line);
+    list_init(&w->line);
     http_site_add(&w->site, routes, sizeof routes / sizeof routes[0], w,
                   TOKENS_READ);
     strcpy(w->site.hosts, "countd.Example.org  other.example.org");
@@ -903,11 +903,11 @@ CASE(a_request_that_is_held_is_asked_again_with_all_behind_it, w)
         echo_hear_nothing(w->f, fd);
         http_wake(&w->line);
         echo_hear_nothing(w->f, fd); /* it was too early */
-        assert_false(list_alone(&w->line.link));
+        assert_false(list_alone(&w->line));
         w->open = true;
         http_wake(&w->line);
         echo_hear(w->f, fd, OK OK);
-        assert_true(list_alone(&w->line.link));
+        assert_true(list_alone(&w->line));
     }
 }
 
@@ -918,10 +918,10 @@ CASE(a_connection_that_ends_while_it_is_held_leaves_the_line, w)
 
     echo_say(fd, ask, strlen(ask));
     echo_turns(w->f, 2);
-    assert_false(list_alone(&w->line.link));
+    assert_false(list_alone(&w->line));
     conns_fini(w->f->conns);
     w->f->conns = NULL;
-    assert_true(list_alone(&w->line.link));
+    assert_true(list_alone(&w->line));
 }
 
 /* One that only half-closed gets what is due by then. */
@@ -932,10 +932,10 @@ CASE(the_end_of_a_peers_input_ends_its_wait, w)
 
     echo_say(fd, ask, strlen(ask));
     echo_hear_nothing(w->f, fd);
-    assert_false(list_alone(&w->line.link));
+    assert_false(list_alone(&w->line));
     assert_int_equal(shutdown(fd, SHUT_WR), 0);
     echo_hear_end(w->f, fd, OK OK);
-    assert_true(list_alone(&w->line.link));
+    assert_true(list_alone(&w->line));
 }
 
 /* Those behind it in the list of what pauses. */
@@ -980,10 +980,10 @@ CASE(what_is_not_there_is_waited_for_a_moment_after_its_peer_left, w)
     echo_hear_nothing(w->f, left);
     assert_int_equal(shutdown(left, SHUT_WR), 0);
     echo_hear_nothing(w->f, left);
-    assert_false(list_alone(&w->line.link));
+    assert_false(list_alone(&w->line));
     fault_pass_ns(UINT64_C(1250000000));
     echo_hear_end(w->f, left, "");
-    assert_true(list_alone(&w->line.link));
+    assert_true(list_alone(&w->line));
 }
 
 CASE(a_peer_that_has_ended_its_side_gets_its_answers, w)

@@ -287,7 +287,7 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
                                 .config = config,
                                 .retry = {.slot = -1, .due = retry_due}};
     s->journal.fd = s->journal.note_fd = -1;
-    http_line_init(&s->line);
+    list_init(&s->line);
     rc = open_journal(s, live_fd);
     if (rc == 0)
         rc = commit_init(&s->commit, &quota_file, s, &s->io, max);

@@ -59,7 +59,7 @@ struct quota_service {
     bool is_open;         /* both */
     struct io io;
     struct commit commit;
-    struct http_line line; /* requests that wait for room */
+    struct list_link line; /* requests that wait for room */
     bool paused;  /* a checkpoint or an export is written: requests wait */
     bool is_full; /* the checkpoint that was due could not be written */
     bool wants_export;
