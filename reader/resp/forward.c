@@ -94,16 +94,10 @@ is_patient(const struct forward *f)
     return loop_now_ms(f->loop) < f->down_ms + f->wait_ms;
 }
 
-/* Has on_retry() called after `ms`, or when resp.wait is over. */
 static void
-arm_retry(struct forward *f, uint64_t ms)
+arm_retry(struct forward *f)
 {
-    const uint64_t now_ms = loop_now_ms(f->loop);
-    uint64_t at_ms = now_ms + ms;
-
-    if (is_patient(f) && at_ms > f->down_ms + f->wait_ms)
-        at_ms = f->down_ms + f->wait_ms;
-    loop_arm(f->loop, &f->retry, at_ms);
+    loop_arm(f->loop, &f->retry, loop_now_ms(f->loop) + FORWARD_RETRY_MS);
 }
 
 static void
@@ -122,7 +116,7 @@ retry_later(struct forward *f)
 {
     close_socket(f);
     f->state = FORWARD_DOWN;
-    arm_retry(f, FORWARD_RETRY_MS);
+    arm_retry(f);
 }
 
 /* Answers everything queued with an error, and releases all that wait. */
@@ -139,8 +133,19 @@ drop_queued(struct forward *f)
     f->in_flight = false;
 }
 
-/* The connection broke, or could not be made.  Unsent messages stay queued,
+/* There is no connection.  Unsent messages stay queued while connections pause,
  * unless some sent messages are not acknowledged. */
+static void
+keep_unsent(struct forward *f)
+{
+    /* A message of which a part was sent is never counted. */
+    f->lost = f->sent / f->layout->message_size;
+    if (f->lost > f->acked || !is_patient(f))
+        drop_queued(f);
+    f->sent = f->acked * f->layout->message_size;
+}
+
+/* The connection broke, or could not be made. */
 static void
 fail_connection(struct forward *f, const char *why)
 {
@@ -151,11 +156,7 @@ fail_connection(struct forward *f, const char *why)
                    why, (unsigned long long)f->wait_ms);
     if (f->state == FORWARD_UP)
         f->down_ms = loop_now_ms(f->loop);
-    /* A message of which a part was sent is never counted. */
-    f->lost = f->sent / f->layout->message_size;
-    if (f->lost > f->acked || !is_patient(f))
-        drop_queued(f);
-    f->sent = f->acked * f->layout->message_size;
+    keep_unsent(f);
     f->ack_phase = 0;
     retry_later(f);
 }
@@ -235,23 +236,22 @@ connect_writer(struct forward *f)
     }
     f->state = FORWARD_CONNECTING;
     f->wants_output = true;
-    if (is_patient(f))
-        arm_retry(f, f->wait_ms);
+    arm_retry(f);
 }
 
-/* It is time to connect again, or the paused have waited for resp.wait. */
+/* It is time to connect again, or to look whether the paused have waited for
+ * resp.wait. */
 static void
 on_retry(struct loop_timer *timer)
 {
     struct forward *f = LOOP_OWNER(timer, struct forward, retry);
 
     assert(f->state == FORWARD_DOWN || f->state == FORWARD_CONNECTING);
-    f->lost = f->acked;
-    if (!is_patient(f))
-        drop_queued(f);
-    f->sent = f->acked * f->layout->message_size;
+    keep_unsent(f);
     if (f->state == FORWARD_DOWN)
         connect_writer(f);
+    else if (is_patient(f))
+        arm_retry(f);
 }
 
 /* ---- sending ------------------------------------------------------------ */
