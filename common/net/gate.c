@@ -103,55 +103,41 @@ gate_release(struct gate *g)
 
 /* ---- replaced answers ---------------------------------------------------- */
 
-/* Moves `size` bytes from the beginning of one chain to the end of another.
- * False: the pool has no chunk left. */
+/* Puts bytes into `out` again.  False: the pool has no memory. */
 static bool
-move_bytes(struct pool *p, struct chain *from, struct chain *to, size_t size)
+put_again(struct conn *c, const void *bytes, size_t size)
 {
-    uint8_t bytes[POOL_CHUNK_SIZE];
+    struct pool *p = &c->listener->conns->pool;
 
-    while (size > 0) {
-        struct iovec piece;
-
-        (void)chain_pieces(p, from, size, &piece, 1);
-        memcpy(bytes, piece.iov_base, piece.iov_len);
-        chain_drop(p, from, piece.iov_len);
-        if (chain_lacks(to, piece.iov_len) > p->free_count)
-            return false;
-        chain_push(p, to, bytes, piece.iov_len);
-        size -= piece.iov_len;
-    }
+    if (chain_lacks(&c->out, size) > p->free_count)
+        return false;
+    chain_push(p, &c->out, bytes, size);
     return true;
 }
 
-/* False: the pool has no memory, and some of the answers are lost. */
+/* False: there is no memory, and some of the answers are lost. */
 static bool
 replace_answers(struct conn *c, bool (*next)(struct conn *c, uint32_t gated,
                                              struct gate_answer *out))
 {
     struct pool *p = &c->listener->conns->pool;
     const uint32_t gated = conn_gated(c);
-    const size_t begin = c->out.size - gated;
-    struct chain from = c->out, to = {.size = 0};
+    const size_t size = c->out.size, begin = size - gated;
+    uint8_t *const all = malloc(size);
     struct gate_answer a;
-    size_t moved = 0;
-    bool good = true;
+    size_t done = 0;
+    bool good = all != NULL;
 
+    if (good)
+        chain_drop(p, &c->out, chain_copy(p, &c->out, all));
     while (good && next(c, gated, &a)) {
-        const size_t size = strlen(a.words);
-
-        assert(begin + a.at >= moved && a.at + a.size <= gated);
-        good = move_bytes(p, &from, &to, begin + a.at - moved);
-        if (good)
-            chain_drop(p, &from, a.size);
-        good = good && chain_lacks(&to, size) <= p->free_count;
-        if (good)
-            chain_push(p, &to, a.words, size);
-        moved = begin + a.at + a.size;
+        assert(begin + a.at >= done && a.at + a.size <= gated);
+        good = put_again(c, all + done, begin + a.at - done) &&
+               put_again(c, a.words, strlen(a.words));
+        done = begin + a.at + a.size;
     }
-    good = good && move_bytes(p, &from, &to, from.size);
-    chain_drop(p, &from, from.size);
-    c->out = to;
+    good = good && put_again(c, all + done, size - done);
+    free(all);
     c->gated[0] = c->gated[1] = 0;
     return good;
 }
