@@ -161,8 +161,6 @@ answer_rank_range(struct resp_call *call, const struct options *o)
                                 "combination with BYSCORE");
     if (!resp_integer(&args[2], &first) || !resp_integer(&args[3], &last))
         return resp_not_integer(call);
-    if (!o->is_reversed && !resp_check_no_period(call))
-        return call->next;
     keys = resp_count_keys(call, keyspace);
     if (keys < 0)
         return resp_unreadable(call);
@@ -274,8 +272,7 @@ answer_score_range(struct resp_call *call, const struct options *o)
     struct rows rows = {.ascending = !o->is_reversed, .form = o->form};
     uint64_t left;
 
-    if (!resp_check_no_period(call) ||
-        !find_rows(call, o->is_reversed ? 3 : 2, o->is_reversed ? 2 : 3, &rows))
+    if (!find_rows(call, o->is_reversed ? 3 : 2, o->is_reversed ? 2 : 3, &rows))
         return call->next;
     left = o->offset < 0 || (uint64_t)o->offset >= rows.count
                ? 0
@@ -301,7 +298,8 @@ resp_do_range(struct resp_call *call)
         .by_score = range == RESP_BY_SCORE || range == RESP_BY_SCORE_REVERSED,
         .limit = -1};
 
-    if (!parse_options(call, &o))
+    if (!parse_options(call, &o) ||
+        ((o.by_score || !o.is_reversed) && !resp_check_no_period(call)))
         return call->next;
     return o.by_score ? answer_score_range(call, &o)
                       : answer_rank_range(call, &o);
