@@ -294,14 +294,9 @@ state_of(const struct conn *c, bool waits, bool gated)
 static void
 file_conn(struct conn *c)
 {
-    bool waits, gated;
+    const bool waits = conn_has_waiting(c);
+    const bool gated = conn_gated(c) > 0 || (c->flags & F_GATES) != 0;
 
-    if (c->flags == 0 && !conn_keeps_answers(c) && !c->listener->stopping) {
-        enter_state(c, CONN_IDLE); /* nearly always */
-        return;
-    }
-    waits = conn_keeps_answers(c) && conn_has_waiting(c);
-    gated = conn_gated(c) > 0 || (c->flags & F_GATES) != 0;
     if (has_finished(c))
         c->flags |= has_answers(c) ? F_CLOSING | F_LINGER : F_CLOSING;
     if ((c->flags & F_CLOSING) != 0 && !waits && !gated) {
@@ -391,7 +386,8 @@ conn_ready(struct loop_source *source, uint32_t events)
 }
 
 int
-conn_begin(struct conn *c, struct listener *d, int fd)
+conn_begin(struct conn *c, struct listener *d, int fd,
+           const struct net_address *peer)
 {
     int rc;
 
@@ -400,6 +396,8 @@ conn_begin(struct conn *c, struct listener *d, int fd)
     c->listener = d;
     c->source = (struct loop_source){.fd = -1, .ready = conn_ready};
     c->flags = F_FRESH;
+    c->client = networks_client(peer);
+    c->is_local = peer->sa.ss_family == AF_UNIX;
     c->moved_ms = conns_now(d->conns);
     rc = loop_add(d->conns->loop, &c->source, fd,
                   EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);

@@ -123,6 +123,7 @@ struct conn {
     uint8_t gate;   /* 1 + id of the gate that holds bytes; 0: none */
     uint8_t phase;  /* bytes sent of the first ack that is due */
     bool sent_much; /* the last receive was of more than CONN_LITTLE bytes */
+    bool is_local;  /* through a unix socket */
 };                  /* the protocol's own state follows */
 
 static_assert(sizeof(struct conn) <= 128, "idle connections are cheap");
@@ -283,8 +284,7 @@ struct listener {
     size_t client_max; /* connections of one client; more are closed */
     uint32_t clients[NETWORKS_CLIENTS]; /* open connections of each client */
     uint16_t port;                      /* 0: it has only its socket */
-    bool accepts; /* there is a place, or a connection that yields one */
-    bool blocked; /* true while input_limit() is 0 */
+    bool blocked;                       /* true while input_limit() is 0 */
     bool stopping;
     uint64_t moved_ms;     /* clock of its last byte in */
     uint64_t released_ms;  /* clock of the last answer that a gate released */

@@ -130,7 +130,8 @@ void conn_close(struct conn *c);
 bool conn_end_some(struct conn *c);
 
 /* Starts with a fresh socket.  0 or -errno. */
-int conn_begin(struct conn *c, struct listener *d, int fd);
+int conn_begin(struct conn *c, struct listener *d, int fd,
+               const struct net_address *peer);
 
 /* ---- conn_in.c ---- */
 
@@ -176,13 +177,7 @@ conn_keeps_answers(const struct conn *c)
 bool conn_has_waiting(const struct conn *c);
 
 /* Sends all that waits and may go.  False: the connection has failed. */
-bool conn_send_pooled(struct conn *c);
-
-static inline bool
-conn_send_waiting(struct conn *c)
-{
-    return !conn_keeps_answers(c) || conn_send_pooled(c);
-}
+bool conn_send_waiting(struct conn *c);
 
 /* Sends what was put into the send buffer, as far as it may go, and keeps the
  * rest, for which there is memory.  False: the connection has failed. */
@@ -190,9 +185,9 @@ bool conn_flush(struct conn *c);
 
 /* ---- listener_accept.c ---- */
 
-/* Accepts while there is a place, or a connection that yields one; not where it
- * is off. */
-void conns_update_accepting(struct listener *d);
+/* Accepts again, if it has paused and there is a place, or a connection that
+ * yields one. */
+void conns_go_on_accepting(struct listener *d);
 
 void conns_stop_accepting(struct listener *d);
 

@@ -2,7 +2,7 @@
  * waits; see conn.h.
  *
  * conn_space(), conn_put() and conn_add_acks() are for protocols; conn_flush()
- * and conn_send_pooled() send; conns_reserve_chunks() makes memory available.
+ * and conn_send_waiting() send; conns_reserve_chunks() makes memory available.
  *
  * The acks that are due are sent first, then `out`.  A protocol has either
  * acks, and then only its refusal is in `out`, or answers in bytes.  So gated[]
@@ -223,7 +223,7 @@ conn_has_waiting(const struct conn *c)
 }
 
 bool
-conn_send_pooled(struct conn *c)
+conn_send_waiting(struct conn *c)
 {
     return (c->acks_due == 0 || send_acks(c)) &&
            (c->out.size == 0 || send_out(c));

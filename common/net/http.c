@@ -313,8 +313,7 @@ next_request(struct conn *c, const struct input *in, struct http_asked *a)
     a->size = (size_t)size;
     if (!has_flag(a, HTTP_IS_OPEN) &&
         (http_is_foreign(site, &a->request, a->call.flags) ||
-         (!http_knows_host(site, &a->request) &&
-          http_end_of(c) != HTTP_END_SOCKET)))
+         (!c->is_local && !http_knows_host(site, &a->request))))
         return -HTTP_FORBIDDEN;
     if (http_is_versioned(&a->request) && a->request.minor == 1 &&
         !a->request.host.at)

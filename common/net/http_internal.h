@@ -39,12 +39,7 @@ void http_chunks_join(const struct http_chunks *k, const uint8_t *at,
 /* ---- http.c ---- */
 
 /* Where a connection ends on this side; a connection remembers it. */
-enum http_end_kind {
-    HTTP_END_UNKNOWN,
-    HTTP_END_SOCKET, /* a unix socket */
-    HTTP_END_LOCAL,  /* a loopback address */
-    HTTP_END_REMOTE
-};
+enum http_end_kind { HTTP_END_UNKNOWN, HTTP_END_LOCAL, HTTP_END_REMOTE };
 
 struct http_state {
     struct list_link waits;    /* in a line, or in none; NULL: never was */
@@ -62,9 +57,6 @@ struct http_state {
 bool http_knows_host(const struct http_site *s, const struct http_request *r);
 bool http_is_foreign(const struct http_site *s, const struct http_request *r,
                      unsigned flags);
-
-/* Where the connection ends on this side. */
-enum http_end_kind http_end_of(struct conn *c);
 
 /* Finds out x->rights.  False: *next is the answer, 401, or 403 without
  * `right`; 0: any token will do. */

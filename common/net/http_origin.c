@@ -151,28 +151,6 @@ http_describe_host(const struct http_request *r, char text[HTTP_DETAIL_SIZE])
                    name_show(host.at, host.size, name));
 }
 
-static enum http_end_kind
-find_end(struct conn *c)
-{
-    struct net_address a = {.size = sizeof a.sa};
-
-    if (getsockname(c->source.fd, (struct sockaddr *)&a.sa, &a.size) < 0)
-        return HTTP_END_REMOTE;
-    if (a.sa.ss_family == AF_UNIX)
-        return HTTP_END_SOCKET;
-    return net_is_loopback(&a) ? HTTP_END_LOCAL : HTTP_END_REMOTE;
-}
-
-enum http_end_kind
-http_end_of(struct conn *c)
-{
-    struct http_state *s = conn_state(c);
-
-    if (s->end == HTTP_END_UNKNOWN)
-        s->end = (uint8_t)find_end(c);
-    return s->end;
-}
-
 /* ---- tokens ------------------------------------------------------------- */
 
 /* The token of `Authorization: Bearer TOKEN`; of another scheme none. */
@@ -234,7 +212,7 @@ http_is_authorized(struct http_call *x, unsigned right, enum conn_next *next)
     struct http_text token;
 
     x->rights = TOKENS_ALL;
-    if (!site->tokens || http_end_of(x->conn) == HTTP_END_SOCKET)
+    if (!site->tokens || x->conn->is_local)
         return true;
     token = find_token(x->request);
     x->rights = tokens_check(site->tokens, token.at, token.size);
@@ -245,6 +223,23 @@ http_is_authorized(struct http_call *x, unsigned right, enum conn_next *next)
 }
 
 /* ---- changes ------------------------------------------------------------ */
+
+/* Whether the connection was made to an address of this machine alone. */
+static bool
+is_own_end(struct conn *c)
+{
+    struct http_state *s = conn_state(c);
+    struct net_address a = {.size = sizeof a.sa};
+
+    if (s->end == HTTP_END_UNKNOWN)
+        s->end =
+            c->is_local || (getsockname(c->source.fd, (struct sockaddr *)&a.sa,
+                                        &a.size) == 0 &&
+                            net_is_loopback(&a))
+                ? HTTP_END_LOCAL
+                : HTTP_END_REMOTE;
+    return s->end == HTTP_END_LOCAL;
+}
 
 /* Whether a GET with this Host is not one that a page elsewhere made a browser
  * send, unless the browser says so.  It does to the addresses of its own
@@ -270,8 +265,7 @@ http_may_change(struct http_call *x, enum conn_next *next)
 
     if (x->request->method != HTTP_GET || site->get_changes)
         return true;
-    if (http_end_of(x->conn) != HTTP_END_REMOTE &&
-        is_own_host(x->request->host))
+    if (is_own_host(x->request->host) && is_own_end(x->conn))
         return true;
     *next = http_not_allowed(
         x, HTTP_POST,

@@ -237,9 +237,7 @@ tick_due(struct loop_timer *timer)
         more |= end_old(d);
         /* Where clients wait: a connection may yield by now, or there are
          * descriptors again. */
-        if (d->acceptors[LISTENER_PORT].paused ||
-            d->acceptors[LISTENER_SOCKET].paused)
-            conns_update_accepting(d);
+        conns_go_on_accepting(d);
     }
     if (cs->starved > 0)
         (void)conns_evict(cs, true);

@@ -2,7 +2,7 @@
  * networks, keepalive.
  *
  * conns_listen() and conns_take() begin connections; conns_note_closed() and
- * conns_update_accepting() let others in when a place is free. */
+ * conns_go_on_accepting() let others in when a place is free. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/conn_internal.h"
 
@@ -88,23 +88,19 @@ pause_accepting(struct acceptor *a, bool paused)
                       paused ? 0 : EPOLLIN);
 }
 
-void
-conns_update_accepting(struct listener *d)
+/* Whether there is a place, or a connection that yields one, or no place is
+ * waited for. */
+static bool
+is_open(const struct listener *d)
 {
-    bool open;
+    return d->row->close_over || has_place(d) || find_yielding(d, ANY_CLIENT);
+}
 
-    if (d->acceptors[LISTENER_PORT].source.fd < 0 &&
-        d->acceptors[LISTENER_SOCKET].source.fd < 0)
-        return;
-    open = d->row->close_over || has_place(d) || find_yielding(d, ANY_CLIENT);
-    if (!open && d->accepts)
-        diag_repeating(&d->full_warning, DIAG_WARNING,
-                       "%s: full with connections=%zu, more wait: %s, or the "
-                       "limit of descriptors, allows no more",
-                       d->row->name, d->open, d->row->max_key);
-    d->accepts = open;
+void
+conns_go_on_accepting(struct listener *d)
+{
     for (size_t i = 0; i < LISTENER_ACCEPTORS; i++)
-        if (open && d->acceptors[i].paused)
+        if (d->acceptors[i].paused && is_open(d))
             pause_accepting(&d->acceptors[i], false);
 }
 
@@ -116,7 +112,7 @@ conns_note_closed(struct listener *d)
     if (cs->stopping)
         return;
     for (size_t i = 0; i < cs->count; i++)
-        conns_update_accepting(&cs->listeners[i]);
+        conns_go_on_accepting(&cs->listeners[i]);
 }
 
 static struct conn *
@@ -134,21 +130,20 @@ free_conn(struct listener *d)
 }
 
 static int
-begin_conn(struct listener *d, int fd, uint16_t client)
+begin_conn(struct listener *d, int fd, const struct net_address *peer)
 {
     struct conn *c = free_conn(d);
     int rc;
 
     if (!c)
         return -EMFILE;
-    rc = conn_begin(c, d, fd);
+    rc = conn_begin(c, d, fd, peer);
     if (rc < 0) {
         c->state = CONN_FREE;
         list_add(&d->lists[CONN_FREE], &c->link);
         return rc;
     }
-    c->client = client;
-    d->clients[client]++;
+    d->clients[c->client]++;
     d->open++;
     d->used++;
     d->stats.accepted++;
@@ -159,8 +154,11 @@ int
 conns_take(struct conns *cs, size_t listener, int fd)
 {
     struct listener *d = conns_listener(cs, listener);
+    struct net_address peer = {.size = sizeof peer.sa};
 
-    return has_place(d) ? begin_conn(d, fd, 0) : -EMFILE;
+    if (getpeername(fd, (struct sockaddr *)&peer.sa, &peer.size) < 0)
+        return -errno;
+    return has_place(d) ? begin_conn(d, fd, &peer) : -EMFILE;
 }
 
 /* Whether the peer is of a network that may connect; says when not.  Who may
@@ -225,26 +223,30 @@ take_accepted(struct acceptor *a, int fd, const struct net_address *peer)
         }
     }
     if (has_place(d) && client_has_place(d, client))
-        rc = begin_conn(d, fd, client);
+        rc = begin_conn(d, fd, peer);
     if (rc < 0) {
         turn_away(d, peer, client);
         (void)close(fd);
     }
-    conns_update_accepting(d);
 }
 
 static void
 accept_ready(struct loop_source *source, uint32_t events)
 {
     struct acceptor *a = LOOP_OWNER(source, struct acceptor, source);
+    struct listener *d = a->listener;
 
     (void)events; /* accept4() reports errors, too */
     for (int i = 0; i < ACCEPT_BATCH && source->fd >= 0; i++) {
         struct net_address peer = {.size = sizeof peer.sa};
         int fd;
 
-        if (!a->listener->accepts) {
+        if (!is_open(d)) {
             pause_accepting(a, true);
+            diag_repeating(&d->full_warning, DIAG_WARNING,
+                           "%s: full with connections=%zu, more wait: %s, or "
+                           "the limit of descriptors, allows no more",
+                           d->row->name, d->open, d->row->max_key);
             return;
         }
         fd = accept4(source->fd, (struct sockaddr *)&peer.sa, &peer.size,
@@ -305,10 +307,7 @@ conns_listen(struct conns *cs, size_t listener, int fd)
         return rc;
     a->listener = d;
     a->source.ready = accept_ready;
-    rc = loop_add(cs->loop, &a->source, fd, EPOLLIN);
-    if (rc == 0)
-        conns_update_accepting(d);
-    return rc;
+    return loop_add(cs->loop, &a->source, fd, EPOLLIN);
 }
 
 void

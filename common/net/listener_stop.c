@@ -30,11 +30,7 @@ accept_rest(struct listener *d, struct acceptor *l)
 static void
 end_input(const struct conn *c)
 {
-    int domain = AF_UNSPEC;
-
-    if (getsockopt(c->source.fd, SOL_SOCKET, SO_DOMAIN, &domain,
-                   &(socklen_t){sizeof domain}) == 0 &&
-        domain == AF_UNIX)
+    if (c->is_local)
         (void)shutdown(c->source.fd, SHUT_RD); /* else it is cut later */
 }
 

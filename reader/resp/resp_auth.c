@@ -13,22 +13,14 @@
 #include "reader/resp/resp_internal.h"
 
 #include <string.h>
-#include <sys/socket.h>
-
-#include "common/net/net.h"
 
 void
 resp_auth_begin(const struct resp_service *r, struct conn *c)
 {
     struct resp_state *s = conn_state(c);
-    struct net_address a = {.size = sizeof a.sa};
 
     s->has_token = false;
-    s->rights = TOKENS_ALL;
-    if (r->tokens &&
-        (getsockname(c->source.fd, (struct sockaddr *)&a.sa, &a.size) < 0 ||
-         a.sa.ss_family != AF_UNIX))
-        s->rights = 0;
+    s->rights = r->tokens && !c->is_local ? 0 : TOKENS_ALL;
 }
 
 void
