@@ -151,27 +151,18 @@ take_input(struct conn *c, size_t size)
     return apply_next(c, next);
 }
 
-/* Whether nothing at all can be received any more, without receiving. */
-static bool
-has_ended(const struct conn *c)
-{
-    uint8_t byte;
-
-    return (c->flags & F_EOF) != 0 &&
-           recv(c->source.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0;
-}
-
-/* Pauses a connection whose listener is blocked.  False: its input has ended.
- */
+/* Pauses a connection whose listener is blocked.  False: its input has ended,
+ * and nothing can be received any more. */
 static bool
 pause_without_capacity(struct conn *c)
 {
-    struct listener *d = c->listener;
+    uint8_t byte;
 
-    if (has_ended(c))
+    if ((c->flags & F_EOF) != 0 &&
+        recv(c->source.fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK) == 0)
         return false;
     c->flags |= F_BLOCKED;
-    d->blocked = true;
+    c->listener->blocked = true;
     return true;
 }
 

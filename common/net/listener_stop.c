@@ -75,27 +75,29 @@ end_listener(struct listener *d)
 /* Too late for those who do not read; a disk that is slow is waited for, and what
  * it releases is sent at the end of this turn. */
 static void
-close_deaf(struct listener *d, bool all)
+close_deaf(struct listener *d)
 {
     size_t closed = 0;
 
-    if (!all && d->released_ms == loop_now_ms(d->conns->loop))
+    if (d->released_ms == loop_now_ms(d->conns->loop))
         return;
-    for (size_t n = 0; n < d->touched && (!all || closed < CONN_CLOSES_MAX);
-         n++) {
+    for (size_t n = 0; n < d->touched && closed < CONN_CLOSES_MAX; n++) {
         struct conn *c = listener_conn(d, n);
 
-        if (c->source.fd < 0 || (!all && conn_gated(c) > 0))
+        if (c->source.fd < 0 || conn_gated(c) > 0)
             continue;
         conn_close(c);
         closed++;
     }
 }
 
-/* Clock: when those who do not take their answers are closed. */
+/* Clock: when those who do not take their answers are closed, some in each look;
+ * all at once where nothing is answered. */
 static uint64_t
 deaf_ms(const struct conns *cs, const struct listener *d)
 {
+    if (d->row->protocol->stop == STOP_CUT)
+        return 0;
     if (!cs->ending)
         return UINT64_MAX;
     return d->row->protocol->stop == STOP_ANSWER ? cs->answer_ms : cs->stop_ms;
@@ -134,11 +136,8 @@ conns_stop_some(struct conns *cs)
     bool blocked = false;
     size_t used = 0;
 
-    for (size_t i = 0; i < cs->count; i++) {
-        if (cs->listeners[i].row->protocol->stop == STOP_CUT)
-            close_deaf(&cs->listeners[i], true);
+    for (size_t i = 0; i < cs->count; i++)
         blocked |= cs->listeners[i].blocked;
-    }
     if (blocked)
         conns_stop_longer(cs);
     if (!cs->ending && (now >= cs->stop_ms || is_quiet(cs, now))) {
@@ -154,7 +153,7 @@ conns_stop_some(struct conns *cs)
         if (d->stopping)
             answer_rest(d);
         if (now >= deaf_ms(cs, d))
-            close_deaf(d, false);
+            close_deaf(d);
         used += d->used;
     }
     if (used == 0 && cs->ending && cs->done) {

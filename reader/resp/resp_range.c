@@ -12,12 +12,14 @@
 #include "common/base/bytes.h"
 #include "common/wire/decimal.h"
 
-/* Rows of the store's order, as they are answered. */
-struct rows {
-    uint64_t first;
-    uint64_t count;
-    bool ascending;
+/* What a command asks for. */
+struct range {
     enum resp_form form;
+    bool is_reversed; /* largest first, as the store has them */
+    bool by_score;    /* the bounds are scores */
+    bool has_limit;
+    int64_t offset, limit; /* negative limit: all */
+    uint64_t first, count; /* the rows, in the store's order */
 };
 
 /* ---- answering ----------------------------------------------------------- */
@@ -51,44 +53,44 @@ resp_put_row(const struct resp_call *call, uint8_t *out, enum resp_form form,
 
 /* Writes the rows that the store gave. */
 static size_t
-put_rows(struct resp_call *call, uint8_t *out, const struct rows *rows,
+put_rows(struct resp_call *call, uint8_t *out, const struct range *range,
          const struct store_query *q)
 {
     struct query_row all[RESP_ROWS_MAX];
-    size_t size = resp_put_rows(call, out, rows->form, (int64_t)q->rows);
+    size_t size = resp_put_rows(call, out, range->form, (int64_t)q->rows);
     const uint8_t *at = q->bytes;
 
     for (uint64_t i = 0; i < q->rows; i++)
         at = query_row_get(at, &all[i]);
     for (uint64_t i = 0; i < q->rows; i++)
-        size += resp_put_row(call, out + size, rows->form,
-                             &all[rows->ascending ? q->rows - 1 - i : i]);
+        size += resp_put_row(call, out + size, range->form,
+                             &all[range->is_reversed ? i : q->rows - 1 - i]);
     return size;
 }
 
 static enum conn_next
 answer_rows(struct resp_call *call, const struct resp_arg *keyspace,
-            const struct rows *rows)
+            const struct range *range)
 {
     struct resp_service *r = call->service;
     struct store_query q = {.op = STORE_RANGE,
                             .name = keyspace->at,
                             .name_size = keyspace->size,
-                            .offset = (int64_t)rows->first,
-                            .length = rows->count};
+                            .offset = (int64_t)range->first,
+                            .length = range->count};
     uint8_t *out;
     int rc = 0;
 
-    if (rows->count > RESP_ROWS_MAX)
+    if (range->count > RESP_ROWS_MAX)
         return resp_too_many_rows(call);
-    out = conn_space(call->conn, RESP_ROWS_SIZE(rows->count));
+    out = conn_space(call->conn, RESP_ROWS_SIZE(range->count));
     if (!out)
         return CONN_FULL;
-    if (rows->count > 0)
+    if (range->count > 0)
         rc = resp_query(call, &q, r->rows, RESP_ROWS_BYTES);
     if (rc < 0)
         return resp_unreadable(call);
-    resp_put(call, put_rows(call, out, rows, &q));
+    resp_put(call, put_rows(call, out, range, &q));
     return CONN_ANSWERED;
 }
 
@@ -108,18 +110,9 @@ resp_range_cut(int64_t first, int64_t last, int64_t keys, int64_t *from,
     *count = first > last ? 0 : last - first + 1;
 }
 
-/* The options of a range, after its bounds. */
-struct options {
-    enum resp_form form;
-    bool is_reversed; /* largest first */
-    bool by_score;    /* the bounds are scores */
-    bool has_limit;
-    int64_t offset, limit; /* negative limit: all */
-};
-
-/* False: call->next. */
+/* The options after the bounds.  False: call->next. */
 static bool
-parse_options(struct resp_call *call, struct options *o)
+parse_options(struct resp_call *call, struct range *o)
 {
     const bool is_any = call->command->option == RESP_ANY_RANGE;
 
@@ -150,10 +143,9 @@ parse_options(struct resp_call *call, struct options *o)
 }
 
 static enum conn_next
-answer_rank_range(struct resp_call *call, const struct options *o)
+answer_rank_range(struct resp_call *call, struct range *o)
 {
     const struct resp_arg *args = call->args, *keyspace = &args[1];
-    struct rows rows = {.ascending = !o->is_reversed, .form = o->form};
     int64_t first, last, keys, from, count;
 
     if (o->has_limit)
@@ -167,22 +159,23 @@ answer_rank_range(struct resp_call *call, const struct options *o)
     if (keys == 0 && resp_period_is_name(keyspace))
         return resp_period_range(call, first, last, o->form);
     resp_range_cut(first, last, keys, &from, &count);
-    rows.count = (uint64_t)count;
-    rows.first = (uint64_t)(rows.ascending ? keys - from - count : from);
-    return answer_rows(call, keyspace, &rows);
+    o->count = (uint64_t)count;
+    o->first = (uint64_t)(o->is_reversed ? from : keys - from - count);
+    return answer_rows(call, keyspace, o);
 }
 
 enum conn_next
 resp_do_getall(struct resp_call *call)
 {
     const struct resp_arg *keyspace = &call->args[1];
-    struct rows rows = {.form = (enum resp_form)call->command->option};
+    struct range all = {.is_reversed = true,
+                        .form = (enum resp_form)call->command->option};
     const int64_t keys = resp_count_keys(call, keyspace);
 
     if (keys < 0)
         return resp_unreadable(call);
-    rows.count = (uint64_t)keys;
-    return answer_rows(call, keyspace, &rows);
+    all.count = (uint64_t)keys;
+    return answer_rows(call, keyspace, &all);
 }
 
 /* ---- by score ------------------------------------------------------------ */
@@ -238,7 +231,7 @@ count_at_least(struct resp_call *call, int64_t keys, int128 value)
 
 /* The rows of args[low] to args[high]; false: call->next. */
 static bool
-find_rows(struct resp_call *call, size_t low, size_t high, struct rows *rows)
+find_rows(struct resp_call *call, size_t low, size_t high, struct range *o)
 {
     int128 least, most;
     int64_t keys, above, within;
@@ -251,40 +244,39 @@ find_rows(struct resp_call *call, size_t low, size_t high, struct rows *rows)
     within = count_at_least(call, keys, least);
     if (above < 0 || within < 0)
         return resp_stop(call, resp_unreadable(call));
-    rows->first = (uint64_t)above;
-    rows->count = within > above ? (uint64_t)(within - above) : 0;
+    o->first = (uint64_t)above;
+    o->count = within > above ? (uint64_t)(within - above) : 0;
     return true;
 }
 
 enum conn_next
 resp_do_count(struct resp_call *call)
 {
-    struct rows rows = {.ascending = false};
+    struct range o = {.by_score = true};
 
-    return find_rows(call, 2, 3, &rows)
-               ? resp_answer_number(call, (int64_t)rows.count)
+    return find_rows(call, 2, 3, &o)
+               ? resp_answer_number(call, (int64_t)o.count)
                : call->next;
 }
 
 static enum conn_next
-answer_score_range(struct resp_call *call, const struct options *o)
+answer_score_range(struct resp_call *call, struct range *o)
 {
-    struct rows rows = {.ascending = !o->is_reversed, .form = o->form};
     uint64_t left;
 
-    if (!find_rows(call, o->is_reversed ? 3 : 2, o->is_reversed ? 2 : 3, &rows))
+    if (!find_rows(call, o->is_reversed ? 3 : 2, o->is_reversed ? 2 : 3, o))
         return call->next;
-    left = o->offset < 0 || (uint64_t)o->offset >= rows.count
+    left = o->offset < 0 || (uint64_t)o->offset >= o->count
                ? 0
-               : rows.count - (uint64_t)o->offset;
+               : o->count - (uint64_t)o->offset;
     if (o->limit >= 0 && (uint64_t)o->limit < left)
         left = (uint64_t)o->limit;
     if (o->is_reversed)
-        rows.first += (uint64_t)o->offset;
+        o->first += (uint64_t)o->offset;
     else
-        rows.first += rows.count - (uint64_t)o->offset - left;
-    rows.count = left;
-    return answer_rows(call, &call->args[1], &rows);
+        o->first += o->count - (uint64_t)o->offset - left;
+    o->count = left;
+    return answer_rows(call, &call->args[1], o);
 }
 
 /* ---- commands ------------------------------------------------------------ */
@@ -293,7 +285,7 @@ enum conn_next
 resp_do_range(struct resp_call *call)
 {
     const int range = call->command->option;
-    struct options o = {
+    struct range o = {
         .is_reversed = range == RESP_BY_RANK || range == RESP_BY_SCORE_REVERSED,
         .by_score = range == RESP_BY_SCORE || range == RESP_BY_SCORE_REVERSED,
         .limit = -1};
