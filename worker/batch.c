@@ -312,7 +312,7 @@ claim_log(struct log_batch *b, uint64_t index)
     }
     l->claimed = true;
     l->mark = LOG_FILL_OF(&l->log.header);
-    l->count = (uint32_t)l->log.header.count;
+    l->count = l->log.header.count;
     if (have_uuid(b, l->mark.uuid)) {
         /* A copy of a log of this batch: the marks show when the other copy is
          * merged. */

@@ -372,10 +372,8 @@ add_slot(void *ctx, uint32_t number, const struct message *m,
 int
 fold_add(struct fold *f, const struct log *log, unsigned number)
 {
-    struct fold_group g = {.fold = f,
-                           .number = number,
-                           .end = (uint32_t)log->header.count,
-                           .last = f->last};
+    struct fold_group g = {
+        .fold = f, .number = number, .end = log->header.count, .last = f->last};
 
     assert(number < f->logs_max);
     assert(log->header.state == LOG_SEALED);

@@ -45,7 +45,7 @@ is_idle(const struct logs *l)
     for (size_t i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state != RETIRED_FREE)
             return false;
-    return (!l->has_current || l->current.count == 0) && !l->making &&
+    return (!l->has_current || l->current.header.count == 0) && !l->making &&
            !l->syncing && !l->recovering;
 }
 
@@ -90,7 +90,7 @@ seal_run(struct io_job *job)
     if (r->rc < 0)
         return; /* tried again */
     r->rc = log_seal(&r->log);
-    if (r->rc == 0 && r->log.count == 0)
+    if (r->rc == 0 && r->log.header.count == 0)
         r->rc = log_clear(&r->log);
     if (r->rc < 0)
         log_abandon(&r->log);
@@ -147,7 +147,7 @@ clear_log(struct logs *l, const struct log *log)
     struct retired *r = free_place(l);
 
     assert(r);
-    assert(log->count == 0);
+    assert(log->header.count == 0);
     r->log = *log;
     r->index = log->header.index;
     r->marks.count = 0;
@@ -159,7 +159,7 @@ clear_log(struct logs *l, const struct log *log)
 static bool
 is_synced(const struct logs *l)
 {
-    return !l->dirty && l->synced_slots == l->current.count &&
+    return !l->dirty && l->synced_slots == l->current.header.count &&
            !(l->syncing && l->sync.fill == l->fill);
 }
 
@@ -177,7 +177,7 @@ retire_log(struct logs *l)
     list.count = 0;
     assert(l->has_current);
     assert(l->staged == 0);
-    assert(l->current.count > 0);
+    assert(l->current.header.count > 0);
     r->log = l->current;
     r->index = l->current.header.index;
     r->synced_slots = l->synced_slots;
@@ -230,7 +230,8 @@ logs_rotate_now(struct logs *l)
 void
 logs_rotate(struct logs *l)
 {
-    if (l->failed || !l->has_current || l->current.count + l->staged == 0)
+    if (l->failed || !l->has_current ||
+        l->current.header.count + l->staged == 0)
         return;
     if (l->spare_count > 0 && free_place(l)) {
         logs_rotate_now(l);
@@ -249,8 +250,8 @@ logs_clear(struct logs *l)
     logs_rotate(l);
     if (l->failed || l->finishing)
         return;
-    if (l->has_current && l->current.count + l->staged == 0 && !l->syncing &&
-        l->spare_count > 0 && free_place(l)) {
+    if (l->has_current && l->current.header.count + l->staged == 0 &&
+        !l->syncing && l->spare_count > 0 && free_place(l)) {
         clear_log(l, &l->current);
         l->has_current = false;
         logs_use_spare(l);
@@ -280,7 +281,7 @@ logs_finish_some(struct logs *l)
 {
     if (!l->finishing || l->failed)
         return;
-    if (l->has_current && l->current.count > 0 && free_place(l))
+    if (l->has_current && l->current.header.count > 0 && free_place(l))
         retire_log(l);
     if (is_idle(l) && !l->finished) {
         l->finished = true;
@@ -334,7 +335,7 @@ seal_done(struct io_job *job)
         logs_fail(l, r->rc, "seal", r->log.header.index);
         return;
     }
-    if (r->log.count > 0) {
+    if (r->log.header.count > 0) {
         l->stats.sealed++;
         if (l->handed)
             l->handed(l->events.ctx, &r->log);
@@ -409,7 +410,7 @@ open_directory(struct logs *l, const struct datadir *d)
 static void
 give_back(struct logs *l, struct log *log)
 {
-    if (l->failed || log->count > 0 || log_seal(log) < 0)
+    if (l->failed || log->header.count > 0 || log_seal(log) < 0)
         log_abandon(log);
     else
         (void)log_release(log); /* recovery tidies what this leaves */

@@ -21,7 +21,7 @@
 static void
 heed_clock(struct logs *l)
 {
-    if (l->has_current && l->current.count + l->staged > 0 &&
+    if (l->has_current && l->current.header.count + l->staged > 0 &&
         loop_unix_ms(l->loop) < l->last_ms)
         logs_rotate(l);
 }
@@ -34,11 +34,11 @@ find_free_slot(struct logs *l)
         return false;
     heed_clock(l);
     if (l->has_current &&
-        l->current.count + l->staged == l->current.header.slots)
+        l->current.header.count + l->staged == l->current.header.slots)
         logs_rotate_now(l);
     if (l->failed || !l->has_current)
         return false;
-    return l->current.count + l->staged < l->current.header.slots;
+    return l->current.header.count + l->staged < l->current.header.slots;
 }
 
 /* Records that a caller found no free slot. */
@@ -57,7 +57,7 @@ logs_free_slots(struct logs *l)
 {
     if (find_free_slot(l)) {
         l->none_ms = 0;
-        return l->current.header.slots - l->current.count - l->staged;
+        return l->current.header.slots - l->current.header.count - l->staged;
     }
     if (l->none_ms == 0)
         l->none_ms = loop_now_ms(l->loop);
@@ -79,8 +79,9 @@ logs_have_run(struct logs *l, uint32_t count)
 
     if (count <= free)
         return true;
-    if (free > 0 && l->current.count + l->staged > 0 && l->spare_count > 0 &&
-        logs_can_retire(l) && count <= l->spares[0].header.slots) {
+    if (free > 0 && l->current.header.count + l->staged > 0 &&
+        l->spare_count > 0 && logs_can_retire(l) &&
+        count <= l->spares[0].header.slots) {
         logs_rotate_now(l);
         return l->has_current && !l->failed;
     }
@@ -110,10 +111,10 @@ first_put(struct logs *l)
 {
     const uint64_t now_ms = loop_unix_ms(l->loop);
 
-    if (now_ms > l->last_ms || l->current.count == 0)
+    if (now_ms > l->last_ms || l->current.header.count == 0)
         l->last_ms = now_ms;
     l->staged_first_ms = l->last_ms;
-    if (l->current.count == 0) {
+    if (l->current.header.count == 0) {
         logs_arm(l, &l->rotate_timer, l->config->log_rotate_after_ms);
         logs_arm_early(l);
     }
@@ -145,7 +146,7 @@ logs_put(struct logs *l, const struct message *m)
         return; /* nothing of this turn will be acknowledged */
     if (l->staged == 0)
         first_put(l);
-    assert(l->current.count + l->staged < l->current.header.slots);
+    assert(l->current.header.count + l->staged < l->current.header.slots);
     put_message(l, l->slots + (size_t)l->staged * l->layout.slot_size, m);
     l->staged++;
 }
@@ -165,7 +166,7 @@ logs_put_mark(struct logs *l, const struct request_mark *mark)
 
     mark_put(&l->layout, mark, bytes, &m);
     logs_put(l, &m);
-    l->current.marks++;
+    l->current.header.marks++;
     assert(l->marks.count < l->marks.capacity);
     l->marks.at[l->marks.count++] =
         (struct marked){.mark = *mark, .received_ms = l->last_ms};
@@ -195,14 +196,12 @@ logs_want_sync(struct logs *l)
 static void
 stamp_slots(struct logs *l)
 {
-    const struct slot_fill fill = {&l->layout, l->current.header.uuid,
-                                   l->current.header.epoch};
     const struct slot_stamp stamp = {.received_ms = l->last_ms,
                                      .synced = l->synced_slots};
-    struct slot_run run = {.fill = &fill};
+    struct slot_run run = {.log = &l->current.header};
 
     for (uint32_t at = 0; at < l->staged; at += run.count) {
-        run.number = l->current.count + at;
+        run.number = l->current.header.count + at;
         run.count = l->staged - at < SLOT_RUN ? l->staged - at : SLOT_RUN;
         slot_put_run(&run, l->slots + (size_t)at * l->layout.slot_size,
                      l->messages + at, &stamp);

@@ -55,8 +55,10 @@ add_to_sync(struct log_sync *s, const struct log *log, uint32_t synced_slots)
     s->items[s->count++] = (struct sync_item){
         .fd = log->fd,
         .index = log->header.index,
-        .at = LOG_SLOTS_AT + (uint64_t)synced_slots * log->header.slot_size,
-        .end = LOG_SLOTS_AT + (uint64_t)log->count * log->header.slot_size};
+        .at = LOG_SLOTS_AT +
+              (uint64_t)synced_slots * log->header.layout.slot_size,
+        .end = LOG_SLOTS_AT +
+               (uint64_t)log->header.count * log->header.layout.slot_size};
 }
 
 /* Fills in what is to be synced.  False when that is nothing, or one is in
@@ -81,7 +83,7 @@ begin_sync(void *ctx)
     }
     if (l->has_current && l->dirty) {
         s->fill = l->fill;
-        s->slots = l->current.count;
+        s->slots = l->current.header.count;
         add_to_sync(s, &l->current, l->synced_slots);
     }
     s->position = l->stats.appended;

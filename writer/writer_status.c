@@ -180,15 +180,15 @@ writer_status_print(struct writer_status *s)
 static void
 put_own(struct writer_status *s, const struct log *log, uint32_t more)
 {
-    const uint32_t count = log->count + more;
+    const uint32_t count = log->header.count + more;
     int64_t values[STATUS_LOG_VALUES] = {
         [STATUS_LOG_STATE] = STATUS_LOG_OPEN,
         [STATUS_LOG_EPOCH] = (int64_t)log->header.epoch,
-        [STATUS_LOG_MESSAGES] = (int64_t)count - log->marks,
+        [STATUS_LOG_MESSAGES] = (int64_t)count - log->header.marks,
         [STATUS_LOG_OWNER] = getpid()};
 
-    if (log->count > 0)
-        values[STATUS_LOG_SINCE_MS] = (int64_t)log->first_ms;
+    if (log->header.count > 0)
+        values[STATUS_LOG_SINCE_MS] = (int64_t)log->header.first_ms;
     else if (count > 0)
         values[STATUS_LOG_SINCE_MS] = (int64_t)s->writer->logs.staged_first_ms;
     status_put_log(&s->status, log->header.index, values);
@@ -225,8 +225,8 @@ writer_status_handed(struct writer_status *s, const struct log *log)
     const int64_t values[STATUS_LOG_VALUES] = {
         [STATUS_LOG_STATE] = STATUS_LOG_FULL,
         [STATUS_LOG_EPOCH] = (int64_t)log->header.epoch,
-        [STATUS_LOG_MESSAGES] = (int64_t)log->count - log->marks,
-        [STATUS_LOG_SINCE_MS] = (int64_t)log->first_ms};
+        [STATUS_LOG_MESSAGES] = (int64_t)log->header.count - log->header.marks,
+        [STATUS_LOG_SINCE_MS] = (int64_t)log->header.first_ms};
 
     status_put_log(&s->status, log->header.index, values);
     if (log->header.index < STATUS_LOGS)

@@ -301,8 +301,8 @@ archive_header_of(const struct log_header *h)
         .first_ms = h->first_ms,
         .last_ms = h->last_ms,
         .slots = h->slots,
-        .keyspace_size = h->keyspace_size,
-        .key_size = h->key_size,
+        .keyspace_size = h->layout.keyspace_size,
+        .key_size = h->layout.key_size,
     };
 
     memcpy(out.uuid, h->uuid, sizeof out.uuid);

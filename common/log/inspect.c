@@ -45,7 +45,8 @@ is_same_file(const struct log_header *a, const struct log_header *b)
 {
     return memcmp(a->uuid, b->uuid, sizeof a->uuid) == 0 &&
            a->index == b->index && a->slots == b->slots &&
-           a->keyspace_size == b->keyspace_size && a->key_size == b->key_size &&
+           a->layout.keyspace_size == b->layout.keyspace_size &&
+           a->layout.key_size == b->layout.key_size &&
            a->generation != b->generation;
 }
 
@@ -83,7 +84,7 @@ missing_slots(const struct log_header *h, uint64_t file_size)
     uint64_t held = 0;
 
     if (file_size > LOG_SLOTS_AT)
-        held = (file_size - LOG_SLOTS_AT) / h->slot_size;
+        held = (file_size - LOG_SLOTS_AT) / h->layout.slot_size;
     return held >= h->slots ? 0 : h->slots - (uint32_t)held;
 }
 
@@ -111,9 +112,6 @@ inspect_headers(int fd, uint64_t index, struct inspect *look)
     if (fstat(fd, &st) < 0)
         return -errno;
     look->missing = missing_slots(&look->header, (uint64_t)st.st_size);
-    rc[0] = layout_init(&look->layout, look->header.keyspace_size,
-                        look->header.key_size);
-    assert(rc[0] == 0);
     return 0;
 }
 
@@ -134,11 +132,10 @@ inspect_log(int dirfd, uint64_t index, struct inspect *look)
 
 /* What one pass over the slots finds. */
 struct pass {
-    uint64_t epoch;
     uint32_t limit;  /* slots below it must be valid */
     uint32_t broken; /* slots below `limit` that are not valid */
     uint32_t synced; /* the most slots that a valid one says were durable */
-    uint64_t later;  /* the highest epoch above `epoch` of a valid slot */
+    uint64_t later;  /* the highest epoch above the header's of a valid slot */
     bool want_later;
     uint64_t request_end; /* the slot after the request of the last mark */
 };
@@ -166,11 +163,11 @@ static void
 check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
            uint32_t number)
 {
-    struct slot_fill fill = {&look->layout, look->header.uuid, p->epoch};
+    struct log_header later;
     struct slot_stamp stamp;
     struct message m;
 
-    if (slot_parse(&fill, slot, number, &m, &stamp) == 0) {
+    if (slot_parse(&look->header, slot, number, &m, &stamp) == 0) {
         if (look->valid++ == 0)
             look->first_ms = stamp.received_ms;
         look->end = number + 1;
@@ -185,16 +182,17 @@ check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
         p->broken++;
     if (!p->want_later)
         return;
-    fill.epoch = get_le32(slot + look->layout.message_size);
-    if (fill.epoch > p->epoch && fill.epoch > p->later &&
-        slot_parse(&fill, slot, number, &m, &stamp) == 0)
-        p->later = fill.epoch;
+    later = look->header;
+    later.epoch = get_le32(slot + later.layout.message_size);
+    if (later.epoch > look->header.epoch && later.epoch > p->later &&
+        slot_parse(&later, slot, number, &m, &stamp) == 0)
+        p->later = later.epoch;
 }
 
 static int
 pass_over_slots(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
 {
-    const uint32_t size = look->layout.slot_size;
+    const uint32_t size = look->header.layout.slot_size;
     const uint32_t there = look->header.slots - look->missing;
     uint32_t from, i, n;
     int rc;
@@ -225,7 +223,7 @@ pass_over_slots(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
 static int
 judge_slots(int fd, struct inspect *look, uint8_t *chunk)
 {
-    struct pass p = {.epoch = look->header.epoch};
+    struct pass p = {.limit = 0};
     int rc;
 
     if (look->header.state == LOG_EMPTY)
@@ -241,7 +239,7 @@ judge_slots(int fd, struct inspect *look, uint8_t *chunk)
         look->header.state = LOG_OPEN;
         look->header.features |= LOG_HAS_TIMES;
         look->header.epoch = p.later;
-        p = (struct pass){.epoch = p.later};
+        p = (struct pass){.limit = 0};
         rc = pass_over_slots(fd, look, &p, chunk);
         if (rc < 0)
             return rc;

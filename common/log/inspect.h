@@ -22,8 +22,7 @@ struct inspect {
     int next_block; /* the header block that does not rule: the next header goes
                        there */
     struct log_header header; /* valid if headers_rc is 0 */
-    struct layout layout;
-    uint32_t missing; /* slots the file is too short for */
+    uint32_t missing;         /* slots the file is too short for */
 
     /* Set by inspect_slots(). */
     uint32_t prefix;   /* valid slots before the first that is not */

@@ -262,35 +262,31 @@ log_begin(struct log *log)
     h.count = 0;
     h.first_ms = 0;
     h.last_ms = 0;
-    rc = log_owner_write_header(log, h);
-    if (rc < 0)
-        return rc;
-    log->count = log->marks = 0;
     log->has_times = false;
-    log->first_ms = 0;
-    log->last_ms = 0;
-    return log_owner_sync(log->fd);
+    rc = log_owner_write_header(log, h);
+    return rc < 0 ? rc : log_owner_sync(log->fd);
 }
 
 int
 log_append(struct log *log, const uint8_t *slots, uint32_t count,
            uint64_t first_ms, uint64_t last_ms)
 {
-    const uint32_t size = log->header.slot_size;
+    struct log_header *h = &log->header;
+    const uint32_t size = h->layout.slot_size;
     int rc;
 
-    assert(log->fd >= 0 && log->header.state == LOG_OPEN);
-    assert(count > 0 && count <= log->header.slots - log->count);
-    assert(log->count == 0 || first_ms >= log->last_ms);
+    assert(log->fd >= 0 && h->state == LOG_OPEN);
+    assert(count > 0 && count <= h->slots - h->count);
+    assert(h->count == 0 || first_ms >= h->last_ms);
 
     rc = write_at(log->fd, slots, (size_t)count * size,
-                  LOG_SLOTS_AT + (uint64_t)log->count * size);
+                  LOG_SLOTS_AT + (uint64_t)h->count * size);
     if (rc < 0)
         return rc;
-    if (log->count == 0)
-        log->first_ms = first_ms;
-    log->last_ms = last_ms;
-    log->count += count;
+    if (h->count == 0)
+        h->first_ms = first_ms;
+    h->last_ms = last_ms;
+    h->count += count;
     return 0;
 }
 
@@ -301,24 +297,16 @@ log_seal(struct log *log)
     int rc;
 
     assert(log->fd >= 0 && h.state == LOG_OPEN);
-    assert(log->count <= h.slots);
+    assert(h.count <= h.slots);
 
     rc = check_in_place(log);
     if (rc < 0)
         return rc;
-    assert(log->marks <= log->count);
+    assert(h.marks <= h.count);
     /* Only what is in it: a version without marks, or times, reads the rest. */
-    h.features = (log->marks > 0 ? LOG_HAS_MARKS : 0) |
+    h.features = (h.marks > 0 ? LOG_HAS_MARKS : 0) |
                  (log->has_times ? LOG_HAS_TIMES : 0);
-    if (log->count > 0) {
-        h.state = LOG_SEALED;
-        h.marks = log->marks;
-        h.count = log->count;
-        h.first_ms = log->first_ms;
-        h.last_ms = log->last_ms;
-    } else {
-        h.state = LOG_EMPTY;
-    }
+    h.state = h.count > 0 ? LOG_SEALED : LOG_EMPTY;
     rc = log_owner_write_header(log, h);
     return rc < 0 ? rc : log_owner_sync(log->fd);
 }
@@ -343,8 +331,8 @@ int
 log_clear(const struct log *log)
 {
     static const uint8_t zeros[CLEAR_SIZE];
-    const uint64_t end =
-        LOG_SLOTS_AT + (uint64_t)log->header.slots * log->header.slot_size;
+    const uint64_t end = LOG_SLOTS_AT + (uint64_t)log->header.slots *
+                                            log->header.layout.slot_size;
     uint8_t bytes[CLEAR_SIZE];
     bool found = false;
     uint64_t at;

@@ -34,14 +34,9 @@ struct log {
     int lock_fd;    /* holds the flock; -1 unless claimed */
     int fd;         /* read and write; -1 unless claimed */
     int next_block; /* header block that the next header goes to: 0 or 1 */
-    struct log_header header;
-    struct layout layout; /* from the header's sizes */
-    bool takes_marks;     /* for log_begin(): slots may be marks (mark.h) */
-    uint32_t count;       /* slots appended in this fill */
-    uint32_t marks;       /* marks among them; the appender sets it */
-    bool has_times;       /* a slot has a minute; the appender sets it */
-    uint64_t first_ms;    /* received_ms of slot 0 once count > 0 */
-    uint64_t last_ms;
+    struct log_header header; /* the appender counts its marks */
+    bool takes_marks;         /* for log_begin(): slots may be marks (mark.h) */
+    bool has_times;           /* a slot has a minute; the appender sets it */
 };
 
 /* ---- create ----------------------------------------------------------- */

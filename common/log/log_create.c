@@ -40,10 +40,8 @@ fill_new(int fd, uint64_t index, const struct layout *l, uint32_t slots)
     struct log_header h = {
         .index = index,
         .state = LOG_EMPTY,
-        .slot_size = l->slot_size,
+        .layout = *l,
         .slots = slots,
-        .keyspace_size = l->keyspace_size,
-        .key_size = l->key_size,
     };
     int rc;
 

@@ -44,10 +44,10 @@ log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE])
     put_le64(bytes + 40, h->generation);
     put_le64(bytes + 48, h->epoch);
     put_le32(bytes + 56, (uint32_t)h->state);
-    put_le32(bytes + 60, h->slot_size);
+    put_le32(bytes + 60, h->layout.slot_size);
     put_le32(bytes + 64, h->slots);
-    put_le16(bytes + 68, h->keyspace_size);
-    put_le16(bytes + 70, h->key_size);
+    put_le16(bytes + 68, h->layout.keyspace_size);
+    put_le16(bytes + 70, h->layout.key_size);
     put_le64(bytes + 72, h->count);
     put_le64(bytes + 80, h->first_ms);
     put_le64(bytes + 88, h->last_ms);
@@ -62,11 +62,7 @@ log_header_put(const struct log_header *h, uint8_t bytes[LOG_BLOCK_SIZE])
 static bool
 is_sane(const struct log_header *h)
 {
-    struct layout l;
-
-    if (layout_init(&l, h->keyspace_size, h->key_size) < 0)
-        return false;
-    if (h->slot_size != l.slot_size || h->slots == 0)
+    if (h->slots == 0)
         return false;
     if (h->index > LOG_INDEX_MAX || h->generation == 0)
         return false;
@@ -104,17 +100,17 @@ log_header_get(const uint8_t bytes[LOG_BLOCK_SIZE], struct log_header *out)
     h.generation = get_le64(bytes + 40);
     h.epoch = get_le64(bytes + 48);
     h.state = (enum log_state)get_le32(bytes + 56);
-    h.slot_size = get_le32(bytes + 60);
     h.slots = get_le32(bytes + 64);
-    h.keyspace_size = get_le16(bytes + 68);
-    h.key_size = get_le16(bytes + 70);
-    h.count = get_le64(bytes + 72);
+    h.count = get_le32(bytes + 72);
     h.first_ms = get_le64(bytes + 80);
     h.last_ms = get_le64(bytes + 88);
     memcpy(h.boot_id, bytes + 96, sizeof h.boot_id);
     h.pid = get_le64(bytes + 112);
     h.marks = get_le32(bytes + 120);
-    if (!is_sane(&h))
+    if (layout_init(&h.layout, get_le16(bytes + 68), get_le16(bytes + 70)) <
+            0 ||
+        h.layout.slot_size != get_le32(bytes + 60) ||
+        h.count != get_le64(bytes + 72) || !is_sane(&h))
         return -EBADMSG;
     *out = h;
     return 0;

@@ -67,13 +67,13 @@ struct log_header {
     uint64_t generation;
     uint64_t epoch;
     enum log_state state;
-    uint32_t slot_size;
+    struct layout layout; /* of the slots */
     uint32_t slots;
-    uint16_t keyspace_size;
-    uint16_t key_size;
-    uint64_t count;    /* slots, valid if SEALED */
-    uint32_t marks;    /* marks among the slots, valid if SEALED */
-    uint64_t first_ms; /* valid if SEALED, as is last_ms */
+
+    /* On disk only if it is SEALED; in a struct log also of what was appended. */
+    uint32_t count;    /* slots */
+    uint32_t marks;    /* marks among them */
+    uint64_t first_ms; /* received_ms of slot 0 */
     uint64_t last_ms;
     uint8_t boot_id[16];
     uint64_t pid;

@@ -153,23 +153,6 @@ log_owner_write_header(struct log *log, struct log_header h)
     return 0;
 }
 
-void
-log_owner_adopt(struct log *log, const struct inspect *look)
-{
-    log->header = look->header;
-    log->layout = look->layout;
-    log->next_block = look->next_block;
-    log->count = log->marks = 0;
-    log->first_ms = 0;
-    log->last_ms = 0;
-    if (log->header.state == LOG_SEALED) {
-        log->count = (uint32_t)log->header.count;
-        log->marks = log->header.marks;
-        log->first_ms = log->header.first_ms;
-        log->last_ms = log->header.last_ms;
-    }
-}
-
 int
 log_owner_read_headers(struct log *log, struct inspect *look)
 {
@@ -179,7 +162,8 @@ log_owner_read_headers(struct log *log, struct inspect *look)
         return rc;
     if (look->headers_rc < 0)
         return look->headers_rc;
-    log_owner_adopt(log, look);
+    log->header = look->header;
+    log->next_block = look->next_block;
     return look->missing > 0 ? -EBADMSG : 0;
 }
 

@@ -38,11 +38,10 @@ enum tail {
 static int
 read_tail(int fd, const struct inspect *look, enum tail *tail)
 {
-    const struct layout *l = &look->layout;
+    const struct layout *l = &look->header.layout;
     const uint64_t at = LOG_SLOTS_AT + (uint64_t)look->prefix * l->slot_size;
     const uint64_t stamp = at + l->message_size, last = at + l->slot_size - 1;
     uint8_t slot[SLOT_SIZE_MAX];
-    const struct slot_fill fill = {l, look->header.uuid, look->header.epoch};
     struct slot_stamp parsed;
     struct message m;
     int rc;
@@ -59,7 +58,7 @@ read_tail(int fd, const struct inspect *look, enum tail *tail)
     }
     /* If only the epoch is damaged, the slot is valid with the right one. */
     put_le32(slot + l->message_size, (uint32_t)look->header.epoch);
-    if (slot_parse(&fill, slot, look->prefix, &m, &parsed) == 0)
+    if (slot_parse(&look->header, slot, look->prefix, &m, &parsed) == 0)
         *tail = TAIL_WHOLE;
     return 0;
 }
@@ -123,10 +122,9 @@ store_marks(struct log *log, const struct inspect *look,
 {
     struct mark_array a = {.capacity = look->marks};
     struct logfile_slots slots = {
-        .fd = log->fd, .header = &log->header, .end = log->count};
+        .fd = log->fd, .header = &log->header, .end = log->header.count};
     int rc;
 
-    log->marks = 0;
     if (look->marks == 0)
         return 0;
     a.marks = malloc(a.capacity * sizeof *a.marks);
@@ -135,7 +133,7 @@ store_marks(struct log *log, const struct inspect *look,
     rc = logfile_each(&slots, take_mark, &a);
     if (rc == 0 && slots.skipped > 0)
         rc = -EIO; /* all slots that recovery keeps were valid before */
-    log->marks = (uint32_t)a.count;
+    log->header.marks = (uint32_t)a.count;
     if (rc == 0 && a.count > 0)
         rc = requests ? requests_put(requests, &log->header, a.marks, a.count)
                       : -ENOKEY;
@@ -180,7 +178,7 @@ recover_open(struct log *log, struct inspect *look, struct requests *requests)
     rc = inspect_slots(log->fd, look);
     if (rc < 0)
         return rc;
-    log_owner_adopt(log, look);
+    log->header = look->header;
     if (look->damaged > 0)
         return -EBADMSG;
     if (log->header.state != LOG_OPEN) {
@@ -195,10 +193,10 @@ recover_open(struct log *log, struct inspect *look, struct requests *requests)
      * client was answered for a request that is not whole, since all of it is
      * synced at once: it is sent again. */
     cut += (int)(look->prefix - look->whole);
-    log->count = look->whole;
     log->has_times = look->has_times;
-    log->first_ms = look->first_ms;
-    log->last_ms = look->whole_ms;
+    log->header.count = look->whole;
+    log->header.first_ms = look->whole > 0 ? look->first_ms : 0;
+    log->header.last_ms = look->whole_ms;
     rc = store_marks(log, look, requests);
     if (rc == 0)
         rc = log_seal(log);

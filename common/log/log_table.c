@@ -27,13 +27,11 @@ is_used(int fd, const struct inspect *look, uint32_t number,
         uint64_t *received_ms)
 {
     uint8_t slot[SLOT_SIZE_MAX];
-    const struct slot_fill fill = {&look->layout, look->header.uuid,
-                                   look->header.epoch};
     struct slot_stamp stamp;
     struct message m;
 
-    if (inspect_slot(fd, &look->layout, number, slot) < 0 ||
-        slot_parse(&fill, slot, number, &m, &stamp) < 0)
+    if (inspect_slot(fd, &look->header.layout, number, slot) < 0 ||
+        slot_parse(&look->header, slot, number, &m, &stamp) < 0)
         return false;
     *received_ms = stamp.received_ms;
     return true;
@@ -73,7 +71,7 @@ read_use(int fd, const struct logfile *f, struct inspect *look, int64_t *used,
         if (*used > 0)
             (void)is_used(fd, look, 0, first_ms); /* it was just now */
     } else if (look->header.state == LOG_SEALED) {
-        *used = (int64_t)look->header.count;
+        *used = look->header.count;
         *first_ms = look->header.first_ms;
     } else {
         *used = 0;

@@ -246,7 +246,7 @@ logdir_claim_log(struct logdir *dir, uint64_t index, mode_t want_mode,
         report_outcome(rc, index, "claim");
         return rc;
     }
-    if (!has_other_sizes(dir, &mine.layout)) {
+    if (!has_other_sizes(dir, &mine.header.layout)) {
         *log = mine;
         return 0;
     }
@@ -326,7 +326,7 @@ check_size(const struct logdir *dir, uint64_t index)
         return 0; /* a full log: the worker that claims it compares */
     if (rc < 0 || look.headers_rc < 0)
         return rc;
-    return has_other_sizes(dir, &look.layout) ? -EPROTO : 0;
+    return has_other_sizes(dir, &look.header.layout) ? -EPROTO : 0;
 }
 
 int

@@ -3,7 +3,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/log/logfile.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -233,8 +232,7 @@ logfile_header(int fd, struct log_header *out)
 
 /* What logfile_each() was asked for. */
 struct each {
-    struct layout layout;
-    struct slot_fill fill;
+    const struct log_header *header;
     slot_visit *visit;
     void *ctx;
 };
@@ -246,13 +244,13 @@ static int
 visit_slots(const struct each *e, const uint8_t *slots, uint32_t number,
             uint32_t count, uint32_t *skipped)
 {
-    struct slot_run run = {.fill = &e->fill};
+    struct slot_run run = {.log = e->header};
     struct slot_stamp stamps[SLOT_RUN];
     struct message messages[SLOT_RUN];
     int rc = 0;
 
     for (uint32_t at = 0; rc == 0 && at < count; at += run.count) {
-        const uint8_t *from = slots + (size_t)at * e->layout.slot_size;
+        const uint8_t *from = slots + (size_t)at * e->header->layout.slot_size;
         bool valid;
 
         run.number = number + at;
@@ -273,27 +271,21 @@ visit_slots(const struct each *e, const uint8_t *slots, uint32_t number,
 int
 logfile_each(struct logfile_slots *slots, slot_visit *visit, void *ctx)
 {
-    const struct log_header *h = slots->header;
-    struct each e = {
-        .fill = {&e.layout, h->uuid, h->epoch}, .visit = visit, .ctx = ctx};
-    uint8_t *bytes;
-    int rc;
+    const struct each e = {slots->header, visit, ctx};
+    const size_t size = slots->header->layout.slot_size;
+    uint8_t *bytes = malloc(SLOTS_AT_ONCE * size);
+    int rc = 0;
 
     slots->skipped = 0;
-    rc = layout_init(&e.layout, h->keyspace_size, h->key_size);
-    assert(rc == 0); /* the header was checked */
-    bytes = malloc((size_t)SLOTS_AT_ONCE * e.layout.slot_size);
     if (bytes == NULL)
         return -ENOMEM;
     for (uint32_t from = 0; rc == 0 && from < slots->end;
          from += SLOTS_AT_ONCE) {
         const uint32_t left = slots->end - from;
         const uint32_t ask = left < SLOTS_AT_ONCE ? left : SLOTS_AT_ONCE;
-        const ssize_t got =
-            read_twice(slots->fd, bytes, (size_t)ask * e.layout.slot_size,
-                       LOG_SLOTS_AT + (uint64_t)from * e.layout.slot_size);
-        const uint32_t there =
-            got < 0 ? 0 : (uint32_t)((size_t)got / e.layout.slot_size);
+        const ssize_t got = read_twice(slots->fd, bytes, ask * size,
+                                       LOG_SLOTS_AT + from * size);
+        const uint32_t there = got < 0 ? 0 : (uint32_t)((size_t)got / size);
 
         rc = got < 0 ? (int)got
                      : visit_slots(&e, bytes, from, there, &slots->skipped);
@@ -306,9 +298,8 @@ logfile_each(struct logfile_slots *slots, slot_visit *visit, void *ctx)
 int
 logfile_each_sealed(const struct log *log, slot_visit *visit, void *ctx)
 {
-    struct logfile_slots slots = {.fd = log->fd,
-                                  .header = &log->header,
-                                  .end = (uint32_t)log->header.count};
+    struct logfile_slots slots = {
+        .fd = log->fd, .header = &log->header, .end = log->header.count};
     const int rc = logfile_each(&slots, visit, ctx);
 
     return rc == 0 && slots.skipped > 0 ? -EBADMSG : rc;

@@ -32,21 +32,21 @@ enum judgement { JUDGED, JUDGED_NONE, JUDGE_AGAIN };
 static int
 judge_first_slot(int fd, const struct inspect *look, uint64_t *ms)
 {
-    struct slot_fill fill = {&look->layout, look->header.uuid,
-                             look->header.epoch};
+    const struct layout *l = &look->header.layout;
+    struct log_header fill = look->header;
     uint8_t slot[SLOT_SIZE_MAX];
     struct slot_stamp stamp;
     struct message m;
     int rc;
 
-    assert(look->layout.slot_size <= sizeof slot);
-    rc = inspect_slot(fd, &look->layout, 0, slot);
+    assert(l->slot_size <= sizeof slot);
+    rc = inspect_slot(fd, l, 0, slot);
     if (rc == -EBADMSG)
         return JUDGE_AGAIN;
     if (rc < 0)
         return rc;
     if (look->header.state == LOG_EMPTY) {
-        const uint64_t found = get_le32(slot + look->layout.message_size);
+        const uint64_t found = get_le32(slot + l->message_size);
 
         if (found <= fill.epoch)
             return JUDGED_NONE;

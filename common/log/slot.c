@@ -39,13 +39,13 @@ put_name(uint8_t *at, const uint8_t *name, size_t size)
 /* Copies the bytes that the crc32 covers, with the sizes of the names from `m`.
  * Returns their number. */
 static inline size_t
-gather_bytes(const struct slot_fill *f, const uint8_t *slot,
+gather_bytes(const struct log_header *log, const uint8_t *slot,
              const struct message *m, uint64_t number, uint8_t *bytes)
 {
-    const struct layout *l = f->layout;
+    const struct layout *l = &log->layout;
     uint8_t *at = bytes;
 
-    memcpy(at, f->uuid, MESSAGE_UUID_SIZE);
+    memcpy(at, log->uuid, MESSAGE_UUID_SIZE);
     put_le64(at + MESSAGE_UUID_SIZE, number);
     memcpy(at + MESSAGE_UUID_SIZE + 8, slot, 8);
     at = put_name(at + HEAD_SIZE, slot + 8, m->keyspace_size);
@@ -58,8 +58,8 @@ void
 slot_put_run(const struct slot_run *r, uint8_t *slots, const struct message *m,
              const struct slot_stamp *stamp)
 {
-    const struct slot_fill *f = r->fill;
-    const struct layout *l = f->layout;
+    const struct log_header *log = r->log;
+    const struct layout *l = &log->layout;
     const uint64_t number = r->number;
     const unsigned count = r->count;
     uint8_t bytes[SLOT_RUN][SUMMED];
@@ -72,11 +72,11 @@ slot_put_run(const struct slot_run *r, uint8_t *slots, const struct message *m,
     do {
         assert(m[i].keyspace_size <= l->keyspace_size);
         assert(m[i].key_size <= l->key_size);
-        put_le32(slot + l->message_size, (uint32_t)f->epoch);
+        put_le32(slot + l->message_size, (uint32_t)log->epoch);
         put_le32(slot + l->message_size + 4, m[i].minute);
         put_le64(slot + l->received_at, stamp->received_ms);
         put_le32(slot + l->synced_at, stamp->synced);
-        sizes[i] = gather_bytes(f, slot, &m[i], number + i, bytes[i]);
+        sizes[i] = gather_bytes(log, slot, &m[i], number + i, bytes[i]);
         slot += l->slot_size;
     } while (++i < count);
     for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)
@@ -85,13 +85,13 @@ slot_put_run(const struct slot_run *r, uint8_t *slots, const struct message *m,
 
 /* Parses everything but the checksum. */
 static int
-read_slot(const struct slot_fill *f, const uint8_t *slot, struct message *m,
+read_slot(const struct log_header *log, const uint8_t *slot, struct message *m,
           struct slot_stamp *stamp)
 {
-    const struct layout *l = f->layout;
+    const struct layout *l = &log->layout;
     int rc;
 
-    if (get_le32(slot + l->message_size) != f->epoch)
+    if (get_le32(slot + l->message_size) != log->epoch)
         return -ENOENT;
     stamp->received_ms = get_le64(slot + l->received_at);
     stamp->synced = get_le32(slot + l->synced_at);
@@ -106,8 +106,8 @@ int
 slot_parse_run(const struct slot_run *r, const uint8_t *slots,
                struct message *out, struct slot_stamp *stamps)
 {
-    const struct slot_fill *f = r->fill;
-    const struct layout *l = f->layout;
+    const struct log_header *log = r->log;
+    const struct layout *l = &log->layout;
     const uint64_t number = r->number;
     const unsigned count = r->count;
     uint8_t bytes[SLOT_RUN][SUMMED];
@@ -119,10 +119,10 @@ slot_parse_run(const struct slot_run *r, const uint8_t *slots,
     assert(count > 0);
     assert(count <= SLOT_RUN);
     for (i = 0; i < count; i++, slot += l->slot_size) {
-        rc = read_slot(f, slot, &out[i], &stamps[i]);
+        rc = read_slot(log, slot, &out[i], &stamps[i]);
         if (rc < 0)
             return rc;
-        sizes[i] = gather_bytes(f, slot, &out[i], number + i, bytes[i]);
+        sizes[i] = gather_bytes(log, slot, &out[i], number + i, bytes[i]);
     }
     for (i = 0, slot = slots; i < count; i++, slot += l->slot_size)
         if (crc_of(bytes[i], sizes[i]) != get_le32(slot + l->crc_at))

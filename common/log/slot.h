@@ -24,23 +24,16 @@
 
 #include <stdint.h>
 
-#include "common/wire/message.h"
+#include "common/log/log_header.h"
 
 #define SLOT_RUN      16 /* slots that are processed together */
 #define SLOT_SIZE_MAX (MESSAGE_SIZE_MAX + 24)
 
-/* The fill of a log that slots are of. */
-struct slot_fill {
-    const struct layout *layout;
-    const uint8_t *uuid; /* of the log: MESSAGE_UUID_SIZE bytes */
-    uint64_t epoch;      /* below 2^32: log_header.h */
-};
-
 /* Consecutive slots of a fill. */
 struct slot_run {
-    const struct slot_fill *fill;
-    uint64_t number; /* of the first */
-    unsigned count;  /* 1 to SLOT_RUN */
+    const struct log_header *log; /* its layout, uuid and epoch count */
+    uint64_t number;              /* of the first */
+    unsigned count;               /* 1 to SLOT_RUN */
 };
 
 /* The part of a slot after its message, less its epoch and its minute, which is
@@ -71,10 +64,10 @@ int slot_parse_run(const struct slot_run *r, const uint8_t *slots,
 
 /* Parses one slot. */
 static inline int
-slot_parse(const struct slot_fill *f, const uint8_t *slot, uint64_t number,
+slot_parse(const struct log_header *log, const uint8_t *slot, uint64_t number,
            struct message *out, struct slot_stamp *stamp)
 {
-    return slot_parse_run(&(struct slot_run){f, number, 1}, slot, out, stamp);
+    return slot_parse_run(&(struct slot_run){log, number, 1}, slot, out, stamp);
 }
 
 #endif

@@ -76,7 +76,7 @@ fill_log(struct bench *b, const struct load *load, uint64_t index, bool on)
         filler_add(&f, keyspace, key,
                    1 + (int64_t)random_below(&b->random, load->most));
     }
-    b->log_bytes += on ? (double)SLOTS * f.log.layout.slot_size : 0;
+    b->log_bytes += on ? (double)SLOTS * f.log.header.layout.slot_size : 0;
     filler_seal(&f);
     b->now_ms += 1000;
     b->slots_done[on] += SLOTS;

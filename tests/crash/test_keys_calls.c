@@ -111,12 +111,9 @@ empty_log(struct log *log)
     unsigned count = 0;
     struct message m;
 
-    for (uint32_t i = 0; i < log->count; i++) {
-        assert_rc(inspect_slot(log->fd, &log->layout, i, slot), 0);
-        assert_rc(slot_parse(&(struct slot_fill){&log->layout, log->header.uuid,
-                                                 log->header.epoch},
-                             slot, i, &m, &stamp),
-                  0);
+    for (uint32_t i = 0; i < log->header.count; i++) {
+        assert_rc(inspect_slot(log->fd, &log->header.layout, i, slot), 0);
+        assert_rc(slot_parse(&log->header, slot, i, &m, &stamp), 0);
         count += !mark_is(&m);
     }
     assert_rc(log_empty(log), 0);

@@ -160,7 +160,7 @@ static void
 drain_log(struct log *log, uint64_t index)
 {
     uint8_t slots[SLOTS * (MESSAGE_SIZE_MAX + 64)];
-    uint32_t count = (uint32_t)log->header.count, i;
+    uint32_t count = log->header.count, i;
     struct slot_stamp stamp;
     struct message m;
     int rc;
@@ -174,9 +174,8 @@ drain_log(struct log *log, uint64_t index)
                            LOG_SLOTS_AT),
               "read", index);
     for (i = 0; i < count; i++) {
-        rc = slot_parse(
-            &(struct slot_fill){&layout, log->header.uuid, log->header.epoch},
-            slots + (size_t)i * layout.slot_size, i, &m, &stamp);
+        rc = slot_parse(&log->header, slots + (size_t)i * layout.slot_size, i,
+                        &m, &stamp);
         expect_rc(rc, "slot", index);
         if (rc == 0)
             atomic_fetch_add(&table->counted[(uint64_t)m.increment], 1);

@@ -69,26 +69,20 @@ mend_slots(uint8_t *file, size_t size)
     struct slot_stamp stamp;
     struct log_header h;
     struct message m;
-    struct layout l;
     uint64_t number = 0;
     uint8_t *slot;
 
     if (log_header_get(file, &h) < 0 &&
         log_header_get(file + LOG_BLOCK_SIZE, &h) < 0)
         return;
-    assert(layout_init(&l, h.keyspace_size, h.key_size) == 0);
-    for (size_t at = LOG_SLOTS_AT; at + l.slot_size <= size;
-         at += l.slot_size) {
+    for (size_t at = LOG_SLOTS_AT; at + h.layout.slot_size <= size;
+         at += h.layout.slot_size) {
         slot = file + at;
-        stamp.received_ms = get_le64(slot + l.received_at);
-        stamp.synced = get_le32(slot + l.synced_at);
-        if (message_parse(&l, slot, &m) == 0)
-            slot_put_run(
-                &(struct slot_run){
-                    &(struct slot_fill){&l, h.uuid,
-                                        get_le32(slot + l.message_size)},
-                    number, 1},
-                slot, &m, &stamp);
+        stamp.received_ms = get_le64(slot + h.layout.received_at);
+        stamp.synced = get_le32(slot + h.layout.synced_at);
+        h.epoch = get_le32(slot + h.layout.message_size);
+        if (message_parse(&h.layout, slot, &m) == 0)
+            slot_put_run(&(struct slot_run){&h, number, 1}, slot, &m, &stamp);
         number++;
     }
 }
@@ -144,20 +138,18 @@ check_full(const struct log *log, const struct inspect *before)
     struct message m;
 
     assert(log->header.state == LOG_SEALED);
-    assert(log->count > 0 && log->count <= log->header.slots);
+    assert(log->header.count > 0 && log->header.count <= log->header.slots);
     if (before->headers_rc != 0 || before->header.state != LOG_OPEN)
         return;
     assert(before->damaged == 0);
-    assert(log->count <= before->valid);
+    assert(log->header.count <= before->valid);
     /* Nothing that is whole is cut off in the boot it was written in. */
     if (boot_id_is_this(before->header.boot_id))
-        assert(log->count == before->valid);
+        assert(log->header.count == before->valid);
     assert(log->header.epoch == before->header.epoch);
-    for (uint32_t i = 0; i < log->count; i++) {
-        assert(inspect_slot(log->fd, &log->layout, i, slot) == 0);
-        assert(slot_parse(&(struct slot_fill){&log->layout, log->header.uuid,
-                                              log->header.epoch},
-                          slot, i, &m, &stamp) == 0);
+    for (uint32_t i = 0; i < log->header.count; i++) {
+        assert(inspect_slot(log->fd, &log->header.layout, i, slot) == 0);
+        assert(slot_parse(&log->header, slot, i, &m, &stamp) == 0);
     }
 }
 

@@ -14,10 +14,10 @@
 static void
 check_slot(const struct layout *l, const struct message *m)
 {
-    static const uint8_t uuid[MESSAGE_UUID_SIZE] = "0123456789abcde";
+    struct log_header fill = {
+        .uuid = "0123456789abcde", .layout = *l, .epoch = 7};
     const struct slot_stamp stamp = {.received_ms = (uint64_t)m->increment,
                                      .synced = 3};
-    const struct slot_fill fill = {l, uuid, 7};
     uint8_t slot[MESSAGE_SIZE_MAX + 24];
     struct slot_stamp got;
     struct message out;
@@ -34,14 +34,13 @@ check_slot(const struct layout *l, const struct message *m)
     assert(memcmp(out.key, m->key, m->key_size) == 0);
     assert(got.received_ms == stamp.received_ms && got.synced == 3);
     assert(slot_parse(&fill, slot, 8, &out, &got) == -EBADMSG);
-    assert(slot_parse(&(struct slot_fill){l, uuid, 6}, slot, 9, &out, &got) ==
-           -ENOENT);
+    fill.epoch = 6;
+    assert(slot_parse(&fill, slot, 9, &out, &got) == -ENOENT);
 }
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
-    static const uint8_t uuid[MESSAGE_UUID_SIZE];
     uint8_t again[MESSAGE_SIZE_MAX];
     struct slot_stamp stamp;
     struct message m;
@@ -63,7 +62,7 @@ LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     /* No sum of arbitrary bytes is right but by a chance of 2^-32. */
     if (size >= l.slot_size)
-        (void)slot_parse(&(struct slot_fill){&l, uuid, 0}, bytes, 0, &m,
+        (void)slot_parse(&(struct log_header){.layout = l}, bytes, 0, &m,
                          &stamp);
     return 0;
 }

@@ -45,7 +45,7 @@ filler_add(struct filler *f, const char *keyspace, const char *key,
     const struct slot_stamp stamp = {.received_ms = f->received_ms};
     uint8_t slot[SLOT_SIZE_MAX];
 
-    filler_put_slot(&f->log, &m, f->log.count, &stamp, slot);
+    filler_put_slot(&f->log, &m, f->log.header.count, &stamp, slot);
     assert_rc(
         log_append(&f->log, slot, 1, stamp.received_ms, stamp.received_ms), 0);
 }
@@ -90,12 +90,10 @@ void
 filler_put_slot(const struct log *log, const struct message *m, uint32_t number,
                 const struct slot_stamp *stamp, uint8_t *slot)
 {
-    const struct slot_fill fill = {&log->layout, log->header.uuid,
-                                   log->header.epoch};
     struct message in;
 
-    assert_rc(message_put(&log->layout, m, slot), 0);
-    assert_rc(message_parse(&log->layout, slot, &in), 0);
+    assert_rc(message_put(&log->header.layout, m, slot), 0);
+    assert_rc(message_parse(&log->header.layout, slot, &in), 0);
     in.minute = m->minute;
-    slot_put_run(&(struct slot_run){&fill, number, 1}, slot, &in, stamp);
+    slot_put_run(&(struct slot_run){&log->header, number, 1}, slot, &in, stamp);
 }

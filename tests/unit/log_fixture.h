@@ -76,10 +76,10 @@ append(struct log *log, uint32_t count, uint32_t synced)
     uint32_t i;
 
     for (i = 0; i < count; i++)
-        make_slot(log, log->count + i, synced, slots + i * SLOT_SIZE);
-    log->has_times = log->has_times || log->count + count > 1;
-    return log_append(log, slots, count, FIRST_MS + log->count,
-                      FIRST_MS + log->count + count - 1);
+        make_slot(log, log->header.count + i, synced, slots + i * SLOT_SIZE);
+    log->has_times = log->has_times || log->header.count + count > 1;
+    return log_append(log, slots, count, FIRST_MS + log->header.count,
+                      FIRST_MS + log->header.count + count - 1);
 }
 
 static inline bool
@@ -145,20 +145,19 @@ read_count(const struct log *log)
     uint32_t i;
     int rc;
 
-    assert_true(log->count <= SLOTS);
-    rc = inspect_read(log->fd, slots, log->count * SLOT_SIZE, LOG_SLOTS_AT);
+    assert_true(log->header.count <= SLOTS);
+    rc = inspect_read(log->fd, slots, log->header.count * SLOT_SIZE,
+                      LOG_SLOTS_AT);
     if (rc < 0)
         return rc;
-    for (i = 0; i < log->count; i++) {
-        rc = slot_parse(&(struct slot_fill){&log->layout, log->header.uuid,
-                                            log->header.epoch},
-                        slots + i * SLOT_SIZE, i, &m, &stamp);
+    for (i = 0; i < log->header.count; i++) {
+        rc = slot_parse(&log->header, slots + i * SLOT_SIZE, i, &m, &stamp);
         if (rc < 0)
             return -EBADMSG;
         assert_int_equal(m.increment, i + 1);
         assert_int_equal(m.minute, has_times ? minute_of_slot(i) : 0);
     }
-    return (int)log->count;
+    return (int)log->header.count;
 }
 
 /* Takes a full log as a worker does and gives it back empty.  Returns the
@@ -172,7 +171,8 @@ merge(int dirfd, uint64_t index)
     rc = log_claim(&log, dirfd, index, LOG_MODE_FULL);
     if (rc < 0)
         return rc;
-    assert_int_equal(log.header.features, log.count > 1 ? LOG_HAS_TIMES : 0);
+    assert_int_equal(log.header.features,
+                     log.header.count > 1 ? LOG_HAS_TIMES : 0);
     count = read_count(&log);
     if (count < 0) {
         assert_rc(log_quarantine(&log), 0);

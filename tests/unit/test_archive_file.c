@@ -231,7 +231,7 @@ IN_TMPDIR(logs_of_any_kind_come_back_and_are_small, d)
         assert_int_equal(h.first_ms, log.first_ms);
         assert_int_equal(h.last_ms, log.last_ms);
         if (cases[i].kind == MANY_NAMES)
-            assert_true(size_of(fd) * 20 < (off_t)count * log.slot_size);
+            assert_true(size_of(fd) * 20 < (off_t)count * log.layout.slot_size);
         assert_int_equal(close(fd), 0);
     }
 }

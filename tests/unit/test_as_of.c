@@ -536,8 +536,8 @@ world_write(struct world *w, size_t log)
         filler_open(open, w->f->datadir.log_fd, log, 1000);
     w->is_open[log] = true;
     open->received_ms = now - random_below(&w->random, 6);
-    if (open->received_ms < open->log.last_ms)
-        open->received_ms = open->log.last_ms; /* writers see to that */
+    if (open->received_ms < open->log.header.last_ms)
+        open->received_ms = open->log.header.last_ms; /* writers see to that */
     filler_add(open, world_names[k], "k", 1);
     if (now < w->in_log[log][k])
         w->in_log[log][k] = now;
@@ -563,7 +563,7 @@ world_apply(struct world *w, size_t log, size_t k)
 static void
 world_merge(struct world *w, size_t log)
 {
-    const uint64_t first_ms = w->open[log].log.first_ms;
+    const uint64_t first_ms = w->open[log].log.header.first_ms;
 
     if (!w->is_full[log])
         return;

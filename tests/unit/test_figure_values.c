@@ -441,7 +441,7 @@ CASE(a_scan_that_is_late_does_not_hide_a_log_that_was_handed_on, dir)
     static struct writer w;
     struct writer_status *s = &w.status;
     const struct log log = {
-        .header.index = 3, .count = 10, .first_ms = clock_unix_ms()};
+        .header = {.index = 3, .count = 10, .first_ms = clock_unix_ms()}};
 
     w.loop = loop_new();
     w.dir.log_fd = dir->fd;

@@ -30,7 +30,8 @@ static struct fake
 static size_t
 size_of(const struct log *log)
 {
-    return LOG_SLOTS_AT + (size_t)log->header.slots * log->layout.slot_size;
+    return LOG_SLOTS_AT +
+           (size_t)log->header.slots * log->header.layout.slot_size;
 }
 
 /* A sealed log for this many slots with names of this size, all zeros. */
@@ -49,11 +50,9 @@ fake_init(struct fake *f, unsigned index, uint32_t slots, uint16_t name_max)
     *log = (struct log){.header = {.index = index,
                                    .uuid = {(uint8_t)(index + 1)},
                                    .slots = slots,
-                                   .keyspace_size = name_max,
-                                   .key_size = name_max,
                                    .state = LOG_SEALED,
                                    .epoch = 5}};
-    assert_rc(layout_init(&log->layout, name_max, name_max), 0);
+    assert_rc(layout_init(&log->header.layout, name_max, name_max), 0);
     log->fd = memfd_create("log", MFD_CLOEXEC);
     assert_int_equal(ftruncate(log->fd, (off_t)size_of(log)), 0);
     at = mmap(NULL, size_of(log), PROT_READ | PROT_WRITE, MAP_SHARED, log->fd,
@@ -66,7 +65,7 @@ fake_init(struct fake *f, unsigned index, uint32_t slots, uint16_t name_max)
 static uint8_t *
 slot_at(const struct fake *f, uint64_t number)
 {
-    return f->slots + number * f->log.layout.slot_size;
+    return f->slots + number * f->log.header.layout.slot_size;
 }
 
 static uint32_t minute_put; /* of the increments that are appended */

@@ -19,22 +19,22 @@
 static struct log_header
 some_header(void)
 {
-    return (struct log_header){
+    struct log_header h = {
         .uuid = "0123456789abcde",
         .index = 0x1122,
         .generation = 0x33445566,
         .epoch = 0x778899aa,
         .state = LOG_SEALED,
-        .slot_size = 544,
         .slots = 100,
-        .keyspace_size = 256,
-        .key_size = 256,
         .count = 99,
         .first_ms = 0xbbccdd,
         .last_ms = 0xeeff00,
         .boot_id = "fedcba987654321",
         .pid = 4711,
     };
+
+    assert_rc(layout_init(&h.layout, 256, 256), 0);
+    return h;
 }
 
 TEST(a_header_has_the_bytes_of_the_format)
@@ -117,6 +117,7 @@ TEST(a_header_with_impossible_values_is_bad)
     assert_rc(get_changed(70, 2, 255), -EBADMSG);
     assert_rc(get_changed(72, 8, 0), -EBADMSG);
     assert_rc(get_changed(72, 8, 101), -EBADMSG);
+    assert_rc(get_changed(72, 8, 99 | UINT64_C(1) << 32), -EBADMSG);
     assert_rc(get_changed(120, 4, 1), -EBADMSG); /* a mark, and no feature */
     assert_rc(get_changed_of(LOG_HAS_MARKS, 120, 4, 99), 0);
     assert_rc(get_changed_of(LOG_HAS_MARKS, 120, 4, 100), -EBADMSG);
@@ -568,8 +569,8 @@ IN_TMPDIR(the_golden_log_of_version_1_is_read, d)
     assert_int_equal(log.header.epoch, 2);
     assert_int_equal(log.header.features, 0);
     assert_int_equal(log.header.slots, SLOTS);
-    assert_int_equal(log.header.keyspace_size, 8);
-    assert_int_equal(log.header.key_size, 8);
+    assert_int_equal(log.header.layout.keyspace_size, 8);
+    assert_int_equal(log.header.layout.key_size, 8);
     assert_int_equal(log.header.first_ms, FIRST_MS);
     assert_int_equal(log.header.last_ms, FIRST_MS + GOLDEN_COUNT - 1);
     assert_int_equal(read_count(&log), GOLDEN_COUNT);

@@ -343,7 +343,7 @@ IN_MEMORY(a_record_cut_in_two_by_a_kill_is_cut_off_and_told, d)
     assert_rc(log_recover(d->fd, 0, NULL), 1);
 
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
-    assert_int_equal(log.count, NUMBER);
+    assert_int_equal(log.header.count, NUMBER);
     log_abandon(&log);
 }
 

@@ -379,10 +379,10 @@ CASE(the_oldest_of_several_logs_counts, d)
     create(d->fd, 0);
     create(d->fd, 1);
     log = begin(d->fd, 0);
-    log.count = 5; /* so that its increments are later */
+    log.header.count = 5; /* so that its increments are later */
     assert_rc(append(&log, 1, 0), 0);
-    log.count = 1;
-    log.first_ms = FIRST_MS + 5;
+    log.header.count = 1;
+    log.header.first_ms = FIRST_MS + 5;
     assert_rc(log_seal(&log), 0);
     assert_rc(log_release(&log), 0);
     assert_true(oldest() == FIRST_MS + 5);

@@ -469,9 +469,9 @@ ON_FIXTURE(an_old_log_is_handed_on_however_steady_the_trickle, r)
     start_logs(r);
     while (r->logs.fill == 1) {
         put_messages(r, 1);
-        assert_true(r->logs.current.count < SLOTS);
+        assert_true(r->logs.current.header.count < SLOTS);
         run_until(r, has_turned, 0);
-        if (r->logs.current.count == SLOTS - 1)
+        if (r->logs.current.header.count == SLOTS - 1)
             break;
         usleep(2000);
     }

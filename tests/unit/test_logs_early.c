@@ -188,7 +188,7 @@ CASE(one_log_after_the_other_is_handed_on_while_they_are_merged, r)
     put_at_once(r, 1);
     run_until(r, has_waited, loop_now_ms(r->loop) + 100);
     assert_int_equal(r->logs.stats.sealed, 5);
-    assert_int_equal(r->logs.current.count, 1);
+    assert_int_equal(r->logs.current.header.count, 1);
     merge_log(r, index);
     run_until(r, has_sealed, 6);
 }

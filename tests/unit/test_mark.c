@@ -38,16 +38,16 @@ mark_of(unsigned number, uint32_t count)
 static void
 append_slot(struct log *log, const struct message *m, const uint8_t *message)
 {
-    const struct slot_stamp stamp = {.received_ms = FIRST_MS + log->count};
-    const struct slot_fill fill = {&log->layout, log->header.uuid,
-                                   log->header.epoch};
+    const struct slot_stamp stamp = {.received_ms =
+                                         FIRST_MS + log->header.count};
     uint8_t slot[SLOT_SIZE_MAX] = {0};
 
-    memcpy(slot, message, log->layout.message_size);
-    slot_put_run(&(struct slot_run){&fill, log->count, 1}, slot, m, &stamp);
-    assert_rc(
-        log_append(log, slot, 1, FIRST_MS + log->count, FIRST_MS + log->count),
-        0);
+    memcpy(slot, message, log->header.layout.message_size);
+    slot_put_run(&(struct slot_run){&log->header, log->header.count, 1}, slot,
+                 m, &stamp);
+    assert_rc(log_append(log, slot, 1, FIRST_MS + log->header.count,
+                         FIRST_MS + log->header.count),
+              0);
 }
 
 /* The mark of a request of `count` increments, and as many of them as `there`.
@@ -59,14 +59,14 @@ append_request(struct log *log, unsigned number, uint32_t count, uint32_t there)
     uint8_t bytes[MESSAGE_SIZE_MAX];
     struct message m;
 
-    mark_put(&log->layout, &mark, bytes, &m);
+    mark_put(&log->header.layout, &mark, bytes, &m);
     append_slot(log, &m, bytes);
-    log->marks++;
+    log->header.marks++;
     for (uint32_t i = 0; i < there; i++) {
         m = (struct message){
             1, (const uint8_t *)"s", (const uint8_t *)"k", 1, 1, 0};
-        assert_rc(message_put(&log->layout, &m, bytes), 0);
-        assert_rc(message_parse(&log->layout, bytes, &m), 0);
+        assert_rc(message_put(&log->header.layout, &m, bytes), 0);
+        assert_rc(message_parse(&log->header.layout, bytes, &m), 0);
         append_slot(log, &m, bytes);
     }
 }
@@ -218,7 +218,7 @@ IN_TMPDIR(marks_are_stored_before_a_dead_writers_log_is_sealed, d)
     log = claim_full(d->fd);
     assert_int_equal(log.header.marks, 3);
     assert_int_equal(log.header.features, LOG_HAS_MARKS);
-    assert_int_equal(log.count, 8);
+    assert_int_equal(log.header.count, 8);
     assert_rc(log_empty(&log), 0);
     assert_int_equal(log.header.features, 0);
     assert_rc(log_release(&log), 0);
@@ -243,9 +243,9 @@ check_cut(struct tmpdir *d, bool behind, uint32_t count, uint32_t there)
     assert_int_equal(read_stored().count, stored + marks);
     if (marks > 0) {
         log = claim_full(d->fd);
-        assert_int_equal(log.count,
+        assert_int_equal(log.header.count,
                          there < count ? before : before + count + 1);
-        assert_int_equal(log.last_ms, FIRST_MS + log.count - 1);
+        assert_int_equal(log.header.last_ms, FIRST_MS + log.header.count - 1);
         assert_int_equal(log.header.marks, marks);
         assert_rc(log_release(&log), 0);
     } else {
@@ -357,11 +357,8 @@ IN_TMPDIR(the_golden_log_with_marks_is_read, d)
     log = claim_full(d->fd);
     assert_int_equal(log.header.count, 5);
     assert_int_equal(log.header.marks, 2);
-    assert_rc(inspect_slot(log.fd, &log.layout, 3, slot), 0);
-    assert_rc(slot_parse(&(struct slot_fill){&log.layout, log.header.uuid,
-                                             log.header.epoch},
-                         slot, 3, &m, &stamp),
-              0);
+    assert_rc(inspect_slot(log.fd, &log.header.layout, 3, slot), 0);
+    assert_rc(slot_parse(&log.header, slot, 3, &m, &stamp), 0);
     assert_true(mark_is(&m));
     mark_get(&m, &mark);
     assert_memory_equal(mark.hash, mark_of(2, 1).hash, MARK_HASH_SIZE);

@@ -54,8 +54,19 @@ expected_crc(const struct layout *l, const uint8_t *slot,
     return (uint32_t)crc32(crc, slot + l->message_size, 20);
 }
 
+/* A fill, until the next call. */
+static const struct log_header *
+fill_of(const struct layout *l, const uint8_t *of, uint64_t epoch)
+{
+    static struct log_header h;
+
+    h = (struct log_header){.layout = *l, .epoch = epoch};
+    memcpy(h.uuid, of, sizeof h.uuid);
+    return &h;
+}
+
 /* Of the layout `l`, in this epoch. */
-#define FILL(number) (&(struct slot_fill){&l, uuid, (number)})
+#define FILL(number) fill_of(&l, uuid, (number))
 
 /* `count` slots of fill 3. */
 #define RUN(number, count) (&(struct slot_run){FILL(3), (number), (count)})
@@ -70,9 +81,8 @@ put_slot(const struct layout *l, uint8_t *slot, const struct message *from,
     assert_rc(message_parse(l, slot, &m), 0);
     assert_int_equal(m.minute, 0);
     m.minute = from->minute;
-    slot_put_run(
-        &(struct slot_run){&(struct slot_fill){l, uuid, epoch}, number, 1},
-        slot, &m, stamp);
+    slot_put_run(&(struct slot_run){fill_of(l, uuid, epoch), number, 1}, slot,
+                 &m, stamp);
 }
 
 TEST(a_layout_has_names_of_1_to_256_bytes)
@@ -273,9 +283,7 @@ TEST(a_slot_of_another_epoch_place_or_log_never_counts)
     assert_rc(slot_parse(FILL(10), slot, 5, &out, &got), -ENOENT);
     assert_rc(slot_parse(FILL(9), slot, 4, &out, &got), -EBADMSG);
     assert_rc(slot_parse(FILL(9), slot, 6, &out, &got), -EBADMSG);
-    assert_rc(
-        slot_parse(&(struct slot_fill){&l, other, 9}, slot, 5, &out, &got),
-        -EBADMSG);
+    assert_rc(slot_parse(fill_of(&l, other, 9), slot, 5, &out, &got), -EBADMSG);
 
     /* Nor when its epoch alone was torn into this one. */
     put_le64(slot + l.message_size, 10);
@@ -331,8 +339,8 @@ put_run(const struct layout *l, uint8_t *slots, struct message *m,
         assert_rc(message_parse(l, slots + (size_t)i * 544, &m[i]), 0);
         m[i].minute = i * 1000;
     }
-    slot_put_run(&(struct slot_run){&(struct slot_fill){l, uuid, 3}, 40, count},
-                 slots, m, &stamp);
+    slot_put_run(&(struct slot_run){fill_of(l, uuid, 3), 40, count}, slots, m,
+                 &stamp);
 }
 
 TEST(a_run_of_slots_is_put_and_checked_as_each_alone)

@@ -260,7 +260,7 @@ check_report(struct check *c, const struct logfile *f, const struct inspect *r)
     if (r->header.state != LOG_SEALED)
         return;
     c->waiting++;
-    report_finding(c, "%s: %" PRIu64 " increment%s to be merged",
+    report_finding(c, "%s: %" PRIu32 " increment%s to be merged",
                    f->locked ? "owned" : "full",
                    r->header.count - r->header.marks,
                    output_plural(r->header.count - r->header.marks));

@@ -148,7 +148,7 @@ used_end(int fd, const struct log_header *h, uint32_t *end)
 
     *end = 0;
     if (h->state == LOG_SEALED)
-        *end = (uint32_t)h->count;
+        *end = h->count;
     if (h->state != LOG_OPEN)
         return 0;
     rc = log_inspect(fd, h->index, &report);

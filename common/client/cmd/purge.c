@@ -129,7 +129,7 @@ find_slot(struct purge *p, int fd)
     rc = inspect_headers(fd, UINT64_MAX, &look);
     if (rc < 0 || look.headers_rc < 0)
         return rc < 0 ? rc : find_key(p, fd);
-    const struct layout *l = &look.layout;
+    const struct layout *l = &look.header.layout;
     const size_t fit = CHUNK_SIZE / l->slot_size * l->slot_size;
     uint64_t at = LOG_SLOTS_AT;
     struct message m;
