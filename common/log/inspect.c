@@ -5,7 +5,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,11 +12,10 @@
 #include "common/base/bytes.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"
+#include "common/log/logfile.h"
 #include "common/log/mark.h"
-#include "common/log/slot.h"
 
-#define INSPECT_CHUNK (1u << 20) /* bytes read at once */
-#define INSPECT_TRIES 8          /* of a log that changes meanwhile */
+#define INSPECT_TRIES 8 /* of a log that changes meanwhile */
 
 /* ---- reading ------------------------------------------------------------ */
 
@@ -77,15 +75,20 @@ choose_header(const int rc[2], const struct log_header h[2], uint64_t index,
     return 0;
 }
 
-/* The slots that a file of this size is too short for. */
-static uint32_t
-missing_slots(const struct log_header *h, uint64_t file_size)
+/* Sets the number of slots that the file is too short for. */
+static int
+find_missing(int fd, struct inspect *look)
 {
+    const struct log_header *h = &look->header;
     uint64_t held = 0;
+    struct stat st;
 
-    if (file_size > LOG_SLOTS_AT)
-        held = (file_size - LOG_SLOTS_AT) / h->layout.slot_size;
-    return held >= h->slots ? 0 : h->slots - (uint32_t)held;
+    if (fstat(fd, &st) < 0)
+        return -errno;
+    if (st.st_size > LOG_SLOTS_AT)
+        held = ((uint64_t)st.st_size - LOG_SLOTS_AT) / h->layout.slot_size;
+    look->missing = held >= h->slots ? 0 : h->slots - (uint32_t)held;
+    return 0;
 }
 
 int
@@ -93,7 +96,6 @@ inspect_headers(int fd, uint64_t index, struct inspect *look)
 {
     uint8_t block[LOG_BLOCK_SIZE];
     struct log_header h[2];
-    struct stat st;
     int rc[2], i;
 
     *look = (struct inspect){0};
@@ -107,12 +109,7 @@ inspect_headers(int fd, uint64_t index, struct inspect *look)
         look->header_ok[i] = rc[i] == 0;
     }
     look->headers_rc = choose_header(rc, h, index, look);
-    if (look->headers_rc < 0)
-        return 0;
-    if (fstat(fd, &st) < 0)
-        return -errno;
-    look->missing = missing_slots(&look->header, (uint64_t)st.st_size);
-    return 0;
+    return look->headers_rc < 0 ? 0 : find_missing(fd, look);
 }
 
 int
@@ -130,13 +127,12 @@ inspect_log(int dirfd, uint64_t index, struct inspect *look)
     return rc;
 }
 
-/* What one pass over the slots finds. */
+/* What one pass over the valid slots finds, beside what it writes to `look`. */
 struct pass {
+    struct inspect *look;
     uint32_t limit;  /* slots below it must be valid */
-    uint32_t broken; /* slots below `limit` that are not valid */
+    uint32_t good;   /* valid slots below `limit` */
     uint32_t synced; /* the most slots that a valid one says were durable */
-    uint64_t later;  /* the highest epoch above the header's of a valid slot */
-    bool want_later;
     uint64_t request_end; /* the slot after the request of the last mark */
 };
 
@@ -159,61 +155,77 @@ extend_prefix(struct inspect *look, struct pass *p, const struct message *m,
     }
 }
 
-static void
-check_slot(struct inspect *look, struct pass *p, const uint8_t *slot,
-           uint32_t number)
+static int
+see_slot(void *ctx, uint32_t number, const struct message *m,
+         const struct slot_stamp *stamp)
 {
-    struct log_header later;
-    struct slot_stamp stamp;
-    struct message m;
+    struct pass *p = ctx;
+    struct inspect *look = p->look;
 
-    if (slot_parse(&look->header, slot, number, &m, &stamp) == 0) {
-        if (look->valid++ == 0)
-            look->first_ms = stamp.received_ms;
-        look->end = number + 1;
-        if (look->prefix == number)
-            extend_prefix(look, p, &m, stamp.received_ms);
-        /* A slot can only know that slots before it were durable. */
-        if (stamp.synced > p->synced && stamp.synced <= number)
-            p->synced = stamp.synced;
-        return;
-    }
-    if (number < p->limit)
-        p->broken++;
-    if (!p->want_later)
-        return;
-    later = look->header;
-    later.epoch = get_le32(slot + later.layout.message_size);
-    if (later.epoch > look->header.epoch && later.epoch > p->later &&
-        slot_parse(&later, slot, number, &m, &stamp) == 0)
-        p->later = later.epoch;
+    if (look->valid++ == 0)
+        look->first_ms = stamp->received_ms;
+    look->end = number + 1;
+    if (look->prefix == number)
+        extend_prefix(look, p, m, stamp->received_ms);
+    p->good += number < p->limit;
+    /* A slot can only know that slots before it were durable. */
+    if (stamp->synced > p->synced && stamp->synced <= number)
+        p->synced = stamp->synced;
+    return 0;
 }
 
 static int
-pass_over_slots(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
+pass_over_slots(int fd, struct inspect *look, struct pass *p, uint32_t limit)
 {
-    const uint32_t size = look->header.layout.slot_size;
-    const uint32_t there = look->header.slots - look->missing;
-    uint32_t from, i, n;
-    int rc;
+    struct logfile_slots slots = {.fd = fd,
+                                  .header = &look->header,
+                                  .end = look->header.slots - look->missing};
 
-    assert(size > 0 && size <= INSPECT_CHUNK);
     look->prefix = look->valid = look->end = 0;
     look->marks = look->whole = 0;
     look->has_times = false;
     look->first_ms = look->last_ms = look->whole_ms = 0;
-    p->request_end = 0;
-    for (from = 0; from < there; from += n) {
-        n = INSPECT_CHUNK / size;
-        if (n > there - from)
-            n = there - from;
-        rc = inspect_read(fd, chunk, (size_t)n * size,
-                          LOG_SLOTS_AT + (uint64_t)from * size);
-        if (rc < 0)
-            return rc;
-        for (i = 0; i < n; i++)
-            check_slot(look, p, chunk + (size_t)i * size, from + i);
+    *p = (struct pass){.look = look, .limit = limit};
+    return logfile_each(&slots, see_slot, p);
+}
+
+/* Sets *epoch to the highest one above the header's of a valid slot; 0: none. */
+static int
+find_later(int fd, const struct inspect *look, uint64_t *epoch)
+{
+    struct log_header later = look->header;
+    uint8_t slot[SLOT_SIZE_MAX];
+    struct slot_stamp stamp;
+    struct message m;
+    int rc = 0;
+
+    *epoch = 0;
+    for (uint32_t i = 0; rc == 0 && i < later.slots - look->missing; i++) {
+        rc = inspect_slot(fd, &later.layout, i, slot);
+        later.epoch = rc == 0 ? get_le32(slot + later.layout.message_size) : 0;
+        if (later.epoch > look->header.epoch && later.epoch > *epoch &&
+            slot_parse(&later, slot, i, &m, &stamp) == 0)
+            *epoch = later.epoch;
     }
+    return rc;
+}
+
+/* The state in the invalid block beside an EMPTY header was OPEN, if there are
+ * slots of a later epoch: the valid block precedes it. */
+static int
+judge_empty(int fd, struct inspect *look)
+{
+    uint64_t epoch;
+    int rc;
+
+    if (look->header.state != LOG_EMPTY || look->header_ok[look->next_block])
+        return 0;
+    rc = find_later(fd, look, &epoch);
+    if (rc < 0 || epoch == 0)
+        return rc;
+    look->header.state = LOG_OPEN;
+    look->header.features |= LOG_HAS_TIMES;
+    look->header.epoch = epoch;
     return 0;
 }
 
@@ -221,61 +233,43 @@ pass_over_slots(int fd, struct inspect *look, struct pass *p, uint8_t *chunk)
  * count them, because how many must be valid is known only after the first
  * pass. */
 static int
-judge_slots(int fd, struct inspect *look, uint8_t *chunk)
+judge_slots(int fd, struct inspect *look)
 {
-    struct pass p = {.limit = 0};
+    const uint32_t there = look->header.slots - look->missing;
+    uint32_t limit = 0;
+    struct pass p;
     int rc;
 
-    if (look->header.state == LOG_EMPTY)
-        p.want_later = !look->header_ok[look->next_block];
     if (look->header.state == LOG_SEALED)
-        p.limit = (uint32_t)look->header.count;
-    rc = pass_over_slots(fd, look, &p, chunk);
-    if (rc < 0)
-        return rc;
-
-    /* The state in the invalid block was OPEN: the valid block precedes it. */
-    if (p.later > 0) {
-        look->header.state = LOG_OPEN;
-        look->header.features |= LOG_HAS_TIMES;
-        look->header.epoch = p.later;
-        p = (struct pass){.limit = 0};
-        rc = pass_over_slots(fd, look, &p, chunk);
-        if (rc < 0)
-            return rc;
-    }
+        limit = look->header.count;
+    rc = pass_over_slots(fd, look, &p, limit);
     /* The slots of an EMPTY log are merged: none of them must be valid. */
-    if (look->header.state == LOG_EMPTY)
-        p.synced = 0;
-    if (p.synced > p.limit)
-        p.limit = p.synced;
-    p.broken = 0;
-    if (look->prefix < p.limit) {
-        rc = pass_over_slots(fd, look, &p, chunk);
-        if (rc < 0)
-            return rc;
-    }
-    look->damaged = p.broken;
-    return 0;
+    if (look->header.state != LOG_EMPTY && p.synced > limit)
+        limit = p.synced;
+    if (limit > there)
+        limit = there;
+    if (rc < 0 || look->prefix >= limit)
+        return rc;
+    rc = pass_over_slots(fd, look, &p, limit);
+    look->damaged = limit - p.good;
+    return rc;
 }
 
 int
 inspect_slots(int fd, struct inspect *look)
 {
-    const uint32_t missing = look->missing;
-    uint8_t *chunk;
     int rc;
 
     assert(look->headers_rc == 0);
-    chunk = malloc(INSPECT_CHUNK);
-    if (!chunk)
-        return -ENOMEM;
-    rc = judge_slots(fd, look, chunk);
-    free(chunk);
-    /* A log is written in full when it is created, so missing bytes are damage.
-     */
-    look->damaged += missing;
-    return rc == -EBADMSG ? -EIO : rc; /* truncated while it was read */
+    rc = judge_empty(fd, look);
+    if (rc == 0)
+        rc = judge_slots(fd, look);
+    /* A log is written in full when it is created, so missing bytes are damage,
+     * also those that were cut off while it was read. */
+    if (rc == 0)
+        rc = find_missing(fd, look);
+    look->damaged += look->missing;
+    return rc == -EBADMSG ? -EIO : rc; /* cut off while it was read */
 }
 
 /* Whether a log that was judged has another header since. */

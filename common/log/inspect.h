@@ -4,7 +4,7 @@
  * Recovery, `countd log`, `countd check` and tests share this judgement.  The
  * log may change owner meanwhile.
  *
- * Nothing is written; inspect_slots() has a buffer of 1 MiB while it runs.
+ * Nothing is written; inspect_slots() has a buffer while it runs.
  * Errors: 0 or a negative errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_INSPECT_H

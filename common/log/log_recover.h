@@ -1,7 +1,7 @@
 /* common/log/log_recover.h - recovery of a commit log whose owner died.
  *
- * Nothing here prints; log_recover() maps a buffer of 1 MiB while it runs, and
- * allocates the marks of the log.  Errors: 0 or a negative errno. */
+ * Nothing here prints; log_recover() allocates a buffer while it runs, and the
+ * marks of the log.  Errors: 0 or a negative errno. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_LOG_RECOVER_H
 #define COUNTD_COMMON_LOG_LOG_RECOVER_H
