@@ -39,11 +39,10 @@ struct fold_keyspace {
     uint32_t entry_count;
     uint32_t tag;
     uint16_t name_size;
-    int8_t state; /* the caller's, 0 at first, as are the next four */
+    int8_t state; /* the caller's, 0 at first, as are the next three */
     uint8_t lane; /* of the store (store_lane) */
     bool is_in;   /* has the records: to be made durable */
     int error;
-    uint32_t aside; /* records of a log that it did not take */
     uint32_t records;
     uint8_t name[];
 };

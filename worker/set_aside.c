@@ -3,20 +3,14 @@
 #include "worker/set_aside.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "common/log/logfile.h"
-#include "common/log/mark.h"
 #include "worker/apply_batch.h"
 
 struct aside {
     struct merge *m;
     struct waiting_new file;
-    struct archive_fill_name *names;
-    size_t most;    /* keyspaces that refused */
     uint64_t fills; /* that were written */
-    bool writes;    /* records are written, not counted */
 };
 
 /* Whether a fill's records of a keyspace go into the file: unless one that is
@@ -30,77 +24,48 @@ is_wanted(const struct merge *m, const struct fold_keyspace *k, unsigned i)
                         &m->current->logs[i].mark);
 }
 
-static int
-take_slot(void *ctx, uint32_t number, const struct message *msg,
-          const struct slot_stamp *stamp)
+static bool
+is_any_wanted(const struct merge *m, unsigned i)
 {
-    struct aside *a = ctx;
-    struct fold_keyspace *k;
+    const struct fold_keyspace *k = m->current->fold.first;
 
-    (void)number;
-    if (mark_is(msg) || msg->increment == 0)
-        return 0;
-    k = fold_find(&a->m->current->fold, msg->keyspace, msg->keyspace_size);
-    if (!k || k->aside == UINT32_MAX)
-        return 0;
-    if (a->writes)
-        return waiting_record(&a->m->folder, msg, stamp->received_ms);
-    k->aside++;
-    return 0;
+    while (k && !is_wanted(m, k, i))
+        k = k->next;
+    return k != NULL;
 }
 
-/* Counts the records of a log that go into the file, or writes them. */
 static int
-take_slots(struct aside *a, const struct log *log, bool writes)
+read_log(void *ctx, slot_visit *visit, void *visit_ctx)
 {
-    a->writes = writes;
-    return logfile_each_sealed(log, take_slot, a);
-}
-
-/* Finds the names of a fill that go into the file, and their records. */
-static int
-find_names(struct aside *a, unsigned i, struct archive_header *h)
-{
-    struct fold_keyspace *k;
-    bool any = false;
-    int rc;
-
-    for (k = a->m->current->fold.first; k; k = k->next) {
-        k->aside = is_wanted(a->m, k, i) ? 0 : UINT32_MAX;
-        any = any || k->aside == 0;
-    }
-    h->count = h->names = 0;
-    rc = any ? take_slots(a, &a->m->current->logs[i].log, false) : 0;
-    for (k = a->m->current->fold.first; k; k = k->next) {
-        if (k->aside == UINT32_MAX || k->aside == 0)
-            continue;
-        a->names[h->names++] =
-            (struct archive_fill_name){k->name, k->name_size, k->aside};
-        h->count += k->aside;
-    }
-    return rc;
+    return logfile_each_sealed(ctx, visit, visit_ctx);
 }
 
 static int
 write_fill(struct aside *a, unsigned i)
 {
-    const struct log *log = &a->m->current->logs[i].log;
-    struct archive_header h = archive_header_of(&log->header);
-    struct waiting *w = &a->m->folder;
+    struct log *log = &a->m->current->logs[i].log;
+    const struct archive_header h = archive_header_of(&log->header);
+    const struct waiting_source from = {read_log, log};
+    struct name_table names;
     int rc;
 
-    rc = find_names(a, i, &h);
-    if (rc < 0 || h.count == 0)
-        return rc;
-    rc = a->file.fd < 0 ? waiting_begin(w, &a->file, false) : 0;
+    if (!is_any_wanted(a->m, i))
+        return 0;
+    rc = name_table_init(&names);
     if (rc == 0)
-        rc = waiting_member(w, &a->file, &h, a->names);
+        rc = waiting_count_records(&from, &names);
+    for (uint32_t n = 0; rc == 0 && n < names.count; n++) {
+        size_t size;
+        const uint8_t *name = name_table_name(&names, n, &size);
+
+        if (!is_wanted(a->m, fold_find(&a->m->current->fold, name, size), i))
+            names.entries[n].note = 0;
+    }
     if (rc == 0)
-        rc = take_slots(a, log, true);
-    if (rc == 0)
-        rc = waiting_member_end(w, &a->file);
-    a->fills += rc == 0;
-    return rc;
+        rc = waiting_add(&a->m->folder, &a->file, &h, &names, &from);
+    name_table_clear(&names);
+    a->fills += rc > 0;
+    return rc < 0 ? rc : 0;
 }
 
 static int
@@ -129,18 +94,14 @@ int
 set_aside(struct merge *m)
 {
     struct aside a = {.m = m, .file = {.fd = -1}};
-    const struct fold_keyspace *k;
+    const struct fold_keyspace *k = m->current->fold.first;
     int rc;
 
-    for (k = m->current->fold.first; k; k = k->next)
-        a.most += k->state == KEYSPACE_REFUSED;
-    if (a.most == 0)
+    while (k && k->state != KEYSPACE_REFUSED)
+        k = k->next;
+    if (!k)
         return 0;
-    a.names = calloc(a.most, sizeof *a.names);
-    if (!a.names)
-        return -ENOMEM;
     rc = write_all(&a);
-    free(a.names);
     if (rc == 0)
         m->stats.held += a.fills;
     return rc;

@@ -201,10 +201,10 @@ int waiting_remove(struct waiting *w, struct waiting_file *file);
 
 /* ---- waiting_write.c: writing (worker, commands) ------------------------- */
 
-/* A file that is being written: begin, members, end or abort.
+/* A file that is being written: begin, fills, end or abort.
  *   -EDQUOT  (end) w->max would be passed, by the last list */
 struct waiting_new {
-    int fd;
+    int fd;      /* -1: it is not begun */
     uint64_t at; /* its size */
     uint64_t first_ms;
     uint64_t since_ms; /* 0: now */
@@ -214,12 +214,23 @@ struct waiting_new {
 };
 
 int waiting_begin(struct waiting *w, struct waiting_new *n, bool placed);
-int waiting_member(struct waiting *w, struct waiting_new *n,
-                   const struct archive_header *h,
-                   const struct archive_fill_name *names);
-int waiting_record(struct waiting *w, const struct message *m,
-                   uint64_t received_ms);
-int waiting_member_end(struct waiting *w, struct waiting_new *n);
+
+/* The records of a fill: read() visits them, each time the same ones. */
+struct waiting_source {
+    int (*read)(void *ctx, slot_visit *visit, void *visit_ctx);
+    void *ctx;
+};
+
+/* Notes for each keyspace in `names` how many increments other than 0 it has. */
+int waiting_count_records(const struct waiting_source *from,
+                          struct name_table *names);
+
+/* Adds a fill, after waiting_count_records(): these increments of the keyspaces whose
+ * note the caller has not set to 0.  If there are any, which is what it returns,
+ * it begins a file that is not begun. */
+int waiting_add(struct waiting *w, struct waiting_new *n,
+                const struct archive_header *h, const struct name_table *names,
+                const struct waiting_source *from);
 
 /* Durable, its name included, when it returns 0. */
 int waiting_end(struct waiting *w, struct waiting_new *n);

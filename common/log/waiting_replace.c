@@ -56,7 +56,6 @@ struct left_out {
     /* State while a member is copied. */
     struct archive_header header;
     bool found;
-    uint64_t increments; /* of the other names */
 };
 
 static int
@@ -64,40 +63,45 @@ see_fill_name(void *ctx, const struct archive_fill_name *n)
 {
     struct left_out *l = ctx;
 
-    if (l->what->size > 0 &&
-        bytes_equal(n->name, n->size, l->what->name, l->what->size))
-        l->found = true;
-    else
-        l->increments += n->increments;
+    l->found = l->found ||
+               (l->what->size > 0 &&
+                bytes_equal(n->name, n->size, l->what->name, l->what->size));
     return 0;
 }
 
-static int
-write_other(void *ctx, uint32_t number, const struct message *m,
-            const struct slot_stamp *stamp)
-{
-    struct left_out *l = ctx;
+struct member_source {
+    int fd;
+    const struct archive_member *member;
+};
 
-    (void)number;
-    return m->increment == 0 || bytes_equal(m->keyspace, m->keyspace_size,
-                                            l->what->name, l->what->size)
-               ? 0
-               : waiting_record(l->w, m, stamp->received_ms);
+static int
+read_member(void *ctx, slot_visit *visit, void *visit_ctx)
+{
+    const struct member_source *s = ctx;
+
+    return archive_each(s->fd, s->member, visit, visit_ctx);
 }
 
-/* Writes a member without the records of a name; its names are then those of
- * its records again. */
+/* Writes a member without the records of a name, if anything of it stays. */
 static int
 filter_member(struct left_out *l, int fd, const struct archive_member *m)
 {
+    struct member_source of = {fd, m};
+    const struct waiting_source from = {read_member, &of};
+    struct name_table names;
+    uint32_t name;
     int rc;
 
-    l->header.count = l->increments;
-    l->header.names = 0;
-    rc = waiting_member(l->w, &l->new, &l->header, NULL);
+    rc = name_table_init(&names);
     if (rc == 0)
-        rc = archive_each(fd, m, write_other, l);
-    return rc == 0 ? waiting_member_end(l->w, &l->new) : rc;
+        rc = waiting_count_records(&from, &names);
+    name = name_table_find(&names, l->what->name, l->what->size);
+    if (name != NAME_TABLE_NONE)
+        names.entries[name].note = 0;
+    if (rc == 0)
+        rc = waiting_add(l->w, &l->new, &l->header, &names, &from);
+    name_table_clear(&names);
+    return rc < 0 ? rc : 0;
 }
 
 /* Whether two members have the same bytes. */
@@ -147,7 +151,7 @@ write_member(struct left_out *l, int fd, const struct archive_member *m)
     int64_t copied;
 
     if (l->found && (!l->what->leaves || l->what->leaves(l->what->ctx, &id)))
-        return l->increments > 0 ? filter_member(l, fd, m) : 0;
+        return filter_member(l, fd, m);
     while (l->next && l->next->member.at < m->at)
         l->next = l->next->next;
     fill = l->next && l->next->member.at == m->at ? l->next : NULL;
@@ -170,7 +174,6 @@ rewrite_member(void *ctx, int fd, const struct archive_member *m)
     int rc;
 
     l->found = false;
-    l->increments = 0;
     rc = archive_read_names(fd, m, &l->header, see_fill_name, l);
     if (rc == 0)
         rc = archive_each(fd, m, NULL, NULL);

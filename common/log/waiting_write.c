@@ -1,5 +1,5 @@
-/* common/log/waiting_write.c - see waiting.h: waiting_end() makes a file,
- * waiting_copy() copies all.
+/* common/log/waiting_write.c - see waiting.h: waiting_add() and waiting_end()
+ * make a file, waiting_copy() copies all.
  *
  * A file is flocked as long as it has its temporary name: who finds the flock
  * free knows that its maker died. */
@@ -20,6 +20,7 @@
 
 #include "common/base/folder.h"
 #include "common/log/log_owner.h"
+#include "common/log/mark.h"
 
 /* ---- a new file ----------------------------------------------------------- */
 
@@ -57,27 +58,104 @@ waiting_begin(struct waiting *w, struct waiting_new *n, bool placed)
     return rc < 0 ? rc : make_file(w, n);
 }
 
-int
-waiting_member(struct waiting *w, struct waiting_new *n,
-               const struct archive_header *h,
-               const struct archive_fill_name *names)
+/* ---- a part of a fill ------------------------------------------------------ */
+
+static int
+count_record(void *ctx, uint32_t number, const struct message *m,
+             const struct slot_stamp *stamp)
 {
-    if (h->first_ms < n->first_ms)
-        n->first_ms = h->first_ms;
-    return archive_writer_begin(w->writer, h, names, n->fd, n->at);
+    struct name_table *names = ctx;
+    uint32_t name;
+    int rc;
+
+    (void)number;
+    (void)stamp;
+    if (mark_is(m) || m->increment == 0)
+        return 0; /* it changes nothing and makes no key */
+    rc = name_table_put(names, m->keyspace, m->keyspace_size, &name);
+    if (rc == 0)
+        names->entries[name].note++;
+    return rc;
 }
 
 int
-waiting_record(struct waiting *w, const struct message *m, uint64_t received_ms)
+waiting_count_records(const struct waiting_source *from,
+                      struct name_table *names)
 {
-    return archive_writer_add(w->writer, m, received_ms);
+    return from->read(from->ctx, count_record, names);
+}
+
+/* What is written of a fill. */
+struct part {
+    struct archive_writer *writer;
+    const struct name_table *names;
+};
+
+static int
+write_record(void *ctx, uint32_t number, const struct message *m,
+             const struct slot_stamp *stamp)
+{
+    const struct part *p = ctx;
+    uint32_t name;
+
+    (void)number;
+    if (m->increment == 0)
+        return 0;
+    name = name_table_find(p->names, m->keyspace, m->keyspace_size);
+    return name != NAME_TABLE_NONE && p->names->entries[name].note > 0
+               ? archive_writer_add(p->writer, m, stamp->received_ms)
+               : 0;
+}
+
+/* Begins a member with the names that are noted, if there are any, and the file
+ * if need be. */
+static int
+begin_member(struct waiting *w, struct waiting_new *n, struct archive_header h,
+             const struct name_table *t)
+{
+    struct archive_fill_name *names = calloc(t->count + 1, sizeof *names);
+    int rc = names ? 0 : -ENOMEM;
+
+    h.count = h.names = 0;
+    for (size_t i = 0; rc == 0 && i < t->count; i++) {
+        const struct name_entry *e = &t->entries[i];
+
+        if (e->note == 0)
+            continue;
+        h.count += e->note;
+        names[h.names++] =
+            (struct archive_fill_name){t->bytes + e->at, e->size, e->note};
+    }
+    if (rc == 0 && h.names > 0 && n->fd < 0)
+        rc = waiting_begin(w, n, n->placed);
+    if (rc == 0 && h.names > 0) {
+        if (h.first_ms < n->first_ms)
+            n->first_ms = h.first_ms;
+        rc = archive_writer_begin(w->writer, &h, names, n->fd, n->at);
+    }
+    free(names);
+    return rc < 0 ? rc : h.names > 0;
 }
 
 int
-waiting_member_end(struct waiting *w, struct waiting_new *n)
+waiting_add(struct waiting *w, struct waiting_new *n,
+            const struct archive_header *h, const struct name_table *names,
+            const struct waiting_source *from)
 {
-    return archive_writer_end(w->writer, &n->at);
+    struct part p = {.names = names};
+    int rc;
+
+    rc = begin_member(w, n, *h, names);
+    if (rc <= 0)
+        return rc;
+    p.writer = w->writer;
+    rc = from->read(from->ctx, write_record, &p);
+    if (rc == 0)
+        rc = archive_writer_end(w->writer, &n->at);
+    return rc < 0 ? rc : 1;
 }
+
+/* ---- the end of a file ----------------------------------------------------- */
 
 static void
 close_new(struct waiting_new *n)

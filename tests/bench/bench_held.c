@@ -139,43 +139,51 @@ spoil_file(struct side *s, bool spoilt)
     (void)close(fd); /* its writes are in the page cache */
 }
 
+static int
+read_fill(void *ctx, slot_visit *visit, void *visit_ctx)
+{
+    const struct slot_stamp stamp = {.received_ms = 1700000000000};
+    const uint64_t *number = ctx;
+    int rc = 0;
+
+    for (uint32_t d = 0; rc == 0 && d < 3; d++) {
+        char key[16];
+        const struct message m = {.increment = 1,
+                                  .keyspace = (const uint8_t *)"sick",
+                                  .keyspace_size = 4,
+                                  .key = (const uint8_t *)key,
+                                  .key_size = 10};
+
+        (void)snprintf(key, sizeof key, "%u-%08llu", d,
+                       (unsigned long long)(*number % 1000));
+        rc = visit(visit_ctx, d, &m, &stamp);
+    }
+    return rc;
+}
+
 /* Fills of four logs, 1000 in each file, as after joins. */
 static void
 hold_fills(struct side *s)
 {
-    static const uint8_t sick[] = "sick";
-    const struct archive_fill_name name = {sick, 4, 3};
-    struct archive_header h = {.count = 3,
-                               .names = 1,
-                               .slots = 3,
-                               .keyspace_size = 256,
-                               .key_size = 256};
+    struct archive_header h = {
+        .slots = 3, .keyspace_size = 256, .key_size = 256};
     struct waiting *w = &s->worker.merge.folder;
-    struct waiting_new n;
+    struct waiting_new n = {.fd = -1};
+    struct name_table names;
+    uint64_t i = 0;
+    const struct waiting_source from = {read_fill, &i};
 
-    for (uint64_t i = 0; i < held_fills; i++) {
-        if (i % 1000 == 0)
-            assert_rc(waiting_begin(w, &n, false), 0);
+    assert_rc(name_table_init(&names), 0);
+    assert_rc(waiting_count_records(&from, &names), 0); /* which all have */
+    for (; i < held_fills; i++) {
         h.uuid[0] = (uint8_t)(i % 4);
         h.epoch = i / 4 + 1;
         h.first_ms = 1700000000000 + i;
-        assert_rc(waiting_member(w, &n, &h, &name), 0);
-        for (int d = 0; d < 3; d++) {
-            char key[16];
-            const struct message m = {.increment = 1,
-                                      .keyspace = sick,
-                                      .keyspace_size = 4,
-                                      .key = (const uint8_t *)key,
-                                      .key_size = 10};
-
-            (void)snprintf(key, sizeof key, "%d-%08llu", d,
-                           (unsigned long long)(i % 1000));
-            assert_rc(waiting_record(w, &m, h.first_ms), 0);
-        }
-        assert_rc(waiting_member_end(w, &n), 0);
+        assert_rc(waiting_add(w, &n, &h, &names, &from), 1);
         if (i % 1000 == 999 || i + 1 == held_fills)
             assert_rc(waiting_end(w, &n), 0);
     }
+    name_table_clear(&names);
 }
 
 /* ---- rounds ------------------------------------------------------------ */

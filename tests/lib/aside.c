@@ -2,7 +2,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/aside.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/log/waiting.h"
@@ -18,43 +17,54 @@ message_of(const struct aside_record *r)
                             .key_size = (uint16_t)strlen(r->key)};
 }
 
+/* For waiting_add(). */
+struct records {
+    const struct aside_record *at;
+    size_t count;
+    uint64_t received_ms;
+};
+
+static int
+read_records(void *ctx, slot_visit *visit, void *visit_ctx)
+{
+    const struct records *r = ctx;
+    const struct slot_stamp stamp = {.received_ms = r->received_ms};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < r->count; i++) {
+        const struct message m = message_of(&r->at[i]);
+
+        rc = visit(visit_ctx, (uint32_t)i, &m, &stamp);
+    }
+    return rc;
+}
+
 const char *
 aside_put(int log_fd, bool placed, const struct log_fill *mark,
           const struct aside_record *records, size_t count,
           uint64_t received_ms)
 {
-    struct archive_fill_name *names = test_memory(calloc(count, sizeof *names));
+    struct records all = {records, count, received_ms};
+    const struct waiting_source from = {read_records, &all};
     struct archive_header h = {.epoch = mark->epoch,
                                .first_ms = mark->first_ms,
                                .last_ms = received_ms,
-                               .count = count,
                                .slots = (uint32_t)count,
                                .keyspace_size = 256,
                                .key_size = 256};
     static struct waiting_new n;
+    struct name_table names;
     struct waiting w;
 
     memcpy(h.uuid, mark->uuid, sizeof h.uuid);
-    for (size_t i = 0; i < count; i++) {
-        const struct message m = message_of(&records[i]);
-
-        if (i == 0 || strcmp(records[i].keyspace, records[i - 1].keyspace) != 0)
-            names[h.names++] =
-                (struct archive_fill_name){m.keyspace, m.keyspace_size, 0};
-        names[h.names - 1].increments++;
-    }
+    n = (struct waiting_new){.fd = -1, .placed = placed};
+    assert_rc(name_table_init(&names), 0);
+    assert_rc(waiting_count_records(&from, &names), 0);
     assert_rc(waiting_open(&w, log_fd, true, true, 0), 0);
-    assert_rc(waiting_begin(&w, &n, placed), 0);
-    assert_rc(waiting_member(&w, &n, &h, names), 0);
-    for (size_t i = 0; i < count; i++) {
-        const struct message m = message_of(&records[i]);
-
-        assert_rc(waiting_record(&w, &m, received_ms), 0);
-    }
-    assert_rc(waiting_member_end(&w, &n), 0);
+    assert_rc(waiting_add(&w, &n, &h, &names, &from), 1);
     assert_rc(waiting_end(&w, &n), 0);
     waiting_close(&w);
-    free(names);
+    name_table_clear(&names);
     return n.name;
 }
 

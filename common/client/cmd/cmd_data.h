@@ -247,18 +247,13 @@ struct place {
     struct log_fill fill;
     /* Keyspaces; notes are their increments in the fill that are to be placed. */
     struct name_table names;
-    struct waiting_new file;
     struct log_fill *fills; /* fills that are wanted */
     size_t fill_count, fill_capacity;
 };
 
-/* Places a fill: its file is durable, its name included, or there is none.
- * read() is called once or twice, and has place_take() visit each increment, the
- * same ones both times; its ctx is the struct place. */
+/* Places a fill: its file is durable, its name included, or there is none. */
 int place_fill(struct place *p, const struct archive_header *h,
-               int (*read)(void *ctx, struct place *p), void *ctx);
-int place_take(void *ctx, uint32_t number, const struct message *m,
-               const struct slot_stamp *stamp);
+               const struct waiting_source *from);
 
 /* Places an archived log. */
 int place_archived(struct place *p, const struct archived *log);

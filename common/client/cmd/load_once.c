@@ -97,7 +97,7 @@ count_increment(struct once *o, const struct increment *i)
 /* ---- placing ------------------------------------------------------------- */
 
 static int
-read_fill(void *ctx, struct place *p)
+read_fill(void *ctx, slot_visit *visit, void *visit_ctx)
 {
     const struct slot_stamp stamp = {.received_ms = RECEIVED_MS};
     const struct once *o = ctx;
@@ -112,7 +112,7 @@ read_fill(void *ctx, struct place *p)
                                   .keyspace = b + HEAD_SIZE,
                                   .key = b + HEAD_SIZE + get_le16(b + 12)};
 
-        rc = place_take(p, 0, &m, &stamp); /* it needs no number */
+        rc = visit(visit_ctx, 0, &m, &stamp); /* it needs no number */
         at += (size_t)HEAD_SIZE + m.keyspace_size + m.key_size;
     }
     return rc;
@@ -125,7 +125,8 @@ place_collected(struct once *o)
 
     if (o->fill.count > 0) {
         o->fill.epoch++;
-        rc = place_fill(&o->place, &o->fill, read_fill, o);
+        rc = place_fill(&o->place, &o->fill,
+                        &(struct waiting_source){read_fill, o});
     }
     o->fill.count = 0;
     o->size = 0;

@@ -86,8 +86,13 @@ decide_name(struct place *p, uint32_t number)
     enum store_mark_state state;
     size_t size;
     const uint8_t *name = name_table_name(&p->names, number, &size);
-    const int rc = read_state(p, name, size, &state);
+    int rc;
 
+    if (!is_chosen(p, name, size)) {
+        *increments = 0;
+        return;
+    }
+    rc = read_state(p, name, size, &state);
     if (rc == 0 && state == STORE_MARK_DONE) {
         p->already += *increments;
         *increments = 0;
@@ -110,57 +115,6 @@ decide_name(struct place *p, uint32_t number)
 
 /* ---- one fill ------------------------------------------------------------------ */
 
-int
-place_take(void *ctx, uint32_t number, const struct message *m,
-           const struct slot_stamp *stamp)
-{
-    struct place *p = ctx;
-    uint32_t name;
-    int rc;
-
-    (void)number;
-    if (m->increment == 0)
-        return 0; /* it changes nothing and makes no key */
-    if (p->file.fd >= 0) {
-        name = name_table_find(&p->names, m->keyspace, m->keyspace_size);
-        return name != NAME_TABLE_NONE && p->names.entries[name].note > 0
-                   ? waiting_record(&p->in->waiting, m, stamp->received_ms)
-                   : 0;
-    }
-    if (!is_chosen(p, m->keyspace, m->keyspace_size))
-        return 0;
-    rc = name_table_put(&p->names, m->keyspace, m->keyspace_size, &name);
-    if (rc == 0)
-        p->names.entries[name].note++;
-    return rc;
-}
-
-/* Begins a file for what the keyspaces lack, if that is anything. */
-static int
-begin_file(struct place *p, struct archive_header h)
-{
-    struct archive_fill_name *names = calloc(p->names.count + 1, sizeof *names);
-    int rc = names ? 0 : -ENOMEM;
-
-    h.count = h.names = 0;
-    for (uint32_t i = 0; rc == 0 && i < p->names.count; i++) {
-        const struct name_entry *e = &p->names.entries[i];
-
-        if (e->note == 0)
-            continue;
-        h.count += e->note;
-        names[h.names++] = (struct archive_fill_name){p->names.bytes + e->at,
-                                                      e->size, e->note};
-    }
-    if (rc == 0 && h.count > 0) {
-        rc = waiting_begin(&p->in->waiting, &p->file, true);
-        if (rc == 0)
-            rc = waiting_member(&p->in->waiting, &p->file, &h, names);
-    }
-    free(names);
-    return rc;
-}
-
 /* Finds what each keyspace lacks. */
 static int
 decide_names(struct place *p)
@@ -178,25 +132,26 @@ decide_names(struct place *p)
     return 0;
 }
 
-/* Ends the file, which is durable then, its name included. */
+/* Writes what the keyspaces lack into a file, if that is anything; it is durable
+ * then, its name included. */
 static int
-end_file(struct place *p, int rc)
+write_file(struct place *p, const struct archive_header *h,
+           const struct waiting_source *from)
 {
     struct waiting *w = &p->in->waiting;
+    struct waiting_new file = {.fd = -1, .placed = true};
+    const int rc = waiting_add(w, &file, h, &p->names, from);
 
-    if (rc == 0)
-        rc = waiting_member_end(w, &p->file);
-    if (rc == 0)
-        rc = waiting_end(w, &p->file);
-    else
-        waiting_abort(w, &p->file);
-    p->file.fd = -1;
+    if (rc > 0)
+        return waiting_end(w, &file);
+    if (file.fd >= 0)
+        waiting_abort(w, &file);
     return rc;
 }
 
 int
 place_fill(struct place *p, const struct archive_header *h,
-           int (*read)(void *ctx, struct place *p), void *ctx)
+           const struct waiting_source *from)
 {
     int rc;
 
@@ -207,38 +162,34 @@ place_fill(struct place *p, const struct archive_header *h,
         p->is_listed = true;
     }
     name_table_clear(&p->names);
-    p->file.fd = -1;
     p->fill = LOG_FILL_OF(h);
     rc = name_table_init(&p->names);
     if (rc == 0)
-        rc = read(ctx, p);
+        rc = waiting_count_records(from, &p->names);
     p->unread = rc < 0;
     if (rc == 0)
         rc = decide_names(p);
-    if (rc == 0 && !p->dry_run)
-        rc = begin_file(p, *h);
-    if (rc == 0 && p->file.fd >= 0)
-        rc = read(ctx, p);
-    return p->file.fd >= 0 ? end_file(p, rc) : rc;
+    return rc == 0 && !p->dry_run ? write_file(p, h, from) : rc;
 }
 
 /* ---- an archived log ------------------------------------------------------------ */
 
 static int
-read_archive(void *ctx, struct place *p)
+read_archive(void *ctx, slot_visit *visit, void *visit_ctx)
 {
-    return archived_each(ctx, place_take, p);
+    return archived_each(ctx, visit, visit_ctx);
 }
 
 int
 place_archived(struct place *p, const struct archived *log)
 {
-    struct archived a = *log; /* that `ctx` may point to */
+    struct archived a = *log; /* that the source may point to */
 
     p->unread = log->error < 0 || log->missing;
     if (p->unread)
         return log->missing ? -ENOENT : log->error;
-    return place_fill(p, &log->header, read_archive, &a);
+    return place_fill(p, &log->header,
+                      &(struct waiting_source){read_archive, &a});
 }
 
 /* ---- merging --------------------------------------------------------------------- */

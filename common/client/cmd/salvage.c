@@ -64,6 +64,8 @@ struct salvage {
     struct store_session in;
     struct inspect report;
     struct place place;
+    slot_visit *visit; /* while slots are read: of those that are placed */
+    void *visit_ctx;
 };
 
 /* ---- requests with a key ------------------------------------------------ */
@@ -284,17 +286,18 @@ take_slot(void *ctx, uint32_t number, const struct message *m,
         (s->report.header.features & LOG_HAS_MARKS) != 0)
         s->requests.unsure++;
     s->requests.left_out += left_out;
-    return left_out ? 0 : place_take(&s->place, number, m, stamp);
+    return left_out ? 0 : s->visit(s->visit_ctx, number, m, stamp);
 }
 
 /* For place_fill(). */
 static int
-read_slots(void *ctx, struct place *p)
+read_slots(void *ctx, slot_visit *visit, void *visit_ctx)
 {
     struct salvage *s = ctx;
     struct salvage_requests *r = &s->requests;
 
-    (void)p;
+    s->visit = visit;
+    s->visit_ctx = visit_ctx;
     r->left_out = r->unsure = 0;
     r->next = 0;
     r->out_end = r->after = r->run_end = 0;
@@ -430,7 +433,7 @@ run_salvage(struct salvage *s)
     /* A keyspace that has another fill of this epoch is left out: their order
      * is unknown. */
     if (rc == 0)
-        rc = place_fill(&s->place, &h, read_slots, s);
+        rc = place_fill(&s->place, &h, &(struct waiting_source){read_slots, s});
     if (rc == 0)
         rc = remove_salvaged(s);
     if (rc < 0)
