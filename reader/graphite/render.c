@@ -85,18 +85,18 @@ fail_target(struct render *r, int error)
 /* ---- targets ------------------------------------------------------------ */
 
 static struct render_grid *
-find_grid(struct render *r, struct render_target *t, int64_t interval)
+find_grid(struct render *r, const struct target_node *root, int64_t interval)
 {
     struct render_grid *g = r->grids;
 
-    while (g && (g->target != t || g->interval != interval))
+    while (g && (g->root != root || g->interval != interval))
         g = g->next;
     if (g)
         return g;
     g = scratch_take(r->scratch, sizeof *g);
     if (!g)
         return NULL;
-    g->target = t;
+    g->root = root;
     g->interval = interval;
     g->next = r->grids;
     r->grids = g;
@@ -111,7 +111,6 @@ set_top(struct render *r, struct render_leaf *leaf)
     uint8_t *keyspace = scratch_take(r->scratch, STORE_NAME_MAX);
     int size;
 
-    leaf->is_top = true;
     leaf->found = scratch_take(r->scratch, sizeof *leaf->found);
     if (!leaf->found || !keyspace)
         return render_fail_memory(r);
@@ -138,19 +137,20 @@ common_divisor(int64_t a, int64_t b)
 }
 
 /* The interval that the step of a leaf should divide: that of the innermost
- * summarize() or hitcount() around it, and of all shifts. */
+ * summarize() or hitcount() around it, and the unit of all shifts. */
 static int64_t
-leaf_interval(const struct render_target *t, const struct target_node *leaf)
+leaf_interval(const struct target_node *leaf, int64_t shift_unit)
 {
     const struct target_node *n = leaf->parent;
 
     while (n && functions_call(n)->function->scope != FUNCTION_SUMMARIZES)
         n = n->parent;
-    return common_divisor(n ? functions_call(n)->interval : 0, t->shift_unit);
+    return common_divisor(n ? functions_call(n)->interval : 0, shift_unit);
 }
 
 static int
-add_leaf(struct render *r, struct render_target *t, struct target_node *node)
+add_leaf(struct render *r, const struct target_node *root,
+         struct target_node *node, int64_t shift_unit)
 {
     struct render_leaf *leaf = scratch_take(r->scratch, sizeof *leaf);
     int rc = 0;
@@ -161,7 +161,7 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node)
     for (const struct target_node *n = node->parent; n; n = n->parent)
         if (functions_call(n)->function->scope == FUNCTION_SHIFTS)
             leaf->shift += functions_call(n)->interval;
-    leaf->grid = find_grid(r, t, leaf_interval(t, node));
+    leaf->grid = find_grid(r, root, leaf_interval(node, shift_unit));
     if (!leaf->grid)
         return render_fail_memory(r);
     if (leaf->shift > leaf->grid->shift)
@@ -179,19 +179,20 @@ add_leaf(struct render *r, struct render_target *t, struct target_node *node)
     return 0;
 }
 
-/* Gives the calls of a target their functions. */
+/* Gives the calls of a target their functions.  *shift_unit, 0 at first, divides
+ * all shifts in it then. */
 static int
-bind_calls(struct render *r, struct render_target *t)
+bind_calls(struct render *r, const struct target *t, int64_t *shift_unit)
 {
     int rc = 0;
 
-    for (struct target_node *n = t->target.first; n && rc == 0; n = n->after) {
+    for (struct target_node *n = t->first; n && rc == 0; n = n->after) {
         if (n->kind != TARGET_CALL)
             continue;
         rc = functions_bind(r->scratch, n, r->why);
         if (rc == 0 && functions_call(n)->function->scope == FUNCTION_SHIFTS)
-            t->shift_unit =
-                common_divisor(t->shift_unit, functions_call(n)->interval);
+            *shift_unit =
+                common_divisor(*shift_unit, functions_call(n)->interval);
     }
     return rc;
 }
@@ -199,11 +200,12 @@ bind_calls(struct render *r, struct render_target *t)
 int
 render_add_target(struct render *r, const char *text, size_t size)
 {
-    struct render_target *t = scratch_take(r->scratch, sizeof *t);
     const char *copy = scratch_copy(r->scratch, text, size);
+    struct target t;
+    int64_t shift_unit = 0;
     int rc;
 
-    if (!t || !copy)
+    if (!copy)
         return render_fail_memory(r);
     if (++r->target_count > r->limits.max_series)
         return render_fail(r, HTTP_BAD_REQUEST,
@@ -211,24 +213,20 @@ render_add_target(struct render *r, const char *text, size_t size)
                            r->limits.max_series);
     if (!utf8_is_valid((const uint8_t *)copy, size))
         return render_fail(r, HTTP_BAD_REQUEST, "a target is not UTF-8");
-    rc = target_parse(r->scratch, copy, size, &t->target, r->why);
+    rc = target_parse(r->scratch, copy, size, &t, r->why);
     if (rc == 0)
-        rc = bind_calls(r, t);
+        rc = bind_calls(r, &t, &shift_unit);
     if (rc < 0)
         return fail_target(r, rc);
-    if (!target_read_path(t->target.root))
+    if (!target_read_path(t.root))
         return render_fail(r, HTTP_BAD_REQUEST,
                            "a target is a path or a call of a function");
-    for (struct target_node *n = t->target.first; n && rc == 0; n = n->after)
+    for (struct target_node *n = t.first; n && rc == 0; n = n->after)
         if (n->kind == TARGET_PATH || functions_is(n, "topKeys"))
-            rc = add_leaf(r, t, n);
-    if (rc < 0)
-        return rc;
-    *r->targets_end = t;
-    r->targets_end = &t->next;
-    *r->nodes_end = t->target.first;
-    r->nodes_end = &t->target.root->after;
-    return 0;
+            rc = add_leaf(r, t.root, n, shift_unit);
+    *r->nodes_end = t.first;
+    r->nodes_end = &t.root->after;
+    return rc;
 }
 
 /* ---- phases ------------------------------------------------------------- */
@@ -246,10 +244,9 @@ enter_leaf(struct render *r, struct render_leaf *leaf)
 void
 render_start(struct render *r)
 {
-    const size_t at = offsetof(struct render, targets);
+    const size_t at = offsetof(struct render, target_count);
 
     memset((uint8_t *)r + at, 0, offsetof(struct render, buckets) - at);
-    r->targets_end = &r->targets;
     r->leaves_end = &r->leaves;
     r->nodes_end = &r->nodes;
     r->status = HTTP_OK;
@@ -273,7 +270,7 @@ search_leaf(struct render *r, uint64_t until_ns)
     struct path_search *s = r->search;
     int rc;
 
-    if (leaf->is_top) {
+    if (leaf->node->kind == TARGET_CALL) {
         s->entered(s->ctx, leaf->found->keyspace, leaf->found->keyspace_size);
         return 1;
     }
@@ -344,7 +341,6 @@ static void
 enter_phase(struct render *r, unsigned phase)
 {
     r->phase = phase;
-    r->target = r->targets;
     r->grid = r->grids;
     r->node = r->nodes;
     enter_leaf(r, r->leaves);

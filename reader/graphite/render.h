@@ -35,7 +35,7 @@ struct render_limits {
 
 /* Points at multiples of a step, from < t <= until; at least one. */
 struct render_grid {
-    const struct render_target *target;
+    const struct target_node *root; /* of a target */
     int64_t interval; /* seconds that the step must divide; 0: any step */
     int64_t shift;    /* the longest one of its leaves */
     int64_t step, first, last;
@@ -53,23 +53,16 @@ struct render_span {
 
 /* A path of a target, or topKeys. */
 struct render_leaf {
-    struct series_list list; /* first: what was read */
-    struct target_node *node;
-    int64_t shift; /* how long ago it is read, seconds */
-    bool is_top;
-    bool is_sum; /* its series are read as their sum */
+    struct series_list list;  /* first: what was read */
+    struct target_node *node; /* PATH, or CALL of topKeys */
+    int64_t shift;            /* how long ago it is read, seconds */
+    bool is_sum;              /* its series are read as their sum */
     struct pattern pattern;
     struct path_found *found; /* sorted by path */
     size_t count;             /* paths in it */
     struct render_grid *grid;
     struct render_span span;  /* once the step of the grid is chosen */
     struct render_leaf *next; /* of any target */
-};
-
-struct render_target {
-    struct target target;
-    int64_t shift_unit; /* divides all shifts in it; 0: there are none */
-    struct render_target *next;
 };
 
 /* How the step of a grid is found. */
@@ -100,16 +93,14 @@ struct render {
     const struct zone *zone; /* of the times in CSV */
     struct chunks *answer;
 
-    struct render_target *targets, **targets_end;
     size_t target_count;
     struct render_leaf *leaves, **leaves_end;
     struct render_grid *grids;
     struct target_node *nodes, **nodes_end; /* in the order of evaluation */
 
     unsigned phase;
-    size_t series;                /* found so far */
-    struct render_target *target; /* where the phase is; NULL: at its end */
-    struct render_leaf *leaf;
+    size_t series;            /* found so far */
+    struct render_leaf *leaf; /* where the phase is; NULL: at its end */
     struct render_grid *grid;
     struct target_node *node;
     struct render_choice choice;
@@ -131,7 +122,7 @@ struct render {
     struct store_top top[FUNCTIONS_TOP_MAX];
 };
 
-/* Begins a request without targets: the members before `targets` are set. */
+/* Begins a request without targets: the members before target_count are set. */
 void render_start(struct render *r);
 
 /* Adds a target of `size` bytes, and checks it.  Below 0: `status` and `why` say

@@ -154,7 +154,7 @@ render_read_step(struct render *r, uint64_t until_ns)
     int rc;
 
     if (!r->found) {
-        if (r->leaf->is_top)
+        if (r->leaf->node->kind == TARGET_CALL)
             functions_call(r->leaf->node)->list = r->leaf->list;
         return 1;
     }
@@ -235,7 +235,7 @@ render_top_step(struct render *r, uint64_t until_ns)
     int rc;
 
     r->leaf->span = find_span(r->leaf);
-    if (!r->leaf->is_top)
+    if (r->leaf->node->kind == TARGET_PATH)
         return 1;
     if (!r->has_begun) {
         r->query = (struct store_history_query){

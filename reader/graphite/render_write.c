@@ -207,11 +207,13 @@ render_write_step(struct render *r, uint64_t until_ns)
         if (r->format == RENDER_JSON)
             json_begin(&r->answer->json, '[');
     }
-    if (!r->target)
+    while (r->node && r->node->parent) /* only the root of a target is shown */
+        r->node = r->node->after;
+    if (!r->node)
         return end_answer(r);
-    list = r->target->target.root->result;
+    list = r->node->result;
     if (r->written == list->count) {
-        r->target = r->target->next;
+        r->node = r->node->after;
         r->written = 0;
         return 0;
     }

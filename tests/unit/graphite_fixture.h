@@ -125,6 +125,17 @@ begin_render(struct fixture *r, int64_t from, int64_t until, int64_t max_points)
     render_start(&r->render);
 }
 
+/* The series of the first target. */
+static inline const struct series_list *
+first_result(const struct fixture *r)
+{
+    const struct target_node *n = r->render.nodes;
+
+    while (n->parent)
+        n = n->after;
+    return n->result;
+}
+
 /* Returns the answer, or why there is none. */
 static inline const char *
 finish_render(struct fixture *r)
@@ -166,7 +177,7 @@ show_target(struct fixture *r, const char *target, int64_t from, int64_t until,
     if (answer == r->render.why)
         return answer;
     *at = '\0';
-    list = r->render.targets->target.root->result;
+    list = first_result(r);
     for (size_t i = 0; i < list->count; i++) {
         const struct series *s = list->items[i];
 

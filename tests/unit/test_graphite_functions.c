@@ -189,8 +189,7 @@ CASE(a_constant_line_has_its_points_at_from_the_middle_and_until, r)
 
     for (int64_t seconds = 2; seconds <= 3; seconds++) {
         (void)render_target(r, "constantLine(5)", DAY0, DAY0 + seconds, 0);
-        s = ((const struct series_list *)r->render.targets->target.root->result)
-                ->items[0];
+        s = first_result(r)->items[0];
         assert_int_equal(s->count, 3);
         assert_int_equal(series_time(s, 0), DAY0);
         assert_int_equal(series_time(s, 1), DAY0 + (seconds + 1) / 2);
@@ -215,7 +214,7 @@ CASE(numbers_in_names_are_sorted_by_their_values, r)
         (void)snprintf(target, sizeof target, "aliasByMetric(%s)",
                        orders[i][0]);
         (void)render_target(r, target, DAY0 - 60, DAY0, 0);
-        list = r->render.targets->target.root->result;
+        list = first_result(r);
         for (size_t n = 0; n < list->count; n++)
             strncat(got, list->items[n]->name.at, list->items[n]->name.size);
         assert_string_equal(got, orders[i][1]);

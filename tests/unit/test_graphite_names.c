@@ -90,7 +90,7 @@ sum_target(struct fixture *r, const char *target, size_t *series)
     *series = 0;
     if (answer == r->render.why)
         fail_msg("%s: %s", target, answer);
-    list = r->render.targets->target.root->result;
+    list = first_result(r);
     for (size_t i = 0; i < list->count; i++)
         for (size_t p = 0; p < list->items[i]->count; p++)
             sum += (int64_t)list->items[i]->points[p];
@@ -243,7 +243,7 @@ CASE(legends_have_names_as_they_are, r)
 
         if (why == r->render.why)
             fail_msg("%s: %s", rows[i][0], why);
-        list = r->render.targets->target.root->result;
+        list = first_result(r);
         assert_int_equal(list->count, 1);
         name = list->items[0]->name;
         if (!target_text_is(name, rows[i][1]))

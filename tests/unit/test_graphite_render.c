@@ -62,7 +62,7 @@ CASE(a_step_is_the_smallest_with_few_enough_points, r)
 
         (void)render_target(r, "web.a", DAY0 - rows[i].span * 60, DAY0,
                             rows[i].points);
-        assert_non_null(r->render.targets);
+        assert_non_null(r->render.nodes);
         g = r->render.grids;
         assert_int_equal(g->step, rows[i].step * 60);
         assert_true(g->count <= (size_t)rows[i].points);
@@ -152,7 +152,7 @@ CASE(sums_are_exact_at_every_step, r)
 
         (void)render_target(r, "k.a.b", from, until,
                             1 + (int64_t)random_below(&random, 60));
-        list = r->render.targets->target.root->result;
+        list = first_result(r);
         assert_int_equal(list->count, 1);
         for (size_t p = 0; p < list->items[0]->count; p++) {
             const struct series *s = list->items[0];
