@@ -298,7 +298,7 @@ change_asked(struct http_call *x, const struct quota_request *r)
 
 /* ---- routes ------------------------------------------------------ */
 
-/* The checks that every request needs first.  False: *next is its answer. */
+/* The check of every route.  False: *next is the answer. */
 static bool
 may_serve(struct http_call *x, enum conn_next *next)
 {
@@ -386,11 +386,8 @@ answer_unnamed(struct http_call *x)
     const struct http_text path = x->request->path;
     const struct quota_verb *verb =
         find_verb((struct http_text){path.at + 1, path.size - 1});
-    enum conn_next next;
 
     assert(verb);
-    if (!may_serve(x, &next))
-        return next;
     return apply_verb(x, verb, quotas_unnamed(&s->quotas),
                       (struct http_text)HTTP_TEXT(""));
 }
@@ -414,15 +411,9 @@ put_line(uint8_t *to, const struct quota *quota)
 static enum conn_next
 answer_list(struct http_call *x)
 {
-    const struct quota_service *s = x->ctx;
-    const struct quotas *q;
-    enum conn_next next;
-    uint8_t *body, *at;
+    const struct quotas *q = &((struct quota_service *)x->ctx)->quotas;
+    uint8_t *body = http_body(x, (q->count + 1) * LINE_MAX_), *at;
 
-    if (!may_serve(x, &next))
-        return next;
-    q = &s->quotas;
-    body = http_body(x, (q->count + 1) * LINE_MAX_);
     if (!body || !wait_until_durable(x, false))
         return CONN_FULL;
     at = put_line(body, quotas_unnamed(q));
@@ -494,10 +485,7 @@ answer_named(struct http_call *x)
 {
     const uint8_t *slash = memchr(x->rest.at, '/', x->rest.size);
     struct http_text name = x->rest, word = {0};
-    enum conn_next next;
 
-    if (!may_serve(x, &next))
-        return next;
     if (!slash)
         return name.size > QUOTA_NAME_MAX ? http_fail(x, HTTP_BAD_REQUEST)
                                           : manage_quota(x, name);
@@ -513,14 +501,14 @@ answer_named(struct http_call *x)
 #define ASKS    (METHODS | HTTP_HEAD) /* changes nothing */
 
 const struct http_route quota_routes[] = {
-    {"/apply", "amt", METHODS, answer_unnamed, 0, NULL},
-    {"/query", NULL, ASKS, answer_unnamed, 0, NULL},
-    {"/cancel", "jnlsno", METHODS, answer_unnamed, 0, NULL},
-    {"/increase", "amt", METHODS, answer_unnamed, 0, NULL},
-    {"/decrease", "amt", METHODS, answer_unnamed, 0, NULL},
-    {"/empty", NULL, METHODS, answer_unnamed, 0, NULL},
-    {"/quota", NULL, HTTP_GET | HTTP_HEAD, answer_list, 0, NULL},
-    {"/quota/", "*", ASKS | HTTP_DELETE, answer_named, 0, NULL},
+    {"/apply", "amt", METHODS, answer_unnamed, 0, may_serve},
+    {"/query", NULL, ASKS, answer_unnamed, 0, may_serve},
+    {"/cancel", "jnlsno", METHODS, answer_unnamed, 0, may_serve},
+    {"/increase", "amt", METHODS, answer_unnamed, 0, may_serve},
+    {"/decrease", "amt", METHODS, answer_unnamed, 0, may_serve},
+    {"/empty", NULL, METHODS, answer_unnamed, 0, may_serve},
+    {"/quota", NULL, HTTP_GET | HTTP_HEAD, answer_list, 0, may_serve},
+    {"/quota/", "*", ASKS | HTTP_DELETE, answer_named, 0, may_serve},
 };
 
 const size_t quota_route_count = sizeof quota_routes / sizeof quota_routes[0];
