@@ -286,13 +286,7 @@ next_of_json(struct count_body *b, struct increment *out)
 int
 count_body_next(struct count_body *b, struct increment *out)
 {
-    switch (b->format) {
-    case COUNT_TSV:
-        return next_of_tsv(b, out);
-    case COUNT_NDJSON:
-        return next_of_ndjson(b, out);
-    case COUNT_JSON:
-        break;
-    }
-    return next_of_json(b, out);
+    return b->format == COUNT_TSV      ? next_of_tsv(b, out)
+           : b->format == COUNT_NDJSON ? next_of_ndjson(b, out)
+                                       : next_of_json(b, out);
 }

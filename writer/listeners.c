@@ -8,13 +8,6 @@
 #include "common/base/files.h"
 #include "writer/writer.h"
 
-static size_t
-connections_wanted(uint64_t setting)
-{
-    return setting > 0 && setting < LISTENERS_MOST ? (size_t)setting
-                                                   : LISTENERS_MOST;
-}
-
 /* Descriptors for connections. */
 static size_t
 connections_left(uint64_t want)
@@ -98,7 +91,8 @@ listeners_init(struct writer *w)
             row->close_over = row->max > 0;
             row->keep_alive_s = LIVE_KEEP_ALIVE_S;
         }
-        row->max = connections_wanted(row->max);
+        if (row->max == 0 || row->max > LISTENERS_MOST)
+            row->max = LISTENERS_MOST;
         want += row->listen[0] != '\0' ? row->max : 0;
     }
     d->shared = connections_left(want);

@@ -348,14 +348,6 @@ seal_done(struct io_job *job)
 
 /* ---- open and close ---------------------------------------------------- */
 
-static int
-take_memory(struct logs *l)
-{
-    l->slots = calloc(LOGS_STAGE, l->layout.slot_size);
-    l->messages = calloc(LOGS_STAGE, sizeof *l->messages);
-    return l->slots && l->messages ? 0 : -ENOMEM;
-}
-
 static void
 free_memory(struct logs *l)
 {
@@ -443,7 +435,9 @@ logs_open(struct logs *l, struct loop *loop, const struct datadir *d,
         return rc;
     set_up_jobs(l);
     keys_open(&l->keys, d);
-    rc = take_memory(l);
+    l->slots = calloc(LOGS_STAGE, l->layout.slot_size);
+    l->messages = calloc(LOGS_STAGE, sizeof *l->messages);
+    rc = l->slots && l->messages ? 0 : -ENOMEM;
     if (rc < 0)
         diag_errno(DIAG_ERROR, rc, "memory for logs");
     else
