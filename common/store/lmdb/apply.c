@@ -25,8 +25,6 @@
 
 /* State of one lmdb_apply() or lmdb_del(). */
 struct apply_call {
-    struct lmdb *store;
-    struct keyspace *keyspace;
     const struct store_batch *given;
     const struct store_key
         *gone;    /* keys that are removed, and then there are no
@@ -35,11 +33,9 @@ struct apply_call {
     struct marks marks;
     bool in;        /* the marks say that everything is applied */
     size_t at;      /* first delta, or key, of the slice */
-    size_t end;     /* first delta after it */
-    size_t limit;   /* changes that a slice may have; 0: not computed yet */
+    size_t end;     /* first one after it */
     bool counted;   /* keys_max has been checked */
-    uint64_t pages; /* pages that the slice has written, estimated */
-    struct store_applied slice;
+    struct edits e; /* of the slice */
     struct store_applied total;
 };
 
@@ -87,7 +83,7 @@ find_place(struct apply_call *b, MDB_txn *txn,
 
     if (b->marks.count == 0)
         return 0;
-    rc = marks_read(txn, b->keyspace->dbis[KEYSPACE_META], state, &b->marks);
+    rc = marks_read(txn, b->e.keyspace->dbis[KEYSPACE_META], state, &b->marks);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < b->marks.count; i++)
@@ -139,7 +135,7 @@ check_quota(void *ctx, struct tree *keys)
 {
     struct apply_call *b = ctx;
     struct tree_finder finder = {.valid = false};
-    const uint64_t max = b->store->options.keys_max;
+    const uint64_t max = b->e.store->options.keys_max;
     uint64_t total = keys->root.count;
     size_t i = b->at;
 
@@ -165,52 +161,32 @@ check_quota(void *ctx, struct tree *keys)
 static int
 write_marks(struct apply_call *b, MDB_txn *txn, struct keyspace_state *state)
 {
-    struct row last;
+    const struct store_delta *last =
+        b->end < b->count ? &b->given->deltas[b->end - 1] : NULL;
 
-    if (b->end == b->count)
-        return marks_write(txn, b->keyspace->dbis[KEYSPACE_META], state,
-                           &b->marks, NULL);
-    last = (struct row){.key = b->given->deltas[b->end - 1].key,
-                        .key_size = b->given->deltas[b->end - 1].key_size};
-    return marks_write(txn, b->keyspace->dbis[KEYSPACE_META], state, &b->marks,
-                       &last);
+    return marks_write(txn, b->e.keyspace->dbis[KEYSPACE_META], state,
+                       &b->marks, last);
 }
 
-/* Makes the next slice: as many changes from b->at on as fit, in both trees and in
- * history.  Sums of 0 stay: whether +5 and -5
- * arrive in one batch or in two must not change which keys exist. */
+/* Makes the next slice: as many changes from b->at on as fit, in both trees and
+ * in history.  Sums of 0 stay: whether +5 and -5 arrive in one batch or in two
+ * must not change which keys exist. */
 static int
-make_edits(struct work *w, MDB_txn *txn, struct keyspace_state *state)
+make_edits(struct apply_call *b)
 {
-    struct apply_call *b = w->ctx;
-    const struct store_delta *deltas =
-        b->gone ? NULL : &b->given->deltas[b->at];
-    struct slice *sl = &b->store->slice;
-    struct edits e = {
-        .store = b->store,
-        .keyspace = b->keyspace,
-        .txn = txn,
-        .state = state,
-        .limit = b->limit,
-        .key_size = deltas ? deltas->key_size : b->gone[b->at].key_size,
-        .deltas = deltas,
-        .veto = deltas ? check_quota : NULL,
-        .ctx = b,
-        .applied = &b->slice,
-    };
+    struct slice *sl = &b->e.store->slice;
+    struct edits *e = &b->e;
     int rc;
 
-    rc = edits_begin(&e, b->count - b->at);
+    e->deltas = b->gone ? NULL : &b->given->deltas[b->at];
+    e->key_size = b->gone ? b->gone[b->at].key_size : e->deltas->key_size;
+    rc = edits_begin(e, b->count - b->at);
     if (rc < 0)
         return rc;
-    b->limit = e.limit;
-    while (b->end < b->count && sl->count < e.limit)
+    while (b->end < b->count && sl->count < e->limit)
         next_change(b, &b->end, &sl->changes[sl->count++]);
-    e.delta_count = deltas ? b->end - b->at : 0;
-    rc = edits_make(&e);
-    w->map_least = e.map_least;
-    b->pages = e.pages;
-    return rc;
+    e->delta_count = b->gone ? 0 : b->end - b->at;
+    return edits_make(e);
 }
 
 /* Does everything but the commit. */
@@ -220,14 +196,17 @@ make_slice(struct work *w, MDB_txn *txn, struct keyspace_state *state)
     struct apply_call *b = w->ctx;
     int rc;
 
-    b->slice = (struct store_applied){.commits = 1};
-    b->pages = 0;
+    b->e.txn = txn;
+    b->e.state = state;
+    b->e.applied = (struct store_applied){.commits = 1};
+    b->e.pages = 0;
     rc = find_place(b, txn, state);
     if (rc < 0)
         return rc;
     b->end = b->at;
     if (b->at < b->count) {
-        rc = make_edits(w, txn, state);
+        rc = make_edits(b);
+        w->map_least = b->e.map_least;
         if (rc < 0)
             return rc;
     }
@@ -241,27 +220,28 @@ static int
 apply_slice(struct apply_call *b)
 {
     struct work w = {.make = make_slice, .ctx = b};
+    struct lmdb *s = b->e.store;
     int rc;
 
-    while ((rc = keyspace_change(b->store, b->keyspace, &w)) == -E2BIG &&
-           b->limit > 1)
-        b->limit /= 2;
-    if (rc < 0 && b->keyspace->env == NULL) {
-        rc = keyspace_disk_error(b->store, rc, b->pages * KEYSPACE_PAGE_COST);
+    while ((rc = keyspace_change(s, b->e.keyspace, &w)) == -E2BIG &&
+           b->e.limit > 1)
+        b->e.limit /= 2;
+    if (rc < 0 && b->e.keyspace->env == NULL) {
+        rc = keyspace_disk_error(s, rc, b->e.pages * KEYSPACE_PAGE_COST);
         /* Repairs what the commit left, or the next call does: only the last
          * keyspace whose commit failed is known to the store. */
-        (void)keyspace_get(b->store, b->given->name, b->given->name_size,
-                           KEYSPACE_FIND, &b->keyspace);
+        (void)keyspace_get(s, b->given->name, b->given->name_size,
+                           KEYSPACE_FIND, &b->e.keyspace);
     }
     if (rc < 0)
         return rc;
     b->at = b->end;
-    b->limit = 0;
-    b->total.keys += b->slice.keys;
-    b->total.created += b->slice.created;
-    b->total.saturated += b->slice.saturated;
-    b->total.commits += b->slice.commits;
-    keyspace_free_pages(b->store, b->keyspace, b->pages, b->at == b->count);
+    b->e.limit = 0;
+    b->total.keys += b->e.applied.keys;
+    b->total.created += b->e.applied.created;
+    b->total.saturated += b->e.applied.saturated;
+    b->total.commits += b->e.applied.commits;
+    keyspace_free_pages(s, b->e.keyspace, b->e.pages, b->at == b->count);
     return 0;
 }
 
@@ -277,22 +257,22 @@ apply_all(struct apply_call *b, const char *what)
 
     /* Without deltas no keyspace is created.  (Deltas that sum to 0 still need
      * the marks: each log of the batch may be freed before the others.) */
-    rc = keyspace_get(b->store, g->name, g->name_size,
+    rc = keyspace_get(b->e.store, g->name, g->name_size,
                       g->delta_count == 0 ? KEYSPACE_FIND : KEYSPACE_CREATE,
-                      &b->keyspace);
+                      &b->e.keyspace);
     b->total.at_keyspace_max = rc == -EDQUOT;
     if (rc < 0)
         return rc;
     do {
-        if (b->keyspace->env == NULL)
-            rc = keyspace_get(b->store, g->name, g->name_size, KEYSPACE_FIND,
-                              &b->keyspace);
+        if (b->e.keyspace->env == NULL)
+            rc = keyspace_get(b->e.store, g->name, g->name_size, KEYSPACE_FIND,
+                              &b->e.keyspace);
         if (rc == 0)
             rc = apply_slice(b);
     } while (rc == 0 && b->at < b->count);
     return rc == -ESTALE || rc == -EDQUOT || rc == -EOVERFLOW
                ? rc
-               : keyspace_report(b->store, g->name, g->name_size, what, rc);
+               : keyspace_report(b->e.store, g->name, g->name_size, what, rc);
 }
 
 int
@@ -300,8 +280,9 @@ lmdb_apply(struct store *store, const struct store_batch *given,
            struct store_applied *applied)
 {
     struct lmdb *s = lmdb_lane(store, given->name, given->name_size);
-    struct apply_call b = {
-        .store = s, .given = given, .count = given->delta_count};
+    struct apply_call b = {.given = given,
+                           .count = given->delta_count,
+                           .e = {.store = s, .veto = check_quota, .ctx = &b}};
     int rc;
 
     *applied = (struct store_applied){.keys = 0};
@@ -338,10 +319,10 @@ lmdb_del(struct store *store, struct store_deletion *asked)
 
     /* A file that took the place of another may have all keys. */
     for (int i = 0; i < 2 && rc == -ESTALE; i++) {
-        struct apply_call b = {.store = s,
-                               .given = &named,
+        struct apply_call b = {.given = &named,
                                .gone = asked->keys,
-                               .count = asked->count};
+                               .count = asked->count,
+                               .e.store = s};
 
         rc = apply_all(&b, "del");
         asked->deleted = before + b.total.keys;

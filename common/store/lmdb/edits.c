@@ -187,7 +187,7 @@ find_all(struct edits *e, struct tree *keys)
 static struct row
 remove_key(const struct key_change *c, struct edits *e)
 {
-    e->applied->keys++;
+    e->applied.keys++;
     e->state->saturated -= c->was_saturated ? 1 : 0;
     e->state->sum -= c->old;
     return (struct row){.count = c->old,
@@ -202,9 +202,9 @@ change_key(const struct key_change *c, struct edits *e)
     const unsigned sign = c->exists ? BLOCK_UPDATE : BLOCK_INSERT;
     const uint64_t flagged = c->saturated && !c->was_saturated ? 1 : 0;
 
-    e->applied->keys++;
-    e->applied->created += c->exists ? 0 : 1;
-    e->applied->saturated += flagged;
+    e->applied.keys++;
+    e->applied.created += c->exists ? 0 : 1;
+    e->applied.saturated += flagged;
     e->state->saturated += flagged;
     e->state->sum += (int128)c->new - c->old;
     return (struct row){

@@ -416,7 +416,7 @@ uint64_t edits_budget(const struct lmdb *s, size_t changes);
 
 struct edits {
     struct lmdb *store;
-    const struct keyspace *keyspace;
+    struct keyspace *keyspace;
     MDB_txn *txn;
     struct keyspace_state *state; /* its sum, saturated, roots change */
     size_t limit;    /* changes; 0: edits_begin() computes it; with 1 the number
@@ -429,8 +429,8 @@ struct edits {
      */
     int (*veto)(void *ctx, struct tree *keys);
     void *ctx;
-    /* Its keys, created and saturated are added to. */
-    struct store_applied *applied;
+    struct store_applied
+        applied;      /* its keys, created, saturated are added to */
     int128 clipped;   /* what the counts could not hold; a result */
     uint64_t pages;   /* pages dirtied, estimated; a result */
     size_t map_least; /* bytes that the map needs; a result */
@@ -564,6 +564,6 @@ int marks_read(MDB_txn *txn, MDB_dbi meta, const struct keyspace_state *state,
 /* Writes them: done if `last` is NULL, else partial, up to that key.  Follows
  * marks_read() in the same transaction; changes the state's number and hash. */
 int marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
-                struct marks *m, const struct row *last);
+                struct marks *m, const struct store_delta *last);
 
 #endif

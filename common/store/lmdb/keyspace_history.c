@@ -95,7 +95,7 @@ static int
 erase_deleted(struct open_history *p, struct edits *e)
 {
     const struct slice *sl = &e->store->slice;
-    const uint64_t deleted = e->deltas == NULL ? e->applied->keys : 0;
+    const uint64_t deleted = e->deltas == NULL ? e->applied.keys : 0;
     size_t blocks = deleted > 1 ? edits_budget(e->store, 1) : SIZE_MAX, n = 0;
     struct history_erasure *keys;
     int rc;

@@ -152,7 +152,7 @@ peek_marks(const struct lmdb *s, const uint8_t *name, size_t name_size,
 
 int
 marks_write(MDB_txn *txn, MDB_dbi meta, struct keyspace_state *state,
-            struct marks *m, const struct row *last)
+            struct marks *m, const struct store_delta *last)
 {
     for (size_t i = 0; i < m->count; i++) {
         struct mark_found *f = &m->found[i];
