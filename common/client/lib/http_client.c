@@ -85,43 +85,35 @@ status_error(int status)
     return -EPROTO;
 }
 
-/* *begun: something of an answer has come. */
-static int
-ask_once(struct countd_http *h, const char *request, struct http_answer *out,
-         bool *begun)
-{
-    struct http_exchange x = {
-        .exchange = {.link = &h->link,
-                     .deadline_ms = link_deadline(h->timeout_ms),
-                     .ctx = &x,
-                     .take = take_answer,
-                     .send = (const uint8_t *)request,
-                     .send_size = strlen(request),
-                     .receive = (uint8_t *)h->answer,
-                     .receive_size = h->answer_max},
-        .out = out};
-    int rc;
-
-    *out = (struct http_answer){.body = NULL};
-    rc = link_run(&x.exchange);
-    if (rc < 0)
-        out->body = NULL;
-    *begun = x.begun;
-    if (rc < 0 || !x.kept)
-        link_drop(&h->link);
-    return rc < 0 ? rc : status_error(x.status);
-}
-
 int
 http_ask(struct countd_http *h, const char *request, struct http_answer *out)
 {
-    bool was_kept, begun;
+    bool was_kept, again;
     int rc;
 
-    was_kept = h->link.fd >= 0;
-    rc = ask_once(h, request, out, &begun);
-    if (rc == -ENOTCONN && was_kept && !begun)
-        rc = ask_once(h, request, out, &begun);
+    do {
+        struct http_exchange x = {
+            .exchange = {.link = &h->link,
+                         .deadline_ms = link_deadline(h->timeout_ms),
+                         .ctx = &x,
+                         .take = take_answer,
+                         .send = (const uint8_t *)request,
+                         .send_size = strlen(request),
+                         .receive = (uint8_t *)h->answer,
+                         .receive_size = h->answer_max},
+            .out = out};
+
+        was_kept = h->link.fd >= 0;
+        *out = (struct http_answer){.body = NULL};
+        rc = link_run(&x.exchange);
+        if (rc < 0)
+            out->body = NULL;
+        if (rc < 0 || !x.kept)
+            link_drop(&h->link);
+        again = rc == -ENOTCONN && was_kept && !x.begun;
+        if (rc == 0)
+            rc = status_error(x.status);
+    } while (again);
     return rc;
 }
 
