@@ -212,13 +212,9 @@ static const struct param params[HTTP_PARAMS] = {
     [PARAM_FORMAT] = {"format", read_word, AT(format), &formats},
     [PARAM_NUMBERS] = {"numbers", read_word, 0, &numbers},
     [PARAM_NAMES] = {"names", read_word, 0, &forms}, /* before all others */
-    [PARAM_VERSION] = {"version", read_version, AT(nonce), NULL},
+    [PARAM_VERSION] = {"version", read_version, AT(version), NULL},
     [PARAM_SORT] = {"sort", read_word, AT(sort), &sorts},
     [PARAM_GROUP] = {"group", read_group, AT(group), NULL}};
-
-static_assert(offsetof(struct http_params, change) ==
-                  offsetof(struct http_params, nonce) + sizeof(uint64_t),
-              "a version is two numbers");
 
 /* ---- queries ------------------------------------------------------------ */
 

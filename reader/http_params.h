@@ -54,7 +54,7 @@ struct http_params {
     uint64_t from_ms, to_ms, step_ms;
     enum table_format format; /* if it is given */
     enum name_form names;
-    uint64_t nonce, change; /* of `version` */
+    uint64_t version[2]; /* nonce and change */
     enum http_params_sort sort;
     struct increment_name keys[HTTP_PARAMS_KEYS]; /* key_count of them */
 };

@@ -226,7 +226,7 @@ has_changed(struct http_call *x, struct read_request *a, enum conn_next *next)
     char detail[96];
 
     if (!http_params_has(p, PARAM_VERSION) || !a->has_state ||
-        (p->nonce == a->state.nonce && p->change == a->state.change))
+        (p->version[0] == a->state.nonce && p->version[1] == a->state.change))
         return false;
     (void)snprintf(detail, sizeof detail,
                    "the keyspace has changed: its version is %" PRIx64

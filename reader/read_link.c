@@ -59,8 +59,8 @@ put_form(char *at, const struct http_params *p)
         at = text_put(at, p->names == NAMES_RAW ? "&names=raw" : "&names=text");
     if (!http_params_has(p, PARAM_VERSION))
         return at;
-    at = text_put_number(text_put(at, "&version="), p->nonce, 16);
-    return text_put_number(text_put(at, "-"), p->change, 16);
+    at = text_put_number(text_put(at, "&version="), p->version[0], 16);
+    return text_put_number(text_put(at, "-"), p->version[1], 16);
 }
 
 void

@@ -63,8 +63,7 @@ struct graphite_job {
     const struct chunk *send_at; /* in pieces; NULL: not so */
     size_t sent;                 /* bytes of it */
     struct path_search search;
-    bool has_begun;                    /* the answer to find and expand: */
-    const struct path_found *put_at;   /* the next node */
+    const struct path_found *put_at;   /* of find and expand: the next node */
     const struct path_found *put_last; /* the last one that is shown */
     struct render render;
 };

@@ -61,16 +61,16 @@ put_nodes(struct graphite_job *g, uint64_t until_ns)
 {
     struct json_writer *w = &g->answer.json;
     const bool expands = g->kind == GRAPHITE_EXPAND;
+    const bool begins = !g->answer.last;
     int rc = chunks_reserve(&g->answer, NODE_MAX);
 
-    if (rc == 0 && !g->has_begun) {
+    if (rc == 0 && begins) {
         if (expands || g->is_completer) {
             json_begin(w, '{');
             json_member(w, expands ? "results" : "metrics");
         }
         json_begin(w, '[');
         g->put_at = g->search.found;
-        g->has_begun = true;
     }
     for (; rc == 0 && g->put_at; g->put_at = g->put_at->next) {
         if (is_shown(g, g->put_at)) {
@@ -98,7 +98,7 @@ put_nodes(struct graphite_job *g, uint64_t until_ns)
 int
 graphite_lookup_step(struct graphite_job *g, uint64_t until_ns)
 {
-    int rc = g->has_begun ? 1 : path_search_step(&g->search, until_ns);
+    int rc = g->answer.last ? 1 : path_search_step(&g->search, until_ns);
 
     if (rc == 1)
         rc = put_nodes(g, until_ns);

@@ -417,8 +417,8 @@ CASE(a_search_gives_way_after_each_key, r)
     path_search_start(&g.search, &g.pattern, PATH_SEARCH_LEAVES, 100);
     while ((rc = graphite_lookup_step(&g, 0)) == 0) {
         store_read_end(r->store);
-        keys_seen += !g.has_begun;
-        nodes_put += g.has_begun;
+        keys_seen += !g.answer.last;
+        nodes_put += g.answer.last != NULL;
     }
     assert_rc(rc, 1);
     assert_int_equal(g.search.count, 50);

@@ -60,8 +60,8 @@ TEST(each_parameter_is_read)
     assert_int_equal(p.format, TABLE_CSV);
     assert_true(http_params_has(&p, PARAM_NUMBERS));
     assert_int_equal(p.names, NAMES_USUAL);
-    assert_int_equal(p.nonce, 0);
-    assert_int_equal(p.change, 255);
+    assert_int_equal(p.version[0], 0);
+    assert_int_equal(p.version[1], 255);
     assert_int_equal(p.sort, SORT_NAME);
     assert_int_equal(p.given & PARAM_BIT(PARAM_NAMES), 0);
 }
@@ -188,7 +188,8 @@ TEST(a_version_is_two_numbers_as_the_etag_has_them)
                                       "version=1-11111222223333344"};
 
     assert_true(read_query(&all, "version=ffffffffffffffff-123456789abcdef"));
-    assert_true(p.nonce == UINT64_MAX && p.change == 0x123456789abcdef);
+    assert_true(p.version[0] == UINT64_MAX &&
+                p.version[1] == 0x123456789abcdef);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_false(read_query(&all, bad[i]));
         assert_string_equal(fault.code, "bad-version");
@@ -238,7 +239,7 @@ expect_again(const char *path, const struct read_page *next, const char *want)
                         p.keyspace.size);
     assert_int_equal(p.prefix.size, before.prefix.size);
     assert_int_equal(p.names, before.names);
-    assert_int_equal(p.nonce, before.nonce);
+    assert_int_equal(p.version[0], before.version[0]);
     if (next->has_offset) {
         assert_int_equal(p.offset, next->offset);
         assert_int_equal(p.length, before.length);
