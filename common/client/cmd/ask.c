@@ -465,7 +465,7 @@ cmd_ask(struct cmd_line *line)
         a.question++; /* there is one for each that runs this */
     status = read_line(&a);
     if (status == 0)
-        status = cmd_connect(line, CMD_READER, 0, &a.c);
+        status = cmd_connect(line, CMD_READER, &a.c);
     if (status != 0)
         return status;
     /* The reader says itself that it needs too long. */

@@ -184,9 +184,9 @@ void cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
 bool cmd_names_directory(const struct cmd_line *line);
 
 /* A handle for one of the daemons, by the settings; connects at first use.
- * `buffer_size` 0: the library's.  Returns an exit status. */
+ * Returns an exit status. */
 int cmd_connect(const struct cmd_line *line, enum cmd_peer peer,
-                size_t buffer_size, struct countd **out);
+                struct countd **out);
 
 /* A handle for CMD_SEQUENCE or CMD_QUOTA. */
 int cmd_http_open(const struct cmd_line *line, enum cmd_peer peer,

@@ -166,6 +166,9 @@ cmd_find_place(const struct cmd_line *line, enum cmd_peer peer,
 
 /* ---- handles ------------------------------------------------------------ */
 
+/* Of increments: countd load fills it while the writer syncs. */
+#define BUFFER_SIZE ((size_t)4 << 20)
+
 /* Finds the place, and returns an exit status: there is a port, or a socket. */
 static int
 find_port(const struct cmd_line *line, enum cmd_peer peer,
@@ -186,14 +189,14 @@ find_port(const struct cmd_line *line, enum cmd_peer peer,
 }
 
 int
-cmd_connect(const struct cmd_line *line, enum cmd_peer peer, size_t buffer_size,
+cmd_connect(const struct cmd_line *line, enum cmd_peer peer,
             struct countd **out)
 {
     struct cmd_place place;
     struct countd_options options = {
         .size = sizeof options,
         .silent = peer == CMD_WRITER_SILENT,
-        .buffer_size = buffer_size,
+        .buffer_size = peer == CMD_READER ? 0 : BUFFER_SIZE,
         .keyspace_size = (unsigned)line->config.keyspace_size,
         .key_size = (unsigned)line->config.key_size,
         .token = peer == CMD_READER ? getenv("COUNTD_TOKEN") : NULL,

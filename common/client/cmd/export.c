@@ -358,7 +358,7 @@ cmd_export(struct cmd_line *line)
 
     for (int i = 0; i < line->arg_count; i++)
         (void)cmd_name(line, line->args[i], "keyspace"); /* refused at once */
-    status = cmd_connect(line, CMD_READER, 0, &e.c);
+    status = cmd_connect(line, CMD_READER, &e.c);
     if (status != 0)
         return status;
     output_init(&e.out, line, columns, e.history ? 4 : 3);

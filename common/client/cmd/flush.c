@@ -181,7 +181,7 @@ cmd_flush(struct cmd_line *line)
     int status;
 
     f.timeout_ms = cmd_option_ms(line, "timeout", 30000);
-    status = cmd_connect(line, CMD_READER, 0, &f.c);
+    status = cmd_connect(line, CMD_READER, &f.c);
     if (status != 0)
         return status;
     status = wait_has_datadir(line) ? flush_dir(&f) : wait_afar(&f);

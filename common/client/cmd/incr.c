@@ -20,7 +20,7 @@ cmd_incr(struct cmd_line *line)
     struct countd *c;
     int rc, status;
 
-    status = cmd_connect(line, CMD_WRITER, 0, &c);
+    status = cmd_connect(line, CMD_WRITER, &c);
     if (status != 0)
         return status;
 

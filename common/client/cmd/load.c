@@ -18,8 +18,7 @@
 #include "common/wire/event_time.h"
 
 #define BAD_SHOWN_MAX 20
-#define BUFFER_SIZE   ((size_t)4 << 20) /* of the library */
-#define WAIT_MS       20                /* between two looks at the progress */
+#define WAIT_MS       20    /* between two looks at the progress */
 #define PLACES        65536 /* increments whose line is remembered */
 
 /* Where increment i came from: i % PLACES. */
@@ -420,7 +419,7 @@ cmd_load(struct cmd_line *line)
     if (l.once)
         return *line->status != 0 ? *line->status : load_once(&l);
     status = cmd_value(line, "dry-run") == NULL
-                 ? cmd_connect(line, l.peer, BUFFER_SIZE, &l.c)
+                 ? cmd_connect(line, l.peer, &l.c)
                  : *line->status;
     if (status != 0)
         return status;

@@ -43,7 +43,6 @@
 
 struct purge {
     struct store_session *in;
-    const struct datadir *dir;
     const struct increment_name *keyspace;
     const struct store_key *keys; /* sorted */
     size_t count;
@@ -158,7 +157,7 @@ report_progress(struct purge *p, const char *name)
 static void
 note_busy(struct purge *p, const struct logfile *f)
 {
-    const int fd = logfile_open(p->dir->log_fd, f->name);
+    const int fd = logfile_open(p->in->dir.log_fd, f->name);
     const int rc = fd < 0 ? fd : find_slot(p, fd);
 
     if (fd >= 0)
@@ -182,10 +181,10 @@ purge_log(void *ctx, const struct logfile *f)
 
     if (f->kind != LOGFILE_LOG)
         return 0;
-    rc = log_claim(&log, p->dir->log_fd, f->index, LOG_MODE_EMPTY);
+    rc = log_claim(&log, p->in->dir.log_fd, f->index, LOG_MODE_EMPTY);
     /* A purge that was killed may have owned it. */
-    if (rc < 0 && log_recover(p->dir->log_fd, f->index, NULL) >= 0)
-        rc = log_claim(&log, p->dir->log_fd, f->index, LOG_MODE_EMPTY);
+    if (rc < 0 && log_recover(p->in->dir.log_fd, f->index, NULL) >= 0)
+        rc = log_claim(&log, p->in->dir.log_fd, f->index, LOG_MODE_EMPTY);
     if (rc == -ENOENT)
         return 0;
     if (rc < 0) {
@@ -207,7 +206,7 @@ pass_logs(struct purge *p, bool last)
 
     p->busy = 0;
     p->is_last = last;
-    rc = logfile_list_each(p->dir->log_fd, purge_log, p);
+    rc = logfile_list_each(p->in->dir.log_fd, purge_log, p);
     return rc < 0 ? rc : p->busy == 0;
 }
 
@@ -226,7 +225,7 @@ purge_logs(struct purge *p, uint64_t deadline_ms)
     const uint64_t now_ms = p->since_ms = clock_ms();
     int rc;
 
-    rc = wait_until(p->dir, SIGNALS_CLEAR,
+    rc = wait_until(&p->in->dir, SIGNALS_CLEAR,
                     deadline_ms > now_ms ? deadline_ms - now_ms : 0, try_logs,
                     p);
     if (rc == -EAGAIN || rc == -EPERM)
@@ -242,7 +241,7 @@ search_quarantined(void *ctx, const struct logfile *f)
 
     if (f->kind != LOGFILE_BAD && f->kind != LOGFILE_SALVAGED)
         return 0;
-    fd = logfile_open(p->dir->log_fd, f->name);
+    fd = logfile_open(p->in->dir.log_fd, f->name);
     rc = fd < 0 ? fd : find_key(p, fd);
     if (fd >= 0)
         (void)close(fd);
@@ -301,7 +300,7 @@ write_again(struct purge *p, int from, int to)
 static int
 replace_archived(struct purge *p, const char *name, int from)
 {
-    const int dirfd = p->dir->archive_fd;
+    const int dirfd = p->in->dir.archive_fd;
     char temp[ARCHIVE_NAME_SIZE + 2];
     int to, rc;
 
@@ -369,17 +368,17 @@ purge_archive(struct purge *p)
 {
     int rc;
 
-    if (p->dir->archive_fd < 0)
+    if (p->in->dir.archive_fd < 0)
         return 0;
-    if (flock(p->dir->archive_fd, LOCK_EX | LOCK_NB) < 0)
+    if (flock(p->in->dir.archive_fd, LOCK_EX | LOCK_NB) < 0)
         return -errno;
     rc = archive_writer_new(&p->writer);
     if (rc == 0)
-        rc = dirstream_each(p->dir->archive_fd, ".", purge_archived, p);
-    if (rc == 0 && fsync(p->dir->archive_fd) < 0)
+        rc = dirstream_each(p->in->dir.archive_fd, ".", purge_archived, p);
+    if (rc == 0 && fsync(p->in->dir.archive_fd) < 0)
         rc = -errno;
     archive_writer_free(p->writer);
-    (void)flock(p->dir->archive_fd, LOCK_UN);
+    (void)flock(p->in->dir.archive_fd, LOCK_UN);
     return rc;
 }
 
@@ -428,7 +427,7 @@ purge_waiting(struct purge *p, uint64_t deadline_ms)
 static int
 purge_kept(struct purge *p)
 {
-    const int fd = kept_open(p->dir->log_fd);
+    const int fd = kept_open(p->in->dir.log_fd);
 
     if (fd < 0)
         return fd == -ENOENT ? 0 : fd;
@@ -443,11 +442,8 @@ purge_files(struct store_session *in, const struct increment_name *keyspace,
 {
     static const char *const left[] = {"live/statsd-rests",
                                        "live/statsd-totals", "live/statsd.new"};
-    struct purge p = {.in = in,
-                      .dir = &in->dir,
-                      .keyspace = keyspace,
-                      .keys = keys,
-                      .count = count};
+    struct purge p = {
+        .in = in, .keyspace = keyspace, .keys = keys, .count = count};
     int rc;
 
     p.chunk = malloc(CHUNK_SIZE);
