@@ -14,7 +14,6 @@
 #include "common/base/dirstream.h"
 #include "common/base/files.h"
 #include "common/base/folder.h"
-#include "common/log/inspect.h"
 #include "common/log/log_owner.h"
 #include "common/log/slot.h"
 
@@ -216,19 +215,6 @@ logfile_open(int log_fd, const char *name)
 }
 
 /* ---- reading ----------------------------------------------------------- */
-
-int
-logfile_header(int fd, struct log_header *out)
-{
-    struct inspect look;
-    int rc;
-
-    rc = inspect_headers(fd, UINT64_MAX, &look);
-    if (rc < 0)
-        return rc;
-    *out = look.header;
-    return look.headers_rc;
-}
 
 /* What logfile_each() was asked for. */
 struct each {

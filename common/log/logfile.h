@@ -68,9 +68,6 @@ enum logfile_kind logfile_parse(const char *name, uint64_t *index);
  *   -EBUSY  owned by someone alive who has not opened it up yet: try again */
 int logfile_open(int log_fd, const char *name);
 
-/* The ruling header of an open file.  -EBADMSG, -EPROTONOSUPPORT */
-int logfile_header(int fd, struct log_header *out);
-
 /* The slots of a file that logfile_each() reads. */
 struct logfile_slots {
     int fd;

@@ -56,15 +56,15 @@ count_slot(void *ctx, uint32_t number, const struct message *m,
 
 IN_MEMORY(valid_slots_are_given_and_others_counted, dir)
 {
-    struct log_header header;
-    struct logfile_slots slots = {.header = &header, .end = 5};
+    struct inspect look;
+    struct logfile_slots slots = {.header = &look.header, .end = 5};
     uint32_t count = 0;
 
     make_full(dir->fd, 0, 2);
     slots.fd = logfile_open(dir->fd, "0000000000");
     assert_true(slots.fd >= 0);
-    assert_rc(logfile_header(slots.fd, &header), 0);
-    assert_int_equal(header.count, 2);
+    assert_rc(inspect_headers(slots.fd, 0, &look), 0);
+    assert_int_equal(look.header.count, 2);
     assert_rc(logfile_each(&slots, count_slot, &count), 0);
     assert_int_equal(count, 2);
     assert_int_equal(slots.skipped, 3);

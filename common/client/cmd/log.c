@@ -195,14 +195,16 @@ dump_archived(const struct cmd_line *line, const char *name)
 static int
 dump_slots(const struct cmd_line *line, int fd, const char *name)
 {
-    struct log_header header;
-    struct logfile_slots slots = {.fd = fd, .header = &header};
+    struct inspect look;
+    struct logfile_slots slots = {.fd = fd, .header = &look.header};
     struct output out;
     int rc;
 
-    rc = logfile_header(fd, &header);
+    rc = inspect_headers(fd, UINT64_MAX, &look);
     if (rc == 0)
-        rc = used_end(fd, &header, &slots.end);
+        rc = look.headers_rc;
+    if (rc == 0)
+        rc = used_end(fd, &look.header, &slots.end);
     if (rc < 0)
         return cmd_fail(CONFIG_EXIT_NEGATIVE, "log %s: %s; nothing can be read",
                         name,
