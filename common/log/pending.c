@@ -194,10 +194,9 @@ add_fill(void *ctx, const struct pending_log *p)
 {
     struct pending_set *f = ctx;
 
-    if (array_grow(&f->fill, &f->capacity, f->count + 1, sizeof *f->fill) < 0)
+    if (array_grow(&f->logs, &f->capacity, f->count + 1, sizeof *f->logs) < 0)
         return -ENOMEM;
-    f->fill[f->count++] = (struct pending_fill){
-        .index = p->index, .first_ms = p->first_ms, .certain = p->certain};
+    f->logs[f->count++] = *p;
     return 0;
 }
 
@@ -210,7 +209,7 @@ pending_set_note(struct pending_set *f, struct logdir *logs)
 
 /* Some file systems store an mtime, which identifies a full log, in seconds. */
 static bool
-is_same(const struct pending_fill *fill, const struct pending_log *p)
+is_same(const struct pending_log *fill, const struct pending_log *p)
 {
     return !p->certain || !fill->certain || p->first_ms == fill->first_ms ||
            p->first_ms == fill->first_ms / 1000 * 1000 ||
@@ -223,7 +222,7 @@ mark_seen(void *ctx, const struct pending_log *p)
     struct pending_set *f = ctx;
 
     for (size_t i = 0; i < f->count; i++) {
-        struct pending_fill *fill = &f->fill[i];
+        struct pending_log *fill = &f->logs[i];
 
         if (fill->index != p->index || !is_same(fill, p))
             continue;
@@ -243,13 +242,13 @@ pending_set_drop_merged(struct pending_set *f, struct logdir *logs)
     int rc;
 
     for (size_t i = 0; i < f->count; i++)
-        f->fill[i].seen = false;
+        f->logs[i].seen = false;
     rc = pending_each(logs, mark_seen, f);
     if (rc < 0)
         return rc;
     for (size_t i = 0; i < f->count; i++)
-        if (f->fill[i].seen)
-            f->fill[left++] = f->fill[i];
+        if (f->logs[i].seen)
+            f->logs[left++] = f->logs[i];
     f->count = left;
     return 0;
 }
@@ -257,6 +256,6 @@ pending_set_drop_merged(struct pending_set *f, struct logdir *logs)
 void
 pending_set_fini(struct pending_set *f)
 {
-    free(f->fill);
+    free(f->logs);
     *f = (struct pending_set){.count = 0};
 }

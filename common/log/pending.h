@@ -34,6 +34,8 @@ struct pending_log {
      * keyspaces may have marks of. */
     bool merging;
     struct log_fill fill;
+
+    bool seen; /* in a set: by the last scan */
 };
 int pending_each(struct logdir *dir,
                  int (*each)(void *ctx, const struct pending_log *p),
@@ -54,15 +56,8 @@ int pending_each(struct logdir *dir,
  * written.
  *
  * It belongs to the caller; { 0 } is an empty one. */
-struct pending_fill {
-    uint64_t index;
-    uint64_t first_ms;
-    bool certain; /* first_ms is that of this fill */
-    bool seen;    /* by the last scan */
-};
-
 struct pending_set {
-    struct pending_fill *fill;
+    struct pending_log *logs;
     size_t count;
     size_t capacity;
 };
