@@ -301,16 +301,20 @@ list_folder(struct waiting *w)
 }
 
 int
+waiting_open_folder(struct waiting *w)
+{
+    if (w->dir_fd < 0)
+        w->dir_fd = folder_open(w->log_fd, WAITING_FOLDER);
+    return w->dir_fd < 0 ? w->dir_fd : 0;
+}
+
+int
 waiting_list(struct waiting *w)
 {
-    int rc;
+    int rc = waiting_open_folder(w);
 
-    if (w->dir_fd < 0) {
-        rc = folder_open(w->log_fd, WAITING_FOLDER);
-        if (rc < 0)
-            return rc == -ENOENT ? 0 : rc;
-        w->dir_fd = rc;
-    }
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
     if (w->locked)
         return list_folder(w);
     if (flock(w->dir_fd, LOCK_SH | LOCK_NB) < 0)

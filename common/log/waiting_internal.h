@@ -8,6 +8,11 @@
 
 #define WAITING_BLOCK UINT64_C(4096) /* a file takes a multiple of it */
 
+/* ---- waiting.c ------------------------------------------------------------- */
+
+/* Opens the folder, if that was not done.  -ENOENT: there is none */
+int waiting_open_folder(struct waiting *w);
+
 /* ---- waiting_index.c ------------------------------------------------------- */
 
 /* Sorts the index, and removes the fills of files that are not listed. */

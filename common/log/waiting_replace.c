@@ -30,9 +30,9 @@ waiting_lock(struct waiting *w, int how)
 {
     int rc;
 
-    rc = waiting_list(w); /* which opens it */
-    if (rc < 0 || w->dir_fd < 0)
-        return rc < 0 ? rc : -ENOENT;
+    rc = waiting_open_folder(w);
+    if (rc < 0)
+        return rc;
     if (flock(w->dir_fd, how | LOCK_NB) < 0)
         return errno == EWOULDBLOCK ? -EAGAIN : -errno;
     w->locked = true;

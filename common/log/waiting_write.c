@@ -220,11 +220,11 @@ waiting_end(struct waiting *w, struct waiting_new *n)
 int
 waiting_sync(struct waiting *w)
 {
-    if (w->dir_fd < 0)
-        w->dir_fd = folder_open(w->log_fd, WAITING_FOLDER);
-    if (w->dir_fd == -ENOENT)
-        return 0;
-    return w->dir_fd < 0 ? w->dir_fd : fsync(w->dir_fd) < 0 ? -errno : 0;
+    const int rc = waiting_open_folder(w);
+
+    if (rc < 0)
+        return rc == -ENOENT ? 0 : rc;
+    return fsync(w->dir_fd) < 0 ? -errno : 0;
 }
 
 /* ---- check and copy -------------------------------------------------------- */
