@@ -10,22 +10,20 @@
 int
 gate_init(struct gate *g, size_t max, uint8_t id)
 {
+    struct conn **waiting = malloc(GATE_GROUPS * max * sizeof(struct conn *));
+
     *g = (struct gate){.id = id};
-    for (unsigned i = 0; i < GATE_GROUPS; i++) {
-        g->waiting[i] = malloc(max * sizeof(struct conn *));
-        if (!g->waiting[i]) {
-            gate_fini(g);
-            return -ENOMEM;
-        }
-    }
+    if (!waiting)
+        return -ENOMEM;
+    for (unsigned i = 0; i < GATE_GROUPS; i++)
+        g->waiting[i] = waiting + i * max;
     return 0;
 }
 
 void
 gate_fini(struct gate *g)
 {
-    for (unsigned i = 0; i < GATE_GROUPS; i++)
-        free(g->waiting[i]);
+    free(g->waiting[0]);
     *g = (struct gate){.id = g->id};
 }
 

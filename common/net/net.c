@@ -73,12 +73,9 @@ net_bind(const struct net_address *a, int type, uint64_t wait_ms,
 bool
 net_is_self(int fd)
 {
-    struct sockaddr_storage self, peer;
-    socklen_t self_size = sizeof self, peer_size = sizeof peer;
+    struct net_address self = {.size = sizeof self.sa}, peer = self;
 
-    memset(&self, 0, sizeof self);
-    memset(&peer, 0, sizeof peer);
-    return getsockname(fd, (struct sockaddr *)&self, &self_size) == 0 &&
-           getpeername(fd, (struct sockaddr *)&peer, &peer_size) == 0 &&
-           self_size == peer_size && memcmp(&self, &peer, self_size) == 0;
+    return getsockname(fd, (struct sockaddr *)&self.sa, &self.size) == 0 &&
+           getpeername(fd, (struct sockaddr *)&peer.sa, &peer.size) == 0 &&
+           self.size == peer.size && memcmp(&self.sa, &peer.sa, self.size) == 0;
 }
