@@ -289,7 +289,7 @@ jobs_init(struct jobs *j, struct loop *loop, struct store *store,
                        .as_of = as_of,
                        .max_time_ms = max_time_ms,
                        .step_ns = JOBS_STEP_NS,
-                       .timer = {.slot = -1, .due = poll_waiting}};
+                       .timer = {.due = poll_waiting}};
     list_init(&j->line);
     list_init(&j->running);
     list_init(&j->untaken);
@@ -299,7 +299,7 @@ jobs_init(struct jobs *j, struct loop *loop, struct store *store,
 void
 jobs_fini(struct jobs *j)
 {
-    loop_disarm(j->loop, &j->timer);
+    loop_disarm(&j->timer);
 }
 
 void

@@ -198,7 +198,7 @@ start_loop(struct reader *r)
     if (rc < 0)
         return rc;
     loop_after_turn(r->loop, after_turn, r);
-    r->maintain = (struct loop_timer){.slot = -1, .due = on_maintain};
+    r->maintain = (struct loop_timer){.due = on_maintain};
     loop_arm(r->loop, &r->maintain, loop_now_ms(r->loop) + MAINTAIN_MS);
     return 0;
 }

@@ -200,7 +200,7 @@ watch_start(struct watch *w, struct loop *loop, const sigset_t *signals,
 
     *w = (struct watch){.loop = loop, .merge = merge, .once = once};
     w->changes.fd = -1;
-    w->poll = (struct loop_timer){.slot = -1, .due = on_poll};
+    w->poll = (struct loop_timer){.due = on_poll};
     worker_status_init(&w->status, merge->dir->path, merge);
     merge->stop = must_stop;
     merge->stop_ctx = w;
@@ -218,7 +218,7 @@ watch_stop(struct watch *w)
 {
     const int fd = w->changes.fd;
 
-    loop_disarm(w->loop, &w->poll);
+    loop_disarm(&w->poll);
     if (fd < 0)
         return;
     loop_remove(w->loop, &w->changes);

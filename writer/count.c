@@ -412,7 +412,7 @@ count_open(struct count *s, struct loop *loop, struct ingest *ingest,
     s->ingest = ingest;
     s->wait_ms = config->count_wait_ms;
     count_pages_init(&s->pages, config);
-    s->timer = (struct loop_timer){.slot = -1, .due = wait_is_over};
+    s->timer = (struct loop_timer){.due = wait_is_over};
     list_init(&s->line);
     /* A map of its own: pages that no request needs are never touched. */
     s->staged = malloc((COUNT_INCREMENTS_MAX + 1) * sizeof *s->staged);
@@ -427,7 +427,7 @@ count_open(struct count *s, struct loop *loop, struct ingest *ingest,
 void
 count_close(struct count *s)
 {
-    loop_disarm(s->loop, &s->timer);
+    loop_disarm(&s->timer);
     gunzip_close(&s->gunzip);
     free(s->staged);
     s->staged = NULL;

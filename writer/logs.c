@@ -194,9 +194,9 @@ retire_log(struct logs *l)
     l->has_current = false;
     l->dirty = false;
     l->rotating = false;
-    loop_disarm(l->loop, &l->early.timer);
-    loop_disarm(l->loop, &l->rotate_timer);
-    loop_disarm(l->loop, &l->overdue_timer);
+    loop_disarm(&l->early.timer);
+    loop_disarm(&l->rotate_timer);
+    loop_disarm(&l->overdue_timer);
 }
 
 void
@@ -292,13 +292,13 @@ logs_finish_some(struct logs *l)
 static void
 disarm_timers(struct logs *l)
 {
-    loop_disarm(l->loop, &l->early.timer);
-    loop_disarm(l->loop, &l->rotate_timer);
-    loop_disarm(l->loop, &l->overdue_timer);
-    loop_disarm(l->loop, &l->sync_timer);
-    loop_disarm(l->loop, &l->retry_timer);
-    loop_disarm(l->loop, &l->recover_timer);
-    loop_disarm(l->loop, &l->seal_timer);
+    loop_disarm(&l->early.timer);
+    loop_disarm(&l->rotate_timer);
+    loop_disarm(&l->overdue_timer);
+    loop_disarm(&l->sync_timer);
+    loop_disarm(&l->retry_timer);
+    loop_disarm(&l->recover_timer);
+    loop_disarm(&l->seal_timer);
 }
 
 void
@@ -365,9 +365,9 @@ set_up_jobs(struct logs *l)
     for (size_t i = 0; i < LOGS_RETIRED; i++)
         l->retired[i] = (struct retired){
             .job = {.run = seal_run, .done = seal_done}, .logs = l};
-    l->rotate_timer = (struct loop_timer){.slot = -1, .due = rotate_due};
-    l->overdue_timer = (struct loop_timer){.slot = -1, .due = overdue_due};
-    l->seal_timer = (struct loop_timer){.slot = -1, .due = seal_due};
+    l->rotate_timer = (struct loop_timer){.due = rotate_due};
+    l->overdue_timer = (struct loop_timer){.due = overdue_due};
+    l->seal_timer = (struct loop_timer){.due = seal_due};
     logs_set_up_early(l);
     logs_set_up_sync(l);
     logs_set_up_spares(l);

@@ -165,6 +165,6 @@ logs_early_sealing(struct logs *l, uint64_t index)
 void
 logs_set_up_early(struct logs *l)
 {
-    l->early.timer = (struct loop_timer){.slot = -1, .due = look_for_end};
+    l->early.timer = (struct loop_timer){.due = look_for_end};
     l->early.is_merged = true;
 }

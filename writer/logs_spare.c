@@ -103,7 +103,7 @@ logs_want_spare(struct logs *l)
     if ((has_all && !l->make.is_short) || l->making || l->finishing ||
         l->failed)
         return;
-    loop_disarm(l->loop, &l->retry_timer);
+    loop_disarm(&l->retry_timer);
     l->making = true;
     l->make.may_begin = !has_all;
     l->make.may_create = l->spare_count == 0;
@@ -248,6 +248,6 @@ logs_set_up_spares(struct logs *l)
 {
     l->make.job = (struct io_job){.run = make_run, .done = make_done};
     l->recover = (struct io_job){.run = recover_run, .done = recover_done};
-    l->retry_timer = (struct loop_timer){.slot = -1, .due = retry_due};
-    l->recover_timer = (struct loop_timer){.slot = -1, .due = recover_due};
+    l->retry_timer = (struct loop_timer){.due = retry_due};
+    l->recover_timer = (struct loop_timer){.due = recover_due};
 }

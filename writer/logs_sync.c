@@ -89,7 +89,7 @@ begin_sync(void *ctx)
     s->position = l->stats.appended;
     l->dirty = false;
     l->sync_due = false;
-    loop_disarm(l->loop, &l->sync_timer);
+    loop_disarm(&l->sync_timer);
     if (s->count == 0)
         return false;
     l->syncing = true;
@@ -147,5 +147,5 @@ const struct commit_file logs_file = {
 void
 logs_set_up_sync(struct logs *l)
 {
-    l->sync_timer = (struct loop_timer){.slot = -1, .due = sync_due};
+    l->sync_timer = (struct loop_timer){.due = sync_due};
 }

@@ -335,7 +335,7 @@ sequence_open(struct sequence *s, struct loop *loop, int live_fd,
 
     *s = (struct sequence){.loop = loop,
                            .job = {.run = move_mark, .done = mark_moved},
-                           .timer = {.slot = -1, .due = second_due},
+                           .timer = {.due = second_due},
                            .used_ms = loop_now_ms(loop)};
     tzset();
     list_init(&s->line);
@@ -357,7 +357,7 @@ sequence_open(struct sequence *s, struct loop *loop, int live_fd,
 void
 sequence_close(struct sequence *s)
 {
-    loop_disarm(s->loop, &s->timer);
+    loop_disarm(&s->timer);
     io_stop(&s->io);
     sequence_mark_close(&s->mark);
 }

@@ -345,7 +345,7 @@ writer_status_open(struct writer_status *s, struct writer *w)
     s->totals = (struct status_row){.kind = STATUS_WRITER};
     s->scan.log_fd = w->dir.log_fd;
     s->scan.job = (struct io_job){.run = scan_run, .done = scan_done};
-    s->timer = (struct loop_timer){.slot = -1, .due = on_tick};
+    s->timer = (struct loop_timer){.due = on_tick};
     status_create(&s->status, w->config.data_dir);
     if (s->status.board)
         loop_arm(w->loop, &s->timer, loop_now_ms(w->loop));
@@ -355,6 +355,6 @@ void
 writer_status_close(struct writer_status *s)
 {
     if (s->writer)
-        loop_disarm(s->writer->loop, &s->timer);
+        loop_disarm(&s->timer);
     status_close(&s->status);
 }

@@ -319,7 +319,7 @@ conns_init(struct conns **out, struct loop *loop, const struct conns_options *o)
     cs->shared = o->shared;
     cs->out_size = o->answer_max > OUT_LEAST ? o->answer_max : OUT_LEAST;
     cs->out_size += CONN_SLICE;
-    cs->tick = (struct loop_timer){.slot = -1, .due = tick_due};
+    cs->tick = (struct loop_timer){.due = tick_due};
     cs->listeners = calloc(o->count, sizeof *cs->listeners);
     cs->out = take_pages(cs->out_size + CONN_REFUSAL_MAX);
     if (!cs->listeners || !cs->out || take_input_memory(cs, o) < 0)
@@ -362,7 +362,7 @@ conns_fini(struct conns *cs)
                 conn_close(listener_conn(d, n));
         free(d->array);
     }
-    loop_disarm(cs->loop, &cs->tick);
+    loop_disarm(&cs->tick);
     pool_fini(&cs->pool);
     free(cs->listeners);
     free(cs->in);

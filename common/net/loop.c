@@ -1,7 +1,7 @@
 /* common/net/loop.c - see loop.h: loop_add(), loop_arm(), loop_signals(), and
  * at the end loop_run().  epoll is level-triggered unless a source asks
- * otherwise. Timers are few, so they are in a small array, which is searched when
- * one of them may be due. */
+ * otherwise. Timers are few, so they are in a list, which is searched when one of
+ * them may be due. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "common/net/loop.h"
 
@@ -29,9 +29,8 @@ struct loop {
     int event_count; /* fetched in this turn */
     int event_at;    /* being delivered */
 
-    struct loop_timer *timers[LOOP_TIMERS_MAX]; /* in no order */
-    int timer_count;
-    uint64_t first_ms; /* no timer is due before */
+    struct list_link timers; /* those that are armed, in no order */
+    uint64_t first_ms;       /* no timer is due before */
 
     struct loop_source signals;
     void (*signal)(void *ctx, int signo, int value);
@@ -56,6 +55,7 @@ loop_new(void)
     loop->signals.fd = -1;
     loop->now_ms = clock_ms();
     loop->first_ms = UINT64_MAX;
+    list_init(&loop->timers);
     return loop;
 }
 
@@ -121,29 +121,18 @@ loop_arm(struct loop *loop, struct loop_timer *timer, uint64_t deadline_ms)
 {
     assert(timer->due);
     assert(deadline_ms > 0);
-    if (timer->deadline_ms == 0) {
-        assert(loop->timer_count < LOOP_TIMERS_MAX);
-        timer->slot = loop->timer_count++;
-        loop->timers[timer->slot] = timer;
-    }
-    assert(loop->timers[timer->slot] == timer);
+    loop_disarm(timer);
     timer->deadline_ms = deadline_ms;
+    list_add(&loop->timers, &timer->link);
     if (deadline_ms < loop->first_ms)
         loop->first_ms = deadline_ms;
 }
 
 void
-loop_disarm(struct loop *loop, struct loop_timer *timer)
+loop_disarm(struct loop_timer *timer)
 {
-    struct loop_timer *last;
-
-    if (!timer->deadline_ms)
-        return;
-    assert(loop->timers[timer->slot] == timer);
-    last = loop->timers[--loop->timer_count];
-    loop->timers[timer->slot] = last;
-    last->slot = timer->slot;
-    timer->slot = -1;
+    if (timer->deadline_ms > 0)
+        list_remove(&timer->link);
     timer->deadline_ms = 0;
 }
 
@@ -236,28 +225,29 @@ run_sources(struct loop *loop)
     loop->event_count = 0;
 }
 
-/* From the end, since a timer that is disarmed leaves its place to the last. */
+/* All are taken out first, and those that are not due armed again: so what a
+ * timer's function arms is not due before the next turn. */
 static void
 run_timers(struct loop *loop)
 {
+    struct list_link armed;
     struct loop_timer *timer;
-    int i;
 
     if (loop->now_ms < loop->first_ms)
         return;
-    for (i = loop->timer_count - 1; i >= 0; i--) {
-        if (i >= loop->timer_count)
-            continue; /* the one before has disarmed several */
-        timer = loop->timers[i];
-        if (timer->deadline_ms > loop->now_ms)
+    loop->first_ms = UINT64_MAX;
+    list_init(&armed);
+    while (!list_alone(&loop->timers))
+        list_add(&armed, list_pop(&loop->timers));
+    while (!list_alone(&armed)) {
+        timer = LOOP_OWNER(list_pop(&armed), struct loop_timer, link);
+        if (timer->deadline_ms > loop->now_ms) {
+            loop_arm(loop, timer, timer->deadline_ms);
             continue;
-        loop_disarm(loop, timer);
+        }
+        timer->deadline_ms = 0;
         timer->due(timer);
     }
-    loop->first_ms = UINT64_MAX;
-    for (i = 0; i < loop->timer_count; i++)
-        if (loop->timers[i]->deadline_ms < loop->first_ms)
-            loop->first_ms = loop->timers[i]->deadline_ms;
 }
 
 int

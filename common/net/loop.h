@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LOOP_TIMERS_MAX 64
+#include "common/base/list.h"
 
 /* The struct that a source or timer is embedded in. */
 #define LOOP_OWNER(pointer, type, member)                                      \
@@ -33,8 +33,8 @@ struct loop_source {
 };
 
 struct loop_timer {
-    uint64_t deadline_ms; /* monotonic (clock_ms); 0 when not armed */
-    int slot;             /* the loop's; -1 before the first arm */
+    uint64_t deadline_ms;  /* monotonic (clock_ms); 0 when not armed */
+    struct list_link link; /* the loop's */
     void (*due)(struct loop_timer *timer);
 };
 
@@ -46,10 +46,10 @@ int loop_add(struct loop *loop, struct loop_source *source, int fd,
 int loop_change(struct loop *loop, struct loop_source *source, uint32_t events);
 void loop_remove(struct loop *loop, struct loop_source *source);
 
-/* A daemon has fewer than LOOP_TIMERS_MAX timers. */
+/* Has the timer called in a turn at or after its deadline, once. */
 void loop_arm(struct loop *loop, struct loop_timer *timer,
               uint64_t deadline_ms);
-void loop_disarm(struct loop *loop, struct loop_timer *timer);
+void loop_disarm(struct loop_timer *timer);
 
 /* Blocks the signals of `mask` and delivers them as events; `value` is that of
  * sigqueue(3), and 0 after kill(2). */

@@ -310,7 +310,7 @@ count_acks(struct forward *f, uint64_t count)
 static void
 begin_serving(struct forward *f)
 {
-    loop_disarm(f->loop, &f->retry);
+    loop_disarm(&f->retry);
     f->state = FORWARD_UP;
     close_group(f);
 }
@@ -437,7 +437,7 @@ forward_init(struct forward *f, struct loop *loop, const struct layout *layout,
                           .down_ms = loop_now_ms(loop),
                           .state = FORWARD_DOWN};
     f->source.fd = -1;
-    f->retry = (struct loop_timer){.slot = -1, .due = on_retry};
+    f->retry = (struct loop_timer){.due = on_retry};
     if (config->resp_writer[0] != '\0') {
         rc = net_resolve(config->resp_writer, &f->writer, 1);
         if (rc < 0) {
@@ -460,7 +460,7 @@ forward_fini(struct forward *f)
 {
     if (!f->loop)
         return;
-    loop_disarm(f->loop, &f->retry);
+    loop_disarm(&f->retry);
     close_socket(f);
     gate_fini(&f->gate);
     free(f->records);

@@ -17,7 +17,7 @@ fuzz_no_step(struct loop_timer *timer)
 static inline void
 fuzz_turn(struct loop *loop)
 {
-    struct loop_timer now = {.slot = -1, .due = fuzz_no_step};
+    struct loop_timer now = {.due = fuzz_no_step};
 
     loop_arm(loop, &now, 1);
     assert(loop_run(loop) == 0);

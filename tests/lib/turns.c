@@ -34,14 +34,13 @@ tick_due(struct loop_timer *timer)
 void
 turns_run(struct loop *loop)
 {
-    struct turns t = {.loop = loop,
-                      .limit = {.slot = -1, .due = limit_due},
-                      .tick = {.slot = -1, .due = tick_due}};
+    struct turns t = {
+        .loop = loop, .limit = {.due = limit_due}, .tick = {.due = tick_due}};
 
     loop_arm(loop, &t.limit, test_deadline(LIMIT_MS));
     loop_arm(loop, &t.tick, 1);
     assert_rc(loop_run(loop), 0);
-    loop_disarm(loop, &t.limit);
-    loop_disarm(loop, &t.tick);
+    loop_disarm(&t.limit);
+    loop_disarm(&t.tick);
     assert_false(t.late);
 }

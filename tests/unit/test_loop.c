@@ -1,5 +1,5 @@
 /* tests/unit/test_loop.c - what the loop has fetched and must not deliver, and
- * what it refuses. */
+ * which timers are due. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -11,7 +11,8 @@
 #include "common/net/loop.h"
 #include "tests/lib/fault.h"
 
-#define PIPES 3
+#define PIPES  3
+#define TIMERS 65
 
 /* A loop with a few pipes; each handler notes that it ran. */
 struct fixture {
@@ -29,7 +30,8 @@ struct fixture {
         struct fixture *fixture;
         int calls;
         struct timer *disarms; /* what its handler disarms */
-    } timers[LOOP_TIMERS_MAX + 1];
+        uint64_t arms_ms;      /* its next deadline; 0: none */
+    } timers[TIMERS];
     int due; /* timers that came due */
 };
 
@@ -55,7 +57,9 @@ timer_due(struct loop_timer *timer)
     t->calls++;
     r->due++;
     if (t->disarms)
-        loop_disarm(r->loop, &t->disarms->timer);
+        loop_disarm(&t->disarms->timer);
+    if (t->arms_ms > 0)
+        loop_arm(r->loop, timer, t->arms_ms);
 }
 
 static bool
@@ -79,9 +83,9 @@ set_up(struct fixture *r)
                                   .write_fd = fds[1],
                                   .source = {.fd = -1, .ready = end_ready}};
     }
-    for (i = 0; i <= LOOP_TIMERS_MAX; i++)
-        r->timers[i] = (struct timer){.fixture = r,
-                                      .timer = {.slot = -1, .due = timer_due}};
+    for (i = 0; i < TIMERS; i++)
+        r->timers[i] =
+            (struct timer){.fixture = r, .timer = {.due = timer_due}};
     loop_after_turn(r->loop, after_turn, r);
 }
 
@@ -151,17 +155,34 @@ ON_FIXTURE(a_disarmed_timer_is_silent_even_when_it_is_due, r)
     assert_int_equal(r->timers[0].calls + r->timers[1].calls, 1);
 }
 
-ON_FIXTURE(as_many_timers_as_there_may_be_are_due, r)
+ON_FIXTURE(each_timer_that_is_armed_is_due_once, r)
 {
     int i;
 
-    for (i = 0; i < LOOP_TIMERS_MAX; i++)
-        arm_timer(r, i, 1);
-    loop_disarm(r->loop, &r->timers[7].timer);
-    arm_timer(r, i, 1);
+    for (i = 0; i < TIMERS; i++)
+        arm_timer(r, i, i % 3 == 0 ? UINT64_MAX : 1);
+    loop_disarm(&r->timers[7].timer);
+    arm_timer(r, 8, UINT64_MAX);
+    arm_timer(r, 9, 1);
     run_turn(r);
-    assert_int_equal(r->due, LOOP_TIMERS_MAX);
-    assert_int_equal(r->timers[7].calls, 0);
+    arm_timer(r, 0, 1);
+    run_turn(r);
+    for (i = 0; i < TIMERS; i++)
+        assert_int_equal(r->timers[i].calls,
+                         i == 0 || i == 9 || (i % 3 != 0 && i != 7 && i != 8));
+}
+
+/* It would else hold up the turn for ever. */
+ON_FIXTURE(a_timer_that_is_armed_when_it_is_due_is_due_in_the_next_turn, r)
+{
+    arm_timer(r, 0, 1);
+    arm_timer(r, 1, 1);
+    r->timers[0].arms_ms = r->timers[1].arms_ms = 1;
+    for (int turn = 1; turn <= 3; turn++) {
+        run_turn(r);
+        assert_int_equal(r->timers[0].calls, turn);
+        assert_int_equal(r->timers[1].calls, turn);
+    }
 }
 
 ON_FIXTURE(a_failing_call_leaves_nothing_behind, r)

@@ -56,8 +56,7 @@ live_server_init(struct live_server *s, struct loop *loop,
 {
     int rc;
 
-    *s = (struct live_server){.loop = loop,
-                              .sweep_timer = {.slot = -1, .due = sweep_due}};
+    *s = (struct live_server){.loop = loop, .sweep_timer = {.due = sweep_due}};
     rc = live_init(&s->live, options);
     if (rc < 0)
         return rc;
@@ -69,7 +68,7 @@ live_server_init(struct live_server *s, struct loop *loop,
 void
 live_server_fini(struct live_server *s)
 {
-    loop_disarm(s->loop, &s->sweep_timer);
+    loop_disarm(&s->sweep_timer);
     live_fini(&s->live);
 }
 

@@ -271,7 +271,7 @@ open_journal(struct quota_service *s, int dirfd)
 static void
 free_service(struct quota_service *s)
 {
-    loop_disarm(s->loop, &s->retry);
+    loop_disarm(&s->retry);
     commit_fini(&s->commit);
     close_journal(s);
     *s = (struct quota_service){.loop = NULL};
@@ -283,9 +283,8 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
 {
     int rc;
 
-    *s = (struct quota_service){.loop = loop,
-                                .config = config,
-                                .retry = {.slot = -1, .due = retry_due}};
+    *s = (struct quota_service){
+        .loop = loop, .config = config, .retry = {.due = retry_due}};
     s->journal.fd = s->journal.note_fd = -1;
     list_init(&s->line);
     rc = open_journal(s, live_fd);

@@ -275,7 +275,7 @@ end_stop(struct statsd *s)
 {
     s->on = false;
     statsd_rests_write(s);
-    loop_disarm(s->loop, &s->flush_timer);
+    loop_disarm(&s->flush_timer);
     s->stopped(s->stopped_ctx);
 }
 
@@ -342,7 +342,7 @@ statsd_open(struct statsd *s, struct loop *loop, struct logs *logs, int live_fd,
     s->live_fd = live_fd;
     memcpy(s->listeners, lines, sizeof s->listeners);
     s->age_ms = loop_now_ms(loop) + c->statsd_idle_ms;
-    s->flush_timer = (struct loop_timer){.slot = -1, .due = flush_is_due};
+    s->flush_timer = (struct loop_timer){.due = flush_is_due};
     rc = aggregate_init(&s->sums, c->statsd_memory);
     if (rc == 0 && (c->statsd_total[0] != '\0' || c->graphite_total[0] != '\0'))
         rc = totals_init(&s->totals);
@@ -362,7 +362,7 @@ void
 statsd_close(struct statsd *s)
 {
     if (s->loop)
-        loop_disarm(s->loop, &s->flush_timer);
+        loop_disarm(&s->flush_timer);
     datagram_close(&s->datagrams);
     aggregate_fini(&s->sums);
     totals_fini(&s->totals);
