@@ -139,7 +139,6 @@ begin_conn(struct listener *d, int fd, const struct net_address *peer)
         return -EMFILE;
     rc = conn_begin(c, d, fd, peer);
     if (rc < 0) {
-        c->state = CONN_FREE;
         list_add(&d->lists[CONN_FREE], &c->link);
         return rc;
     }

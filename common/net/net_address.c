@@ -28,26 +28,16 @@ net_parse_number(const char *text, int max)
 }
 
 static int
-parse_v6(const char *host, in_port_t port, struct net_address *out)
+parse_host(sa_family_t family, const char *host, in_port_t port,
+           struct net_address *out)
 {
-    struct net_address a = {.v6 = {.sin6_family = AF_INET6, .sin6_port = port},
-                            .size = sizeof a.v6};
+    const bool is_v6 = family == AF_INET6;
+    struct net_address a = {.sa = {.ss_family = family},
+                            .size = is_v6 ? sizeof a.v6 : sizeof a.v4};
 
-    if (inet_pton(AF_INET6, host, &a.v6.sin6_addr) != 1)
-        return -EINVAL;
-    *out = a;
-    return 0;
-}
-
-static int
-parse_v4(const char *host, in_port_t port, struct net_address *out)
-{
-    struct net_address a = {.v4 = {.sin_family = AF_INET, .sin_port = port},
-                            .size = sizeof a.v4};
-
-    if (strcmp(host, "localhost") == 0)
-        host = "127.0.0.1";
-    if (inet_pton(AF_INET, host, &a.v4.sin_addr) != 1)
+    a.v4.sin_port = port; /* at the same place in both */
+    if (inet_pton(family, host,
+                  is_v6 ? (void *)&a.v6.sin6_addr : &a.v4.sin_addr) != 1)
         return -EINVAL;
     *out = a;
     return 0;
@@ -81,13 +71,15 @@ net_parse(const char *text, struct net_address *out)
 
     if (split_port(text, host, &port) < 0)
         return -EINVAL;
+    if (strcmp(host, "localhost") == 0)
+        return parse_host(AF_INET, "127.0.0.1", port, out);
     if (host[0] != '[')
-        return parse_v4(host, port, out);
+        return parse_host(AF_INET, host, port, out);
     size = strlen(host);
     if (host[size - 1] != ']')
         return -EINVAL;
     host[size - 1] = '\0';
-    return parse_v6(host + 1, port, out);
+    return parse_host(AF_INET6, host + 1, port, out);
 }
 
 /* Letters, digits, - and _ between dots.  The last label must not be a
@@ -180,8 +172,8 @@ net_resolve(const char *text, struct net_address *out, size_t max)
         return -EINVAL;
     /* Has to work where no name service does. */
     if (strcmp(host, "localhost") == 0 && max > 1 &&
-        parse_v4("127.0.0.1", port, &out[0]) == 0 &&
-        parse_v6("::1", port, &out[1]) == 0)
+        parse_host(AF_INET, "127.0.0.1", port, &out[0]) == 0 &&
+        parse_host(AF_INET6, "::1", port, &out[1]) == 0)
         return 2;
     if (net_parse(text, out) == 0)
         return 1;

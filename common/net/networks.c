@@ -33,7 +33,6 @@ static int
 parse_network(char *text, struct network *out)
 {
     char *slash = strchr(text, '/');
-    uint8_t cut[16] = {0};
     struct in_addr v4;
     bool is_v4;
     int bits;
@@ -52,11 +51,10 @@ parse_network(char *text, struct network *out)
     out->bits = (uint8_t)(bits + (is_v4 ? 8 * MAPPED_AT : 0));
     /* The address of a machine in place of its network is a slip: refuse it
      * rather than guess how wide it was meant. */
-    memcpy(cut, out->bytes, out->bits / 8);
-    if (out->bits % 8 != 0)
-        cut[out->bits / 8] =
-            (uint8_t)(out->bytes[out->bits / 8] & 0xff00 >> out->bits % 8);
-    return memcmp(cut, out->bytes, sizeof cut) == 0 ? 0 : -ERANGE;
+    for (size_t bit = out->bits; bit < 8 * sizeof out->bytes; bit++)
+        if ((out->bytes[bit / 8] >> (7 - bit % 8) & 1) != 0)
+            return -ERANGE;
+    return 0;
 }
 
 int
