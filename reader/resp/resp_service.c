@@ -14,9 +14,8 @@
 #include "common/setup/status.h"
 #include "common/wire/name.h"
 
-#define QUEUED_POOL     ((size_t)16 << 20)
-#define ERROR_MAX       320
-#define PROTOCOL_ERRORS "-ERR Protocol error: "
+#define QUEUED_POOL ((size_t)16 << 20)
+#define ERROR_MAX   320
 
 /* ---- answers ------------------------------------------------------------ */
 
@@ -236,14 +235,12 @@ do_request(struct resp_call *call, const uint8_t *bytes)
 static enum conn_next
 refuse_frame(struct resp_call *call)
 {
-    struct resp_service *r = call->service;
-    char text[ERROR_MAX];
+    const char *why = call->service->request.why;
 
-    (void)snprintf(text, sizeof text, PROTOCOL_ERRORS "%s\r\n", r->request.why);
-    if (resp_answer(call, text) != CONN_ANSWERED)
+    if (resp_error(call, "Protocol error: %s", why) != CONN_ANSWERED)
         return CONN_FULL;
     /* The protocol has no refusal of its own: this call counts and reports. */
-    (void)conn_refuse(call->conn, r->request.why);
+    (void)conn_refuse(call->conn, why);
     return conn_last(call->conn);
 }
 
