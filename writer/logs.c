@@ -51,19 +51,13 @@ is_idle(const struct logs *l)
 
 /* ---- retiring and sealing ---------------------------------------------- */
 
-static struct retired *
-free_place(struct logs *l)
+struct retired *
+logs_free_place(struct logs *l)
 {
     for (size_t i = 0; i < LOGS_RETIRED; i++)
         if (l->retired[i].state == RETIRED_FREE)
             return &l->retired[i];
     return NULL;
-}
-
-bool
-logs_can_retire(struct logs *l)
-{
-    return free_place(l) != NULL;
 }
 
 /* Once the header says SEALED, a worker may empty the log: so its marks are
@@ -144,7 +138,7 @@ defer_seal(struct logs *l, struct retired *r)
 static void
 clear_log(struct logs *l, const struct log *log)
 {
-    struct retired *r = free_place(l);
+    struct retired *r = logs_free_place(l);
 
     assert(r);
     assert(log->header.count == 0);
@@ -167,7 +161,7 @@ is_synced(const struct logs *l)
 static void
 retire_log(struct logs *l)
 {
-    struct retired *r = free_place(l);
+    struct retired *r = logs_free_place(l);
     const bool synced = is_synced(l);
     struct mark_list list;
 
@@ -218,7 +212,7 @@ void
 logs_rotate_now(struct logs *l)
 {
     logs_flush(l);
-    if (l->failed || !free_place(l))
+    if (l->failed || !logs_free_place(l))
         return;
     retire_log(l);
     if (l->spare_count > 0)
@@ -233,7 +227,7 @@ logs_rotate(struct logs *l)
     if (l->failed || !l->has_current ||
         l->current.header.count + l->staged == 0)
         return;
-    if (l->spare_count > 0 && free_place(l)) {
+    if (l->spare_count > 0 && logs_free_place(l)) {
         logs_rotate_now(l);
         return;
     }
@@ -251,12 +245,12 @@ logs_clear(struct logs *l)
     if (l->failed || l->finishing)
         return;
     if (l->has_current && l->current.header.count + l->staged == 0 &&
-        !l->syncing && l->spare_count > 0 && free_place(l)) {
+        !l->syncing && l->spare_count > 0 && logs_free_place(l)) {
         clear_log(l, &l->current);
         l->has_current = false;
         logs_use_spare(l);
     }
-    while (l->spare_count > 0 && free_place(l))
+    while (l->spare_count > 0 && logs_free_place(l))
         clear_log(l, &l->spares[--l->spare_count]);
     logs_want_spare(l);
 }
@@ -281,7 +275,7 @@ logs_finish_some(struct logs *l)
 {
     if (!l->finishing || l->failed)
         return;
-    if (l->has_current && l->current.header.count > 0 && free_place(l))
+    if (l->has_current && l->current.header.count > 0 && logs_free_place(l))
         retire_log(l);
     if (is_idle(l) && !l->finished) {
         l->finished = true;

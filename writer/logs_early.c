@@ -99,7 +99,7 @@ logs_early_wait(struct logs *l)
     const uint64_t now = loop_now_ms(l->loop);
     uint64_t since = (now - l->early.retired_ms) / 4;
 
-    if (!is_merged(l) || l->spare_count == 0 || !logs_can_retire(l)) {
+    if (!is_merged(l) || l->spare_count == 0 || !logs_free_place(l)) {
         since = since < MOST_MS ? since : MOST_MS;
         return later_ms(since, LOOK_MS);
     }

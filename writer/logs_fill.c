@@ -80,7 +80,7 @@ logs_have_run(struct logs *l, uint32_t count)
     if (count <= free)
         return true;
     if (free > 0 && l->current.header.count + l->staged > 0 &&
-        l->spare_count > 0 && logs_can_retire(l) &&
+        l->spare_count > 0 && logs_free_place(l) &&
         count <= l->spares[0].header.slots) {
         logs_rotate_now(l);
         return l->has_current && !l->failed;

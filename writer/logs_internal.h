@@ -22,6 +22,9 @@ void logs_fail(struct logs *l, int error, const char *what, uint64_t index);
 
 void logs_arm(struct logs *l, struct loop_timer *timer, uint64_t after_ms);
 
+/* Where a log can be retired; NULL: too many wait to be sealed. */
+struct retired *logs_free_place(struct logs *l);
+
 /* A retired log that is durable is sealed and released. */
 void logs_seal(struct logs *l, struct retired *r);
 
@@ -36,11 +39,6 @@ void logs_finish_some(struct logs *l);
 
 /* Callers that found no free slot may try again. */
 void logs_report_ready(struct logs *l);
-
-/* ---- logs_fill.c ---- */
-
-/* Whether a log can be retired: there are few that wait to be sealed. */
-bool logs_can_retire(struct logs *l);
 
 /* ---- logs_early.c ---- */
 

@@ -234,13 +234,6 @@ unlink_partly_free(struct arena *a, struct arena_class *c, uint32_t slab)
         a->slabs[s->next - 1].prev = s->prev;
 }
 
-/* Whether a slab has no record to take. */
-static bool
-is_full(const struct arena_class *c, const struct arena_slab *s)
-{
-    return s->used == c->count;
-}
-
 /* Takes the first free record of a slab, which has one: its index.  UINT32_MAX:
  * no memory. */
 static uint32_t
@@ -281,7 +274,7 @@ arena_take(struct arena *a, size_t size)
     index = take_index(a, c, slab);
     if (index == UINT32_MAX)
         return 0;
-    if (is_full(c, &a->slabs[slab]))
+    if (a->slabs[slab].used == c->count) /* it is full */
         unlink_partly_free(a, c, slab);
     a->records++;
     return number_of(c, slab, index);
@@ -316,7 +309,7 @@ arena_give(struct arena *a, uint32_t record)
     assert((*word >> index % 64 & 1) == 1);
     *word &= ~(UINT64_C(1) << index % 64);
     a->records--;
-    if (is_full(c, s))
+    if (s->used == c->count) /* it was full */
         link_partly_free(a, c, slab);
     if (index / 64 < s->word)
         s->word = (uint16_t)(index / 64);

@@ -57,12 +57,6 @@ struct request {
 
 /* ---- answers ----------------------------------------------------------- */
 
-static bool
-has_enough(const struct answers *r)
-{
-    return r->size >= r->piece;
-}
-
 /* Puts a header; returns where the body begins. */
 static uint8_t *
 put_header(struct answers *r, const uint8_t *header, enum frame_status status,
@@ -322,7 +316,7 @@ do_requests(struct conn *c, struct input *in, struct answers *r)
         int fixed;
 
         in->need = FRAME_HEADER;
-        if (has_enough(r))
+        if (r->size >= r->piece)
             return CONN_FULL;
         if (in->size < FRAME_HEADER)
             return CONN_NEED_INPUT;
@@ -384,7 +378,7 @@ more(struct conn *c)
     if (!r.out)
         return CONN_FULL;
     memcpy(header + 8, state->opaque, sizeof state->opaque);
-    while (!has_enough(&r) && (rc = live_next(&s->live, &walk, &record)) == 1)
+    while (r.size < r.piece && (rc = live_next(&s->live, &walk, &record)) == 1)
         put_record(&r, header, &record);
     state->from = walk.from;
     if (rc == 0)

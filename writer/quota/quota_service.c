@@ -165,7 +165,7 @@ static const struct commit_file quota_file = {.is_due = is_due,
 void
 quota_turn(struct quota_service *s)
 {
-    if (quota_is_on(s))
+    if (s->loop)
         commit_turn(&s->commit);
 }
 
@@ -300,7 +300,7 @@ quota_open(struct quota_service *s, struct loop *loop, int live_fd,
 void
 quota_close(struct quota_service *s)
 {
-    if (!quota_is_on(s))
+    if (!s->loop)
         return;
     io_stop(&s->io);
     free_service(s);

@@ -79,12 +79,6 @@ int quota_open(struct quota_service *s, struct loop *loop, int live_fd,
 /* Once all connections have ended. */
 void quota_close(struct quota_service *s);
 
-static inline bool
-quota_is_on(const struct quota_service *s)
-{
-    return s->loop != NULL;
-}
-
 /* The routes, for http_site_add() with the service as ctx. */
 extern const struct http_route quota_routes[];
 extern const size_t quota_route_count;
