@@ -31,7 +31,7 @@ struct remote_call {
     const struct store_history_query *theirs; /* where the asker's is */
 
     struct remote_listing *listing; /* LIST */
-    size_t count; /* rows; error -EAGAIN: there are more */
+    size_t count;                   /* rows; error -EAGAIN: there are more */
 };
 
 struct remote_listing {

@@ -32,7 +32,7 @@ check_file(const char *path)
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? -ENOENT : -EBADMSG;
     got = read(fd, magic, sizeof magic); /* none of what is no file */
-    (void)close(fd); /* it was only read */
+    (void)close(fd);                     /* it was only read */
     return got == sizeof magic && memcmp(magic, "TZif", sizeof magic) == 0
                ? 0
                : -EBADMSG;
