@@ -165,8 +165,10 @@ after_turn(void *ctx)
 {
     struct reader *r = ctx;
     const bool more = conn_turn(r->conns);
-    const bool works = jobs_end_turn(&r->jobs);
+    bool works;
 
+    forward_send(&r->resp.forward); /* does nothing where RESP is off */
+    works = jobs_end_turn(&r->jobs);
     /* Jobs are done, and increments that were acknowledged may have let answers
      * go. */
     return more || works || conns_have_work(r->conns);

@@ -211,9 +211,6 @@ struct protocol {
     /* Called after the socket is closed, in steps as short as a service, until
      * it returns true.  NULL: nothing to do. */
     bool (*ended)(struct conn *c);
-    /* Called before and after the connections of the listener are served in a
-     * turn. */
-    void (*turn)(struct listener *d, bool begins);
 };
 
 #define LISTENER_NO_PORT "socket" /* the socket alone */

@@ -64,20 +64,15 @@ conn_goes_first(const struct conn *c)
 static void
 serve_listener(struct listener *d)
 {
-    const struct protocol *p = d->row->protocol;
     const uint64_t until_ns = turn_end_ns();
     struct list_link queued_mark, busy_mark;
 
-    if (p->turn)
-        p->turn(d, true);
     list_add(&d->lists[CONN_QUEUED], &queued_mark);
     list_add(&d->lists[CONN_BUSY], &busy_mark);
     serve_queue(&d->lists[CONN_QUEUED], &queued_mark, until_ns);
     serve_queue(&d->lists[CONN_BUSY], &busy_mark, until_ns);
     list_remove(&queued_mark);
     list_remove(&busy_mark);
-    if (p->turn)
-        p->turn(d, false);
 }
 
 /* Serves connections that wait for memory, in the order they came, when there is

@@ -261,28 +261,6 @@ await_rest(struct resp_call *call, struct input *in)
 
 /* ---- the protocol ------------------------------------------------------- */
 
-static void
-turn(struct listener *d, bool begins)
-{
-    struct resp_service *r = d->row->ctx;
-
-    if (begins)
-        as_of_refresh(r->jobs->as_of, loop_now_ms(r->jobs->loop));
-    else
-        forward_send(&r->forward);
-}
-
-static struct resp_call
-begin_call(struct conn *c)
-{
-    struct resp_call call = {
-        .service = conn_ctx(c), .conn = c, .state = conn_state(c)};
-
-    resp_auth_refresh(&call);
-    call.service->until_ns = clock_ns() + call.service->step_ns;
-    return call;
-}
-
 /* The connection's job requests what the command reads. */
 static bool
 begin_asking(struct resp_call *call)
@@ -356,8 +334,12 @@ end_asking(struct resp_call *call, enum conn_next next)
 static enum conn_next
 take(struct conn *c, struct input *in)
 {
-    struct resp_call call = begin_call(c);
+    struct resp_service *r = conn_ctx(c);
+    struct resp_call call = {.service = r, .conn = c, .state = conn_state(c)};
 
+    as_of_refresh(r->jobs->as_of, loop_now_ms(r->jobs->loop));
+    resp_auth_refresh(&call);
+    r->until_ns = clock_ns() + r->step_ns;
     return end_asking(&call, take_requests(&call, in));
 }
 
@@ -390,8 +372,7 @@ const struct protocol resp_protocol = {.state_size = sizeof(struct resp_state),
                                        .stop = STOP_ANSWER,
                                        .take = take,
                                        .began = began,
-                                       .ended = ended,
-                                       .turn = turn};
+                                       .ended = ended};
 
 /* ---- life --------------------------------------------------------------- */
 

@@ -75,6 +75,7 @@ struct resp_service {
     struct resp_request request;
 };
 
+/* Behind conn_turn(), forward_send() sends what a turn has counted. */
 extern const struct protocol resp_protocol;
 
 /* `connections` may be open at the port. */

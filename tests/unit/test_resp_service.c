@@ -73,6 +73,7 @@ after_turn(void *ctx)
     if (f->ends && conns_have_work(f->conns))
         end_writer(f);
     more = conn_turn(f->conns);
+    forward_send(&f->resp.forward);
     works = jobs_end_turn(&f->jobs);
     f->turns++;
     if (has_heard(f))
