@@ -267,6 +267,12 @@ bytes_common_size(const uint8_t *a, size_t a_size, const uint8_t *b,
         if (differ != 0)
             return n + (size_t)__builtin_ctzll(differ) / 8;
     }
+    if (n < most && most >= 8) { /* some bytes that are equal once more */
+        const uint64_t differ = get_le64(a + most - 8) ^ get_le64(b + most - 8);
+
+        return differ == 0 ? most
+                           : most - 8 + (size_t)__builtin_ctzll(differ) / 8;
+    }
     while (n < most && a[n] == b[n])
         n++;
     return n;

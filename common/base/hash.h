@@ -44,45 +44,11 @@ hash_round(struct hash_state *s)
 }
 
 static inline void
-hash_rounds(struct hash_state *s, int rounds)
-{
-    for (int i = 0; i < rounds; i++)
-        hash_round(s);
-}
-
-static inline void
-hash_word(struct hash_state *s, uint64_t word, int rounds)
+hash_word(struct hash_state *s, uint64_t word)
 {
     s->v3 ^= word;
-    hash_rounds(s, rounds);
+    hash_round(s);
     s->v0 ^= word;
-}
-
-static inline struct hash_state
-hash_begin(const struct hash_key *key)
-{
-    return (struct hash_state){
-        key->k0 ^ 0x736f6d6570736575, key->k1 ^ 0x646f72616e646f6d,
-        key->k0 ^ 0x6c7967656e657261, key->k1 ^ 0x7465646279746573};
-}
-
-/* Takes these bytes, which are the last of `all`. */
-static inline void
-hash_bytes(struct hash_state *s, const uint8_t *bytes, size_t size, size_t all,
-           int rounds)
-{
-    uint64_t last = (uint64_t)all << 56;
-    size_t at;
-
-    for (at = 0; at + 8 <= size; at += 8)
-        hash_word(s, get_le64(bytes + at), rounds);
-    /* The last bytes, by reading some before them again where there are. */
-    if (size > 8 && size % 8 > 0)
-        last |= get_le64(bytes + size - 8) >> 8 * (8 - size % 8);
-    else
-        for (; at < size; at++)
-            last |= (uint64_t)bytes[at] << 8 * (at % 8);
-    hash_word(s, last, rounds);
 }
 
 /* The hash of `first` followed by `size` bytes. */
@@ -90,12 +56,26 @@ static inline uint64_t
 hash_name(const struct hash_key *key, uint64_t first, const uint8_t *bytes,
           size_t size)
 {
-    struct hash_state s = hash_begin(key);
+    struct hash_state s = {
+        key->k0 ^ 0x736f6d6570736575, key->k1 ^ 0x646f72616e646f6d,
+        key->k0 ^ 0x6c7967656e657261, key->k1 ^ 0x7465646279746573};
+    uint64_t last = (uint64_t)(size + 8) << 56;
+    size_t at;
 
-    hash_word(&s, first, 1);
-    hash_bytes(&s, bytes, size, size + 8, 1);
+    hash_word(&s, first);
+    for (at = 0; at + 8 <= size; at += 8)
+        hash_word(&s, get_le64(bytes + at));
+    /* The last bytes, by reading some before them again where there are. */
+    if (size > 8 && size % 8 > 0)
+        last |= get_le64(bytes + size - 8) >> 8 * (8 - size % 8);
+    else
+        for (; at < size; at++)
+            last |= (uint64_t)bytes[at] << 8 * (at % 8);
+    hash_word(&s, last);
     s.v2 ^= 0xff;
-    hash_rounds(&s, 3);
+    hash_round(&s);
+    hash_round(&s);
+    hash_round(&s);
     return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
 }
 
@@ -108,16 +88,32 @@ struct hash_wide {
 static inline struct hash_wide
 hash_bytes_wide(const struct hash_key *key, const uint8_t *bytes, size_t size)
 {
-    struct hash_state s = hash_begin(key);
+    struct hash_state s = {
+        key->k0 ^ 0x736f6d6570736575, key->k1 ^ 0x646f72616e646f6d ^ 0xee,
+        key->k0 ^ 0x6c7967656e657261, key->k1 ^ 0x7465646279746573};
+    uint64_t word = (uint64_t)size << 56;
     struct hash_wide out;
+    size_t at;
 
-    s.v1 ^= 0xee;
-    hash_bytes(&s, bytes, size, size, 2);
+    for (at = 0; at + 8 <= size; at += 8) {
+        s.v3 ^= get_le64(bytes + at);
+        hash_round(&s);
+        hash_round(&s);
+        s.v0 ^= get_le64(bytes + at);
+    }
+    for (; at < size; at++)
+        word |= (uint64_t)bytes[at] << 8 * (at % 8);
+    s.v3 ^= word;
+    hash_round(&s);
+    hash_round(&s);
+    s.v0 ^= word;
     s.v2 ^= 0xee;
-    hash_rounds(&s, 4);
+    for (int i = 0; i < 4; i++)
+        hash_round(&s);
     out.low = s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
     s.v1 ^= 0xdd;
-    hash_rounds(&s, 4);
+    for (int i = 0; i < 4; i++)
+        hash_round(&s);
     out.high = s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
     return out;
 }
