@@ -129,11 +129,10 @@ take(struct conn *c, struct input *in)
     return next;
 }
 
-const struct protocol range_protocol = {
-    .state_size = sizeof(struct range_state),
-    .flags = CONN_ANSWERS_EOF | CONN_REFUSES_BROWSERS,
-    .stop = STOP_ANSWER,
-    .slice = IN_SIZE,
-    .takes = "requests",
-    .take = take,
-    .ended = ended};
+const struct protocol range_protocol = {.state_size =
+                                            sizeof(struct range_state),
+                                        .stop = STOP_ANSWER,
+                                        .slice = IN_SIZE,
+                                        .takes = "requests",
+                                        .take = take,
+                                        .ended = ended};

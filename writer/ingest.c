@@ -66,18 +66,15 @@ take(struct conn *c, struct input *input)
                : CONN_NEED_INPUT;
 }
 
-const struct protocol ingest_silent = {
-    .state_size = sizeof(struct ingest_state),
-    .flags = CONN_REFUSES_BROWSERS | CONN_ANSWERS_EOF,
-    .stop = STOP_DRAIN,
-    .takes = "increments",
-    .slice = SLICE,
-    .input_limit = input_limit,
-    .take = take};
+const struct protocol ingest_silent = {.state_size =
+                                           sizeof(struct ingest_state),
+                                       .stop = STOP_DRAIN,
+                                       .takes = "increments",
+                                       .slice = SLICE,
+                                       .input_limit = input_limit,
+                                       .take = take};
 
 const struct protocol ingest_ack = {.state_size = sizeof(struct ingest_state),
-                                    .flags = CONN_REFUSES_BROWSERS |
-                                             CONN_ANSWERS_EOF,
                                     .stop = STOP_DRAIN,
                                     .takes = "increments",
                                     .ack = "WIN",

@@ -133,7 +133,7 @@ take_input(struct conn *c, size_t size)
     const char *browser;
     enum conn_next next;
 
-    if ((c->flags & F_FRESH) != 0 && (p->flags & CONN_REFUSES_BROWSERS) != 0) {
+    if ((c->flags & F_FRESH) != 0 && p->takes) {
         if (size < FIRST_BYTES_SIZE) {
             in.need = FIRST_BYTES_SIZE;
             return conn_keep_rest(c, &in, CONN_NEED_INPUT);
@@ -208,7 +208,7 @@ serve_input(struct conn *c)
         if (!failed)
             conn_give_rest(c);
         c->flags |= F_CLOSING;
-        return !failed && (p->flags & CONN_ANSWERS_EOF) != 0;
+        return !failed && p->stop != STOP_CUT;
     }
     return !failed;
 }

@@ -167,32 +167,32 @@ struct input {
 };
 
 enum protocol_flags {
-    CONN_ANSWERS_EOF = 1, /* a half-closed peer still gets its answers */
-    /* A connection ends before take() gets its first bytes if a browser sent
-     * them (common/wire/first_bytes.h). */
-    CONN_REFUSES_BROWSERS = 2,
     /* The end of a peer's input wakes a pause once, so that what is due then is
      * answered: a client that has closed looks the same as one that only
      * half-closed.  An answer that is not there yet, or is behind a gate, is
      * waited for CONN_LEFT_MS more: as a rule it comes at once, and a peer that
      * half-closes behind its request is to get it. */
-    CONN_EOF_WAKES = 4,
+    CONN_EOF_WAKES = 1,
     /* Answers can say that they are the last.  At a stop a connection that was in
      * use lately is given CONN_LAST_MS for one more request, whose answer says so:
      * a request that is on its way then meets no end. */
-    CONN_SAYS_CLOSE = 8
+    CONN_SAYS_CLOSE = 2
 };
 
-/* What a stop means for a connection: CUT ends it as it stands, ANSWER answers
- * what has arrived, DRAIN takes what arrives until it is quiet. */
+/* What a stop means for a connection: CUT ends it as it stands, as does the end of
+ * its peer's input, behind which the others still answer; ANSWER answers what has
+ * arrived, DRAIN takes what arrives until it is quiet. */
 enum stop_way { STOP_CUT, STOP_ANSWER, STOP_DRAIN };
 
 struct protocol {
     uint32_t state_size; /* a multiple of 8 */
     uint16_t flags;
-    uint8_t stop;        /* enum stop_way */
-    uint32_t slice;      /* bytes received in one service; 0: CONN_SLICE */
-    const char *takes;   /* what its messages are, where it refuses text */
+    uint8_t stop;   /* enum stop_way */
+    uint32_t slice; /* bytes received in one service; 0: CONN_SLICE */
+    /* What its messages are: a connection ends before take() gets its first bytes
+     * if a browser sent them, or text (common/wire/first_bytes.h).  NULL: take()
+     * gets them. */
+    const char *takes;
     const char *ack;     /* what conn_add_acks() counts: "WIN"; NULL: none */
     const char *refusal; /* sent after malformed input; NULL: nothing is, and
                             the connection is cut */

@@ -513,10 +513,10 @@ ended(struct conn *c)
     return true;
 }
 
-const struct protocol http_protocol = {
-    .state_size = sizeof(struct http_state),
-    .flags = CONN_ANSWERS_EOF | CONN_EOF_WAKES | CONN_SAYS_CLOSE,
-    .stop = STOP_ANSWER,
-    .take = take,
-    .more = more,
-    .ended = ended};
+const struct protocol http_protocol = {.state_size = sizeof(struct http_state),
+                                       .flags =
+                                           CONN_EOF_WAKES | CONN_SAYS_CLOSE,
+                                       .stop = STOP_ANSWER,
+                                       .take = take,
+                                       .more = more,
+                                       .ended = ended};

@@ -367,8 +367,7 @@ ended(struct conn *c)
 }
 
 const struct protocol resp_protocol = {.state_size = sizeof(struct resp_state),
-                                       .flags =
-                                           CONN_ANSWERS_EOF | CONN_EOF_WAKES,
+                                       .flags = CONN_EOF_WAKES,
                                        .stop = STOP_ANSWER,
                                        .take = take,
                                        .began = began,

@@ -177,8 +177,7 @@ echo_ended(struct conn *c)
 }
 
 static const struct protocol protocols[ECHO_LISTENERS] = {
-    {.flags = CONN_ANSWERS_EOF,
-     .stop = STOP_ANSWER,
+    {.stop = STOP_ANSWER,
      .refusal = "NO",
      .more = echo_more,
      .ended = echo_ended,
@@ -191,14 +190,13 @@ static const struct protocol protocols[ECHO_LISTENERS] = {
      .state_size = sizeof(struct echo_state),
      .input_limit = echo_room,
      .take = echo_take},
-    {.flags = CONN_ANSWERS_EOF,
-     .stop = STOP_DRAIN,
+    {.stop = STOP_DRAIN,
      .ack = "WIN",
      .refusal = "FAIL",
      .state_size = sizeof(struct echo_state),
      .input_limit = echo_room,
      .take = echo_take},
-    {.flags = CONN_REFUSES_BROWSERS | CONN_EOF_WAKES,
+    {.flags = CONN_EOF_WAKES,
      .stop = STOP_CUT,
      .takes = "bytes",
      .ended = echo_ended,

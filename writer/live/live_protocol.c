@@ -430,7 +430,6 @@ ended(struct conn *c)
 }
 
 const struct protocol live_protocol = {.state_size = sizeof(struct live_state),
-                                       .flags = CONN_REFUSES_BROWSERS,
                                        .stop = STOP_CUT,
                                        .takes = "requests",
                                        .take = take,

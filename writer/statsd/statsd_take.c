@@ -381,7 +381,6 @@ count_connection(struct conn *c)
 }
 
 const struct protocol statsd_lines = {.state_size = sizeof(struct lines_state),
-                                      .flags = CONN_ANSWERS_EOF,
                                       .stop = STOP_DRAIN,
                                       .input_limit = lines_limit,
                                       .take = take_lines,
