@@ -388,11 +388,14 @@ fold_add_waiting(struct fold *f, const struct waiting_fill *fill,
 {
     struct fold_group g = {
         .fold = f, .number = number, .end = fill->count, .last = f->last};
+    int rc;
 
     assert(number < f->logs_max);
     if (f->records + g.end > UINT32_MAX)
         return -ENOBUFS;
-    return archive_each(fill->file->lock_fd, &fill->member, add_slot, &g);
+    rc = archive_each(fill->file->lock_fd, &fill->member, add_slot, &g);
+    /* It was listed with another count: the last group may not be in. */
+    return rc == 0 && g.next != g.end ? -EBADMSG : rc;
 }
 
 struct fold_keyspace *

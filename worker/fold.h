@@ -117,8 +117,10 @@ int fold_widen(struct fold *f, uint32_t records);
  * After any failure part of the log may be in: clear. */
 int fold_add(struct fold *f, const struct log *log, unsigned number);
 
-/* Adds a fill of a claimed file of log/waiting/ in the same way.  -EBADMSG, -EIO:
- * the member is damaged; -ENOMEM */
+/* Adds a fill of a claimed file of log/waiting/ in the same way.
+ *   -ENOBUFS  memory is used up   -EBADMSG  the member is damaged, or is not
+ *             the one that was listed
+ *   -EIO, -ENOMEM */
 int fold_add_waiting(struct fold *f, const struct waiting_fill *fill,
                      unsigned number);
 

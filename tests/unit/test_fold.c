@@ -315,6 +315,53 @@ CASE(a_read_that_fails_is_tried_again_and_fails_the_log_the_second_time, f)
     assert_int_equal(sum_of(f, "k3", "10", 1), -90);
 }
 
+/* A file of log/waiting/ with one fill, the sum of which is its count. */
+static struct waiting_file
+make_file(uint32_t count)
+{
+    const struct archive_header h = {.epoch = 1,
+                                     .count = count,
+                                     .slots = count,
+                                     .keyspace_size = 256,
+                                     .key_size = 256};
+    const struct message m = {
+        1, (const uint8_t *)"s", (const uint8_t *)"k", 1, 1, 0};
+    const int fd = memfd_create("held", MFD_CLOEXEC);
+    struct archive_writer *w;
+    uint64_t end;
+
+    assert_true(fd >= 0);
+    assert_rc(archive_writer_new(&w), 0);
+    assert_rc(archive_writer_begin(w, &h, NULL, fd, 0), 0);
+    for (uint32_t i = 0; i < count; i++)
+        assert_rc(archive_writer_add(w, &m, 60000), 0);
+    assert_rc(archive_writer_end(w, &end), 0);
+    archive_writer_free(w);
+    return (struct waiting_file){.lock_fd = fd, .size = end};
+}
+
+CASE(a_fill_that_waits_is_added_as_a_whole_or_is_damaged, f)
+{
+    for (uint32_t count = 1; count <= 3 * GROUP; count++) {
+        struct waiting_file file = make_file(count);
+        struct waiting_fill fill = {
+            .file = &file, .member.size = file.size, .count = count};
+
+        assert_rc(fold_clear(f), 0);
+        assert_rc(fold_add_waiting(f, &fill, 0), 0);
+        assert_int_equal(sum_of(f, "s", "k", 1), count);
+        assert_int_equal(f->records, count);
+
+        /* Listed with more or fewer records than it has. */
+        for (fill.count = 0; fill.count <= 4 * GROUP; fill.count++) {
+            assert_rc(fold_clear(f), 0);
+            assert_rc(fold_add_waiting(f, &fill, 0),
+                      fill.count == count ? 0 : -EBADMSG);
+        }
+        assert_int_equal(close(file.lock_fd), 0);
+    }
+}
+
 CASE(each_keyspace_knows_the_logs_with_records_for_it, f)
 {
     struct fake a, b;
