@@ -100,8 +100,9 @@ logs_want_spare(struct logs *l)
 {
     const bool has_all = l->spare_count == LOGS_SPARES;
 
-    if ((has_all && !l->make.is_short) || l->making || l->finishing ||
-        l->failed)
+    /* While it is making, `make` is the file thread's. */
+    if (l->making || l->finishing || l->failed ||
+        (has_all && !l->make.is_short))
         return;
     loop_disarm(&l->retry_timer);
     l->making = true;
