@@ -251,6 +251,7 @@ logdir_claim_log(struct logdir *dir, uint64_t index, mode_t want_mode,
         return 0;
     }
     rc = log_release(&mine);
+    report_outcome(rc, index, "release");
     return rc < 0 ? rc : -EPROTO;
 }
 
