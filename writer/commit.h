@@ -6,8 +6,8 @@
  * the collecting group; its answers wait behind the gate:
  *
  *     append, conn_gate, put       a protocol, many times in a turn
- *     commit_turn                  once, the last of the turn, when all that was
- *                                  appended is written: when nothing is in
+ *     commit_turn                  once, the last of the turn, after all that
+ *                                  was appended is written: when nothing is in
  *                                  flight and an answer waits, or it is due,
  *                                  the group's sync begins in an I/O thread
  *     synced                       its answers may leave; the next sync begins

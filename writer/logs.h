@@ -2,8 +2,8 @@
  * follow it, and those on their way to the workers.
  *
  * The caller asks for the number of free slots (logs_free_slots) and puts
- * messages into them (logs_put).  writer/commit.h writes and syncs the slots,
- * through logs_file:
+ * messages into them (logs_put).  At the end of a turn the writer writes the
+ * slots (logs_flush), and writer/commit.h syncs them, through logs_file:
  *
  *     free slots -> put ... put -> logs_flush -> begin -> sync ~~> end
  *

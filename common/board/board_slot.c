@@ -74,9 +74,9 @@ wait_for(struct countd_board *b, _Atomic uint64_t *word, unsigned tries)
     return 0;
 }
 
-/* Takes the word, of any generation (BOARD_ANY) or a certain one, which is first
- * tried unseen, since it is nearly always there.  *generation is the present
- * one then.  -ESTALE, -EBUSY. */
+/* Takes the word, of any generation (BOARD_ANY) or a certain one, which is
+ * first tried unseen, since it is nearly always there.  *generation is the
+ * present one then.  -ESTALE, -EBUSY. */
 static inline int
 block_take(struct countd_board *b, _Atomic uint64_t *at, uint32_t me,
            uint64_t *generation)

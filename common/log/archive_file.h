@@ -56,7 +56,8 @@
  * Version 2 ("COUNTDA2") has neither names nor the extra field: its file is one
  * member.  It is still read.
  *
- * Ownership: a writer belongs to its maker; the descriptors are borrowed.  Errors: 0 or a negative errno.  Prints nothing.
+ * Ownership: a writer belongs to its maker; the descriptors are borrowed.
+ * Errors: 0 or a negative errno.  Prints nothing.
  */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #ifndef COUNTD_COMMON_LOG_ARCHIVE_FILE_H
@@ -170,9 +171,9 @@ int archive_each(int fd, const struct archive_member *m, slot_visit *visit,
 
 /* Reads and checks the header and the names of a member and calls `name` with
  * each, whose bytes live until it returns; stops when that returns non-zero and
- * returns that.  A member without names is read and checked as a whole, and `name`
- * called for each increment other than 0.  Without `name` only the header is
- * read.  `m` and errors as archive_each(). */
+ * returns that.  A member without names is read and checked as a whole, and
+ * `name` called for each increment other than 0.  Without `name` only the header
+ * is read.  `m` and errors as archive_each(). */
 typedef int archive_take_name(void *ctx, const struct archive_fill_name *n);
 int archive_read_names(int fd, const struct archive_member *m,
                        struct archive_header *out, archive_take_name *name,

@@ -189,7 +189,8 @@ pass_over_slots(int fd, struct inspect *look, struct pass *p, uint32_t limit)
     return logfile_each(&slots, see_slot, p);
 }
 
-/* Sets *epoch to the highest one above the header's of a valid slot; 0: none. */
+/* Sets *epoch to the highest one of a valid slot above the header's; 0: none.
+ */
 static int
 find_later(int fd, const struct inspect *look, uint64_t *epoch)
 {

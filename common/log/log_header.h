@@ -70,7 +70,8 @@ struct log_header {
     struct layout layout; /* of the slots */
     uint32_t slots;
 
-    /* On disk only if it is SEALED; in a struct log also of what was appended. */
+    /* On disk only if it is SEALED; in a struct log also of what was appended.
+     */
     uint32_t count;    /* slots */
     uint32_t marks;    /* marks among them */
     uint64_t first_ms; /* received_ms of slot 0 */

@@ -67,8 +67,8 @@ int log_owner_sync(int fd);
  * a torn write leaves the other block valid. */
 int log_owner_write_header(struct log *log, struct log_header h);
 
-/* Reads the headers of a log that this process owns into `look`, and the one that
- * rules into the log.
+/* Reads the headers of a log that this process owns into `look`, and the one
+ * that rules into the log.
  *   -EBADMSG  both are bad, or the file is too short
  *   -EPROTONOSUPPORT  written by a newer version */
 int log_owner_read_headers(struct log *log, struct inspect *look);

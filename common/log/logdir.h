@@ -24,7 +24,8 @@ struct logdir {
     uint32_t slots;            /* of logs created here */
     struct requests *requests; /* for recovery, borrowed; set by the caller;
                                   NULL: a log with marks is not recovered */
-    struct logfile *entries;   /* logs, and locks without a log, by index */
+    struct logfile *entries;   /* logs, and locks without a log, by index until
+                                  the caller sorts them; of the last scan */
     size_t count;
     size_t bad;         /* quarantined files seen by the last scan */
     uint64_t recovered; /* logs of processes that had died, since the opening */

@@ -221,13 +221,14 @@ struct waiting_source {
     void *ctx;
 };
 
-/* Notes for each keyspace in `names` how many increments other than 0 it has. */
+/* Notes for each keyspace in `names` how many increments other than 0 it has.
+ */
 int waiting_count_records(const struct waiting_source *from,
                           struct name_table *names);
 
-/* Adds a fill, after waiting_count_records(): these increments of the keyspaces whose
- * note the caller has not set to 0.  If there are any, which is what it returns,
- * it begins a file that is not begun. */
+/* Adds a fill, after waiting_count_records(): these increments of the keyspaces
+ * whose note the caller has not set to 0.  If there are any, which is what it
+ * returns, it begins a file that is not begun. */
 int waiting_add(struct waiting *w, struct waiting_new *n,
                 const struct archive_header *h, const struct name_table *names,
                 const struct waiting_source *from);

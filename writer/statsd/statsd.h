@@ -128,8 +128,8 @@ void statsd_flush(struct statsd *s);
 void statsd_forget(struct statsd *s);
 
 /* Reads what the sockets have queued, for write.drain at most, flushes it, for
- * which it waits as long again and STATSD_PATIENCE_MS for free slots at most, and
- * calls `stopped`. */
+ * which it waits as long again and STATSD_PATIENCE_MS for free slots at most,
+ * and calls `stopped`. */
 void statsd_stop(struct statsd *s, void (*stopped)(void *ctx), void *ctx);
 
 /* Lines that were ignored, of the counts of a protocol. */

@@ -61,8 +61,8 @@ struct statsd_sink {
     void *ctx;
 };
 
-/* Takes a line without its LF; a CR at its end is dropped by the caller.  Of the
- * settings key_size and statsd's timers, tags and total matter.
+/* Takes a line without its LF; a CR at its end is dropped by the caller.  Of
+ * the settings key_size and statsd's timers, tags and total matter.
  * Returns its kinds (enum statsd_kind), or -EBADMSG if the line is malformed:
  * then *why says what is wrong, and nothing was added. */
 int statsd_line(const struct config *config, const uint8_t *line, size_t size,

@@ -116,10 +116,10 @@ take_rest(struct statsd *s, const char *line, size_t size)
                                          (uint32_t)(i.at / 60)});
 }
 
-/* Takes the lines of the rests, or of the totals, from their file, which is made
- * if it is not there, and empties it, durably: from now on they are in memory
- * alone, and what totals grow by would be counted again if power loss brought the
- * file back.  Returns how many lines it had. */
+/* Takes the lines of the rests, or of the totals, from their file, which is
+ * made if it is not there, and empties it, durably: from now on they are in
+ * memory alone, and what totals grow by would be counted again if power loss
+ * brought the file back.  Returns how many lines it had. */
 static size_t
 read_lines(struct statsd *s, bool totals)
 {
