@@ -140,16 +140,13 @@ job_asked(struct job *job)
 
 /* ---- steps --------------------------------------------------------------- */
 
-/* After it the job is the last one to run of its client's. */
 static void
 step_job(struct job *job, uint64_t until_ns)
 {
     struct jobs *j = job->jobs;
     bool is_done;
 
-    j->client_turns[job->conn->client] = ++j->turn;
-    list_remove(&job->link);
-    list_add(&j->running, &job->link);
+    job->turn = j->client_turns[job->conn->client] = ++j->turn;
     as_of_refresh(j->as_of, loop_now_ms(j->loop));
     if (j->remote)
         remote_begin(j->remote, &job->asker, false);
@@ -163,22 +160,29 @@ step_job(struct job *job, uint64_t until_ns)
     store_read_end(j->store);
 }
 
-/* Whose client's last step is the longest ago; of a client's the first.  One that
+static bool
+is_before(const struct jobs *j, const struct job *a, const struct job *b)
+{
+    const uint64_t a_client = j->client_turns[a->conn->client];
+    const uint64_t b_client = j->client_turns[b->conn->client];
+
+    return a_client != b_client ? a_client < b_client : a->turn < b->turn;
+}
+
+/* Whose client's last step is the longest ago; of a client's the same, so that a
+ * short one that comes to long ones does not wait for a step of each.  One that
  * asks is not stepped.  NULL: there is none to step. */
 static struct job *
 next_to_run(struct jobs *j)
 {
-    uint64_t least = UINT64_MAX;
     struct job *next = NULL;
 
     for (struct list_link *l = j->running.next; l != &j->running; l = l->next) {
         struct job *job = job_of_link(l);
-        const uint64_t turn = j->client_turns[job->conn->client];
 
-        if (turn >= least || remote_is_asking(&job->asker))
-            continue;
-        least = turn;
-        next = job;
+        if (!remote_is_asking(&job->asker) &&
+            (!next || is_before(j, job, next)))
+            next = job;
     }
     return next;
 }

@@ -5,8 +5,9 @@
  * place, and at most half of these are one client's; others wait in line, where
  * the client with the fewest places comes first.  A job with a place is done in
  * steps between turns of the loop, JOBS_STEP_NS in each turn: clients take
- * turns, and within a client its jobs.  A step reads a snapshot of its own, so
- * that no job pins one, and as_of was refreshed before it.
+ * turns, and within a client its jobs, of which a new one is the next.  A step
+ * reads a snapshot of its own, so that no job pins one, and as_of was refreshed
+ * before it.
  *
  *     if (!job_enter(job))        // again when its connection is woken
  *         return CONN_PAUSE;
@@ -73,6 +74,7 @@ struct job {
     struct list_link link;
     uint64_t since_ms; /* monotonic: of its state */
     uint64_t waits_ms; /* monotonic: when it first waited; 0: it has not */
+    uint64_t turn;     /* number of its last step; 0: it had none */
     enum job_state state;
 };
 

@@ -115,6 +115,24 @@ CASE(clients_take_turns_and_within_a_client_its_jobs)
     assert_string_equal(o->order, "adbdcdad");
 }
 
+CASE(a_new_job_is_the_next_of_its_client_and_does_not_wait_for_a_step_of_each)
+{
+    struct job *job;
+
+    for (size_t i = 0; i < 20; i++)
+        (void)enter_job(o, i, 1, 1000);
+    run_turns(o, 23);
+    job = enter_job(o, 20, 1, 2);
+    run_turns(o, 1);
+    assert_string_equal(o->order, "abcdefghijklmnopqrst"
+                                  "abc"
+                                  "u");
+    run_turns(o, 20); /* then it is one of them */
+    assert_string_equal(o->order + 24, "defghijklmnopqrstabc");
+    run_turns(o, 1);
+    assert_int_equal(job->state, JOB_DONE);
+}
+
 CASE(a_client_has_half_of_the_places_and_the_next_is_of_who_has_the_fewest)
 {
     struct job *waits[2], *others;
