@@ -204,13 +204,13 @@ PG_MACHINES(a_standby_answers_what_it_has_and_says_so, x)
 }
 
 static void
-say(int fd, const char *commands)
+send_commands(int fd, const char *commands)
 {
     client_send(fd, commands, strlen(commands));
 }
 
 static void
-hear(int fd, const char *answer)
+await_answer(int fd, const char *answer)
 {
     char got[64];
 
@@ -234,8 +234,8 @@ static void
 count_unseen(struct fleet *f, int fd)
 {
     (void)pg_server_standby_run("SELECT pg_wal_replay_pause()");
-    say(fd, "ZINCRBY b 1 c\r\n");
-    hear(fd, "$1\r\n1\r\n");
+    send_commands(fd, "ZINCRBY b 1 c\r\n");
+    await_answer(fd, "$1\r\n1\r\n");
     fleet_await_drained(f, AWAIT_MS);
 }
 
@@ -247,22 +247,22 @@ PG_MACHINES(a_redis_client_waits_for_what_a_standby_has_not_got_yet, x)
 
     fleet_put_option(f, "resp.own_wait", "1m");
     fd = connect_to_standby(f);
-    say(fd, "ZINCRBY b 1 a\r\nZCARD b\r\n");
-    hear(fd, "$1\r\n1\r\n:1\r\n");
-    say(fd, "WAIT 1 60000\r\n");
-    hear(fd, ":1\r\n");
+    send_commands(fd, "ZINCRBY b 1 a\r\nZCARD b\r\n");
+    await_answer(fd, "$1\r\n1\r\n:1\r\n");
+    send_commands(fd, "WAIT 1 60000\r\n");
+    await_answer(fd, ":1\r\n");
 
     count_unseen(f, fd);
     since_ms = clock_ms();
-    say(fd, "WAIT 1 200\r\n");
-    hear(fd, ":0\r\n");
+    send_commands(fd, "WAIT 1 200\r\n");
+    await_answer(fd, ":0\r\n");
     assert_true(clock_ms() - since_ms >= 200);
-    say(fd, "WAIT 0 0\r\nZCARD b\r\n");
-    hear(fd, ":0\r\n");
+    send_commands(fd, "WAIT 0 0\r\nZCARD b\r\n");
+    await_answer(fd, ":0\r\n");
     (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
-    hear(fd, ":2\r\n");
-    say(fd, "WAIT 1 60000\r\n");
-    hear(fd, ":1\r\n");
+    await_answer(fd, ":2\r\n");
+    send_commands(fd, "WAIT 1 60000\r\n");
+    await_answer(fd, ":1\r\n");
     client_close(fd);
     pg_server_standby_stop();
 }
@@ -294,8 +294,8 @@ PG_MACHINES(a_request_for_a_time_waits_for_a_standby, x)
                        "GET /v1/%sas_of=%" PRId64
                        "&wait=1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
                        paths[i], added_ms);
-        say(fd, request);
-        hear(fd, "HTTP/1.1 504 ");
+        send_commands(fd, request);
+        await_answer(fd, "HTTP/1.1 504 ");
         client_close(fd);
     }
     (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");
@@ -310,18 +310,18 @@ PG_MACHINES(a_redis_client_does_not_wait_again_while_a_standby_stands_still, x)
     int fd;
 
     fd = connect_to_standby(f);
-    say(fd, "ZINCRBY b 1 a\r\nWAIT 1 60000\r\n");
-    hear(fd, "$1\r\n1\r\n:1\r\n");
+    send_commands(fd, "ZINCRBY b 1 a\r\nWAIT 1 60000\r\n");
+    await_answer(fd, "$1\r\n1\r\n:1\r\n");
 
     count_unseen(f, fd);
     since_ms = clock_ms();
-    say(fd, "ZCARD b\r\n");
-    hear(fd, ":1\r\n");
+    send_commands(fd, "ZCARD b\r\n");
+    await_answer(fd, ":1\r\n");
     assert_true(clock_ms() - since_ms >= 1000);
     since_ms = clock_ms();
     for (unsigned i = 0; i < 20; i++) {
-        say(fd, "ZCARD b\r\n");
-        hear(fd, ":1\r\n");
+        send_commands(fd, "ZCARD b\r\n");
+        await_answer(fd, ":1\r\n");
     }
     assert_true(clock_ms() - since_ms < 20 * 1000);
     (void)pg_server_standby_run("SELECT pg_wal_replay_resume()");

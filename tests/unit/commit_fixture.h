@@ -48,7 +48,7 @@ had_one_key(struct fixture *x, const struct log_fill *mark)
 
     assert_rc(stored_add(x->store, "a", &other, "one", 0), 0); /* it exists */
     commit_code = code_after_one_key;
-    rc = had(x, "a", mark);
+    rc = apply_as_dead(x, "a", mark);
     commit_code = NULL;
     assert_rc(rc, -EIO);
     assert_int_equal(count_of(x, "a", "one"), 1);

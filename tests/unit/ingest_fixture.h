@@ -51,7 +51,7 @@ struct fixture {
  */
 
 static inline struct listener *
-listener(const struct fixture *r, size_t index)
+find_listener(const struct fixture *r, size_t index)
 {
     return conns_listener(r->conns, index);
 }
@@ -61,8 +61,8 @@ on_ready(void *ctx)
 {
     struct fixture *r = ctx;
 
-    listener_wake(listener(r, LISTENER_ACK));
-    listener_wake(listener(r, LISTENER_SILENT));
+    listener_wake(find_listener(r, LISTENER_ACK));
+    listener_wake(find_listener(r, LISTENER_SILENT));
 }
 
 static inline void
@@ -98,7 +98,7 @@ after_turn(void *ctx)
 
 /* Runs the loop until `until` says so. */
 static inline void
-run(struct fixture *r, bool (*until)(struct fixture *r), size_t want)
+run_until(struct fixture *r, bool (*until)(struct fixture *r), size_t want)
 {
     r->until = until;
     r->want = want;
@@ -106,21 +106,21 @@ run(struct fixture *r, bool (*until)(struct fixture *r), size_t want)
 }
 
 static inline size_t
-received(const struct fixture *r)
+count_received(const struct fixture *r)
 {
-    return (size_t)(listener(r, LISTENER_ACK)->stats.received +
-                    listener(r, LISTENER_SILENT)->stats.received);
+    return (size_t)(find_listener(r, LISTENER_ACK)->stats.received +
+                    find_listener(r, LISTENER_SILENT)->stats.received);
 }
 
 static inline uint64_t
-malformed(const struct fixture *r)
+count_malformed(const struct fixture *r)
 {
-    return listener(r, LISTENER_ACK)->stats.malformed +
-           listener(r, LISTENER_SILENT)->stats.malformed;
+    return find_listener(r, LISTENER_ACK)->stats.malformed +
+           find_listener(r, LISTENER_SILENT)->stats.malformed;
 }
 
 static inline bool
-took(struct fixture *r)
+has_taken(struct fixture *r)
 {
     return r->ingest.messages >= r->want;
 }
@@ -128,26 +128,26 @@ took(struct fixture *r)
 static inline bool
 took_bytes(struct fixture *r)
 {
-    return received(r) >= r->want;
+    return count_received(r) >= r->want;
 }
 
 static inline bool
-replied(struct fixture *r)
+has_replied(struct fixture *r)
 {
-    return listener(r, LISTENER_ACK)->stats.sent / 3 >= r->want;
+    return find_listener(r, LISTENER_ACK)->stats.sent / 3 >= r->want;
 }
 
 static inline bool
-sent(struct fixture *r)
+has_sent(struct fixture *r)
 {
-    return listener(r, LISTENER_ACK)->stats.sent >= r->want;
+    return find_listener(r, LISTENER_ACK)->stats.sent >= r->want;
 }
 
 static inline bool
 has_ended(struct fixture *r)
 {
-    return listener(r, LISTENER_ACK)->open +
-               listener(r, LISTENER_SILENT)->open ==
+    return find_listener(r, LISTENER_ACK)->open +
+               find_listener(r, LISTENER_SILENT)->open ==
            0;
 }
 
@@ -178,12 +178,12 @@ has_recovered(struct fixture *r)
 static inline bool
 pushes_back(struct fixture *r)
 {
-    return listener(r, LISTENER_ACK)->blocked ||
-           listener(r, LISTENER_SILENT)->blocked;
+    return find_listener(r, LISTENER_ACK)->blocked ||
+           find_listener(r, LISTENER_SILENT)->blocked;
 }
 
 static inline bool
-always(struct fixture *r)
+has_turned(struct fixture *r)
 {
     (void)r;
     return true;
@@ -218,7 +218,7 @@ start_conns(struct fixture *r)
 
 /* Logs of `slots` messages, as many as `log_max`. */
 static inline void
-start(struct fixture *r, unsigned slots, unsigned log_max)
+start_ingest(struct fixture *r, unsigned slots, unsigned log_max)
 {
     const struct logs_events events = {r, on_ready, on_finished, on_failed};
 
@@ -231,7 +231,7 @@ start(struct fixture *r, unsigned slots, unsigned log_max)
     assert_rc(logs_open(&r->logs, r->loop, &r->data, &r->config, &events), 0);
     start_conns(r);
     loop_after_turn(r->loop, after_turn, r);
-    run(r, has_spare, 0);
+    run_until(r, has_spare, 0);
 }
 
 static inline void
@@ -266,15 +266,15 @@ tear_down(struct fixture *r)
 
 /* A clean stop; then what the logs hold is in r->records. */
 static inline void
-finish(struct fixture *r)
+finish_ingest(struct fixture *r)
 {
     int log_fd;
 
     conns_stop(r->conns, LIMIT_MS, on_stopped, r);
-    run(r, has_finished, 0);
-    r->cut_off = listener(r, LISTENER_ACK)->stats.cut_off +
-                 listener(r, LISTENER_SILENT)->stats.cut_off;
-    r->malformed = malformed(r);
+    run_until(r, has_finished, 0);
+    r->cut_off = find_listener(r, LISTENER_ACK)->stats.cut_off +
+                 find_listener(r, LISTENER_SILENT)->stats.cut_off;
+    r->malformed = count_malformed(r);
     log_fd = dup(r->data.log_fd);
     close_all(r);
     records_read(&r->records, log_fd);
@@ -297,7 +297,7 @@ connect_pair(struct fixture *r, size_t at)
 
 /* Message number `n`: a key and an increment of its own. */
 static inline void
-put(uint8_t *at, size_t n)
+put_numbered(uint8_t *at, size_t n)
 {
     char key[32];
 
@@ -314,7 +314,7 @@ connect_and_send(struct fixture *r, size_t at, size_t count)
 
     assert_non_null(bytes);
     for (size_t n = 0; n < count; n++)
-        put(bytes + n * SIZE, n);
+        put_numbered(bytes + n * SIZE, n);
     client_send(fd, bytes, count * SIZE);
     free(bytes);
     return fd;

@@ -70,7 +70,7 @@ make_slot(const struct log *log, uint32_t number, uint32_t synced,
 
 /* Appends `count` slots that say that `synced` of this log are durable. */
 static inline int
-append(struct log *log, uint32_t count, uint32_t synced)
+append_messages(struct log *log, uint32_t count, uint32_t synced)
 {
     uint8_t slots[SLOTS * SLOT_SIZE];
     uint32_t i;
@@ -83,7 +83,7 @@ append(struct log *log, uint32_t count, uint32_t synced)
 }
 
 static inline bool
-exists(int dirfd, const char *name)
+has_file(int dirfd, const char *name)
 {
     struct stat st;
 
@@ -91,7 +91,7 @@ exists(int dirfd, const char *name)
 }
 
 static inline void
-create(int dirfd, uint64_t index)
+create_log(int dirfd, uint64_t index)
 {
     struct layout l = small_layout();
 
@@ -100,14 +100,14 @@ create(int dirfd, uint64_t index)
 
 /* Claims an empty log, which is made if there is none, and begins it. */
 static inline struct log
-begin(int dirfd, uint64_t index)
+begin_log(int dirfd, uint64_t index)
 {
     char name[LOG_NAME_SIZE];
     struct log log;
 
     log_name(index, name);
-    if (!exists(dirfd, name))
-        create(dirfd, index);
+    if (!has_file(dirfd, name))
+        create_log(dirfd, index);
     assert_rc(log_claim(&log, dirfd, index, LOG_MODE_EMPTY), 0);
     assert_rc(log_begin(&log), 0);
     return log;
@@ -116,10 +116,10 @@ begin(int dirfd, uint64_t index)
 static inline struct log
 begin_with(int dirfd, uint64_t index, uint32_t count)
 {
-    struct log log = begin(dirfd, index);
+    struct log log = begin_log(dirfd, index);
 
     if (count > 0)
-        assert_rc(append(&log, count, 0), 0);
+        assert_rc(append_messages(&log, count, 0), 0);
     return log;
 }
 
@@ -163,7 +163,7 @@ read_count(const struct log *log)
 /* Takes a full log as a worker does and gives it back empty.  Returns the
  * number of its increments, or why not. */
 static inline int
-merge(int dirfd, uint64_t index)
+merge_log(int dirfd, uint64_t index)
 {
     struct log log;
     int rc, count;
@@ -188,7 +188,7 @@ static inline void
 make_merged(int dirfd, uint64_t index, uint32_t count)
 {
     make_full(dirfd, index, count);
-    assert_int_equal(merge(dirfd, index), count);
+    assert_int_equal(merge_log(dirfd, index), count);
 }
 
 static inline mode_t
@@ -203,12 +203,12 @@ is_locked(int dirfd, uint64_t index)
     char lock[LOG_LOCK_SIZE];
 
     log_lock_name(index, lock);
-    return exists(dirfd, lock);
+    return has_file(dirfd, lock);
 }
 
 /* Sets mode and lock as a crash or a power loss may leave them. */
 static inline void
-show(int dirfd, uint64_t index, mode_t mode, bool lock)
+set_state(int dirfd, uint64_t index, mode_t mode, bool lock)
 {
     char name[LOG_NAME_SIZE], lock_name[LOG_LOCK_SIZE];
 
@@ -236,7 +236,7 @@ open_hidden(int dirfd, const char *name)
 }
 
 static inline void
-peek(int dirfd, const char *name, void *bytes, size_t size, uint64_t at)
+read_bytes(int dirfd, const char *name, void *bytes, size_t size, uint64_t at)
 {
     const int fd = open_hidden(dirfd, name);
 
@@ -245,7 +245,8 @@ peek(int dirfd, const char *name, void *bytes, size_t size, uint64_t at)
 }
 
 static inline void
-poke(int dirfd, const char *name, const void *bytes, size_t size, uint64_t at)
+write_bytes(int dirfd, const char *name, const void *bytes, size_t size,
+            uint64_t at)
 {
     const int fd = open_hidden(dirfd, name);
 
@@ -263,11 +264,13 @@ set_boot(int dirfd, const char *name, uint8_t id)
     int i;
 
     for (i = 0; i < 2; i++) {
-        peek(dirfd, name, block, sizeof block, (uint64_t)i * LOG_BLOCK_SIZE);
+        read_bytes(dirfd, name, block, sizeof block,
+                   (uint64_t)i * LOG_BLOCK_SIZE);
         assert_rc(log_header_get(block, &h), 0);
         memset(h.boot_id, id, sizeof h.boot_id);
         log_header_put(&h, block);
-        poke(dirfd, name, block, sizeof block, (uint64_t)i * LOG_BLOCK_SIZE);
+        write_bytes(dirfd, name, block, sizeof block,
+                    (uint64_t)i * LOG_BLOCK_SIZE);
     }
 }
 
@@ -295,7 +298,7 @@ in_memory_teardown(void **state)
 
 /* Memory that children share. */
 static inline void *
-share(size_t size)
+map_shared(size_t size)
 {
     void *at = mmap(NULL, size, PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -349,7 +352,7 @@ put_golden(const struct tmpdir *d, const char *path, const char *name,
 
     if (anew && geteuid() == getuid() && access(".", W_OK) == 0) {
         make(d);
-        peek(d->fd, name, bytes, size, 0);
+        read_bytes(d->fd, name, bytes, size, 0);
         f = fopen(anew, "wbe");
         assert_non_null(f);
         assert_int_equal(fwrite(bytes, size, 1, f), 1);

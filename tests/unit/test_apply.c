@@ -369,7 +369,7 @@ CASE(a_batch_that_sums_to_zero_is_marked_for_each_of_its_logs, d)
 #define COMMIT_MEMORY ((size_t)8 << 20)
 
 static size_t
-allocated(void)
+count_allocated(void)
 {
     const struct mallinfo2 m = mallinfo2();
 
@@ -393,15 +393,15 @@ CASE(lanes_together_keep_no_more_memory_than_a_commit_has, d)
     options.retain_memory = 1 << 20;
     options.lanes = LANES;
     assert_rc(lmdb_store_open(&s, &options), 0);
-    before = allocated();
+    before = count_allocated();
     for (unsigned i = 0; i < 4 * LANES; i++) { /* in all lanes */
         char name[8];
 
         (void)snprintf(name, sizeof name, "ks%u", i);
         assert_rc(stored_apply(s, name, NULL, deltas, LANE_KEYS), 0);
     }
-    print_message("%zu then %zu bytes\n", before, allocated());
-    assert_true(allocated() < before + COMMIT_MEMORY + COMMIT_MEMORY / 2);
+    print_message("%zu then %zu bytes\n", before, count_allocated());
+    assert_true(count_allocated() < before + COMMIT_MEMORY + COMMIT_MEMORY / 2);
     store_close(s);
 }
 

@@ -74,7 +74,7 @@ let_go(struct log *log)
 }
 
 static int
-add(struct place *p, uint64_t index, uint64_t minutes)
+add_log(struct place *p, uint64_t index, uint64_t minutes)
 {
     struct log log = full_log(p, index, minutes);
     const int rc = archive_add(&p->archive, &log);
@@ -83,7 +83,7 @@ add(struct place *p, uint64_t index, uint64_t minutes)
     return rc;
 }
 
-/* As add(), while a call fails, or all of them. */
+/* As add_log(), while a call fails, or all of them. */
 static int
 add_failing(struct place *p, uint64_t index, uint64_t minutes, const char *call,
             int error, bool lasting)
@@ -100,7 +100,7 @@ add_failing(struct place *p, uint64_t index, uint64_t minutes, const char *call,
 }
 
 static bool
-has(struct place *p, uint64_t index, uint64_t minutes, bool missing)
+has_log(struct place *p, uint64_t index, uint64_t minutes, bool missing)
 {
     const struct archive_name n = {.first_ms = FIRST + minutes * MINUTE,
                                    .index = index,
@@ -149,8 +149,8 @@ CASE(names_are_read_as_they_are_written_and_no_others, p)
 CASE(a_log_has_its_name_only_when_all_of_it_is_durable, p)
 {
     assert_rc(add_failing(p, 1, 0, "fdatasync", EIO, false), -EIO);
-    assert_false(has(p, 1, 0, false));
-    assert_true(has(p, 1, 0, true));
+    assert_false(has_log(p, 1, 0, false));
+    assert_true(has_log(p, 1, 0, true));
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
     fault_inject("fsync", 1, EIO);
     assert_rc(archive_sync(&p->archive), -EIO);
@@ -162,8 +162,8 @@ CASE(a_log_has_its_name_only_when_all_of_it_is_durable, p)
 CASE(what_a_killed_worker_left_is_written_anew, p)
 {
     tmpdir_put(&p->tmp, PART_2, "part", 4, 0600);
-    assert_rc(add(p, 2, 0), 0);
-    assert_true(has(p, 2, 0, false));
+    assert_rc(add_log(p, 2, 0), 0);
+    assert_true(has_log(p, 2, 0, false));
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
 }
 
@@ -186,7 +186,7 @@ CASE(a_purge_that_takes_a_worker_for_dead_loses_no_log, p)
     assert_true(fault_hit());
     fault_clear();
     let_go(&log);
-    assert_true(has(p, 2, 0, false));
+    assert_true(has_log(p, 2, 0, false));
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 1);
 }
 
@@ -195,7 +195,7 @@ CASE(a_purge_that_takes_a_worker_for_dead_loses_no_log, p)
 CASE(logs_go_when_their_time_is_over_and_not_before, p)
 {
     for (uint64_t i = 0; i < 5; i++)
-        assert_rc(add(p, i, 2 * i), 0);
+        assert_rc(add_log(p, i, 2 * i), 0);
     tmpdir_put(&p->tmp, "archive/mine", "", 0, 0600);
 
     assert_int_equal(
@@ -205,9 +205,9 @@ CASE(logs_go_when_their_time_is_over_and_not_before, p)
                      1);
     assert_int_equal(archive_remove_expired(&p->archive, FIRST + 15 * MINUTE),
                      2);
-    assert_false(has(p, 2, 4, false));
-    assert_true(has(p, 3, 6, false));
-    assert_rc(add(p, 5, 9), 0); /* one that came meanwhile */
+    assert_false(has_log(p, 2, 4, false));
+    assert_true(has_log(p, 3, 6, false));
+    assert_rc(add_log(p, 5, 9), 0); /* one that came meanwhile */
     assert_int_equal(archive_remove_expired(&p->archive, FIRST + 18 * MINUTE),
                      2);
     assert_int_equal(archive_remove_expired(&p->archive, FIRST + 19 * MINUTE),
@@ -224,36 +224,36 @@ CASE(on_a_full_disk_the_oldest_logs_make_room, p)
 {
     assert_rc(add_failing(p, 9, 0, "fdatasync", EIO, false), -EIO);
     for (uint64_t i = 0; i < 4; i++)
-        assert_rc(add(p, i, i + 1), 0);
+        assert_rc(add_log(p, i, i + 1), 0);
 
     assert_rc(add_failing(p, 4, 5, "pwrite", ENOSPC, false), 0);
 
     assert_int_equal(p->archive.removed_early, 1);
-    assert_true(has(p, 9, 0, true)); /* it takes no space */
-    assert_false(has(p, 0, 1, false));
+    assert_true(has_log(p, 9, 0, true)); /* it takes no space */
+    assert_false(has_log(p, 0, 1, false));
     for (uint64_t i = 1; i < 5; i++)
-        assert_true(has(p, i, i + 1, false));
+        assert_true(has_log(p, i, i + 1, false));
 }
 
 CASE(a_disk_that_stays_full_costs_a_few_logs_and_the_gap_is_shown, p)
 {
     for (uint64_t i = 0; i < ARCHIVE_ROOM + 4; i++)
-        assert_rc(add(p, i, i), 0);
+        assert_rc(add_log(p, i, i), 0);
 
     assert_rc(add_failing(p, 40, 40, "pwrite", ENOSPC, true), -ENOSPC);
 
     assert_int_equal(p->archive.removed_early, ARCHIVE_ROOM);
-    assert_false(has(p, 40, 40, false));
-    assert_true(has(p, 40, 40, true));
+    assert_false(has_log(p, 40, 40, false));
+    assert_true(has_log(p, 40, 40, true));
     assert_int_equal(tmpdir_count(&p->tmp, "archive"), 4 + 1);
 }
 
 /* Nothing but logs of later times is there: these stay. */
 CASE(a_newer_log_makes_no_room_for_an_older_one, p)
 {
-    assert_rc(add(p, 0, 50), 0);
+    assert_rc(add_log(p, 0, 50), 0);
     assert_rc(add_failing(p, 1, 1, "pwrite", ENOSPC, true), -ENOSPC);
-    assert_true(has(p, 0, 50, false));
+    assert_true(has_log(p, 0, 50, false));
 }
 
 CASE(any_failing_call_leaves_a_whole_log_or_says_that_it_is_missing, p)
@@ -272,7 +272,7 @@ CASE(any_failing_call_leaves_a_whole_log_or_says_that_it_is_missing, p)
         fault_clear();
         let_go(&log);
         assert_int_equal(fault_open_fds() + 2, fds); /* those of the log */
-        assert_true(has(p, n, 0, rc < 0));
-        assert_int_equal(has(p, n, 0, false), rc == 0);
+        assert_true(has_log(p, n, 0, rc < 0));
+        assert_int_equal(has_log(p, n, 0, false), rc == 0);
     }
 }

@@ -44,7 +44,7 @@ name_of(uint8_t *at, const char *text, uint16_t size, uint16_t *out)
 }
 
 static void
-make(enum kind kind, uint32_t number, struct made *made)
+make_record(enum kind kind, uint32_t number, struct made *made)
 {
     static const int64_t edges[] = {INT64_MAX, INT64_MIN, 0, -1, 1, 64, -65};
     struct random r = {number * 7919 + (unsigned)kind};
@@ -91,7 +91,7 @@ full_log(const struct tmpdir *d, enum kind kind, uint32_t count)
         struct slot_stamp stamp = {.synced = 0};
         struct made made;
 
-        make(kind, i, &made);
+        make_record(kind, i, &made);
         stamp.received_ms = made.received_ms;
         log.has_times = log.has_times || made.m.minute != 0;
         filler_put_slot(&log, &made.m, i, &stamp, slot);
@@ -116,8 +116,8 @@ new_file(const struct tmpdir *d, const char *name)
 
 /* The file of such a log, which is gone then; *header was the log's. */
 static int
-archived(const struct tmpdir *d, enum kind kind, uint32_t count,
-         struct log_header *header)
+archive_kind(const struct tmpdir *d, enum kind kind, uint32_t count,
+             struct log_header *header)
 {
     struct log log = full_log(d, kind, count);
     const int fd = new_file(d, "archived");
@@ -144,7 +144,7 @@ size_of(int fd)
 }
 
 static void
-flip(int fd, off_t bit)
+flip_bit(int fd, off_t bit)
 {
     uint8_t byte;
 
@@ -182,10 +182,10 @@ see_record(void *ctx, uint32_t number, const struct message *m,
     assert_int_equal(number, r->count);
     r->count++;
     r->run[in_run] = *m;
-    make(r->kind, number, &made);
+    make_record(r->kind, number, &made);
     assert_int_equal(stamp->received_ms, made.received_ms);
     assert_same(m, &made.m);
-    make(r->kind, number - in_run, &made);
+    make_record(r->kind, number - in_run, &made);
     assert_same(&r->run[0], &made.m);
     return 0;
 }
@@ -218,7 +218,7 @@ IN_TMPDIR(logs_of_any_kind_come_back_and_are_small, d)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const uint32_t count = cases[i].count;
         struct log_header log;
-        const int fd = archived(d, cases[i].kind, count, &log);
+        const int fd = archive_kind(d, cases[i].kind, count, &log);
         struct archive_header h;
 
         print_message("kind %d\n", (int)cases[i].kind);
@@ -243,17 +243,17 @@ IN_TMPDIR(logs_of_any_kind_come_back_and_are_small, d)
  * read_back() looks at. */
 IN_TMPDIR(one_flipped_bit_anywhere_is_told_or_changes_nothing, d)
 {
-    const int fd = archived(d, FEW, 300, NULL);
+    const int fd = archive_kind(d, FEW, 300, NULL);
     unsigned harmless = 0;
 
     for (off_t bit = 0; bit < 8 * size_of(fd); bit++) {
         int64_t rc;
 
-        flip(fd, bit);
+        flip_bit(fd, bit);
         rc = read_back(fd, FEW);
         assert_true(rc == -EBADMSG || rc == 300);
         harmless += rc == 300;
-        flip(fd, bit);
+        flip_bit(fd, bit);
     }
     assert_in_range(harmless, 1, 80);
     assert_int_equal(read_back(fd, FEW), 300);
@@ -262,7 +262,7 @@ IN_TMPDIR(one_flipped_bit_anywhere_is_told_or_changes_nothing, d)
 
 IN_TMPDIR(a_file_cut_short_or_grown_is_told, d)
 {
-    const int fd = archived(d, FEW, 20000, NULL); /* some buffers */
+    const int fd = archive_kind(d, FEW, 20000, NULL); /* some buffers */
     off_t size = size_of(fd);
 
     assert_int_equal(pwrite(fd, "", 1, size), 1);
@@ -285,7 +285,7 @@ IN_TMPDIR(a_wrong_number_of_records_is_told, d)
     uint8_t bytes[ARCHIVE_HEADER_SIZE], whole[2048];
     int fd = new_file(d, "archived"), size;
 
-    make(FEW, 0, &made);
+    make_record(FEW, 0, &made);
     assert_rc(archive_writer_new(&w), 0);
     assert_rc(archive_writer_begin(w, &h, NULL, fd, 0), 0);
     assert_rc(archive_writer_end(w, NULL), -EBADMSG);
@@ -424,10 +424,10 @@ IN_TMPDIR(a_damaged_member_loses_only_itself, d)
     archive_writer_free(w);
     assert_int_equal(epochs_of(fd), 123);
     for (off_t bit = 8 * (off_t)first; bit < 8 * (off_t)second; bit++) {
-        const unsigned epochs = (flip(fd, bit), epochs_of(fd));
+        const unsigned epochs = (flip_bit(fd, bit), epochs_of(fd));
 
         assert_true(epochs == 13 || epochs == 123);
-        flip(fd, bit);
+        flip_bit(fd, bit);
     }
     assert_int_equal(ftruncate(fd, (off_t)end - 1), 0);
     assert_int_equal(epochs_of(fd), 12);
@@ -497,7 +497,7 @@ IN_TMPDIR(the_golden_file_of_version_3_is_read, d)
     int fd;
 
     if (anew) {
-        assert_int_equal(close(archived(d, EDGES, GOLDEN_COUNT, NULL)), 0);
+        assert_int_equal(close(archive_kind(d, EDGES, GOLDEN_COUNT, NULL)), 0);
         bytes = file_bytes(file_path(d->path, "archived"), &size);
         file_put(anew, bytes, size);
         free(bytes);

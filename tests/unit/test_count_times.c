@@ -46,7 +46,7 @@ start_count(struct fixture *r)
 {
     r->config.count_keys = 0;
     r->site = &site;
-    start(r, 20000, 4);
+    start_ingest(r, 20000, 4);
     r->config.count_wait_ms = 1000;
     r->config.count_cors_rate = 1;
     assert_rc(count_open(&count, r->loop, &r->ingest, &r->config), 0);
@@ -131,7 +131,7 @@ CASE(readable_ms_is_not_before_the_write_of_the_turn, r)
     send_requests(many, PIPELINED);
     send_requests(one, 1);
     client_close(gone);
-    run(r, has_answered, PIPELINED + 4);
+    run_until(r, has_answered, PIPELINED + 4);
 
     assert_true(read_answers(many, PIPELINED) >= write_ms - SHIFT_MS / 2);
     assert_true(read_answers(one, 1) >= write_ms - SHIFT_MS / 2);
@@ -139,7 +139,7 @@ CASE(readable_ms_is_not_before_the_write_of_the_turn, r)
     client_close(many);
     client_close(one);
     count_close(&count);
-    finish(r);
+    finish_ingest(r);
     assert_int_equal(records_sum(&r->records, "space", "k", NULL),
                      PIPELINED + 4);
 }
@@ -156,7 +156,7 @@ CASE(a_turn_of_more_answers_than_places_writes_them_as_they_come, r)
         fds[i] = connect_pair(r, LISTENER_HTTP);
         send_requests(fds[i], PIPELINED);
     }
-    run(r, has_answered, CONNS * PIPELINED);
+    run_until(r, has_answered, CONNS * PIPELINED);
 
     assert_int_equal(most, COUNT_TIMES_MAX);
     for (size_t i = 0; i < CONNS; i++) {
@@ -165,7 +165,7 @@ CASE(a_turn_of_more_answers_than_places_writes_them_as_they_come, r)
     }
     fault_clear();
     count_close(&count);
-    finish(r);
+    finish_ingest(r);
     assert_int_equal(records_sum(&r->records, "space", "k", NULL),
                      CONNS * PIPELINED);
 }

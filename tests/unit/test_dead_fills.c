@@ -42,7 +42,7 @@ tear_down(struct fixture *x)
 #define CASE(name, x) TEST_WITH(name, struct fixture, x, set_up, tear_down)
 
 static bool
-ask(struct fixture *x)
+is_dead(struct fixture *x)
 {
     dead_fills_forget(&x->spent);
     return dead_fills_contain(&x->spent, &x->mark);
@@ -50,12 +50,12 @@ ask(struct fixture *x)
 
 CASE(a_full_log_is_not_spent_and_an_empty_one_is, x)
 {
-    assert_false(ask(x));
+    assert_false(is_dead(x));
 
     filler_empty(x->tmp.fd, 0);
-    assert_true(ask(x));
+    assert_true(is_dead(x));
     x->mark.epoch++;
-    assert_false(ask(x)); /* not filled yet, as far as the header says */
+    assert_false(is_dead(x)); /* not filled yet, as far as the header says */
 }
 
 CASE(a_fill_is_spent_once_its_log_has_a_later_epoch_in_any_state, x)
@@ -64,12 +64,12 @@ CASE(a_fill_is_spent_once_its_log_has_a_later_epoch_in_any_state, x)
 
     filler_empty(x->tmp.fd, 0);
     filler_open(&f, x->tmp.fd, 0, 10);
-    assert_true(ask(x)); /* OPEN: a log that is idle stays so */
+    assert_true(is_dead(x)); /* OPEN: a log that is idle stays so */
     filler_add(&f, "a", "one", 1);
     filler_seal(&f);
-    assert_true(ask(x));
+    assert_true(is_dead(x));
     x->mark.epoch++;
-    assert_false(ask(x));
+    assert_false(is_dead(x));
 }
 
 /* Changes a byte of a file, or changes it back. */
@@ -86,19 +86,19 @@ CASE(a_quarantined_log_keeps_its_fill_and_later_ones_alive, x)
     assert_rc(log_claim(&log, x->tmp.fd, 0, LOG_MODE_FULL), 0);
     assert_rc(log_quarantine(&log), 0);
     assert_true(tmpdir_has(&x->tmp, "bad-0000000000-1"));
-    assert_false(ask(x));
+    assert_false(is_dead(x));
     x->mark.epoch++;
-    assert_false(ask(x));
+    assert_false(is_dead(x));
     x->mark.epoch = 0; /* an earlier fill is not what salvage would merge */
-    assert_true(ask(x));
+    assert_true(is_dead(x));
     x->mark.epoch = 1;
     memset(x->mark.uuid, 0, sizeof x->mark.uuid); /* of another log */
-    assert_true(ask(x));
+    assert_true(is_dead(x));
 
     /* It cannot be read: it may be of any log. */
     flip_byte(x, "bad-0000000000-1", 50);
     flip_byte(x, "bad-0000000000-1", 4096 + 50);
-    assert_false(ask(x));
+    assert_false(is_dead(x));
 }
 
 static uint8_t log_bytes[16384]; /* what log 0 has, or is to have */
@@ -134,27 +134,27 @@ CASE(what_the_disk_does_not_have_does_not_count, x)
     (void)read_log(x);
     filler_empty(x->tmp.fd, 0);
     fault_hook("fdatasync", 1, put_headers, x);
-    assert_false(ask(x));
+    assert_false(is_dead(x));
     assert_true(fault_hit());
 }
 
 CASE(what_is_written_during_the_sync_does_not_count, x)
 {
     fault_hook("fdatasync", 1, put_empty, x);
-    assert_false(ask(x));
+    assert_false(is_dead(x));
     assert_true(fault_hit());
-    assert_true(ask(x));
+    assert_true(is_dead(x));
 }
 
 CASE(what_is_empty_is_on_the_disk_before_that_counts, x)
 {
     filler_empty(x->tmp.fd, 0);
     fault_inject("fdatasync", 1, EIO);
-    assert_false(ask(x));
+    assert_false(is_dead(x));
     assert_true(fault_hit());
     fault_clear();
 
-    assert_true(ask(x));
+    assert_true(is_dead(x));
     assert_int_equal(fault_calls("fdatasync"), 1);
     assert_true(dead_fills_contain(&x->spent, &x->mark)); /* known by now */
     assert_int_equal(fault_calls("fdatasync"), 1);
@@ -165,25 +165,25 @@ CASE(a_log_that_is_gone_is_spent_when_every_log_can_be_read, x)
     struct filler f;
 
     assert_int_equal(unlinkat(x->tmp.fd, "0000000000", 0), 0);
-    assert_true(ask(x));
+    assert_true(is_dead(x));
 
     filler_open(&f, x->tmp.fd, 1, 10);
     filler_seal(&f);
-    assert_true(ask(x));
+    assert_true(is_dead(x));
     tmpdir_put(&x->tmp, "0000000002", "short", 5, 0400);
-    assert_false(ask(x));
+    assert_false(is_dead(x));
 }
 
 CASE(a_log_with_one_good_header_is_not_spent, x)
 {
     filler_empty(x->tmp.fd, 0);
-    assert_true(ask(x));
+    assert_true(is_dead(x));
     for (int block = 0; block < 2; block++) {
         flip_byte(x, "0000000000", block * 4096 + 50);
-        assert_false(ask(x));
+        assert_false(is_dead(x));
         flip_byte(x, "0000000000", block * 4096 + 50);
     }
-    assert_true(ask(x));
+    assert_true(is_dead(x));
 }
 
 CASE(of_a_log_and_its_copy_both_count, x)
@@ -191,10 +191,10 @@ CASE(of_a_log_and_its_copy_both_count, x)
     const size_t size = read_log(x);
 
     filler_empty(x->tmp.fd, 0);
-    assert_true(ask(x));
+    assert_true(is_dead(x));
 
     tmpdir_put(&x->tmp, "0000000007", log_bytes, size, 0400);
-    assert_false(ask(x));
+    assert_false(is_dead(x));
 }
 
 CASE(any_failing_call_says_not_spent, x)
@@ -212,7 +212,7 @@ CASE(any_failing_call_says_not_spent, x)
         dead_fills_init(&x->spent, x->tmp.fd);
         fault_inject(n % 2 ? "disk" : "memory", n / 2 + 1,
                      n % 2 ? EIO : ENOMEM);
-        spent = ask(x);
+        spent = is_dead(x);
         hit = fault_hit() || n % 2 == 0;
         if (n % 2)
             assert_int_equal(spent, !fault_hit());

@@ -30,7 +30,7 @@ make_bytes(const struct tmpdir *d, enum kind kind, uint8_t bytes[FILE_SIZE])
     }
     if (kind == POWER_LOSS)
         set_boot(d->fd, "0000000000", 7);
-    peek(d->fd, "0000000000", bytes, FILE_SIZE, 0);
+    read_bytes(d->fd, "0000000000", bytes, FILE_SIZE, 0);
     assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
     (void)unlinkat(d->fd, "lock-0000000000", 0); /* none when it is at rest */
 }

@@ -13,19 +13,19 @@ ON_FIXTURE(a_message_may_be_cut_anywhere, r)
     size_t cut;
     int fd;
 
-    start(r, 600, 8);
+    start_ingest(r, 600, 8);
     fd = connect_pair(r, LISTENER_ACK);
     for (cut = 1; cut < SIZE; cut++) {
-        put(message, cut - 1);
+        put_numbered(message, cut - 1);
         client_send(fd, message, cut);
-        run(r, took_bytes, (cut - 1) * SIZE + cut);
+        run_until(r, took_bytes, (cut - 1) * SIZE + cut);
         assert_int_equal(r->ingest.messages, cut - 1);
         client_send(fd, message + cut, SIZE - cut);
-        run(r, replied, cut);
+        run_until(r, has_replied, cut);
         client_wins(fd, 1);
     }
     client_close(fd);
-    finish(r);
+    finish_ingest(r);
 
     expect_messages(r, SIZE - 1);
 }
@@ -38,7 +38,7 @@ ON_FIXTURE(names_at_their_limits_are_kept_whole, r)
 
     memset(longest, 0xff, sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
-    start(r, 10, 4);
+    start_ingest(r, 10, 4);
     fd = connect_pair(r, LISTENER_ACK);
     client_message(message, longest, longest, INT64_MIN);
     client_send(fd, message, SIZE);
@@ -46,10 +46,10 @@ ON_FIXTURE(names_at_their_limits_are_kept_whole, r)
     client_send(fd, message, SIZE);
     client_message(message, longest, "../..", 0);
     client_send(fd, message, SIZE);
-    run(r, replied, 3);
+    run_until(r, has_replied, 3);
     client_wins(fd, 3);
     client_close(fd);
-    finish(r);
+    finish_ingest(r);
 
     assert_int_equal(r->records.count, 3);
     assert_true(records_sum(&r->records, longest, longest, NULL) == INT64_MIN);
@@ -63,16 +63,16 @@ ON_FIXTURE(messages_are_kept_in_the_order_they_came, r)
     size_t i;
     int fd;
 
-    start(r, 64, 16);
+    start_ingest(r, 64, 16);
     fd = connect_pair(r, LISTENER_ACK);
     for (i = 0; i < 500; i++) {
-        put(message, i);
+        put_numbered(message, i);
         client_send(fd, message, SIZE);
-        run(r, took, i + 1);
+        run_until(r, has_taken, i + 1);
     }
-    run(r, replied, 500);
+    run_until(r, has_replied, 500);
     client_close(fd);
-    finish(r);
+    finish_ingest(r);
 
     expect_messages(r, 500);
     for (i = 1; i < 500; i++) {
@@ -95,29 +95,29 @@ ON_FIXTURE(a_time_is_that_of_the_messages_behind_it, r)
     uint8_t bytes[9 * SIZE];
     int fd, other;
 
-    start(r, 100, 4);
+    start_ingest(r, 100, 4);
     fd = connect_pair(r, LISTENER_ACK);
     other = connect_pair(r, LISTENER_SILENT);
-    put(bytes, 0);
+    put_numbered(bytes, 0);
     client_time(bytes + SIZE, 27609690);
-    put(bytes + 2 * SIZE, 1);
-    put(bytes + 3 * SIZE, 2);
+    put_numbered(bytes + 2 * SIZE, 1);
+    put_numbered(bytes + 3 * SIZE, 2);
     client_time(bytes + 4 * SIZE, 0);
-    put(bytes + 5 * SIZE, 3);
+    put_numbered(bytes + 5 * SIZE, 3);
     client_time(bytes + 6 * SIZE, 4);
     client_time(bytes + 7 * SIZE, 5);
     client_send(fd, bytes, 8 * SIZE - 100);
-    put(bytes + 8 * SIZE, 4);
-    run(r, replied, 7);
+    put_numbered(bytes + 8 * SIZE, 4);
+    run_until(r, has_replied, 7);
     client_send(fd, bytes + 8 * SIZE - 100, SIZE + 100);
-    run(r, replied, 9);
+    run_until(r, has_replied, 9);
     client_wins(fd, 9);
     client_close(fd);
-    put(bytes, 5);
+    put_numbered(bytes, 5);
     client_send(other, bytes, SIZE);
     client_close(other);
-    run(r, took, 6);
-    finish(r);
+    run_until(r, has_taken, 6);
+    finish_ingest(r);
 
     assert_int_equal(r->records.count, 6);
     for (size_t i = 0; i < 6; i++)
@@ -129,7 +129,7 @@ ON_FIXTURE(a_time_is_that_of_the_messages_behind_it, r)
 static void
 put_bad(uint8_t *at, int how)
 {
-    put(at, 999);
+    put_numbered(at, 999);
     switch (how) {
     case 0: /* no keyspace */
         memset(at + 8, 0, 256);
@@ -173,26 +173,26 @@ send_malformed(struct fixture *r, size_t at, const char *answer)
     const size_t size = strlen(answer);
     uint8_t bytes[4 * SIZE], reply[64];
 
-    start(r, 100, 4);
+    start_ingest(r, 100, 4);
     for (int how = 0; how < BAD_WAYS; how++) {
         const int fd = connect_pair(r, at);
 
-        put(bytes, 0);
-        put(bytes + SIZE, 1);
+        put_numbered(bytes, 0);
+        put_numbered(bytes + SIZE, 1);
         put_bad(bytes + 2 * SIZE, how);
-        put(bytes + 3 * SIZE, 2);
+        put_numbered(bytes + 3 * SIZE, 2);
         client_send(fd, bytes, sizeof bytes);
-        run(r, size > 0 ? sent : has_ended, size * (size_t)(how + 1));
+        run_until(r, size > 0 ? has_sent : has_ended, size * (size_t)(how + 1));
         /* Behind an answer it discards what is sent until its peer closes. */
         if (size > 0)
             client_send(fd, bytes, sizeof bytes);
         assert_int_equal(client_read(fd, reply, sizeof reply), size);
         assert_memory_equal(reply, answer, size);
         client_close(fd);
-        run(r, has_ended, 0);
-        assert_int_equal(malformed(r), how + 1);
+        run_until(r, has_ended, 0);
+        assert_int_equal(count_malformed(r), how + 1);
     }
-    finish(r);
+    finish_ingest(r);
 
     assert_int_equal(r->records.count, 2 * BAD_WAYS);
     assert_int_equal(records_sum(&r->records, "space", "key2", NULL), 0);
@@ -216,20 +216,20 @@ ON_FIXTURE(a_fragment_at_the_end_leaves_no_trace, r)
     uint8_t message[SIZE];
     int i, fd;
 
-    start(r, 100, 4);
-    put(message, 0);
+    start_ingest(r, 100, 4);
+    put_numbered(message, 0);
     for (i = LISTENER_ACK; i <= LISTENER_SILENT; i++) {
         fd = connect_pair(r, (size_t)i);
         client_send(fd, message, SIZE - 1);
         client_close(fd);
-        run(r, has_ended, 0);
+        run_until(r, has_ended, 0);
         /* The next one may get the same place. */
         fd = connect_pair(r, (size_t)i);
         client_send(fd, message, SIZE);
         client_close(fd);
-        run(r, has_ended, 0);
+        run_until(r, has_ended, 0);
     }
-    finish(r);
+    finish_ingest(r);
 
     assert_int_equal(r->cut_off, 2);
     assert_int_equal(r->records.count, 2);
@@ -238,8 +238,8 @@ ON_FIXTURE(a_fragment_at_the_end_leaves_no_trace, r)
 static bool
 two_have_ended(struct fixture *r)
 {
-    return listener(r, LISTENER_ACK)->open +
-               listener(r, LISTENER_SILENT)->open ==
+    return find_listener(r, LISTENER_ACK)->open +
+               find_listener(r, LISTENER_SILENT)->open ==
            1;
 }
 
@@ -249,43 +249,43 @@ ON_FIXTURE(a_message_must_be_whole_in_time, r)
     uint8_t bytes[2 * SIZE];
     int fds[LISTENERS], idle;
 
-    start(r, 100, 4);
-    put(bytes, 0);
-    put(bytes + SIZE, 1);
+    start_ingest(r, 100, 4);
+    put_numbered(bytes, 0);
+    put_numbered(bytes + SIZE, 1);
     idle = connect_pair(r, LISTENER_ACK);
     for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++) {
         fds[at] = connect_pair(r, at);
         client_send(fds[at], bytes, SIZE + 1);
     }
-    run(r, took, 2);
-    run(r, replied, 1);
+    run_until(r, has_taken, 2);
+    run_until(r, has_replied, 1);
     for (size_t n = 1; n < 5; n++) {
         fault_pass_ns(REQUEST_S / 5 * UINT64_C(1000000000));
         for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++)
             client_send(fds[at], bytes + SIZE + n, 1);
-        run(r, took_bytes, 2 * (SIZE + 1 + n));
-        assert_int_equal(listener(r, LISTENER_ACK)->open, 2);
-        assert_int_equal(listener(r, LISTENER_SILENT)->open, 1);
+        run_until(r, took_bytes, 2 * (SIZE + 1 + n));
+        assert_int_equal(find_listener(r, LISTENER_ACK)->open, 2);
+        assert_int_equal(find_listener(r, LISTENER_SILENT)->open, 1);
     }
     fault_pass_ns(REQUEST_S / 5 * UINT64_C(1000000000));
-    run(r, two_have_ended, 0);
+    run_until(r, two_have_ended, 0);
     client_wins(fds[LISTENER_ACK], 1);
     for (size_t at = LISTENER_ACK; at <= LISTENER_SILENT; at++) {
-        assert_int_equal(listener(r, at)->stats.late, 1);
+        assert_int_equal(find_listener(r, at)->stats.late, 1);
         client_expect_end(fds[at]);
         client_close(fds[at]);
     }
     /* One that has begun nothing stays, and one that was late in this process
      * only: its bytes were there. */
     client_send(idle, bytes, SIZE / 2);
-    run(r, took_bytes, 2 * (SIZE + 5) + SIZE / 2);
+    run_until(r, took_bytes, 2 * (SIZE + 5) + SIZE / 2);
     client_send(idle, bytes + SIZE / 2, SIZE - SIZE / 2);
     fault_pass_ns(2 * REQUEST_S * UINT64_C(1000000000));
-    run(r, took, 3);
-    run(r, replied, 2);
+    run_until(r, has_taken, 3);
+    run_until(r, has_replied, 2);
     client_wins(idle, 1);
     client_close(idle);
-    finish(r);
+    finish_ingest(r);
 
     assert_int_equal(r->records.count, 3);
     assert_int_equal(r->cut_off, 0);

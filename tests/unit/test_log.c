@@ -145,7 +145,7 @@ IN_TMPDIR(a_new_log_is_empty_and_shows_it, d)
     struct stat st;
     int fd;
 
-    create(d->fd, 3);
+    create_log(d->fd, 3);
     assert_int_equal(fstatat(d->fd, "0000000003", &st, 0), 0);
     assert_int_equal(st.st_mode & 07777, 0400);
     assert_int_equal(st.st_nlink, 1);
@@ -169,7 +169,7 @@ IN_TMPDIR(a_log_is_created_once, d)
 {
     struct layout l = small_layout();
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_rc(log_create(d->fd, 0, &l, SLOTS), -EEXIST);
     assert_false(is_locked(d->fd, 0));
 
@@ -199,12 +199,12 @@ IN_TMPDIR(modes_and_links_show_each_step, d)
 {
     struct log log;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_shows(d, 0400, 1);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
     assert_shows(d, 0600, 2);
     assert_rc(log_begin(&log), 0);
-    assert_rc(append(&log, 5, 0), 0);
+    assert_rc(append_messages(&log, 5, 0), 0);
     assert_int_equal(fdatasync(log.fd), 0);
     assert_rc(log_seal(&log), 0);
     assert_shows(d, 0600, 2);
@@ -224,19 +224,19 @@ IN_TMPDIR(a_log_that_had_the_last_fill_of_all_makes_room_for_a_new_one, d)
 {
     struct log log;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
     log.header.epoch = LOG_EPOCH_MAX - 1;
     assert_rc(log_begin(&log), 0);
     assert_int_equal(log.header.epoch, LOG_EPOCH_MAX);
-    assert_rc(append(&log, 3, 0), 0);
+    assert_rc(append_messages(&log, 3, 0), 0);
     assert_rc(log_seal(&log), 0);
     assert_rc(log_release(&log), 0);
-    assert_int_equal(merge(d->fd, 0), 3);
+    assert_int_equal(merge_log(d->fd, 0), 3);
 
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
     assert_int_equal(tmpdir_count(d, "."), 0);
-    log = begin(d->fd, 0);
+    log = begin_log(d->fd, 0);
     assert_int_equal(log.header.epoch, 1);
     log_abandon(&log);
 }
@@ -246,7 +246,7 @@ IN_TMPDIR(a_claim_in_the_wrong_state_changes_nothing, d)
     struct log log;
 
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ENOENT);
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -ESTALE);
     assert_shows(d, 0400, 1);
     make_full(d->fd, 0, 1);
@@ -258,14 +258,14 @@ IN_TMPDIR(an_owned_log_cannot_be_claimed, d)
 {
     struct log log, other;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
     assert_rc(log_claim(&other, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
 
     /* Nor when a power loss gave it back its old mode. */
-    show(d->fd, 0, 0400, true);
+    set_state(d->fd, 0, 0400, true);
     assert_rc(log_claim(&other, d->fd, 0, LOG_MODE_EMPTY), -EBUSY);
-    show(d->fd, 0, 0400, false);
+    set_state(d->fd, 0, 0400, false);
     assert_rc(log_claim(&other, d->fd, 0, LOG_MODE_EMPTY), -EBUSY);
     log_abandon(&log);
 }
@@ -286,7 +286,7 @@ IN_TMPDIR(a_fill_syncs_its_epoch_and_the_first_one_the_name_of_the_log, d)
 {
     struct log log;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), 0);
     fault_inject("fsync", 1, EIO);
     assert_rc(log_begin(&log), -EIO);
@@ -370,12 +370,12 @@ IN_TMPDIR(short_and_interrupted_writes_and_reads_are_finished, d)
 {
     struct log log;
 
-    log = begin(d->fd, 0);
+    log = begin_log(d->fd, 0);
     fault_short("pwrite", 1, 100);
-    assert_rc(append(&log, 4, 0), 0);
+    assert_rc(append_messages(&log, 4, 0), 0);
     assert_true(fault_hit());
     fault_inject("pwrite", 1, EINTR);
-    assert_rc(append(&log, 4, 0), 0);
+    assert_rc(append_messages(&log, 4, 0), 0);
     assert_true(fault_hit());
     fault_clear();
     assert_rc(log_seal(&log), 0);
@@ -397,7 +397,7 @@ fill_anew(void *ctx)
 {
     const struct tmpdir *d = ctx;
 
-    assert_int_equal(merge(d->fd, 0), 5);
+    assert_int_equal(merge_log(d->fd, 0), 5);
     make_full(d->fd, 0, 2);
 }
 
@@ -434,7 +434,7 @@ IN_TMPDIR(a_link_is_refused_and_never_followed, d)
 
     assert_int_equal(symlinkat("target", d->fd, "lock-0000000001"), 0);
     assert_rc(log_recover(d->fd, 1, NULL), -EPERM);
-    assert_true(exists(d->fd, "lock-0000000001"));
+    assert_true(has_file(d->fd, "lock-0000000001"));
 }
 
 IN_TMPDIR(folders_and_pipes_are_refused, d)
@@ -458,10 +458,10 @@ IN_TMPDIR(the_file_of_another_user_is_left_alone, d)
 
     if (geteuid() != 0)
         return; /* only root can give a file away; that run tests it */
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_int_equal(fchownat(d->fd, "0000000000", NOBODY, NOBODY, 0), 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -EPERM);
-    show(d->fd, 0, 0600, true);
+    set_state(d->fd, 0, 0600, true);
     assert_rc(log_recover(d->fd, 0, NULL), -EPERM);
     assert_shows(d, 0600, 2);
 }
@@ -484,10 +484,10 @@ make_newer(int dirfd)
 {
     uint8_t block[LOG_BLOCK_SIZE];
 
-    peek(dirfd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
+    read_bytes(dirfd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
     put_le32(block + 8, 2);
     put_le32(block + 124, (uint32_t)crc32(0, block, 124));
-    poke(dirfd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
+    write_bytes(dirfd, "0000000000", block, sizeof block, LOG_BLOCK_SIZE);
 }
 
 /* Until what changes now has another time than what changed before. */
@@ -508,12 +508,12 @@ IN_TMPDIR(a_log_of_a_newer_version_is_left_as_it_was, d)
 {
     struct log log;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     make_newer(d->fd);
 
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -EPROTONOSUPPORT);
     assert_shows(d, 0400, 1);
-    show(d->fd, 0, 0200, false);
+    set_state(d->fd, 0, 0200, false);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -EPROTONOSUPPORT);
     assert_shows(d, 0200, 1);
 }
@@ -525,7 +525,7 @@ recover_newer(const struct tmpdir *d, mode_t mode, bool lock, bool readable)
 {
     struct stat before, after;
 
-    show(d->fd, 0, mode, lock);
+    set_state(d->fd, 0, mode, lock);
     assert_int_equal(fstatat(d->fd, "0000000000", &before, 0), 0);
     assert_rc(log_recover(d->fd, 0, NULL), -EPROTONOSUPPORT);
     if (!readable)
@@ -542,7 +542,7 @@ recover_newer(const struct tmpdir *d, mode_t mode, bool lock, bool readable)
 /* A change would wake a watching worker, who would recover it, and so on. */
 IN_TMPDIR(recovery_changes_nothing_about_a_log_of_a_newer_version, d)
 {
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     make_newer(d->fd);
     recover_newer(d, 0600, false, true);
     recover_newer(d, 0600, true, true);

@@ -49,7 +49,7 @@ IN_MEMORY(a_log_whose_mode_never_stands_still_is_busy, d)
     pid_t pid;
     int i, rc;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     pid = test_fork();
     if (pid == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         _exit(1);
@@ -76,7 +76,7 @@ IN_MEMORY(a_log_whose_mode_allows_nothing_is_out_of_reach, d)
 
     if (geteuid() == 0)
         return; /* the same test runs as nobody */
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_int_equal(fchmodat(d->fd, "0000000000", 0, 0), 0);
     assert_rc(log_owner_open_locked(d->fd, "0000000000", &st), -EACCES);
 }
@@ -102,7 +102,7 @@ race_create(int dirfd, struct race *r)
 
 IN_MEMORY(eight_processes_race_to_create_and_each_log_is_made_once, d)
 {
-    struct race *r = share(sizeof *r);
+    struct race *r = map_shared(sizeof *r);
     pid_t pids[RACERS];
     uint64_t index;
     unsigned i;

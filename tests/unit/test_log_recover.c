@@ -21,7 +21,7 @@ has_bad(const struct tmpdir *d, uint64_t index, uint64_t epoch)
 
     snprintf(bad, sizeof bad, "bad-%010llu-%llu", (unsigned long long)index,
              (unsigned long long)epoch);
-    return exists(d->fd, bad);
+    return has_file(d->fd, bad);
 }
 
 /* ---- what a crash or a power loss leaves -------------------------------- */
@@ -48,17 +48,17 @@ put_fill(int dirfd, uint64_t index, enum fill fill)
     struct log log;
     int count = 0;
 
-    create(dirfd, index);
+    create_log(dirfd, index);
     if (fill == NEW)
         return 0;
     make_merged(dirfd, index,
                 7); /* an earlier fill, whose slots must not count */
     if (fill == MERGED)
         return 0;
-    log = begin(dirfd, index);
+    log = begin_log(dirfd, index);
     if (fill != OPEN_NONE) {
         count = 3;
-        assert_rc(append(&log, 3, 0), 0);
+        assert_rc(append_messages(&log, 3, 0), 0);
     }
     if (fill == OPEN_TORN || fill == OPEN_HOLE) {
         make_slot(&log, 3, 3, slot);
@@ -88,7 +88,7 @@ assert_recovered(const struct tmpdir *d, uint64_t index, int count)
     assert_false(is_locked(d->fd, index));
     if (count > 0) {
         assert_int_equal(mode_of(d->fd, index), LOG_MODE_FULL);
-        assert_int_equal(merge(d->fd, index), count);
+        assert_int_equal(merge_log(d->fd, index), count);
     }
     assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
     make_merged(d->fd, index, 2); /* it can be filled again */
@@ -112,7 +112,7 @@ IN_MEMORY(recovery_believes_the_header_whatever_mode_and_lock_say, d)
         for (m = 0; m < LENGTH(modes); m++) {
             for (lock = 0; lock < 2; lock++, index++) {
                 count = put_fill(d->fd, index, fill);
-                show(d->fd, index, modes[m], lock);
+                set_state(d->fd, index, modes[m], lock);
 
                 assert_true(log_recover(d->fd, index, NULL) >= 0);
                 assert_rc(log_recover(d->fd, index, NULL), 0);
@@ -172,7 +172,7 @@ IN_MEMORY(a_dead_creators_lock_is_removed_also_when_the_clock_was_set_back, d)
 IN_MEMORY(a_dead_creators_lock_beside_the_log_is_removed, d)
 {
     assert_int_equal(put_fill(d->fd, 0, OPEN_SOME), 3);
-    show(d->fd, 0, 0600, false);
+    set_state(d->fd, 0, 0600, false);
     tmpdir_put(d, "lock-0000000000", "half", 4, 0600);
     fault_clock(LATER_MS);
     assert_rc(log_recover(d->fd, 0, NULL), 0);
@@ -188,10 +188,10 @@ IN_MEMORY(a_living_creators_lock_stays, d)
     assert_int_equal(flock(creator, LOCK_EX), 0);
     fault_clock(LATER_MS);
     assert_rc(log_recover(d->fd, 0, NULL), -EBUSY);
-    assert_true(exists(d->fd, "lock-0000000000"));
+    assert_true(has_file(d->fd, "lock-0000000000"));
     assert_int_equal(close(creator), 0);
     assert_rc(log_recover(d->fd, 0, NULL), 0);
-    assert_false(exists(d->fd, "lock-0000000000"));
+    assert_false(has_file(d->fd, "lock-0000000000"));
 }
 
 /* ---- a living owner ------------------------------------------------------ */
@@ -209,10 +209,10 @@ IN_MEMORY(a_living_owner_keeps_its_log_and_its_lock, d)
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_OWNED);
     assert_int_equal(log.header.generation, generation);
 
-    assert_rc(append(&log, 2, 2), 0);
+    assert_rc(append_messages(&log, 2, 2), 0);
     assert_rc(log_seal(&log), 0);
     assert_rc(log_release(&log), 0);
-    assert_int_equal(merge(d->fd, 0), 4);
+    assert_int_equal(merge_log(d->fd, 0), 4);
 }
 
 /* ---- the order of syncs ------------------------------------------------- */
@@ -234,7 +234,7 @@ IN_MEMORY(a_dead_owners_slots_are_synced_before_its_log_is_sealed, d)
 
     assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_int_equal(fault_calls("fdatasync"), 2); /* slots, header */
-    assert_int_equal(merge(d->fd, 0), 3);
+    assert_int_equal(merge_log(d->fd, 0), 3);
 }
 
 /* The owner dies before, or of, the sync of its SEALED header.  A worker that
@@ -257,7 +257,7 @@ IN_MEMORY(a_dead_owners_sealed_header_is_synced_before_the_mode_shows_it, d)
     assert_rc(log_recover(d->fd, 0, NULL), 0);
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_FULL);
     fault_clear();
-    assert_int_equal(merge(d->fd, 0), 3);
+    assert_int_equal(merge_log(d->fd, 0), 3);
     assert_int_equal(fault_calls("fdatasync") + fault_calls("fsync"), 0);
 }
 
@@ -270,9 +270,9 @@ break_slot(const struct tmpdir *d, uint64_t index, uint32_t number)
     uint8_t byte;
 
     log_name(index, name);
-    peek(d->fd, name, &byte, 1, LOG_SLOTS_AT + number * SLOT_SIZE + 9);
+    read_bytes(d->fd, name, &byte, 1, LOG_SLOTS_AT + number * SLOT_SIZE + 9);
     byte ^= 4;
-    poke(d->fd, name, &byte, 1, LOG_SLOTS_AT + number * SLOT_SIZE + 9);
+    write_bytes(d->fd, name, &byte, 1, LOG_SLOTS_AT + number * SLOT_SIZE + 9);
 }
 
 /* Eight increments whose owner died in this boot (-1) or another, four of them
@@ -284,9 +284,9 @@ recover_broken(const struct tmpdir *d, uint64_t index, uint32_t number,
     char name[LOG_NAME_SIZE];
     struct log log;
 
-    log = begin(d->fd, index);
-    assert_rc(append(&log, 4, 0), 0);
-    assert_rc(append(&log, 4, 4), 0);
+    log = begin_log(d->fd, index);
+    assert_rc(append_messages(&log, 4, 0), 0);
+    assert_rc(append_messages(&log, 4, 4), 0);
     log_abandon(&log);
     break_slot(d, index, number);
     log_name(index, name);
@@ -332,13 +332,13 @@ IN_MEMORY(a_record_cut_in_two_by_a_kill_is_cut_off_and_told, d)
 
     assert_int_equal((AT + SLOT_SIZE - LEFT) % 4096, 0);
     assert_rc(log_create(d->fd, 0, &l, 2 * NUMBER), 0);
-    log = begin(d->fd, 0);
+    log = begin_log(d->fd, 0);
     for (i = 0; i <= NUMBER; i++) {
         make_slot(&log, i, 0, slot);
         assert_rc(log_append(&log, slot, 1, FIRST_MS, FIRST_MS), 0);
     }
     log_abandon(&log);
-    poke(d->fd, "0000000000", zeros, LEFT, AT + SLOT_SIZE - LEFT);
+    write_bytes(d->fd, "0000000000", zeros, LEFT, AT + SLOT_SIZE - LEFT);
 
     assert_rc(log_recover(d->fd, 0, NULL), 1);
 
@@ -353,7 +353,7 @@ IN_MEMORY(a_log_without_a_valid_header_is_set_aside, d)
     struct log log;
 
     make_full(d->fd, 0, 3);
-    poke(d->fd, "0000000000", zeros, sizeof zeros, 0);
+    write_bytes(d->fd, "0000000000", zeros, sizeof zeros, 0);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), -EBADMSG);
     assert_true(has_bad(d, 0, 0));
     assert_int_equal(tmpdir_count(d, "."), 1);
@@ -380,7 +380,7 @@ IN_MEMORY(a_log_that_was_cut_short_is_set_aside, d)
             int fd;
 
             (void)put_fill(d->fd, index, fill); /* nothing of it comes out */
-            show(d->fd, index, 0600, true);
+            set_state(d->fd, index, 0600, true);
             log_name(index, name);
             fd = openat(d->fd, name, O_RDWR | O_CLOEXEC);
             assert_int_equal(ftruncate(fd, sizes[i]), 0);
@@ -400,7 +400,7 @@ IN_MEMORY(a_log_under_another_name_is_set_aside, d)
 {
     struct log log;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_int_equal(
         renameat2(d->fd, "0000000000", d->fd, "0000000005", RENAME_NOREPLACE),
         0);
@@ -431,7 +431,8 @@ zero_block(const struct tmpdir *d, uint64_t index, int block)
     char name[LOG_NAME_SIZE];
 
     log_name(index, name);
-    poke(d->fd, name, zeros, sizeof zeros, (uint64_t)block * LOG_BLOCK_SIZE);
+    write_bytes(d->fd, name, zeros, sizeof zeros,
+                (uint64_t)block * LOG_BLOCK_SIZE);
 }
 
 /* What the last header written said is lost: it was torn, or rotted later.  A
@@ -475,10 +476,10 @@ IN_MEMORY(empty_beside_a_lost_open_header_is_not_claimed, d)
     log = begin_with(d->fd, 0, 3);
     zero_block(d, 0, !log.next_block);
     log_abandon(&log);
-    show(d->fd, 0, 0400, false);
+    set_state(d->fd, 0, 0400, false);
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_EMPTY), -ESTALE);
     assert_rc(log_recover(d->fd, 0, NULL), 0);
-    assert_int_equal(merge(d->fd, 0), 3);
+    assert_int_equal(merge_log(d->fd, 0), 3);
 }
 
 /* And has two headers again, or each claim would find it in doubt. */
@@ -526,7 +527,7 @@ fill_and_seal(struct log *log)
     int rc = log_begin(log);
 
     if (rc == 0)
-        rc = append(log, 3, 0);
+        rc = append_messages(log, 3, 0);
     if (rc == 0)
         rc = fdatasync(log->fd) < 0 ? -errno : 0;
     return rc < 0 ? rc : log_seal(log);
@@ -588,7 +589,7 @@ static const struct step steps[] = {
 
 /* Brings the log to rest as the daemons would, and counts what is in it. */
 static int
-drain(const struct tmpdir *d, uint64_t index, bool bad)
+drain_log(const struct tmpdir *d, uint64_t index, bool bad)
 {
     char name[LOG_NAME_SIZE];
     struct log log;
@@ -601,9 +602,9 @@ drain(const struct tmpdir *d, uint64_t index, bool bad)
         assert_rc(rc, -ENOENT);
     log_name(index, name);
     assert_false(is_locked(d->fd, index));
-    if (!exists(d->fd, name)) {
+    if (!has_file(d->fd, name)) {
         if (!bad)
-            create(d->fd, index);
+            create_log(d->fd, index);
         return 0;
     }
     /* A writer comes by; where the mode lied, it mends it. */
@@ -614,7 +615,7 @@ drain(const struct tmpdir *d, uint64_t index, bool bad)
         assert_rc(rc, -ESTALE);
     assert_rc(log_recover(d->fd, index, NULL), 0);
     if (mode_of(d->fd, index) == LOG_MODE_FULL)
-        count = merge(d->fd, index);
+        count = merge_log(d->fd, index);
     assert_int_equal(mode_of(d->fd, index), LOG_MODE_EMPTY);
     return count;
 }
@@ -630,7 +631,7 @@ run_step(const struct tmpdir *d, const struct step *s, uint64_t index,
     if (s->fill != FILL_END) {
         (void)put_fill(d->fd, index, s->fill); /* `least` is what comes out */
         if (s->mode)
-            show(d->fd, index, s->mode, s->lock);
+            set_state(d->fd, index, s->mode, s->lock);
     }
     if (s->claim)
         assert_rc(log_claim(&log, d->fd, index, s->claim), 0);
@@ -646,7 +647,7 @@ run_step(const struct tmpdir *d, const struct step *s, uint64_t index,
         log_abandon(&log); /* as if we died now */
     if (fault_open_fds() != fds)
         fail_msg("%s leaks a descriptor when call %u fails", s->name, nth);
-    count = drain(d, index, s->bad);
+    count = drain_log(d, index, s->bad);
     if (count < s->least || count > s->most)
         fail_msg("%s: %d increments after call %u failed with %s, rc %d",
                  s->name, count, nth, strerror(error), rc);
@@ -697,7 +698,7 @@ merge_marked(int dirfd, struct known *k)
 }
 
 static int
-live(int dirfd, struct known *k)
+write_and_merge(int dirfd, struct known *k)
 {
     struct layout l = small_layout();
     struct log log;
@@ -709,13 +710,13 @@ live(int dirfd, struct known *k)
     if (rc == 0)
         rc = log_begin(&log);
     if (rc == 0)
-        rc = append(&log, 5, 0);
+        rc = append_messages(&log, 5, 0);
     if (rc == 0)
         rc = fdatasync(log.fd) < 0 ? -errno : 0;
     if (rc < 0)
         return rc;
     k->acked = 5;
-    rc = append(&log, 3, 5);
+    rc = append_messages(&log, 3, 5);
     if (rc == 0)
         rc = fdatasync(log.fd) < 0 ? -errno : 0;
     if (rc == 0)
@@ -771,8 +772,8 @@ assert_kept(const struct tmpdir *d, struct known *k)
     assert_rc(recover_and_merge(d->fd, k), 0);
     assert_true(k->merged >= k->acked && k->merged <= 8);
     assert_false(is_locked(d->fd, 0));
-    if (!exists(d->fd, "0000000000"))
-        create(d->fd, 0);
+    if (!has_file(d->fd, "0000000000"))
+        create_log(d->fd, 0);
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_EMPTY);
     make_merged(d->fd, 0, 2);
     assert_int_equal(tmpdir_count(d, "."), 1);
@@ -781,7 +782,7 @@ assert_kept(const struct tmpdir *d, struct known *k)
 
 IN_MEMORY(killed_at_any_call_and_again_in_recovery_nothing_is_lost, d)
 {
-    struct known *k = share(sizeof *k);
+    struct known *k = map_shared(sizeof *k);
     bool done = false, recovered;
     unsigned nth, again;
 
@@ -791,7 +792,7 @@ IN_MEMORY(killed_at_any_call_and_again_in_recovery_nothing_is_lost, d)
         again = 1 + nth % 3;
         for (recovered = false; !recovered; again += 3) {
             *k = (struct known){0};
-            done = run_killed(live, d->fd, k, nth);
+            done = run_killed(write_and_merge, d->fd, k, nth);
             recovered = run_killed(recover_and_merge, d->fd, k, again);
             assert_kept(d, k);
         }

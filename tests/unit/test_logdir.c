@@ -27,7 +27,7 @@ open_dir(const struct tmpdir *d)
 }
 
 static uint64_t
-oldest(void)
+find_oldest(void)
 {
     uint64_t ms;
 
@@ -58,8 +58,8 @@ CASE(a_scan_tells_each_log_once_in_order, d)
 {
     struct log log;
 
-    create(d->fd, 9);
-    create(d->fd, 0);
+    create_log(d->fd, 9);
+    create_log(d->fd, 0);
     make_full(d->fd, 4, 2);
     assert_rc(log_claim(&log, d->fd, 9, LOG_MODE_EMPTY), 0);
     tmpdir_put(d, "lock-0000000002", "", 0, 0600);
@@ -109,7 +109,7 @@ CASE(a_quiet_directory_needs_no_recovery, d)
 {
     struct log log;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     make_full(d->fd, 1, 3);
     log = begin_with(d->fd, 2, 1);
     assert_rc(logdir_recover(&dir), 0);
@@ -131,12 +131,12 @@ CASE(recovery_mends_all_that_the_dead_left, d)
 
     log = begin_with(d->fd, 0, 3);
     log_abandon(&log);
-    create(d->fd, 1);
+    create_log(d->fd, 1);
     assert_rc(log_claim(&log, d->fd, 1, LOG_MODE_EMPTY), 0);
     log_abandon(&log);
     tmpdir_put(d, "lock-0000000002", "half", 4, 0600);
     tmpdir_put(d, "0000000003", "damaged", 7, 0600);
-    create(d->fd, 4);
+    create_log(d->fd, 4);
 
     fault_clock(2000); /* the creator of 2 did not just begin */
     assert_rc(logdir_recover(&dir), 4);
@@ -146,7 +146,7 @@ CASE(recovery_mends_all_that_the_dead_left, d)
     assert_int_equal(dir.entries[1].mode, LOG_MODE_EMPTY);
     assert_int_equal(dir.bad, 1);
     assert_rc(logdir_recover(&dir), 0);
-    assert_int_equal(merge(d->fd, 0), 3);
+    assert_int_equal(merge_log(d->fd, 0), 3);
 }
 
 #define TURNS_MS 20000 /* of a process that fills and empties a log */
@@ -161,7 +161,7 @@ struct turns {
 
 /* A process that looks whether its owner is dead may have it for a moment. */
 static struct log
-claim(int dirfd, mode_t mode)
+claim_log(int dirfd, mode_t mode)
 {
     const uint64_t deadline = test_deadline(TURNS_MS);
     struct log log;
@@ -178,14 +178,14 @@ static void
 take_turns(int dirfd, struct turns *t)
 {
     for (uint64_t fill = 1; !t->stop; fill++) {
-        struct log log = claim(dirfd, LOG_MODE_EMPTY);
+        struct log log = claim_log(dirfd, LOG_MODE_EMPTY);
 
-        if (log_begin(&log) < 0 || append(&log, 3, 0) < 0)
+        if (log_begin(&log) < 0 || append_messages(&log, 3, 0) < 0)
             _exit(1);
         t->there = fill;
         if (log_seal(&log) < 0 || log_release(&log) < 0)
             _exit(1);
-        log = claim(dirfd, LOG_MODE_FULL);
+        log = claim_log(dirfd, LOG_MODE_FULL);
         t->there = 0; /* in a moment it is merged */
         if (log_empty(&log) < 0 || log_release(&log) < 0)
             _exit(1);
@@ -197,10 +197,10 @@ take_turns(int dirfd, struct turns *t)
 static struct turns *
 start_turns(const struct tmpdir *d)
 {
-    struct turns *t = share(sizeof *t);
+    struct turns *t = map_shared(sizeof *t);
     pid_t pid;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     pid = test_fork();
     if (pid == 0) {
         if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
@@ -239,18 +239,18 @@ CASE(the_first_recovery_mends_modes_that_a_power_loss_brought_back, d)
     struct log log;
 
     make_full(d->fd, 0, 3);
-    show(d->fd, 0, 0400, false);
+    set_state(d->fd, 0, 0400, false);
     log = begin_with(d->fd, 1, 2);
     log_abandon(&log);
-    show(d->fd, 1, 0400, false);
-    create(d->fd, 2);
+    set_state(d->fd, 1, 0400, false);
+    create_log(d->fd, 2);
 
     assert_rc(logdir_recover(&dir), 2);
     assert_int_equal(mode_of(d->fd, 0), LOG_MODE_FULL);
     assert_int_equal(mode_of(d->fd, 1), LOG_MODE_FULL);
     assert_int_equal(mode_of(d->fd, 2), LOG_MODE_EMPTY);
-    assert_int_equal(merge(d->fd, 0), 3);
-    assert_int_equal(merge(d->fd, 1), 2);
+    assert_int_equal(merge_log(d->fd, 0), 3);
+    assert_int_equal(merge_log(d->fd, 1), 2);
 }
 
 CASE(what_is_no_file_of_ours_stops_nothing, d)
@@ -264,7 +264,7 @@ CASE(what_is_no_file_of_ours_stops_nothing, d)
     log_abandon(&log);
 
     assert_rc(logdir_recover(&dir), 1);
-    assert_true(oldest() == FIRST_MS);
+    assert_true(find_oldest() == FIRST_MS);
     assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &log), -EAGAIN);
     assert_rc(logdir_claim(&dir, LOG_MODE_FULL, &log), 0);
     log_abandon(&log);
@@ -278,7 +278,7 @@ CASE(each_log_is_claimed_the_lowest_first_and_then_none, d)
     uint64_t i;
 
     for (i = 0; i < 3; i++)
-        create(d->fd, i);
+        create_log(d->fd, i);
     for (i = 0; i < 3; i++) {
         assert_rc(logdir_claim(&dir, LOG_MODE_EMPTY, &logs[i]), 0);
         assert_int_equal(logs[i].header.index, i);
@@ -291,8 +291,8 @@ CASE(each_log_is_claimed_the_lowest_first_and_then_none, d)
 
 CASE(the_lowest_free_index_is_created, d)
 {
-    create(d->fd, 0);
-    create(d->fd, 2);
+    create_log(d->fd, 0);
+    create_log(d->fd, 2);
     tmpdir_put(d, "lock-0000000001", "", 0,
                0600); /* another process creates it */
     for (uint64_t index = 3; index <= 4; index++) {
@@ -328,7 +328,7 @@ CASE(logs_of_other_message_sizes_are_refused, d)
     struct layout other;
     struct log log;
 
-    create(d->fd, 0);
+    create_log(d->fd, 0);
     assert_rc(logdir_check_sizes(&dir), 0);
     assert_rc(layout_init(&other, 16, 32), 0);
     assert_rc(log_create(d->fd, 1, &other, SLOTS), 0);
@@ -347,72 +347,72 @@ CASE(an_increment_counts_from_its_append_until_its_merge, d)
 {
     struct log log;
 
-    assert_true(oldest() == UINT64_MAX);
-    create(d->fd, 1);
+    assert_true(find_oldest() == UINT64_MAX);
+    create_log(d->fd, 1);
     tmpdir_put(d, "lock-0000000005", "", 0, 0600);
-    assert_true(oldest() == UINT64_MAX);
+    assert_true(find_oldest() == UINT64_MAX);
     make_merged(d->fd, 0, 3);
-    log = begin(d->fd, 0); /* over the slots of the fill before */
-    assert_true(oldest() == UINT64_MAX);
-    assert_rc(append(&log, 3, 0), 0);
-    assert_true(oldest() == FIRST_MS);
-    assert_rc(append(&log, 3, 0), 0);
-    assert_true(oldest() == FIRST_MS);
+    log = begin_log(d->fd, 0); /* over the slots of the fill before */
+    assert_true(find_oldest() == UINT64_MAX);
+    assert_rc(append_messages(&log, 3, 0), 0);
+    assert_true(find_oldest() == FIRST_MS);
+    assert_rc(append_messages(&log, 3, 0), 0);
+    assert_true(find_oldest() == FIRST_MS);
     assert_rc(log_seal(&log), 0);
-    assert_true(oldest() == FIRST_MS);
+    assert_true(find_oldest() == FIRST_MS);
     assert_rc(log_release(&log), 0);
-    assert_true(oldest() == FIRST_MS);
+    assert_true(find_oldest() == FIRST_MS);
 
     assert_rc(log_claim(&log, d->fd, 0, LOG_MODE_FULL), 0);
-    assert_true(oldest() == FIRST_MS);
+    assert_true(find_oldest() == FIRST_MS);
     assert_int_equal(read_count(&log), 6);
     assert_rc(log_empty(&log), 0);
-    assert_true(oldest() == UINT64_MAX);
+    assert_true(find_oldest() == UINT64_MAX);
     assert_rc(log_release(&log), 0);
-    assert_true(oldest() == UINT64_MAX);
+    assert_true(find_oldest() == UINT64_MAX);
 }
 
 CASE(the_oldest_of_several_logs_counts, d)
 {
     struct log log;
 
-    create(d->fd, 0);
-    create(d->fd, 1);
-    log = begin(d->fd, 0);
+    create_log(d->fd, 0);
+    create_log(d->fd, 1);
+    log = begin_log(d->fd, 0);
     log.header.count = 5; /* so that its increments are later */
-    assert_rc(append(&log, 1, 0), 0);
+    assert_rc(append_messages(&log, 1, 0), 0);
     log.header.count = 1;
     log.header.first_ms = FIRST_MS + 5;
     assert_rc(log_seal(&log), 0);
     assert_rc(log_release(&log), 0);
-    assert_true(oldest() == FIRST_MS + 5);
+    assert_true(find_oldest() == FIRST_MS + 5);
     make_full(d->fd, 1, 1);
-    assert_true(oldest() == FIRST_MS);
+    assert_true(find_oldest() == FIRST_MS);
 }
 
 CASE(a_mode_that_a_power_loss_brought_back_hides_nothing, d)
 {
     struct log log;
 
-    create(d->fd, 0);
-    create(d->fd, 1);
+    create_log(d->fd, 0);
+    create_log(d->fd, 1);
     make_full(d->fd, 0, 3);
-    show(d->fd, 0, 0400, false);
+    set_state(d->fd, 0, 0400, false);
     log = begin_with(d->fd, 1, 2);
     log_abandon(&log);
-    show(d->fd, 1, 0400, false);
-    assert_true(oldest() == FIRST_MS);
-    assert_true(oldest() == FIRST_MS);
+    set_state(d->fd, 1, 0400, false);
+    assert_true(find_oldest() == FIRST_MS);
+    assert_true(find_oldest() == FIRST_MS);
 
     assert_rc(logdir_recover(&dir), 2);
-    assert_int_equal(merge(d->fd, 0), 3);
-    assert_true(oldest() == FIRST_MS);
-    assert_int_equal(merge(d->fd, 1), 2);
-    assert_true(oldest() == UINT64_MAX);
+    assert_int_equal(merge_log(d->fd, 0), 3);
+    assert_true(find_oldest() == FIRST_MS);
+    assert_int_equal(merge_log(d->fd, 1), 2);
+    assert_true(find_oldest() == UINT64_MAX);
 
     /* From here on an empty log is not opened for it. */
     fault_clear();
-    assert_true(oldest() == UINT64_MAX);
+    assert_true(find_oldest() == UINT64_MAX);
     assert_int_equal(fault_calls("openat"), 0);
 }
 
@@ -422,9 +422,9 @@ CASE(a_lost_open_header_hides_nothing, d)
     struct log log;
 
     log = begin_with(d->fd, 0, 2);
-    poke(d->fd, "0000000000", zeros, sizeof zeros,
-         (uint64_t)!log.next_block * LOG_BLOCK_SIZE);
-    assert_true(oldest() == FIRST_MS);
+    write_bytes(d->fd, "0000000000", zeros, sizeof zeros,
+                (uint64_t)!log.next_block * LOG_BLOCK_SIZE);
+    assert_true(find_oldest() == FIRST_MS);
     log_abandon(&log);
 }
 
@@ -439,9 +439,9 @@ CASE(a_failing_look_is_never_too_late, d)
     size_t e;
     int rc;
 
-    create(d->fd, 0);
-    create(d->fd, 1);
-    create(d->fd, 2);
+    create_log(d->fd, 0);
+    create_log(d->fd, 1);
+    create_log(d->fd, 2);
     owned = begin_with(d->fd, 0, 2);
     for (e = 0; e < LENGTH(errors); e++) {
         for (nth = 1, hit = true; hit; nth++) {
@@ -464,10 +464,10 @@ CASE(a_log_that_changes_hands_is_never_overlooked, d)
     unsigned seen = 0;
     uint64_t before, ms = FIRST_MS;
 
-    create(d->fd, 1);
+    create_log(d->fd, 1);
     while (seen < 2000 && ms == FIRST_MS) {
         before = t->there;
-        ms = oldest();
+        ms = find_oldest();
         if (before == 0 || t->there != before)
             ms = FIRST_MS;
         else
@@ -531,8 +531,8 @@ IN_MEMORY(any_failing_call_leaks_nothing_and_loses_nothing, d)
                 fault_clock(2000); /* the creator of one is dead */
                 assert_true(logdir_recover(&after) >= 0);
                 logdir_close(&after);
-                assert_int_equal(merge(d->fd, 0), 3);
-                assert_int_equal(merge(d->fd, 1), 2);
+                assert_int_equal(merge_log(d->fd, 0), 3);
+                assert_int_equal(merge_log(d->fd, 1), 2);
                 assert_int_equal(unlinkat(d->fd, "0000000000", 0), 0);
                 assert_int_equal(unlinkat(d->fd, "0000000001", 0), 0);
                 (void)unlinkat(d->fd, "0000000002", 0); /* if it was created */

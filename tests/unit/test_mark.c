@@ -278,11 +278,11 @@ IN_TMPDIR(only_a_header_says_that_a_log_is_sealed, d)
     assert_true(u.has_marks);
     log_abandon(&log);
     /* As a power loss may leave it: the mode is that of an earlier fill. */
-    show(d->fd, 0, LOG_MODE_FULL, false);
+    set_state(d->fd, 0, LOG_MODE_FULL, false);
     assert_int_equal(log_unsealed(d->fd, 0, NULL, &u), 1);
     assert_true(u.has_marks);
     assert_int_equal(read_stored().count, 0);
-    show(d->fd, 0, LOG_MODE_FULL, false);
+    set_state(d->fd, 0, LOG_MODE_FULL, false);
     assert_int_equal(log_unsealed(d->fd, 0, &requests, &u), 0);
     assert_int_equal(read_stored().count, 1);
     assert_int_equal(log_unsealed(d->fd, 0, &requests, &u), 0);

@@ -73,7 +73,7 @@ CASE(what_keyspaces_have_already_is_not_counted_again, x)
             const struct log_fill mark = full_log(x, k);
 
             for (const char *at = cases[i].had[k]; *at != '\0'; at++)
-                assert_rc(had(x, (const char[2]){*at}, &mark), 0);
+                assert_rc(apply_as_dead(x, (const char[2]){*at}, &mark), 0);
         }
         assert_int_equal(merge_run(&x->merge), MERGE_DONE);
         assert_emptied(x, cases[i].first);
@@ -92,7 +92,7 @@ CASE(logs_that_share_no_keyspace_are_merged_together_whatever_is_in, x)
     const struct log_fill mark = full_log(x, 0);
     struct filler f;
 
-    assert_rc(had(x, "a", &mark), 0);
+    assert_rc(apply_as_dead(x, "a", &mark), 0);
     filler_open(&f, x->dir.log_fd, 1, SLOTS);
     filler_add(&f, "z", "one", 7);
     filler_seal(&f);
@@ -108,15 +108,15 @@ CASE(a_log_that_is_in_everywhere_is_made_durable_before_it_is_emptied, x)
 {
     const struct log_fill mark = full_log(x, 0);
 
-    assert_rc(had(x, "a", &mark), 0);
-    assert_rc(had(x, "b", &mark), 0);
-    assert_rc(had(x, "c", &mark), 0);
-    refuse("b", -ENOSPC);
+    assert_rc(apply_as_dead(x, "a", &mark), 0);
+    assert_rc(apply_as_dead(x, "b", &mark), 0);
+    assert_rc(apply_as_dead(x, "c", &mark), 0);
+    refuse_keyspace("b", -ENOSPC);
 
     assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
 
-    refuse("b", 0);
+    refuse_keyspace("b", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
     assert_counts(x, 1);
@@ -158,8 +158,8 @@ CASE(a_second_fill_of_an_epoch_counts_beside_the_first, x)
     struct log_fill first = mark;
 
     first.first_ms--;
-    assert_rc(had(x, "a", &first), 0);
-    assert_rc(had(x, "b", &mark), 0);
+    assert_rc(apply_as_dead(x, "a", &first), 0);
+    assert_rc(apply_as_dead(x, "b", &mark), 0);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
@@ -193,8 +193,8 @@ CASE(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later, x)
     for (i = 0; i < 5; i++) {
         full_log(x, 0);
         full_log(x, 1);
-        refuse("a", errors[i]);
-        refuse("c", i == 4 ? -EDQUOT : 0);
+        refuse_keyspace("a", errors[i]);
+        refuse_keyspace("c", i == 4 ? -EDQUOT : 0);
 
         assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
@@ -203,8 +203,8 @@ CASE(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later, x)
         assert_int_equal(count_of(x, "a", "one"), i ? 2 * i : INT64_MIN);
         assert_int_equal(waiting_count(x), i == 4 ? 4 : 2); /* of both logs */
 
-        refuse("a", 0);
-        refuse("c", 0);
+        refuse_keyspace("a", 0);
+        refuse_keyspace("c", 0);
         merge_dry(x);
         assert_counts(x, 2 * (i + 1));
         assert_int_equal(waiting_count(x), 0);
@@ -216,8 +216,8 @@ CASE(a_keyspace_that_refuses_stops_nobody_and_gets_its_records_later, x)
 CASE(nothing_is_set_aside_of_a_log_that_stays_full, x)
 {
     full_log(x, 0);
-    refuse("a", -EBADMSG);
-    refuse("b", -ENOSPC);
+    refuse_keyspace("a", -EBADMSG);
+    refuse_keyspace("b", -ENOSPC);
 
     assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
 
@@ -233,13 +233,13 @@ CASE(records_that_were_set_aside_already_are_not_counted_again, x)
     const struct log_fill mark = full_log(x, 0);
 
     set_aside_by_another(x, "a", &mark);
-    refuse("a", -EBADMSG);
+    refuse_keyspace("a", -EBADMSG);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(mode_of(x, 0), LOG_MODE_EMPTY);
     assert_int_equal(waiting_count(x), 1); /* no second time */
 
     full_log(x, 1);
-    refuse("a", 0);
+    refuse_keyspace("a", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     merge_dry(x);
     assert_int_equal(waiting_count(x), 0);
@@ -251,9 +251,9 @@ CASE(records_that_were_set_aside_already_are_not_counted_again, x)
 CASE(records_of_a_later_fill_wait_behind_what_is_held_of_an_earlier_one, x)
 {
     full_log(x, 0);
-    refuse("a", -EBADMSG);
+    refuse_keyspace("a", -EBADMSG);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    refuse("a", 0);
+    refuse_keyspace("a", 0);
 
     full_log(x, 1);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
@@ -279,7 +279,7 @@ CASE(logs_of_a_keyspace_that_cannot_be_read_wait_each_by_itself, x)
     const struct log_fill mark = full_log(x, 0);
 
     full_log(x, 1);
-    assert_rc(had(x, "a", &mark), 0);
+    assert_rc(apply_as_dead(x, "a", &mark), 0);
     store_faults_set("a", (struct store_fault){.marks = -EBADMSG,
                                                .error = -EBADMSG,
                                                .times = STORE_FAULTS_ALWAYS});
@@ -287,7 +287,7 @@ CASE(logs_of_a_keyspace_that_cannot_be_read_wait_each_by_itself, x)
     assert_emptied(x, 2);
     assert_int_equal(waiting_count(x), 2);
 
-    refuse("a", 0);
+    refuse_keyspace("a", 0);
     merge_dry(x);
     assert_int_equal(waiting_count(x), 0);
     assert_counts(x, 2);
@@ -350,7 +350,7 @@ CASE(told_to_stop_it_gives_the_logs_back, x)
 
         print_message("%s\n", cases[i].when);
         full_log(x, 0);
-        refuse("a", cases[i].error);
+        refuse_keyspace("a", cases[i].error);
         x->merge.stop = stop_after;
         x->merge.stop_ctx = &left;
 
@@ -363,7 +363,7 @@ CASE(told_to_stop_it_gives_the_logs_back, x)
         assert_int_equal(waiting_count(x), 0);
 
         x->merge.stop = NULL;
-        refuse("a", 0);
+        refuse_keyspace("a", 0);
         assert_int_equal(merge_run(&x->merge), MERGE_DONE);
         assert_counts(x, i + 1);
     }
@@ -376,7 +376,7 @@ CASE(on_a_full_disk_the_log_stays_full_and_is_counted_once_later, x)
     unsigned i;
 
     full_log(x, 0);
-    refuse("b", -ENOSPC);
+    refuse_keyspace("b", -ENOSPC);
     for (i = 0; i < 20; i++)
         assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
@@ -384,7 +384,7 @@ CASE(on_a_full_disk_the_log_stays_full_and_is_counted_once_later, x)
     assert_int_equal(waiting_count(x), 0);
     assert_int_equal(x->merge.stats.records, 0);
 
-    refuse("b", 0);
+    refuse_keyspace("b", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
 
     assert_counts(x, 1);
@@ -398,13 +398,13 @@ CASE(when_no_more_may_be_held_the_logs_stay_full, x)
     x->config.held_max = 1;
     fixture_open_worker(x);
     full_log(x, 0);
-    refuse("a", -EBADMSG);
+    refuse_keyspace("a", -EBADMSG);
 
     assert_int_equal(merge_run(&x->merge), MERGE_WAIT);
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
     assert_int_equal(waiting_count(x), 0);
 
-    refuse("a", 0);
+    refuse_keyspace("a", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_counts(x, 1);
 }
@@ -415,7 +415,7 @@ CASE(a_log_that_fails_waits_and_the_others_are_merged_meanwhile, x)
 
     x->merge.batch.retry_most_ms = 50;
     full_log(x, 0);
-    refuse("b", -ESTALE);
+    refuse_keyspace("b", -ESTALE);
     assert_int_equal(merge_run(&x->merge), MERGE_LATER);
     assert_true(x->merge.batch.retry_ms <= clock_ms() + 50);
     x->merge.batch.failed.due_ms += 1000000; /* not by the clock */
@@ -431,7 +431,7 @@ CASE(a_log_that_fails_waits_and_the_others_are_merged_meanwhile, x)
     assert_int_equal(mode_of(x, 1), LOG_MODE_EMPTY);
 
     x->merge.batch.failed.due_ms = 0;
-    refuse("b", 0);
+    refuse_keyspace("b", 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_int_equal(count_of(x, "b", "one"), -10);
     assert_int_equal(merge_run(&x->merge), MERGE_IDLE);
@@ -596,14 +596,14 @@ CASE(what_is_held_is_archived_too_and_what_stays_full_is_not, x)
 {
     archive_on(x);
     full_log(x, 0);
-    refuse("b", -EBADMSG);
+    refuse_keyspace("b", -EBADMSG);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
     assert_true(is_archived(x, 0, false));
     assert_int_equal(x->merge.stats.archived, 1);
 
     full_log(x, 1);
-    refuse("b", -ENOSPC);
-    refuse("a", -ENOSPC);
+    refuse_keyspace("b", -ENOSPC);
+    refuse_keyspace("a", -ENOSPC);
     (void)merge_run(&x->merge); /* whatever it is called */
     assert_int_equal(mode_of(x, 1), LOG_MODE_FULL);
     assert_int_equal(tmpdir_count(&x->tmp, "archive"), 1);
@@ -728,16 +728,16 @@ each_failing(struct fixture *x, const char *group, int error, bool hold)
 
     full_log(x, 0); /* what is opened once is open */
     full_log(x, 1);
-    refuse("b", hold ? -EBADMSG : 0);
+    refuse_keyspace("b", hold ? -EBADMSG : 0);
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    refuse("b", 0);
+    refuse_keyspace("b", 0);
     run_dry(x);
     fds = count_other_fds(x);
     for (rounds = 2; hit; rounds++) {
         assert_true(rounds < 600);
         full_log(x, 0);
         full_log(x, 1);
-        refuse("b", hold ? -EBADMSG : 0);
+        refuse_keyspace("b", hold ? -EBADMSG : 0);
         if (hold) { /* a fresh one keeps nothing */
             fixture_close_worker(x);
             fixture_open_worker(x);
@@ -746,12 +746,12 @@ each_failing(struct fixture *x, const char *group, int error, bool hold)
         fault_inject(group, (unsigned)rounds - 1, error);
         (void)merge_run(&x->merge); /* whatever it says */
         if (hold) {
-            refuse("b", 0);
+            refuse_keyspace("b", 0);
             (void)merge_waiting(&x->merge);
         }
         hit = fault_hit();
         fault_clear();
-        refuse("b", 0);
+        refuse_keyspace("b", 0);
         run_dry(x);
 
         assert_int_equal(tmpdir_count(&x->tmp, "log") -

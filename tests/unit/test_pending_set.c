@@ -60,7 +60,7 @@ begin_log(struct fixture *f, struct filler *log, uint64_t index,
 }
 
 static size_t
-left(struct fixture *f)
+count_left(struct fixture *f)
 {
     assert_rc(pending_set_drop_merged(&f->fills, &f->logs), 0);
     return f->fills.count;
@@ -73,14 +73,14 @@ CASE(a_log_is_left_until_it_is_merged, f)
 
     begin_log(f, &log, 3, FIRST_MS);
     assert_rc(pending_set_note(&f->fills, &f->logs), 0);
-    assert_int_equal(left(f), 1);
+    assert_int_equal(count_left(f), 1);
     filler_seal(&log);
-    assert_int_equal(left(f), 1);
+    assert_int_equal(count_left(f), 1);
     assert_rc(log_claim(&merging, f->datadir.log_fd, 3, LOG_MODE_FULL), 0);
-    assert_int_equal(left(f), 1);
+    assert_int_equal(count_left(f), 1);
     assert_rc(log_empty(&merging), 0);
     assert_rc(log_release(&merging), 0);
-    assert_int_equal(left(f), 0);
+    assert_int_equal(count_left(f), 0);
 }
 
 CASE(what_comes_later_is_not_waited_for, f)
@@ -91,11 +91,11 @@ CASE(what_comes_later_is_not_waited_for, f)
     filler_seal(&old);
     assert_rc(pending_set_note(&f->fills, &f->logs), 0);
     begin_log(f, &later, 1, FIRST_MS - 5000); /* the clock was set back */
-    assert_int_equal(left(f), 1);
+    assert_int_equal(count_left(f), 1);
     filler_empty(f->datadir.log_fd, 0);
     begin_log(f, &again, 0, FIRST_MS - 4000);
 
-    assert_int_equal(left(f), 0);
+    assert_int_equal(count_left(f), 0);
 
     filler_die(&later);
     filler_die(&again);
@@ -112,7 +112,7 @@ CASE(a_time_in_whole_seconds_is_the_same_fill, f)
     filler_seal(&log);
     assert_int_equal(utimensat(f->datadir.log_fd, "0000000000", times, 0), 0);
 
-    assert_int_equal(left(f), 1);
+    assert_int_equal(count_left(f), 1);
 }
 
 /* As after a restore that did not keep it: while a worker has the log, its
@@ -128,9 +128,9 @@ CASE(a_full_log_of_another_mtime_is_left_while_a_worker_has_it, f)
     assert_rc(pending_set_note(&f->fills, &f->logs), 0);
     assert_rc(log_claim(&merging, f->datadir.log_fd, 0, LOG_MODE_FULL), 0);
 
-    assert_int_equal(left(f), 1);
+    assert_int_equal(count_left(f), 1);
     assert_rc(log_quarantine(&merging), 0);
-    assert_int_equal(left(f), 0);
+    assert_int_equal(count_left(f), 0);
 }
 
 /* Noted while its headers could not be read, it may be any fill: the one that
@@ -147,16 +147,16 @@ CASE(a_log_that_could_not_be_told_is_the_fill_seen_next, f)
     assert_int_equal(pread(fd, headers, sizeof headers, 0), sizeof headers);
     assert_int_equal(pwrite(fd, zeros, sizeof zeros, 0), sizeof zeros);
     assert_rc(pending_set_note(&f->fills, &f->logs), 0);
-    assert_int_equal(left(f), 1);
+    assert_int_equal(count_left(f), 1);
     assert_int_equal(pwrite(fd, headers, sizeof headers, 0), sizeof headers);
     assert_int_equal(close(fd), 0);
 
-    assert_int_equal(left(f), 1);
+    assert_int_equal(count_left(f), 1);
     filler_seal(&log);
-    assert_int_equal(left(f), 1);
+    assert_int_equal(count_left(f), 1);
     filler_empty(f->datadir.log_fd, 0);
     begin_log(f, &again, 0, FIRST_MS + 1);
-    assert_int_equal(left(f), 0);
+    assert_int_equal(count_left(f), 0);
     filler_die(&again);
 }
 

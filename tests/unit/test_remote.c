@@ -198,7 +198,7 @@ open_engine(void *ctx, unsigned thread, struct store **store)
 }
 
 static void
-wake(struct remote_asker *asker)
+wake_asker(struct remote_asker *asker)
 {
     struct asker *a = LOOP_OWNER(asker, struct asker, asker);
 
@@ -222,7 +222,7 @@ setup(void **state)
     assert_rc(remote_start(o->remote, o->loop, &o->as_of), 0);
     for (size_t i = 0; i < 8; i++) {
         o->askers[i].office = o;
-        remote_asker_init(&o->askers[i].asker, wake);
+        remote_asker_init(&o->askers[i].asker, wake_asker);
     }
     *state = o;
     return 0;

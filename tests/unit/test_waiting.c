@@ -11,7 +11,7 @@
     TEST_IN(name, struct fixture *x, fixture_setup, fixture_teardown)
 
 static struct log_fill
-fill(uint8_t log, uint64_t epoch)
+make_fill(uint8_t log, uint64_t epoch)
 {
     return (struct log_fill){
         .uuid = {log}, .epoch = epoch, .first_ms = 1000 * epoch + log};
@@ -19,10 +19,10 @@ fill(uint8_t log, uint64_t epoch)
 
 /* A fill with one increment for each of these keyspaces. */
 static const char *
-put(struct fixture *x, uint8_t log, uint64_t epoch, const char *keyspaces)
+put_file(struct fixture *x, uint8_t log, uint64_t epoch, const char *keyspaces)
 {
     struct aside_record records[8];
-    const struct log_fill mark = fill(log, epoch);
+    const struct log_fill mark = make_fill(log, epoch);
     static char names[8][2];
     size_t count = strlen(keyspaces);
 
@@ -70,12 +70,12 @@ CASE(files_that_come_and_go_are_in_the_list, x)
     char first[WAITING_NAME_SIZE];
 
     assert_int_equal(w.file_count, 0);
-    strcpy(first, put(x, 1, 2, "ab"));
-    (void)put(x, 2, 1, "b");
+    strcpy(first, put_file(x, 1, 2, "ab"));
+    (void)put_file(x, 2, 1, "b");
     assert_rc(waiting_list(&w), 0);
     assert_string_equal(fills_of(&w, "a"), "1.2 ");
     assert_string_equal(fills_of(&w, "b"), "1.2 2.1 ");
-    (void)put(x, 1, 1, "bc");
+    (void)put_file(x, 1, 1, "bc");
     assert_rc(waiting_list(&w), 0);
     assert_string_equal(fills_of(&w, "b"), "1.1 1.2 2.1 ");
     assert_string_equal(fills_of(&w, "c"), "1.1 ");
@@ -96,20 +96,20 @@ CASE(the_earlier_fill_of_a_log_is_the_last_one_before, x)
     struct log_fill id;
     uint32_t b;
 
-    (void)put(x, 1, 3, "b");
-    (void)put(x, 1, 7, "ab");
-    (void)put(x, 2, 5, "b");
+    (void)put_file(x, 1, 3, "b");
+    (void)put_file(x, 1, 7, "ab");
+    (void)put_file(x, 2, 5, "b");
     w = open_folder(x);
     b = waiting_find(&w, (const uint8_t *)"b", 1);
-    id = fill(1, 9);
+    id = make_fill(1, 9);
     assert_int_equal(waiting_earlier(&w, b, &id)->epoch, 7);
-    id = fill(1, 7);
+    id = make_fill(1, 7);
     assert_int_equal(waiting_earlier(&w, b, &id)->epoch, 3);
     assert_null(
         waiting_earlier(&w, waiting_find(&w, (const uint8_t *)"a", 1), &id));
-    id = fill(1, 3);
+    id = make_fill(1, 3);
     assert_null(waiting_earlier(&w, b, &id));
-    id = fill(2, 5);
+    id = make_fill(2, 5);
     assert_null(waiting_earlier(&w, b, &id));
     assert_true(waiting_has(&w, b, &id));
     id.first_ms++;
@@ -122,7 +122,7 @@ CASE(what_died_while_it_was_written_is_removed_and_nothing_else, x)
     struct waiting w = open_folder(x);
     struct waiting_new n;
 
-    (void)put(x, 1, 1, "a");
+    (void)put_file(x, 1, 1, "a");
     assert_rc(waiting_list(&w), 0);
     assert_rc(waiting_begin(&w, &n, false), 0);
     tmpdir_put(&x->tmp, "log/waiting/%t12345678", "half", 4, 0600);
@@ -143,7 +143,7 @@ static void
 put_many(struct fixture *x)
 {
     for (uint64_t epoch = 1; epoch <= WAITING_JOIN_COUNT + 1; epoch++)
-        (void)put(x, 1, epoch, "ab");
+        (void)put_file(x, 1, epoch, "ab");
 }
 
 CASE(small_files_are_joined_and_all_fills_are_there, x)
@@ -168,7 +168,7 @@ CASE(a_joined_file_may_have_a_fill_twice, x)
     struct waiting w;
 
     put_many(x);
-    (void)put(x, 1, 1, "cd");
+    (void)put_file(x, 1, 1, "cd");
     w = open_folder(x);
     assert_rc(waiting_join(&w), 0);
     waiting_close(&w);
@@ -215,9 +215,9 @@ CASE(a_fill_that_two_files_have_is_shown_once, x)
     struct waiting_sum sum = {.counts = NULL};
     struct waiting w;
 
-    (void)put(x, 1, 1, "ab");
-    (void)put(x, 1, 1, "bc");
-    (void)put(x, 1, 2, "b");
+    (void)put_file(x, 1, 1, "ab");
+    (void)put_file(x, 1, 1, "bc");
+    (void)put_file(x, 1, 2, "b");
     w = open_folder(x);
     waiting_sum(x->store, &w, waiting_find(&w, b, 1), &sum);
     assert_int_equal(sum.fills, 2);
@@ -230,9 +230,9 @@ CASE(a_keyspace_that_is_left_out_leaves_the_others, x)
     struct waiting w;
     struct waiting_left_out b = {.name = (const uint8_t *)"b", .size = 1};
 
-    (void)put(x, 1, 1, "abc");
-    (void)put(x, 1, 2, "b");
-    (void)put(x, 2, 1, "ac");
+    (void)put_file(x, 1, 1, "abc");
+    (void)put_file(x, 1, 2, "b");
+    (void)put_file(x, 2, 1, "ac");
     w = open_folder(x);
     assert_rc(waiting_leave_out(&w, &b), 0);
     assert_int_equal(b.fills, 2);
@@ -356,8 +356,8 @@ put_two(void *ctx)
     struct fixture *x = ctx;
     char from[3 * WAITING_NAME_SIZE], to[3 * WAITING_NAME_SIZE];
 
-    (void)put(x, 1, 1, "b");
-    (void)snprintf(from, sizeof from, "waiting/%s", put(x, 1, 2, "b"));
+    (void)put_file(x, 1, 1, "b");
+    (void)snprintf(from, sizeof from, "waiting/%s", put_file(x, 1, 2, "b"));
     for (int i = 0; i < 2; i++) {
         (void)snprintf(to, sizeof to, "waiting/%s", listed[i]);
         assert_int_equal(
@@ -372,8 +372,8 @@ CASE(a_list_that_has_a_fill_has_the_earlier_ones_of_its_log, x)
 {
     struct waiting w;
 
-    strcpy(listed[0], put(x, 2, 1, "a"));
-    strcpy(listed[1], put(x, 3, 1, "a"));
+    strcpy(listed[0], put_file(x, 2, 1, "a"));
+    strcpy(listed[1], put_file(x, 3, 1, "a"));
     assert_rc(waiting_open(&w, x->dir.log_fd, true, true, 0), 0);
     fault_hook("pread", 1, put_two, x);
     assert_rc(waiting_list(&w), 0);
@@ -388,7 +388,7 @@ CASE(a_keyspace_is_left_out_durably, x)
     struct waiting_left_out a = {.name = (const uint8_t *)"a", .size = 1};
     struct waiting w;
 
-    (void)put(x, 1, 1, "a"); /* nothing is left of the file */
+    (void)put_file(x, 1, 1, "a"); /* nothing is left of the file */
     w = open_folder(x);
     fault_inject("fsync", 1, EIO);
     assert_rc(waiting_leave_out(&w, &a), -EIO);
@@ -411,7 +411,7 @@ CASE(a_log_stays_full_until_what_was_set_aside_has_a_durable_name, x)
 {
     warm_up(x);
     full_log(x, 0);
-    refuse("a", -EBADMSG);
+    refuse_keyspace("a", -EBADMSG);
     fault_inject("fsync", 3, EIO); /* behind that of the folder's own name */
     (void)merge_run(&x->merge);    /* whatever it says */
     assert_true(fault_hit());
@@ -419,7 +419,7 @@ CASE(a_log_stays_full_until_what_was_set_aside_has_a_durable_name, x)
     assert_int_equal(mode_of(x, 0), LOG_MODE_FULL);
 
     assert_int_equal(merge_run(&x->merge), MERGE_DONE);
-    refuse("a", 0);
+    refuse_keyspace("a", 0);
     merge_dry(x);
     assert_counts(x, 2);
 }
@@ -432,7 +432,7 @@ CASE(a_name_that_another_gave_is_made_durable_before_the_log_is_empty, x)
     warm_up(x);
     mark = full_log(x, 0);
     set_aside_by_another(x, "a", &mark);
-    refuse("a", -EBADMSG);
+    refuse_keyspace("a", -EBADMSG);
     fault_inject("fsync", 1, EIO);
     (void)merge_run(&x->merge); /* whatever it says */
     assert_true(fault_hit());
@@ -452,14 +452,14 @@ another_worker(void *ctx)
     m.pass.now_ms = fixture_now;
     assert_int_equal(merge_run(&m), MERGE_DONE);
     merge_close(&m);
-    refuse("a", 0);
+    refuse_keyspace("a", 0);
     full_log(x, 0);
 }
 
 CASE(what_was_set_aside_before_the_log_was_claimed_is_seen, x)
 {
     full_log(x, 0);
-    refuse("a", -EBADMSG);
+    refuse_keyspace("a", -EBADMSG);
     fault_hook("linkat", 1, another_worker, x);
     (void)merge_run(&x->merge); /* whatever it says */
     assert_true(fault_hit());
@@ -474,14 +474,14 @@ CASE(what_was_set_aside_before_the_log_was_claimed_is_seen, x)
 
 CASE(a_file_stays_until_all_its_keyspaces_have_it, x)
 {
-    (void)put(x, 1, 1, "ab");
-    (void)put(x, 1, 2, "ab");
-    refuse("b", -EBADMSG);
+    (void)put_file(x, 1, 1, "ab");
+    (void)put_file(x, 1, 2, "ab");
+    refuse_keyspace("b", -EBADMSG);
     merge_dry(x);
     assert_int_equal(count_of(x, "a", "one"), 2);
     assert_in_range(store_faults_applies("b"), 10, 90); /* in an hour */
     assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 2);
-    refuse("b", 0);
+    refuse_keyspace("b", 0);
     merge_dry(x);
     assert_int_equal(count_of(x, "b", "one"), 2);
     assert_int_equal(count_of(x, "a", "one"), 2);
@@ -490,7 +490,7 @@ CASE(a_file_stays_until_all_its_keyspaces_have_it, x)
 
 CASE(a_fill_counts_as_merged_when_its_file_is_gone, x)
 {
-    (void)put(x, 1, 1, "a");
+    (void)put_file(x, 1, 1, "a");
     fault_inject_from("unlinkat", 1, EROFS);
     merge_dry(x);
     assert_true(fault_hit());
@@ -505,10 +505,10 @@ CASE(a_fill_counts_as_merged_when_its_file_is_gone, x)
 /* The file came back after a power loss. */
 CASE(a_fill_behind_the_mark_is_in, x)
 {
-    const struct log_fill later = fill(1, 5);
+    const struct log_fill later = make_fill(1, 5);
 
     assert_rc(stored_add(x->store, "a", &later, "one", 7), 0);
-    (void)put(x, 1, 3, "a");
+    (void)put_file(x, 1, 3, "a");
     merge_dry(x);
     assert_int_equal(count_of(x, "a", "one"), 7);
     assert_int_equal(tmpdir_count(&x->tmp, "log/waiting"), 0);
@@ -529,8 +529,8 @@ make_pass(struct fixture *x)
 CASE(in_a_pass_a_keyspace_that_refuses_is_tried_once, x)
 {
     for (uint64_t epoch = 1; epoch <= 9; epoch++)
-        (void)put(x, 1, epoch, "a");
-    refuse("a", -EDQUOT);
+        (void)put_file(x, 1, epoch, "a");
+    refuse_keyspace("a", -EDQUOT);
     (void)make_pass(x);
     assert_int_equal(store_faults_applies("a"), 1);
 }
@@ -539,8 +539,8 @@ CASE(passes_that_merge_nothing_come_less_and_less_often, x)
 {
     uint64_t last = 0;
 
-    (void)put(x, 1, 1, "a");
-    refuse("a", -EBADMSG);
+    (void)put_file(x, 1, 1, "a");
+    refuse_keyspace("a", -EBADMSG);
     for (int i = 0; i < 16; i++) {
         const uint64_t due = make_pass(x);
 
@@ -559,7 +559,7 @@ CASE(what_another_process_has_is_waited_for_though_not_for_ever, x)
     struct waiting other;
     uint64_t waited = 0;
 
-    (void)put(x, 1, 1, "a");
+    (void)put_file(x, 1, 1, "a");
     other = open_folder(x);
     assert_rc(waiting_claim(&other, other.files[0]), 0);
     do {
@@ -588,8 +588,8 @@ CASE(after_a_long_pass_that_merged_nothing_comes_four_times_that, x)
 {
     uint64_t due;
 
-    (void)put(x, 1, 1, "a");
-    refuse("a", -EBADMSG);
+    (void)put_file(x, 1, 1, "a");
+    refuse_keyspace("a", -EBADMSG);
     fault_hook("pread", 1, let_half_a_minute_pass, NULL);
     due = make_pass(x);
     assert_true(fault_hit());
@@ -633,7 +633,7 @@ CASE(a_fill_that_waits_is_not_shown_as_the_log_0_that_is_merged, x)
     worker_status_init(&shown, x->tmp.path, &x->merge);
     x->merge.stop = show_status;
     x->merge.stop_ctx = &shown;
-    (void)put(x, 1, 1, "a");
+    (void)put_file(x, 1, 1, "a");
     merge_dry(x);
     assert_int_equal(count_of(x, "a", "one"), 1);
     status_get_log(&board, 0, values);

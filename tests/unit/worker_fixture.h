@@ -164,7 +164,7 @@ log_deltas(const char *name, struct store_delta deltas[2])
 
 /* Applies them as a worker did that died before it emptied the log. */
 static inline int
-had(struct fixture *x, const char *name, const struct log_fill *mark)
+apply_as_dead(struct fixture *x, const char *name, const struct log_fill *mark)
 {
     struct store_delta deltas[2];
     const size_t count = log_deltas(name, deltas);
@@ -253,7 +253,7 @@ merge_dry(struct fixture *x)
 
 /* The keyspace refuses with this error from now on; 0: no more. */
 static inline void
-refuse(const char *name, int error)
+refuse_keyspace(const char *name, int error)
 {
     store_faults_set(name, (struct store_fault){.error = error,
                                                 .times = STORE_FAULTS_ALWAYS});
