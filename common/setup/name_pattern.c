@@ -25,6 +25,13 @@ parse_pattern(const char *text, struct name_pattern *out, const char **why)
     return 0;
 }
 
+static bool
+is_equal(const struct name_pattern *a, const struct name_pattern *b)
+{
+    return a->prefix == b->prefix &&
+           bytes_equal(a->name, a->size, b->name, b->size);
+}
+
 int
 name_patterns_add(struct name_patterns *p, const char *text, const char **why)
 {
@@ -34,10 +41,7 @@ name_patterns_add(struct name_patterns *p, const char *text, const char **why)
 
     if (rc < 0)
         return rc;
-    while (i < p->count &&
-           !(p->at[i].prefix == new.prefix &&bytes_equal(p->at[i].name,
-                                                         p->at[i].size,
-                                                         new.name, new.size)))
+    while (i < p->count && !is_equal(&p->at[i], &new))
         i++;
     if (i == NAME_PATTERNS_MAX) {
         *why = "these are too many keyspaces and patterns; give at most 64";
