@@ -227,7 +227,8 @@ print_rests(struct export *e)
         int order = 1; /* of the next sum to this key */
 
         rc = peek_row(e, &sums, &sum);
-        if (rc < 0 && rc != -ENODATA)
+        /* There is no history only if its first page says so. */
+        if (rc < 0 && (rc != -ENODATA || sums.query.after.size > 0))
             break;
         if (sum)
             order = compare_names(sum->key, row->key);
