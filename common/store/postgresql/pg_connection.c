@@ -216,8 +216,9 @@ send_call(struct pg *s, const struct pg_call *c)
     return 0;
 }
 
-/* Takes the results of the calls that were sent, up to the end of the pipeline.
- * The first error is returned; the server skipped the calls after it. */
+/* Takes the results of the calls that were sent, one and a NULL for each, up to
+ * the end of the pipeline.  The first error is returned; the server skipped the
+ * calls after it. */
 static int
 receive_results(struct pg *s, size_t count, uint64_t until_ns)
 {
@@ -225,9 +226,13 @@ receive_results(struct pg *s, size_t count, uint64_t until_ns)
     size_t at = 0;
     int rc, first = 0;
 
-    while ((rc = next_result(s, until_ns, &r)) == 0) {
-        const ExecStatusType status = PQresultStatus(r);
+    for (size_t i = 0; i <= 2 * count; i++) {
+        ExecStatusType status;
 
+        rc = next_result(s, until_ns, &r);
+        if (rc < 0)
+            return rc;
+        status = PQresultStatus(r);
         if (status == PGRES_PIPELINE_SYNC) {
             PQclear(r);
             return first < 0 || at == count ? first : take_error(s, NULL);
@@ -246,7 +251,7 @@ receive_results(struct pg *s, size_t count, uint64_t until_ns)
         else
             PQclear(r);
     }
-    return rc;
+    return take_error(s, NULL); /* the server sends more */
 }
 
 /* Has the calls that were sent done: 0, or the first error. */
