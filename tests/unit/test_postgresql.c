@@ -181,6 +181,20 @@ CASE(a_check_finds_a_row_that_was_changed_by_hand, x)
     }
 }
 
+CASE(a_check_looks_at_history_behind_a_mark_that_names_no_log, x)
+{
+    const struct log_fill fill = pg_store_fill(1);
+    struct store_check r = {.fault = print_fault};
+
+    assert_rc(stored_add(x->s, KS_NAME, &fill, "the", 5), 0);
+    assert_rc(add_many(x->s, 1), 0);
+    (void)pg_server_run("UPDATE @.mark SET log = 'x'");
+    assert_rc(store_check(x->s, KS, &r), 0);
+    assert_int_equal(r.faults, 1);
+    assert_int_equal(r.marks, 1);
+    assert_true(r.blocks > 0);
+}
+
 CASE(keyspaces_of_all_lanes_count, x)
 {
     struct store *s;

@@ -90,21 +90,21 @@ check_rest(struct check *c)
                                   .sum = c->keyspace.sum,
                                   .proof = c->proof};
     const PGresult *r;
+    bool has_bad_mark;
     int rc;
 
     rc = pg_ask(c->s, &r, PG_COUNTS, "i", c->keyspace.id);
     if (rc < 0)
         return rc;
     c->result->marks = (uint64_t)pg_bigint(r, 0, 1);
-    if (pg_bool(r, 0, 2))
-        return -EBADMSG;
+    has_bad_mark = pg_bool(r, 0, 2);
     whole.entries = (uint64_t)pg_bigint(r, 0, 0);
     if (c->keyspace.history_size > 0)
         rc = pg_history_check(c->s, &c->keyspace, &whole, &c->history);
     else if (whole.entries > 0)
         report_fault(c, "history: it has entries that belong to no run");
     c->result->blocks = c->history.blocks;
-    return rc;
+    return rc == 0 && has_bad_mark ? -EBADMSG : rc;
 }
 
 int
