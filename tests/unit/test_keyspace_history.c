@@ -1,6 +1,5 @@
 /* tests/unit/test_keyspace_history.c - history in keyspace files, compared with
- * a plain table; what check finds; off and on; del
- * and drop. */
+ * a plain table; what check finds; off and on; del, purge and drop. */
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "tests/lib/test.h"
 
@@ -11,9 +10,11 @@
 
 #include "common/base/diag.h"
 #include "common/setup/tiers.h"
+#include "common/store/history/compact.h"
 #include "common/store/lmdb/keyspace_history.h"
 #include "tests/lib/counted.h"
 #include "tests/lib/engines.h"
+#include "tests/lib/file.h"
 #include "tests/lib/memhistory.h"
 #include "tests/lib/random.h"
 #include "tests/lib/stored.h"
@@ -607,4 +608,85 @@ CASE(the_limit_bounds_the_file, x)
     assert_rc(store_check(x->lmdb, KS, &r), 0);
     assert_int_equal(r.faults, 0);
     assert_in_range(r.used_size, 0, 400000);
+}
+
+/* ---- purge ------------------------------------------------------------- */
+
+#define SECRET "b-zebra-of-the-secret"
+
+/* One of each key: the secret one, with many long ones around it. */
+static void
+add_long_keys(struct fixture *x)
+{
+    enum { BEFORE = 30000, ALL = 40000 };
+    struct store_delta *d = test_memory(malloc(ALL * sizeof *d));
+    char(*keys)[251] = test_memory(malloc(ALL * sizeof *keys));
+
+    for (unsigned i = 0; i < ALL; i++) {
+        if (i == BEFORE)
+            (void)snprintf(keys[i], sizeof keys[i], SECRET);
+        else
+            (void)snprintf(keys[i], sizeof keys[i], "%c%05u%0244u",
+                           i < BEFORE ? 'a' : 'c', i, 0u);
+        d[i] = stored_delta(keys[i], strlen(keys[i]), now, 1);
+    }
+    assert_rc(stored_apply(x->lmdb, KS_NAME, NULL, d, ALL), 0);
+    free(keys);
+    free(d);
+}
+
+/* The job of periods that are over. */
+static struct history_job
+closing_job(struct fixture *x)
+{
+    struct lmdb *s = lmdb_of(x->lmdb);
+    struct keyspace *k;
+    struct history h;
+    MDB_txn *txn;
+
+    assert_rc(keyspace_get(s, KS, KEYSPACE_FIND, &k), 0);
+    assert_rc(keyspace_write(s, k, &txn), 0);
+    assert_rc(keyspace_history_get(txn, k->dbis[KEYSPACE_META], &h), 0);
+    keyspace_abort(k, txn);
+    return h.jobs[COMPACT_CLOSING];
+}
+
+static bool
+file_has_secret(struct fixture *x)
+{
+    size_t size;
+    uint8_t *bytes = file_bytes(file_path(x->dir.path, KS_NAME ".mdb"), &size);
+    const bool has = memmem(bytes, size, SECRET, strlen(SECRET)) != NULL;
+
+    free(bytes);
+    return has;
+}
+
+/* No run refers to it, so a copy of the rows alone would leave it. */
+CASE(what_a_cancelled_job_wrote_of_a_key_is_purged, x)
+{
+    struct lmdb *s;
+    struct keyspace *k;
+    bool more;
+
+    store_close(x->lmdb);
+    x->txn_memory = (size_t)256 << 20;
+    open_lmdb(x);
+    s = lmdb_of(x->lmdb);
+    add_long_keys(x);
+    add_long_keys(x);
+    now += DAY;
+    do {
+        assert_rc(keyspace_get(s, KS, KEYSPACE_FIND, &k), 0);
+        assert_rc(keyspace_history_compact(s, k, &more), 0);
+        assert_true(more);
+    } while (closing_job(x).at_size == 0 || closing_job(x).at[0] != 'c');
+    assert_int_equal(closing_job(x).kind, HISTORY_COMPACT);
+
+    delete_key(x, SECRET);
+    assert_int_equal(closing_job(x).kind, HISTORY_SWEEP);
+    assert_true(file_has_secret(x));
+    assert_rc(store_purge(x->lmdb, KS), 0);
+    assert_false(file_has_secret(x));
+    check_clean(x->lmdb);
 }
