@@ -528,7 +528,7 @@ store_del(struct store *s, struct store_deletion *d)
 }
 
 /* Rewrites what is stored of a keyspace, so that no byte of a deleted key is
- * left in it.  Rows, history and marks stay as they are.
+ * left in it.  Rows and marks stay as they are; history is compacted first.
  *   -ENOENT           as above
  *   -EAGAIN           as above
  *   -ENOSPC           there is no space for a second copy
