@@ -1,5 +1,5 @@
-/* common/store/kv.h - where a tree and history are kept: keys in byte order (the
- * shorter first), each with a value.
+/* common/store/kv.h - where a tree and history are kept: keys in byte order
+ * (the shorter first), each with a value.
  *
  * An engine gives it for one transaction or snapshot.  What an item points to
  * stays as it is until the next put or del, which must not be given it.

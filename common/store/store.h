@@ -454,8 +454,8 @@ store_check(struct store *s, const uint8_t *name, size_t name_size,
     return s->engine->check(s, name, name_size, c);
 }
 
-/* Calls `mark` with the mark of every log known to this keyspace, by the snapshot
- * that store_marks() reads. */
+/* Calls `mark` with the mark of every log known to this keyspace, by the
+ * snapshot that store_marks() reads. */
 static inline int
 store_each_mark(struct store *s, const uint8_t *name, size_t name_size,
                 int (*mark)(void *ctx, const struct log_fill *m,

@@ -26,9 +26,8 @@
 /* State of one lmdb_apply() or lmdb_del(). */
 struct apply_call {
     const struct store_batch *given;
-    const struct store_key
-        *gone;    /* keys that are removed, and then there are no
-                                     deltas; or NULL */
+    /* Keys that are removed, and then there are no deltas; or NULL. */
+    const struct store_key *gone;
     size_t count; /* deltas, or keys */
     struct marks marks;
     bool in;        /* the marks say that everything is applied */

@@ -208,8 +208,8 @@ struct keyspace_refused {
     struct timespec changed;
 };
 
-/* A handle, or a lane of one: each is used by one thread at a time, and a file is
- * only ever opened through its lane.  What lanes share is files of the
+/* A handle, or a lane of one: each is used by one thread at a time, and a file
+ * is only ever opened through its lane.  What lanes share is files of the
  * directory, as processes do (flock). */
 struct lmdb {
     struct store store; /* first: the handle */
@@ -429,8 +429,8 @@ struct edits {
      */
     int (*veto)(void *ctx, struct tree *keys);
     void *ctx;
-    struct store_applied
-        applied;      /* its keys, created, saturated are added to */
+    /* Its keys, created and saturated are added to. */
+    struct store_applied applied;
     int128 clipped;   /* what the counts could not hold; a result */
     uint64_t pages;   /* pages dirtied, estimated; a result */
     size_t map_least; /* bytes that the map needs; a result */

@@ -20,7 +20,7 @@ keyspace_name(struct keyspace *k, const uint8_t *name, size_t name_size)
     memcpy(k->file + strlen(k->file), KEYSPACE_SUFFIX, sizeof KEYSPACE_SUFFIX);
 }
 
-/* ---- lanes ----------------------------------------------------------------- */
+/* ---- lanes ------------------------------------------------------------- */
 
 static unsigned
 lane_of_stem(const char *stem, unsigned lanes)
@@ -50,7 +50,7 @@ lane_of_name(const struct store *store, const uint8_t *name, size_t name_size)
     return lane_of_stem(stem, store->lanes);
 }
 
-/* ---- the handle ------------------------------------------------------------ */
+/* ---- the handle -------------------------------------------------------- */
 
 static void
 close_lane(struct lmdb *s)

@@ -242,8 +242,8 @@ copy_keys(void *ctx, const struct run *run)
     return more;
 }
 
-/* A prefix that is longer than a key can be has no rows; an `after` that is longer
- * is cut: no key lies between the two. */
+/* A prefix that is longer than a key can be has no rows; an `after` that is
+ * longer is cut: no key lies between the two. */
 int64_t
 tree_keys(struct tree *t, struct store_query *q, size_t size)
 {

@@ -12,9 +12,9 @@
  * share of the base, it is folded in.  Small groups are folded at once and have
  * no buffer.
  *
- * A value's key is that of its block header, big-endian: id << 16 | part; part 0 is a
- * group's header or a node, 1 ... the base blocks, GROUP_BUFFER_PART ... the
- * buffer.
+ * A value's key is that of its block header, big-endian: id << 16 | part; part
+ * 0 is a group's header or a node, 1 ... the base blocks, GROUP_BUFFER_PART ...
+ * the buffer.
  *
  * Damage: whatever a read or a change uses has the right checksum, place,
  * generation and number of rows, else -EBADMSG.  A change checks every value
