@@ -53,7 +53,7 @@ archived_report(const char *path, int rc)
     else if (rc == -EPROTONOSUPPORT)
         diag(DIAG_ERROR,
              "%s has the archive format of another version: use the countd "
-             "that wrote it, or remove it",
+             "that wrote it",
              path);
     else
         diag_errno(DIAG_ERROR, rc, "read %s", path);
