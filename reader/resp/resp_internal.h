@@ -306,14 +306,14 @@ struct resp_wanted {
     bool matches_type, has_pattern;
 };
 
-/* The answer of a command that is a job.  Zero at first. */
+/* The answer of a command that is a job. */
 struct resp_job {
     struct job job;
     uint64_t until_ms; /* of one that waits: monotonic; 0: no end */
     /* Set while it runs, and when it is done. */
     enum conn_next (*answer)(struct resp_call *call, struct resp_job *job);
 
-    int error;
+    int error;         /* from here on zero when it begins */
     uint64_t position; /* names, or places of connections, listed */
     struct resp_wanted wanted;
     uint64_t keyspaces;
@@ -327,10 +327,10 @@ struct resp_job {
     enum resp_form form;
     struct history_query period;
     uint8_t keyspace[STORE_NAME_MAX]; /* its name */
-    struct resp_pattern pattern;      /* of names */
+    struct resp_pattern pattern;      /* of names; not zero */
 };
 
-/* The job of the connection, or a new one. */
+/* The job of the connection, or one of which most is not touched yet. */
 struct resp_job *resp_job_make(struct resp_call *call);
 
 /* The job of a command, with a place, and memory for `size` bytes of rows.  NULL:

@@ -3,7 +3,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "reader/resp/resp_internal.h"
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "reader/answer.h"
 
@@ -23,9 +25,11 @@ resp_job_make(struct resp_call *call)
 
     if (j)
         return j;
-    call->state->job = j = calloc(1, sizeof *j);
-    if (j)
+    call->state->job = j = malloc(sizeof *j);
+    if (j) {
         job_init(&j->job, call->service->jobs, call->conn, stop_job);
+        j->answer = NULL;
+    }
     return j;
 }
 
@@ -41,12 +45,16 @@ resp_job_no_memory(struct resp_call *call)
 struct resp_job *
 resp_job_enter(struct resp_call *call, size_t size)
 {
+    const size_t zero = offsetof(struct resp_job, error);
     struct resp_job *j = resp_job_make(call);
 
     if (j && !job_enter(&j->job)) {
         call->next = CONN_PAUSE;
         return NULL;
     }
+    if (j)
+        memset((uint8_t *)j + zero, 0,
+               offsetof(struct resp_job, pattern) - zero);
     if (j && size > 0)
         j->rows = malloc(size);
     if (j && (size == 0 || j->rows))
