@@ -63,10 +63,10 @@ has_end(const uint8_t *at)
     return at[0] == '\r' && at[1] == '\n';
 }
 
-/* Parses the length after a type byte at `*at`, with its CR LF, and moves *at
- * past them.  RESP_BAD: it is not a number. */
+/* Parses a length of more than two digits, as parse_length() does. */
 static enum resp_parsed
-parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
+parse_long_length(const uint8_t *bytes, size_t size, size_t *at,
+                  int64_t *length)
 {
     struct resp_arg digits = {.at = bytes + *at + 1};
     const size_t left = size - *at - 1;
@@ -84,6 +84,26 @@ parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
         return RESP_PARTIAL;
     *at += 1 + digits.size + 2;
     return bytes[*at - 1] == '\n' ? RESP_WHOLE : RESP_BAD;
+}
+
+/* Parses the length after a type byte at `*at`, with its CR LF, and moves *at
+ * past them.  RESP_BAD: it is not a number. */
+static inline enum resp_parsed
+parse_length(const uint8_t *bytes, size_t size, size_t *at, int64_t *length)
+{
+    const uint8_t *digits = bytes + *at + 1;
+    const bool has_one = size - *at > 4 && isdigit(*digits);
+
+    if (has_one && has_end(digits + 1)) {
+        *length = *digits - '0';
+        *at += 4;
+    } else if (has_one && *digits != '0' && isdigit(digits[1]) &&
+               has_end(digits + 2)) {
+        *length = 10 * (*digits - '0') + digits[1] - '0';
+        *at += 5;
+    } else
+        return parse_long_length(bytes, size, at, length);
+    return RESP_WHOLE;
 }
 
 static inline enum resp_parsed

@@ -108,8 +108,17 @@ find_subcommand(const struct resp_call *call, const struct resp_command *c)
 const struct resp_command *
 resp_command_find(const struct resp_call *call)
 {
-    for (const struct resp_command *c = resp_commands; c->name; c++)
-        if (resp_is_word(&call->args[0], c->name) && !strchr(c->name, '|'))
+    const uint8_t *name = call->args[0].at;
+    const size_t size = call->args[0].size;
+
+    for (const struct resp_command *c = resp_commands; c->name; c++) {
+        size_t n = 0;
+
+        /* The bit that is set distinguishes upper case from lower. */
+        while (n < size && (name[n] | 0x20) == c->name[n])
+            n++;
+        if (n == size && c->name[n] == '\0' && !strchr(c->name, '|'))
             return c->run ? c : find_subcommand(call, c);
+    }
     return NULL;
 }
