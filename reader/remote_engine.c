@@ -212,10 +212,11 @@ take_history(struct remote_call *c, struct store_history_query *to)
 {
     const struct store_history_query *from = &c->history;
     const struct store_history_query mine = *to;
-    const int error = c->error;
+    int error;
 
-    if (!c->is_made)
+    if (!c->is_made) /* a thread has it */
         return -EAGAIN;
+    error = c->error;
     *to = *from;
     to->name = mine.name;
     to->key = mine.key;
