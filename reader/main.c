@@ -311,7 +311,7 @@ serve_until_stopped(struct reader *r)
                    : CONFIG_EXIT_SYSTEM;
     rc = start_reader(r);
     if (rc < 0)
-        return CONFIG_EXIT_SYSTEM;
+        return exit_status(r, rc);
     rc = run_reader(r);
     bind_close(&r->binding);
     status_close(&r->status.status);

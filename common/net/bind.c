@@ -22,17 +22,25 @@ is_off(const struct listener_config *row)
 }
 
 int
+bind_look_up(const char *text, const char *key, struct net_address *out)
+{
+    const int rc = net_resolve(text, out, 1);
+
+    if (rc >= 0)
+        return 0;
+    diag(DIAG_ERROR, "%s=%s %s", key, text, net_resolve_error(rc));
+    return rc == -EADDRNOTAVAIL ? -EINVAL : rc; /* of the setting */
+}
+
+int
 bind_resolve(const char *listen, const char *listen_key, const char *allow,
              const char *allow_key, struct net_address *out)
 {
     char where[NET_ADDRESS_SIZE];
-    int rc;
+    const int rc = bind_look_up(listen, listen_key, out);
 
-    rc = net_resolve(listen, out, 1);
-    if (rc < 0) {
-        diag(DIAG_ERROR, "%s=%s %s", listen_key, listen, net_resolve_error(rc));
-        return rc == -EADDRNOTAVAIL ? -EINVAL : rc; /* of the setting */
-    }
+    if (rc < 0)
+        return rc;
     net_format(out, where);
     if (strcmp(listen, where) != 0)
         diag(DIAG_INFO, "%s=%s is %s", listen_key, listen, where);

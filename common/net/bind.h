@@ -43,6 +43,9 @@ int bind_begin(struct binding *b, const struct listener_config *rows,
 int bind_listeners(struct binding *b, const struct local_folder *folder,
                    bool other);
 
+/* The first address of a setting.  -EINVAL: there is none. */
+int bind_look_up(const char *text, const char *key, struct net_address *out);
+
 /* The address of a setting, which must be of loopback or have networks that may
  * use it. */
 int bind_resolve(const char *listen, const char *listen_key, const char *allow,

@@ -48,6 +48,7 @@ config_exit_of(int rc)
 /* The type of a setting's field, by its kind. */
 #define CONFIG_PATH(field)     char field[CONFIG_TEXT_SIZE];
 #define CONFIG_ADDRESS(field)  char field[CONFIG_TEXT_SIZE];
+#define CONFIG_INET(field)     char field[CONFIG_TEXT_SIZE];
 #define CONFIG_HOST(field)     char field[CONFIG_TEXT_SIZE];
 #define CONFIG_CONNINFO(field) char field[CONFIG_TEXT_SIZE];
 #define CONFIG_USER(field)     char field[CONFIG_USER_SIZE];

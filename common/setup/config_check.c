@@ -202,6 +202,8 @@ config_test(const struct config *c)
             rc = bind_resolve(row.listen, row.listen_key, row.allow,
                               row.allow_key, &address);
     }
+    if (rc == 0 && c->resp_listen[0] != '\0' && c->resp_writer[0] != '\0')
+        rc = bind_look_up(c->resp_writer, "resp.writer", &address);
     if (rc < 0)
         return config_exit_of(rc);
     status = privilege_check(c);

@@ -86,12 +86,16 @@ refuse_value(const struct change *ch)
 
 /* Only the form: whether the address can be had, net_bind() will see. */
 static int
+check_inet(const struct change *ch)
+{
+    return ch->value[0] == '\0' || net_check(ch->value) == 0 ? 0
+                                                             : refuse_value(ch);
+}
+
+static int
 check_address(const struct change *ch)
 {
-    return ch->value[0] == '\0' || strcmp(ch->value, LISTENER_NO_PORT) == 0 ||
-                   net_check(ch->value) == 0
-               ? 0
-               : refuse_value(ch);
+    return strcmp(ch->value, LISTENER_NO_PORT) == 0 ? 0 : check_inet(ch);
 }
 
 /* As it stands in front of a port: a name, an IPv4 address, or an IPv6 one in
@@ -330,6 +334,10 @@ static const struct kind kinds[KIND_END] = {
                           "an address or host name and a port, such as "
                           "127.0.0.1:48879 or [::1]:0, or socket",
                           check_address),
+    [KIND_INET] = TEXT("an address and port, or empty",
+                       "an address or host name and a port, such as "
+                       "127.0.0.1:48881 or [::1]:0",
+                       check_inet),
     [KIND_HOST] =
         TEXT("an address without a port",
              "an address or host name without a port, such as 127.0.0.1 "

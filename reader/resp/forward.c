@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/diag.h"
+#include "common/net/bind.h"
 #include "common/net/local.h"
 
 #define ACK_SIZE 3
@@ -439,12 +440,9 @@ forward_init(struct forward *f, struct loop *loop, const struct layout *layout,
     f->source.fd = -1;
     f->retry = (struct loop_timer){.due = on_retry};
     if (config->resp_writer[0] != '\0') {
-        rc = net_resolve(config->resp_writer, &f->writer, 1);
-        if (rc < 0) {
-            diag(DIAG_ERROR, "resp.writer=%s %s", config->resp_writer,
-                 net_resolve_error(rc));
+        rc = bind_look_up(config->resp_writer, "resp.writer", &f->writer);
+        if (rc < 0)
             return rc;
-        }
     }
     f->records = calloc(FORWARD_MAX, sizeof *f->records);
     f->messages = malloc((size_t)FORWARD_MAX * f->layout->message_size);

@@ -397,6 +397,22 @@ TEST(a_socket_alone_stands_for_any_address_or_port)
     assert_rc(set_key("counter.port", "sockets"), -EINVAL);
 }
 
+/* There is no socket of these. */
+TEST(an_address_without_a_socket_in_the_directory_is_no_socket)
+{
+    static const char *const keys[] = {"statsd.tcp_listen", "resp.writer"};
+
+    config_defaults(&c);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        assert_rc(set_key(keys[i], "localhost:0"), 0);
+        assert_rc(set_key(keys[i], ""), 0);
+        assert_rc(set_key(keys[i], "socket"), -EINVAL);
+        assert_string_equal(config_at(&c, keys[i]), "");
+    }
+    assert_why("resp.writer: \"socket\" is wrong; give an address or host name "
+               "and a port, such as 127.0.0.1:48881 or [::1]:0");
+}
+
 /* What describes a number ends in ", MIN to MAX". */
 static void
 check_limits(void *ctx, const char *key, const char *type, const char *def,
