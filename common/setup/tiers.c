@@ -62,7 +62,8 @@ bad_tier(const struct tiers *t, const struct tier *new)
     const struct tier *last = t->count > 0 ? &t->tier[t->count - 1] : NULL;
 
     if (!is_step(new->step))
-        return "a step divides an hour or a day, or is whole days";
+        return "a step is minutes that divide an hour, hours that divide a "
+               "day, or whole days";
     if (new->keep < new->step)
         return "a step is kept at least as long as it is";
     if (last != NULL && (new->step <= last->step || new->step % last->step > 0))

@@ -3,10 +3,10 @@
  *
  * `1m:2d,1h:90d,1d:10y` is three tiers of step:keep, the finest first.  A
  * period is what a tier is written and removed by: the hours of a day, the
- * minutes of an hour.  A step divides an hour or a day or is whole days, and
- * the step of the next tier is a multiple of it, so that a period lies in one
- * step of the next tier.  All times are minutes since 1970, of UTC, so weeks
- * begin on a Thursday.
+ * minutes of an hour.  A step is minutes that divide an hour, hours that divide
+ * a day, or whole days, and the step of the next tier is a multiple of it, so
+ * that a period lies in one step of the next tier.  All times are minutes since
+ * 1970, of UTC, so weeks begin on a Thursday.
  *
  * Ownership: plain data.  Pure. */
 /* SPDX-License-Identifier: BSD-2-Clause */
