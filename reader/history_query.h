@@ -47,10 +47,10 @@ struct history_query {
 };
 
 /* Begins; what was begun before is forgotten.  Of `q` the operation, the names,
- * `group` and `length` are read, and the names stay where they are until the end;
- * KEY without a key is of the KEYSPACE.  Times of 0 mean all time: TOP and RANK are of counts then,
- * instead of sums; for STEP it is enough that `to` is 0.  `step`: seconds, for
- * KEY. */
+ * `group` and `length` are read, and the names stay where they are until the
+ * end; KEY without a key is of the KEYSPACE.  Times of 0 mean all time: TOP and
+ * RANK are of counts then, instead of sums; for STEP it is enough that `to` is
+ * 0.  `step`: seconds, for KEY. */
 void history_query_start(struct history_query *p,
                          const struct store_history_query *q,
                          struct time_range span, int64_t step);

@@ -20,8 +20,8 @@ struct reader_status {
     struct conns *conns;
 };
 
-/* Zero but for the members from `range` on, which are the caller's to set; status_close(&s->status)
- * at the end. */
+/* Zero but for the members from `range` on, which are the caller's to set;
+ * status_close(&s->status) at the end. */
 void reader_status_init(struct reader_status *s, const char *data_dir);
 
 /* Puts the figures; to be called once a second. */

@@ -44,8 +44,8 @@ struct user_metrics_site {
 struct user_metrics {
     struct user_metrics_site *site;
     int64_t keyspaces; /* so far; -1: not known */
-    size_t at,
-        keys_at; /* rows of which the total, and the keys, are read next */
+    /* Rows of which the total, and the keys, are read next. */
+    size_t at, keys_at;
 
     size_t count;
     struct user_keyspace rows[USER_METRICS_KEYSPACES];
