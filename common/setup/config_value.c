@@ -419,6 +419,9 @@ config_describe_row(const struct config_row *row, char text[CONFIG_TYPE_TEXT])
                        row->min > 0 ? "a path of 1 to %zu bytes"
                                     : "a path of at most %zu bytes, or empty",
                        row->size - 1);
+    } else if (row->kind == KIND_KEYSPACE) {
+        (void)snprintf(text, CONFIG_TYPE_TEXT, "%s of at most %zu bytes",
+                       k->type, row->size - 1);
     } else if (k->units == NULL) {
         (void)snprintf(text, CONFIG_TYPE_TEXT, "%s", k->type);
     } else {
