@@ -318,7 +318,7 @@ resp_do_wait(struct resp_call *call)
     if (rc == 1 || ends || count <= 0 || call->state->is_replaying)
         return resp_answer_number(call, rc == 1);
     if (conn_has_left(call->conn))
-        return CONN_CUT; /* as in Redis */
+        return conn_last(call->conn); /* no answer to this one, as in Redis */
     if (!waits) {
         j = resp_job_make(call);
         if (!j)

@@ -385,6 +385,19 @@ CASE(a_client_that_closes_while_it_waits_is_let_go, f)
     }
 }
 
+CASE(who_closes_behind_a_wait_gets_the_answers_before_it, f)
+{
+    const int one = join_peer(f);
+
+    client_send(one, "INCR one\r\n", 10);
+    take_messages(f, 1);
+    client_send(f->writer, "WIN", 3);
+    hear_answer(f, one, ":1\r\n");
+    client_send(one, "PING\r\nWAIT 1 0\r\n", 16);
+    assert_rc(shutdown(one, SHUT_WR), 0);
+    hear_answer(f, one, "+PONG\r\n");
+}
+
 /* The connection has the number of its increment until that is acknowledged. */
 CASE(an_answer_is_awaited_for_a_second_after_its_client_closed, f)
 {
