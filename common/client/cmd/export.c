@@ -200,7 +200,7 @@ peek_row(struct export *e, struct pager *p, const struct countd_row **row)
         countd_rows_free(p->rows);
         p->rows = NULL;
         rc = document_rows(e->c, p->command, p->puts, &p->query, &p->rows);
-        p->count = rc == 0 ? p->rows->count : 0;
+        p->count = p->rows ? p->rows->count : 0;
         p->ended = p->count < COUNTD_ROWS_MAX;
         p->at = 0;
     }
