@@ -304,7 +304,8 @@ start_listing(struct store_listing *listing, const uint8_t *after, size_t size)
 static int
 ask_names(struct remote_listing *l)
 {
-    const size_t names = REMOTE_NAMES * (QUERY_ROW_SIZE + STORE_NAME_MAX);
+    const size_t names =
+        (size_t)REMOTE_NAMES * (QUERY_ROW_SIZE + STORE_NAME_MAX);
     struct remote_call *c;
     uint8_t *at;
     const int rc =
