@@ -485,23 +485,31 @@ CASE(history_can_be_off_and_on, x)
     assert_int_equal(check_keyspace(x, "pages.b"), 0);
 }
 
+/* Begins a change of the keyspace, and reads its history's state. */
+static MDB_txn *
+begin_history(struct fixture *x, struct keyspace **k, struct history *h)
+{
+    MDB_txn *txn;
+
+    assert_rc(keyspace_get(lmdb_of(x->lmdb), KS, KEYSPACE_FIND, k), 0);
+    assert_rc(keyspace_write(lmdb_of(x->lmdb), *k, &txn), 0);
+    assert_rc(keyspace_history_get(txn, (*k)->dbis[KEYSPACE_META], h), 0);
+    return txn;
+}
+
 /* Changes what the file says of itself, checksums and all: history has `more`
  * than it should; is there, or not. */
 static void
 plant_history(struct fixture *x, int more, bool there)
 {
-    struct lmdb *s = lmdb_of(x->lmdb);
     struct keyspace_state state;
     struct keyspace *k;
     struct history h;
-    MDB_txn *txn;
+    MDB_txn *txn = begin_history(x, &k, &h);
 
-    assert_rc(keyspace_get(s, KS, KEYSPACE_FIND, &k), 0);
-    assert_rc(keyspace_write(s, k, &txn), 0);
     assert_rc(keyspace_state_get(txn, k->dbis[KEYSPACE_META], &state), 0);
     state.has_history = there;
     assert_rc(keyspace_state_put(txn, k->dbis[KEYSPACE_META], &state), 0);
-    assert_rc(keyspace_history_get(txn, k->dbis[KEYSPACE_META], &h), 0);
     h.added += more;
     h.tier[0].in += more;
     assert_rc(keyspace_history_put(txn, k->dbis[KEYSPACE_META], &h), 0);
@@ -639,15 +647,10 @@ add_long_keys(struct fixture *x)
 static struct history_job
 closing_job(struct fixture *x)
 {
-    struct lmdb *s = lmdb_of(x->lmdb);
     struct keyspace *k;
     struct history h;
-    MDB_txn *txn;
 
-    assert_rc(keyspace_get(s, KS, KEYSPACE_FIND, &k), 0);
-    assert_rc(keyspace_write(s, k, &txn), 0);
-    assert_rc(keyspace_history_get(txn, k->dbis[KEYSPACE_META], &h), 0);
-    keyspace_abort(k, txn);
+    keyspace_abort(k, begin_history(x, &k, &h));
     return h.jobs[COMPACT_CLOSING];
 }
 
