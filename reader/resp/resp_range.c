@@ -13,7 +13,7 @@
 #include "common/wire/decimal.h"
 
 /* What a command asks for. */
-struct range {
+struct row_range {
     enum resp_form form;
     bool is_reversed; /* largest first, as the store has them */
     bool by_score;    /* the bounds are scores */
@@ -53,7 +53,7 @@ resp_put_row(const struct resp_call *call, uint8_t *out, enum resp_form form,
 
 /* Writes the rows that the store gave. */
 static size_t
-put_rows(struct resp_call *call, uint8_t *out, const struct range *range,
+put_rows(struct resp_call *call, uint8_t *out, const struct row_range *range,
          const struct store_query *q)
 {
     struct query_row all[RESP_ROWS_MAX];
@@ -70,7 +70,7 @@ put_rows(struct resp_call *call, uint8_t *out, const struct range *range,
 
 static enum conn_next
 answer_rows(struct resp_call *call, const struct resp_arg *keyspace,
-            const struct range *range)
+            const struct row_range *range)
 {
     struct resp_service *r = call->service;
     struct store_query q = {.op = STORE_RANGE,
@@ -112,7 +112,7 @@ resp_range_cut(int64_t first, int64_t last, int64_t keys, int64_t *from,
 
 /* The options after the bounds.  False: call->next. */
 static bool
-parse_options(struct resp_call *call, struct range *o)
+parse_options(struct resp_call *call, struct row_range *o)
 {
     const bool is_any = call->command->option == RESP_ANY_RANGE;
 
@@ -143,7 +143,7 @@ parse_options(struct resp_call *call, struct range *o)
 }
 
 static enum conn_next
-answer_rank_range(struct resp_call *call, struct range *o)
+answer_rank_range(struct resp_call *call, struct row_range *o)
 {
     const struct resp_arg *args = call->args, *keyspace = &args[1];
     int64_t first, last, keys, from, count;
@@ -168,8 +168,8 @@ enum conn_next
 resp_do_getall(struct resp_call *call)
 {
     const struct resp_arg *keyspace = &call->args[1];
-    struct range all = {.is_reversed = true,
-                        .form = (enum resp_form)call->command->option};
+    struct row_range all = {.is_reversed = true,
+                            .form = (enum resp_form)call->command->option};
     const int64_t keys = resp_count_keys(call, keyspace);
 
     if (keys < 0)
@@ -231,7 +231,7 @@ count_at_least(struct resp_call *call, int64_t keys, int128 value)
 
 /* The rows of args[low] to args[high]; false: call->next. */
 static bool
-find_rows(struct resp_call *call, size_t low, size_t high, struct range *o)
+find_rows(struct resp_call *call, size_t low, size_t high, struct row_range *o)
 {
     int128 least, most;
     int64_t keys, above, within;
@@ -252,7 +252,7 @@ find_rows(struct resp_call *call, size_t low, size_t high, struct range *o)
 enum conn_next
 resp_do_count(struct resp_call *call)
 {
-    struct range o = {.by_score = true};
+    struct row_range o = {.by_score = true};
 
     return find_rows(call, 2, 3, &o)
                ? resp_answer_number(call, (int64_t)o.count)
@@ -260,7 +260,7 @@ resp_do_count(struct resp_call *call)
 }
 
 static enum conn_next
-answer_score_range(struct resp_call *call, struct range *o)
+answer_score_range(struct resp_call *call, struct row_range *o)
 {
     uint64_t left;
 
@@ -285,7 +285,7 @@ enum conn_next
 resp_do_range(struct resp_call *call)
 {
     const int range = call->command->option;
-    struct range o = {
+    struct row_range o = {
         .is_reversed = range == RESP_BY_RANK || range == RESP_BY_SCORE_REVERSED,
         .by_score = range == RESP_BY_SCORE || range == RESP_BY_SCORE_REVERSED,
         .limit = -1};
