@@ -170,7 +170,7 @@ board_round_up(uint32_t size, uint32_t to)
     return (size + to - 1) / to * to;
 }
 
-/* Bytes of a block of so many integers. */
+/* Bytes of a block of `count` integers. */
 static inline uint32_t
 board_block_size(uint32_t count)
 {

@@ -85,7 +85,7 @@ waiting_count_records(const struct waiting_source *from,
     return from->read(from->ctx, count_record, names);
 }
 
-/* What is written of a fill. */
+/* A part of a fill that is written. */
 struct part {
     struct archive_writer *writer;
     const struct name_table *names;

@@ -16,7 +16,7 @@
 enum config_kind {
     KIND_PATH,
     KIND_ADDRESS,
-    KIND_INET, /* an address that is no socket of the data directory */
+    KIND_INET, /* an address, and not a socket of the data directory */
     KIND_HOST,
     KIND_USER,
     KIND_GROUP,

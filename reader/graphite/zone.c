@@ -31,7 +31,7 @@ check_file(const char *path)
 
     if (fd < 0)
         return errno == ENOENT || errno == ENOTDIR ? -ENOENT : -EBADMSG;
-    got = read(fd, magic, sizeof magic); /* none of what is no file */
+    got = read(fd, magic, sizeof magic); /* no bytes if it is not a file */
     (void)close(fd);                     /* it was only read */
     return got == sizeof magic && memcmp(magic, "TZif", sizeof magic) == 0
                ? 0

@@ -109,7 +109,7 @@ count_name(void *ctx, const struct archive_fill_name *n)
     return 0;
 }
 
-/* What is read of a member that checks. */
+/* The content of a member whose checksums are right. */
 struct reading {
     struct archive_header header;
     unsigned long hash; /* of its records */

@@ -164,7 +164,7 @@ assert_same(const struct message *m, const struct message *made)
     assert_memory_equal(m->key, made->key, made->key_size);
 }
 
-/* What is read of a file; a run of its records lives as long. */
+/* The records read of a file; a run of them lives as long. */
 struct reading {
     enum kind kind;
     uint32_t count;

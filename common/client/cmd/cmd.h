@@ -265,7 +265,7 @@ void output_rows_end(struct output *o);
 void output_as_of(struct output *o, int64_t as_of_ms);
 
 /* Ends the document, and its rows where nothing is behind them, and flushes
- * stdout.  What that did not take is reported by cmd_main(), for all commands. */
+ * stdout.  cmd_main() reports an error of stdout, for all commands. */
 void output_fini(struct output *o);
 
 /* The ending of a noun: "1 increment", "2 increments". */

@@ -506,7 +506,7 @@ int keyspace_state_parse(const MDB_val *v, struct keyspace_state *out);
 /* ---- all rows (move.c) ---- */
 
 /* Checks a tree in a transaction, and so calls c->row for all of its rows.
- * -EBADMSG: it has faults, and there is no c->fault to be told. */
+ * -EBADMSG: it has faults, and c->fault is NULL. */
 int keyspace_each_row(MDB_txn *txn, const struct keyspace *k, int tree,
                       const struct tree_root *root, struct tree_check *c);
 

@@ -82,7 +82,7 @@ check_totals(struct check *c)
         }
 }
 
-/* What is not read before: marks and history. */
+/* Checks marks and history, which nothing has read before. */
 static int
 check_rest(struct check *c)
 {

@@ -201,7 +201,7 @@ const char *const pg_statements[PG_STATEMENTS] = {
     [PG_BLOCK_DEL] = "DELETE FROM block " IN "AND k = $2",
     [PG_BLOCK_CLEAR] = CLEAR("block", "k"),
 
-    /* Of a check: blocks, marks, and whether one names no log. */
+    /* For a check: blocks, marks, and whether a mark names no log. */
     [PG_COUNTS] = "SELECT (SELECT count(*) FROM block " IN "), count(*), "
                   "coalesce(bool_or(length(log) <> 16), false) FROM mark " IN,
 
